@@ -1,0 +1,48 @@
+"""One way to turn a name, an object or a config into an object, with errors that help."""
+
+import difflib
+
+import keras
+
+
+class Registry:
+    """The objects of one kind that a layer takes by name, as an object, or as a config.
+
+    Args:
+        kind: What the objects are, for error messages: `"score"`, `"mask"`, ...
+        base: The class that all of them derive from.
+        classes: Dictionary of names to classes that can be made without arguments.
+    """
+
+    def __init__(self, kind, base, classes):
+        self.kind, self.base, self.classes = kind, base, classes
+
+    def names(self):
+        """Returns the names that `get` knows, sorted."""
+        return sorted(self.classes)
+
+    def get(self, identifier):
+        """Returns the object for a name, a config made by `keras.saving`, or itself.
+
+        Raises:
+            ValueError: For an unknown name, with the nearest ones; for any other type.
+        """
+        if isinstance(identifier, self.base):
+            return identifier
+        if isinstance(identifier, dict):
+            identifier = keras.saving.deserialize_keras_object(identifier)
+            if isinstance(identifier, self.base):
+                return identifier
+        if isinstance(identifier, str):
+            if identifier in self.classes:
+                return self.classes[identifier]()
+            near = difflib.get_close_matches(identifier, self.classes)
+            hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+            raise ValueError(
+                f"Unknown {self.kind} {identifier!r}.{hint} Known: {', '.join(self.names())}."
+            )
+        raise ValueError(
+            f"`{self.kind}` must be one of {', '.join(self.names())}, or an object of a subclass "
+            f"of {self.base.__name__}. Received: {identifier!r} of type "
+            f"{type(identifier).__name__}."
+        )

@@ -1,0 +1,237 @@
+"""Attention with one head: a score, a mask, a normalizer and an implementation, put together."""
+
+from typing import Any, NamedTuple
+
+import keras
+from keras import ops
+
+from keras_attention import compute, masks, normalizers, scores
+
+
+class Memory(NamedTuple):
+    """What queries look at, made ready once: prepared keys, values and who is visible."""
+
+    key: Any  # (batch, *heads, key_length, size)
+    value: Any  # (batch, *heads, key_length, value_size)
+    mask: Any  # boolean (batch, key_length), or None
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class Attention(keras.layers.Layer):
+    """Attention of queries over the keys and values of a memory.
+
+    $$ weights = normalize(mask(score(query, key))), \\quad context = weights · value $$
+
+    Every score of `keras_attention.scores` goes with every mask and normalizer; all masks that
+    are given count together: `mask`, the masks of the call, Keras' implicit masks, and the causal
+    one. A query that sees nothing gets a context of zeros.
+
+    Paper: Bahdanau et al. 2015 (https://arxiv.org/abs/1409.0473); Luong et al. 2015
+    (https://aclanthology.org/D15-1166).
+
+    Args:
+        score: How well does a key answer a query? A name (`"dot"`, `"scaled_dot"`, `"general"`,
+            `"additive"`), a `Score`, or its config.
+        normalizer: How do scores become weights? `"softmax"`, a `Normalizer`, or its config.
+        mask: A rule that always holds: `"causal"`, a `Mask`, its config, or `None`.
+        dropout: Fraction of the weights that is dropped in training.
+        implementation: `"auto"` or `"reference"`: how it is computed. The numbers are the same.
+        seed: Integer seed of the dropout.
+
+    Call arguments:
+        query: Tensor `(batch, query_length, query_size)`.
+        value: Tensor `(batch, key_length, value_size)`.
+        key: Tensor `(batch, key_length, key_size)`. Defaults to `value`.
+        query_mask: Boolean `(batch, query_length)`: hidden queries get a context of zeros.
+        value_mask: Boolean `(batch, key_length)`: nobody sees the hidden values.
+        key_mask: Boolean `(batch, key_length)`: the same.
+        attention_mask: Boolean `(query_length, key_length)`, with `(batch, …)` or
+            `(batch, heads, …)` in front: `True` where a query may see a key.
+        return_attention_scores: Whether to return the weights, too.
+        use_causal_mask: Whether query `i` sees the keys up to `key_length - query_length + i` only.
+        training: Whether dropout is on.
+
+    Output shape:
+        The context `(batch, query_length, value_size)`; with `return_attention_scores` also the
+        weights before dropout, float32 `(batch, query_length, key_length)`.
+
+    Raises:
+        ValueError: If the score cannot compare queries and keys of these sizes, a mask is not
+            boolean or has another number of axes, or query, value and key are not of rank 3.
+
+    Example:
+
+    >>> layer = Attention(score="additive")
+    >>> context, weights = layer(
+    ...     np.ones((2, 3, 8)), np.ones((2, 5, 4)), return_attention_scores=True)
+    >>> tuple(context.shape), tuple(weights.shape)
+    ((2, 3, 4), (2, 3, 5))
+    """
+
+    def __init__(
+        self,
+        score="scaled_dot",
+        normalizer="softmax",
+        mask=None,
+        dropout=0.0,
+        implementation="auto",
+        seed=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        if not 0.0 <= dropout < 1.0:
+            raise ValueError(
+                f"`dropout` of {type(self).__name__} must be at least 0 and below 1. "
+                f"Received: dropout={dropout}."
+            )
+        self.supports_masking = True
+        self.score = scores.get(score)
+        self.score.dtype_policy = self.dtype_policy
+        self.normalizer = normalizers.get(normalizer)
+        self.mask = None if mask is None else masks.get(mask)
+        compute.choose(implementation)
+        self.implementation = implementation
+        self.seed = seed
+        self.dropout = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
+
+    def build(self, query_shape, value_shape, key_shape=None):
+        key_shape = key_shape or value_shape
+        self._require_rank_3(query_shape, value_shape, key_shape)
+        self.score.build(query_shape, key_shape)
+
+    def prepare(self, value, key=None, value_mask=None, key_mask=None):
+        """Makes a memory ready for any number of calls of `attend`.
+
+        Args:
+            value, key, value_mask, key_mask: As in a call.
+
+        Returns:
+            A `Memory`, whose tensors have the batch first.
+        """
+        mask = _both(
+            _padding_mask("value_mask", value_mask, value), _padding_mask("key_mask", key_mask, key)
+        )
+        key = value if key is None else key
+        return self._prepare(_without_hidden(key, mask), _without_hidden(value, mask), mask)
+
+    def attend(self, query, memory, query_mask=None, mask=None, training=None):
+        """Attends from queries to a memory.
+
+        Args:
+            query: Tensor `(batch, query_length, query_size)`.
+            memory: What `prepare` returned.
+            query_mask: Boolean `(batch, query_length)` or `None`.
+            mask: A further `Mask` or `None`.
+            training: Whether dropout is on.
+
+        Returns:
+            `(context, weights)`.
+        """
+        query_mask = _padding_mask("query_mask", query_mask, query)
+        rules = [self.mask, mask]
+        if memory.mask is not None:
+            rules.append(masks.Keys(memory.mask))
+        if query_mask is not None:
+            rules.append(masks.Queries(query_mask, ops.shape(memory.key)[-2]))
+        query = _without_hidden(query, query_mask)
+        return self._attend(query, memory, masks.combine(*rules), training)
+
+    def call(
+        self,
+        query,
+        value,
+        key=None,
+        query_mask=None,
+        value_mask=None,
+        key_mask=None,
+        attention_mask=None,
+        return_attention_scores=False,
+        use_causal_mask=False,
+        training=None,
+    ):
+        mask = masks.Causal() if use_causal_mask else None
+        if attention_mask is not None:
+            visible = masks.as_boolean(attention_mask, "attention_mask", ranks=(2, 3, 4))
+            self._require_pairs(visible, query, value)
+            mask = masks.combine(mask, masks.Array(visible))
+        memory = self.prepare(value, key, value_mask, key_mask)
+        context, weights = self.attend(query, memory, query_mask, mask, training)
+        return (context, weights) if return_attention_scores else context
+
+    def _prepare(self, key, value, mask):
+        return Memory(self.score.prepare_key(key), value, mask)
+
+    def _attend(self, query, memory, mask, training):
+        return self._compute(self.score.prepare_query(query), memory, mask, training)
+
+    def _compute(self, query, memory, mask, training):
+        return compute.attend(
+            self.implementation,
+            query,
+            memory.key,
+            memory.value,
+            pairwise=self.score.pairwise,
+            normalizer=self.normalizer,
+            mask=mask,
+            dropout=lambda weights: self.dropout(weights, training=training),
+        )
+
+    def _require_rank_3(self, query_shape, value_shape, key_shape):
+        shapes = {"query": query_shape, "value": value_shape, "key": key_shape}
+        if any(len(shape) != 3 for shape in shapes.values()):
+            received = ", ".join(f"{name} {tuple(shape)}" for name, shape in shapes.items())
+            raise ValueError(
+                f"{type(self).__name__} needs query, value and key of shape (batch, length, size). "
+                f"Received: {received}. A single vector gets its length by x[:, None, :]; images "
+                "become sequences by keras.layers.Reshape((height * width, channels))."
+            )
+        lengths = value_shape[1], key_shape[1]
+        if None not in lengths and lengths[0] != lengths[1]:
+            raise ValueError(
+                f"{type(self).__name__} needs one value for each key. Received: value shape "
+                f"{tuple(value_shape)}, key shape {tuple(key_shape)}. Lengths must be equal."
+            )
+
+    def _require_pairs(self, visible, query, value):
+        expected = query.shape[1], value.shape[1]
+        pairs = zip(visible.shape[-2:], expected, strict=True)
+        if any(None not in pair and pair[0] != pair[1] for pair in pairs):
+            raise ValueError(
+                f"`attention_mask` of {type(self).__name__} must end in (query_length, key_length) "
+                f"= {expected}. Received: shape {tuple(visible.shape)}, query shape "
+                f"{tuple(query.shape)}, value shape {tuple(value.shape)}. A mask that is the same "
+                "for all queries is a key_mask, or is repeated by keras.ops.broadcast_to."
+            )
+
+    def get_config(self):
+        serialize = keras.saving.serialize_keras_object
+        return {
+            **super().get_config(),
+            "score": serialize(self.score),
+            "normalizer": serialize(self.normalizer),
+            "mask": None if self.mask is None else serialize(self.mask),
+            "dropout": self.dropout.rate,
+            "implementation": self.implementation,
+            "seed": self.seed,
+        }
+
+
+def _padding_mask(name, mask, tensor):
+    """Joins an explicit mask with the implicit one that Keras left on the tensor."""
+    implicit = getattr(tensor, "_keras_mask", None)
+    if mask is None or mask is implicit:
+        return implicit
+    return _both(masks.as_boolean(mask, name, ranks=(2,)), implicit)
+
+
+def _both(first, second):
+    if first is None or second is None:
+        return second if first is None else first
+    return ops.logical_and(first, second)
+
+
+def _without_hidden(tensor, mask):
+    """Returns zeros for what is hidden: 0 · NaN would be NaN, forward and backward."""
+    if mask is None:
+        return tensor
+    return ops.where(mask[:, :, None], tensor, ops.cast(0.0, tensor.dtype))

@@ -1,0 +1,135 @@
+"""Multi-head attention: several attentions side by side, each in a space of its own."""
+
+import keras
+from keras import ops
+
+from keras_attention._initializers import independent
+from keras_attention.attention import Attention, Memory
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class MultiHeadAttention(Attention):
+    """Multi-head attention with any score.
+
+    $$ head_h = Attention(W^Q_h q, W^K_h k, W^V_h v), \\quad
+       output = W^O [head_1; …; head_H] $$
+
+    Paper: Vaswani et al. 2017, section 3.2.2 (https://arxiv.org/abs/1706.03762).
+
+    Scores with weights, such as `"general"` and `"additive"`, have their own for each head.
+
+    Args:
+        num_heads: Number of heads.
+        key_dim: Size of the queries and keys of one head.
+        value_dim: Size of the values of one head. Defaults to `key_dim`.
+        output_dim: Size of the output. Defaults to the size of the query.
+        score, normalizer, mask, dropout, implementation, seed: As for `Attention`.
+        use_bias: Whether the four projections add a bias.
+        kernel_initializer: Initializer of the projections.
+
+    Call arguments:
+        As for `Attention`.
+
+    Output shape:
+        `(batch, query_length, output_dim)`; with `return_attention_scores` also the weights before
+        dropout, float32 `(batch, num_heads, query_length, key_length)`.
+
+    Example:
+
+    >>> layer = MultiHeadAttention(num_heads=2, key_dim=4)
+    >>> output, weights = layer(
+    ...     np.ones((2, 3, 8)), np.ones((2, 5, 6)), return_attention_scores=True)
+    >>> tuple(output.shape), tuple(weights.shape)
+    ((2, 3, 8), (2, 2, 3, 5))
+    """
+
+    def __init__(
+        self,
+        num_heads,
+        key_dim,
+        value_dim=None,
+        output_dim=None,
+        score="scaled_dot",
+        normalizer="softmax",
+        mask=None,
+        dropout=0.0,
+        use_bias=True,
+        kernel_initializer="glorot_uniform",
+        implementation="auto",
+        seed=None,
+        **kwargs,
+    ):
+        super().__init__(score, normalizer, mask, dropout, implementation, seed, **kwargs)
+        sizes = {"num_heads": num_heads, "key_dim": key_dim}
+        sizes |= {"value_dim": value_dim} if value_dim is not None else {}
+        sizes |= {"output_dim": output_dim} if output_dim is not None else {}
+        for name, size in sizes.items():
+            if not isinstance(size, int) or size < 1:
+                raise ValueError(
+                    f"`{name}` of MultiHeadAttention must be a positive integer. "
+                    f"Received: {name}={size!r}."
+                )
+        self.num_heads = num_heads
+        self.key_dim = key_dim
+        self.value_dim = value_dim or key_dim
+        self.output_dim = output_dim
+        self.use_bias = use_bias
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+
+    def build(self, query_shape, value_shape, key_shape=None):
+        key_shape = key_shape or value_shape
+        self._require_rank_3(query_shape, value_shape, key_shape)
+        heads, batch = self.num_heads, query_shape[0]
+
+        self.query_projection = self._projection("query", heads * self.key_dim, query_shape)
+        self.key_projection = self._projection("key", heads * self.key_dim, key_shape)
+        self.value_projection = self._projection("value", heads * self.value_dim, value_shape)
+        self.output_projection = self._projection(
+            "output",
+            self.output_dim or query_shape[-1],
+            (batch, query_shape[1], heads * self.value_dim),
+        )
+        self.score.build(
+            (batch, heads, query_shape[1], self.key_dim), (batch, heads, key_shape[1], self.key_dim)
+        )
+
+    def _projection(self, name, units, input_shape):
+        layer = keras.layers.Dense(
+            units,
+            use_bias=self.use_bias,
+            kernel_initializer=independent(self.kernel_initializer),
+            dtype=self.dtype_policy,
+            name=name,
+        )
+        layer.build(input_shape)
+        return layer
+
+    def _prepare(self, key, value, mask):
+        key = self._split_heads(self.key_projection(key), self.key_dim)
+        value = self._split_heads(self.value_projection(value), self.value_dim)
+        return Memory(self.score.prepare_key(key), value, mask)
+
+    def _attend(self, query, memory, mask, training):
+        query = self._split_heads(self.query_projection(query), self.key_dim)
+        query = self.score.prepare_query(query)
+        context, weights = self._compute(query, memory, mask, training)
+        context = ops.swapaxes(context, 1, 2)  # (batch, query_length, heads, value_dim)
+        batch, length = ops.shape(context)[0], ops.shape(context)[1]
+        merged = ops.reshape(context, (batch, length, self.num_heads * self.value_dim))
+        return self.output_projection(merged), weights
+
+    def _split_heads(self, x, size):
+        batch, length = ops.shape(x)[0], ops.shape(x)[1]
+        heads = ops.reshape(x, (batch, length, self.num_heads, size))
+        return ops.swapaxes(heads, 1, 2)  # (batch, heads, length, size)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_heads": self.num_heads,
+            "key_dim": self.key_dim,
+            "value_dim": self.value_dim,
+            "output_dim": self.output_dim,
+            "use_bias": self.use_bias,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+        }

@@ -1,0 +1,227 @@
+"""Attention inside a recurrent decoder: at each step the decoder looks at the whole source."""
+
+import keras
+from keras import ops
+
+from keras_attention.attention import Attention
+
+ORDERS = ("bahdanau", "luong")
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class AttentionCell(keras.layers.Layer):
+    """One step of a recurrent decoder that attends to a memory.
+
+    `order="bahdanau"` looks first and then moves:
+
+    $$ c_t = attend(s_{t-1}, h), \\quad s_t = RNN(s_{t-1}, [x_t; c_t]), \\quad o_t = [s_t; c_t] $$
+
+    `order="luong"` moves first and then looks, with input feeding:
+
+    $$ s_t = RNN(s_{t-1}, [x_t; o_{t-1}]), \\quad a_t = attend(s_t, h), \\quad
+       o_t = \\tanh(W [a_t; s_t]) $$
+
+    Papers: Bahdanau et al. 2015 (https://arxiv.org/abs/1409.0473); Luong et al. 2015, sections 3
+    and 3.3 (https://aclanthology.org/D15-1166).
+
+    The memory is prepared once per source: `memory = cell.prepare(encoded, mask)`. The state is a
+    list of tensors, the batch first, so that beam search can reorder it.
+
+    Args:
+        cell: A Keras RNN cell, such as `keras.layers.GRUCell(512)` or `LSTMCell`. Its first state
+            is what queries the memory.
+        attention: An `Attention` or `MultiHeadAttention` layer, or the name of a score.
+        order: `"bahdanau"` or `"luong"`.
+        units: Size of the output `o_t` of the Luong order. Defaults to the size of the cell. The
+            Bahdanau order has no such projection.
+
+    Call arguments:
+        inputs: Tensor `(batch, input_size)`, such as the embedded previous token.
+        states: List of tensors, from `initial_state` or the previous step.
+        memory: What `prepare` returned.
+        training: Whether dropout is on.
+
+    Returns:
+        `(output, states, weights)`; output `(batch, output_size)`, weights `(batch, …,
+        memory_length)`, with the axis of heads in between for multi-head attention.
+
+    Example:
+
+    >>> cell = AttentionCell(keras.layers.GRUCell(8), attention="additive")
+    >>> encoded, inputs = np.ones((2, 5, 6)), np.ones((2, 4))
+    >>> cell.build(inputs.shape, encoded.shape)
+    >>> memory = cell.prepare(encoded)
+    >>> output, states, weights = cell(inputs, cell.initial_state(np.zeros((2, 8))), memory)
+    >>> tuple(output.shape), tuple(weights.shape)
+    ((2, 14), (2, 5))
+    """
+
+    def __init__(self, cell, attention="additive", order="bahdanau", units=None, **kwargs):
+        super().__init__(**kwargs)
+        if order not in ORDERS:
+            raise ValueError(f"`order` must be one of {', '.join(ORDERS)}. Received: {order!r}.")
+        if order == "bahdanau" and units is not None:
+            raise ValueError(
+                "`units` is the size of the projection W of order='luong'; order='bahdanau' has "
+                f"none. Received: units={units}. Leave it out."
+            )
+        deserialize = keras.saving.deserialize_keras_object
+        self.cell = deserialize(cell) if isinstance(cell, dict) else cell
+        if isinstance(attention, dict):
+            attention = deserialize(attention)
+        if isinstance(attention, str):
+            attention = Attention(attention, dtype=self.dtype_policy, name="attention")
+        self.attention = attention
+        self.order = order
+        self.units = units
+        if order == "luong":
+            self.combine = keras.layers.Dense(
+                units or self.cell.units,
+                activation="tanh",
+                use_bias=False,
+                dtype=self.dtype_policy,
+                name="combine",
+            )
+
+    def build(self, inputs_shape, memory_shape):
+        """Creates the weights.
+
+        Args:
+            inputs_shape: Shape of the inputs of one step, `(batch, input_size)`.
+            memory_shape: Shape of the memory, `(batch, memory_length, memory_size)`.
+        """
+        batch, input_size = inputs_shape
+        query_shape = (batch, 1, self.cell.units)
+        self.attention.build(query_shape, memory_shape)
+        context_size = self.attention.compute_output_spec(
+            keras.KerasTensor(query_shape), keras.KerasTensor(memory_shape)
+        ).shape[-1]
+        if self.order == "bahdanau":
+            self.cell.build((batch, input_size + context_size))
+            self.output_size = self.cell.units + context_size
+        else:
+            self.combine.build((batch, context_size + self.cell.units))
+            self.output_size = self.combine.units
+            self.cell.build((batch, input_size + self.output_size))
+
+    def prepare(self, memory, mask=None):
+        """Makes the source ready for all steps: projects keys once, hides what `mask` hides."""
+        return self.attention.prepare(memory, value_mask=mask)
+
+    def initial_state(self, state):
+        """Returns the state before the first step.
+
+        Args:
+            state: Tensor `(batch, cell.units)`, the first state of the cell; its other states
+                (the memory cell of an LSTM) begin as zeros, and so does the output fed back.
+        """
+        others = self.cell.get_initial_state(batch_size=ops.shape(state)[0])
+        states = [state, *keras.tree.flatten(others)[1:]]
+        if self.order == "luong":
+            states.append(ops.zeros((ops.shape(state)[0], self.output_size), state.dtype))
+        return [ops.cast(each, self.compute_dtype) for each in states]
+
+    def call(self, inputs, states, memory, training=None):
+        if self.order == "bahdanau":
+            context, weights = self._look(states[0], memory, training)
+            hidden, states = self._move([inputs, context], states, training)
+            return ops.concatenate([hidden, context], axis=-1), states, weights
+        *states, fed_back = states
+        hidden, states = self._move([inputs, fed_back], states, training)
+        context, weights = self._look(hidden, memory, training)
+        output = self.combine(ops.concatenate([context, hidden], axis=-1))
+        return output, [*states, output], weights
+
+    def _look(self, query, memory, training):
+        context, weights = self.attention.attend(query[:, None, :], memory, training=training)
+        return context[:, 0], weights[..., 0, :]
+
+    def _move(self, inputs, states, training):
+        inputs = ops.concatenate(inputs, axis=-1)
+        hidden, states = self.cell(inputs, states, training=training)
+        return hidden, keras.tree.flatten(states)
+
+    def get_config(self):
+        serialize = keras.saving.serialize_keras_object
+        return {
+            **super().get_config(),
+            "cell": serialize(self.cell),
+            "attention": serialize(self.attention),
+            "order": self.order,
+            "units": self.units,
+        }
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class AttentionRNN(keras.layers.Layer):
+    """Runs an `AttentionCell` over a whole sequence of inputs, as teacher forcing does.
+
+    Args:
+        cell: An `AttentionCell`.
+
+    Call arguments:
+        inputs: Tensor `(batch, length, input_size)`.
+        memory: Tensor `(batch, memory_length, memory_size)`: the encoded source.
+        initial_state: Tensor `(batch, cell.cell.units)`. Defaults to zeros.
+        memory_mask: Boolean `(batch, memory_length)`: `True` for what may be seen.
+        return_attention_scores: Whether to return the weights, too.
+        training: Whether dropout is on.
+
+    Output shape:
+        `(batch, length, output_size)`; with `return_attention_scores` also the weights
+        `(batch, length, memory_length)`, the axis of heads after the batch if there is one.
+
+    Example:
+
+    >>> layer = AttentionRNN(AttentionCell(keras.layers.LSTMCell(8), "general", order="luong"))
+    >>> outputs, weights = layer(
+    ...     np.ones((2, 3, 4)), np.ones((2, 5, 6)), return_attention_scores=True)
+    >>> tuple(outputs.shape), tuple(weights.shape)
+    ((2, 3, 8), (2, 3, 5))
+    """
+
+    def __init__(self, cell, **kwargs):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+        self.cell = keras.saving.deserialize_keras_object(cell) if isinstance(cell, dict) else cell
+
+    def build(self, inputs_shape, memory_shape):
+        batch, _, input_size = inputs_shape
+        self.cell.build((batch, input_size), memory_shape)
+
+    def call(
+        self,
+        inputs,
+        memory,
+        initial_state=None,
+        memory_mask=None,
+        return_attention_scores=False,
+        training=None,
+    ):
+        prepared = self.cell.prepare(memory, memory_mask)
+        if initial_state is None:
+            initial_state = ops.zeros((ops.shape(inputs)[0], self.cell.cell.units), inputs.dtype)
+
+        def step(carry, x):
+            output, states, weights = self.cell(x, carry[2:], prepared, training=training)
+            carry = [output, weights, *states]
+            return carry, carry
+
+        states = self.cell.initial_state(initial_state)
+        inputs = ops.swapaxes(inputs, 0, 1)  # (length, batch, input_size)
+        output, weights = self._empty_output(prepared, states)
+        _, history = ops.scan(step, [output, weights, *states], inputs)
+        outputs = ops.swapaxes(history[0], 0, 1)  # (batch, length, output_size)
+        if not return_attention_scores:
+            return outputs
+        return outputs, ops.moveaxis(history[1], 0, -2)  # (batch, *heads, length, memory_length)
+
+    def _empty_output(self, prepared, states):
+        """Returns zeros in the shape of a step's output and weights, which the scan starts from."""
+        batch, length = ops.shape(states[0])[0], ops.shape(prepared.key)[-2]
+        heads = prepared.key.shape[1:-2]
+        output = ops.zeros((batch, self.cell.output_size), self.compute_dtype)
+        return output, ops.zeros((batch, *heads, length), "float32")
+
+    def get_config(self):
+        return {**super().get_config(), "cell": keras.saving.serialize_keras_object(self.cell)}

@@ -1,0 +1,69 @@
+"""Scores that add projections of queries and keys."""
+
+import keras
+from keras import ops
+
+from keras_attention._initializers import independent
+from keras_attention.scores.base import Score
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class Additive(Score):
+    """Additive score, also called Bahdanau's or concat score, with all three of its weights.
+
+    $$ score(q, k) = v^T \\tanh(W_q q + W_k k + b) $$
+
+    Paper: Bahdanau et al. 2015, Neural Machine Translation by Jointly Learning to Align and
+    Translate, appendix A.1.2 (https://arxiv.org/abs/1409.0473).
+
+    Queries and keys may differ in size. Time `O(Tq · Tk · units)`.
+
+    Args:
+        units: Size of the space in which queries and keys are added. `None` takes the key size.
+        kernel_initializer: Initializer of `W_q`, `W_k` and `v`.
+
+    Example:
+
+    >>> score = Additive(units=16)
+    >>> tuple(score(np.ones((2, 3, 8)), np.ones((2, 5, 4))).shape)
+    (2, 3, 5)
+    """
+
+    def __init__(self, units=None, kernel_initializer="glorot_uniform", **kwargs):
+        super().__init__(**kwargs)
+        if units is not None and (not isinstance(units, int) or units < 1):
+            raise ValueError(
+                f"`units` of the score Additive must be a positive integer or None. "
+                f"Received: units={units!r}."
+            )
+        self.units = units
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+
+    def build(self, query_shape, key_shape):
+        super().build(query_shape, key_shape)
+        units = self.units or key_shape[-1]
+
+        def kernel(name, *shape):
+            initializer = independent(self.kernel_initializer)
+            return self.add_weight(name=name, shape=(*self.heads, *shape), initializer=initializer)
+
+        self.query_kernel = kernel("query_kernel", query_shape[-1], units)
+        self.key_kernel = kernel("key_kernel", key_shape[-1], units)
+        self.scale = kernel("scale", 1, units)
+        self.bias = self.add_weight(name="bias", shape=(*self.heads, 1, units), initializer="zeros")
+
+    def prepare_query(self, query):
+        return ops.matmul(query, ops.cast(self.query_kernel, query.dtype))
+
+    def prepare_key(self, key):
+        projected = ops.matmul(key, ops.cast(self.key_kernel, key.dtype))
+        return projected + ops.cast(self.bias, key.dtype)
+
+    def pairwise(self, query, key):
+        added = ops.tanh(query[..., :, None, :] + key[..., None, :, :])  # (..., Tq, Tk, units)
+        scale = ops.cast(self.scale, added.dtype)[..., None, :, :]  # (*heads, 1, 1, units)
+        return ops.sum(added * scale, axis=-1)
+
+    def get_config(self):
+        initializer = keras.initializers.serialize(self.kernel_initializer)
+        return {**super().get_config(), "units": self.units, "kernel_initializer": initializer}

@@ -1,0 +1,67 @@
+"""The contract of every score: how well does a key answer a query?"""
+
+import keras
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class Score(keras.layers.Layer):
+    """Base class of all scores. A score turns queries and keys into logits, in two phases.
+
+    1. `prepare_query` and `prepare_key` do what is linear in length and hold the weights
+       (projections, norms). A decoder prepares its keys once per source, a cache keeps them.
+    2. `pairwise` compares any tile of prepared queries with any tile of prepared keys, and does
+       nothing else.
+
+    A new score overrides what it needs of `build`, `prepare_query`, `prepare_key`, and `pairwise`,
+    and gets masking, heads and every way of computing attention from there.
+
+    Queries and keys have the shape `(batch, length, size)`, or `(batch, heads, length, size)`
+    inside multi-head attention. Each head then has its own weights: `self.heads` is the shape of
+    the axes between batch and length, `()` or `(heads,)`, and every weight begins with it.
+
+    Call arguments:
+        query: Tensor of shape `(batch, *heads, query_length, query_size)`.
+        key: Tensor of shape `(batch, *heads, key_length, key_size)`.
+
+    Output shape:
+        `(batch, *heads, query_length, key_length)`: the logits of every pair.
+
+    Example:
+
+    A score of one's own, the negative Manhattan distance:
+
+    >>> from keras import ops
+    >>> class Manhattan(Score):
+    ...     def pairwise(self, query, key):
+    ...         return -ops.sum(ops.abs(query[..., :, None, :] - key[..., None, :, :]), axis=-1)
+    >>> tuple(Manhattan()(ops.ones((2, 3, 8)), ops.zeros((2, 5, 8))).shape)
+    (2, 3, 5)
+    """
+
+    def build(self, query_shape, key_shape):
+        self.heads = tuple(query_shape[1:-2])
+
+    def prepare_query(self, query):
+        """Does everything about the queries that does not depend on a key."""
+        return query
+
+    def prepare_key(self, key):
+        """Does everything about the keys that does not depend on a query."""
+        return key
+
+    def pairwise(self, query, key):
+        """Returns the logits `(..., query_tile, key_tile)` of prepared queries and keys."""
+        raise NotImplementedError(f"{type(self).__name__} must implement `pairwise(query, key)`.")
+
+    def call(self, query, key):
+        return self.pairwise(self.prepare_query(query), self.prepare_key(key))
+
+    def require_equal_sizes(self, query_shape, key_shape):
+        """Raises a `ValueError` unless queries and keys have the same number of features."""
+        if query_shape[-1] != key_shape[-1]:
+            raise ValueError(
+                f"The score {type(self).__name__} needs queries and keys of the same size. "
+                f"Received: query shape {tuple(query_shape)}, key shape {tuple(key_shape)}. "
+                "Use score='general' or score='additive', which take different sizes, or project "
+                "one of the two with keras.layers.Dense first."
+            )

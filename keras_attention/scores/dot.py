@@ -1,0 +1,101 @@
+"""Scores that are a matrix product of queries and keys."""
+
+import math
+
+import keras
+from keras import ops
+
+from keras_attention.scores.base import Score
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class Dot(Score):
+    """Dot product score.
+
+    $$ score(q, k) = q^T k $$
+
+    Paper: Luong et al. 2015, Effective Approaches to Attention-based Neural Machine Translation,
+    equation 8, "dot" (https://aclanthology.org/D15-1166).
+
+    Queries and keys must have the same size. Time `O(Tq · Tk · d)`, no weights.
+
+    Example:
+
+    >>> score = Dot()
+    >>> score(np.array([[[1.0, 2.0]]]), np.array([[[3.0, 4.0], [0.0, 1.0]]])).numpy().tolist()
+    [[[11.0, 2.0]]]
+    """
+
+    def build(self, query_shape, key_shape):
+        super().build(query_shape, key_shape)
+        self.require_equal_sizes(query_shape, key_shape)
+
+    def pairwise(self, query, key):
+        return ops.matmul(query, ops.swapaxes(key, -1, -2))
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class ScaledDot(Dot):
+    """Scaled dot product score.
+
+    $$ score(q, k) = q^T k / \\sqrt{d} $$
+
+    Paper: Vaswani et al. 2017, Attention Is All You Need, equation 1
+    (https://arxiv.org/abs/1706.03762).
+
+    The query is scaled before the product, so that half precision does not overflow on the way.
+    Queries and keys must have the same size. Time `O(Tq · Tk · d)`, no weights.
+
+    Example:
+
+    >>> score = ScaledDot()
+    >>> score(np.array([[[1.0, 2.0, 0.0, 0.0]]]), np.array([[[3.0, 4.0, 9.0, 9.0]]])).numpy().item()
+    5.5
+    """
+
+    def prepare_query(self, query):
+        return query / math.sqrt(query.shape[-1])
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class General(Score):
+    """General score, also called multiplicative or bilinear.
+
+    $$ score(q, k) = q^T W k $$
+
+    Paper: Luong et al. 2015, equation 8, "general" (https://aclanthology.org/D15-1166).
+
+    Queries and keys may differ in size. The keys are left as they are and the queries are
+    projected, so keys can be cached unchanged. Time `O(Tq · Tk · d_k)`, weights `d_q · d_k` a head.
+
+    Args:
+        kernel_initializer: Initializer of `W`.
+
+    Example:
+
+    >>> score = General(kernel_initializer="ones")
+    >>> score(np.array([[[1.0, 2.0]]]), np.array([[[3.0, 4.0, 5.0]]])).numpy().tolist()
+    [[[36.0]]]
+    """
+
+    def __init__(self, kernel_initializer="glorot_uniform", **kwargs):
+        super().__init__(**kwargs)
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+
+    def build(self, query_shape, key_shape):
+        super().build(query_shape, key_shape)
+        self.kernel = self.add_weight(
+            name="kernel",
+            shape=(*self.heads, query_shape[-1], key_shape[-1]),
+            initializer=self.kernel_initializer,
+        )
+
+    def prepare_query(self, query):
+        return ops.matmul(query, ops.cast(self.kernel, query.dtype))
+
+    def pairwise(self, query, key):
+        return ops.matmul(query, ops.swapaxes(key, -1, -2))
+
+    def get_config(self):
+        initializer = keras.initializers.serialize(self.kernel_initializer)
+        return {**super().get_config(), "kernel_initializer": initializer}

@@ -1,0 +1,22 @@
+"""One decoding loop for every model that generates: greedy, seeded sampling, beam search.
+
+`loop.py` drives a model's steps and tells what a model has to offer; `search.py` keeps what a row
+has found so far; a sampler (`samplers.py`, `beam.py`) only says which continuations to try next.
+"""
+
+from zoo.decoding.base import Sampler
+from zoo.decoding.beam import BeamSampler
+from zoo.decoding.loop import Decoded, decode
+from zoo.decoding.samplers import GreedySampler, RandomSampler, TopKSampler, TopPSampler, get
+
+__all__ = [
+    "BeamSampler",
+    "Decoded",
+    "GreedySampler",
+    "RandomSampler",
+    "Sampler",
+    "TopKSampler",
+    "TopPSampler",
+    "decode",
+    "get",
+]

@@ -1,0 +1,88 @@
+"""What the decoding loop asks of a sampler."""
+
+import dataclasses
+from typing import NamedTuple
+
+import tensorflow as tf
+
+
+class Candidates(NamedTuple):
+    """Continuations of the live beams of each row, best first, all `[batch, candidates]`."""
+
+    log_probs: tf.Tensor  # of the whole hypothesis, this token included
+    tokens: tf.Tensor
+    parents: tf.Tensor  # the beam that each one continues
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Sampler:
+    """Base class of the samplers: which continuations of a hypothesis to try next.
+
+    A sampler is a frozen dataclass whose fields are its options. So it prints as the call that
+    makes it, equals every other one with the same options, and can key a cache of compiled
+    functions.
+
+    A sampler with one beam overrides `pick`. One with several overrides `candidates` and, unless it
+    ranks by the plain log-probability, `score` and `attainable`.
+
+    Class attributes:
+        num_beams: How many hypotheses of a row stay alive.
+        num_return_sequences: How many finished hypotheses of a row are kept and returned.
+        is_random: Whether `pick` needs uniform numbers, hence the loop seeds.
+    """
+
+    num_beams = 1
+    num_return_sequences = 1
+    is_random = False
+
+    def pick(self, log_probs, uniforms):
+        """Returns the next token of each row, `[batch]` int32.
+
+        Args:
+            log_probs: `[batch, vocabulary]` float32, −inf for what must not be produced.
+            uniforms: `[batch]` numbers in [0, 1), or None where `is_random` is false.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must override `pick` or `candidates`.")
+
+    def candidates(self, log_probs, totals, uniforms):
+        """Returns `Candidates`, of which at least `num_beams` do not end their hypothesis.
+
+        A single candidate may end it: a sampler with one beam has then nothing left to continue.
+
+        Args:
+            log_probs: `[batch, beams, vocabulary]` float32, of the next token.
+            totals: `[batch, beams]` float32, of the live hypotheses; −inf for a dead one.
+            uniforms: `[batch]` numbers in [0, 1), or None where `is_random` is false.
+        """
+        log_probs = log_probs[:, 0]
+        tokens = self.pick(log_probs, uniforms)[:, None]
+        totals += tf.gather(log_probs, tokens, batch_dims=1)
+        return Candidates(totals, tokens, tf.zeros_like(tokens))
+
+    def score(self, log_probs, length):
+        """Returns what hypotheses of `length` tokens, the end token included, are ranked by."""
+        return log_probs
+
+    def attainable(self, log_probs, length, max_lengths):
+        """Returns the best score that live hypotheses of `length` tokens can still reach.
+
+        Args:
+            log_probs: `[batch]` float32, of the best live hypothesis of each row.
+            length: int32 scalar.
+            max_lengths: `[batch]` int32.
+        """
+        return log_probs
+
+    def get_config(self):
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**config)
+
+
+def require(condition, expectation, **argument):
+    """Raises a `ValueError` that names argument, expectation and value, unless `condition`."""
+    if not condition:
+        ((name, value),) = argument.items()
+        raise ValueError(f"`{name}` must be {expectation}. Received: {name}={value!r}.")

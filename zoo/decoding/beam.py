@@ -1,0 +1,82 @@
+"""Beam search."""
+
+import dataclasses
+import math
+from numbers import Integral, Real
+
+import keras
+import tensorflow as tf
+
+from zoo.decoding.base import Candidates, Sampler, require
+
+
+@keras.saving.register_keras_serializable(package="zoo")
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BeamSampler(Sampler):
+    """Beam search with a set of finished hypotheses.
+
+    $$ score(y) = \\log p(y) / |y|^{length\\_penalty} $$
+
+    `|y|` counts every token that `log p` sums over, so the end token counts where it was produced.
+    This is the score of Hugging Face, and that of Wu et al. without the constants in
+    `((5 + |y|) / 6)^α`.
+
+    A step looks at the `2 · num_beams` most probable continuations of a row: those that end go to
+    the finished set, the `num_beams` best others live on. A short good hypothesis is therefore
+    never crowded out by longer ones. Those that reach their maximum length compete as they are.
+
+    Papers: Wu et al. 2016, Google's Neural Machine Translation System, section 7
+    (https://arxiv.org/abs/1609.08144); Freitag and Al-Onaizan 2017, Beam Search Strategies for
+    Neural Machine Translation (https://aclanthology.org/W17-3207).
+
+    Args:
+        num_beams: How many hypotheses of a row stay alive.
+        length_penalty: Exponent of the length. 0 ranks by log-probability alone; above 0 favours
+            long hypotheses, below 0 short ones, since log-probabilities are negative.
+        num_return_sequences: How many hypotheses of a row to return, best first.
+        exact: Stop a row when nothing that it could still find can change the result, which for a
+            positive `length_penalty` is often only at the maximum length. If False, stop it when no
+            live hypothesis would make it into the result by ending with its next token: much
+            sooner, rarely with another result. Hugging Face calls the two
+            `early_stopping="never"` and `early_stopping=False`.
+
+    Raises:
+        ValueError: If a number is out of its range.
+
+    Example:
+
+    >>> BeamSampler(num_beams=8, length_penalty=0.6)
+    BeamSampler(num_beams=8, length_penalty=0.6, num_return_sequences=1, exact=True)
+    """
+
+    num_beams: int = 4
+    length_penalty: float = 1.0
+    num_return_sequences: int = 1
+    exact: bool = True
+
+    def __post_init__(self):
+        beams, penalty, returned = self.num_beams, self.length_penalty, self.num_return_sequences
+        is_count = isinstance(beams, Integral) and beams >= 1
+        require(is_count, "an integer of at least 1", num_beams=beams)
+        is_finite = isinstance(penalty, Real) and math.isfinite(penalty)
+        require(is_finite, "a finite number", length_penalty=penalty)
+        is_part = isinstance(returned, Integral) and 1 <= returned <= beams
+        require(is_part, f"an integer from 1 to num_beams={beams}", num_return_sequences=returned)
+
+    def candidates(self, log_probs, totals, uniforms):
+        vocabulary = tf.shape(log_probs)[2]
+        totals = totals[:, :, None] + log_probs
+        totals = tf.reshape(totals, [-1, self.num_beams * vocabulary])  # [batch, beams * vocab]
+        # At most one continuation of each beam ends, so that half of these go on.
+        best, indices = tf.math.top_k(totals, 2 * self.num_beams)
+        return Candidates(best, indices % vocabulary, indices // vocabulary)
+
+    def score(self, log_probs, length):
+        return log_probs / tf.cast(length, tf.float32) ** self.length_penalty
+
+    def attainable(self, log_probs, length, max_lengths):
+        # A log-probability only falls. As long as it stays where it is, the score rises with the
+        # length for a positive penalty and falls with it for a negative one.
+        if self.exact and self.length_penalty > 0:
+            return self.score(log_probs, max_lengths)
+        return self.score(log_probs, length + 1)

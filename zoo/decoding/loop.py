@@ -1,0 +1,250 @@
+"""The loop that turns a model's steps into texts.
+
+A model that generates has two methods:
+
+    context, state = model.start(inputs)
+    logits, state, attention = model.step(tokens, state, context)
+
+`context` is what decoding never changes (prepared keys, masks), `state` what a step updates (a
+recurrent state, a cache). Both are nests of tensors with the batch first; a scalar, such as the
+number of tokens so far, belongs to all rows alike. A step takes `tokens` `[rows]` int32 and keeps
+structure, shapes and dtypes of the state. `logits` is `[rows, vocabulary]`, `attention` None or a
+nest of tensors with the rows first, such as `[rows, source]`.
+
+A row is a beam: the rows are batch times beams, those of one source side by side. Beams of one
+source share its context, so that only the state moves when one beam takes the place of another.
+"""
+
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from zoo.decoding.noise import uniforms
+from zoo.decoding.samplers import get
+from zoo.decoding.search import DEAD, advance, start_search, trace_back
+
+
+class History(NamedTuple):
+    """What happened in each step: three nests with the time first, as arrays or as tensors."""
+
+    tokens: Any  # `[time, batch, beams]`, the token that each beam got
+    parents: Any  # `[time, batch, beams]`, the beam that each beam continued
+    attention: Any  # `[time, batch * beams, ...]`, of the parents; an empty nest unless asked for
+
+
+class Decoded(NamedTuple):
+    """What was generated: n = `num_return_sequences` hypotheses a row, best first.
+
+    A hypothesis ended by itself where its length is below the maximum; at the maximum it was cut.
+    One that the search did not find has length 0 and `log_probs` and `scores` of −inf.
+
+    Attributes:
+        token_ids: `[batch, n, time]` int32 without the end token, padded with `pad_id`. The time is
+            `max_length`, whatever the texts.
+        lengths: `[batch, n]` int32, how many tokens there are.
+        log_probs: `[batch, n]` float32, the sum of the log-probabilities of the tokens and, where
+            it was produced, the end token, under the plain softmax of the model's logits.
+        scores: `[batch, n]` float32, what the hypotheses are ranked by.
+        attention: Nest of `[batch, n, time, ...]`, what the model returned as it produced each
+            token, 0 beyond the length; None unless asked for.
+    """
+
+    token_ids: tf.Tensor
+    lengths: tf.Tensor
+    log_probs: tf.Tensor
+    scores: tf.Tensor
+    attention: Any
+
+
+def decode(
+    step,
+    context,
+    state,
+    sampler,
+    *,
+    start_id,
+    end_id,
+    pad_id=0,
+    max_lengths,
+    max_length=None,
+    first_tokens=None,
+    seeds=None,
+    return_attention=False,
+):
+    """Generates a text for each row of a batch, until each has ended or reached its maximum.
+
+    It consists of core TensorFlow ops and runs eagerly, in a `tf.function`, in a SavedModel, and
+    with `jit_compile=True` where shapes are static. What a row gets does not depend on the others.
+    The model's logits are cast to float32. `pad_id` and `start_id` are never produced, unless one
+    of them is `end_id`; the probabilities of the other tokens are not scaled up for it. Neither is
+    anything after NaN: a hypothesis that meets it is dropped.
+
+    Args:
+        step: The model's `step`, see above.
+        context: First result of the model's `start`.
+        state: Second result of the model's `start`.
+        sampler: A `Sampler` or the name of one, see `zoo.decoding.get`.
+        start_id: The token that the first step gets.
+        end_id: The token that ends a text.
+        pad_id: The token that fills `token_ids` up.
+        max_lengths: `[batch]` int32, how many tokens each row may produce, the end token included:
+            a text of that many tokens is cut before its end token.
+        max_length: The time of the results, at least 1; rows are cut there as well. Needed under
+            `jit_compile=True` as an int, elsewhere the largest of `max_lengths` by default.
+        first_tokens: `[batch]` int32 that the first step gets in place of `start_id`, such as the
+            last tokens of prompts; these may be produced again.
+        seeds: `[batch, 2]` int32, the seeds of each row for a random sampler.
+        return_attention: Whether to return what the model returned as attention.
+
+    Returns:
+        `Decoded`.
+
+    Raises:
+        ValueError: If `max_lengths` or `seeds` have another shape, if a random sampler gets no
+            seeds, if the step changes shapes or dtypes of the state, or if it returns no attention
+            where that is to be returned.
+
+    Example:
+
+    >>> import tensorflow as tf
+    >>> following = tf.constant([0, 3, 0, 4, 2])  # after 1, the start: 3, 4 and 2, the end
+    >>> def step(tokens, state, context):
+    ...     return 9.0 * tf.one_hot(tf.gather(following, tokens), 5), state, None
+    >>> decoded = decode(step, (), (), "greedy", start_id=1, end_id=2, max_lengths=[5, 1])
+    >>> decoded.token_ids[:, 0].numpy().tolist()
+    [[3, 4, 0, 0, 0], [3, 0, 0, 0, 0]]
+    >>> decoded.lengths[:, 0].numpy().tolist()
+    [2, 1]
+    """
+    sampler = get(sampler)
+    max_lengths = tf.cast(max_lengths, tf.int32)
+    if max_lengths.shape.rank != 1:
+        raise ValueError(f"`max_lengths` must be [batch]. Received: shape {max_lengths.shape}.")
+    if max_length is None:
+        max_length = tf.maximum(tf.reduce_max(max_lengths), 1)
+    max_lengths = tf.minimum(max_lengths, max_length)
+    noise = _noise(sampler, seeds, max_lengths.shape[0], max_length)
+    batch, beams = tf.shape(max_lengths)[0], sampler.num_beams
+    if first_tokens is None:
+        first_tokens = tf.fill([batch], start_id)
+    context, state = _repeat((context, state), beams)
+    search = start_search(sampler, first_tokens, max_lengths)
+    history = History(
+        tokens=tf.TensorArray(tf.int32, max_length, element_shape=[None, beams]),
+        parents=tf.TensorArray(tf.int32, max_length, element_shape=[None, beams]),
+        attention=(),
+    )
+    if return_attention:
+        arrays = _attention_arrays(step, search.tokens, state, context, max_length)
+        history = history._replace(attention=arrays)
+
+    def is_running(time, search, state, history):
+        # One step always runs, so that the history of an empty batch has shapes too.
+        return (time == 0) | search.is_running()
+
+    def body(time, search, state, history):
+        tokens = tf.reshape(search.tokens, [-1])  # [batch * beams]
+        logits, new_state, attention = step(tokens, state, context)
+        log_probs = _log_probs(logits, end_id, (pad_id, start_id))
+        log_probs = tf.reshape(log_probs, [batch, beams, tf.shape(logits)[-1]])
+        numbers = None if noise is None else noise[time]
+        search, parents = advance(search, sampler, log_probs, numbers, time, max_lengths, end_id)
+        state = _select(new_state, state, parents)
+        now = History(search.tokens, parents, attention if return_attention else ())
+        history = tf.nest.map_structure(lambda array, x: array.write(time, x), history, now)
+        return time + 1, search, state, history
+
+    _, search, _, history = tf.while_loop(is_running, body, (0, search, state, history))
+    history = tf.nest.map_structure(lambda array: array.stack(), history)
+    decoded = _decoded(search.finished, history, pad_id)
+    return decoded if return_attention else decoded._replace(attention=None)
+
+
+def _noise(sampler, seeds, batch, max_length):
+    if not sampler.is_random:
+        return None
+    seeds = None if seeds is None else tf.cast(seeds, tf.int32)
+    if seeds is None or not seeds.shape.is_compatible_with([batch, 2]):
+        received = None if seeds is None else f"shape {seeds.shape}"
+        raise ValueError(f"{sampler!r} needs `seeds` [batch={batch}, 2]. Received: {received}.")
+    return uniforms(seeds, max_length)
+
+
+def _log_probs(logits, end_id, forbidden_ids):
+    """Returns `[rows, vocabulary]` float32, −inf for what must not be produced, NaN included."""
+    log_probs = tf.nn.log_softmax(tf.cast(logits, tf.float32))
+    tokens = tf.range(tf.shape(logits)[-1])
+    is_allowed = tf.reduce_all([tokens != token for token in forbidden_ids], axis=0)
+    is_allowed |= tokens == end_id
+    # One NaN makes all of its row NaN in the softmax.
+    return tf.where(is_allowed & ~tf.math.is_nan(log_probs[:, :1]), log_probs, DEAD)
+
+
+def _repeat(tensors, beams):
+    """Repeats each row of a nest of tensors for each of its beams, and leaves scalars alone."""
+
+    def repeat(tensor):
+        tensor = tf.convert_to_tensor(tensor)
+        return tensor if tensor.shape.rank == 0 or beams == 1 else tf.repeat(tensor, beams, axis=0)
+
+    return tf.nest.map_structure(repeat, tensors)
+
+
+def _select(state, before, parents):
+    """Gives each beam the state of its parent.
+
+    Args:
+        state: What the step returned.
+        before: What the step got.
+        parents: `[batch, beams]` int32.
+    """
+    batch, beams = tf.unstack(tf.shape(parents))
+    rows = tf.reshape(parents + beams * tf.range(batch)[:, None], [-1])  # [batch * beams]
+
+    def select(tensor, before):
+        if tensor.dtype != before.dtype or not tensor.shape.is_compatible_with(before.shape):
+            raise ValueError(
+                "`step` must keep shapes and dtypes of the state. It got "
+                f"{before.dtype.name}{before.shape}, it returned {tensor.dtype.name}{tensor.shape}."
+            )
+        if tensor.shape.rank != 0 and parents.shape[1] > 1:
+            tensor = tf.gather(tensor, rows)
+        return tf.ensure_shape(tensor, before.shape)
+
+    return tf.nest.map_structure(select, state, before)
+
+
+def _attention_arrays(step, tokens, state, context, max_length):
+    """Returns an array for each tensor of attention; what these look like, only a step can tell."""
+    traced = tf.function(step, autograph=False)
+    traced = traced.get_concrete_function(tf.reshape(tokens, [-1]), state, context)
+    _, _, attention = traced.structured_outputs
+    if attention is None:
+        raise ValueError("`return_attention` is set, but `step` returns None as its attention.")
+    return tf.nest.map_structure(
+        lambda spec: tf.TensorArray(spec.dtype, max_length, element_shape=spec.shape), attention
+    )
+
+
+def _decoded(finished, history, pad_id):
+    """Reads the finished hypotheses out of the history of all steps."""
+    tokens, beams = trace_back(finished, history.tokens, history.parents)
+    time, batch, _ = tf.unstack(tf.shape(beams))
+    width = tf.shape(history.parents)[2]
+    is_token = tf.range(time) < finished.lengths[:, :, None]  # [batch, n, time]
+
+    def of_hypotheses(attention):
+        rows = beams + width * tf.range(batch)[:, None]  # [time, batch, n]
+        attention = tf.gather(attention, rows, batch_dims=1)  # [time, batch, n, ...]
+        others = range(3, attention.shape.rank)
+        attention = tf.transpose(attention, [1, 2, 0, *others])
+        mask = is_token[(..., *(tf.newaxis for _ in others))]
+        return tf.where(mask, attention, tf.zeros([], attention.dtype))
+
+    return Decoded(
+        token_ids=tf.where(is_token, tf.transpose(tokens, [1, 2, 0]), pad_id),
+        lengths=finished.lengths,
+        log_probs=finished.log_probs,
+        scores=finished.scores,
+        attention=tf.nest.map_structure(of_hypotheses, history.attention),
+    )

@@ -1,0 +1,210 @@
+"""Samplers with one beam, and the look-up of every sampler by name."""
+
+import dataclasses
+import difflib
+from numbers import Integral, Real
+
+import keras
+import tensorflow as tf
+
+from zoo.decoding.base import Sampler, require
+from zoo.decoding.beam import BeamSampler
+
+_LARGE_NUCLEUS = 256
+
+
+@keras.saving.register_keras_serializable(package="zoo")
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GreedySampler(Sampler):
+    """The most probable token of each step; of equals, the one with the lowest id.
+
+    Example:
+
+    >>> GreedySampler() == get("greedy")
+    True
+    """
+
+    def pick(self, log_probs, uniforms):
+        return tf.argmax(log_probs, axis=-1, output_type=tf.int32)
+
+
+@keras.saving.register_keras_serializable(package="zoo")
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RandomSampler(Sampler):
+    """A token drawn from the model's distribution.
+
+    $$ p(token) \\propto \\exp(\\log p_{model}(token) / temperature) $$
+
+    Args:
+        temperature: Above 1 for more variety, below 1 for less; towards 0 it becomes greedy.
+
+    Raises:
+        ValueError: If `temperature` is not above 0.
+
+    Example:
+
+    >>> RandomSampler(temperature=0.7)
+    RandomSampler(temperature=0.7)
+    """
+
+    temperature: float = 1.0
+
+    is_random = True
+
+    def __post_init__(self):
+        is_positive = isinstance(self.temperature, Real) and self.temperature > 0
+        require(is_positive, "a number above 0", temperature=self.temperature)
+
+    def pick(self, log_probs, uniforms):
+        return draw(self.weights(log_probs), uniforms)
+
+    def weights(self, log_probs):
+        """Returns probabilities up to a factor, so that the largest is 1 at any temperature."""
+        return tf.exp((log_probs - tf.reduce_max(log_probs, -1, keepdims=True)) / self.temperature)
+
+
+@keras.saving.register_keras_serializable(package="zoo")
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TopKSampler(RandomSampler):
+    """A token drawn from the `k` most probable ones.
+
+    Paper: Fan et al. 2018, Hierarchical Neural Story Generation, section 5.4
+    (https://aclanthology.org/P18-1082).
+
+    Args:
+        k: How many tokens to draw from; of equals, those with the lowest ids.
+        temperature: See `RandomSampler`.
+
+    Raises:
+        ValueError: If `k` is below 1 or `temperature` not above 0.
+
+    Example:
+
+    >>> TopKSampler(k=5)
+    TopKSampler(temperature=1.0, k=5)
+    """
+
+    k: int = 10
+
+    def __post_init__(self):
+        super().__post_init__()
+        is_count = isinstance(self.k, Integral) and self.k >= 1
+        require(is_count, "an integer of at least 1", k=self.k)
+
+    def pick(self, log_probs, uniforms):
+        log_probs, tokens = tf.math.top_k(log_probs, tf.minimum(self.k, tf.shape(log_probs)[-1]))
+        return tf.gather(tokens, draw(self.weights(log_probs), uniforms), batch_dims=1)
+
+
+@keras.saving.register_keras_serializable(package="zoo")
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TopPSampler(RandomSampler):
+    """A token drawn from the nucleus: the fewest tokens that together have probability `p`.
+
+    The probabilities are those at `temperature`, among the tokens that may be produced at all.
+
+    Paper: Holtzman et al. 2020, The Curious Case of Neural Text Degeneration, section 3.1
+    (https://arxiv.org/abs/1904.09751).
+
+    Args:
+        p: The probability that the nucleus reaches, above 0 and at most 1.
+        temperature: See `RandomSampler`.
+
+    Raises:
+        ValueError: If `p` is not in (0, 1] or `temperature` not above 0.
+
+    Example:
+
+    >>> TopPSampler(p=0.95)
+    TopPSampler(temperature=1.0, p=0.95)
+    """
+
+    p: float = 0.9
+
+    def __post_init__(self):
+        super().__post_init__()
+        is_probability = isinstance(self.p, Real) and 0 < self.p <= 1
+        require(is_probability, "a number above 0 and at most 1", p=self.p)
+
+    def pick(self, log_probs, uniforms):
+        weights = self.weights(log_probs)
+        target = self.p * tf.reduce_sum(weights, -1, keepdims=True)
+
+        def draw_from(weights, tokens):
+            before = tf.cumsum(weights, axis=-1, exclusive=True)
+            nucleus = tf.where(before < target, weights, 0.0)
+            return tf.gather(tokens, draw(nucleus, uniforms), batch_dims=1)
+
+        # Sorting a whole vocabulary is slow, and a nucleus is mostly small.
+        vocabulary = tf.shape(weights)[-1]
+        head = tf.math.top_k(weights, tf.minimum(_LARGE_NUCLEUS, vocabulary))
+        is_enough = tf.reduce_all(tf.reduce_sum(head.values, -1, keepdims=True) >= target)
+        return tf.cond(
+            is_enough,
+            lambda: draw_from(*head),
+            lambda: draw_from(*tf.math.top_k(weights, vocabulary)),
+        )
+
+
+def draw(weights, uniforms):
+    """Returns the index at which the cumulative weight of each row passes its uniform number.
+
+    Args:
+        weights: `[batch, choices]` float32, not negative; an index of weight 0 is never drawn.
+        uniforms: `[batch]` float32 in [0, 1).
+    """
+    cumulative = tf.cumsum(weights, axis=-1)
+    passed = cumulative > uniforms[:, None] * cumulative[:, -1:]
+    # XLA adds in another order, where rounding may let the sum grow at a weight of 0.
+    rank = tf.where(weights > 0, tf.cast(passed, tf.int32), -1)
+    return tf.argmax(rank, axis=-1, output_type=tf.int32)
+
+
+_SAMPLERS = {
+    "greedy": GreedySampler,
+    "random": RandomSampler,
+    "top_k": TopKSampler,
+    "top_p": TopPSampler,
+    "beam": BeamSampler,
+}
+
+
+def get(identifier, **options):
+    """Returns a sampler.
+
+    Args:
+        identifier: `"greedy"`, `"random"`, `"top_k"`, `"top_p"`, `"beam"`, a `Sampler`, or a config
+            of one made by `keras.saving.serialize_keras_object`.
+        **options: Arguments of the named sampler.
+
+    Raises:
+        ValueError: If the name or an option is unknown, or an option is out of its range.
+
+    Example:
+
+    >>> get("beam", num_beams=2)
+    BeamSampler(num_beams=2, length_penalty=1.0, num_return_sequences=1, exact=True)
+    """
+    if isinstance(identifier, dict):
+        identifier = keras.saving.deserialize_keras_object(identifier)
+    if isinstance(identifier, Sampler):
+        if options:
+            raise ValueError(
+                "Options go with the name of a sampler; an object has its own. "
+                f"Received: {identifier!r} and {', '.join(options)}."
+            )
+        return identifier
+    if identifier not in _SAMPLERS:
+        near = difflib.get_close_matches(str(identifier), _SAMPLERS)
+        hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+        raise ValueError(
+            f"Unknown sampler {identifier!r}.{hint} Known: {', '.join(_SAMPLERS)}, or a `Sampler`."
+        )
+    allowed = [field.name for field in dataclasses.fields(_SAMPLERS[identifier])]
+    unknown = [name for name in options if name not in allowed]
+    if unknown:
+        raise ValueError(
+            f"The sampler {identifier!r} has no option {', '.join(map(repr, unknown))}. "
+            f"Its options: {', '.join(allowed) or 'none'}."
+        )
+    return _SAMPLERS[identifier](**options)

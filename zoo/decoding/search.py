@@ -1,0 +1,134 @@
+"""What the search of each row has found so far, and how one step takes it further.
+
+Beams that are dead, and hypotheses that were not found, have a log-probability of −inf. A row whose
+beams are all dead is finished; from there on nothing about it changes.
+"""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+DEAD = float("-inf")
+
+
+class Hypotheses(NamedTuple):
+    """Finished hypotheses of each row, best first, all `[batch, n]`.
+
+    The text of one is the history of the beam that it came from: its last token, the end token
+    apart, is the one that this beam got in step `length - 1`.
+    """
+
+    scores: tf.Tensor
+    log_probs: tf.Tensor
+    lengths: tf.Tensor
+    beams: tf.Tensor
+
+
+class Search(NamedTuple):
+    """State of the search of each row.
+
+    Attributes:
+        tokens: `[batch, beams]` int32, the last token of each live beam.
+        log_probs: `[batch, beams]` float32, of the live beams, best first.
+        finished: `Hypotheses` with n = `num_return_sequences`.
+    """
+
+    tokens: tf.Tensor
+    log_probs: tf.Tensor
+    finished: Hypotheses
+
+    def is_running(self):
+        return tf.reduce_any(self.log_probs > DEAD)
+
+
+def start_search(sampler, first_tokens, max_lengths):
+    """Returns the `Search` before the first step: one live beam for each row.
+
+    Args:
+        sampler: A `Sampler`.
+        first_tokens: `[batch]` int32.
+        max_lengths: `[batch]` int32. Where it is 0 the empty hypothesis is all there is.
+    """
+    can_run = (max_lengths > 0)[:, None]
+    # All beams start from the same token: were they all alive, they would stay copies.
+    beams = tf.where(tf.range(sampler.num_beams) == 0, 0.0, DEAD)[None, :]
+    empty = tf.where(tf.range(sampler.num_return_sequences) == 0, 0.0, DEAD)[None, :]
+    found = tf.where(can_run, DEAD, empty)  # [batch, n]
+    zeros = tf.zeros_like(found, tf.int32)
+    return Search(
+        tokens=tf.repeat(first_tokens[:, None], sampler.num_beams, axis=1),
+        log_probs=tf.where(can_run, beams, DEAD),
+        finished=Hypotheses(found, found, zeros, zeros),
+    )
+
+
+def advance(search, sampler, log_probs, uniforms, step, max_lengths, end_id):
+    """Takes the search one token further.
+
+    Args:
+        search: A `Search`.
+        sampler: A `Sampler`.
+        log_probs: `[batch, beams, vocabulary]` float32, of the next token.
+        uniforms: `[batch]` float32 for this step, or None.
+        step: int32 scalar, counted from 0.
+        max_lengths: `[batch]` int32.
+        end_id: The token that ends a hypothesis.
+
+    Returns:
+        The next `Search`, and `[batch, beams]` int32: the beam that each of its beams continues.
+    """
+    candidates = sampler.candidates(log_probs, search.log_probs, uniforms)
+    length = step + 1
+    is_end = candidates.tokens == end_id
+    is_last = (length == max_lengths)[:, None]
+
+    going_on = tf.where(is_end, DEAD, candidates.log_probs)
+    live, order = tf.math.top_k(going_on, sampler.num_beams)  # [batch, beams]
+    tokens = tf.gather(candidates.tokens, order, batch_dims=1)
+    parents = tf.gather(candidates.parents, order, batch_dims=1)
+
+    ended = tf.where(is_end, candidates.log_probs, DEAD)
+    cut = tf.where(is_last, live, DEAD)
+    beams = tf.broadcast_to(tf.range(sampler.num_beams), tf.shape(cut))
+    finished = best_of(
+        search.finished,
+        Hypotheses(
+            sampler.score(ended, length), ended, tf.fill(tf.shape(ended), step), candidates.parents
+        ),
+        Hypotheses(sampler.score(cut, length), cut, tf.fill(tf.shape(cut), length), beams),
+    )
+    attainable = sampler.attainable(live[:, 0], length, max_lengths)
+    is_done = is_last | (finished.scores[:, -1] >= attainable)[:, None]
+    return Search(tokens, tf.where(is_done, DEAD, live), finished), parents
+
+
+def best_of(kept, *others):
+    """Returns as many `Hypotheses` as `kept` holds, the best of all; of equals, the earlier."""
+    everything = [tf.concat(parts, axis=1) for parts in zip(kept, *others, strict=True)]
+    scores, order = tf.math.top_k(everything[0], kept.scores.shape[1])
+    return Hypotheses(scores, *(tf.gather(part, order, batch_dims=1) for part in everything[1:]))
+
+
+def trace_back(finished, tokens, parents):
+    """Follows each finished hypothesis from its end to its start.
+
+    Args:
+        finished: `Hypotheses`.
+        tokens: `[time, batch, beams]` int32, the token that each beam got in each step.
+        parents: `[time, batch, beams]` int32, the beam that each beam continued in each step.
+
+    Returns:
+        The tokens of the hypotheses and the beams that produced them, both `[time, batch, n]`.
+        Beyond the length of a hypothesis they mean nothing.
+    """
+
+    def back(later, now):
+        step, tokens, parents = now
+        _, beams = later
+        earlier = tf.gather(parents, beams, batch_dims=1)
+        earlier = tf.where(step < finished.lengths, earlier, beams)
+        return tf.gather(tokens, beams, batch_dims=1), earlier
+
+    steps = tf.range(tf.shape(tokens)[0])
+    nothing = tf.zeros_like(finished.beams)
+    return tf.scan(back, (steps, tokens, parents), (nothing, finished.beams), reverse=True)

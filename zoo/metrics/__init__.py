@@ -1,0 +1,6 @@
+"""Scores as people publish them, computed by their own libraries, and perplexity."""
+
+from zoo.metrics.bleu import BleuScore, moses_lowercase_bleu, sacrebleu_score
+from zoo.metrics.perplexity import Perplexity
+
+__all__ = ["BleuScore", "Perplexity", "moses_lowercase_bleu", "sacrebleu_score"]

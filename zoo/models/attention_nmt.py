@@ -1,0 +1,187 @@
+"""Translation by a recurrent decoder that attends: Bahdanau et al. 2015 and Luong et al. 2015.
+
+Three parts: layers (the encoder), model (token ids to logits, and the step protocol of
+`zoo.decoding`), task (strings to strings).
+"""
+
+import keras
+from keras import ops
+
+from keras_attention import Attention, AttentionCell, AttentionRNN
+
+# ---------------------------------------------------------------------------------------- layers
+
+
+@keras.saving.register_keras_serializable(package="zoo")
+class BidirectionalEncoder(keras.layers.Layer):
+    """Reads the source in both directions: one annotation vector a token, and their mean.
+
+    Args:
+        units: Size of the recurrent state of one direction; an annotation has twice that.
+        cell: `"gru"` or `"lstm"`.
+        dropout: Fraction of the annotations that is dropped in training.
+
+    Call arguments:
+        embedded: Tensor `(batch, source_length, size)`.
+        mask: Boolean `(batch, source_length)`, `True` for tokens, `False` for padding.
+
+    Returns:
+        `(annotations, mean)` of shapes `(batch, source_length, 2 · units)`, `(batch, 2 · units)`.
+    """
+
+    def __init__(self, units, cell="gru", dropout=0.0, **kwargs):
+        super().__init__(**kwargs)
+        self.units, self.cell = units, cell
+        layer = {"gru": keras.layers.GRU, "lstm": keras.layers.LSTM}[cell]
+        self.recurrent = keras.layers.Bidirectional(
+            layer(units, return_sequences=True, dtype=self.dtype_policy), dtype=self.dtype_policy
+        )
+        self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+
+    def build(self, embedded_shape):
+        self.recurrent.build(embedded_shape)
+
+    def call(self, embedded, mask, training=None):
+        annotations = self.recurrent(embedded, mask=mask, training=training)
+        annotations = self.dropout(annotations, training=training)
+        visible = ops.cast(mask, annotations.dtype)[:, :, None]  # (batch, source_length, 1)
+        mean = ops.sum(annotations * visible, axis=1) / ops.maximum(ops.sum(visible, axis=1), 1)
+        return annotations, mean
+
+    def get_config(self):
+        own = {"units": self.units, "cell": self.cell, "dropout": self.dropout.rate}
+        return {**super().get_config(), **own}
+
+
+# ----------------------------------------------------------------------------------------- model
+
+
+@keras.saving.register_keras_serializable(package="zoo")
+class AttentionRNNTranslator(keras.Model):
+    """Encoder and attentive recurrent decoder over token ids; one vocabulary for both languages.
+
+    One embedding table serves source, target and output layer. `order="bahdanau"` has the deep
+    output of Bahdanau et al. 2015 (https://arxiv.org/abs/1409.0473), without maxout:
+    `logits = E · tanh(W [s_t; c_t; y_{t-1}])`; `order="luong"` that of Luong et al. 2015
+    (https://aclanthology.org/D15-1166): `logits = E · W o_t`, with `o_t` fed back.
+
+    Args:
+        vocabulary_size: Number of tokens; 0 is padding.
+        embedding_dim: Size of an embedding.
+        encoder_units: Size of one direction of the encoder.
+        decoder_units: Size of the decoder.
+        attention_units: Size of the space in which the additive score compares.
+        score: Score of the attention, by name.
+        order: `"bahdanau"` or `"luong"`.
+        cell: `"gru"` or `"lstm"`.
+        dropout: Fraction dropped of embeddings, annotations and outputs in training.
+
+    Call arguments:
+        inputs: Dictionary of int32 `source_ids` `(batch, source_length)` and `target_ids`
+            `(batch, target_length)`, the latter beginning with the start token.
+
+    Output shape:
+        Logits, float32 `(batch, target_length, vocabulary_size)`.
+    """
+
+    def __init__(
+        self,
+        vocabulary_size,
+        embedding_dim=256,
+        encoder_units=256,
+        decoder_units=512,
+        score="additive",
+        order="bahdanau",
+        cell="gru",
+        dropout=0.0,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.config = {
+            "vocabulary_size": vocabulary_size,
+            "embedding_dim": embedding_dim,
+            "encoder_units": encoder_units,
+            "decoder_units": decoder_units,
+            "score": score,
+            "order": order,
+            "cell": cell,
+            "dropout": dropout,
+        }
+        dtype = self.dtype_policy
+        self.embedding = keras.layers.Embedding(vocabulary_size, embedding_dim, dtype=dtype)
+        self.dropout = keras.layers.Dropout(dropout, dtype=dtype)
+        self.encoder = BidirectionalEncoder(encoder_units, cell, dropout, dtype=dtype)
+        self.initial_state = keras.layers.Dense(decoder_units, "tanh", dtype=dtype)
+        cells = {"gru": keras.layers.GRUCell, "lstm": keras.layers.LSTMCell}
+        self.decoder = AttentionRNN(
+            AttentionCell(
+                cells[cell](decoder_units, dtype=dtype),
+                Attention(score, dtype=dtype),
+                order=order,
+                dtype=dtype,
+            ),
+            dtype=dtype,
+        )
+        self.deep_output = order == "bahdanau"
+        self.readout = keras.layers.Dense(
+            embedding_dim, "tanh" if self.deep_output else None, dtype=dtype
+        )
+        self.output_bias = self.add_weight(
+            name="output_bias", shape=(vocabulary_size,), initializer="zeros"
+        )
+
+    def build(self, input_shape=None):
+        size, encoder_units = self.embedding.output_dim, self.encoder.units
+        annotations = (None, None, 2 * encoder_units)
+        self.embedding.build((None, None))
+        self.encoder.build((None, None, size))
+        self.initial_state.build((None, 2 * encoder_units))
+        self.decoder.build((None, None, size), annotations)
+        readout_size = self.decoder.cell.output_size + (size if self.deep_output else 0)
+        self.readout.build((None, None, readout_size))
+
+    def call(self, inputs, training=None):
+        annotations, mask, state = self._encode(inputs["source_ids"], training)
+        embedded = self._embed(inputs["target_ids"], training)
+        outputs = self.decoder(
+            embedded, annotations, initial_state=state, memory_mask=mask, training=training
+        )
+        return self._logits(outputs, embedded, training)
+
+    # The step protocol of zoo.decoding.
+
+    def start(self, source_ids):
+        """Reads the source: returns what stays while decoding and the first state."""
+        annotations, mask, state = self._encode(source_ids, training=False)
+        context = self.decoder.cell.prepare(annotations, mask)
+        return context, self.decoder.cell.initial_state(state)
+
+    def step(self, tokens, state, context):
+        """Takes the previous tokens `(rows,)` and gives the logits of the next ones.
+
+        Returns:
+            `(logits, state, weights)`: `(rows, vocabulary_size)`, the next state, and the
+            attention weights `(rows, source_length)`.
+        """
+        embedded = self._embed(tokens, training=False)
+        output, state, weights = self.decoder.cell(embedded, state, context, training=False)
+        return self._logits(output, embedded, training=False), state, weights
+
+    def _embed(self, ids, training):
+        return self.dropout(self.embedding(ids), training=training)
+
+    def _encode(self, source_ids, training):
+        mask = ops.not_equal(source_ids, 0)
+        embedded = self._embed(source_ids, training)
+        annotations, mean = self.encoder(embedded, mask, training=training)
+        return annotations, mask, self.initial_state(mean)
+
+    def _logits(self, outputs, embedded, training):
+        features = ops.concatenate([outputs, embedded], -1) if self.deep_output else outputs
+        readout = self.dropout(self.readout(features), training=training)
+        table = ops.cast(self.embedding.embeddings, readout.dtype)
+        logits = ops.matmul(readout, ops.transpose(table))
+        return ops.cast(logits, "float32") + self.output_bias
+
+    def get_config(self):
+        return {**super().get_config(), **self.config}

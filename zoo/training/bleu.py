@@ -1,0 +1,37 @@
+"""BLEU on validation data while training."""
+
+import keras
+
+from zoo.metrics.bleu import sacrebleu_score
+
+
+class ValidationBleu(keras.callbacks.Callback):
+    """Translates validation texts after an epoch and logs sacreBLEU as `val_bleu`.
+
+    The log entry is what `keras.callbacks.ModelCheckpoint(monitor="val_bleu", mode="max")` and
+    TensorBoard see, so this callback stands before them in the list.
+
+    Args:
+        pairs: Data set or list of (source, target) strings.
+        sampler: Sampler of the translations; greedy is quick.
+        every: Translate every so many epochs; between them the last value is logged again.
+        batch_size: Texts translated at a time.
+    """
+
+    def __init__(self, pairs, sampler="greedy", every=1, batch_size=128):
+        super().__init__()
+        if hasattr(pairs, "as_numpy_iterator"):
+            pairs = [(source.decode(), target.decode()) for source, target in
+                     pairs.as_numpy_iterator()]
+        self.sources, self.references = map(list, zip(*pairs, strict=True))
+        self.sampler, self.every, self.batch_size = sampler, every, batch_size
+        self.score = 0.0
+
+    def on_epoch_end(self, epoch, logs=None):
+        if (epoch + 1) % self.every == 0:
+            hypotheses = self.model.translate(
+                self.sources, sampler=self.sampler, batch_size=self.batch_size
+            )
+            self.score = sacrebleu_score(hypotheses, self.references).score
+        if logs is not None:
+            logs["val_bleu"] = self.score

@@ -1,0 +1,54 @@
+"""The loss of models that predict the next token."""
+
+import keras
+from keras import ops
+
+
+@keras.saving.register_keras_serializable(package="zoo")
+class TokenCrossentropy(keras.losses.Loss):
+    """Cross-entropy per real token, with label smoothing.
+
+    $$ loss = \\frac{\\sum_i w_i \\left[-(1 - ε) \\log p_i(y_i) - ε \\frac{1}{V} \\sum_v \\log p_i(v)
+       \\right]}{\\sum_i w_i} $$
+
+    The sum over tokens is divided by the weight of the tokens, so padding of weight 0 changes
+    nothing. Computed in float32.
+
+    Paper: Szegedy et al. 2016, section 7 (https://arxiv.org/abs/1512.00567).
+
+    Args:
+        label_smoothing: ε, the share of the target that goes to all tokens evenly.
+
+    Call arguments:
+        y_true: Integer tokens `(batch, length)`.
+        y_pred: Logits `(batch, length, vocabulary)`.
+        sample_weight: Weights `(batch, length)`: 1 for tokens, 0 for padding.
+
+    Example:
+
+    >>> loss = TokenCrossentropy()
+    >>> float(loss(np.array([[0, 1]]), np.zeros((1, 2, 4)), np.array([[1.0, 0.0]])))
+    1.386...
+    """
+
+    def __init__(self, label_smoothing=0.0, name="token_crossentropy", **kwargs):
+        kwargs.setdefault("reduction", "mean_with_sample_weight")
+        super().__init__(name=name, **kwargs)
+        if not 0.0 <= label_smoothing < 1.0:
+            raise ValueError(
+                "`label_smoothing` must be at least 0 and below 1. "
+                f"Received: label_smoothing={label_smoothing}."
+            )
+        self.label_smoothing = label_smoothing
+
+    def call(self, y_true, y_pred):
+        logits = ops.cast(y_pred, "float32")
+        loss = ops.sparse_categorical_crossentropy(y_true, logits, from_logits=True)
+        if not self.label_smoothing:
+            return loss
+        # -mean(log p) = loss + logit of y - mean(logits): no second softmax over the vocabulary.
+        target = ops.squeeze(ops.take_along_axis(logits, y_true[..., None], axis=-1), axis=-1)
+        return loss + self.label_smoothing * (target - ops.mean(logits, axis=-1))
+
+    def get_config(self):
+        return {**super().get_config(), "label_smoothing": self.label_smoothing}

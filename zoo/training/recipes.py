@@ -1,0 +1,140 @@
+"""How the shipped models were trained: everything that `python -m zoo train NAME` does."""
+
+import dataclasses
+import pathlib
+
+import keras
+
+from zoo.architectures import ARCHITECTURES
+from zoo.text import ByteBPETokenizer
+from zoo.training.bleu import ValidationBleu
+from zoo.training.losses import TokenCrossentropy
+
+
+@dataclasses.dataclass(frozen=True)
+class TranslationRecipe:
+    """Training of a translation model on Multi30k.
+
+    Attributes:
+        architecture: Name of the architecture.
+        pair: Languages, source first.
+        overrides: Arguments of the model that differ from the architecture's own.
+        vocabulary_size: Tokens of the vocabulary that both languages share.
+        epochs, batch_size: As for `fit`.
+        learning_rate: Peak of the cosine schedule, reached after `warmup_steps`.
+        label_smoothing, subword_dropout: As for `TokenCrossentropy` and `Translator.batches`.
+        average_momentum: Momentum of the moving average of the weights, which is what is kept.
+        dtype: Policy of the computation in training.
+        seed: Seed of everything random.
+    """
+
+    architecture: str
+    pair: str = "en-de"
+    overrides: dict = dataclasses.field(default_factory=dict)
+    vocabulary_size: int = 6000
+    epochs: int = 20
+    batch_size: int = 128
+    learning_rate: float = 1.5e-3
+    warmup_steps: int = 400
+    label_smoothing: float = 0.1
+    subword_dropout: float = 0.05
+    average_momentum: float = 0.998
+    dtype: str = "mixed_bfloat16"
+    seed: int = 1
+
+
+_MULTI30K_MODEL = {"decoder_units": 384, "dropout": 0.35}
+
+RECIPES = {
+    "bahdanau_nmt_multi30k_en_de": TranslationRecipe("bahdanau_nmt", overrides=_MULTI30K_MODEL),
+    "luong_nmt_multi30k_en_de": TranslationRecipe("luong_nmt", overrides=_MULTI30K_MODEL),
+}
+
+
+def train(recipe, train_pairs, validation_pairs, run_dir):
+    """Trains a model; started again after a crash, it goes on with the last finished epoch.
+
+    Args:
+        recipe: A `TranslationRecipe`.
+        train_pairs, validation_pairs: Data sets of (source, target) strings.
+        run_dir: Folder for checkpoints, the tokenizer, TensorBoard logs and `history.csv`.
+
+    Returns:
+        The trained `Translator` in float32, with the averaged weights of the epoch that had the
+        best BLEU on the validation pairs.
+    """
+    run_dir = pathlib.Path(run_dir)
+    run_dir.mkdir(parents=True, exist_ok=True)
+    keras.utils.set_random_seed(recipe.seed)
+    tokenizer = _tokenizer(recipe, train_pairs, run_dir / "tokenizer.json")
+    model = _new_model(recipe, tokenizer, recipe.dtype)
+    num_pairs = int(train_pairs.cardinality())
+    model.compile(
+        optimizer=_optimizer(recipe, num_pairs // recipe.batch_size),
+        loss=TokenCrossentropy(recipe.label_smoothing),
+    )
+    best_path = run_dir / "best.weights.h5"
+    model.fit(
+        train_pairs.shuffle(num_pairs, seed=recipe.seed),
+        batch_size=recipe.batch_size,
+        subword_dropout=recipe.subword_dropout,
+        seed=recipe.seed,
+        epochs=recipe.epochs,
+        validation_data=validation_pairs,
+        callbacks=_callbacks(run_dir, validation_pairs, best_path),
+    )
+    trained = _new_model(recipe, tokenizer, "float32")
+    trained.load_weights(best_path)
+    return trained
+
+
+def _tokenizer(recipe, pairs, path):
+    """Learns the shared vocabulary once; a run that goes on must not learn another one."""
+    if not path.exists():
+        sentences = [text.decode() for pair in pairs.as_numpy_iterator() for text in pair]
+        ByteBPETokenizer.train(sentences, recipe.vocabulary_size).save(path)
+    return ByteBPETokenizer.load(path)
+
+
+def _new_model(recipe, tokenizer, dtype):
+    task, core, defaults, _ = ARCHITECTURES[recipe.architecture]
+    options = {**defaults, **recipe.overrides}
+    model = task(core(tokenizer.vocabulary_size, **options, dtype=dtype), tokenizer)
+    model.build()
+    return model
+
+
+def _optimizer(recipe, steps_per_epoch):
+    schedule = keras.optimizers.schedules.CosineDecay(
+        initial_learning_rate=0.0,
+        warmup_target=recipe.learning_rate,
+        warmup_steps=recipe.warmup_steps,
+        decay_steps=recipe.epochs * steps_per_epoch - recipe.warmup_steps,
+        alpha=0.01,
+    )
+    return keras.optimizers.Adam(
+        schedule,
+        beta_2=0.98,
+        global_clipnorm=1.0,
+        use_ema=True,
+        ema_momentum=recipe.average_momentum,
+        ema_overwrite_frequency=None,
+    )
+
+
+def _callbacks(run_dir, validation_pairs, best_path):
+    # The order counts: the backup keeps the raw weights, everything below sees the averaged ones.
+    return [
+        keras.callbacks.BackupAndRestore(run_dir / "backup", double_checkpoint=True),
+        keras.callbacks.SwapEMAWeights(swap_on_epoch=True),
+        ValidationBleu(validation_pairs),
+        keras.callbacks.ModelCheckpoint(
+            best_path,
+            monitor="val_bleu",
+            mode="max",
+            save_best_only=True,
+            save_weights_only=True,
+        ),
+        keras.callbacks.CSVLogger(run_dir / "history.csv", append=True),
+        keras.callbacks.TensorBoard(run_dir / "tensorboard"),
+    ]

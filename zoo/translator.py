@@ -1,0 +1,311 @@
+"""The task of translation: strings in, strings out, whatever the model in between."""
+
+import functools
+from typing import NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from zoo import decoding
+from zoo.metrics.perplexity import Perplexity
+from zoo.task import Task, as_texts, in_batches_by_length
+from zoo.training.batching import bucket_by_length
+from zoo.training.losses import TokenCrossentropy
+
+TEXTS_A_TOKENIZER_CALL = 256
+LONGEST_TRANSLATION = 400
+DEFAULT_LENGTH = -1
+
+
+class Translation(NamedTuple):
+    """What `translate(..., return_attention=True)` returns, an entry for each text.
+
+    Attributes:
+        texts: List of `str`, the translations.
+        tokens: List of lists of `str`, the pieces of each translation.
+        source_tokens: List of lists of `str`, the pieces of each source.
+        attention: List of float32 arrays (target tokens × source tokens); rows sum to 1.
+        log_probs: float32 array, the log-probability of each translation.
+    """
+
+    texts: list
+    tokens: list
+    source_tokens: list
+    attention: list
+    log_probs: np.ndarray
+
+
+class Translator(Task):
+    """A translation model together with its tokenizer, decoding and export.
+
+    `fit`, `evaluate` and `translate` take raw strings; the same graph turns them into tokens
+    everywhere.
+
+    Args:
+        core: A model of token ids with `start` and `step`, such as `AttentionRNNTranslator`.
+        tokenizer: A `ByteBPETokenizer` of both languages.
+    """
+
+    default_sampler = decoding.BeamSampler(num_beams=5, length_penalty=1.0, exact=False)
+
+    def __init__(self, core, tokenizer, **kwargs):
+        super().__init__(**kwargs)
+        self.core = core
+        self.tokenizer = tokenizer
+        self._compiled = functools.cache(self._compile_generate)
+
+    def call(self, inputs, training=None):
+        return self.core(inputs, training=training)
+
+    def build(self, input_shape=None):
+        self.core.build()
+
+    # ----------------------------------------------------------------------------------- training
+
+    def compile(self, optimizer="adam", loss=None, weighted_metrics=None, jit_compile=False, **kw):
+        """Configures training: cross-entropy, token accuracy and perplexity unless told otherwise.
+
+        Args:
+            optimizer, loss, weighted_metrics, jit_compile: As for `keras.Model.compile`.
+            **kw: Further arguments of `keras.Model.compile`.
+        """
+        if weighted_metrics is None:
+            accuracy = keras.metrics.SparseCategoricalAccuracy("token_accuracy")
+            weighted_metrics = [accuracy, Perplexity()]
+        super().compile(
+            optimizer=optimizer,
+            loss=loss or TokenCrossentropy(),
+            weighted_metrics=weighted_metrics,
+            jit_compile=jit_compile,
+            **kw,
+        )
+
+    def batches(self, x, y=None, batch_size=64, subword_dropout=0.0, seed=0):
+        """Turns pairs of texts into batches for Keras, grouped by length.
+
+        Args:
+            x: `tf.data.Dataset` of (source, target) strings, one pair an element; or a list of
+                sources; or a data set of such batches, which is returned as it is.
+            y: List of targets, if `x` is a list.
+            batch_size: Pairs a batch.
+            subword_dropout: Probability of BPE dropout: each epoch sees words in other pieces.
+            seed: Seed of that.
+
+        Returns:
+            A data set of `(inputs, labels, weights)`.
+        """
+        pairs = x if y is None else tf.data.Dataset.from_tensor_slices((list(x), list(y)))
+        if _is_batches(pairs):
+            return pairs
+        _require_pairs(pairs)
+        seeds = tf.data.Dataset.random(seed=seed, rerandomize_each_iteration=True)
+        seeds = seeds.map(lambda number: tf.cast(number % tf.int32.max, tf.int32)).batch(4)
+
+        def tokenize(texts, seeds):
+            source, target = texts
+            return (
+                self._source_tokens(source, subword_dropout, seeds[:2]),
+                self.tokenizer.tokenize(target, subword_dropout, seeds[2:]),
+            )
+
+        texts = tf.data.Dataset.zip(pairs.batch(TEXTS_A_TOKENIZER_CALL), seeds)
+        tokens = texts.map(tokenize, num_parallel_calls=tf.data.AUTOTUNE).unbatch()
+        batches = bucket_by_length(tokens, batch_size).map(self._teach)
+        return batches.prefetch(tf.data.AUTOTUNE)
+
+    def fit(
+        self,
+        x,
+        y=None,
+        batch_size=64,
+        validation_data=None,
+        shuffle=True,
+        subword_dropout=0.0,
+        seed=0,
+        **kwargs,
+    ):
+        """Trains on pairs of texts.
+
+        Args:
+            x, y, batch_size, subword_dropout, seed: As for `batches`.
+            validation_data: A data set of pairs, or a tuple of two lists.
+            shuffle: Whether to shuffle pairs given as lists; a data set shuffles itself.
+            **kwargs: Further arguments of `keras.Model.fit`.
+
+        Returns:
+            A `keras.callbacks.History`.
+        """
+        if y is not None and shuffle:
+            pairs = tf.data.Dataset.from_tensor_slices((list(x), list(y)))
+            x, y = pairs.shuffle(len(pairs), seed=seed), None
+        if isinstance(validation_data, tf.data.Dataset):
+            validation_data = (validation_data,)
+        if validation_data is not None:
+            validation_data = self.batches(*validation_data, batch_size=batch_size)
+        train = self.batches(x, y, batch_size, subword_dropout, seed)
+        return super().fit(train, validation_data=validation_data, shuffle=False, **kwargs)
+
+    def evaluate(self, x, y=None, batch_size=64, **kwargs):
+        """Returns loss, token accuracy and perplexity on pairs of texts.
+
+        Args:
+            x, y, batch_size: As for `batches`.
+            **kwargs: Further arguments of `keras.Model.evaluate`.
+        """
+        return super().evaluate(self.batches(x, y, batch_size), **kwargs)
+
+    def _source_tokens(self, texts, subword_dropout=0.0, seed=None):
+        tokens = self.tokenizer.tokenize(texts, subword_dropout, seed)
+        end = tf.fill([tf.shape(texts)[0], 1], self.tokenizer.end_id)
+        return tf.concat([tokens, end], axis=1)
+
+    def _teach(self, source_ids, target_ids):
+        """Teacher forcing: from the tokens so far, the next one; the end token comes last."""
+        rows = tf.shape(target_ids)[0]
+        start = tf.fill([rows, 1], self.tokenizer.start_id)
+        inputs = tf.concat([start, target_ids], axis=1)
+        lengths = tf.reduce_sum(tf.cast(target_ids != self.tokenizer.pad_id, tf.int32), axis=1)
+        end = tf.one_hot(lengths, tf.shape(inputs)[1], self.tokenizer.end_id, dtype=tf.int32)
+        labels = tf.pad(target_ids, [[0, 0], [0, 1]]) + end
+        weights = tf.sequence_mask(lengths + 1, tf.shape(inputs)[1], tf.float32)
+        return {"source_ids": source_ids, "target_ids": inputs}, labels, weights
+
+    # -------------------------------------------------------------------------------- translation
+
+    def translate(self, texts, sampler=None, return_attention=False, batch_size=64, **options):
+        """Translates a text or a list of texts.
+
+        Texts are sorted by length and translated in batches; what a text gives does not depend on
+        the others. A text of white space alone gives an empty one.
+
+        Args:
+            texts: A `str` or a list of `str`.
+            sampler: `"greedy"`, `"beam"`, `"random"`, `"top_k"`, `"top_p"`, a sampler object of
+                `zoo.decoding`, or `None` for beam search with 5 beams.
+            return_attention: Whether to return tokens and alignments as well.
+            batch_size: Texts translated at a time.
+            **options: `seed` for the random samplers, `max_length` for the number of tokens at
+                most, and options of a sampler given by its name, such as `num_beams=4` or
+                `temperature=0.8`.
+
+        Returns:
+            A `str` for a `str`, a list of `str` for a list, in order; or a `Translation`. With
+            `num_return_sequences` above 1 each translation is a list, best first.
+
+        Raises:
+            ValueError: If a text is not a `str`, or sampler or options are unknown.
+        """
+        seed, max_length = options.pop("seed", 0), options.pop("max_length", None)
+        sampler = decoding.get(sampler or self.default_sampler, **options)
+        texts, is_one = as_texts(texts)
+        generate = self._compiled(sampler, return_attention)
+        limit = DEFAULT_LENGTH if max_length is None else max_length
+
+        def of_batch(places):
+            batch = tf.constant([texts[place] for place in places], tf.string)
+            seeds = tf.constant([[seed, place] for place in places], tf.int32)
+            return generate(batch, seeds, tf.fill([len(places)], limit))
+
+        rows = in_batches_by_length(of_batch, [len(text) for text in texts], batch_size)
+        translated = [_decoded_texts(row) for row in rows]
+        if return_attention:
+            return self._translation(translated, rows)
+        return translated[0] if is_one else translated
+
+    def generate(self, texts, seeds, max_lengths, sampler, return_attention=False):
+        """The graph behind `translate` and the exported model: strings to strings.
+
+        Args:
+            texts: Strings `[batch]`.
+            seeds: int32 `[batch, 2]`, for the random samplers.
+            max_lengths: int32 `[batch]`, tokens at most, the end token included; -1 for twice the
+                length of the source and ten more.
+            sampler: A `zoo.decoding.Sampler`.
+            return_attention: Whether to give the tokens of the source and the attention, too.
+
+        Returns:
+            Dictionary of `text`, `token_ids` and `log_prob`, of shapes `[batch, n]`,
+            `[batch, n, length]`, `[batch, n]`, where n is the number of hypotheses returned; and
+            `source_ids` `[batch, source_length]`, `attention` `[batch, n, length, source_length]`.
+        """
+        source_ids = self._source_tokens(texts).to_tensor(self.tokenizer.pad_id)
+        lengths = tf.reduce_sum(tf.cast(source_ids != self.tokenizer.pad_id, tf.int32), axis=1)
+        usual = tf.minimum(2 * lengths + 10, LONGEST_TRANSLATION)
+        max_lengths = tf.where(max_lengths == DEFAULT_LENGTH, usual, max_lengths)
+        is_blank = tf.strings.regex_full_match(texts, r"[\s\p{Z}]*")
+        context, state = self.core.start(source_ids)
+        decoded = decoding.decode(
+            self.core.step,
+            context,
+            state,
+            sampler,
+            start_id=self.tokenizer.start_id,
+            end_id=self.tokenizer.end_id,
+            pad_id=self.tokenizer.pad_id,
+            max_lengths=tf.where(is_blank, 0, max_lengths),
+            seeds=seeds,
+            return_attention=return_attention,
+        )
+        shape = tf.shape(decoded.token_ids)  # batch, n, length
+        flat = tf.reshape(decoded.token_ids, [-1, shape[2]])  # [batch * n, length]
+        outputs = {
+            "text": tf.reshape(self.tokenizer.detokenize(flat), shape[:2]),
+            "token_ids": decoded.token_ids,
+            "log_prob": decoded.log_probs,
+        }
+        if return_attention:
+            outputs |= {"source_ids": source_ids, "attention": decoded.attention}
+        return outputs
+
+    def _compile_generate(self, sampler, return_attention):
+        @tf.function(
+            input_signature=[
+                tf.TensorSpec([None], tf.string),
+                tf.TensorSpec([None, 2], tf.int32),
+                tf.TensorSpec([None], tf.int32),
+            ]
+        )
+        def compiled(texts, seeds, max_lengths):
+            return self.generate(texts, seeds, max_lengths, sampler, return_attention)
+
+        return compiled.get_concrete_function()
+
+    def _translation(self, translated, rows):
+        """Takes the best hypothesis of each row apart into pieces and alignments, unpadded."""
+        pad = self.tokenizer.pad_id
+        targets = [row["token_ids"][0] for row in rows]
+        targets = [ids[ids != pad] for ids in targets]
+        sources = [row["source_ids"][row["source_ids"] != pad] for row in rows]
+        return Translation(
+            texts=translated,
+            tokens=self.tokenizer.pieces(targets),
+            source_tokens=self.tokenizer.pieces(sources),
+            attention=[
+                row["attention"][0, : len(target), : len(source)]
+                for row, target, source in zip(rows, targets, sources, strict=True)
+            ],
+            log_probs=np.array([row["log_prob"][0] for row in rows], "float32"),
+        )
+
+
+def _decoded_texts(row):
+    texts = [text.decode() for text in row["text"]]
+    return texts[0] if len(texts) == 1 else texts
+
+
+def _is_batches(dataset):
+    spec = getattr(dataset, "element_spec", None)
+    return isinstance(spec, tuple) and len(spec) == 3 and isinstance(spec[0], dict)
+
+
+def _require_pairs(pairs):
+    spec = getattr(pairs, "element_spec", None)
+    is_pair = isinstance(spec, tuple) and len(spec) == 2
+    if not is_pair or any(each.dtype != tf.string or each.shape.rank != 0 for each in spec):
+        raise ValueError(
+            f"A translator learns from pairs of texts: a tf.data.Dataset whose "
+            "elements are (source, target) scalar strings, or x=list of sources, y=list of "
+            f"targets. Received: {'a data set of ' + str(spec) if spec else type(pairs)}. "
+            "A data set of batches becomes one of pairs by dataset.unbatch()."
+        )
