@@ -1,8 +1,8 @@
 """One way to turn a name, an object or a config into an object, with errors that help."""
 
-import difflib
-
 import keras
+
+from keras_attention.errors import unknown_name
 
 
 class Registry:
@@ -36,11 +36,7 @@ class Registry:
         if isinstance(identifier, str):
             if identifier in self.classes:
                 return self.classes[identifier]()
-            near = difflib.get_close_matches(identifier, self.classes)
-            hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
-            raise ValueError(
-                f"Unknown {self.kind} {identifier!r}.{hint} Known: {', '.join(self.names())}."
-            )
+            raise ValueError(unknown_name(self.kind, identifier, self.names()))
         raise ValueError(
             f"`{self.kind}` must be one of {', '.join(self.names())}, or an object of a subclass "
             f"of {self.base.__name__}. Received: {identifier!r} of type "

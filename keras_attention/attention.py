@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import keras
 from keras import ops
+from keras.src.backend import get_keras_mask  # has no public name; JAX tracers hide the attribute
 
 from keras_attention import compute, masks, normalizers, scores
 
@@ -57,7 +58,7 @@ class Attention(keras.layers.Layer):
 
     Raises:
         ValueError: If the score cannot compare queries and keys of these sizes, a mask is not
-            boolean or has another number of axes, or query, value and key are not of rank 3.
+            boolean or does not fit, or query, value and key are not of rank 3 or do not fit.
 
     Example:
 
@@ -96,7 +97,7 @@ class Attention(keras.layers.Layer):
 
     def build(self, query_shape, value_shape, key_shape=None):
         key_shape = key_shape or value_shape
-        self._require_rank_3(query_shape, value_shape, key_shape)
+        self._require_fitting_shapes(query_shape, value_shape, key_shape)
         self.score.build(query_shape, key_shape)
 
     def prepare(self, value, key=None, value_mask=None, key_mask=None):
@@ -108,10 +109,12 @@ class Attention(keras.layers.Layer):
         Returns:
             A `Memory`, whose tensors have the batch first.
         """
-        mask = _both(
-            _padding_mask("value_mask", value_mask, value), _padding_mask("key_mask", key_mask, key)
-        )
+        self._require_weights()
         key = value if key is None else key
+        mask = _both(
+            self._padding_mask("value_mask", value_mask, value),
+            self._padding_mask("key_mask", key_mask, key),
+        )
         return self._prepare(_without_hidden(key, mask), _without_hidden(value, mask), mask)
 
     def attend(self, query, memory, query_mask=None, mask=None, training=None):
@@ -127,7 +130,7 @@ class Attention(keras.layers.Layer):
         Returns:
             `(context, weights)`.
         """
-        query_mask = _padding_mask("query_mask", query_mask, query)
+        query_mask = self._padding_mask("query_mask", query_mask, query)
         rules = [self.mask, mask]
         if memory.mask is not None:
             rules.append(masks.Keys(memory.mask))
@@ -149,11 +152,13 @@ class Attention(keras.layers.Layer):
         use_causal_mask=False,
         training=None,
     ):
+        self._require_fitting_shapes(
+            query.shape, value.shape, value.shape if key is None else key.shape
+        )
         mask = masks.Causal() if use_causal_mask else None
         if attention_mask is not None:
-            visible = masks.as_boolean(attention_mask, "attention_mask", ranks=(2, 3, 4))
-            self._require_pairs(visible, query, value)
-            mask = masks.combine(mask, masks.Array(visible))
+            pairs = self._pairs_mask(attention_mask, query, value)
+            mask = masks.combine(mask, masks.Array(pairs))
         memory = self.prepare(value, key, value_mask, key_mask)
         context, weights = self.attend(query, memory, query_mask, mask, training)
         return (context, weights) if return_attention_scores else context
@@ -176,31 +181,63 @@ class Attention(keras.layers.Layer):
             dropout=lambda weights: self.dropout(weights, training=training),
         )
 
-    def _require_rank_3(self, query_shape, value_shape, key_shape):
+    def _padding_mask(self, name, mask, tensor):
+        """Joins an explicit mask with the implicit one that Keras left on the tensor."""
+        implicit = get_keras_mask(tensor)
+        if mask is None or mask is implicit:
+            return implicit
+        mask = masks.as_boolean(mask, name, ranks=(2,))
+        if not _agree(mask.shape, tensor.shape[:2]):
+            raise ValueError(
+                f"`{name}` of {type(self).__name__} must have the shape (batch, length) = "
+                f"{tuple(tensor.shape[:2])} of the tensor that it belongs to. Received: shape "
+                f"{tuple(mask.shape)}. Pass one boolean for each position, True for what counts."
+            )
+        return _both(mask, implicit)
+
+    def _pairs_mask(self, mask, query, value):
+        mask = masks.as_boolean(mask, "attention_mask", ranks=(2, 3, 4))
+        expected = (query.shape[0], self._number_of_heads, query.shape[1], value.shape[1])
+        front = [None if size == 1 else size for size in mask.shape[:-2]]  # 1 goes with any size
+        if not _agree((*front, *mask.shape[-2:]), (*expected[: len(front)], *expected[2:])):
+            raise ValueError(
+                f"`attention_mask` of {type(self).__name__} must have the shape (query_length, "
+                f"key_length), (batch, query_length, key_length) or (batch, heads, query_length, "
+                f"key_length), here (batch, heads, query_length, key_length) = {expected}; batch "
+                f"and heads may be 1. Received: shape {tuple(mask.shape)}. A mask that is the same "
+                "for all queries is a key_mask, or is repeated by keras.ops.broadcast_to."
+            )
+        return mask
+
+    @property
+    def _number_of_heads(self):
+        return 1
+
+    def _require_weights(self):
+        if not self.built:
+            raise ValueError(
+                f"The layer {self.name!r} ({type(self).__name__}) has no weights yet, so it cannot "
+                "prepare a memory. Call the layer once, or its build(query_shape, value_shape)."
+            )
+
+    def _require_fitting_shapes(self, query_shape, value_shape, key_shape):
         shapes = {"query": query_shape, "value": value_shape, "key": key_shape}
+        received = ", ".join(f"{name} {tuple(shape)}" for name, shape in shapes.items())
         if any(len(shape) != 3 for shape in shapes.values()):
-            received = ", ".join(f"{name} {tuple(shape)}" for name, shape in shapes.items())
             raise ValueError(
                 f"{type(self).__name__} needs query, value and key of shape (batch, length, size). "
                 f"Received: {received}. A single vector gets its length by x[:, None, :]; images "
                 "become sequences by keras.layers.Reshape((height * width, channels))."
             )
-        lengths = value_shape[1], key_shape[1]
-        if None not in lengths and lengths[0] != lengths[1]:
+        if not _agree(value_shape[:2], key_shape[:2]):
             raise ValueError(
-                f"{type(self).__name__} needs one value for each key. Received: value shape "
-                f"{tuple(value_shape)}, key shape {tuple(key_shape)}. Lengths must be equal."
+                f"{type(self).__name__} needs one value for each key. Received: {received}. "
+                "Batch and length of value and key must be equal."
             )
-
-    def _require_pairs(self, visible, query, value):
-        expected = query.shape[1], value.shape[1]
-        pairs = zip(visible.shape[-2:], expected, strict=True)
-        if any(None not in pair and pair[0] != pair[1] for pair in pairs):
+        if not _agree(query_shape[:1], key_shape[:1]):
             raise ValueError(
-                f"`attention_mask` of {type(self).__name__} must end in (query_length, key_length) "
-                f"= {expected}. Received: shape {tuple(visible.shape)}, query shape "
-                f"{tuple(query.shape)}, value shape {tuple(value.shape)}. A mask that is the same "
-                "for all queries is a key_mask, or is repeated by keras.ops.broadcast_to."
+                f"{type(self).__name__} needs one memory for each query sequence. Received: "
+                f"{received}. The batch must be equal; repeat the smaller one by keras.ops.repeat."
             )
 
     def get_config(self):
@@ -216,18 +253,16 @@ class Attention(keras.layers.Layer):
         }
 
 
-def _padding_mask(name, mask, tensor):
-    """Joins an explicit mask with the implicit one that Keras left on the tensor."""
-    implicit = getattr(tensor, "_keras_mask", None)
-    if mask is None or mask is implicit:
-        return implicit
-    return _both(masks.as_boolean(mask, name, ranks=(2,)), implicit)
+def _agree(shape, other):
+    """Whether two shapes are equal as far as they are known."""
+    pairs = zip(shape, other, strict=True)
+    return all(None in pair or pair[0] == pair[1] for pair in pairs)
 
 
 def _both(first, second):
-    if first is None or second is None:
-        return second if first is None else first
-    return ops.logical_and(first, second)
+    if first is None or first is second:
+        return second
+    return first if second is None else ops.logical_and(first, second)
 
 
 def _without_hidden(tensor, mask):

@@ -105,15 +105,17 @@ class Queries(Mask):
         return ops.take(self.visible, rows, axis=1)[:, None, :, None]
 
 
+@keras.saving.register_keras_serializable(package="keras_attention")
 class Array(Mask):
     """Any booleans at all, given as an array.
 
     Args:
-        visible: Boolean tensor `(query_length, key_length)`, `(batch, query_length, key_length)`
-            or `(batch, heads, query_length, key_length)`.
+        visible: Booleans `(query_length, key_length)`, `(batch, query_length, key_length)` or
+            `(batch, heads, query_length, key_length)`: a tensor or nested lists.
     """
 
     def __init__(self, visible):
+        visible = as_boolean(visible, "visible", ranks=(2, 3, 4))
         rank = len(visible.shape)
         if rank == 2:
             visible = visible[None, None]
@@ -125,6 +127,9 @@ class Array(Mask):
     def tile(self, query_positions, key_positions):
         rows = ops.take(self.visible, query_positions - self.first_position, axis=2)
         return ops.take(rows, key_positions, axis=3)
+
+    def get_config(self):
+        return {"visible": ops.convert_to_numpy(self.visible).tolist()}
 
 
 class _Composed(Mask):

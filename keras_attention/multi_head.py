@@ -78,7 +78,7 @@ class MultiHeadAttention(Attention):
 
     def build(self, query_shape, value_shape, key_shape=None):
         key_shape = key_shape or value_shape
-        self._require_rank_3(query_shape, value_shape, key_shape)
+        self._require_fitting_shapes(query_shape, value_shape, key_shape)
         heads, batch = self.num_heads, query_shape[0]
 
         self.query_projection = self._projection("query", heads * self.key_dim, query_shape)
@@ -103,6 +103,10 @@ class MultiHeadAttention(Attention):
         )
         layer.build(input_shape)
         return layer
+
+    @property
+    def _number_of_heads(self):
+        return self.num_heads
 
     def _prepare(self, key, value, mask):
         key = self._split_heads(self.key_projection(key), self.key_dim)

@@ -47,9 +47,13 @@ class Softmax(Normalizer):
     def __call__(self, scores, visible=None):
         scores = ops.cast(scores, "float32")
         if visible is None:
-            return ops.softmax(scores, axis=-1)
+            if scores.shape[-1] != 1:  # Keras' softmax warns about a single key
+                return ops.softmax(scores, axis=-1)
+            visible = True
         # Hidden scores leave before any arithmetic, else a NaN there would reach the gradient.
-        highest = ops.max(ops.where(visible, scores, -float("inf")), axis=-1, keepdims=True)
+        lowest = -float("inf")  # the maximum of no keys at all
+        seen = ops.where(visible, scores, lowest)
+        highest = ops.max(seen, axis=-1, keepdims=True, initial=lowest)
         highest = ops.stop_gradient(ops.where(ops.isfinite(highest), highest, 0.0))
         shifted = ops.where(visible, scores, highest) - highest
         powers = ops.where(visible, ops.exp(shifted), 0.0)

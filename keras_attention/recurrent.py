@@ -8,6 +8,12 @@ from keras_attention.attention import Attention
 ORDERS = ("bahdanau", "luong")
 
 
+def _is_cell(cell):
+    """Whether it is an RNN cell of one size: neither a layer over sequences nor a stack."""
+    one_size = hasattr(cell, "get_initial_state") and hasattr(cell, "units")
+    return one_size and not isinstance(cell, keras.layers.RNN)
+
+
 @keras.saving.register_keras_serializable(package="keras_attention")
 class AttentionCell(keras.layers.Layer):
     """One step of a recurrent decoder that attends to a memory.
@@ -65,8 +71,15 @@ class AttentionCell(keras.layers.Layer):
                 "`units` is the size of the projection W of order='luong'; order='bahdanau' has "
                 f"none. Received: units={units}. Leave it out."
             )
+        self.supports_masking = True
         deserialize = keras.saving.deserialize_keras_object
         self.cell = deserialize(cell) if isinstance(cell, dict) else cell
+        if not _is_cell(self.cell):
+            raise ValueError(
+                "`cell` of AttentionCell must be one Keras RNN cell, such as "
+                f"keras.layers.GRUCell(512) or LSTMCell. Received: {cell!r}. Of a layer such as "
+                "GRU, pass the cell instead; stacked cells are not supported."
+            )
         if isinstance(attention, dict):
             attention = deserialize(attention)
         if isinstance(attention, str):
@@ -97,12 +110,13 @@ class AttentionCell(keras.layers.Layer):
             keras.KerasTensor(query_shape), keras.KerasTensor(memory_shape)
         ).shape[-1]
         if self.order == "bahdanau":
-            self.cell.build((batch, input_size + context_size))
             self.output_size = self.cell.units + context_size
+            self.cell_input_size = input_size + context_size
         else:
             self.combine.build((batch, context_size + self.cell.units))
             self.output_size = self.combine.units
-            self.cell.build((batch, input_size + self.output_size))
+            self.cell_input_size = input_size + self.output_size
+        self.cell.build((batch, self.cell_input_size))
 
     def prepare(self, memory, mask=None):
         """Makes the source ready for all steps: projects keys once, hides what `mask` hides."""
@@ -111,10 +125,19 @@ class AttentionCell(keras.layers.Layer):
     def initial_state(self, state):
         """Returns the state before the first step.
 
+        A cell with dropout draws a new dropout mask for the sequence that begins here.
+
         Args:
             state: Tensor `(batch, cell.units)`, the first state of the cell; its other states
                 (the memory cell of an LSTM) begin as zeros, and so does the output fed back.
         """
+        if len(state.shape) != 2 or state.shape[1] not in (None, self.cell.units):
+            raise ValueError(
+                f"The initial state of the layer {self.name!r} must have the shape (batch, "
+                f"{self.cell.units}), which its {type(self.cell).__name__} needs. Received: shape "
+                f"{tuple(state.shape)}. Project it by keras.layers.Dense({self.cell.units}) first."
+            )
+        self.forget_dropout()
         others = self.cell.get_initial_state(batch_size=ops.shape(state)[0])
         states = [state, *keras.tree.flatten(others)[1:]]
         if self.order == "luong":
@@ -131,6 +154,22 @@ class AttentionCell(keras.layers.Layer):
         context, weights = self._look(hidden, memory, training)
         output = self.combine(ops.concatenate([context, hidden], axis=-1))
         return output, [*states, output], weights
+
+    def draw_dropout(self, batch):
+        """Draws the dropout masks of the cell, which Keras' cells keep for a whole sequence.
+
+        Without this they are drawn in the first step: too late where that is traced, as in a scan.
+        """
+        if hasattr(self.cell, "get_dropout_mask"):
+            self.cell.get_dropout_mask(ops.ones((batch, self.cell_input_size), self.compute_dtype))
+            state = ops.ones((batch, self.cell.units), self.compute_dtype)
+            self.cell.get_recurrent_dropout_mask(state)
+
+    def forget_dropout(self):
+        """Forgets the dropout masks of the cell, so that the next sequence gets new ones."""
+        if hasattr(self.cell, "reset_dropout_mask"):
+            self.cell.reset_dropout_mask()
+            self.cell.reset_recurrent_dropout_mask()
 
     def _look(self, query, memory, training):
         context, weights = self.attention.attend(query[:, None, :], memory, training=training)
@@ -184,10 +223,23 @@ class AttentionRNN(keras.layers.Layer):
         super().__init__(**kwargs)
         self.supports_masking = True
         self.cell = keras.saving.deserialize_keras_object(cell) if isinstance(cell, dict) else cell
+        if not isinstance(self.cell, AttentionCell):
+            raise ValueError(
+                f"`cell` of AttentionRNN must be an AttentionCell. Received: {cell!r}. "
+                "Wrap an RNN cell by AttentionCell(cell, attention)."
+            )
 
     def build(self, inputs_shape, memory_shape):
+        if len(inputs_shape) != 3 or len(memory_shape) != 3:
+            raise ValueError(
+                "AttentionRNN needs inputs of shape (batch, length, input_size) and memory of "
+                f"shape (batch, memory_length, memory_size). Received: inputs "
+                f"{tuple(inputs_shape)}, memory {tuple(memory_shape)}. For a single step call its "
+                "AttentionCell."
+            )
         batch, _, input_size = inputs_shape
-        self.cell.build((batch, input_size), memory_shape)
+        if not self.cell.built:
+            self.cell.build((batch, input_size), memory_shape)
 
     def call(
         self,
@@ -208,9 +260,12 @@ class AttentionRNN(keras.layers.Layer):
             return carry, carry
 
         states = self.cell.initial_state(initial_state)
+        if training:
+            self.cell.draw_dropout(ops.shape(inputs)[0])
         inputs = ops.swapaxes(inputs, 0, 1)  # (length, batch, input_size)
         output, weights = self._empty_output(prepared, states)
         _, history = ops.scan(step, [output, weights, *states], inputs)
+        self.cell.forget_dropout()
         outputs = ops.swapaxes(history[0], 0, 1)  # (batch, length, output_size)
         if not return_attention_scores:
             return outputs

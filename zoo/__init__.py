@@ -1,0 +1,7 @@
+"""Ready models made of attention: load, train, translate, serve."""
+
+from zoo.catalog import info, list_models, load
+from zoo.text import ByteBPETokenizer
+from zoo.translator import Translation, Translator
+
+__all__ = ["ByteBPETokenizer", "Translation", "Translator", "info", "list_models", "load"]

@@ -1,7 +1,9 @@
 """The architectures of the zoo by name, before anybody has trained them."""
 
+import inspect
 from typing import Any, NamedTuple
 
+from keras_attention.errors import unknown_name
 from zoo.models.attention_nmt import AttentionRNNTranslator
 from zoo.translator import Translator
 
@@ -11,7 +13,7 @@ class Architecture(NamedTuple):
 
     Attributes:
         task: The class that owns text, decoding and export.
-        core: The class of the model of token ids.
+        core: The class of the model of token ids; its first argument is the vocabulary size.
         defaults: Arguments of `core`.
         description: One line for people.
     """
@@ -36,3 +38,52 @@ ARCHITECTURES = {
         "LSTM translator that attends after each step, with input feeding (Luong et al. 2015)",
     ),
 }
+
+
+def build(name, tokenizer, dtype=None, **overrides):
+    """Returns a task with fresh weights.
+
+    Args:
+        name: Name of an architecture.
+        tokenizer: The tokenizer, which decides on the size of the vocabulary.
+        dtype: Keras dtype policy of the computation; the global one by default.
+        **overrides: Arguments of the model that differ from the architecture's own.
+
+    Raises:
+        ValueError: If the architecture or an argument is unknown.
+    """
+    if name not in ARCHITECTURES:
+        raise ValueError(unknown_name("architecture", name, ARCHITECTURES))
+    task, core, defaults, _ = ARCHITECTURES[name]
+    allowed = sorted(options(core))
+    for override in overrides:
+        if override not in allowed:
+            raise ValueError(unknown_name(f"option of {name}", override, allowed))
+    config = {**defaults, **overrides}
+    model = task(core(tokenizer.vocabulary_size, **config, dtype=dtype), tokenizer)
+    model.build()
+    return model
+
+
+def options(core):
+    """Returns the names of the arguments that a model of token ids takes beside the vocabulary."""
+    parameters = inspect.signature(core.__init__).parameters.values()
+    named = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
+    return named[2:]  # without self and vocabulary_size
+
+
+def name_of(model):
+    """Returns the name of a task's architecture: the one whose defaults its core fulfils.
+
+    Raises:
+        ValueError: If no architecture could have made the model.
+    """
+    for name, architecture in ARCHITECTURES.items():
+        if type(model) is architecture.task and type(model.core) is architecture.core:
+            config = model.core.config
+            if all(config[key] == value for key, value in architecture.defaults.items()):
+                return name
+    raise ValueError(
+        f"{type(model).__name__} around {type(model.core).__name__} is no architecture of the zoo: "
+        f"{', '.join(ARCHITECTURES)}. Save it with model.save(path.keras) instead."
+    )

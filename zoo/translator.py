@@ -7,9 +7,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_attention.plotting import plot_alignment
 from zoo import decoding
 from zoo.metrics.perplexity import Perplexity
-from zoo.task import Task, as_texts, in_batches_by_length
+from zoo.task import Task, as_texts, flat_spec, in_batches_by_length
 from zoo.training.batching import bucket_by_length
 from zoo.training.losses import TokenCrossentropy
 
@@ -35,7 +36,18 @@ class Translation(NamedTuple):
     attention: list
     log_probs: np.ndarray
 
+    def plot(self, position=0):
+        """Draws the alignment of one of the texts.
 
+        Returns:
+            The `matplotlib.figure.Figure`.
+        """
+        return plot_alignment(
+            self.attention[position], self.source_tokens[position], self.tokens[position]
+        )
+
+
+@keras.saving.register_keras_serializable(package="zoo")
 class Translator(Task):
     """A translation model together with its tokenizer, decoding and export.
 
@@ -47,19 +59,12 @@ class Translator(Task):
         tokenizer: A `ByteBPETokenizer` of both languages.
     """
 
+    task_name = "translation"
     default_sampler = decoding.BeamSampler(num_beams=5, length_penalty=1.0, exact=False)
 
     def __init__(self, core, tokenizer, **kwargs):
-        super().__init__(**kwargs)
-        self.core = core
-        self.tokenizer = tokenizer
+        super().__init__(core, tokenizer, **kwargs)
         self._compiled = functools.cache(self._compile_generate)
-
-    def call(self, inputs, training=None):
-        return self.core(inputs, training=training)
-
-    def build(self, input_shape=None):
-        self.core.build()
 
     # ----------------------------------------------------------------------------------- training
 
@@ -257,6 +262,35 @@ class Translator(Task):
         if return_attention:
             outputs |= {"source_ids": source_ids, "attention": decoded.attention}
         return outputs
+
+    def serving_endpoints(self, sampler):
+        """Returns `serving_default` and `explain`, which adds tokens and attention.
+
+        Both take `text` `[batch]`, and `seed` int32 `[batch]` if the sampler is a random one.
+        """
+        inputs = [flat_spec(tf.string, "text")]
+        if sampler.is_random:
+            inputs.append(flat_spec(tf.int32, "seed"))
+
+        def translate(return_attention, text, seed=None):
+            rows = tf.shape(text)[0]
+            seed = tf.zeros([rows], tf.int32) if seed is None else seed
+            seeds = tf.stack([seed, tf.zeros_like(seed)], axis=1)
+            limits = tf.fill([rows], DEFAULT_LENGTH)
+            outputs = self.generate(text, seeds, limits, sampler, return_attention)
+            of_inputs = {"source_ids"}
+            return {name: x if name in of_inputs else x[:, 0] for name, x in outputs.items()}
+
+        def serving_default(*inputs):
+            return translate(False, *inputs)
+
+        def explain(*inputs):
+            outputs = translate(True, *inputs)
+            outputs["tokens"] = self.tokenizer.piece_texts(outputs["token_ids"])
+            outputs["source_tokens"] = self.tokenizer.piece_texts(outputs.pop("source_ids"))
+            return outputs
+
+        return {"serving_default": (serving_default, inputs), "explain": (explain, inputs)}
 
     def _compile_generate(self, sampler, return_attention):
         @tf.function(

@@ -1,12 +1,12 @@
 """Samplers with one beam, and the look-up of every sampler by name."""
 
 import dataclasses
-import difflib
 from numbers import Integral, Real
 
 import keras
 import tensorflow as tf
 
+from keras_attention.errors import unknown_name
 from zoo.decoding.base import Sampler, require
 from zoo.decoding.beam import BeamSampler
 
@@ -195,11 +195,7 @@ def get(identifier, **options):
             )
         return identifier
     if identifier not in _SAMPLERS:
-        near = difflib.get_close_matches(str(identifier), _SAMPLERS)
-        hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
-        raise ValueError(
-            f"Unknown sampler {identifier!r}.{hint} Known: {', '.join(_SAMPLERS)}, or a `Sampler`."
-        )
+        raise ValueError(unknown_name("sampler", identifier, _SAMPLERS))
     allowed = [field.name for field in dataclasses.fields(_SAMPLERS[identifier])]
     unknown = [name for name in options if name not in allowed]
     if unknown:

@@ -1,8 +1,10 @@
 """Translation by a recurrent decoder that attends: Bahdanau et al. 2015 and Luong et al. 2015.
 
-Three parts: layers (the encoder), model (token ids to logits, and the step protocol of
-`zoo.decoding`), task (strings to strings).
+Layers (the encoder) and model (token ids to logits, and the step protocol of `zoo.decoding`); the
+task, strings to strings, is `zoo.translator.Translator`.
 """
+
+import math
 
 import keras
 from keras import ops
@@ -60,7 +62,8 @@ class BidirectionalEncoder(keras.layers.Layer):
 class AttentionRNNTranslator(keras.Model):
     """Encoder and attentive recurrent decoder over token ids; one vocabulary for both languages.
 
-    One embedding table serves source, target and output layer. `order="bahdanau"` has the deep
+    One embedding table serves source, target and output layer, scaled by the root of its size where
+    it is an input (Vaswani et al. 2017, section 3.4). `order="bahdanau"` has the deep
     output of Bahdanau et al. 2015 (https://arxiv.org/abs/1409.0473), without maxout:
     `logits = E · tanh(W [s_t; c_t; y_{t-1}])`; `order="luong"` that of Luong et al. 2015
     (https://aclanthology.org/D15-1166): `logits = E · W o_t`, with `o_t` fed back.
@@ -70,8 +73,7 @@ class AttentionRNNTranslator(keras.Model):
         embedding_dim: Size of an embedding.
         encoder_units: Size of one direction of the encoder.
         decoder_units: Size of the decoder.
-        attention_units: Size of the space in which the additive score compares.
-        score: Score of the attention, by name.
+        score: Score of the attention: a name, an object or a config.
         order: `"bahdanau"` or `"luong"`.
         cell: `"gru"` or `"lstm"`.
         dropout: Fraction dropped of embeddings, annotations and outputs in training.
@@ -108,7 +110,11 @@ class AttentionRNNTranslator(keras.Model):
             "dropout": dropout,
         }
         dtype = self.dtype_policy
-        self.embedding = keras.layers.Embedding(vocabulary_size, embedding_dim, dtype=dtype)
+        # Output layer and input want vectors of different length: see `_embed`.
+        small = keras.initializers.RandomNormal(stddev=embedding_dim**-0.5)
+        self.embedding = keras.layers.Embedding(
+            vocabulary_size, embedding_dim, embeddings_initializer=small, dtype=dtype
+        )
         self.dropout = keras.layers.Dropout(dropout, dtype=dtype)
         self.encoder = BidirectionalEncoder(encoder_units, cell, dropout, dtype=dtype)
         self.initial_state = keras.layers.Dense(decoder_units, "tanh", dtype=dtype)
@@ -140,6 +146,9 @@ class AttentionRNNTranslator(keras.Model):
         readout_size = self.decoder.cell.output_size + (size if self.deep_output else 0)
         self.readout.build((None, None, readout_size))
 
+    def build_from_config(self, config):
+        self.build()
+
     def call(self, inputs, training=None):
         annotations, mask, state = self._encode(inputs["source_ids"], training)
         embedded = self._embed(inputs["target_ids"], training)
@@ -168,7 +177,8 @@ class AttentionRNNTranslator(keras.Model):
         return self._logits(output, embedded, training=False), state, weights
 
     def _embed(self, ids, training):
-        return self.dropout(self.embedding(ids), training=training)
+        scaled = self.embedding(ids) * math.sqrt(self.embedding.output_dim)
+        return self.dropout(scaled, training=training)
 
     def _encode(self, source_ids, training):
         mask = ops.not_equal(source_ids, 0)

@@ -4,6 +4,7 @@ import collections
 import itertools
 import json
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -29,6 +30,7 @@ _WORD_END = b"\xff"  # occurs in no valid UTF-8
 _NO_MERGE = tf.int64.max
 
 
+@keras.saving.register_keras_serializable(package="zoo")
 class ByteBPETokenizer(tf.Module):
     """Lossless byte-level byte-pair encoding, made of core TensorFlow ops only.
 
@@ -197,6 +199,18 @@ class ByteBPETokenizer(tf.Module):
         texts = tf.strings.reduce_join(tf.gather(self._piece_bytes, token_ids), axis=1)  # [batch]
         return tf.strings.regex_replace(_to_valid_utf8(texts), r"\A ", "", replace_global=False)
 
+    def piece_texts(self, token_ids):
+        """Spells ids in the graph: strings of the shape of `token_ids`, special tokens empty.
+
+        A leading space is part of a piece; bytes that are no character of their own are U+FFFD.
+
+        Example:
+
+        >>> ByteBPETokenizer([("Ġ", "h")]).piece_texts([[259, 108, 2]]).numpy().tolist()
+        [[b' h', b'i', b'']]
+        """
+        return _to_valid_utf8(tf.gather(self._piece_bytes, token_ids))
+
     def pieces(self, token_ids):
         """Spells ids for people: the axes of an attention plot.
 
@@ -251,6 +265,13 @@ class ByteBPETokenizer(tf.Module):
                 return cls(*_parse_content(json.load(file)))
         except ValueError as error:
             raise ValueError(f"{path} does not hold a ByteBPETokenizer: {error}") from error
+
+    def get_config(self):
+        return {"merges": self._merges.tolist(), "words": self._words[1:].tolist()}
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**config)
 
     def to_library(self):
         """Gives the same tokenizer as an object of the `tokenizers` library.

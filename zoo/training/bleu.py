@@ -21,8 +21,9 @@ class ValidationBleu(keras.callbacks.Callback):
     def __init__(self, pairs, sampler="greedy", every=1, batch_size=128):
         super().__init__()
         if hasattr(pairs, "as_numpy_iterator"):
-            pairs = [(source.decode(), target.decode()) for source, target in
-                     pairs.as_numpy_iterator()]
+            pairs = [
+                (source.decode(), target.decode()) for source, target in pairs.as_numpy_iterator()
+            ]
         self.sources, self.references = map(list, zip(*pairs, strict=True))
         self.sampler, self.every, self.batch_size = sampler, every, batch_size
         self.score = 0.0

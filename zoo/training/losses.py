@@ -8,8 +8,8 @@ from keras import ops
 class TokenCrossentropy(keras.losses.Loss):
     """Cross-entropy per real token, with label smoothing.
 
-    $$ loss = \\frac{\\sum_i w_i \\left[-(1 - ε) \\log p_i(y_i) - ε \\frac{1}{V} \\sum_v \\log p_i(v)
-       \\right]}{\\sum_i w_i} $$
+    $$ loss = \\sum_i w_i [-(1 - ε) \\log p_i(y_i) - \\frac{ε}{V} \\sum_v \\log p_i(v)]
+       / \\sum_i w_i $$
 
     The sum over tokens is divided by the weight of the tokens, so padding of weight 0 changes
     nothing. Computed in float32.

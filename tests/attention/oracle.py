@@ -1,0 +1,173 @@
+"""Attention written from its equations in float64 NumPy, with the weights of a Keras layer."""
+
+import numpy as np
+from keras import ops
+
+
+def float64(tensor):
+    """Returns any tensor, bfloat16 included, as a float64 array."""
+    return ops.convert_to_numpy(ops.cast(tensor, "float32")).astype("float64")
+
+
+def weight(layer, name):
+    """Returns the weight of a layer that has this name."""
+    (found,) = (each for each in layer.weights if each.name == name)
+    return float64(found)
+
+
+def softmax(logits, visible):
+    """Softmax of each row over the keys it sees; a row that sees none is 0 everywhere."""
+    weights = np.zeros(logits.shape)
+    for row in np.ndindex(logits.shape[:-1]):
+        seen = visible[row]
+        if seen.any():
+            powers = np.exp(logits[row][seen] - logits[row][seen].max())
+            weights[row][seen] = powers / powers.sum()
+    return weights
+
+
+def visible_pairs(
+    batch,
+    heads,
+    query_length,
+    key_length,
+    query_mask=None,
+    value_mask=None,
+    key_mask=None,
+    attention_mask=None,
+    use_causal_mask=False,
+):
+    """Asks every mask about every pair: booleans (batch, heads, query_length, key_length)."""
+    visible = np.ones((batch, heads, query_length, key_length), bool)
+    pairs = np.asarray(True if attention_mask is None else attention_mask)
+    pairs = np.broadcast_to(pairs[:, None] if pairs.ndim == 3 else pairs, visible.shape)
+    for b, h, i, j in np.ndindex(visible.shape):
+        visible[b, h, i, j] = (
+            pairs[b, h, i, j]
+            and (query_mask is None or query_mask[b][i])
+            and (value_mask is None or value_mask[b][j])
+            and (key_mask is None or key_mask[b][j])
+            and (not use_causal_mask or j <= key_length - query_length + i)
+        )
+    return visible
+
+
+def logits(score, query, key, head=()):
+    """The score of every query with every key of one head, (batch, query_length, key_length)."""
+    kind = type(score).__name__
+    if kind in ("Dot", "ScaledDot"):
+        divisor = np.sqrt(query.shape[-1]) if kind == "ScaledDot" else 1.0
+        return np.einsum("bqd,bkd->bqk", query, key) / divisor
+    if kind == "General":
+        return np.einsum("bqd,de,bke->bqk", query, weight(score, "kernel")[head], key)
+    if kind == "Additive":
+        query = query @ weight(score, "query_kernel")[head]
+        key = key @ weight(score, "key_kernel")[head] + weight(score, "bias")[head]
+        added = np.tanh(query[:, :, None, :] + key[:, None, :, :])
+        return added @ weight(score, "scale")[head][0]
+    raise NotImplementedError(kind)
+
+
+def attention(layer, query, value, key=None, **masks):
+    """Returns context and weights of the layer `Attention`."""
+    key = value if key is None else key
+    visible = visible_pairs(len(query), 1, query.shape[1], key.shape[1], **masks)[:, 0]
+    weights = softmax(logits(layer.score, query, key), visible)
+    return weights @ value, weights
+
+
+def multi_head_attention(layer, query, value, key=None, **masks):
+    """Returns output and weights of the layer `MultiHeadAttention`."""
+    key = value if key is None else key
+    visible = visible_pairs(len(query), layer.num_heads, query.shape[1], key.shape[1], **masks)
+    queries = _heads(layer.query_projection, query, layer.num_heads)
+    keys = _heads(layer.key_projection, key, layer.num_heads)
+    values = _heads(layer.value_projection, value, layer.num_heads)
+    weights = np.zeros(visible.shape)
+    contexts = []
+    for head in range(layer.num_heads):
+        scores = logits(layer.score, queries[head], keys[head], head)
+        weights[:, head] = softmax(scores, visible[:, head])
+        contexts.append(weights[:, head] @ values[head])
+    return _dense(layer.output_projection, np.concatenate(contexts, axis=-1)), weights
+
+
+def gru_step(cell, inputs, states):
+    """One step of `keras.layers.GRUCell`: (output, states)."""
+    (state,) = states
+    bias = weight(cell, "bias")
+    update, reset, new = np.split(inputs @ weight(cell, "kernel") + bias[0], 3, axis=-1)
+    inner = np.split(state @ weight(cell, "recurrent_kernel") + bias[1], 3, axis=-1)
+    update, reset = _sigmoid(update + inner[0]), _sigmoid(reset + inner[1])
+    state = update * state + (1 - update) * np.tanh(new + reset * inner[2])
+    return state, [state]
+
+
+def lstm_step(cell, inputs, states):
+    """One step of `keras.layers.LSTMCell`: (output, states)."""
+    state, carry = states
+    gates = inputs @ weight(cell, "kernel") + state @ weight(cell, "recurrent_kernel")
+    enter, forget, new, leave = np.split(gates + weight(cell, "bias"), 4, axis=-1)
+    carry = _sigmoid(forget) * carry + _sigmoid(enter) * np.tanh(new)
+    state = _sigmoid(leave) * np.tanh(carry)
+    return state, [state, carry]
+
+
+CELL_STEPS = {"GRUCell": (gru_step, 1), "LSTMCell": (lstm_step, 2)}
+
+
+def attention_rnn(layer, inputs, memory, initial_state, memory_mask=None):
+    """Returns outputs and weights of the layer `AttentionRNN`, one step after the other."""
+    cell = layer.cell
+    move, number_of_states = CELL_STEPS[type(cell.cell).__name__]
+    states = [initial_state] + [np.zeros_like(initial_state)] * (number_of_states - 1)
+    attend = multi_head_attention if hasattr(cell.attention, "num_heads") else attention
+
+    def look(state):
+        context, weights = attend(cell.attention, state[:, None, :], memory, value_mask=memory_mask)
+        return context[:, 0], weights[..., 0, :]
+
+    outputs, history = [], []
+    output = np.zeros((len(inputs), cell.output_size))
+    for x in inputs.swapaxes(0, 1):
+        if cell.order == "bahdanau":
+            context, weights = look(states[0])
+            state, states = move(cell.cell, np.concatenate([x, context], axis=-1), states)
+            output = np.concatenate([state, context], axis=-1)
+        else:
+            state, states = move(cell.cell, np.concatenate([x, output], axis=-1), states)
+            context, weights = look(state)
+            output = np.tanh(_dense(cell.combine, np.concatenate([context, state], axis=-1)))
+        outputs.append(output)
+        history.append(weights)
+    return np.stack(outputs, axis=1), np.stack(history, axis=-2)
+
+
+def numerical_gradients(function, *arrays, step=1e-5):
+    """Central differences of a function of float64 arrays that returns one number."""
+    gradients = []
+    for array in arrays:
+        gradient = np.zeros_like(array)
+        for index in np.ndindex(array.shape):
+            kept = array[index]
+            array[index] = kept + step
+            above = function(*arrays)
+            array[index] = kept - step
+            below = function(*arrays)
+            array[index] = kept
+            gradient[index] = (above - below) / (2 * step)
+        gradients.append(gradient)
+    return gradients
+
+
+def _heads(projection, x, heads):
+    return np.split(_dense(projection, x), heads, axis=-1)
+
+
+def _dense(layer, x):
+    projected = x @ weight(layer, "kernel")
+    return projected + weight(layer, "bias") if layer.use_bias else projected
+
+
+def _sigmoid(x):
+    return 1 / (1 + np.exp(-x))

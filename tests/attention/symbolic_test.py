@@ -1,0 +1,76 @@
+"""What Keras knows before there are numbers: shapes, masks, warnings."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_attention import Attention, AttentionCell, AttentionRNN, MultiHeadAttention
+
+pytestmark = pytest.mark.filterwarnings("error::UserWarning")
+
+LAYERS = {
+    "Attention": lambda: Attention("additive"),
+    "MultiHeadAttention": lambda: MultiHeadAttention(2, 4, score="general", output_dim=7),
+    "AttentionRNN, bahdanau": lambda: AttentionRNN(
+        AttentionCell(keras.layers.GRUCell(8), MultiHeadAttention(2, 4))
+    ),
+    "AttentionRNN, luong": lambda: AttentionRNN(
+        AttentionCell(keras.layers.LSTMCell(8), "general", order="luong")
+    ),
+}
+
+
+def assert_compatible(symbolic, shape):
+    """Every size that the symbolic shape knows is the real one."""
+    assert len(symbolic) == len(shape)
+    assert all(size in (None, real) for size, real in zip(symbolic, shape, strict=True))
+
+
+@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("lengths", [(None, None), (3, None), (3, 6)])
+def test_symbolic_shapes_equal_real_shapes(name, lengths):
+    query = keras.Input((lengths[0], 5))
+    memory = keras.Input((lengths[1], 4))
+    outputs = LAYERS[name]()(query, memory, return_attention_scores=True)
+    model = keras.Model([query, memory], outputs)
+    real = model([np.ones((2, 3, 5)), np.ones((2, 6, 4))])
+    for symbolic, tensor in zip(outputs, real, strict=True):
+        assert_compatible(symbolic.shape, tuple(tensor.shape))
+    assert outputs[0].shape[-1] == real[0].shape[-1]
+    assert outputs[1].shape[-2:] == lengths
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_functional_model_equals_the_layer(name):
+    layer = LAYERS[name]()
+    query, memory = keras.Input((None, 5)), keras.Input((None, 4))
+    model = keras.Model([query, memory], layer(query, memory))
+    rng = np.random.default_rng(0)
+    inputs = [rng.normal(size=(2, 3, 5)), rng.normal(size=(2, 6, 4))]
+    np.testing.assert_allclose(
+        model.predict(inputs, verbose=0), np.asarray(layer(*inputs)), atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_output_carries_the_mask_of_the_first_input(name):
+    tokens, source = keras.Input((None,), dtype="int32"), keras.Input((None,), dtype="int32")
+    embed = keras.layers.Embedding(9, 5, mask_zero=True)
+    context, _ = LAYERS[name]()(embed(tokens), embed(source), return_attention_scores=True)
+    pooled = keras.layers.GlobalAveragePooling1D()(context)
+    model = keras.Model([tokens, source], [context, pooled])
+    inputs = [np.array([[1, 2, 0], [3, 0, 0]]), np.array([[4, 5, 6, 0], [7, 0, 0, 0]])]
+    context, pooled = model.predict(inputs, verbose=0)
+    np.testing.assert_allclose(pooled[0], context[0, :2].mean(0), atol=1e-5)
+    np.testing.assert_allclose(pooled[1], context[1, 0], atol=1e-5)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_trains_in_a_functional_model(name):
+    query, memory = keras.Input((None, 5)), keras.Input((None, 4))
+    model = keras.Model([query, memory], keras.layers.Dense(1)(LAYERS[name]()(query, memory)))
+    model.compile("adam", "mse")
+    rng = np.random.default_rng(0)
+    inputs = [rng.normal(size=(4, 3, 5)), rng.normal(size=(4, 6, 4))]
+    history = model.fit(inputs, np.ones((4, 3, 1)), epochs=3, verbose=0).history["loss"]
+    assert history[-1] < history[0]

@@ -1,0 +1,148 @@
+"""The command line: `python -m zoo list | info | translate | train | evaluate | export`."""
+
+import dataclasses
+import pathlib
+import sys
+
+import click
+
+USER_ERRORS = (ValueError, OSError, ImportError)
+
+
+class Commands(click.Group):
+    """A group whose commands answer mistakes of users with one line instead of a traceback."""
+
+    def invoke(self, context):
+        try:
+            return super().invoke(context)
+        except USER_ERRORS as error:
+            raise click.ClickException(" ".join(str(error).split())) from error
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+def main():
+    """Ready models made of attention: use, train, measure and serve them."""
+
+
+@main.command("list")
+def list_command():
+    """List all models, trained ones first."""
+    import zoo
+
+    for model in zoo.list_models():
+        quality = next(reversed(model.quality.items()), None)
+        measured = f"{quality[0]}: {quality[1]}" if quality else "weights=None, to train"
+        size = f"{model.megabytes:.1f} MB" if model.card else ""
+        click.echo(f"{model.name:30} {model.task:12} {model.data:16} {size:8} {measured}")
+
+
+@main.command("info")
+@click.argument("name")
+def info_command(name):
+    """Tell everything about the model NAME."""
+    import zoo
+
+    model = zoo.info(name)
+    click.echo(str(model))
+    for entry in model.card.get("quality", []):
+        click.echo(f"  {entry['metric']}, {entry['split']}: {entry['protocol']}")
+    if model.card:
+        click.echo(f"  trained by: {model.card['training']['command']}")
+
+
+@main.command()
+@click.argument("name")
+@click.argument("texts", nargs=-1)
+@click.option("--sampler", help="greedy, beam, random, top_k or top_p.  [default: beam]")
+@click.option("--num-beams", type=int, help="Beams of beam search.")
+@click.option("--length-penalty", type=float, help="Exponent of the length in beam search.")
+@click.option("--max-length", type=int, help="Tokens at most.")
+@click.option("--temperature", type=float, help="Temperature of a random sampler.")
+@click.option("--seed", type=int, help="Seed of a random sampler.")
+@click.option("--batch-size", type=click.IntRange(min=1), default=64, show_default=True)
+@click.option(
+    "--show-attention",
+    type=click.Path(dir_okay=False, path_type=pathlib.Path),
+    help="Draw the alignment of the first text into this picture.",
+)
+def translate(name, texts, show_attention, batch_size, sampler, **options):
+    """Translate TEXTS, or the lines of standard input, with the model NAME.
+
+    Writes one line for each text.
+    """
+    import zoo
+
+    options = {key: value for key, value in options.items() if value is not None}
+    if sampler is None and {"num_beams", "length_penalty"} & set(options):
+        sampler = "beam"
+    if not texts:
+        texts = sys.stdin.buffer.read().decode("utf-8", errors="replace").split("\n")
+        texts = texts[:-1] if texts[-1] == "" else texts
+    model = zoo.load(name)
+    translations = model.translate(list(texts), sampler=sampler, batch_size=batch_size, **options)
+    for translation in translations:
+        click.echo(" ".join(translation.split("\n")))
+    if show_attention and texts:
+        result = model.translate([texts[0]], sampler, True, **options)
+        result.plot(0).savefig(show_attention, bbox_inches="tight", dpi=150)
+        click.echo(f"Wrote {show_attention}.", err=True)
+
+
+_data_dir = click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False, path_type=pathlib.Path),
+    help="Folder with the raw files of the data set; by default they are downloaded.",
+)
+
+
+@main.command()
+@click.argument("name")
+@_data_dir
+@click.option(
+    "--run-dir",
+    type=click.Path(file_okay=False, path_type=pathlib.Path),
+    help="Folder for checkpoints and logs; a run that broke off goes on.  [default: runs/NAME]",
+)
+@click.option("--epochs", type=click.IntRange(min=1), help="Epochs instead of the recipe's.")
+def train(name, data_dir, run_dir, epochs):
+    """Train the model NAME by its recipe, and write it as a preset to RUN_DIR/NAME."""
+    from zoo.training import recipes
+
+    run_dir = run_dir or pathlib.Path("runs") / name
+    folder = recipes.run(name, data_dir, run_dir, epochs)
+    click.echo(f"Wrote {folder}. Use it: python -m zoo translate {folder} TEXT")
+
+
+@main.command()
+@click.argument("name")
+@_data_dir
+@click.option("--split", default="test_2016_flickr", show_default=True)
+@click.option("--num-beams", type=int, help="Beams of beam search.")
+@click.option("--length-penalty", type=float, help="Exponent of the length in beam search.")
+def evaluate(name, data_dir, split, num_beams, length_penalty):
+    """Measure the model NAME on the data set of its recipe, each number with its protocol."""
+    import zoo
+    from zoo.evaluation import evaluate_translator
+    from zoo.training import recipes
+
+    model = zoo.load(name)
+    pair = zoo.info(name).card["data"]["pair"]
+    options = {"num_beams": num_beams, "length_penalty": length_penalty}
+    options = {key: value for key, value in options.items() if value is not None}
+    sampler = dataclasses.replace(model.default_sampler, **options)
+    pairs = recipes.load_pairs(pair, split, data_dir)
+    scores = evaluate_translator(model, pairs, pair.split("-")[1], sampler)
+    click.echo(f"{name} on {split}, {int(pairs.cardinality())} pairs, {sampler}")
+    for metric, value in scores.items():
+        shown = f"{value:.4f}" if isinstance(value, float) else value
+        click.echo(f"{metric:22} {shown}")
+
+
+@main.command()
+@click.argument("name")
+@click.argument("path", type=click.Path(path_type=pathlib.Path))
+def export(name, path):
+    """Write the model NAME as a SavedModel for TF Serving: PATH/1, PATH/2, ..."""
+    import zoo
+
+    click.echo(zoo.load(name).export(path))
