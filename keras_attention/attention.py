@@ -98,7 +98,8 @@ class Attention(keras.layers.Layer):
     def build(self, query_shape, value_shape, key_shape=None):
         key_shape = key_shape or value_shape
         self._require_fitting_shapes(query_shape, value_shape, key_shape)
-        self.score.build(query_shape, key_shape)
+        if not self.score.built:  # it is when it comes from a file or is shared
+            self.score.build(query_shape, key_shape)
 
     def prepare(self, value, key=None, value_mask=None, key_mask=None):
         """Makes a memory ready for any number of calls of `attend`.

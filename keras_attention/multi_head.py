@@ -89,9 +89,11 @@ class MultiHeadAttention(Attention):
             self.output_dim or query_shape[-1],
             (batch, query_shape[1], heads * self.value_dim),
         )
-        self.score.build(
-            (batch, heads, query_shape[1], self.key_dim), (batch, heads, key_shape[1], self.key_dim)
-        )
+        if not self.score.built:  # it is when it comes from a file or is shared
+            self.score.build(
+                (batch, heads, query_shape[1], self.key_dim),
+                (batch, heads, key_shape[1], self.key_dim),
+            )
 
     def _projection(self, name, units, input_shape):
         layer = keras.layers.Dense(

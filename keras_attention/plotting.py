@@ -46,8 +46,10 @@ def plot_alignment(attention, source_tokens, target_tokens, title=None):
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.add_subplot()
     image = axes.imshow(attention, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto")
-    axes.set_xticks(range(columns), source_tokens, rotation=60, ha="left", rotation_mode="anchor")
-    axes.set_yticks(range(rows), target_tokens)
+    # Without parse_math a token such as "$$" would be taken for a formula.
+    slanted = {"rotation": 60, "ha": "left", "rotation_mode": "anchor"}
+    axes.set_xticks(range(columns), source_tokens, parse_math=False, **slanted)
+    axes.set_yticks(range(rows), target_tokens, parse_math=False)
     axes.xaxis.tick_top()
     axes.tick_params(length=0)
     axes.set_xticks(np.arange(columns + 1) - 0.5, minor=True)

@@ -105,7 +105,8 @@ class AttentionCell(keras.layers.Layer):
         """
         batch, input_size = inputs_shape
         query_shape = (batch, 1, self.cell.units)
-        self.attention.build(query_shape, memory_shape)
+        if not self.attention.built:  # it is when it comes from a file or is shared
+            self.attention.build(query_shape, memory_shape)
         context_size = self.attention.compute_output_spec(
             keras.KerasTensor(query_shape), keras.KerasTensor(memory_shape)
         ).shape[-1]
@@ -116,7 +117,8 @@ class AttentionCell(keras.layers.Layer):
             self.combine.build((batch, context_size + self.cell.units))
             self.output_size = self.combine.units
             self.cell_input_size = input_size + self.output_size
-        self.cell.build((batch, self.cell_input_size))
+        if not self.cell.built:
+            self.cell.build((batch, self.cell_input_size))
 
     def prepare(self, memory, mask=None):
         """Makes the source ready for all steps: projects keys once, hides what `mask` hides."""

@@ -73,17 +73,21 @@ def options(core):
 
 
 def name_of(model):
-    """Returns the name of a task's architecture: the one whose defaults its core fulfils.
+    """Returns the name of the architecture that a task is most alike.
 
     Raises:
         ValueError: If no architecture could have made the model.
     """
-    for name, architecture in ARCHITECTURES.items():
-        if type(model) is architecture.task and type(model.core) is architecture.core:
-            config = model.core.config
-            if all(config[key] == value for key, value in architecture.defaults.items()):
-                return name
-    raise ValueError(
-        f"{type(model).__name__} around {type(model.core).__name__} is no architecture of the zoo: "
-        f"{', '.join(ARCHITECTURES)}. Save it with model.save(path.keras) instead."
-    )
+
+    def likeness(name):
+        defaults = ARCHITECTURES[name].defaults.items()
+        return sum(model.core.config[option] == default for option, default in defaults)
+
+    kind = type(model), type(model.core)
+    possible = [name for name, (task, core, *_) in ARCHITECTURES.items() if kind == (task, core)]
+    if not possible:
+        raise ValueError(
+            f"{kind[0].__name__} around {kind[1].__name__} is no architecture of the zoo: "
+            f"{', '.join(ARCHITECTURES)}. Save it with model.save(path.keras) instead."
+        )
+    return max(possible, key=likeness)

@@ -90,7 +90,8 @@ def load(name, weights="pretrained", tokenizer=None, dtype=None, **overrides):
     Args:
         name: Name of a trained model or of an architecture (see `list_models`), or the folder of a
             preset that `python -m zoo train` wrote.
-        weights: `"pretrained"`, `None` for fresh ones, or the path of a `.weights.h5` file.
+        weights: `"pretrained"`, `None` for fresh ones, or the path of a `.weights.h5` file: of
+            `model.save_weights`, of a checkpoint in training, or of a preset.
         tokenizer: The tokenizer of a model with fresh weights. A trained model has its own.
         dtype: Keras dtype policy of the computation; the global one by default.
         **overrides: Arguments of the architecture, for fresh weights.
@@ -205,7 +206,11 @@ def _folder(name):
 
 
 def _read_card(folder):
-    return json.loads((folder / CARD).read_text(encoding="utf-8"))
+    path = folder / CARD
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged: {error}") from error
 
 
 def _preset_info(folder):
@@ -257,7 +262,9 @@ def _load_weights(model, path):
             f"There is no weights file {path}. `weights` must be 'pretrained', None, or the path "
             "of a .weights.h5 file."
         )
-    model.core.load_weights(path)
+    with h5py.File(path) as file:
+        is_of_task = "core" in file  # a preset holds the weights of the core alone
+    (model if is_of_task else model.core).load_weights(path)
     for weight in model.core.weights:
         if not np.all(np.isfinite(weight.numpy())):
             raise ValueError(f"{path} holds numbers that are not finite, in {weight.path}.")

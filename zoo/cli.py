@@ -15,6 +15,8 @@ class Commands(click.Group):
     def invoke(self, context):
         try:
             return super().invoke(context)
+        except BrokenPipeError:  # `| head`: click ends quietly
+            raise
         except USER_ERRORS as error:
             raise click.ClickException(" ".join(str(error).split())) from error
 
@@ -73,10 +75,9 @@ def translate(name, texts, show_attention, batch_size, sampler, **options):
     import zoo
 
     options = {key: value for key, value in options.items() if value is not None}
-    if sampler is None and {"num_beams", "length_penalty"} & set(options):
-        sampler = "beam"
     if not texts:
-        texts = sys.stdin.buffer.read().decode("utf-8", errors="replace").split("\n")
+        lines = sys.stdin.buffer.read().decode("utf-8", errors="replace")
+        texts = lines.replace("\r\n", "\n").split("\n")
         texts = texts[:-1] if texts[-1] == "" else texts
     model = zoo.load(name)
     translations = model.translate(list(texts), sampler=sampler, batch_size=batch_size, **options)

@@ -1,7 +1,10 @@
 """What every task has in common."""
 
 import abc
+import collections.abc
+import contextlib
 import dataclasses
+import warnings
 
 import keras
 import tensorflow as tf
@@ -10,9 +13,16 @@ from zoo import decoding, serving
 
 
 def as_texts(texts):
-    """Returns a list of texts for a text or a list of them, and whether it was one text."""
+    """Returns a list of texts for a text or a list of them, and whether it was one text.
+
+    Half of a surrogate pair, as in an undecodable file name, counts as U+FFFD.
+    """
     if isinstance(texts, str):
-        return [texts], True
+        return [_valid_unicode(texts)], True
+    if isinstance(texts, bytes) or not isinstance(texts, collections.abc.Iterable):
+        raise ValueError(
+            f"Expected a str or a list of str. Received: {texts!r} of type {type(texts).__name__}."
+        )
     texts = list(texts)
     for position, text in enumerate(texts):
         if not isinstance(text, str):
@@ -20,7 +30,11 @@ def as_texts(texts):
                 f"Expected a str or a list of str. Received: {text!r} of type "
                 f"{type(text).__name__} at position {position}."
             )
-    return texts, False
+    return [_valid_unicode(text) for text in texts], False
+
+
+def _valid_unicode(text):
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def in_batches_by_length(function, lengths, batch_size):
@@ -34,6 +48,8 @@ def in_batches_by_length(function, lengths, batch_size):
     Returns:
         A list of dictionaries of NumPy arrays, one for each place, in the original order.
     """
+    if batch_size < 1:
+        raise ValueError(f"`batch_size` must be at least 1. Received: batch_size={batch_size}.")
     by_length = sorted(range(len(lengths)), key=lengths.__getitem__)
     rows = [None] * len(lengths)
     for first in range(0, len(lengths), batch_size):
@@ -84,16 +100,29 @@ class Task(keras.Model, abc.ABC):
             path: Folder of the versions of this model: the export goes to the next number in it,
                 `path/1` first, and appears there only when it is complete.
             sampler: As for generation in Python; one hypothesis is returned.
-            **options: Options of a sampler given by its name.
+            **options: Options of the sampler.
 
         Returns:
             `pathlib.Path` of the new version.
         """
-        sampler = decoding.get(sampler or self.default_sampler, **options)
+        sampler = self._sampler(sampler, options)
         if sampler.num_return_sequences > 1:
             sampler = dataclasses.replace(sampler, num_return_sequences=1)
         endpoints = self.serving_endpoints(sampler)
         return serving.write_version(path, [self.tokenizer], endpoints)
+
+    def _sampler(self, sampler, options):
+        """Returns a sampler by its name, or the default one with other options."""
+        if sampler is not None:
+            return decoding.get(sampler, **options)
+        try:
+            return dataclasses.replace(self.default_sampler, **options)
+        except TypeError as error:
+            raise ValueError(
+                f"The default sampler {self.default_sampler!r} lacks one of the options "
+                f"{', '.join(options)}. Name another: sampler='greedy', 'beam', 'random', "
+                "'top_k' or 'top_p'."
+            ) from error
 
     def get_config(self):
         serialize = keras.saving.serialize_keras_object
@@ -105,6 +134,14 @@ class Task(keras.Model, abc.ABC):
     def from_config(cls, config):
         deserialize = keras.saving.deserialize_keras_object
         return cls(**{name: deserialize(value) for name, value in config.items()})
+
+
+@contextlib.contextmanager
+def unknown_number_of_batches():
+    """Keeps Keras from calling the end of such a data set an interruption of the training."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Your input ran out of data")
+        yield
 
 
 def flat_spec(dtype, name):

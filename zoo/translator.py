@@ -1,6 +1,7 @@
 """The task of translation: strings in, strings out, whatever the model in between."""
 
 import functools
+from numbers import Integral
 from typing import NamedTuple
 
 import keras
@@ -9,8 +10,15 @@ import tensorflow as tf
 
 from keras_attention.plotting import plot_alignment
 from zoo import decoding
+from zoo.decoding.base import require
 from zoo.metrics.perplexity import Perplexity
-from zoo.task import Task, as_texts, flat_spec, in_batches_by_length
+from zoo.task import (
+    Task,
+    as_texts,
+    flat_spec,
+    in_batches_by_length,
+    unknown_number_of_batches,
+)
 from zoo.training.batching import bucket_by_length
 from zoo.training.losses import TokenCrossentropy
 
@@ -100,7 +108,7 @@ class Translator(Task):
         Returns:
             A data set of `(inputs, labels, weights)`.
         """
-        pairs = x if y is None else tf.data.Dataset.from_tensor_slices((list(x), list(y)))
+        pairs = x if y is None else _pairs_of_lists(x, y)
         if _is_batches(pairs):
             return pairs
         _require_pairs(pairs)
@@ -142,14 +150,15 @@ class Translator(Task):
             A `keras.callbacks.History`.
         """
         if y is not None and shuffle:
-            pairs = tf.data.Dataset.from_tensor_slices((list(x), list(y)))
+            pairs = _pairs_of_lists(x, y)
             x, y = pairs.shuffle(len(pairs), seed=seed), None
         if isinstance(validation_data, tf.data.Dataset):
             validation_data = (validation_data,)
         if validation_data is not None:
             validation_data = self.batches(*validation_data, batch_size=batch_size)
         train = self.batches(x, y, batch_size, subword_dropout, seed)
-        return super().fit(train, validation_data=validation_data, shuffle=False, **kwargs)
+        with unknown_number_of_batches():
+            return super().fit(train, validation_data=validation_data, shuffle=False, **kwargs)
 
     def evaluate(self, x, y=None, batch_size=64, **kwargs):
         """Returns loss, token accuracy and perplexity on pairs of texts.
@@ -158,7 +167,8 @@ class Translator(Task):
             x, y, batch_size: As for `batches`.
             **kwargs: Further arguments of `keras.Model.evaluate`.
         """
-        return super().evaluate(self.batches(x, y, batch_size), **kwargs)
+        with unknown_number_of_batches():
+            return super().evaluate(self.batches(x, y, batch_size), **kwargs)
 
     def _source_tokens(self, texts, subword_dropout=0.0, seed=None):
         tokens = self.tokenizer.tokenize(texts, subword_dropout, seed)
@@ -191,8 +201,8 @@ class Translator(Task):
             return_attention: Whether to return tokens and alignments as well.
             batch_size: Texts translated at a time.
             **options: `seed` for the random samplers, `max_length` for the number of tokens at
-                most, and options of a sampler given by its name, such as `num_beams=4` or
-                `temperature=0.8`.
+                most, and options of the sampler, such as `num_beams=4` or `temperature=0.8`;
+                a sampler object has its own.
 
         Returns:
             A `str` for a `str`, a list of `str` for a list, in order; or a `Translation`. With
@@ -202,7 +212,10 @@ class Translator(Task):
             ValueError: If a text is not a `str`, or sampler or options are unknown.
         """
         seed, max_length = options.pop("seed", 0), options.pop("max_length", None)
-        sampler = decoding.get(sampler or self.default_sampler, **options)
+        require(isinstance(seed, Integral), "an integer", seed=seed)
+        is_length = isinstance(max_length, Integral) and max_length >= 1
+        require(is_length or max_length is None, "an integer of at least 1", max_length=max_length)
+        sampler = self._sampler(sampler, options)
         texts, is_one = as_texts(texts)
         generate = self._compiled(sampler, return_attention)
         limit = DEFAULT_LENGTH if max_length is None else max_length
@@ -238,7 +251,7 @@ class Translator(Task):
         lengths = tf.reduce_sum(tf.cast(source_ids != self.tokenizer.pad_id, tf.int32), axis=1)
         usual = tf.minimum(2 * lengths + 10, LONGEST_TRANSLATION)
         max_lengths = tf.where(max_lengths == DEFAULT_LENGTH, usual, max_lengths)
-        is_blank = tf.strings.regex_full_match(texts, r"[\s\p{Z}]*")
+        is_blank = tf.strings.regex_full_match(texts, r"[\s\v\x{85}\p{Z}]*")
         context, state = self.core.start(source_ids)
         decoded = decoding.decode(
             self.core.step,
@@ -328,6 +341,16 @@ def _decoded_texts(row):
     return texts[0] if len(texts) == 1 else texts
 
 
+def _pairs_of_lists(sources, targets):
+    sources, targets = list(sources), list(targets)
+    if not sources or len(sources) != len(targets):
+        raise ValueError(
+            "A translator learns from pairs of texts, a target for each source. Received: "
+            f"{len(sources)} sources and {len(targets)} targets."
+        )
+    return tf.data.Dataset.from_tensor_slices((sources, targets))
+
+
 def _is_batches(dataset):
     spec = getattr(dataset, "element_spec", None)
     return isinstance(spec, tuple) and len(spec) == 3 and isinstance(spec[0], dict)
@@ -338,7 +361,7 @@ def _require_pairs(pairs):
     is_pair = isinstance(spec, tuple) and len(spec) == 2
     if not is_pair or any(each.dtype != tf.string or each.shape.rank != 0 for each in spec):
         raise ValueError(
-            f"A translator learns from pairs of texts: a tf.data.Dataset whose "
+            "A translator learns from pairs of texts: a tf.data.Dataset whose "
             "elements are (source, target) scalar strings, or x=list of sources, y=list of "
             f"targets. Received: {'a data set of ' + str(spec) if spec else type(pairs)}. "
             "A data set of batches becomes one of pairs by dataset.unbatch()."

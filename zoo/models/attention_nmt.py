@@ -9,7 +9,7 @@ import math
 import keras
 from keras import ops
 
-from keras_attention import Attention, AttentionCell, AttentionRNN
+from keras_attention import Attention, AttentionCell, AttentionRNN, scores
 
 # ---------------------------------------------------------------------------------------- layers
 
@@ -63,10 +63,12 @@ class AttentionRNNTranslator(keras.Model):
     """Encoder and attentive recurrent decoder over token ids; one vocabulary for both languages.
 
     One embedding table serves source, target and output layer, scaled by the root of its size where
-    it is an input (Vaswani et al. 2017, section 3.4). `order="bahdanau"` has the deep
-    output of Bahdanau et al. 2015 (https://arxiv.org/abs/1409.0473), without maxout:
-    `logits = E · tanh(W [s_t; c_t; y_{t-1}])`; `order="luong"` that of Luong et al. 2015
-    (https://aclanthology.org/D15-1166): `logits = E · W o_t`, with `o_t` fed back.
+    it is an input (Vaswani et al. 2017, section 3.4). With the output `o_t` of the decoder, see
+    `keras_attention.AttentionCell`, the logits are
+
+    - `E · tanh(W [o_t; y_{t-1}])` for `order="bahdanau"`: the deep output of Bahdanau et al. 2015
+      (https://arxiv.org/abs/1409.0473), with tanh for maxout;
+    - `E · W o_t` for `order="luong"` (Luong et al. 2015, https://aclanthology.org/D15-1166).
 
     Args:
         vocabulary_size: Number of tokens; 0 is padding.
@@ -99,12 +101,13 @@ class AttentionRNNTranslator(keras.Model):
         **kwargs,
     ):
         super().__init__(**kwargs)
+        serialize = keras.saving.serialize_keras_object
         self.config = {
             "vocabulary_size": vocabulary_size,
             "embedding_dim": embedding_dim,
             "encoder_units": encoder_units,
             "decoder_units": decoder_units,
-            "score": score,
+            "score": score if isinstance(score, str) else serialize(scores.get(score)),
             "order": order,
             "cell": cell,
             "dropout": dropout,

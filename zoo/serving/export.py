@@ -46,7 +46,8 @@ def write_version(path, resources, endpoints):
 
 
 def _rename_to_next_version(unfinished, path):
-    version = 1 + max((int(each.name) for each in path.iterdir() if each.name.isdigit()), default=0)
+    names = [each.name for each in path.iterdir()]
+    version = 1 + max((int(name) for name in names if name.isdecimal()), default=0)
     while True:
         try:
             # A folder that is not empty cannot be renamed over: another export was quicker.

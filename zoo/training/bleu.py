@@ -14,7 +14,8 @@ class ValidationBleu(keras.callbacks.Callback):
     Args:
         pairs: Data set or list of (source, target) strings.
         sampler: Sampler of the translations; greedy is quick.
-        every: Translate every so many epochs; between them the last value is logged again.
+        every: Translate every so many epochs, and after the last one; between them the last value
+            is logged again, 0 before the first.
         batch_size: Texts translated at a time.
     """
 
@@ -29,7 +30,7 @@ class ValidationBleu(keras.callbacks.Callback):
         self.score = 0.0
 
     def on_epoch_end(self, epoch, logs=None):
-        if (epoch + 1) % self.every == 0:
+        if (epoch + 1) % self.every == 0 or epoch + 1 == self.params["epochs"]:
             hypotheses = self.model.translate(
                 self.sources, sampler=self.sampler, batch_size=self.batch_size
             )

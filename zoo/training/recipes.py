@@ -1,5 +1,6 @@
 """How the shipped models were trained: everything that `python -m zoo train NAME` does."""
 
+import csv
 import dataclasses
 import pathlib
 
@@ -186,9 +187,12 @@ def _optimizer(recipe, steps_per_epoch):
 
 
 def _callbacks(run_dir, validation_pairs, best_path):
+    history = run_dir / "history.csv"
     # The order counts: the backup keeps the raw weights, everything below sees the averaged ones.
     return [
-        keras.callbacks.BackupAndRestore(run_dir / "backup", double_checkpoint=True),
+        keras.callbacks.BackupAndRestore(
+            run_dir / "backup", double_checkpoint=True, delete_checkpoint=False
+        ),
         keras.callbacks.SwapEMAWeights(swap_on_epoch=True),
         ValidationBleu(validation_pairs, every=2),
         keras.callbacks.ModelCheckpoint(
@@ -197,7 +201,16 @@ def _callbacks(run_dir, validation_pairs, best_path):
             mode="max",
             save_best_only=True,
             save_weights_only=True,
+            initial_value_threshold=_best_so_far(history, best_path),
         ),
-        keras.callbacks.CSVLogger(run_dir / "history.csv", append=True),
+        keras.callbacks.CSVLogger(history, append=True),
         keras.callbacks.TensorBoard(run_dir / "tensorboard"),
     ]
+
+
+def _best_so_far(history, best_path):
+    """Returns the BLEU to beat for a run that goes on, `None` for a new one."""
+    if not (best_path.exists() and history.exists()):
+        return None
+    with open(history, newline="", encoding="utf-8") as file:
+        return max((float(row["val_bleu"]) for row in csv.DictReader(file)), default=None)

@@ -1,0 +1,183 @@
+"""Every argument survives a config, a `.keras` file and a fresh process."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+
+from keras_attention import (
+    Attention,
+    AttentionCell,
+    AttentionRNN,
+    MultiHeadAttention,
+    masks,
+    normalizers,
+    scores,
+)
+
+REPOSITORY = Path(__file__).parents[2]
+PAIRS = np.tri(3, 6, 2, dtype=bool)
+
+
+ATTENTION = {
+    "score": scores.Additive(units=3, kernel_initializer=keras.initializers.HeNormal(seed=1)),
+    "normalizer": normalizers.Softmax(),
+    "mask": masks.Causal() & ~masks.Array(~PAIRS),
+    "dropout": 0.25,
+    "implementation": "reference",
+    "seed": 7,
+    "name": "look",
+    "dtype": "mixed_bfloat16",
+}
+MULTI_HEAD = {
+    **ATTENTION,
+    "score": scores.General(kernel_initializer="ones"),
+    "num_heads": 2,
+    "key_dim": 3,
+    "value_dim": 4,
+    "output_dim": 5,
+    "use_bias": False,
+    "kernel_initializer": keras.initializers.HeNormal(seed=2),
+}
+CELL = {
+    "cell": keras.layers.LSTMCell(4, dropout=0.1),
+    "attention": Attention("general", dropout=0.3),
+    "order": "luong",
+    "units": 6,
+    "name": "step",
+}
+RNN = {"cell": AttentionCell(**CELL), "name": "steps"}
+EVERY_ARGUMENT = [
+    (Attention, ATTENTION),
+    (MultiHeadAttention, MULTI_HEAD),
+    (AttentionCell, CELL),
+    (AttentionRNN, RNN),
+    (scores.Dot, {"name": "dot"}),
+    (scores.ScaledDot, {"name": "scaled"}),
+    (scores.General, {"kernel_initializer": keras.initializers.HeNormal(seed=3)}),
+    (scores.Additive, {"units": 3, "kernel_initializer": keras.initializers.HeNormal(seed=4)}),
+]
+
+
+def plain(value):
+    """The config of a value, in which two equal objects are equal."""
+    return keras.saving.serialize_keras_object(value)
+
+
+@pytest.mark.parametrize(("layer_class", "arguments"), EVERY_ARGUMENT)
+def test_config_has_every_argument_of_the_constructor(layer_class, arguments):
+    config = layer_class(**arguments).get_config()
+    for name, value in arguments.items():
+        if name == "dtype":
+            value = keras.dtype_policies.get(value)
+        assert plain(config[name]) == plain(value), name
+
+
+@pytest.mark.parametrize(("layer_class", "arguments"), EVERY_ARGUMENT)
+def test_config_makes_a_layer_with_the_same_config(layer_class, arguments):
+    layer = layer_class(**arguments)
+    again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(layer))
+    assert type(again) is layer_class
+    assert again.get_config() == layer.get_config()
+
+
+def test_arguments_may_be_names_objects_or_configs():
+    layer = Attention("additive", "softmax", "causal")
+    config = layer.get_config()
+    again = Attention(config["score"], config["normalizer"], config["mask"])
+    assert isinstance(again.score, scores.Additive)
+    assert isinstance(again.normalizer, normalizers.Softmax)
+    assert isinstance(again.mask, masks.Causal)
+    assert Attention(again.score).score is again.score
+
+
+FRESH_PROCESS = """
+import sys
+
+import keras
+import numpy as np
+
+import keras_attention
+
+path, inputs, outputs = sys.argv[1:]
+model = keras.models.load_model(path)
+found = model.predict(dict(np.load(inputs)), verbose=0)
+np.savez(outputs, **{name: np.float32(array) for name, array in found.items()})
+"""
+
+
+def model_of_every_layer():
+    """A model with every layer, score and order; a mask of its own kind in some."""
+    query, memory = keras.Input((3, 5), name="query"), keras.Input((6, 5), name="memory")
+    visible = keras.Input((6,), dtype="bool", name="visible")
+    outputs = {
+        score: Attention(score, mask=masks.Causal() | masks.Array(PAIRS))(
+            query, memory, value_mask=visible
+        )
+        for score in scores.names()
+    }
+    outputs["multi_head"], outputs["weights"] = MultiHeadAttention(**MULTI_HEAD)(
+        query, memory, value_mask=visible, return_attention_scores=True
+    )
+    for order in ("bahdanau", "luong"):
+        cell = AttentionCell(
+            keras.layers.LSTMCell(4), MultiHeadAttention(2, 3, score="additive"), order=order
+        )
+        outputs[order] = AttentionRNN(cell)(query, memory, memory_mask=visible)
+    return keras.Model({"query": query, "memory": memory, "visible": visible}, outputs)
+
+
+def test_a_shared_score_shares_its_weights():
+    score = scores.Additive()
+    first, second = Attention(score), Attention(score)
+    x = np.random.default_rng(0).normal(size=(2, 3, 4)).astype("float32")
+    np.testing.assert_array_equal(first(x, x), second(x, x))
+    assert len(keras.Sequential([first, second]).weights) == len(score.weights)
+
+
+def test_saved_file_gives_the_same_in_a_process_that_only_imports_the_package(tmp_path):
+    model = model_of_every_layer()
+    rng = np.random.default_rng(0)
+    for variable in model.trainable_variables:
+        variable.assign(rng.normal(size=variable.shape))
+    inputs = {
+        "query": rng.normal(size=(2, 3, 5)).astype("float32"),
+        "memory": rng.normal(size=(2, 6, 5)).astype("float32"),
+        "visible": rng.random((2, 6)) < 0.7,
+    }
+    expected = model.predict(inputs, verbose=0)
+    model.save(tmp_path / "model.keras")
+    np.savez(tmp_path / "inputs.npz", **inputs)
+    files = [tmp_path / name for name in ("model.keras", "inputs.npz", "outputs.npz")]
+    subprocess.run(
+        [sys.executable, "-c", FRESH_PROCESS, *files],
+        check=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+    )
+    with np.load(tmp_path / "outputs.npz") as found:
+        assert set(found) == set(expected)
+        for name in found:
+            np.testing.assert_allclose(found[name], np.float32(expected[name]), atol=1e-5)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="is about SavedModel")
+def test_exported_model_gives_the_same_for_every_length(tmp_path):
+    import tensorflow as tf
+
+    query, memory = keras.Input((None, 4)), keras.Input((None, 4))
+    context = MultiHeadAttention(2, 3, score="additive", mask="causal")(query, memory)
+    outputs = AttentionRNN(AttentionCell(keras.layers.GRUCell(3)))(context, memory)
+    model = keras.Model([query, memory], outputs)
+    model.export(tmp_path, verbose=False)
+    served = tf.saved_model.load(str(tmp_path))
+    rng = np.random.default_rng(0)
+    for batch, queries, keys in [(2, 3, 6), (1, 5, 1)]:
+        inputs = [
+            rng.normal(size=(batch, length, 4)).astype("float32") for length in (queries, keys)
+        ]
+        np.testing.assert_allclose(served.serve(inputs), model(inputs), atol=1e-5)
