@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_attention._initializers import independent
+from keras_attention._initializers import for_each_head
 from keras_attention.scores.base import Score
 
 
@@ -44,7 +44,7 @@ class Additive(Score):
         units = self.units or key_shape[-1]
 
         def kernel(name, *shape):
-            initializer = independent(self.kernel_initializer)
+            initializer = for_each_head(self.kernel_initializer)
             return self.add_weight(name=name, shape=(*self.heads, *shape), initializer=initializer)
 
         self.query_kernel = kernel("query_kernel", query_shape[-1], units)

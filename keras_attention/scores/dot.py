@@ -5,6 +5,7 @@ import math
 import keras
 from keras import ops
 
+from keras_attention._initializers import for_each_head
 from keras_attention.scores.base import Score
 
 
@@ -87,7 +88,7 @@ class General(Score):
         self.kernel = self.add_weight(
             name="kernel",
             shape=(*self.heads, query_shape[-1], key_shape[-1]),
-            initializer=self.kernel_initializer,
+            initializer=for_each_head(self.kernel_initializer),
         )
 
     def prepare_query(self, query):

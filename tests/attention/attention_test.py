@@ -131,6 +131,25 @@ def test_additive_score_takes_its_units():
     assert layer.score.query_kernel.shape == (HEADS, layer.key_dim, 9)
 
 
+def test_weights_of_a_head_are_drawn_as_if_it_were_alone():
+    layer = MultiHeadAttention(8, 64, score="general")
+    layer.build((None, None, 64), (None, None, 64))
+    kernel = oracle.weight(layer.score, "kernel")
+    np.testing.assert_allclose(kernel.std(axis=(1, 2)), np.sqrt(2 / (64 + 64)), rtol=0.1)
+    assert len(np.unique(kernel)) > 0.99 * kernel.size
+
+
+@pytest.mark.parametrize("make", [scores.General, scores.Additive])
+def test_seed_of_an_initializer_reproduces_heads_that_differ(make):
+    kernels = []
+    for _ in range(2):
+        layer, _ = multi_head(make(kernel_initializer=keras.initializers.GlorotUniform(seed=1)))
+        layer.build((None, None, SIZE), (None, None, SIZE))
+        kernels.append(oracle.float64(layer.score.weights[0]))
+    np.testing.assert_array_equal(kernels[0], kernels[1])
+    assert np.abs(kernels[0][0] - kernels[0][1]).max() > 0.01
+
+
 @pytest.mark.parametrize("make", [single_head, multi_head])
 @pytest.mark.parametrize("shape", [(BATCH, 1, 1), (BATCH, 1, KEYS), (BATCH, QUERIES, 1), (1, 7, 2)])
 def test_causal_mask_is_aligned_to_the_end_for_all_lengths(make, shape):

@@ -37,7 +37,7 @@ class TranslationRecipe:
     pair: str = "en-de"
     overrides: dict = dataclasses.field(default_factory=dict)
     vocabulary_size: int = 5000
-    epochs: int = 15
+    epochs: int = 14
     batch_size: int = 80
     learning_rate: float = 1.3e-3
     warmup_steps: int = 300

@@ -1,0 +1,195 @@
+"""Presets on disk: what is saved comes back, what was changed is refused, mistakes are named."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+import zoo
+from zoo import catalog
+
+SHIPPED = sorted(card.parent.name for card in catalog.PRESETS.glob(f"*/{catalog.CARD}"))
+FILES = [catalog.CONFIG, catalog.WEIGHTS, catalog.TOKENIZER]
+
+
+@pytest.fixture(scope="module")
+def loaded(preset):
+    return zoo.load(str(preset))
+
+
+@pytest.fixture
+def copy(preset, tmp_path):
+    """A preset that a test may damage."""
+    return shutil.copytree(preset, tmp_path / "toy")
+
+
+# ------------------------------------------------------------------------------------ round trip
+
+
+def test_loaded_translates_as_saved(loaded, bahdanau, sources):
+    texts = [*sources, "unseen words"]
+    assert loaded.translate(texts) == bahdanau.translate(texts)
+
+
+def test_weights_come_back_in_half_precision(loaded, bahdanau):
+    for found, saved in zip(loaded.weights, bahdanau.weights, strict=True):
+        np.testing.assert_array_equal(found, saved.numpy().astype("float16"))
+
+
+def test_what_is_not_a_default_is_saved(fresh_model, card, tmp_path):
+    model = fresh_model("luong_nmt", score="dot", dropout=0.25)
+    catalog.save(model, tmp_path / "toy", card)
+    assert zoo.load(tmp_path / "toy").core.config == model.core.config
+
+
+def test_dtype_is_the_one_of_the_computation(preset):
+    core = zoo.load(preset, dtype="mixed_bfloat16").core
+    assert core.compute_dtype == "bfloat16"
+    assert core.embedding.dtype_policy.name == "mixed_bfloat16"
+
+
+def test_a_preset_can_be_had_with_fresh_weights(preset, loaded):
+    fresh = zoo.load(preset, weights=None, dropout=0.5)
+    assert fresh.core.config == {**loaded.core.config, "dropout": 0.5}
+    assert not np.array_equal(fresh.core.embedding.embeddings, loaded.core.embedding.embeddings)
+
+
+def test_weights_may_be_a_path(fresh_model, bahdanau, preset, tokenizer, tmp_path):
+    options = {"tokenizer": tokenizer, "dtype": "float32", "embedding_dim": 16}
+    options |= {"encoder_units": 16, "decoder_units": 16}
+    of_preset = zoo.load("bahdanau_nmt", weights=preset / catalog.WEIGHTS, **options)
+    half = bahdanau.core.output_bias.numpy().astype("float16")
+    np.testing.assert_array_equal(of_preset.core.output_bias, half)
+    bahdanau.save_weights(tmp_path / "mine.weights.h5")
+    mine = zoo.load("bahdanau_nmt", weights=tmp_path / "mine.weights.h5", **options)
+    np.testing.assert_array_equal(mine.core.output_bias, bahdanau.core.output_bias)
+
+
+# --------------------------------------------------------------------------------- damaged files
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_that_was_changed_is_refused(copy, name):
+    path = copy / name
+    path.write_bytes(path.read_bytes() + b" ")
+    expected = json.loads((copy / catalog.CARD).read_text())["files"][name]["sha256"]
+    found = catalog._fingerprint(path)["sha256"]
+    with pytest.raises(ValueError, match=f"{name}.*{expected}.*{found}"):
+        zoo.load(copy)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_that_is_missing_is_named(copy, name):
+    (copy / name).unlink()
+    with pytest.raises(ValueError, match=f"{name}.*no such file"):
+        zoo.load(copy)
+
+
+def test_a_damaged_card_is_named(copy):
+    (copy / catalog.CARD).write_text("{")
+    with pytest.raises(ValueError, match=catalog.CARD):
+        zoo.load(copy)
+
+
+# -------------------------------------------------------------------------------------- mistakes
+
+
+@pytest.mark.parametrize("function", [zoo.load, zoo.info])
+def test_an_unknown_name_gets_the_nearest(function):
+    with pytest.raises(ValueError, match="Did you mean 'luong_nmt'"):
+        function("luong_nmd")
+
+
+def test_an_architecture_has_no_weights(tokenizer):
+    with pytest.raises(ValueError, match="weights=None"):
+        zoo.load("luong_nmt", tokenizer=tokenizer)
+
+
+def test_fresh_weights_need_a_tokenizer():
+    with pytest.raises(ValueError, match=r"ByteBPETokenizer\.train"):
+        zoo.load("luong_nmt", weights=None)
+
+
+def test_an_unknown_option_gets_the_nearest(tokenizer):
+    with pytest.raises(ValueError, match="Did you mean 'dropout'"):
+        zoo.load("luong_nmt", weights=None, tokenizer=tokenizer, dropuot=0.1)
+
+
+def test_trained_weights_fit_their_own_architecture_only(preset, tokenizer):
+    with pytest.raises(ValueError, match="Received: dropout, tokenizer.*weights=None"):
+        zoo.load(preset, dropout=0.1, tokenizer=tokenizer)
+
+
+def test_weights_at_no_path(preset, tmp_path):
+    with pytest.raises(ValueError, match="no weights file.*missing"):
+        zoo.load(preset, weights=tmp_path / "missing.weights.h5")
+
+
+# ------------------------------------------------------------------------------------------ save
+
+
+def test_save_replaces_nothing(bahdanau, card, copy):
+    before = {path.name: path.read_bytes() for path in copy.iterdir()}
+    with pytest.raises(ValueError, match="exists already"):
+        catalog.save(bahdanau, copy, card)
+    assert {path.name: path.read_bytes() for path in copy.iterdir()} == before
+    assert list(copy.parent.iterdir()) == [copy]
+
+
+def test_a_save_that_fails_leaves_nothing(bahdanau, card, tmp_path, monkeypatch):
+    def fail(path):
+        path.write_text("half")
+        raise OSError("disk full")
+
+    monkeypatch.setattr(bahdanau.tokenizer, "save", fail)
+    with pytest.raises(OSError, match="disk full"):
+        catalog.save(bahdanau, tmp_path / "toy", card)
+    assert list(tmp_path.iterdir()) == []
+
+
+# ------------------------------------------------------------------------------------ what is there
+
+
+def test_architectures_are_listed_last():
+    names = [model.name for model in zoo.list_models()]
+    assert names == [*SHIPPED, "bahdanau_nmt", "luong_nmt"]
+
+
+def test_info_of_an_architecture():
+    model = zoo.info("luong_nmt")
+    assert model.task == "translation"
+    assert "Luong et al. 2015" in model.description
+    assert (model.parameters, model.megabytes, model.quality, model.card) == (None, None, {}, {})
+
+
+def test_info_of_a_preset(preset, bahdanau):
+    model = zoo.info(preset)
+    size = sum((preset / name).stat().st_size for name in FILES)
+    assert model.name == "toy"
+    assert model.data == "Toy en-de"
+    assert model.parameters == sum(np.size(weight) for weight in bahdanau.get_weights())
+    assert model.megabytes == size / 1e6
+    assert model.quality == {"BLEU, test": 99.5}
+    assert "BLEU, test: 99.5" in str(model)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_card_is_complete(name):
+    card = zoo.info(name).card
+    assert card["name"] == name
+    assert card["task"] == "translation"
+    assert card["data"].keys() >= {"name", "pair", "source", "terms", "citation"}
+    assert card["training"]["recipe"].keys() >= {"architecture", "epochs", "seed"}
+    assert card["training"]["command"] == f"python -m zoo train {name}"
+    assert card["parameters"] > 0
+    assert card["files"].keys() == set(FILES)
+    protocols = {entry["metric"]: entry["protocol"] for entry in card["quality"]}
+    assert all("version:" in protocols[each] for each in protocols if "BLEU" in each)
+    assert any("BLEU" in metric for metric in protocols)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_model_is_small_and_translates(name):
+    assert zoo.info(name).megabytes < 20
+    assert "Mann" in zoo.load(name).translate("A man rides a bike.")

@@ -1,0 +1,200 @@
+"""The command line: what it prints, and that mistakes cost one line instead of a traceback."""
+
+import os
+import re
+
+import click.testing
+import pytest
+import tensorflow as tf
+
+import zoo
+from zoo.cli import main
+from zoo.evaluation import evaluate_translator
+from zoo.training import recipes
+
+PNG = b"\x89PNG"
+
+
+@pytest.fixture
+def run():
+    """Runs a command in this process."""
+
+    def run(*arguments, **options):
+        runner = click.testing.CliRunner()
+        return runner.invoke(main, [str(each) for each in arguments], **options)
+
+    return run
+
+
+@pytest.fixture
+def translate(run, bahdanau, monkeypatch):
+    """Runs `translate` with a model that is loaded already."""
+    monkeypatch.setattr(zoo, "load", lambda name: bahdanau)
+
+    def translate(*arguments, **options):
+        result = run("translate", "toy", *arguments, **options)
+        assert result.exit_code == 0, result.output
+        return result.stdout.split("\n")[:-1]
+
+    return translate
+
+
+# --------------------------------------------------------------------------------- list and info
+
+
+def test_list_has_a_line_for_each_model(run):
+    lines = run("list").stdout.splitlines()
+    assert [line.split()[0] for line in lines] == [model.name for model in zoo.list_models()]
+
+
+def test_info_tells_quality_and_protocol(run, preset):
+    output = run("info", preset).stdout
+    for fact in ["toy", "Toy en-de", "BLEU, test: 99.5", "beam; signature", "pytest"]:
+        assert fact in output
+
+
+def test_info_of_an_architecture(run):
+    assert "Luong et al. 2015" in run("info", "luong_nmt").stdout
+
+
+# ------------------------------------------------------------------------------------- translate
+
+
+def test_translates_arguments(translate, sources, targets):
+    assert translate(*sources) == targets
+
+
+def test_translates_lines_of_standard_input(translate, sources, targets):
+    assert translate(input="\n".join(sources) + "\n") == targets
+    assert translate(input="\n".join(sources)) == targets
+    assert translate(input="\r\n".join(sources)) == targets
+
+
+def test_empty_lines_stay(translate):
+    assert translate(input="\na man sleeps\n\n \n") == ["", "ein mann schläft", "", ""]
+
+
+def test_empty_input_gives_no_output(translate):
+    assert translate(input="") == []
+
+
+def test_invalid_bytes_are_survived(translate):
+    first, second = translate(input=b"\xff\xfe dog \xe4\na man sleeps\n")
+    assert second == "ein mann schläft"
+
+
+def test_each_translation_is_one_line(translate, bahdanau, monkeypatch):
+    monkeypatch.setattr(bahdanau, "translate", lambda texts, **options: ["two\nlines"])
+    assert translate("a man") == ["two lines"]
+
+
+def test_options_reach_the_sampler(translate, bahdanau):
+    texts = ["a man and his dogs", "two books"]
+    greedy = bahdanau.translate(texts, sampler="greedy", max_length=3)
+    assert translate(*texts, "--sampler", "greedy", "--max-length", 3) == greedy
+    beams = bahdanau.translate(texts, num_beams=2, length_penalty=0.0)
+    assert translate(*texts, "--num-beams", 2, "--length-penalty", 0) == beams
+    random = bahdanau.translate(texts, sampler="random", temperature=3.0, seed=5)
+    options = ["--sampler", "random", "--temperature", 3, "--seed", 5, "--batch-size", 1]
+    assert translate(*texts, *options) == random
+
+
+def test_show_attention_writes_a_picture(translate, tmp_path):
+    path = tmp_path / "alignment.png"
+    assert translate("a man sleeps", "--show-attention", path) == ["ein mann schläft"]
+    assert path.read_bytes().startswith(PNG)
+
+
+# --------------------------------------------------------------------- evaluate, export and train
+
+
+def test_evaluate_prints_each_number_with_its_protocol(run, preset, bahdanau, monkeypatch):
+    dataset = tf.data.Dataset.from_tensor_slices(
+        (["a man sleeps", "the dog reads"], ["ein mann schläft", "der hund liest ein buch"])
+    )
+    asked = []
+    monkeypatch.setattr(recipes, "load_pairs", lambda *which: asked.append(which) or dataset)
+    monkeypatch.setattr(zoo, "load", lambda name: bahdanau)
+    result = run("evaluate", preset, "--split", "validation", "--num-beams", 2)
+    assert result.exit_code == 0, result.output
+    assert asked == [("en-de", "validation", None)]
+    lines = dict(re.split(" +", line, maxsplit=1) for line in result.stdout.splitlines()[1:])
+    sampler = zoo.Translator.default_sampler
+    scores = evaluate_translator(bahdanau, dataset, "de", type(sampler)(num_beams=2, exact=False))
+    assert lines["bleu_sacrebleu"] == str(scores["bleu_sacrebleu"])
+    assert lines["bleu_moses_lowercase"] == str(scores["bleu_moses_lowercase"])
+    assert float(lines["perplexity"]) == pytest.approx(scores["perplexity"], rel=1e-3)
+    assert "2 pairs" in result.stdout
+    assert "num_beams=2" in result.stdout
+
+
+def test_export_prints_the_version(run, bahdanau, monkeypatch, tmp_path):
+    monkeypatch.setattr(zoo, "load", lambda name: bahdanau)
+    monkeypatch.setattr(bahdanau, "export", lambda path: path / "1")
+    assert run("export", "toy", tmp_path).stdout == f"{tmp_path / '1'}\n"
+
+
+def test_train_passes_everything_on(run, monkeypatch, tmp_path):
+    monkeypatch.setattr(recipes, "run", lambda *arguments: arguments)
+    options = ["--data-dir", tmp_path, "--run-dir", tmp_path / "run", "--epochs", 3]
+    output = run("train", "toy", *options).stdout
+    assert str(("toy", tmp_path, tmp_path / "run", 3)) in output
+
+
+# -------------------------------------------------------------------------------------- mistakes
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["info", "luong_nmd"], "Did you mean 'luong_nmt'"),
+        (["translate", "luong_nmt", "a man"], "weights=None"),
+        (["train", "luong_nmt"], "Unknown recipe"),
+        (["evaluate", "luong_nmd"], "Unknown model"),
+        (["export", "luong_nmd", "folder"], "Unknown model"),
+    ],
+)
+def test_a_mistake_costs_one_line(run, arguments, message):
+    result = run(*arguments)
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("Error: ")
+    assert message in line
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["translate"],
+        ["translate", "toy", "--num-beams", "many"],
+        ["translate", "toy", "--batch-size", "0"],
+        ["train", "toy", "--epochs", "0"],
+        ["transalte", "toy"],
+    ],
+)
+def test_wrong_usage_ends_with_2(run, arguments):
+    assert run(*arguments).exit_code == 2
+
+
+def test_a_wrong_option_of_the_sampler_costs_one_line(run, bahdanau, monkeypatch):
+    monkeypatch.setattr(zoo, "load", lambda name: bahdanau)
+    result = run("translate", "toy", "a man", "--temperature", 0.5)
+    assert result.exit_code == 1
+    assert "temperature" in result.stderr
+    assert "--sampler" in result.stderr or "sampler=" in result.stderr
+
+
+def test_a_reader_that_has_gone_away_is_no_mistake(run, monkeypatch):
+    def print_into_closed_pipe():
+        raise BrokenPipeError(32, "Broken pipe")
+
+    monkeypatch.setattr(zoo, "list_models", print_into_closed_pipe)
+    assert run("list").stderr == ""
+
+
+def test_the_real_command(run_python, preset):
+    quiet = {name: value for name, value in os.environ.items() if not name.startswith("TF_")}
+    result = run_python("-m", "zoo", "translate", preset, input=b"the dog eats\n", env=quiet)
+    assert (result.returncode, result.stdout) == (0, b"der hund frisst\n")
+    assert b"Traceback" not in result.stderr

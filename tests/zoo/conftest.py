@@ -1,0 +1,122 @@
+"""A toy language pair, tiny translators that know it by heart, and fresh interpreters."""
+
+import pathlib
+import subprocess
+import sys
+
+import keras
+import pytest
+import tensorflow as tf
+
+import zoo
+from zoo import catalog
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+PAIRS = [
+    ("a man sleeps", "ein mann schläft"),
+    ("a woman sleeps", "eine frau schläft"),
+    ("the dog eats", "der hund frisst"),
+    ("two dogs play", "zwei hunde spielen"),
+    ("a child reads a book", "ein kind liest ein buch"),
+    ("a man rides a bike", "ein mann fährt rad"),
+    ("two women ride bikes", "zwei frauen fahren rad"),
+    ("the child plays outside", "das kind spielt draußen"),
+]
+TINY = {"embedding_dim": 16, "encoder_units": 16, "decoder_units": 16}
+EPOCHS = 100
+
+
+@pytest.fixture(scope="session")
+def pairs():
+    return PAIRS
+
+
+@pytest.fixture(scope="session")
+def sources():
+    return [source for source, _ in PAIRS]
+
+
+@pytest.fixture(scope="session")
+def targets():
+    return [target for _, target in PAIRS]
+
+
+@pytest.fixture(scope="session")
+def dataset(sources, targets):
+    return tf.data.Dataset.from_tensor_slices((sources, targets))
+
+
+@pytest.fixture(scope="session")
+def tokenizer(sources, targets):
+    return zoo.ByteBPETokenizer.train([*sources, *targets], vocabulary_size=400)
+
+
+@pytest.fixture(scope="session")
+def fresh_model(tokenizer):
+    """Makes a tiny model with random weights, the same ones each time."""
+
+    def make(architecture="bahdanau_nmt", dtype="float32", **overrides):
+        keras.utils.set_random_seed(1)
+        options = {**TINY, **overrides}
+        return zoo.load(architecture, weights=None, tokenizer=tokenizer, dtype=dtype, **options)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def bahdanau(fresh_model, sources, targets):
+    """Trained on two lists until it knows them by heart."""
+    model = fresh_model("bahdanau_nmt")
+    model.compile(keras.optimizers.Adam(0.02))
+    model.fit(
+        sources,
+        targets,
+        epochs=EPOCHS,
+        validation_data=(sources, targets),
+        validation_freq=EPOCHS,
+        verbose=0,
+    )
+    return model
+
+
+@pytest.fixture(scope="session")
+def luong(fresh_model, dataset):
+    """Trained on a data set until it knows it by heart."""
+    model = fresh_model("luong_nmt")
+    model.compile(keras.optimizers.Adam(0.02))
+    repeated = dataset.repeat(EPOCHS)
+    model.fit(repeated, batch_size=8, validation_data=dataset, verbose=0)
+    return model
+
+
+@pytest.fixture(scope="session")
+def card():
+    entry = {"metric": "BLEU", "split": "test", "value": 99.5, "protocol": "beam; signature"}
+    return {
+        "task": "translation",
+        "architecture": "bahdanau_nmt",
+        "description": "A toy",
+        "data": {"name": "Toy en-de", "pair": "en-de"},
+        "quality": [entry],
+        "training": {"command": "pytest"},
+    }
+
+
+@pytest.fixture(scope="session")
+def preset(bahdanau, card, tmp_path_factory):
+    """Folder of a preset that holds `bahdanau`."""
+    folder = tmp_path_factory.mktemp("presets") / "toy"
+    catalog.save(bahdanau, folder, card)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def run_python():
+    """Runs a fresh interpreter where `import zoo` works."""
+
+    def run(*arguments, **options):
+        command = [sys.executable, *map(str, arguments)]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, check=False, **options)
+
+    return run

@@ -1,0 +1,215 @@
+"""The exported SavedModel answers as `translate` does, wherever it is loaded, and is never half."""
+
+import json
+import os
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
+
+from zoo.serving import export, write_version
+
+TEXTS = ["a man sleeps", "", "two women ride bikes", " ", "🚲 unseen", "the dog eats " * 100]
+RANDOM = {"sampler": "random", "temperature": 3.0}
+
+
+@pytest.fixture(scope="module")
+def versions(bahdanau, tmp_path_factory):
+    """Two exports to one folder: the default sampler, then a random one."""
+    path = tmp_path_factory.mktemp("exported") / "nmt"
+    return [bahdanau.export(path), bahdanau.export(path, **RANDOM)]
+
+
+@pytest.fixture(scope="module")
+def signatures(versions):
+    return tf.saved_model.load(str(versions[0])).signatures
+
+
+@pytest.fixture(scope="module")
+def random_signature(versions):
+    return tf.saved_model.load(str(versions[1])).signatures["serving_default"]
+
+
+def decoded(strings):
+    return [string.decode() for string in strings.numpy()]
+
+
+def without_padding(token_ids):
+    return [row[row != 0].tolist() for row in token_ids]
+
+
+# ------------------------------------------------------------------------------------- signatures
+
+
+def test_versions_are_counted(versions):
+    assert [version.name for version in versions] == ["1", "2"]
+    assert (versions[0] / "saved_model.pb").is_file()
+    assert sorted(path.name for path in versions[0].parent.iterdir()) == ["1", "2"]
+
+
+OUTPUTS = {"text": (1, tf.string), "token_ids": (2, tf.int32), "log_prob": (1, tf.float32)}
+EXPLAIN = {"tokens": (2, tf.string), "source_tokens": (2, tf.string), "attention": (3, tf.float32)}
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("serving_default", OUTPUTS), ("explain", {**OUTPUTS, **EXPLAIN})]
+)
+def test_signatures_are_dense_with_the_batch_first(signatures, name, expected):
+    signature = signatures[name]
+    _, inputs = signature.structured_input_signature
+    assert inputs == {"text": tf.TensorSpec([None], tf.string, name="text")}
+    found = signature.structured_outputs
+    assert all(isinstance(spec, tf.TensorSpec) for spec in found.values())
+    assert {key: (spec.shape.rank, spec.dtype) for key, spec in found.items()} == expected
+    assert all(spec.shape[0] is None for spec in found.values())
+
+
+# ---------------------------------------------------------------------------------------- answers
+
+
+def test_it_answers_as_translate(signatures, bahdanau, tokenizer):
+    expected = bahdanau.translate(TEXTS, return_attention=True)
+    outputs = signatures["serving_default"](text=tf.constant(TEXTS))
+    assert decoded(outputs["text"]) == expected.texts
+    assert tokenizer.pieces(without_padding(outputs["token_ids"].numpy())) == expected.tokens
+    np.testing.assert_allclose(outputs["log_prob"], expected.log_probs, atol=1e-4)
+
+
+def test_it_explains_as_translate(signatures, bahdanau):
+    outputs = signatures["explain"](text=tf.constant(TEXTS))
+    result = bahdanau.translate(TEXTS, return_attention=True)
+    assert decoded(outputs["text"]) == result.texts
+    for row, attention in enumerate(result.attention):
+        found = outputs["attention"][row].numpy()
+        rows, columns = attention.shape
+        np.testing.assert_allclose(found[:rows, :columns], attention, atol=1e-4)
+        assert not found[rows:].any()
+        assert not found[:rows, columns:].any()
+
+
+def test_pieces_spell_the_texts(signatures):
+    outputs = signatures["explain"](text=tf.constant(TEXTS[:3]))
+    spelled = decoded(tf.strings.reduce_join(outputs["source_tokens"], axis=1))
+    assert [text.removeprefix(" ") for text in spelled] == TEXTS[:3]
+    spelled = decoded(tf.strings.reduce_join(outputs["tokens"], axis=1))
+    assert [text.removeprefix(" ") for text in spelled] == decoded(outputs["text"])
+
+
+@pytest.mark.parametrize("name", ["serving_default", "explain"])
+def test_an_empty_batch_gives_an_empty_batch(signatures, name):
+    outputs = signatures[name](text=tf.zeros([0], tf.string))
+    assert {tensor.shape[0] for tensor in outputs.values()} == {0}
+
+
+def test_a_random_sampler_takes_a_seed_for_each_text(random_signature, bahdanau):
+    _, inputs = random_signature.structured_input_signature
+    assert inputs["seed"] == tf.TensorSpec([None], tf.int32, name="seed")
+    texts, seeds = ["the dog eats"] * 4 + ["a man sleeps"], [1, 2, 3, 1, 7]
+    outputs = random_signature(text=tf.constant(texts), seed=tf.constant(seeds))
+    answers = decoded(outputs["text"])
+    assert answers == [
+        bahdanau.translate(text, seed=seed, **RANDOM)
+        for text, seed in zip(texts, seeds, strict=True)
+    ]
+    assert len(set(answers[:3])) == 3
+
+
+def test_one_hypothesis_is_exported(bahdanau, monkeypatch):
+    sampler = []
+    monkeypatch.setattr(bahdanau, "serving_endpoints", lambda given: sampler.append(given))
+    monkeypatch.setattr("zoo.serving.write_version", lambda *arguments: None)
+    bahdanau.export("nowhere", sampler="beam", num_beams=3, num_return_sequences=2)
+    assert (sampler[0].num_beams, sampler[0].num_return_sequences) == (3, 1)
+
+
+# --------------------------------------------------------------------------------------- contents
+
+
+def test_weights_are_written_once(versions, bahdanau):
+    written = sum(path.stat().st_size for path in (versions[0] / "variables").glob("*.data-*"))
+    assert written < 1.3 * 4 * bahdanau.count_params()
+
+
+def test_ops_are_core_ops_and_call_no_python(versions):
+    saved = saved_model_pb2.SavedModel.FromString((versions[0] / "saved_model.pb").read_bytes())
+    graph = saved.meta_graphs[0].graph_def
+    nodes = [*graph.node, *(node for each in graph.library.function for node in each.node_def)]
+    ops = {node.op for node in nodes} - {each.signature.name for each in graph.library.function}
+    assert "MatMul" in ops
+    assert {op for op in ops if not hasattr(tf.raw_ops, op)} == set()
+    assert {op for op in ops if "PyFunc" in op or "Custom" in op or "TFText" in op} == set()
+
+
+def test_it_runs_where_the_zoo_is_not_installed(versions, run_python, bahdanau):
+    script = (
+        "import json, sys\n"
+        "sys.modules['keras_attention'] = sys.modules['zoo'] = None\n"
+        "import tensorflow as tf\n"
+        "serve = tf.saved_model.load(sys.argv[1]).signatures['serving_default']\n"
+        "texts = serve(text=tf.constant(json.loads(sys.argv[2])))['text'].numpy()\n"
+        "print(json.dumps([text.decode() for text in texts]))\n"
+    )
+    result = run_python("-c", script, versions[0], json.dumps(TEXTS))
+    assert result.returncode == 0, result.stderr.decode()
+    assert json.loads(result.stdout) == bahdanau.translate(TEXTS)
+
+
+def test_the_command_line_tool_of_tensorflow_runs_it(versions, run_python):
+    tool = "tensorflow.python.tools.saved_model_cli"
+    options = ["--tag_set", "serve", "--signature_def", "serving_default"]
+    options += ["--input_exprs", 'text=[b"the dog eats"]']
+    result = run_python("-m", tool, "run", "--dir", versions[0], *options)
+    assert result.returncode == 0, result.stderr.decode()
+    assert b"b'der hund frisst'" in result.stdout
+
+
+# --------------------------------------------------------------------------------------- versions
+
+DOUBLE = {"serving_default": (lambda x: {"y": 2 * x}, [tf.TensorSpec([None], name="x")])}
+
+
+def test_a_number_that_is_left_out_is_not_filled(tmp_path):
+    for name in ["7", "08x", "²", ".unfinished-1"]:
+        (tmp_path / name).mkdir()
+    version = write_version(tmp_path, [], DOUBLE)
+    assert version == tmp_path / "8"
+    loaded = tf.saved_model.load(str(version)).signatures["serving_default"]
+    assert loaded(x=tf.constant([1.5]))["y"].numpy() == [3.0]
+
+
+def test_a_server_may_read_it(tmp_path):
+    version = write_version(tmp_path / "models" / "double", [], DOUBLE)
+    assert version.stat().st_mode & 0o777 == 0o755
+
+
+def test_the_slower_of_two_exports_takes_the_next_number(tmp_path, monkeypatch):
+    rename = os.rename
+
+    def rename_after_another(source, target):
+        if target.name == "1":
+            target.mkdir()
+            (target / "saved_model.pb").touch()
+        rename(source, target)
+
+    monkeypatch.setattr(export.os, "rename", rename_after_another)
+    assert write_version(tmp_path, [], DOUBLE) == tmp_path / "2"
+
+
+def test_an_export_that_fails_leaves_no_version(bahdanau, tmp_path, monkeypatch):
+    def write_half(archive, path, **options):
+        (tmp_path / path / "saved_model.pb").write_text("half")
+        raise OSError("disk full")
+
+    monkeypatch.setattr(keras.export.ExportArchive, "write_out", write_half)
+    with pytest.raises(OSError, match="disk full"):
+        bahdanau.export(tmp_path, sampler="greedy")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_cannot_hold_versions(tmp_path):
+    path = tmp_path / "model"
+    path.touch()
+    with pytest.raises(ValueError, match="model is a file"):
+        write_version(path, [], DOUBLE)

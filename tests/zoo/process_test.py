@@ -1,0 +1,36 @@
+"""What `import zoo` alone brings into a fresh process, and what it is enough for."""
+
+import json
+
+import pytest
+
+TRAINING_ONLY = ["tensorflow_datasets", "matplotlib", "tokenizers", "sacrebleu", "sacremoses"]
+
+SCRIPT = """
+import json, sys
+import zoo
+modules = list(sys.modules)
+import keras
+model = keras.saving.load_model(sys.argv[1])
+texts = json.loads(sys.argv[2])
+answer = {"modules": modules, "texts": model.translate(texts), "metrics": model.metrics_names}
+print(json.dumps(answer))
+"""
+
+
+@pytest.fixture(scope="module")
+def answer(bahdanau, run_python, sources, tmp_path_factory):
+    path = tmp_path_factory.mktemp("saved") / "toy.keras"
+    bahdanau.save(path)
+    result = run_python("-c", SCRIPT, path, json.dumps(sources))
+    assert result.returncode == 0, result.stderr.decode()
+    return json.loads(result.stdout)
+
+
+@pytest.mark.parametrize("module", TRAINING_ONLY)
+def test_import_zoo_is_light(answer, module):
+    assert module not in answer["modules"]
+
+
+def test_a_keras_file_translates_in_a_fresh_process(answer, bahdanau, sources):
+    assert answer["texts"] == bahdanau.translate(sources)

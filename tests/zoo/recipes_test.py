@@ -1,0 +1,181 @@
+"""Recipes: what a run leaves behind, and that it survives being killed."""
+
+import csv
+import dataclasses
+import json
+import signal
+
+import numpy as np
+import pytest
+
+import zoo
+from zoo import catalog
+from zoo.metrics import sacrebleu_score
+from zoo.training import recipes
+from zoo.training.bleu import ValidationBleu
+
+RECIPE = recipes.TranslationRecipe(
+    "luong_nmt",
+    overrides={"embedding_dim": 8, "encoder_units": 8, "decoder_units": 8},
+    vocabulary_size=300,
+    epochs=6,
+    batch_size=8,
+    warmup_steps=1,
+    dtype="float32",
+)
+
+KILLED_IN_ITS_THIRD_EPOCH = """
+import json, os, signal, sys
+import keras
+import tensorflow as tf
+from zoo.training import recipes
+
+run_dir, pairs, recipe = sys.argv[1], *map(json.loads, sys.argv[2:])
+
+class Kill(keras.callbacks.Callback):
+    def on_epoch_begin(self, epoch, logs=None):
+        if epoch == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+callbacks = recipes._callbacks
+recipes._callbacks = lambda *arguments: [*callbacks(*arguments), Kill()]
+pairs = tf.data.Dataset.from_tensor_slices(tuple(map(list, zip(*pairs))))
+recipes.train(recipes.TranslationRecipe(**recipe), pairs, pairs, run_dir)
+"""
+
+
+def read_history(run_dir):
+    with open(run_dir / "history.csv", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+# ------------------------------------------------------------------------------------------- run
+
+
+@pytest.fixture(scope="module")
+def run(dataset, tmp_path_factory):
+    """Folder of a run of two epochs, and the preset that came of it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(recipes.RECIPES, "toy_en_de", RECIPE)
+        patch.setattr(recipes, "load_pairs", lambda pair, split, data_dir: dataset)
+        run_dir = tmp_path_factory.mktemp("runs")
+        yield run_dir, recipes.run("toy_en_de", None, run_dir, epochs=2)
+
+
+def test_a_run_logs_every_epoch(run):
+    run_dir, _ = run
+    history = read_history(run_dir)
+    assert [row["epoch"] for row in history] == ["0", "1"]
+    assert {"loss", "val_loss", "val_bleu"} <= history[0].keys()
+    assert list((run_dir / "tensorboard" / "train").glob("events*"))
+
+
+def test_a_run_ends_in_a_preset(run):
+    run_dir, folder = run
+    assert folder == run_dir / "toy_en_de"
+    model = zoo.load(folder)
+    assert isinstance(model.translate("a man sleeps"), str)
+    assert model.core.config["embedding_dim"] == 8
+    assert model.tokenizer.vocabulary_size == 300
+
+
+def test_the_card_says_how_it_was_trained_and_measured(run):
+    _, folder = run
+    card = json.loads((folder / catalog.CARD).read_text())
+    assert card["training"]["command"] == "python -m zoo train toy_en_de"
+    assert card["training"]["recipe"] == dataclasses.asdict(dataclasses.replace(RECIPE, epochs=2))
+    measured = [(entry["split"], entry["metric"]) for entry in card["quality"]]
+    assert len(set(measured)) == 6
+    assert {split for split, _ in measured} == {"validation", recipes.TEST_SPLIT}
+    assert "sacremoses:" in card["quality"][1]["protocol"]
+    assert "BeamSampler(num_beams=5" in card["quality"][2]["protocol"]
+
+
+def test_the_preset_holds_the_best_weights(run):
+    run_dir, folder = run
+    trained = recipes.build(RECIPE.architecture, zoo.load(folder).tokenizer, **RECIPE.overrides)
+    trained.load_weights(run_dir / "best.weights.h5")
+    half = trained.core.output_bias.numpy().astype("float16")
+    np.testing.assert_array_equal(zoo.load(folder).core.output_bias, half)
+
+
+def test_a_preset_is_not_trained_over(run):
+    run_dir, folder = run
+    with pytest.raises(ValueError, match=f"{folder} is there already"):
+        recipes.run("toy_en_de", None, run_dir)
+
+
+def test_an_unknown_recipe_gets_the_nearest(tmp_path):
+    with pytest.raises(ValueError, match="Did you mean '(luong|bahdanau)_nmt_multi30k_en_de'"):
+        recipes.run("luong_nmt_multi30k_en_fr", None, tmp_path)
+
+
+# ------------------------------------------------------------------------------------- resumption
+
+
+def test_a_killed_run_goes_on_where_it_was(run_python, pairs, dataset, tmp_path):
+    arguments = json.dumps(pairs), json.dumps(dataclasses.asdict(RECIPE))
+    killed = run_python("-c", KILLED_IN_ITS_THIRD_EPOCH, tmp_path, *arguments)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    before = read_history(tmp_path)
+    assert [row["epoch"] for row in before] == ["0", "1"]
+
+    model = recipes.train(RECIPE, dataset, dataset, tmp_path)
+    history = read_history(tmp_path)
+    assert history[:2] == before
+    assert [row["epoch"] for row in history] == ["0", "1", "2", "3", "4", "5"]
+    losses = [float(row["loss"]) for row in history]
+    assert losses == sorted(losses, reverse=True)
+    assert isinstance(model.translate("a man sleeps"), str)
+
+    recipes.train(RECIPE, dataset, dataset, tmp_path)
+    assert read_history(tmp_path) == history, "a run that has finished has nothing left to train"
+
+
+def test_a_run_that_goes_on_must_beat_its_best(tmp_path):
+    history, best_path = tmp_path / "history.csv", tmp_path / "best.weights.h5"
+    assert recipes._best_so_far(history, best_path) is None
+    best_path.touch()
+    history.write_text("epoch,loss,val_bleu\n0,5.0,0.0\n1,4.0,31.5\n2,4.0,9.5\n")
+    assert recipes._best_so_far(history, best_path) == 31.5
+
+
+# ------------------------------------------------------------------------------------------- BLEU
+
+
+class Parrot:
+    """A model that translates a text by itself."""
+
+    def translate(self, texts, sampler, batch_size):
+        return texts
+
+
+PARROTED = [("ein mann schläft nachts", "ein mann schläft nachts"), ("hund", "der hund frisst")]
+
+
+@pytest.fixture
+def measure():
+    """Logs of the epochs of a run with a `ValidationBleu`."""
+
+    def run(epochs, **options):
+        callback = ValidationBleu(PARROTED, **options)
+        callback.set_model(Parrot())
+        callback.set_params({"epochs": epochs})
+        logs = [{"loss": 1.0} for _ in range(epochs)]
+        for epoch, entry in enumerate(logs):
+            callback.on_epoch_end(epoch, entry)
+        return [entry["val_bleu"] for entry in logs]
+
+    return run
+
+
+def test_val_bleu_is_that_of_sacrebleu(measure):
+    expected = sacrebleu_score(*map(list, zip(*PARROTED, strict=True))).score
+    assert 0 < expected < 100
+    assert measure(epochs=2) == [expected, expected]
+
+
+def test_val_bleu_every_so_many_epochs_and_at_the_end(measure):
+    value = measure(epochs=1)[0]
+    assert measure(epochs=3, every=2) == [0.0, value, value]
+    assert measure(epochs=1, every=2) == [value]

@@ -1,0 +1,193 @@
+"""Training on raw pairs of texts: batches, loss and metrics against NumPy, and what it learns."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from zoo.training.batching import BUCKET_WIDTH, bucket_by_length
+from zoo.training.losses import TokenCrossentropy
+
+
+def token_losses(labels, logits, label_smoothing=0.0):
+    """Cross-entropy of each token in float64, with the smoothed target spelled out."""
+    logits = np.asarray(logits, "float64")
+    log_probs = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+    size = logits.shape[-1]
+    wanted = np.eye(size)[labels] * (1 - label_smoothing) + label_smoothing / size
+    return -(wanted * log_probs).sum(axis=-1)
+
+
+def all_batches(dataset):
+    return [tf.nest.map_structure(np.array, batch) for batch in dataset]
+
+
+def pad_more(batch, columns=3):
+    """Appends padding to everything in a batch; its logits will be anything but zero."""
+    return tf.nest.map_structure(lambda array: np.pad(array, [(0, 0), (0, columns)]), batch)
+
+
+# --------------------------------------------------------------------------------------- batches
+
+
+@pytest.fixture(scope="module")
+def batch(bahdanau, dataset):
+    """All toy pairs in one batch."""
+    (batch,) = all_batches(bahdanau.batches(dataset, batch_size=8))
+    return batch
+
+
+def test_batches_teach_the_next_token(batch, tokenizer, sources, targets):
+    inputs, labels, weights = batch
+    rows = {}
+    for source, start_first, end_last, weight in zip(
+        inputs["source_ids"], inputs["target_ids"], labels, weights, strict=True
+    ):
+        length = int(weight.sum())
+        np.testing.assert_array_equal(weight, np.arange(len(weight)) < length)
+        assert start_first[0] == tokenizer.start_id
+        assert end_last[length - 1] == tokenizer.end_id
+        np.testing.assert_array_equal(start_first[1:length], end_last[: length - 1])
+        assert not start_first[length:].any()
+        assert not end_last[length:].any()
+        rows[tuple(source[source > 0])] = end_last[: length - 1].tolist()
+    source_ids = [(*ids, tokenizer.end_id) for ids in tokenizer.tokenize(sources).to_list()]
+    assert rows == dict(zip(source_ids, tokenizer.tokenize(targets).to_list(), strict=True))
+
+
+def test_batches_of_two_lists_are_those_of_a_data_set(bahdanau, batch, sources, targets):
+    (from_lists,) = all_batches(bahdanau.batches(sources, targets, batch_size=8))
+    tf.nest.map_structure(np.testing.assert_array_equal, from_lists, batch)
+
+
+def test_bucketing_keeps_every_example_next_to_its_like():
+    lengths = np.random.default_rng(0).permutation(np.arange(1, 61))
+    vectors = tf.data.Dataset.from_generator(
+        lambda: ((np.full(length, length), np.ones(1)) for length in lengths),
+        output_signature=(tf.TensorSpec([None], tf.int32), tf.TensorSpec([None], tf.int32)),
+    )
+    batches = all_batches(bucket_by_length(vectors, batch_size=4))
+    found = [longest.max(axis=1) for longest, _ in batches]
+    assert all(np.ptp(lengths) < BUCKET_WIDTH for lengths in found)
+    assert sorted(np.concatenate(found)) == sorted(lengths)
+    assert max(map(len, found)) == 4
+
+
+def test_subword_dropout_splits_anew_in_each_epoch(bahdanau, dataset):
+    def some_batches(seed):
+        return bahdanau.batches(dataset, batch_size=8, subword_dropout=0.5, seed=seed)
+
+    def flat(batches):
+        return [array.tolist() for array in tf.nest.flatten(all_batches(batches))]
+
+    batches, same = some_batches(seed=3), some_batches(seed=3)
+    first, second = flat(batches), flat(batches)
+    assert first != second
+    assert [flat(same), flat(same)] == [first, second]
+    assert flat(some_batches(seed=4)) != first
+
+
+# ------------------------------------------------------------------------------ loss and metrics
+
+
+@pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
+def test_loss_is_that_of_the_real_tokens(bahdanau, batch, label_smoothing):
+    loss = TokenCrossentropy(label_smoothing)
+    inputs, labels, weights = batch
+    logits = bahdanau.core(inputs)
+    expected = token_losses(labels, logits, label_smoothing)[weights > 0].mean()
+    assert float(loss(labels, logits, weights)) == pytest.approx(expected, abs=1e-5)
+    inputs, labels, weights = pad_more(batch)
+    padded = loss(labels, bahdanau.core(inputs), weights)
+    assert float(padded) == pytest.approx(expected, abs=1e-5)
+
+
+def test_label_smoothing_must_be_a_share():
+    with pytest.raises(ValueError, match="label_smoothing=1"):
+        TokenCrossentropy(1.0)
+
+
+def test_loss_survives_its_config():
+    loss = keras.losses.deserialize(keras.losses.serialize(TokenCrossentropy(0.2)))
+    assert loss.label_smoothing == 0.2
+
+
+def test_evaluate_equals_numpy(luong, batch, sources, targets):
+    wrong = targets[1:] + targets[:1]  # so that there is something to measure
+    result = luong.evaluate(sources, wrong, batch_size=8, return_dict=True, verbose=0)
+    ((inputs, labels, weights),) = all_batches(luong.batches(sources, wrong, batch_size=8))
+    logits, real = luong.core(inputs).numpy(), weights > 0
+    cross_entropy = token_losses(labels, logits)[real].mean()
+    assert set(result) == {"loss", "perplexity", "token_accuracy"}
+    assert result["loss"] == pytest.approx(cross_entropy, rel=1e-5)
+    assert result["perplexity"] == pytest.approx(np.exp(cross_entropy), rel=1e-4)
+    accuracy = (logits.argmax(-1) == labels)[real].mean()
+    assert result["token_accuracy"] == pytest.approx(accuracy, rel=1e-5)
+
+
+def test_metrics_do_not_depend_on_the_batches(luong, sources, targets):
+    options = {"return_dict": True, "verbose": 0}
+    few = luong.evaluate(sources, targets, batch_size=3, **options)
+    all_at_once = luong.evaluate(sources, targets, batch_size=8, **options)
+    for metric in ("perplexity", "token_accuracy"):
+        assert few[metric] == pytest.approx(all_at_once[metric], rel=1e-5)
+
+
+def test_evaluate_takes_batches_as_they_are(luong, batch):
+    prepared = tf.data.Dataset.from_tensors(batch)
+    padded = tf.data.Dataset.from_tensors(pad_more(batch))
+    expected = luong.evaluate(prepared, return_dict=True, verbose=0)
+    assert luong.evaluate(padded, return_dict=True, verbose=0) == pytest.approx(expected, rel=1e-5)
+
+
+# ------------------------------------------------------------------------------------------- fit
+
+
+@pytest.mark.parametrize("name", ["bahdanau", "luong"])
+@pytest.mark.parametrize("sampler", ["greedy", None])
+def test_a_tiny_model_learns_the_pairs_by_heart(name, sampler, request, sources, targets):
+    model = request.getfixturevalue(name)
+    assert model.translate(sources, sampler=sampler) == targets
+
+
+@pytest.mark.parametrize("name", ["bahdanau", "luong"])
+def test_validation_data_is_measured(name, request, sources, targets):
+    model = request.getfixturevalue(name)
+    measured = model.evaluate(sources, targets, return_dict=True, verbose=0)
+    assert model.history.history["val_loss"][-1] == pytest.approx(measured["loss"], rel=1e-4)
+
+
+@pytest.mark.filterwarnings("error:Your input ran out of data")
+def test_a_step_in_mixed_precision(fresh_model, batch):
+    model = fresh_model(dtype="mixed_bfloat16", dropout=0.1)
+    model.compile("adam")
+    before = [weight.numpy() for weight in model.trainable_weights]
+    history = model.fit(tf.data.Dataset.from_tensors(batch), verbose=0).history
+    assert np.isfinite(history["loss"]).all()
+    for old, weight in zip(before, model.trainable_weights, strict=True):
+        assert weight.dtype == "float32"
+        assert np.isfinite(weight.numpy()).all()
+        assert not np.array_equal(weight.numpy(), old), weight.path
+
+
+WRONG_DATA = {
+    "batched": lambda pairs: (pairs.batch(2),),
+    "sources alone": lambda pairs: (pairs.map(lambda source, target: source),),
+    "numbers": lambda pairs: ([1, 2], ["ein", "zwei"]),
+    "a tensor": lambda pairs: (tf.constant(["a man"]),),
+    "a list alone": lambda pairs: (["a man"],),
+    "nothing": lambda pairs: (None,),
+    "lists of other lengths": lambda pairs: (["a man", "a dog"], ["ein mann"]),
+    "empty lists": lambda pairs: ([], []),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG_DATA.values(), ids=WRONG_DATA)
+def test_wrong_data_is_explained(luong, dataset, wrong):
+    with pytest.raises(ValueError, match="learns from pairs of texts"):
+        luong.fit(*wrong(dataset))
+
+
+def test_batched_pairs_are_told_the_way_out(luong, dataset):
+    with pytest.raises(ValueError, match=r"dataset\.unbatch\(\)"):
+        luong.fit(dataset.batch(2))

@@ -1,0 +1,220 @@
+"""`Translator.translate` against a plain loop over the model's steps, and what users give it."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from zoo import decoding
+
+MIXED = [
+    "a man rides a bike",
+    "",
+    "🚲 über 9000 dogs",
+    "\u00a0 \t\n",
+    "the dog",
+    "a child reads a very long book outside and two women sleep " * 3,
+]
+
+
+def teacher_forced_log_prob(model, source, token_ids):
+    """Sum of the log-probabilities of tokens and end token, from one full forward pass."""
+    tokenizer = model.tokenizer
+    source_ids = tokenizer.tokenize([source]).to_list()[0] + [tokenizer.end_id]
+    inputs = [tokenizer.start_id, *token_ids]
+    logits = model.core({"source_ids": np.array([source_ids]), "target_ids": np.array([inputs])})
+    log_probs = tf.nn.log_softmax(logits)[0].numpy()
+    return sum(log_probs[step, token] for step, token in enumerate([*token_ids, tokenizer.end_id]))
+
+
+def greedy_by_hand(model, text):
+    """Text, token ids and attention of a plain Python loop over the model's steps."""
+    tokenizer = model.tokenizer
+    source_ids = tokenizer.tokenize([text]).to_list()[0] + [tokenizer.end_id]
+    context, state = model.core.start(tf.constant([source_ids]))
+    token, token_ids, attention = tokenizer.start_id, [], []
+    while len(token_ids) < 2 * len(source_ids) + 10:
+        logits, state, weights = model.core.step(tf.constant([token]), state, context)
+        scores = logits.numpy()[0]
+        scores[[tokenizer.pad_id, tokenizer.start_id]] = -np.inf
+        token = int(scores.argmax())
+        if token == tokenizer.end_id:
+            break
+        token_ids.append(token)
+        attention.append(weights.numpy()[0])
+    text = tokenizer.detokenize([token_ids]).numpy()[0].decode()
+    return text, token_ids, np.array(attention)
+
+
+# --------------------------------------------------------------------------- what users give it
+
+
+def test_one_text_gives_one_text(bahdanau):
+    assert bahdanau.translate("a man sleeps") == "ein mann schläft"
+
+
+def test_a_list_gives_a_list_in_order(bahdanau, sources, targets):
+    assert bahdanau.translate(sources[::-1]) == targets[::-1]
+    assert bahdanau.translate(tuple(sources)) == targets
+
+
+def test_no_texts_give_no_texts(bahdanau):
+    assert bahdanau.translate([]) == []
+    assert bahdanau.translate([], return_attention=True).attention == []
+
+
+@pytest.mark.parametrize(
+    "text", ["", " ", "\t\r\n", "\u00a0", "\u2003\u00a0 ", "\v\x85"], ids=ascii
+)
+def test_white_space_gives_nothing(bahdanau, text):
+    assert bahdanau.translate(text) == ""
+
+
+def test_a_long_text(bahdanau):
+    text = ("the dog eats " * 400)[:5000]
+    assert isinstance(bahdanau.translate(text), str)
+
+
+@pytest.mark.parametrize("text", ["👩‍👩‍👧 🚲", "e\u0301 \x00 \u202e", "\ud83d alone"], ids=ascii)
+def test_any_str_has_a_translation(bahdanau, text):
+    bahdanau.translate(text).encode("utf-8")
+
+
+def test_half_a_surrogate_pair_counts_as_the_replacement_character(bahdanau):
+    halves = ["a \ud800 man", "\udcff", "\ud83d\ude80 dog"]
+    assert bahdanau.translate(halves) == bahdanau.translate(["a \ufffd man", "\ufffd", "🚀 dog"])
+
+
+@pytest.mark.parametrize("wrong", [b"bytes", 7, None])
+def test_what_is_no_text_is_named_with_its_position(bahdanau, wrong):
+    with pytest.raises(ValueError, match=f"{type(wrong).__name__} at position 1"):
+        bahdanau.translate(["a man", wrong])
+    with pytest.raises(ValueError, match=f"a str or a list of str.*{type(wrong).__name__}"):
+        bahdanau.translate(wrong)
+
+
+# ----------------------------------------------------------------- what a text gives, and nothing
+
+
+@pytest.mark.parametrize("name", ["bahdanau", "luong"])
+def test_greedy_equals_a_plain_loop(name, request):
+    model = request.getfixturevalue(name)
+    for text in ["a man rides a bike", "🚲 über 9000 dogs"]:
+        result = model.translate([text], sampler="greedy", return_attention=True)
+        expected, token_ids, attention = greedy_by_hand(model, text)
+        assert result.texts == [expected]
+        assert result.tokens == model.tokenizer.pieces([token_ids])
+        np.testing.assert_allclose(result.attention[0], attention, atol=1e-5)
+
+
+@pytest.mark.parametrize("sampler", ["greedy", None])
+def test_log_prob_is_that_of_the_full_forward_pass(bahdanau, tokenizer, sources, sampler):
+    result = bahdanau.translate(sources, sampler=sampler, return_attention=True)
+    token_ids = tokenizer.tokenize(result.texts).to_list()
+    expected = [
+        teacher_forced_log_prob(bahdanau, *each) for each in zip(sources, token_ids, strict=True)
+    ]
+    np.testing.assert_allclose(result.log_probs, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("sampler", ["greedy", None])
+def test_the_other_texts_do_not_matter(bahdanau, sampler):
+    alone = [bahdanau.translate(text, sampler=sampler) for text in MIXED]
+    assert bahdanau.translate(MIXED, sampler=sampler) == alone
+    assert bahdanau.translate(MIXED, sampler=sampler, batch_size=2) == alone
+
+
+def test_a_random_text_depends_on_seed_and_position_alone(bahdanau):
+    def translate(texts, **options):
+        return bahdanau.translate(texts, sampler="random", temperature=3.0, **options)
+
+    together = translate(MIXED, seed=5)
+    assert translate(MIXED, seed=5, batch_size=1) == together
+    assert translate(MIXED[:1], seed=5) == together[:1]
+    assert translate(MIXED, seed=6) != together
+
+
+def test_batch_size_must_be_positive(bahdanau):
+    with pytest.raises(ValueError, match="batch_size=0"):
+        bahdanau.translate(["a man"], batch_size=0)
+
+
+# -------------------------------------------------------------------------- samplers and options
+
+
+def test_top_k_of_one_is_greedy(bahdanau):
+    greedy = bahdanau.translate(MIXED, sampler="greedy")
+    assert bahdanau.translate(MIXED, sampler="top_k", k=1, seed=3) == greedy
+    assert bahdanau.translate(MIXED, sampler="top_p", p=1e-6, seed=3) == greedy
+    assert bahdanau.translate(MIXED, sampler="beam", num_beams=1) == greedy
+
+
+def test_a_sampler_may_be_an_object(bahdanau):
+    sampler = decoding.BeamSampler(num_beams=3, length_penalty=0.5)
+    by_name = bahdanau.translate(MIXED, sampler="beam", num_beams=3, length_penalty=0.5)
+    assert bahdanau.translate(MIXED, sampler=sampler) == by_name
+
+
+def test_options_alone_change_the_default_sampler(bahdanau):
+    sampler = decoding.BeamSampler(num_beams=2, length_penalty=1.0, exact=False)
+    assert bahdanau.translate(MIXED, num_beams=2) == bahdanau.translate(MIXED, sampler=sampler)
+
+
+def test_several_hypotheses_are_lists_the_best_first(bahdanau, sources, targets):
+    options = {"sampler": "beam", "num_beams": 4}
+    several = bahdanau.translate(sources, num_return_sequences=3, **options)
+    assert [len(set(texts)) for texts in several] == [3] * len(sources)
+    assert [texts[0] for texts in several] == bahdanau.translate(sources, **options)
+    assert bahdanau.translate("a man sleeps", num_return_sequences=3, **options) == several[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"sampler": "bean"}, "'beam'"),
+        ({"sampler": "greedy", "temperature": 2.0}, "no option 'temperature'"),
+        ({"temperature": 2.0}, "temperature.*sampler="),
+        ({"sampler": decoding.GreedySampler(), "num_beams": 2}, "num_beams"),
+        ({"sampler": "beam", "num_beams": 0}, "num_beams=0"),
+        ({"sampler": "random", "seed": None}, "seed=None"),
+        ({"max_length": 0}, "max_length=0"),
+        ({"max_length": -1}, "max_length=-1"),
+    ],
+)
+def test_wrong_options_are_named(bahdanau, options, message):
+    with pytest.raises(ValueError, match=message):
+        bahdanau.translate(["a man"], **options)
+
+
+@pytest.mark.parametrize("sampler", ["greedy", "beam"])
+def test_max_length_is_a_number_of_tokens(bahdanau, sampler):
+    result = bahdanau.translate(MIXED, sampler=sampler, max_length=3, return_attention=True)
+    assert [len(tokens) for tokens in result.tokens] == [3, 0, 3, 0, 3, 3]
+
+
+# ------------------------------------------------------------------------------------- attention
+
+
+def test_attention_fits_the_tokens(bahdanau):
+    result = bahdanau.translate(MIXED, return_attention=True)
+    for attention, target, source in zip(
+        result.attention, result.tokens, result.source_tokens, strict=True
+    ):
+        assert attention.shape == (len(target), len(source))
+        assert attention.dtype == np.float32
+        np.testing.assert_allclose(attention.sum(axis=1), 1.0, atol=1e-5)
+
+
+def test_tokens_are_those_of_the_texts(bahdanau, tokenizer, sources):
+    result = bahdanau.translate(sources, return_attention=True)
+    assert result.texts == bahdanau.translate(sources)
+    assert result.tokens == tokenizer.pieces(tokenizer.tokenize(result.texts))
+    pieces = tokenizer.pieces(tokenizer.tokenize(sources))
+    assert result.source_tokens == [[*text, "<end>"] for text in pieces]
+
+
+def test_plot_draws_the_text_at_a_position(bahdanau, sources):
+    result = bahdanau.translate(sources, return_attention=True)
+    axes = result.plot(5).axes[0]
+    assert [label.get_text() for label in axes.get_yticklabels()] == result.tokens[5]
+    assert [label.get_text() for label in axes.get_xticklabels()] == result.source_tokens[5]
+    np.testing.assert_array_equal(axes.images[0].get_array(), result.attention[5])
