@@ -16,7 +16,8 @@ import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
 from zoo.text import ByteBPETokenizer
-from zoo.text.byte_bpe import BYTE_ALPHABET, split_words
+from zoo.text.pieces import BYTE_ALPHABET
+from zoo.text.words import split_words
 
 TRAINING_TEXTS = [
     "A man in a blue shirt is standing on a ladder cleaning a window.",

@@ -1,32 +1,23 @@
 """Byte-level byte-pair encoding inside the TensorFlow graph."""
 
-import collections
-import itertools
 import json
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from zoo.text import library
+from zoo.text.pieces import (
+    BYTE_ALPHABET,
+    FIRST_BYTE_ID,
+    FIRST_MERGE_ID,
+    SPECIAL_TOKENS,
+    number_pieces,
+    spell,
+)
+from zoo.text.words import split_words, to_valid_utf8
+
 FILE_FORMAT = "ByteBPETokenizer 1"
-SPECIAL_TOKENS = ("<pad>", "<start>", "<end>")
-FIRST_BYTE_ID = len(SPECIAL_TOKENS)
-FIRST_MERGE_ID = FIRST_BYTE_ID + 256
-
-# The characters that GPT-2 and `tokenizers` write bytes with: printable ones stand for themselves.
-_PRINTABLE_BYTES = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
-_SUBSTITUTES = itertools.count(256)
-BYTE_ALPHABET = [
-    chr(byte if byte in _PRINTABLE_BYTES else next(_SUBSTITUTES)) for byte in range(256)
-]
-
-# Explicit classes, because `\s` is ASCII in RE2 (TensorFlow), Unicode in Oniguruma (`tokenizers`).
-# Combining marks stay with what they modify: the letter of a decomposed "é", an emoji's symbol.
-# The two engines differ only on characters newer than Unicode 14, which one takes for unassigned.
-_SPACE = r"\t-\r \x{85}\p{Z}"
-WORD_PATTERN = rf" ?\p{{L}}[\p{{L}}\p{{M}}]*| ?\p{{N}}+| ?[^{_SPACE}\p{{L}}\p{{N}}]+|[{_SPACE}]+"
-_WORD_END = b"\xff"  # occurs in no valid UTF-8
-
 _NO_MERGE = tf.int64.max
 
 
@@ -71,7 +62,7 @@ class ByteBPETokenizer(tf.Module):
         super().__init__()
         merges = list(merges)
         words = list(dict.fromkeys(["", *words]))  # `split_words` gives the empty word as well
-        pieces, merged_pairs = _number_pieces(merges)
+        pieces, merged_pairs = number_pieces(merges)
         # Arrays of objects, because a tf.Module tracks every entry of a list.
         self._merges = np.array(merges, dtype=object).reshape(-1, 2)
         self._words = np.array(words, dtype=object)
@@ -119,16 +110,8 @@ class ByteBPETokenizer(tf.Module):
         sentences = list(sentences)
         if not any(sentences):
             raise ValueError("sentences holds no text to learn from (an exhausted generator?).")
-        tokenizers = _import_tokenizers()
-        library = _library_tokenizer(tokenizers.models.BPE())
-        trainer = tokenizers.trainers.BpeTrainer(
-            vocab_size=vocabulary_size - FIRST_BYTE_ID,
-            initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
-            show_progress=False,
-        )
-        library.train_from_iterator(sentences, trainer)
-        merges = json.loads(library.to_str())["model"]["merges"]
-        return cls(merges, _frequent_words(sentences, num_words))
+        merges = library.learn_merges(sentences, vocabulary_size - FIRST_BYTE_ID)
+        return cls(merges, library.frequent_words(sentences, num_words))
 
     @property
     def vocabulary_size(self):
@@ -197,7 +180,7 @@ class ByteBPETokenizer(tf.Module):
         ended = tf.cumsum(tf.cast(token_ids == self.end_id, tf.int32), axis=1) > 0
         token_ids = tf.where(ended, tf.cast(self.pad_id, token_ids.dtype), token_ids)
         texts = tf.strings.reduce_join(tf.gather(self._piece_bytes, token_ids), axis=1)  # [batch]
-        return tf.strings.regex_replace(_to_valid_utf8(texts), r"\A ", "", replace_global=False)
+        return tf.strings.regex_replace(to_valid_utf8(texts), r"\A ", "", replace_global=False)
 
     def piece_texts(self, token_ids):
         """Spells ids in the graph: strings of the shape of `token_ids`, special tokens empty.
@@ -209,7 +192,7 @@ class ByteBPETokenizer(tf.Module):
         >>> ByteBPETokenizer([("Ġ", "h")]).piece_texts([[259, 108, 2]]).numpy().tolist()
         [[b' h', b'i', b'']]
         """
-        return _to_valid_utf8(tf.gather(self._piece_bytes, token_ids))
+        return to_valid_utf8(tf.gather(self._piece_bytes, token_ids))
 
     def pieces(self, token_ids):
         """Spells ids for people: the axes of an attention plot.
@@ -285,7 +268,7 @@ class ByteBPETokenizer(tf.Module):
         merges = [tuple(pair) for pair in self._merges]
         names = [*SPECIAL_TOKENS, *BYTE_ALPHABET, *map("".join, merges)]
         vocabulary = {name: token for token, name in enumerate(names)}
-        return _library_tokenizer(_import_tokenizers().models.BPE(vocabulary, merges))
+        return library.encoder(vocabulary, merges)
 
     def _look_up_words(self, words):
         """Ids of words [words] -> [words, (pieces)]; only those not in the table are merged."""
@@ -344,26 +327,7 @@ class ByteBPETokenizer(tf.Module):
         return left * self.vocabulary_size + right
 
     def _spell(self, token):
-        if token < FIRST_BYTE_ID:
-            return SPECIAL_TOKENS[token]
-        text = self._pieces[token].decode("utf-8", errors="surrogateescape")
-        spelled = "".join(map(_spell_character, text.removeprefix(" ")))
-        if text.isspace():
-            return "▁" + spelled if text[0] == " " else spelled
-        continues_word = text[0].isalnum() or "\udc80" <= text[0] <= "\udcff"
-        return "·" + spelled if continues_word else spelled
-
-
-def split_words(texts):
-    """Splits texts [batch] at word boundaries -> [batch, (words)], the last word always empty."""
-    texts = _to_valid_utf8(texts)
-    texts = tf.where(texts == "", "", " " + texts)
-    marked = tf.strings.regex_replace(texts, WORD_PATTERN, rb"\0" + _WORD_END)
-    return tf.strings.split(marked, sep=_WORD_END)
-
-
-def _to_valid_utf8(texts):
-    return tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
+        return SPECIAL_TOKENS[token] if token < FIRST_BYTE_ID else spell(self._pieces[token])
 
 
 def _without_overlaps(chosen):
@@ -380,31 +344,6 @@ def _static_table(keys, values, default):
     return tf.lookup.StaticHashTable(initializer, default)
 
 
-def _number_pieces(merges):
-    """Bytes of the piece behind each id, and the ids that each merge joins: [2, merges]."""
-    pieces = [b""] * FIRST_BYTE_ID + [bytes([byte]) for byte in range(256)]
-    id_of = {name: FIRST_BYTE_ID + byte for byte, name in enumerate(BYTE_ALPHABET)}
-    merged_pairs = []
-    for pair in merges:
-        if len(pair) != 2 or any(half not in id_of for half in pair):
-            raise ValueError(f"merge {pair} does not join two pieces that are made before it.")
-        left, right = pair
-        if left + right in id_of:
-            raise ValueError(f"merge {pair} makes a piece that is made before it.")
-        merged_pairs.append((id_of[left], id_of[right]))
-        id_of[left + right] = len(pieces)
-        pieces.append(pieces[id_of[left]] + pieces[id_of[right]])
-    return pieces, np.array(merged_pairs, np.int64).reshape(-1, 2).T
-
-
-def _spell_character(character):
-    if character == " ":
-        return "▁"
-    if "\udc80" <= character <= "\udcff":  # a byte that `surrogateescape` could not decode
-        return f"<0x{ord(character) - 0xDC00:02X}>"
-    return character if character.isprintable() else repr(character)[1:-1]
-
-
 def _parse_content(content):
     """Merges and words of a file."""
     if not isinstance(content, dict) or content.get("format") != FILE_FORMAT:
@@ -414,36 +353,3 @@ def _parse_content(content):
         if not isinstance(entries, list) or not all(isinstance(entry, str) for entry in entries):
             raise ValueError(f'"{key}" is not a list of strings.')
     return [tuple(merge.split(" ")) for merge in content["merges"]], content["words"]
-
-
-def _import_tokenizers():
-    try:
-        import tokenizers
-    except ImportError as error:
-        raise ImportError(
-            'This needs the `tokenizers` library: pip install "keras-attention-zoo[train]"'
-        ) from error
-    return tokenizers
-
-
-def _library_tokenizer(model):
-    """The library's tokenizer that splits words as `split_words` does."""
-    tokenizers = _import_tokenizers()
-    pre_tokenizers = tokenizers.pre_tokenizers
-    library = tokenizers.Tokenizer(model)
-    library.normalizer = tokenizers.normalizers.Prepend(" ")
-    library.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(tokenizers.Regex(WORD_PATTERN), "isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
-    return library
-
-
-def _frequent_words(sentences, num_words):
-    counts = collections.Counter()
-    for batch in tf.data.Dataset.from_tensor_slices(sentences).batch(1024):
-        counts.update(split_words(batch).values.numpy().tolist())
-    del counts[b""]
-    return [word.decode("utf-8") for word, _ in counts.most_common(num_words)]

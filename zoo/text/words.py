@@ -1,0 +1,22 @@
+"""How a text falls into words, before any of them falls into pieces."""
+
+import tensorflow as tf
+
+# Explicit classes, because `\s` is ASCII in RE2 (TensorFlow), Unicode in Oniguruma (`tokenizers`).
+# Combining marks stay with what they modify: the letter of a decomposed "é", an emoji's symbol.
+# The two engines differ only on characters newer than Unicode 14, which one takes for unassigned.
+_SPACE = r"\t-\r \x{85}\p{Z}"
+WORD_PATTERN = rf" ?\p{{L}}[\p{{L}}\p{{M}}]*| ?\p{{N}}+| ?[^{_SPACE}\p{{L}}\p{{N}}]+|[{_SPACE}]+"
+_WORD_END = b"\xff"  # occurs in no valid UTF-8
+
+
+def split_words(texts):
+    """Splits texts [batch] at word boundaries -> [batch, (words)], the last word always empty."""
+    texts = to_valid_utf8(texts)
+    texts = tf.where(texts == "", "", " " + texts)
+    marked = tf.strings.regex_replace(texts, WORD_PATTERN, rb"\0" + _WORD_END)
+    return tf.strings.split(marked, sep=_WORD_END)
+
+
+def to_valid_utf8(texts):
+    return tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
