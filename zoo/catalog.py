@@ -244,9 +244,11 @@ def _save_weights(model, path):
             if isinstance(item, h5py.Group):
                 copied = target.require_group(name)
             else:
+                # By NumPy: HDF5 halves what it has to round up to a power of two.
+                values = item[()]
                 is_float = item.dtype.kind == "f"
                 copied = target.create_dataset(
-                    name, data=item, dtype="float16" if is_float else None
+                    name, data=values.astype("float16") if is_float else values
                 )
             copied.attrs.update(item.attrs)
 

@@ -84,7 +84,8 @@ class Task(keras.Model, abc.ABC):
         return self.core(inputs, training=training)
 
     def build(self, input_shape=None):
-        self.core.build()
+        if not self.core.built:
+            self.core.build()
 
     def build_from_config(self, config):
         self.build()

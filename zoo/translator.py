@@ -248,6 +248,8 @@ class Translator(Task):
             `source_ids` `[batch, source_length]`, `attention` `[batch, n, length, source_length]`.
         """
         source_ids = self._source_tokens(texts).to_tensor(self.tokenizer.pad_id)
+        is_empty = tf.cast(tf.shape(texts)[0] == 0, tf.int32)
+        source_ids = tf.pad(source_ids, [[0, 0], [0, is_empty]])  # an RNN needs a step to take
         lengths = tf.reduce_sum(tf.cast(source_ids != self.tokenizer.pad_id, tf.int32), axis=1)
         usual = tf.minimum(2 * lengths + 10, LONGEST_TRANSLATION)
         max_lengths = tf.where(max_lengths == DEFAULT_LENGTH, usual, max_lengths)

@@ -38,7 +38,7 @@ def test_weights_come_back_in_half_precision(loaded, bahdanau):
 
 
 def test_what_is_not_a_default_is_saved(fresh_model, card, tmp_path):
-    model = fresh_model("luong_nmt", score="dot", dropout=0.25)
+    model = fresh_model("luong_nmt", score="additive", dropout=0.25)
     catalog.save(model, tmp_path / "toy", card)
     assert zoo.load(tmp_path / "toy").core.config == model.core.config
 
