@@ -14,7 +14,7 @@ from zoo import decoding
 from zoo.training import recipes
 
 MODELS = ("bahdanau_nmt_multi30k_en_de", "luong_nmt_multi30k_en_de")
-SAMPLERS = {"greedy": decoding.GreedySampler(), "beam 5": zoo.Translator.default_sampler}
+SAMPLERS = {"greedy": decoding.GreedySampler(), "beam 5": zoo.Translator.usual_sampler}
 TRAINING_BATCHES = 10
 
 

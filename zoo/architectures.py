@@ -40,13 +40,14 @@ ARCHITECTURES = {
 }
 
 
-def build(name, tokenizer, dtype=None, **overrides):
+def build(name, tokenizer, dtype=None, sampler=None, **overrides):
     """Returns a task with fresh weights.
 
     Args:
         name: Name of an architecture.
         tokenizer: The tokenizer, which decides on the size of the vocabulary.
         dtype: Keras dtype policy of the computation; the global one by default.
+        sampler: How the task decodes unless told otherwise; by default as is usual for it.
         **overrides: Arguments of the model that differ from the architecture's own.
 
     Raises:
@@ -60,7 +61,7 @@ def build(name, tokenizer, dtype=None, **overrides):
         if override not in allowed:
             raise ValueError(unknown_name(f"option of {name}", override, allowed))
     config = {**defaults, **overrides}
-    model = task(core(tokenizer.vocabulary_size, **config, dtype=dtype), tokenizer)
+    model = task(core(tokenizer.vocabulary_size, **config, dtype=dtype), tokenizer, sampler)
     model.build()
     return model
 

@@ -1,7 +1,7 @@
 """Presets on disk: trained models as folders of files that people can read and check.
 
 - `card.json`: what it is, how it was trained, how good it is, hashes of the other files
-- `config.json`: the architecture and its arguments
+- `config.json`: the architecture, its arguments, and the sampler
 - `model.weights.h5`: the weights in half precision, as Keras reads them
 - `tokenizer.json`: merges and frequent words
 """
@@ -15,6 +15,7 @@ import tempfile
 from typing import NamedTuple
 
 import h5py
+import keras
 import numpy as np
 
 from keras_attention.errors import unknown_name
@@ -123,6 +124,7 @@ def load(name, weights="pretrained", tokenizer=None, dtype=None, **overrides):
         config["architecture"],
         tokenizer or ByteBPETokenizer.load(folder / TOKENIZER),
         dtype,
+        config["sampler"],
         **{**config["options"], **overrides},
     )
     if weights is not None:
@@ -146,6 +148,7 @@ def save(model, folder, card):
         raise ValueError(f"The folder {folder} exists already. Remove it or choose another name.")
     config = {"architecture": architectures.name_of(model), "options": dict(model.core.config)}
     config["options"].pop("vocabulary_size")  # the tokenizer's business
+    config["sampler"] = keras.saving.serialize_keras_object(model.default_sampler)
     folder.parent.mkdir(parents=True, exist_ok=True)
     unfinished = pathlib.Path(tempfile.mkdtemp(prefix=".unfinished-", dir=folder.parent))
     try:

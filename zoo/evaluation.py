@@ -18,10 +18,10 @@ def evaluate_translator(model, pairs, target_language, sampler=None, batch_size=
         vocabulary, end token included) and the two `BleuScore` `bleu_moses_lowercase` and
         `bleu_sacrebleu`.
     """
-    model.compile()
-    scores = model.evaluate(pairs, batch_size=batch_size, return_dict=True, verbose=0)
-    texts = [(source.decode(), target.decode()) for source, target in pairs.as_numpy_iterator()]
-    sources, references = map(list, zip(*texts, strict=True))
+    measured = type(model)(model.core, model.tokenizer)  # leaves what the model was compiled with
+    measured.compile()
+    scores = measured.evaluate(pairs, batch_size=batch_size, return_dict=True, verbose=0)
+    sources, references = _texts(pairs)
     hypotheses = model.translate(sources, sampler=sampler, batch_size=batch_size)
     return {
         "token_accuracy": scores["token_accuracy"],
@@ -29,6 +29,22 @@ def evaluate_translator(model, pairs, target_language, sampler=None, batch_size=
         "bleu_moses_lowercase": moses_lowercase_bleu(hypotheses, references, target_language),
         "bleu_sacrebleu": sacrebleu_score(hypotheses, references),
     }
+
+
+def best_sampler(model, pairs, samplers, batch_size=64):
+    """Returns the sampler whose translations have the best sacreBLEU on a data set of pairs.
+
+    Args:
+        model, pairs, batch_size: As for `evaluate_translator`.
+        samplers: The samplers to try; of equals, the first wins.
+    """
+    sources, references = _texts(pairs)
+
+    def score(sampler):
+        hypotheses = model.translate(sources, sampler=sampler, batch_size=batch_size)
+        return sacrebleu_score(hypotheses, references).score
+
+    return max(samplers, key=score)
 
 
 def for_card(scores, split, sampler):
@@ -46,3 +62,8 @@ def for_card(scores, split, sampler):
     for key, metric in names.items():
         entries.append(entry(metric, scores[key].score, f"{sampler}; {scores[key]}"))
     return entries
+
+
+def _texts(pairs):
+    texts = [(source.decode(), target.decode()) for source, target in pairs.as_numpy_iterator()]
+    return tuple(map(list, zip(*texts, strict=True)))

@@ -66,19 +66,22 @@ class Task(keras.Model, abc.ABC):
     Args:
         core: The model of token ids, with the step protocol of `zoo.decoding`.
         tokenizer: What turns strings into its ids and back.
+        sampler: How it decodes unless told otherwise: a name, a sampler of `zoo.decoding`, or
+            `None` for the usual one of the task.
 
     Class attributes:
         task_name: What it does, in a word or two.
-        default_sampler: How it decodes unless told otherwise.
+        usual_sampler: The sampler where none was chosen for the model.
     """
 
     task_name = None
-    default_sampler = decoding.GreedySampler()
+    usual_sampler = decoding.GreedySampler()
 
-    def __init__(self, core, tokenizer, **kwargs):
+    def __init__(self, core, tokenizer, sampler=None, **kwargs):
         super().__init__(**kwargs)
         self.core = core
         self.tokenizer = tokenizer
+        self.default_sampler = decoding.get(sampler or self.usual_sampler)
 
     def call(self, inputs, training=None):
         return self.core(inputs, training=training)
@@ -128,7 +131,7 @@ class Task(keras.Model, abc.ABC):
     def get_config(self):
         serialize = keras.saving.serialize_keras_object
         config = {"name": self.name, "trainable": self.trainable, "dtype": self.dtype_policy}
-        parts = {"core": self.core, "tokenizer": self.tokenizer}
+        parts = {"core": self.core, "tokenizer": self.tokenizer, "sampler": self.default_sampler}
         return {name: serialize(value) for name, value in {**config, **parts}.items()}
 
     @classmethod

@@ -21,6 +21,7 @@ from zoo.task import (
 )
 from zoo.training.batching import bucket_by_length
 from zoo.training.losses import TokenCrossentropy
+from zoo.training.pairs import is_batches, pairs_of_lists, require_pairs
 
 TEXTS_A_TOKENIZER_CALL = 256
 LONGEST_TRANSLATION = 400
@@ -65,13 +66,14 @@ class Translator(Task):
     Args:
         core: A model of token ids with `start` and `step`, such as `AttentionRNNTranslator`.
         tokenizer: A `ByteBPETokenizer` of both languages.
+        sampler: How it decodes unless told otherwise; by default beam search with 5 beams.
     """
 
     task_name = "translation"
-    default_sampler = decoding.BeamSampler(num_beams=5, length_penalty=1.0, exact=False)
+    usual_sampler = decoding.BeamSampler(num_beams=5, length_penalty=1.0, exact=False)
 
-    def __init__(self, core, tokenizer, **kwargs):
-        super().__init__(core, tokenizer, **kwargs)
+    def __init__(self, core, tokenizer, sampler=None, **kwargs):
+        super().__init__(core, tokenizer, sampler, **kwargs)
         self._compiled = functools.cache(self._compile_generate)
 
     # ----------------------------------------------------------------------------------- training
@@ -108,10 +110,10 @@ class Translator(Task):
         Returns:
             A data set of `(inputs, labels, weights)`.
         """
-        pairs = x if y is None else _pairs_of_lists(x, y)
-        if _is_batches(pairs):
+        pairs = x if y is None else pairs_of_lists(x, y)
+        if is_batches(pairs):
             return pairs
-        _require_pairs(pairs)
+        require_pairs(pairs)
         seeds = tf.data.Dataset.random(seed=seed, rerandomize_each_iteration=True)
         seeds = seeds.map(lambda number: tf.cast(number % tf.int32.max, tf.int32)).batch(4)
 
@@ -150,7 +152,7 @@ class Translator(Task):
             A `keras.callbacks.History`.
         """
         if y is not None and shuffle:
-            pairs = _pairs_of_lists(x, y)
+            pairs = pairs_of_lists(x, y)
             x, y = pairs.shuffle(len(pairs), seed=seed), None
         if isinstance(validation_data, tf.data.Dataset):
             validation_data = (validation_data,)
@@ -197,7 +199,7 @@ class Translator(Task):
         Args:
             texts: A `str` or a list of `str`.
             sampler: `"greedy"`, `"beam"`, `"random"`, `"top_k"`, `"top_p"`, a sampler object of
-                `zoo.decoding`, or `None` for beam search with 5 beams.
+                `zoo.decoding`, or `None` for the model's own, `model.default_sampler`.
             return_attention: Whether to return tokens and alignments as well.
             batch_size: Texts translated at a time.
             **options: `seed` for the random samplers, `max_length` for the number of tokens at
@@ -341,30 +343,3 @@ class Translator(Task):
 def _decoded_texts(row):
     texts = [text.decode() for text in row["text"]]
     return texts[0] if len(texts) == 1 else texts
-
-
-def _pairs_of_lists(sources, targets):
-    sources, targets = list(sources), list(targets)
-    if not sources or len(sources) != len(targets):
-        raise ValueError(
-            "A translator learns from pairs of texts, a target for each source. Received: "
-            f"{len(sources)} sources and {len(targets)} targets."
-        )
-    return tf.data.Dataset.from_tensor_slices((sources, targets))
-
-
-def _is_batches(dataset):
-    spec = getattr(dataset, "element_spec", None)
-    return isinstance(spec, tuple) and len(spec) == 3 and isinstance(spec[0], dict)
-
-
-def _require_pairs(pairs):
-    spec = getattr(pairs, "element_spec", None)
-    is_pair = isinstance(spec, tuple) and len(spec) == 2
-    if not is_pair or any(each.dtype != tf.string or each.shape.rank != 0 for each in spec):
-        raise ValueError(
-            "A translator learns from pairs of texts: a tf.data.Dataset whose "
-            "elements are (source, target) scalar strings, or x=list of sources, y=list of "
-            f"targets. Received: {'a data set of ' + str(spec) if spec else type(pairs)}. "
-            "A data set of batches becomes one of pairs by dataset.unbatch()."
-        )

@@ -3,11 +3,13 @@
 import json
 import shutil
 
+import keras
 import numpy as np
 import pytest
 
 import zoo
 from zoo import catalog
+from zoo.decoding import BeamSampler
 
 SHIPPED = sorted(card.parent.name for card in catalog.PRESETS.glob(f"*/{catalog.CARD}"))
 FILES = [catalog.CONFIG, catalog.WEIGHTS, catalog.TOKENIZER]
@@ -41,6 +43,16 @@ def test_what_is_not_a_default_is_saved(fresh_model, card, tmp_path):
     model = fresh_model("luong_nmt", score="additive", dropout=0.25)
     catalog.save(model, tmp_path / "toy", card)
     assert zoo.load(tmp_path / "toy").core.config == model.core.config
+
+
+def test_the_sampler_is_saved(fresh_model, card, tmp_path):
+    model = fresh_model()
+    assert model.default_sampler == zoo.Translator.usual_sampler
+    model.default_sampler = BeamSampler(num_beams=3, length_penalty=1.8)
+    catalog.save(model, tmp_path / "toy", card)
+    assert zoo.load(tmp_path / "toy").default_sampler == model.default_sampler
+    model.save(tmp_path / "toy.keras")
+    assert keras.models.load_model(tmp_path / "toy.keras").default_sampler == model.default_sampler
 
 
 def test_dtype_is_the_one_of_the_computation(preset):

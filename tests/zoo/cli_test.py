@@ -119,7 +119,7 @@ def test_evaluate_prints_each_number_with_its_protocol(run, preset, bahdanau, mo
     assert result.exit_code == 0, result.output
     assert asked == [("en-de", "validation", None)]
     lines = dict(re.split(" +", line, maxsplit=1) for line in result.stdout.splitlines()[1:])
-    sampler = zoo.Translator.default_sampler
+    sampler = zoo.Translator.usual_sampler
     scores = evaluate_translator(bahdanau, dataset, "de", type(sampler)(num_beams=2, exact=False))
     assert lines["bleu_sacrebleu"] == str(scores["bleu_sacrebleu"])
     assert lines["bleu_moses_lowercase"] == str(scores["bleu_moses_lowercase"])

@@ -14,26 +14,21 @@ class ValidationBleu(keras.callbacks.Callback):
     Args:
         pairs: Data set or list of (source, target) strings.
         sampler: Sampler of the translations; greedy is quick.
-        every: Translate every so many epochs, and after the last one; between them the last value
-            is logged again, 0 before the first.
         batch_size: Texts translated at a time.
     """
 
-    def __init__(self, pairs, sampler="greedy", every=1, batch_size=128):
+    def __init__(self, pairs, sampler="greedy", batch_size=128):
         super().__init__()
         if hasattr(pairs, "as_numpy_iterator"):
             pairs = [
                 (source.decode(), target.decode()) for source, target in pairs.as_numpy_iterator()
             ]
         self.sources, self.references = map(list, zip(*pairs, strict=True))
-        self.sampler, self.every, self.batch_size = sampler, every, batch_size
-        self.score = 0.0
+        self.sampler, self.batch_size = sampler, batch_size
 
     def on_epoch_end(self, epoch, logs=None):
-        if (epoch + 1) % self.every == 0 or epoch + 1 == self.params["epochs"]:
-            hypotheses = self.model.translate(
-                self.sources, sampler=self.sampler, batch_size=self.batch_size
-            )
-            self.score = sacrebleu_score(hypotheses, self.references).score
+        hypotheses = self.model.translate(
+            self.sources, sampler=self.sampler, batch_size=self.batch_size
+        )
         if logs is not None:
-            logs["val_bleu"] = self.score
+            logs["val_bleu"] = sacrebleu_score(hypotheses, self.references).score

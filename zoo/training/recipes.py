@@ -10,7 +10,8 @@ import tensorflow as tf
 from keras_attention.errors import unknown_name
 from zoo import catalog
 from zoo.architectures import ARCHITECTURES, build
-from zoo.evaluation import evaluate_translator, for_card
+from zoo.decoding import BeamSampler
+from zoo.evaluation import best_sampler, evaluate_translator, for_card
 from zoo.text import ByteBPETokenizer
 from zoo.training.bleu import ValidationBleu
 from zoo.training.losses import TokenCrossentropy
@@ -30,6 +31,8 @@ class TranslationRecipe:
         label_smoothing, subword_dropout: As for `TokenCrossentropy` and `Translator.batches`.
         average_momentum: Momentum of the moving average of the weights, which is what is kept.
         dtype: Policy of the computation in training.
+        num_beams: Beams that the trained model translates with.
+        length_penalties: Of these it uses the one that does best on the validation pairs.
         seed: Seed of everything random.
     """
 
@@ -45,6 +48,8 @@ class TranslationRecipe:
     subword_dropout: float = 0.05
     average_momentum: float = 0.998
     dtype: str = "mixed_bfloat16"
+    num_beams: int = 5
+    length_penalties: tuple = (0.6, 1.0, 1.4, 1.8, 2.2)
     seed: int = 1
 
 
@@ -58,6 +63,7 @@ RECIPES = {
 
 SPLITS = ("train", "validation")
 TEST_SPLIT = "test_2016_flickr"
+HISTORY = "history.csv"
 
 
 def train(recipe, train_pairs, validation_pairs, run_dir):
@@ -70,7 +76,7 @@ def train(recipe, train_pairs, validation_pairs, run_dir):
 
     Returns:
         The trained `Translator` in float32, with the averaged weights of the epoch that had the
-        best BLEU on the validation pairs.
+        best BLEU on the validation pairs, and the length penalty that does best there.
     """
     run_dir = pathlib.Path(run_dir)
     run_dir.mkdir(parents=True, exist_ok=True)
@@ -84,17 +90,26 @@ def train(recipe, train_pairs, validation_pairs, run_dir):
         weighted_metrics=[],  # each would look at all logits once more
     )
     best_path = run_dir / "best.weights.h5"
+    seed = recipe.seed + len(_history(run_dir))  # a run that goes on draws anew
     model.fit(
-        train_pairs.shuffle(num_pairs, seed=recipe.seed),
+        train_pairs.shuffle(num_pairs, seed=seed),
         batch_size=recipe.batch_size,
         subword_dropout=recipe.subword_dropout,
-        seed=recipe.seed,
+        seed=seed,
         epochs=recipe.epochs,
         validation_data=validation_pairs,
         callbacks=_callbacks(run_dir, validation_pairs, best_path),
     )
     trained = build(recipe.architecture, tokenizer, "float32", **recipe.overrides)
     trained.load_weights(best_path)
+    trained.default_sampler = best_sampler(
+        trained,
+        validation_pairs,
+        [
+            BeamSampler(num_beams=recipe.num_beams, length_penalty=penalty, exact=False)
+            for penalty in recipe.length_penalties
+        ],
+    )
     return trained
 
 
@@ -153,7 +168,8 @@ def _card(name, recipe, quality):
         "quality": quality,
         "training": {
             "command": f"python -m zoo train {name}",
-            "chosen_by": "sacreBLEU of greedy translations of the validation split",
+            "chosen_by": "sacreBLEU of the validation split: the epoch by greedy translations, the "
+            f"length penalty by those with {recipe.num_beams} beams",
             "recipe": dataclasses.asdict(recipe),
             "versions": {"keras": keras.__version__, "tensorflow": tf.__version__},
         },
@@ -169,11 +185,13 @@ def _tokenizer(recipe, pairs, path):
 
 
 def _optimizer(recipe, steps_per_epoch):
+    steps = recipe.epochs * steps_per_epoch
+    warmup_steps = min(recipe.warmup_steps, steps // 2)
     schedule = keras.optimizers.schedules.CosineDecay(
         initial_learning_rate=0.0,
         warmup_target=recipe.learning_rate,
-        warmup_steps=recipe.warmup_steps,
-        decay_steps=recipe.epochs * steps_per_epoch - recipe.warmup_steps,
+        warmup_steps=warmup_steps,
+        decay_steps=steps - warmup_steps,
         alpha=0.01,
     )
     return keras.optimizers.Adam(
@@ -187,30 +205,37 @@ def _optimizer(recipe, steps_per_epoch):
 
 
 def _callbacks(run_dir, validation_pairs, best_path):
-    history = run_dir / "history.csv"
     # The order counts: the backup keeps the raw weights, everything below sees the averaged ones.
     return [
         keras.callbacks.BackupAndRestore(
             run_dir / "backup", double_checkpoint=True, delete_checkpoint=False
         ),
         keras.callbacks.SwapEMAWeights(swap_on_epoch=True),
-        ValidationBleu(validation_pairs, every=2),
+        ValidationBleu(validation_pairs),
         keras.callbacks.ModelCheckpoint(
             best_path,
             monitor="val_bleu",
             mode="max",
             save_best_only=True,
             save_weights_only=True,
-            initial_value_threshold=_best_so_far(history, best_path),
+            initial_value_threshold=_best_so_far(run_dir, best_path),
         ),
-        keras.callbacks.CSVLogger(history, append=True),
+        keras.callbacks.CSVLogger(run_dir / HISTORY, append=True),
         keras.callbacks.TensorBoard(run_dir / "tensorboard"),
     ]
 
 
-def _best_so_far(history, best_path):
+def _best_so_far(run_dir, best_path):
     """Returns the BLEU to beat for a run that goes on, `None` for a new one."""
-    if not (best_path.exists() and history.exists()):
+    if not best_path.exists():
         return None
-    with open(history, newline="", encoding="utf-8") as file:
-        return max((float(row["val_bleu"]) for row in csv.DictReader(file)), default=None)
+    return max((float(row["val_bleu"]) for row in _history(run_dir)), default=None)
+
+
+def _history(run_dir):
+    """Returns what was logged of each epoch so far."""
+    path = run_dir / HISTORY
+    if not path.exists():
+        return []
+    with open(path, newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
