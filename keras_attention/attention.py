@@ -165,10 +165,11 @@ class Attention(keras.layers.Layer):
         return (context, weights) if return_attention_scores else context
 
     def _prepare(self, key, value, mask):
-        return Memory(self.score.prepare_key(key), value, mask)
+        return Memory(self.score.prepare_key(key, _key_positions(key)), value, mask)
 
     def _attend(self, query, memory, mask, training):
-        return self._compute(self.score.prepare_query(query), memory, mask, training)
+        of_query, _ = masks.positions(ops.shape(query)[1], ops.shape(memory.key)[-2])
+        return self._compute(self.score.prepare_query(query, of_query), memory, mask, training)
 
     def _compute(self, query, memory, mask, training):
         return compute.attend(
@@ -252,6 +253,10 @@ class Attention(keras.layers.Layer):
             "implementation": self.implementation,
             "seed": self.seed,
         }
+
+
+def _key_positions(key):
+    return ops.arange(ops.shape(key)[-2], dtype="int32")
 
 
 def _agree(shape, other):

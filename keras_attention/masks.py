@@ -26,6 +26,20 @@ class Mask:
         """Returns booleans that broadcast to `(batch, heads, query_tile, key_tile)`, rank 4."""
         raise NotImplementedError(f"{type(self).__name__} must implement `tile`.")
 
+    def may_see(self, queries, keys):
+        """Whether any of some queries could see any of some keys, so that tiles can be left out.
+
+        May say `True` where nothing is seen, never `False` where something is.
+
+        Args:
+            queries, keys: Pairs `(first, last)` of positions, both included: integers, arrays or
+                tensors that broadcast to each other.
+
+        Returns:
+            Booleans in the shape that queries and keys broadcast to, or plain `True`.
+        """
+        return True
+
     def __call__(self, query_length, key_length):
         return self.tile(*positions(query_length, key_length))
 
@@ -67,6 +81,9 @@ class Causal(Mask):
 
     def tile(self, query_positions, key_positions):
         return (key_positions[None, :] <= query_positions[:, None])[None, None]
+
+    def may_see(self, queries, keys):
+        return keys[0] <= queries[1]
 
 
 class Keys(Mask):
@@ -152,6 +169,10 @@ class And(_Composed):
         first, second = (mask.tile(query_positions, key_positions) for mask in self.masks)
         return ops.logical_and(first, second)
 
+    def may_see(self, queries, keys):
+        first, second = (mask.may_see(queries, keys) for mask in self.masks)
+        return first & second
+
 
 @keras.saving.register_keras_serializable(package="keras_attention")
 class Or(_Composed):
@@ -160,6 +181,10 @@ class Or(_Composed):
     def tile(self, query_positions, key_positions):
         first, second = (mask.tile(query_positions, key_positions) for mask in self.masks)
         return ops.logical_or(first, second)
+
+    def may_see(self, queries, keys):
+        first, second = (mask.may_see(queries, keys) for mask in self.masks)
+        return first | second
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")

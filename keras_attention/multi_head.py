@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_attention import masks
 from keras_attention._initializers import independent
 from keras_attention.attention import Attention, Memory
 
@@ -113,11 +114,13 @@ class MultiHeadAttention(Attention):
     def _prepare(self, key, value, mask):
         key = self._split_heads(self.key_projection(key), self.key_dim)
         value = self._split_heads(self.value_projection(value), self.value_dim)
-        return Memory(self.score.prepare_key(key), value, mask)
+        positions = ops.arange(ops.shape(key)[-2], dtype="int32")
+        return Memory(self.score.prepare_key(key, positions), value, mask)
 
     def _attend(self, query, memory, mask, training):
         query = self._split_heads(self.query_projection(query), self.key_dim)
-        query = self.score.prepare_query(query)
+        positions, _ = masks.positions(ops.shape(query)[-2], ops.shape(memory.key)[-2])
+        query = self.score.prepare_query(query, positions)
         context, weights = self._compute(query, memory, mask, training)
         context = ops.swapaxes(context, 1, 2)  # (batch, query_length, heads, value_dim)
         batch, length = ops.shape(context)[0], ops.shape(context)[1]

@@ -52,10 +52,10 @@ class Additive(Score):
         self.scale = kernel("scale", 1, units)
         self.bias = self.add_weight(name="bias", shape=(*self.heads, 1, units), initializer="zeros")
 
-    def prepare_query(self, query):
+    def prepare_query(self, query, positions):
         return ops.matmul(query, ops.cast(self.query_kernel, query.dtype))
 
-    def prepare_key(self, key):
+    def prepare_key(self, key, positions):
         projected = ops.matmul(key, ops.cast(self.key_kernel, key.dtype))
         return projected + ops.cast(self.bias, key.dtype)
 

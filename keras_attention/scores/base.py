@@ -1,6 +1,9 @@
 """The contract of every score: how well does a key answer a query?"""
 
 import keras
+from keras import ops
+
+from keras_attention.masks import positions
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
@@ -13,7 +16,9 @@ class Score(keras.layers.Layer):
        nothing else.
 
     A new score overrides what it needs of `build`, `prepare_query`, `prepare_key`, and `pairwise`,
-    and gets masking, heads and every way of computing attention from there.
+    and gets masking, heads and every way of computing attention from there. Where a query or a key
+    stands is known when it is prepared: keys stand at `0 … key_length - 1`, and queries are aligned
+    to the end, as `keras_attention.masks.positions` has it.
 
     Queries and keys have the shape `(batch, length, size)`, or `(batch, heads, length, size)`
     inside multi-head attention. Each head then has its own weights: `self.heads` is the shape of
@@ -41,12 +46,22 @@ class Score(keras.layers.Layer):
     def build(self, query_shape, key_shape):
         self.heads = tuple(query_shape[1:-2])
 
-    def prepare_query(self, query):
-        """Does everything about the queries that does not depend on a key."""
+    def prepare_query(self, query, positions):
+        """Does everything about the queries that does not depend on a key.
+
+        Args:
+            query: Tensor `(batch, *heads, query_length, query_size)`.
+            positions: int32 `(query_length,)`, where the queries stand.
+        """
         return query
 
-    def prepare_key(self, key):
-        """Does everything about the keys that does not depend on a query."""
+    def prepare_key(self, key, positions):
+        """Does everything about the keys that does not depend on a query.
+
+        Args:
+            key: Tensor `(batch, *heads, key_length, key_size)`.
+            positions: int32 `(key_length,)`, where the keys stand.
+        """
         return key
 
     def pairwise(self, query, key):
@@ -54,7 +69,8 @@ class Score(keras.layers.Layer):
         raise NotImplementedError(f"{type(self).__name__} must implement `pairwise(query, key)`.")
 
     def call(self, query, key):
-        return self.pairwise(self.prepare_query(query), self.prepare_key(key))
+        of_query, of_key = positions(ops.shape(query)[-2], ops.shape(key)[-2])
+        return self.pairwise(self.prepare_query(query, of_query), self.prepare_key(key, of_key))
 
     def require_equal_sizes(self, query_shape, key_shape):
         """Raises a `ValueError` unless queries and keys have the same number of features."""

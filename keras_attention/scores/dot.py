@@ -54,7 +54,7 @@ class ScaledDot(Dot):
     5.5
     """
 
-    def prepare_query(self, query):
+    def prepare_query(self, query, positions):
         return query / math.sqrt(query.shape[-1])
 
 
@@ -91,7 +91,7 @@ class General(Score):
             initializer=for_each_head(self.kernel_initializer),
         )
 
-    def prepare_query(self, query):
+    def prepare_query(self, query, positions):
         return ops.matmul(query, ops.cast(self.kernel, query.dtype))
 
     def pairwise(self, query, key):
