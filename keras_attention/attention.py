@@ -35,8 +35,14 @@ class Attention(keras.layers.Layer):
             `"additive"`), a `Score`, or its config.
         normalizer: How do scores become weights? `"softmax"`, a `Normalizer`, or its config.
         mask: A rule that always holds: `"causal"`, a `Mask`, its config, or `None`.
+        position: How queries and keys know where they stand: `"rotary"`, `"alibi"`, `"t5"`,
+            `"shaw"`, an object of `keras_attention.positions`, its config, or `None`.
+        soft_cap: `c` of `c · tanh(scores / c)`, which keeps scores between -c and c, or `None`.
         dropout: Fraction of the weights that is dropped in training.
-        implementation: `"auto"` or `"reference"`: how it is computed. The numbers are the same.
+        implementation: How it is computed; the numbers are the same. `"reference"` holds the scores
+            of all pairs, `"chunked"` those of one tile at a time: memory linear in length, nothing
+            spent on tiles that the mask hides, no weights to return. `"auto"` takes the latter when
+            the scores are many; `choose_implementation` tells.
         seed: Integer seed of the dropout.
 
     Call arguments:
@@ -74,6 +80,8 @@ class Attention(keras.layers.Layer):
         score="scaled_dot",
         normalizer="softmax",
         mask=None,
+        position=None,
+        soft_cap=None,
         dropout=0.0,
         implementation="auto",
         seed=None,
@@ -90,22 +98,38 @@ class Attention(keras.layers.Layer):
         self.score.dtype_policy = self.dtype_policy
         self.normalizer = normalizers.get(normalizer)
         self.mask = None if mask is None else masks.get(mask)
-        compute.choose(implementation)
+        self.position = position
+        if soft_cap is not None and not soft_cap > 0:
+            raise ValueError(
+                f"`soft_cap` of {type(self).__name__} must be above 0, or None for no cap. "
+                f"Received: soft_cap={soft_cap}."
+            )
+        self.soft_cap = soft_cap
+        compute.require_known(implementation)
         self.implementation = implementation
+        self.dropout = dropout
         self.seed = seed
-        self.dropout = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
+        self.seed_generator = keras.random.SeedGenerator(seed) if dropout else None
 
     def build(self, query_shape, value_shape, key_shape=None):
         key_shape = key_shape or value_shape
         self._require_fitting_shapes(query_shape, value_shape, key_shape)
+        self._build_parts(query_shape, key_shape)
+
+    def _build_parts(self, query_shape, key_shape):
+        """Builds what compares queries with keys of these shapes."""
         if not self.score.built:  # it is when it comes from a file or is shared
             self.score.build(query_shape, key_shape)
+        if self.position is not None and not self.position.built:
+            self.position.build(tuple(query_shape[1:-2]), query_shape[-1])
+        self.scoring = compute.Scoring(self.score, self.position, self.soft_cap)
 
-    def prepare(self, value, key=None, value_mask=None, key_mask=None):
+    def prepare(self, value, key=None, value_mask=None, key_mask=None, start=0):
         """Makes a memory ready for any number of calls of `attend`.
 
         Args:
             value, key, value_mask, key_mask: As in a call.
+            start: Position of the first key.
 
         Returns:
             A `Memory`, whose tensors have the batch first.
@@ -116,9 +140,37 @@ class Attention(keras.layers.Layer):
             self._padding_mask("value_mask", value_mask, value),
             self._padding_mask("key_mask", key_mask, key),
         )
-        return self._prepare(_without_hidden(key, mask), _without_hidden(value, mask), mask)
+        return self._prepare(_without_hidden(key, mask), _without_hidden(value, mask), mask, start)
 
-    def attend(self, query, memory, query_mask=None, mask=None, training=None):
+    def extend(self, memory, value, start, key=None):
+        """Writes further keys and values into a memory that has room for them: a cache.
+
+        Args:
+            memory: What `prepare` returned, without a mask, such as that of `(batch, max_length,
+                size)` zeros.
+            value, key: As in a call: those that stand at the positions from `start` on.
+            start: Integer or scalar tensor.
+
+        Returns:
+            The new `Memory`. A `Causal` mask hides what has not been written yet.
+        """
+        new = self.prepare(value, key, start=start)
+        written = [
+            ops.slice_update(old, [0] * (len(old.shape) - 2) + [start, 0], ops.cast(part, old.dtype))
+            for old, part in zip(memory[:2], new[:2], strict=True)
+        ]
+        return Memory(*written, memory.mask)
+
+    def attend(
+        self,
+        query,
+        memory,
+        query_mask=None,
+        mask=None,
+        training=None,
+        start=None,
+        return_attention_scores=True,
+    ):
         """Attends from queries to a memory.
 
         Args:
@@ -127,18 +179,48 @@ class Attention(keras.layers.Layer):
             query_mask: Boolean `(batch, query_length)` or `None`.
             mask: A further `Mask` or `None`.
             training: Whether dropout is on.
+            start: Position of the first query, an integer or scalar tensor. By default the last
+                query stands where the last key does.
+            return_attention_scores: Whether the weights are wanted; `None` stands for them if not.
 
         Returns:
             `(context, weights)`.
         """
+        query_length = ops.shape(query)[1]
+        if start is None:
+            start = ops.shape(memory.key)[-2] - query_length
         query_mask = self._padding_mask("query_mask", query_mask, query)
         rules = [self.mask, mask]
         if memory.mask is not None:
             rules.append(masks.Keys(memory.mask))
         if query_mask is not None:
-            rules.append(masks.Queries(query_mask, ops.shape(memory.key)[-2]))
-        query = _without_hidden(query, query_mask)
-        return self._attend(query, memory, masks.combine(*rules), training)
+            rules.append(masks.Queries(query_mask, start + query_length))
+        return self._attend(
+            _without_hidden(query, query_mask),
+            memory,
+            start=start,
+            mask=masks.combine(*rules),
+            dropout=self._weight_dropout(training),
+            with_weights=return_attention_scores,
+        )
+
+    def choose_implementation(self, query_shape, value_shape, return_attention_scores=False):
+        """Returns what `implementation="auto"` comes to for inputs of these shapes.
+
+        Args:
+            query_shape, value_shape: `(batch, length, size)`; `None` for what is unknown, and
+                `"auto"` then takes the reference.
+            return_attention_scores: As in a call.
+
+        Raises:
+            ValueError: If the implementation that was asked for cannot do it.
+        """
+        self._require_weights()
+        batch, query_length, _ = query_shape
+        pairs = compute.number_of_pairs(
+            (batch, self._number_of_heads, query_length, value_shape[1]), self.score.pair_size
+        )
+        return compute.choose(self.implementation, self.normalizer, return_attention_scores, pairs)
 
     def call(
         self,
@@ -161,27 +243,44 @@ class Attention(keras.layers.Layer):
             pairs = self._pairs_mask(attention_mask, query, value)
             mask = masks.combine(mask, masks.Array(pairs))
         memory = self.prepare(value, key, value_mask, key_mask)
-        context, weights = self.attend(query, memory, query_mask, mask, training)
+        context, weights = self.attend(
+            query, memory, query_mask, mask, training, None, return_attention_scores
+        )
         return (context, weights) if return_attention_scores else context
 
-    def _prepare(self, key, value, mask):
-        return Memory(self.score.prepare_key(key, _key_positions(key)), value, mask)
+    def _prepare(self, key, value, mask, start):
+        return Memory(self._prepare_key(key, start), value, mask)
 
-    def _attend(self, query, memory, mask, training):
-        of_query, _ = masks.positions(ops.shape(query)[1], ops.shape(memory.key)[-2])
-        return self._compute(self.score.prepare_query(query, of_query), memory, mask, training)
+    def _prepare_key(self, key, start):
+        """Returns what `Memory` keeps of keys `(batch, *heads, length, size)`."""
+        positions = ops.arange(ops.shape(key)[-2], dtype="int32") + start
+        if self.position is not None:
+            key = self.position.rotate(key, positions)
+        return self.score.prepare_key(key, positions)
 
-    def _compute(self, query, memory, mask, training):
+    def _attend(self, query, memory, start, **arguments):
+        """Attends from queries `(batch, *heads, length, size)`."""
+        positions = ops.arange(ops.shape(query)[-2], dtype="int32") + start
+        features = None
+        if self.position is not None:
+            features = self.position.features(query)
+            query = self.position.rotate(query, positions)
+        queries = [self.score.prepare_query(query, positions)]
+        queries += [] if features is None else [features]
         return compute.attend(
             self.implementation,
-            query,
+            queries,
             memory.key,
             memory.value,
-            pairwise=self.score.pairwise,
+            scoring=self.scoring,
             normalizer=self.normalizer,
-            mask=mask,
-            dropout=lambda weights: self.dropout(weights, training=training),
+            start=start,
+            **arguments,
         )
+
+    def _weight_dropout(self, training):
+        is_on = self.dropout and training
+        return compute.WeightDropout(self.dropout, self.seed_generator) if is_on else None
 
     def _padding_mask(self, name, mask, tensor):
         """Joins an explicit mask with the implicit one that Keras left on the tensor."""
@@ -249,14 +348,12 @@ class Attention(keras.layers.Layer):
             "score": serialize(self.score),
             "normalizer": serialize(self.normalizer),
             "mask": None if self.mask is None else serialize(self.mask),
-            "dropout": self.dropout.rate,
+            "position": None if self.position is None else serialize(self.position),
+            "soft_cap": self.soft_cap,
+            "dropout": self.dropout,
             "implementation": self.implementation,
             "seed": self.seed,
         }
-
-
-def _key_positions(key):
-    return ops.arange(ops.shape(key)[-2], dtype="int32")
 
 
 def _agree(shape, other):

@@ -3,7 +3,6 @@
 import keras
 from keras import ops
 
-from keras_attention import masks
 from keras_attention._initializers import independent
 from keras_attention.attention import Attention, Memory
 
@@ -23,8 +22,12 @@ class MultiHeadAttention(Attention):
         num_heads: Number of heads.
         key_dim: Size of the queries and keys of one head.
         value_dim: Size of the values of one head. Defaults to `key_dim`.
+        num_key_value_heads: Number of heads of keys and values, a divisor of `num_heads`: so many
+            groups of heads share theirs (Ainslie et al. 2023, https://arxiv.org/abs/2305.13245);
+            with 1 all do (Shazeer 2019, https://arxiv.org/abs/1911.02150). Defaults to `num_heads`.
         output_dim: Size of the output. Defaults to the size of the query.
-        score, normalizer, mask, dropout, implementation, seed: As for `Attention`.
+        score, normalizer, mask, position, soft_cap, dropout, implementation, seed: As for
+            `Attention`.
         use_bias: Whether the four projections add a bias.
         kernel_initializer: Initializer of the projections.
 
@@ -49,10 +52,13 @@ class MultiHeadAttention(Attention):
         num_heads,
         key_dim,
         value_dim=None,
+        num_key_value_heads=None,
         output_dim=None,
         score="scaled_dot",
         normalizer="softmax",
         mask=None,
+        position=None,
+        soft_cap=None,
         dropout=0.0,
         use_bias=True,
         kernel_initializer="glorot_uniform",
@@ -60,7 +66,9 @@ class MultiHeadAttention(Attention):
         seed=None,
         **kwargs,
     ):
-        super().__init__(score, normalizer, mask, dropout, implementation, seed, **kwargs)
+        super().__init__(
+            score, normalizer, mask, position, soft_cap, dropout, implementation, seed, **kwargs
+        )
         sizes = {"num_heads": num_heads, "key_dim": key_dim}
         sizes |= {"value_dim": value_dim} if value_dim is not None else {}
         sizes |= {"output_dim": output_dim} if output_dim is not None else {}
@@ -70,6 +78,13 @@ class MultiHeadAttention(Attention):
                     f"`{name}` of MultiHeadAttention must be a positive integer. "
                     f"Received: {name}={size!r}."
                 )
+        groups = num_heads if num_key_value_heads is None else num_key_value_heads
+        if not isinstance(groups, int) or groups < 1 or num_heads % groups:
+            raise ValueError(
+                "`num_key_value_heads` of MultiHeadAttention must divide num_heads="
+                f"{num_heads}. Received: num_key_value_heads={num_key_value_heads!r}."
+            )
+        self.num_key_value_heads = groups
         self.num_heads = num_heads
         self.key_dim = key_dim
         self.value_dim = value_dim or key_dim
@@ -81,20 +96,20 @@ class MultiHeadAttention(Attention):
         key_shape = key_shape or value_shape
         self._require_fitting_shapes(query_shape, value_shape, key_shape)
         heads, batch = self.num_heads, query_shape[0]
+        key_heads = self.num_key_value_heads
 
         self.query_projection = self._projection("query", heads * self.key_dim, query_shape)
-        self.key_projection = self._projection("key", heads * self.key_dim, key_shape)
-        self.value_projection = self._projection("value", heads * self.value_dim, value_shape)
+        self.key_projection = self._projection("key", key_heads * self.key_dim, key_shape)
+        self.value_projection = self._projection("value", key_heads * self.value_dim, value_shape)
         self.output_projection = self._projection(
             "output",
             self.output_dim or query_shape[-1],
             (batch, query_shape[1], heads * self.value_dim),
         )
-        if not self.score.built:  # it is when it comes from a file or is shared
-            self.score.build(
-                (batch, heads, query_shape[1], self.key_dim),
-                (batch, heads, key_shape[1], self.key_dim),
-            )
+        self._build_parts(
+            (batch, heads, query_shape[1], self.key_dim),
+            (batch, heads, key_shape[1], self.key_dim),
+        )
 
     def _projection(self, name, units, input_shape):
         layer = keras.layers.Dense(
@@ -111,25 +126,31 @@ class MultiHeadAttention(Attention):
     def _number_of_heads(self):
         return self.num_heads
 
-    def _prepare(self, key, value, mask):
+    def _prepare(self, key, value, mask, start):
         key = self._split_heads(self.key_projection(key), self.key_dim)
         value = self._split_heads(self.value_projection(value), self.value_dim)
-        positions = ops.arange(ops.shape(key)[-2], dtype="int32")
-        return Memory(self.score.prepare_key(key, positions), value, mask)
+        if self.score.weights:  # a head has weights of its own for the keys that it shares
+            key = self._for_each_head(key)
+        return Memory(self._prepare_key(key, start), value, mask)
 
-    def _attend(self, query, memory, mask, training):
+    def _attend(self, query, memory, start, **arguments):
         query = self._split_heads(self.query_projection(query), self.key_dim)
-        positions, _ = masks.positions(ops.shape(query)[-2], ops.shape(memory.key)[-2])
-        query = self.score.prepare_query(query, positions)
-        context, weights = self._compute(query, memory, mask, training)
+        key, value = self._for_each_head(memory.key), self._for_each_head(memory.value)
+        memory = Memory(key, value, memory.mask)
+        context, weights = super()._attend(query, memory, start, **arguments)
         context = ops.swapaxes(context, 1, 2)  # (batch, query_length, heads, value_dim)
         batch, length = ops.shape(context)[0], ops.shape(context)[1]
         merged = ops.reshape(context, (batch, length, self.num_heads * self.value_dim))
         return self.output_projection(merged), weights
 
+    def _for_each_head(self, x):
+        """Repeats the keys or values that several heads share: `(batch, num_heads, …)`."""
+        times = self.num_heads // x.shape[1]
+        return x if times == 1 else ops.repeat(x, times, axis=1)
+
     def _split_heads(self, x, size):
         batch, length = ops.shape(x)[0], ops.shape(x)[1]
-        heads = ops.reshape(x, (batch, length, self.num_heads, size))
+        heads = ops.reshape(x, (batch, length, x.shape[2] // size, size))
         return ops.swapaxes(heads, 1, 2)  # (batch, heads, length, size)
 
     def get_config(self):
@@ -138,6 +159,7 @@ class MultiHeadAttention(Attention):
             "num_heads": self.num_heads,
             "key_dim": self.key_dim,
             "value_dim": self.value_dim,
+            "num_key_value_heads": self.num_key_value_heads,
             "output_dim": self.output_dim,
             "use_bias": self.use_bias,
             "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),

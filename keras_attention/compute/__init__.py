@@ -1,26 +1,102 @@
 """Implementations: how is attention computed? Same numbers, other cost. The choice is made here."""
 
-from keras_attention.compute import reference
+import math
 
-IMPLEMENTATIONS = {"reference": reference.attend}
+from keras_attention.compute import chunked, reference
+from keras_attention.compute.dropout import WeightDropout
+from keras_attention.compute.online import ONLINE
+from keras_attention.compute.scoring import Scoring
+
+IMPLEMENTATIONS = ("reference", "chunked")
+NAMES = ("auto", *IMPLEMENTATIONS)
+
+# Numbers in the scores of all pairs from which `"auto"` no longer holds them all.
+LARGE = 2**25
 
 
-def choose(implementation):
-    """Returns the name of the implementation that runs, `"auto"` resolved.
-
-    Raises:
-        ValueError: If the name is unknown.
-    """
-    if implementation == "auto":
-        return "reference"
-    if implementation not in IMPLEMENTATIONS:
+def require_known(implementation):
+    """Raises a `ValueError` unless there is an implementation of this name."""
+    if implementation not in NAMES:
         raise ValueError(
-            f"`implementation` must be 'auto' or one of {', '.join(IMPLEMENTATIONS)}. "
+            f"`implementation` must be one of {', '.join(map(repr, NAMES))}. "
             f"Received: {implementation!r}."
         )
-    return implementation
 
 
-def attend(implementation, *args, **kwargs):
-    """Computes attention by the named implementation: see `reference.attend` for the arguments."""
-    return IMPLEMENTATIONS[choose(implementation)](*args, **kwargs)
+def choose(implementation, normalizer, with_weights, pairs):
+    """Returns the name of the implementation that runs, `"auto"` resolved.
+
+    Args:
+        implementation: What the user asked for.
+        normalizer: The normalizer.
+        with_weights: Whether the weights are to be returned.
+        pairs: Numbers that the scores of all pairs take, `None` where a size is unknown.
+
+    Raises:
+        ValueError: If the one asked for cannot do this.
+    """
+    if implementation == "reference":
+        return implementation
+    if type(normalizer) not in ONLINE:
+        obstacle = f"the normalizer {type(normalizer).__name__}, which needs whole rows"
+    elif with_weights:
+        obstacle = "return_attention_scores=True, since it never forms the weights"
+    else:
+        obstacle = None
+    if implementation == "chunked" and obstacle:
+        raise ValueError(
+            f"implementation='chunked' does not go with {obstacle}. Use implementation='reference'."
+        )
+    if implementation == "chunked":
+        return implementation
+    return "reference" if obstacle or pairs is None or pairs < LARGE else "chunked"
+
+
+def number_of_pairs(shape, pair_size):
+    """Returns the numbers that scores of this shape take, `None` where a size is unknown."""
+    return None if None in shape else math.prod(shape) * pair_size
+
+
+def attend(
+    implementation,
+    queries,
+    key,
+    value,
+    *,
+    scoring,
+    normalizer,
+    mask=None,
+    dropout=None,
+    start=None,
+    with_weights=True,
+):
+    """Computes attention. Scores and weights are float32 whatever the inputs are.
+
+    Args:
+        implementation: `"auto"` or one of `IMPLEMENTATIONS`.
+        queries: Prepared queries `(batch, *heads, query_length, size)`, and what the scoring needs
+            of queries besides, in a list.
+        key: Prepared keys `(batch, *heads, key_length, size)`.
+        value: Tensor `(batch, *heads, key_length, value_size)`.
+        scoring: A `Scoring`.
+        normalizer: A `Normalizer`.
+        mask: A `Mask` or `None`.
+        dropout: A `WeightDropout` or `None`.
+        start: Position of the first query; by default the last query stands where the last key does.
+        with_weights: Whether the weights are wanted.
+
+    Returns:
+        `(context, weights)`: `(batch, *heads, query_length, value_size)` in the dtype of `value`
+        and, before dropout, `(batch, *heads, query_length, key_length)`, or `None` if not wanted.
+    """
+    shape = *queries[0].shape[:-1], key.shape[-2]
+    pairs = number_of_pairs(shape, scoring.pair_size)
+    name = choose(implementation, normalizer, with_weights, pairs)
+    arguments = {"scoring": scoring, "normalizer": normalizer, "mask": mask, "dropout": dropout}
+    if name == "chunked":
+        return chunked.attend(queries, key, value, start=start, **arguments), None
+    context, weights = reference.attend(queries, key, value, start=start, **arguments)
+    return context, weights if with_weights else None
+
+
+__all__ = ["IMPLEMENTATIONS", "Scoring", "WeightDropout", "attend", "choose", "require_known"]

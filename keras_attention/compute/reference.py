@@ -2,31 +2,27 @@
 
 from keras import ops
 
+from keras_attention.compute.tiles import positions_of
 
-def attend(query, key, value, *, pairwise, normalizer, mask=None, dropout=None):
+
+def attend(queries, key, value, *, scoring, normalizer, mask=None, dropout=None, start=None):
     """Attention as its definition reads, with the whole array of scores in memory.
 
-        weights = normalize(mask(pairwise(query, key)))        context = weights · value
-
-    Scores and weights are float32 whatever the inputs are; the context has the dtype of `value`.
+        weights = normalize(mask(score(query, key)))        context = weights · value
 
     Args:
-        query: Prepared queries `(batch, *heads, query_length, size)`.
-        key: Prepared keys `(batch, *heads, key_length, size)`.
-        value: Tensor `(batch, *heads, key_length, value_size)`.
-        pairwise: The second phase of a score.
-        normalizer: A `Normalizer`.
-        mask: A `Mask` or `None`.
-        dropout: A function applied to the weights that make the context, or `None`.
+        As for `keras_attention.compute.attend`.
 
     Returns:
-        `(context, weights)`: `(batch, *heads, query_length, value_size)` and, before dropout,
-        `(batch, *heads, query_length, key_length)`.
+        `(context, weights)`.
     """
-    scores = pairwise(ops.cast(query, "float32"), ops.cast(key, "float32"))
+    query_length, key_length = ops.shape(queries[0])[-2], ops.shape(key)[-2]
+    positions = positions_of(query_length, key_length, start)
+    queries = [ops.cast(query, "float32") for query in queries]
+    scores = scoring(queries, ops.cast(key, "float32"), *positions)
     visible = None
     if mask is not None:
-        visible = mask(ops.shape(query)[-2], ops.shape(key)[-2])  # (batch, heads, Tq, Tk)
+        visible = mask.tile(*positions)  # (batch, heads, Tq, Tk)
         if len(scores.shape) == 3:
             visible = ops.squeeze(visible, axis=1)  # (batch, Tq, Tk)
     weights = normalizer(scores, visible)

@@ -41,7 +41,7 @@ class Additive(Score):
 
     def build(self, query_shape, key_shape):
         super().build(query_shape, key_shape)
-        units = self.units or key_shape[-1]
+        units = self.pair_size = self.units or key_shape[-1]
 
         def kernel(name, *shape):
             initializer = for_each_head(self.kernel_initializer)

@@ -24,6 +24,10 @@ class Score(keras.layers.Layer):
     inside multi-head attention. Each head then has its own weights: `self.heads` is the shape of
     the axes between batch and length, `()` or `(heads,)`, and every weight begins with it.
 
+    Class attributes:
+        pair_size: How many numbers `pairwise` holds for one pair of query and key: 1 if it is a
+            matrix product; by default as many as a key has, which is on the safe side.
+
     Call arguments:
         query: Tensor of shape `(batch, *heads, query_length, query_size)`.
         key: Tensor of shape `(batch, *heads, key_length, key_size)`.
@@ -43,8 +47,11 @@ class Score(keras.layers.Layer):
     (2, 3, 5)
     """
 
+    pair_size = None
+
     def build(self, query_shape, key_shape):
         self.heads = tuple(query_shape[1:-2])
+        self.pair_size = self.pair_size or key_shape[-1]
 
     def prepare_query(self, query, positions):
         """Does everything about the queries that does not depend on a key.

@@ -31,6 +31,8 @@ class Dot(Score):
         super().build(query_shape, key_shape)
         self.require_equal_sizes(query_shape, key_shape)
 
+    pair_size = 1
+
     def pairwise(self, query, key):
         return ops.matmul(query, ops.swapaxes(key, -1, -2))
 
@@ -93,6 +95,8 @@ class General(Score):
 
     def prepare_query(self, query, positions):
         return ops.matmul(query, ops.cast(self.kernel, query.dtype))
+
+    pair_size = 1
 
     def pairwise(self, query, key):
         return ops.matmul(query, ops.swapaxes(key, -1, -2))

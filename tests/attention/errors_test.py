@@ -80,7 +80,7 @@ MISTAKES = {
     ),
     "unknown implementation": (
         lambda: Attention(implementation="flash"),
-        ["`implementation` must be 'auto' or one of reference", "Received: 'flash'"],
+        ["`implementation` must be one of 'auto', 'reference'", "Received: 'flash'"],
     ),
     "dropout of 1": (
         lambda: Attention(dropout=1.0),

@@ -1,0 +1,49 @@
+"""The logits of any tile of pairs, as one function of tensors."""
+
+import keras
+from keras import ops
+
+
+class Scoring:
+    """The second phase of a score, the bias of a position object, and the soft cap.
+
+    Args:
+        score: A `Score`.
+        position: A position object with a bias, or `None`.
+        soft_cap: `c` of `c · tanh(logits / c)`, or `None`.
+
+    Attributes:
+        pair_size: How many numbers are held for one pair of query and key.
+    """
+
+    def __init__(self, score, position=None, soft_cap=None):
+        self.score, self.position, self.soft_cap = score, position, soft_cap
+        self.pair_size = score.pair_size
+        parts = [score] if position is None else [score, position]
+        self.variables = [variable for part in parts for variable in part.weights]
+
+    def weights(self):
+        """Returns the weights that logits depend on, as float32 tensors."""
+        return [ops.cast(variable, "float32") for variable in self.variables]
+
+    def __call__(self, queries, key, query_positions, key_positions, weights=None):
+        """Returns the logits `(batch, *heads, query_tile, key_tile)`.
+
+        Args:
+            queries: Prepared queries of a tile and, if the position has a bias, its features.
+            key: Prepared keys of a tile.
+            query_positions, key_positions: int32 vectors, where they stand.
+            weights: Numbers instead of those of the `variables`, in the order of `weights()`.
+        """
+        if weights is not None:
+            with keras.StatelessScope(list(zip(self.variables, weights, strict=True))):
+                return self(queries, key, query_positions, key_positions)
+        query, *features = queries
+        logits = self.score.pairwise(query, key)
+        if self.position is not None:
+            features = features[0] if features else None
+            bias = self.position.bias(features, query_positions, key_positions)
+            logits = logits if bias is None else logits + ops.cast(bias, logits.dtype)
+        if self.soft_cap is not None:
+            logits = self.soft_cap * ops.tanh(logits / self.soft_cap)
+        return logits

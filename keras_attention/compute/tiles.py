@@ -1,0 +1,154 @@
+"""Queries and keys cut into tiles, and the pairs of tiles that have to be looked at."""
+
+import numpy as np
+from keras import ops
+
+# Numbers in the largest array of a tile: few enough for a processor's cache, many enough that the
+# cost of starting an operation does not count.
+NUMBERS_A_TILE = 2**20
+SHORTEST_TILE = 16
+LONGEST_TILE = 512
+
+
+class Grid:
+    """The tiles of one call: where they are, who stands there, which of them count.
+
+    Lengths that tiles do not divide are padded with zeros; nobody sees the keys of the padding.
+
+    Args:
+        query: Tensor `(batch, *heads, query_length, size)`.
+        key: Tensor `(batch, *heads, key_length, size)`.
+        pair_size: Numbers that the score holds for one pair of query and key.
+        start: Position of the first query; by default the last query stands where the last key does.
+    """
+
+    def __init__(self, query, key, pair_size, start=None):
+        self.query_length, self.key_length = ops.shape(query)[-2], ops.shape(key)[-2]
+        self.start = self.key_length - self.query_length if start is None else start
+        self.has_heads = len(query.shape) == 4
+        rows = [size for size in query.shape[:-2] if size is not None]
+        self.query_tile, self.key_tile = tile_sizes(
+            query.shape[-2], key.shape[-2], int(np.prod(rows)) * pair_size
+        )
+        self.num_query_tiles = -(-self.query_length // self.query_tile)
+        self.num_key_tiles = -(-self.key_length // self.key_tile)
+
+    def query_tiles(self, x):
+        """Returns `(query_tiles, batch, *heads, query_tile, size)`."""
+        return _cut(x, self.num_query_tiles, self.query_tile)
+
+    def key_tiles(self, x):
+        """Returns `(key_tiles, batch, *heads, key_tile, size)`."""
+        return _cut(x, self.num_key_tiles, self.key_tile)
+
+    def join_queries(self, tiles):
+        """Turns what `query_tiles` made back into `(batch, *heads, query_length, size)`."""
+        return _join(tiles)[..., : self.query_length, :]
+
+    def join_keys(self, tiles):
+        """Turns what `key_tiles` made back into `(batch, *heads, key_length, size)`."""
+        return _join(tiles)[..., : self.key_length, :]
+
+    def positions(self, row, column):
+        """Returns the positions of the queries and keys of a pair of tiles.
+
+        In the padding the last position is repeated, so that every position can be looked up.
+        """
+        queries = ops.minimum(
+            row * self.query_tile + ops.arange(self.query_tile, dtype="int32"),
+            self.query_length - 1,
+        )
+        keys = ops.minimum(
+            column * self.key_tile + ops.arange(self.key_tile, dtype="int32"), self.key_length - 1
+        )
+        return queries + self.start, keys
+
+    def visible(self, mask, row, column):
+        """Returns who sees whom, in the shape of the scores or one that broadcasts to it.
+
+        `None` stands for everybody.
+        """
+        visible = None
+        if mask is not None:
+            visible = mask.tile(*self.positions(row, column))  # (batch, heads, tile, tile)
+            visible = visible if self.has_heads else ops.squeeze(visible, axis=1)
+        if isinstance(self.key_length, int) and self.key_length % self.key_tile == 0:
+            return visible
+        places = column * self.key_tile + ops.arange(self.key_tile, dtype="int32")
+        is_key = ops.reshape(places < self.key_length, (1,) * (2 + self.has_heads) + (-1,))
+        return is_key if visible is None else ops.logical_and(visible, is_key)
+
+    def pairs(self, mask):
+        """Returns the pairs of tiles in which somebody may see somebody, and their number.
+
+        Returns:
+            `(pairs, count)`; the first `count` entries of the int32 vector `pairs` count, and an
+            entry is `row * key_tiles + column`.
+        """
+        total = self.num_query_tiles * self.num_key_tiles
+        needed = True if mask is None else mask.may_see(*self._bounds())
+        if needed is True:
+            return ops.arange(total, dtype="int32"), total
+        if isinstance(needed, np.ndarray):
+            shape = self.num_query_tiles, self.num_key_tiles
+            places = np.flatnonzero(np.broadcast_to(needed, shape)).astype("int32")
+            return ops.convert_to_tensor(places), len(places)
+        shape = self.num_query_tiles, self.num_key_tiles
+        needed = ops.reshape(ops.cast(ops.broadcast_to(needed, shape), "int32"), (-1,))
+        places = ops.arange(total, dtype="int32")
+        order = ops.argsort(ops.where(needed == 1, places, total))  # those that count come first
+        return ops.cast(order, "int32"), ops.sum(needed)
+
+    def _bounds(self):
+        """Returns the first and last positions of the tiles, as NumPy arrays where lengths are."""
+        numbers = self.query_length, self.key_length, self.start
+        is_static = all(isinstance(number, int) for number in numbers)
+        arange, minimum = (np.arange, np.minimum) if is_static else (ops.arange, ops.minimum)
+        first_query = arange(self.num_query_tiles, dtype="int32")[:, None] * self.query_tile
+        last_query = minimum(first_query + self.query_tile, self.query_length) - 1
+        first_key = arange(self.num_key_tiles, dtype="int32")[None, :] * self.key_tile
+        last_key = minimum(first_key + self.key_tile, self.key_length) - 1
+        queries = first_query + self.start, last_query + self.start
+        return queries, (first_key, last_key)
+
+
+def positions_of(query_length, key_length, start=None):
+    """Returns the positions of all queries and keys.
+
+    Args:
+        query_length, key_length: How many there are.
+        start: Position of the first query; by default the last query stands where the last key does.
+    """
+    start = key_length - query_length if start is None else start
+    key_positions = ops.arange(key_length, dtype="int32")
+    return ops.arange(query_length, dtype="int32") + start, key_positions
+
+
+def tile_sizes(query_length, key_length, numbers_a_pair):
+    """Returns how many queries and keys make a tile.
+
+    Args:
+        query_length, key_length: Lengths, `None` where they are unknown.
+        numbers_a_pair: Numbers that a pair of query and key takes, over all heads and the batch.
+    """
+    side = int(np.sqrt(NUMBERS_A_TILE / max(numbers_a_pair, 1)))
+    side = 2 ** int(np.log2(min(max(side, SHORTEST_TILE), LONGEST_TILE)))
+    return tuple(
+        side if length is None else min(side, max(length, 1))
+        for length in (query_length, key_length)
+    )
+
+
+def _cut(x, number, tile):
+    """(batch, *heads, length, size) -> (number, batch, *heads, tile, size)."""
+    lead, (length, size) = ops.shape(x)[:-2], ops.shape(x)[-2:]
+    padding = [(0, 0)] * (len(x.shape) - 2) + [(0, number * tile - length), (0, 0)]
+    padded = x if isinstance(length, int) and length == number * tile else ops.pad(x, padding)
+    return ops.moveaxis(ops.reshape(padded, (*lead, number, tile, size)), -3, 0)
+
+
+def _join(tiles):
+    """(number, batch, *heads, tile, size) -> (batch, *heads, number * tile, size)."""
+    tiles = ops.moveaxis(tiles, 0, -3)
+    *lead, number, tile, size = ops.shape(tiles)
+    return ops.reshape(tiles, (*lead, number * tile, size))

@@ -1,0 +1,88 @@
+"""A plain function as a score."""
+
+import inspect
+
+import keras
+
+from keras_attention.scores.base import Score
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class Function(Score):
+    """Any function of queries and keys as a score. Layers make it of a callable by themselves.
+
+    $$ score(q, k) = function(q, k) $$
+
+    The function sees tiles of queries and keys, so it must not depend on what else there is. It
+    survives saving if it is registered by `keras.saving.register_keras_serializable`.
+
+    Args:
+        function: Takes queries `(batch, *heads, query_tile, size)` and keys
+            `(batch, *heads, key_tile, size)`, float32 inside a layer, and returns their logits
+            `(batch, *heads, query_tile, key_tile)`.
+
+    Raises:
+        ValueError: If it is not callable, returns another shape, or is to be saved but is a lambda.
+
+    Example:
+
+    >>> from keras import ops
+    >>> def half_dot(query, key):
+    ...     return 0.5 * ops.matmul(query, ops.swapaxes(key, -1, -2))
+    >>> Function(half_dot)(np.array([[[1.0, 2.0]]]), np.array([[[3.0, 4.0]]])).numpy().tolist()
+    [[[5.5]]]
+    """
+
+    def __init__(self, function, **kwargs):
+        super().__init__(**kwargs)
+        if isinstance(function, dict):
+            function = keras.saving.deserialize_keras_object(function)
+        if not is_function(function):
+            raise ValueError(
+                "`function` of the score Function must be a function of queries and keys. "
+                f"Received: {function!r} of type {type(function).__name__}. A layer or a class of "
+                "its own becomes a score by deriving from keras_attention.scores.Score."
+            )
+        self.function = function
+
+    def pairwise(self, query, key):
+        logits = self.function(query, key)
+        shape, expected = getattr(logits, "shape", None), (*query.shape[:-1], key.shape[-2])
+        if shape is None or not _agree(tuple(shape), expected):
+            raise ValueError(
+                f"The score function {_name(self.function)} must return logits of the shape "
+                f"(batch, *heads, queries, keys) = {expected}. Received: "
+                f"{'no tensor' if shape is None else f'shape {tuple(shape)}'}, for queries "
+                f"{tuple(query.shape)} and keys {tuple(key.shape)}. Sum over features only, and "
+                "let keras.ops broadcast query[..., :, None, :] with key[..., None, :, :]."
+            )
+        return logits
+
+    def get_config(self):
+        name = getattr(self.function, "__name__", "<lambda>")
+        if name == "<lambda>" and not hasattr(self.function, "get_config"):
+            raise ValueError(
+                f"The score function {_name(self.function)} cannot be saved, because it has no "
+                "name to find it by. Received: a lambda or another function without a name. Define "
+                "it by `def`, and register it by "
+                '@keras.saving.register_keras_serializable(package="my_scores").'
+            )
+        function = keras.saving.serialize_keras_object(self.function)
+        return {**super().get_config(), "function": function}
+
+
+def is_function(candidate):
+    """Whether it can be called, and is neither a class nor a layer."""
+    is_other = inspect.isclass(candidate) or isinstance(candidate, keras.layers.Layer)
+    return callable(candidate) and not is_other
+
+
+def _agree(shape, expected):
+    if len(shape) != len(expected):
+        return False
+    pairs = zip(shape, expected, strict=True)
+    return all(None in pair or pair[0] == pair[1] for pair in pairs)
+
+
+def _name(function):
+    return repr(getattr(function, "__name__", function))
