@@ -68,6 +68,7 @@ def attend(
     mask=None,
     dropout=None,
     start=None,
+    training=None,
     with_weights=True,
 ):
     """Computes attention. Scores and weights are float32 whatever the inputs are.
@@ -83,6 +84,7 @@ def attend(
         mask: A `Mask` or `None`.
         dropout: A `WeightDropout` or `None`.
         start: Position of the first query; by default the last query stands where the last key does.
+        training: What the normalizer is told: some draw in training only.
         with_weights: Whether the weights are wanted.
 
     Returns:
@@ -95,7 +97,9 @@ def attend(
     arguments = {"scoring": scoring, "normalizer": normalizer, "mask": mask, "dropout": dropout}
     if name == "chunked":
         return chunked.attend(queries, key, value, start=start, **arguments), None
-    context, weights = reference.attend(queries, key, value, start=start, **arguments)
+    context, weights = reference.attend(
+        queries, key, value, start=start, training=training, **arguments
+    )
     return context, weights if with_weights else None
 
 

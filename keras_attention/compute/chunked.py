@@ -10,7 +10,7 @@ the mask lets nobody see anybody are left out.
 import keras
 from keras import ops
 
-from keras_attention.compute._gradient import pullback
+from keras_attention.compute._backend import TileList, pullback
 from keras_attention.compute.online import ONLINE
 from keras_attention.compute.tiles import Grid
 
@@ -60,12 +60,16 @@ def attend(queries, key, value, *, scoring, normalizer, mask=None, dropout=None,
         def forward(index, *sums):
             row, column, visible, drop = look_up(index)
             scores = scores_of(row, column)(*inputs_of(row, column))
-            of_row = online.add([each[row] for each in sums], scores, visible, value[column], drop)
-            return index + 1, *(_put(each, row, new) for each, new in zip(sums, of_row, strict=True))
+            sums = [TileList(each) for each in sums]
+            of_row = [each.read(row) for each in sums]
+            of_row = online.add(of_row, scores, visible, value[column], drop)
+            written = [each.write(row, new) for each, new in zip(sums, of_row, strict=True)]
+            return index + 1, *(each.state for each in written)
 
         like = ops.zeros((*ops.shape(queries[0])[:-1], ops.shape(value)[-1]), "float32")
-        _, *sums = _loop(count, forward, online.start(like))
-        context, normalization = online.finish(sums)
+        start = [TileList.unstack(each).state for each in online.start(like)]
+        _, *sums = _loop(count, forward, start)
+        context, normalization = online.finish([TileList(each).stack() for each in sums])
 
         def gradient(*arguments, upstream=None):
             upstream = grid.query_tiles(arguments[0] if upstream is None else upstream)
@@ -85,7 +89,7 @@ def attend(queries, key, value, *, scoring, normalizer, mask=None, dropout=None,
                 of_queries_and_key = pull(of_scores)
                 found = [of_value, *of_queries_and_key]
                 tiled = [
-                    _add(total, place, new)
+                    _added(total, place, new)
                     for total, place, new in zip(gradients, places, found, strict=False)
                 ]
                 whole = [
@@ -96,8 +100,10 @@ def attend(queries, key, value, *, scoring, normalizer, mask=None, dropout=None,
                 ]
                 return index + 1, *tiled, *whole
 
-            zeros = [ops.zeros_like(each) for each in (value, *queries, key, *weights)]
-            _, *found = _loop(count, backward, zeros)
+            tiled = [TileList.unstack(ops.zeros_like(each)).state for each in (value, *queries, key)]
+            whole = [ops.zeros_like(each) for each in weights]
+            _, *found = _loop(count, backward, [*tiled, *whole])
+            found = [TileList(each).stack() for each in found[: len(tiled)]] + found[len(tiled) :]
             of_value, *of_queries = found[: len(queries) + 1]
             of_key, *of_weights = found[len(queries) + 1 :]
             return (
@@ -126,9 +132,6 @@ def _transposed(x):
     return ops.swapaxes(x, -1, -2)
 
 
-def _put(tiles, place, tile):
-    return ops.scatter_update(tiles, ops.reshape(place, (1, 1)), tile[None])
-
-
-def _add(tiles, place, tile):
-    return ops.scatter_update(tiles, ops.reshape(place, (1, 1)), tile[None], reduction="add")
+def _added(tiles, place, tile):
+    tiles = TileList(tiles)
+    return tiles.write(place, tiles.read(place) + tile).state

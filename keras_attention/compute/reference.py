@@ -5,7 +5,18 @@ from keras import ops
 from keras_attention.compute.tiles import positions_of
 
 
-def attend(queries, key, value, *, scoring, normalizer, mask=None, dropout=None, start=None):
+def attend(
+    queries,
+    key,
+    value,
+    *,
+    scoring,
+    normalizer,
+    mask=None,
+    dropout=None,
+    start=None,
+    training=None,
+):
     """Attention as its definition reads, with the whole array of scores in memory.
 
         weights = normalize(mask(score(query, key)))        context = weights · value
@@ -25,6 +36,6 @@ def attend(queries, key, value, *, scoring, normalizer, mask=None, dropout=None,
         visible = mask.tile(*positions)  # (batch, heads, Tq, Tk)
         if len(scores.shape) == 3:
             visible = ops.squeeze(visible, axis=1)  # (batch, Tq, Tk)
-    weights = normalizer(scores, visible)
+    weights = normalizer(scores, visible, training)
     mixing = weights if dropout is None else dropout(weights)
     return ops.matmul(ops.cast(mixing, value.dtype), value), weights

@@ -1,0 +1,91 @@
+"""What keras.ops lacks, on every backend: the gradient of a function, and a list of tensors."""
+
+import keras
+from keras import ops
+
+
+def pullback(function, *inputs):
+    """Returns `function(*inputs)` and a function from its gradient to those of the inputs.
+
+    An input on which the output does not depend gets a gradient of zeros.
+    """
+    return _PULLBACKS[keras.backend.backend()](function, inputs)
+
+
+def _tensorflow(function, inputs):
+    import tensorflow as tf
+
+    with tf.GradientTape() as tape:
+        inputs = [tf.identity(each) for each in inputs]  # unlike those of any tape outside
+        tape.watch(inputs)
+        output = function(*inputs)
+    return output, lambda upstream: tape.gradient(
+        output, inputs, upstream, unconnected_gradients=tf.UnconnectedGradients.ZERO
+    )
+
+
+def _jax(function, inputs):
+    import jax
+
+    return jax.vjp(function, *inputs)
+
+
+def _torch(function, inputs):
+    import torch
+
+    with torch.enable_grad():
+        inputs = [each.detach().requires_grad_() for each in inputs]
+        output = function(*inputs)
+
+    def gradients(upstream):
+        found = torch.autograd.grad(output, inputs, upstream, allow_unused=True)
+        pairs = zip(found, inputs, strict=True)
+        return [torch.zeros_like(of) if each is None else each for each, of in pairs]
+
+    return output, gradients
+
+
+_PULLBACKS = {"tensorflow": _tensorflow, "jax": _jax, "torch": _torch}
+
+
+class TileList:
+    """Tensors of one shape in a loop that changes one at a time.
+
+    TensorFlow copies a whole tensor when a part of it changes in a loop, so it gets a `TensorArray`
+    instead. To be passed on as the loop variable `.state`.
+    """
+
+    def __init__(self, state):
+        self.state = state
+
+    @classmethod
+    def unstack(cls, tensor):
+        """Returns the list of `tensor[0], tensor[1], …`."""
+        if keras.backend.backend() != "tensorflow":
+            return cls(tensor)
+        import tensorflow as tf
+
+        array = tf.TensorArray(
+            tensor.dtype,
+            size=tf.shape(tensor)[0],
+            element_shape=tensor.shape[1:],
+            clear_after_read=False,
+        )
+        return cls(array.unstack(tensor))
+
+    def stack(self):
+        return self.state.stack() if self._is_array else self.state
+
+    def read(self, place):
+        return self.state.read(place) if self._is_array else self.state[place]
+
+    def write(self, place, tensor):
+        """Returns the list with another tensor at a place."""
+        if self._is_array:
+            return TileList(self.state.write(place, tensor))
+        indices = ops.reshape(place, (1, 1))
+        return TileList(ops.scatter_update(self.state, indices, tensor[None]))
+
+    @property
+    def _is_array(self):
+        return hasattr(self.state, "stack")
