@@ -151,11 +151,21 @@ def test_a_preset_uses_the_length_penalty_that_did_best(run, dataset):
 
 
 def test_warm_up_fits_into_a_short_training():
-    recipe = dataclasses.replace(RECIPE, epochs=2, warmup_steps=1000)
+    recipe = dataclasses.replace(RECIPE, epochs=2, warmup_steps=1000, cycles=1)
     schedule = recipes._optimizer(recipe, steps_per_epoch=5)._learning_rate
-    rates = [float(schedule(step)) for step in range(11)]
-    assert max(rates) == rates[5] == pytest.approx(recipe.learning_rate)
-    assert rates[10] == pytest.approx(0.01 * recipe.learning_rate)
+    rates = [float(schedule(step)) for step in range(10)]
+    assert rates[0] == 0.0
+    assert rates[:6] == sorted(rates[:6]), "it rises for half of the training"
+    assert rates[5:] == sorted(rates[5:], reverse=True)
+
+
+def test_the_learning_rate_falls_in_cycles():
+    recipe = dataclasses.replace(RECIPE, epochs=4, warmup_steps=1, cycles=2)
+    schedule = recipes._optimizer(recipe, steps_per_epoch=50)._learning_rate
+    peak = recipe.learning_rate
+    rates = [float(schedule(step)) for step in (1, 50, 99, 100, 150, 199)]
+    expected = [peak, peak / 2, 0.01 * peak, 0.8 * peak, 0.4 * peak, 0.01 * 0.8 * peak]
+    np.testing.assert_allclose(rates, expected, rtol=0.03)
 
 
 # ------------------------------------------------------------------------------------------- BLEU

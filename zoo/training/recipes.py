@@ -15,6 +15,7 @@ from zoo.evaluation import best_sampler, evaluate_translator, for_card
 from zoo.text import ByteBPETokenizer
 from zoo.training.bleu import ValidationBleu
 from zoo.training.losses import TokenCrossentropy
+from zoo.training.schedules import WarmUp
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +28,8 @@ class TranslationRecipe:
         overrides: Arguments of the model that differ from the architecture's own.
         vocabulary_size: Tokens of the vocabulary that both languages share.
         epochs, batch_size: As for `fit`.
-        learning_rate: Peak of the cosine schedule, reached after `warmup_steps`.
+        learning_rate: Where the cosine schedule begins, after `warmup_steps`.
+        cycles: How many times it falls to 1 % of that; each time it begins 20 % lower.
         label_smoothing, subword_dropout: As for `TokenCrossentropy` and `Translator.batches`.
         average_momentum: Momentum of the moving average of the weights, which is what is kept.
         dtype: Policy of the computation in training.
@@ -40,9 +42,10 @@ class TranslationRecipe:
     pair: str = "en-de"
     overrides: dict = dataclasses.field(default_factory=dict)
     vocabulary_size: int = 5000
-    epochs: int = 14
+    epochs: int = 28
     batch_size: int = 80
     learning_rate: float = 1.3e-3
+    cycles: int = 2
     warmup_steps: int = 300
     label_smoothing: float = 0.1
     subword_dropout: float = 0.05
@@ -186,16 +189,11 @@ def _tokenizer(recipe, pairs, path):
 
 def _optimizer(recipe, steps_per_epoch):
     steps = recipe.epochs * steps_per_epoch
-    warmup_steps = min(recipe.warmup_steps, steps // 2)
-    schedule = keras.optimizers.schedules.CosineDecay(
-        initial_learning_rate=0.0,
-        warmup_target=recipe.learning_rate,
-        warmup_steps=warmup_steps,
-        decay_steps=steps - warmup_steps,
-        alpha=0.01,
+    cycles = keras.optimizers.schedules.CosineDecayRestarts(
+        recipe.learning_rate, max(steps // recipe.cycles, 1), t_mul=1.0, m_mul=0.8, alpha=0.01
     )
     return keras.optimizers.Adam(
-        schedule,
+        WarmUp(cycles, min(recipe.warmup_steps, steps // 2)),
         beta_2=0.98,
         global_clipnorm=1.0,
         use_ema=True,
