@@ -1,18 +1,34 @@
 """Every attention mechanism as a Keras layer."""
 
-from keras_attention import compute, masks, normalizers, scores
+from keras_attention import compute, masks, normalizers, positions, scores
 from keras_attention.attention import Attention, Memory
+from keras_attention.feed_forward import FeedForward
+from keras_attention.kernel_regression import NadarayaWatson
+from keras_attention.linformer import LinformerAttention
+from keras_attention.local import LocalAttention
 from keras_attention.multi_head import MultiHeadAttention
+from keras_attention.performer import PerformerAttention
 from keras_attention.recurrent import AttentionCell, AttentionRNN
+from keras_attention.reformer import ReformerAttention
+from keras_attention.transformer import DecoderBlock, EncoderBlock
 
 __all__ = [
     "Attention",
     "AttentionCell",
     "AttentionRNN",
+    "DecoderBlock",
+    "EncoderBlock",
+    "FeedForward",
+    "LinformerAttention",
+    "LocalAttention",
     "Memory",
     "MultiHeadAttention",
+    "NadarayaWatson",
+    "PerformerAttention",
+    "ReformerAttention",
     "compute",
     "masks",
     "normalizers",
+    "positions",
     "scores",
 ]

@@ -6,7 +6,7 @@ import keras
 from keras import ops
 from keras.src.backend import get_keras_mask  # has no public name; JAX tracers hide the attribute
 
-from keras_attention import compute, masks, normalizers, scores
+from keras_attention import compute, masks, normalizers, positions, scores
 
 
 class Memory(NamedTuple):
@@ -97,8 +97,9 @@ class Attention(keras.layers.Layer):
         self.score = scores.get(score)
         self.score.dtype_policy = self.dtype_policy
         self.normalizer = normalizers.get(normalizer)
+        self.normalizer_seed = self.normalizer.seed_generator  # tracked by Keras through this
         self.mask = None if mask is None else masks.get(mask)
-        self.position = position
+        self.position = None if position is None else positions.get(position)
         if soft_cap is not None and not soft_cap > 0:
             raise ValueError(
                 f"`soft_cap` of {type(self).__name__} must be above 0, or None for no cap. "
@@ -156,7 +157,9 @@ class Attention(keras.layers.Layer):
         """
         new = self.prepare(value, key, start=start)
         written = [
-            ops.slice_update(old, [0] * (len(old.shape) - 2) + [start, 0], ops.cast(part, old.dtype))
+            ops.slice_update(
+                old, [0] * (len(old.shape) - 2) + [start, 0], ops.cast(part, old.dtype)
+            )
             for old, part in zip(memory[:2], new[:2], strict=True)
         ]
         return Memory(*written, memory.mask)
@@ -201,6 +204,7 @@ class Attention(keras.layers.Layer):
             start=start,
             mask=masks.combine(*rules),
             dropout=self._weight_dropout(training),
+            training=training,
             with_weights=return_attention_scores,
         )
 

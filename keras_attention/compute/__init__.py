@@ -54,7 +54,8 @@ def choose(implementation, normalizer, with_weights, pairs):
 
 def number_of_pairs(shape, pair_size):
     """Returns the numbers that scores of this shape take, `None` where a size is unknown."""
-    return None if None in shape else math.prod(shape) * pair_size
+    is_known = all(isinstance(size, int) for size in shape)  # unknown ones of JAX are not None
+    return math.prod(shape) * pair_size if is_known else None
 
 
 def attend(
@@ -83,7 +84,8 @@ def attend(
         normalizer: A `Normalizer`.
         mask: A `Mask` or `None`.
         dropout: A `WeightDropout` or `None`.
-        start: Position of the first query; by default the last query stands where the last key does.
+        start: Position of the first query; by default the last query stands where the last key
+            does.
         training: What the normalizer is told: some draw in training only.
         with_weights: Whether the weights are wanted.
 

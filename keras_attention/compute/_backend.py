@@ -38,6 +38,8 @@ def _torch(function, inputs):
         output = function(*inputs)
 
     def gradients(upstream):
+        if not output.requires_grad:
+            return [torch.zeros_like(each) for each in inputs]
         found = torch.autograd.grad(output, inputs, upstream, allow_unused=True)
         pairs = zip(found, inputs, strict=True)
         return [torch.zeros_like(of) if each is None else each for each, of in pairs]

@@ -7,12 +7,31 @@ every tile is computed once more (Dao et al. 2022, https://arxiv.org/abs/2205.14
 the mask lets nobody see anybody are left out.
 """
 
-import keras
+from typing import Any, NamedTuple
+
 from keras import ops
 
 from keras_attention.compute._backend import TileList, pullback
 from keras_attention.compute.online import ONLINE
 from keras_attention.compute.tiles import Grid
+
+
+class Pair(NamedTuple):
+    """A tile of queries and one of keys."""
+
+    row: Any  # which tile of queries
+    column: Any  # which tile of keys
+    visible: Any  # who sees whom, or None for everybody
+    drop: Any  # the dropout of this tile of weights
+
+
+class Tensors(NamedTuple):
+    """What the context depends on, cut into tiles."""
+
+    queries: list  # of (query_tiles, batch, *heads, query_tile, size)
+    key: Any  # (key_tiles, batch, *heads, key_tile, size)
+    value: Any  # (key_tiles, batch, *heads, key_tile, value_size)
+    weights: list  # those of the scoring, whole
 
 
 def attend(queries, key, value, *, scoring, normalizer, mask=None, dropout=None, start=None):
@@ -25,113 +44,132 @@ def attend(queries, key, value, *, scoring, normalizer, mask=None, dropout=None,
         The context `(batch, *heads, query_length, value_size)`, in the dtype of `value`.
     """
     grid = Grid(queries[0], key, scoring.pair_size, start)
-    online = ONLINE[type(normalizer)]
-    pairs, count = grid.pairs(mask)
-    tile_dropout = None if dropout is None else dropout.for_tiles()
-
-    def look_up(index):
-        """Returns the tiles of a pair: which queries, which keys, who sees whom, what is dropped."""
-        pair = ops.take(pairs, index)
-        row, column = pair // grid.num_key_tiles, pair % grid.num_key_tiles
-        drop = _keep if tile_dropout is None else lambda weights: tile_dropout(weights, pair)
-        return row, column, grid.visible(mask, row, column), drop
-
-    def scores_of(row, column):
-        """Returns the function that scores a pair of tiles."""
-        positions = grid.positions(row, column)
-
-        def scores(*tensors):
-            queries, key, weights = tensors[: len(queries_)], tensors[len(queries_)], tensors[len(queries_) + 1 :]
-            return scoring(queries, key, *positions, weights)
-
-        return scores
-
-    queries_ = queries
+    tiles = _Tiles(grid, scoring, ONLINE[type(normalizer)], mask, dropout)
 
     @ops.custom_gradient
-    def compute(value, key, *others):
-        queries, weights = others[: len(queries_)], others[len(queries_) :]
-        queries = [grid.query_tiles(each) for each in queries]
-        key, value = grid.key_tiles(key), grid.key_tiles(value)
-
-        def inputs_of(row, column):
-            return [*(each[row] for each in queries), key[column], *weights]
-
-        def forward(index, *sums):
-            row, column, visible, drop = look_up(index)
-            scores = scores_of(row, column)(*inputs_of(row, column))
-            sums = [TileList(each) for each in sums]
-            of_row = [each.read(row) for each in sums]
-            of_row = online.add(of_row, scores, visible, value[column], drop)
-            written = [each.write(row, new) for each, new in zip(sums, of_row, strict=True)]
-            return index + 1, *(each.state for each in written)
-
-        like = ops.zeros((*ops.shape(queries[0])[:-1], ops.shape(value)[-1]), "float32")
-        start = [TileList.unstack(each).state for each in online.start(like)]
-        _, *sums = _loop(count, forward, start)
-        context, normalization = online.finish([TileList(each).stack() for each in sums])
+    def compute(key, value, *others):
+        tensors = Tensors(
+            [grid.query_tiles(query) for query in others[: len(queries)]],
+            grid.key_tiles(key),
+            grid.key_tiles(value),
+            list(others[len(queries) :]),
+        )
+        context, normalization = tiles.forward(tensors)
 
         def gradient(*arguments, upstream=None):
             upstream = grid.query_tiles(arguments[0] if upstream is None else upstream)
-            mean = ops.sum(upstream * context, axis=-1, keepdims=True)
-
-            def backward(index, *gradients):
-                row, column, visible, drop = look_up(index)
-                scores, pull = pullback(scores_of(row, column), *inputs_of(row, column))
-                weights = online.weights(scores, visible, normalization[row])
-                of_context = upstream[row]
-                of_weights = drop(ops.matmul(of_context, _transposed(value[column])))
-                of_value = ops.matmul(_transposed(drop(weights)), of_context)
-                of_scores = online.gradient(
-                    weights, of_weights, mean[row], visible, normalization[row]
-                )
-                places = [column] + [row] * len(queries) + [column]
-                of_queries_and_key = pull(of_scores)
-                found = [of_value, *of_queries_and_key]
-                tiled = [
-                    _added(total, place, new)
-                    for total, place, new in zip(gradients, places, found, strict=False)
-                ]
-                whole = [
-                    total + new
-                    for total, new in zip(
-                        gradients[len(places) :], found[len(places) :], strict=True
-                    )
-                ]
-                return index + 1, *tiled, *whole
-
-            tiled = [TileList.unstack(ops.zeros_like(each)).state for each in (value, *queries, key)]
-            whole = [ops.zeros_like(each) for each in weights]
-            _, *found = _loop(count, backward, [*tiled, *whole])
-            found = [TileList(each).stack() for each in found[: len(tiled)]] + found[len(tiled) :]
-            of_value, *of_queries = found[: len(queries) + 1]
-            of_key, *of_weights = found[len(queries) + 1 :]
+            found = tiles.backward(tensors, context, normalization, upstream)
+            of_queries = [grid.join_queries(query) for query in found.queries]
             return (
-                grid.join_keys(of_value),
-                grid.join_keys(of_key),
-                *(grid.join_queries(each) for each in of_queries),
-                *of_weights,
+                grid.join_keys(found.key),
+                grid.join_keys(found.value),
+                *of_queries,
+                *found.weights,
             )
 
         return grid.join_queries(context), gradient
 
-    tensors = [ops.cast(each, "float32") for each in (value, key, *queries)]
+    tensors = [ops.cast(tensor, "float32") for tensor in (key, value, *queries)]
     return ops.cast(compute(*tensors, *scoring.weights()), value.dtype)
 
 
-def _loop(count, body, start):
-    start = (ops.convert_to_tensor(0, "int32"), *start)
-    return ops.while_loop(lambda index, *_: index < count, body, start)
+class _Tiles:
+    """Goes through the tiles of one call, forward and backward."""
 
+    def __init__(self, grid, scoring, online, mask, dropout):
+        self.grid, self.scoring, self.online, self.mask = grid, scoring, online, mask
+        self.pairs, self.count = grid.pairs(mask)
+        self.dropout = None if dropout is None else dropout.for_tiles()
 
-def _keep(weights):
-    return weights
+    def forward(self, tensors):
+        """Returns the context, and what turns scores into weights, for each tile of queries."""
 
+        def step(index, *sums):
+            pair = self._pair(index)
+            scores = self._scores(pair)(*self._inputs(tensors, pair))
+            sums = [TileList(each) for each in sums]
+            of_row = self.online.add(
+                [each.read(pair.row) for each in sums],
+                scores,
+                pair.visible,
+                tensors.value[pair.column],
+                pair.drop,
+            )
+            return [each.write(pair.row, new).state for each, new in zip(sums, of_row, strict=True)]
 
-def _transposed(x):
-    return ops.swapaxes(x, -1, -2)
+        context_shape = *ops.shape(tensors.queries[0])[:-1], ops.shape(tensors.value)[-1]
+        start = self.online.start(ops.zeros(context_shape, "float32"))
+        sums = self._loop(step, [TileList.unstack(each).state for each in start])
+        return self.online.finish([TileList(each).stack() for each in sums])
+
+    def backward(self, tensors, context, normalization, upstream):
+        """Returns the gradients of the `Tensors`, given that of the context."""
+        mean = ops.sum(upstream * context, axis=-1, keepdims=True)
+        number_of_queries = len(tensors.queries)
+
+        def step(index, *sums):
+            pair = self._pair(index)
+            row, column = pair.row, pair.column
+            scores, gradients_of = pullback(self._scores(pair), *self._inputs(tensors, pair))
+            weights = self.online.weights(scores, pair.visible, normalization[row])
+            of_weights = pair.drop(ops.matmul(upstream[row], _transposed(tensors.value[column])))
+            of_value = ops.matmul(_transposed(pair.drop(weights)), upstream[row])
+            of_scores = self.online.gradient(
+                weights, of_weights, mean[row], pair.visible, normalization[row]
+            )
+            found = gradients_of(of_scores)
+            of_tiles = [*found[: number_of_queries + 1], of_value]
+            places = [row] * number_of_queries + [column, column]
+            tiles = sums[: len(of_tiles)]
+            added = zip(tiles, places, of_tiles, strict=True)
+            whole = zip(sums[len(tiles) :], found[number_of_queries + 1 :], strict=True)
+            return [_added(*each) for each in added] + [total + new for total, new in whole]
+
+        tiled = [ops.zeros_like(each) for each in (*tensors.queries, tensors.key, tensors.value)]
+        whole = [ops.zeros_like(each) for each in tensors.weights]
+        sums = self._loop(step, [TileList.unstack(each).state for each in tiled] + whole)
+        *queries, key, value = (TileList(each).stack() for each in sums[: len(tiled)])
+        return Tensors(queries, key, value, sums[len(tiled) :])
+
+    def _loop(self, step, start):
+        """Calls `step(index, *variables)` for each pair of tiles that counts."""
+        _, *variables = ops.while_loop(
+            lambda index, *variables: index < self.count,
+            lambda index, *variables: (index + 1, *step(index, *variables)),
+            (ops.convert_to_tensor(0, "int32"), *start),
+        )
+        return variables
+
+    def _pair(self, index):
+        number = ops.take(self.pairs, index)
+        row, column = number // self.grid.num_key_tiles, number % self.grid.num_key_tiles
+
+        def drop(weights):
+            return weights if self.dropout is None else self.dropout(weights, number)
+
+        return Pair(row, column, self.grid.visible(self.mask, row, column), drop)
+
+    def _inputs(self, tensors, pair):
+        """Returns the tiles and weights that the scores of a pair depend on."""
+        queries = [query[pair.row] for query in tensors.queries]
+        return [*queries, tensors.key[pair.column], *tensors.weights]
+
+    def _scores(self, pair):
+        """Returns the scores of a pair as a function of its `_inputs`."""
+        positions = self.grid.positions(pair.row, pair.column)
+
+        def scores(*inputs):
+            number = len(inputs) - len(self.scoring.variables)
+            *queries, key = inputs[:number]
+            return self.scoring(queries, key, *positions, inputs[number:])
+
+        return scores
 
 
 def _added(tiles, place, tile):
     tiles = TileList(tiles)
     return tiles.write(place, tiles.read(place) + tile).state
+
+
+def _transposed(x):
+    return ops.swapaxes(x, -1, -2)

@@ -27,7 +27,8 @@ class WeightDropout:
 
         def drop(weights, tile):
             of_tile = ops.stack([seed[0], seed[1] + ops.cast(tile, seed.dtype)])
-            return keras.random.dropout(weights, self.rate, seed=_Drawn(of_tile))
+            uniform = keras.random.uniform(ops.shape(weights), seed=_Drawn(of_tile))
+            return ops.where(uniform >= self.rate, weights / (1.0 - self.rate), 0.0)
 
         return drop
 

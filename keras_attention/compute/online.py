@@ -87,4 +87,4 @@ class OnlineSum:
         return gradient if visible is None else ops.where(visible, gradient, 0.0)
 
 
-ONLINE = {normalizers.Softmax: OnlineSoftmax}
+ONLINE = {normalizers.Softmax: OnlineSoftmax, normalizers.Sum: OnlineSum}

@@ -19,7 +19,8 @@ class Grid:
         query: Tensor `(batch, *heads, query_length, size)`.
         key: Tensor `(batch, *heads, key_length, size)`.
         pair_size: Numbers that the score holds for one pair of query and key.
-        start: Position of the first query; by default the last query stands where the last key does.
+        start: Position of the first query; by default the last query stands where the last key
+            does.
     """
 
     def __init__(self, query, key, pair_size, start=None):
@@ -117,7 +118,8 @@ def positions_of(query_length, key_length, start=None):
 
     Args:
         query_length, key_length: How many there are.
-        start: Position of the first query; by default the last query stands where the last key does.
+        start: Position of the first query; by default the last query stands where the last key
+            does.
     """
     start = key_length - query_length if start is None else start
     key_positions = ops.arange(key_length, dtype="int32")

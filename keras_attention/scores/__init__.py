@@ -1,16 +1,71 @@
 """Scores: how well does a key answer a query?"""
 
+import keras
+
 from keras_attention._registry import Registry
-from keras_attention.scores.additive import Additive
+from keras_attention.scores.additive import Additive, LinearAdditive
 from keras_attention.scores.base import Score
-from keras_attention.scores.dot import Dot, General, ScaledDot
+from keras_attention.scores.distance import Euclidean, Gaussian
+from keras_attention.scores.dot import Cosine, Dot, General, ScaledDot
+from keras_attention.scores.function import Function, is_function
+from keras_attention.scores.kernels import Boxcar, Epanechnikov, Kernel, Triangular
+from keras_attention.scores.positional import Location
+from keras_attention.scores.synthesizers import DenseSynthesizer, RandomSynthesizer
 
 _registry = Registry(
     "score",
     Score,
-    {"additive": Additive, "dot": Dot, "general": General, "scaled_dot": ScaledDot},
+    {
+        "additive": Additive,
+        "boxcar": Boxcar,
+        "cosine": Cosine,
+        "dense_synthesizer": DenseSynthesizer,
+        "dot": Dot,
+        "epanechnikov": Epanechnikov,
+        "euclidean": Euclidean,
+        "gaussian": Gaussian,
+        "general": General,
+        "linear_additive": LinearAdditive,
+        "location": Location,
+        "random_synthesizer": RandomSynthesizer,
+        "scaled_dot": ScaledDot,
+        "triangular": Triangular,
+    },
 )
-get = _registry.get
 names = _registry.names
 
-__all__ = ["Additive", "Dot", "General", "ScaledDot", "Score", "get", "names"]
+
+def get(identifier):
+    """Returns the score for a name, a config, a function of queries and keys, or itself.
+
+    Raises:
+        ValueError: For an unknown name, with the nearest ones; for any other type.
+    """
+    if isinstance(identifier, dict):
+        identifier = keras.saving.deserialize_keras_object(identifier)
+    if is_function(identifier):
+        return Function(identifier)
+    return _registry.get(identifier)
+
+
+__all__ = [
+    "Additive",
+    "Boxcar",
+    "Cosine",
+    "DenseSynthesizer",
+    "Dot",
+    "Epanechnikov",
+    "Euclidean",
+    "Function",
+    "Gaussian",
+    "General",
+    "Kernel",
+    "LinearAdditive",
+    "Location",
+    "RandomSynthesizer",
+    "ScaledDot",
+    "Score",
+    "Triangular",
+    "get",
+    "names",
+]

@@ -1,9 +1,12 @@
 """Scores that add projections of queries and keys."""
 
+import math
+
 import keras
 from keras import ops
 
 from keras_attention._initializers import for_each_head
+from keras_attention.scores._vectors import unit
 from keras_attention.scores.base import Score
 
 
@@ -21,6 +24,11 @@ class Additive(Score):
     Args:
         units: Size of the space in which queries and keys are added. `None` takes the key size.
         kernel_initializer: Initializer of `W_q`, `W_k` and `v`.
+        normalized: Whether `v` is normalised to `g v / ‖v‖` with a learned gain `g` (Salimans and
+            Kingma 2016, https://arxiv.org/abs/1602.07868), which begins at `1 / √units`.
+
+    Raises:
+        ValueError: If `units` is not a positive integer.
 
     Example:
 
@@ -29,7 +37,7 @@ class Additive(Score):
     (2, 3, 5)
     """
 
-    def __init__(self, units=None, kernel_initializer="glorot_uniform", **kwargs):
+    def __init__(self, units=None, kernel_initializer="glorot_uniform", normalized=False, **kwargs):
         super().__init__(**kwargs)
         if units is not None and (not isinstance(units, int) or units < 1):
             raise ValueError(
@@ -38,6 +46,7 @@ class Additive(Score):
             )
         self.units = units
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.normalized = normalized
 
     def build(self, query_shape, key_shape):
         super().build(query_shape, key_shape)
@@ -49,8 +58,19 @@ class Additive(Score):
 
         self.query_kernel = kernel("query_kernel", query_shape[-1], units)
         self.key_kernel = kernel("key_kernel", key_shape[-1], units)
-        self.scale = kernel("scale", 1, units)
+        self.direction = kernel("scale", 1, units)
         self.bias = self.add_weight(name="bias", shape=(*self.heads, 1, units), initializer="zeros")
+        if self.normalized:
+            self.gain = self.add_weight(
+                name="gain",
+                shape=(*self.heads, 1, 1),
+                initializer=keras.initializers.Constant(1.0 / math.sqrt(units)),
+            )
+
+    @property
+    def scale(self):
+        """The vector `v`, normalised if it is to be, `(*heads, 1, units)`."""
+        return unit(self.direction) * self.gain if self.normalized else self.direction
 
     def prepare_query(self, query, positions):
         return ops.matmul(query, ops.cast(self.query_kernel, query.dtype))
@@ -66,4 +86,57 @@ class Additive(Score):
 
     def get_config(self):
         initializer = keras.initializers.serialize(self.kernel_initializer)
-        return {**super().get_config(), "units": self.units, "kernel_initializer": initializer}
+        return {
+            **super().get_config(),
+            "units": self.units,
+            "kernel_initializer": initializer,
+            "normalized": self.normalized,
+        }
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class LinearAdditive(Score):
+    """Additive score without its tanh: what a query gives plus what a key gives.
+
+    $$ score(q, k) = w_q^T q + w_k^T k $$
+
+    Paper: Bahdanau et al. 2015, appendix A.1.2 (https://arxiv.org/abs/1409.0473), without the tanh.
+
+    Queries and keys may differ in size. A softmax takes the part of the query out again, so that
+    all queries look alike; the other normalizers keep it. Time `O(Tq · Tk)`.
+
+    Args:
+        kernel_initializer: Initializer of `w_q` and `w_k`.
+
+    Example:
+
+    >>> score = LinearAdditive(kernel_initializer="ones")
+    >>> score(np.array([[[1.0, 2.0]]]), np.array([[[10.0], [20.0]]])).numpy().tolist()
+    [[[13.0, 23.0]]]
+    """
+
+    pair_size = 1
+
+    def __init__(self, kernel_initializer="glorot_uniform", **kwargs):
+        super().__init__(**kwargs)
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+
+    def build(self, query_shape, key_shape):
+        super().build(query_shape, key_shape)
+        for name, shape in {"query_kernel": query_shape, "key_kernel": key_shape}.items():
+            initializer = for_each_head(self.kernel_initializer)
+            shape = (*self.heads, shape[-1], 1)
+            setattr(self, name, self.add_weight(name=name, shape=shape, initializer=initializer))
+
+    def prepare_query(self, query, positions):
+        return ops.matmul(query, ops.cast(self.query_kernel, query.dtype))
+
+    def prepare_key(self, key, positions):
+        return ops.matmul(key, ops.cast(self.key_kernel, key.dtype))
+
+    def pairwise(self, query, key):
+        return query + ops.swapaxes(key, -1, -2)
+
+    def get_config(self):
+        initializer = keras.initializers.serialize(self.kernel_initializer)
+        return {**super().get_config(), "kernel_initializer": initializer}

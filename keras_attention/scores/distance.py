@@ -27,8 +27,8 @@ class Euclidean(Score):
     Example:
 
     >>> score = Euclidean()
-    >>> score(np.array([[[1.0, 2.0]]]), np.array([[[1.0, 2.0], [4.0, 6.0]]])).numpy().tolist()
-    [[[0.0, -25.0]]]
+    >>> score(np.array([[[1.0, 2.0]]]), np.array([[[1.0, 3.0], [4.0, 6.0]]])).numpy().tolist()
+    [[[-1.0, -25.0]]]
     """
 
     def build(self, query_shape, key_shape):
@@ -72,7 +72,11 @@ class OfWidth(Euclidean):
 
     def __init__(self, width=1.0, learned_width=False, **kwargs):
         super().__init__(**kwargs)
-        if isinstance(width, bool) or not isinstance(width, (int, float)) or not 0 < width < math.inf:
+        if (
+            isinstance(width, bool)
+            or not isinstance(width, (int, float))
+            or not 0 < width < math.inf
+        ):
             raise ValueError(
                 f"`width` of the score {type(self).__name__} must be a number above 0. "
                 f"Received: width={width!r}. For a width that training finds, say where it begins, "
@@ -121,8 +125,8 @@ class Gaussian(OfWidth):
     Example:
 
     >>> score = Gaussian(width=2.0)
-    >>> score(np.array([[[0.0]]]), np.array([[[0.0], [2.0], [4.0]]])).numpy().tolist()
-    [[[0.0, -0.5, -2.0]]]
+    >>> score(np.array([[[0.0]]]), np.array([[[2.0], [4.0]]])).numpy().tolist()
+    [[[-0.5, -2.0]]]
     """
 
     def pairwise(self, query, key):

@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from keras_attention._initializers import for_each_head
+from keras_attention.scores._vectors import unit
 from keras_attention.scores.base import Score
 
 
@@ -104,3 +105,65 @@ class General(Score):
     def get_config(self):
         initializer = keras.initializers.serialize(self.kernel_initializer)
         return {**super().get_config(), "kernel_initializer": initializer}
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class Cosine(Dot):
+    """Cosine of the angle between query and key, also called content-based addressing.
+
+    $$ score(q, k) = \\beta \\, q^T k / (\\|q\\| \\|k\\|) $$
+
+    Paper: Graves et al. 2014, Neural Turing Machines, equations 5 and 6
+    (https://arxiv.org/abs/1410.5401).
+
+    Queries and keys must have the same size. The cosine with a vector of zeros is 0. Time
+    `O(Tq · Tk · d)`.
+
+    Args:
+        sharpness: The factor `β`, above 0; where it begins if it is learned.
+        learned_sharpness: Whether `β` is a weight, one for each head. Its logarithm is learned, so
+            that it stays above 0.
+
+    Raises:
+        ValueError: If the sharpness is not above 0, or queries and keys differ in size.
+
+    Example:
+
+    >>> score = Cosine(sharpness=5.0)
+    >>> score(np.array([[[1.0, 0.0]]]), np.array([[[2.0, 0.0], [3.0, 4.0]]])).numpy().tolist()
+    [[[5.0, 3.0]]]
+    """
+
+    def __init__(self, sharpness=1.0, learned_sharpness=False, **kwargs):
+        super().__init__(**kwargs)
+        is_number = isinstance(sharpness, (int, float)) and not isinstance(sharpness, bool)
+        if not is_number or not 0 < sharpness < math.inf:
+            raise ValueError(
+                "`sharpness` of the score Cosine must be a number above 0. "
+                f"Received: sharpness={sharpness!r}. For one that training finds, say where it "
+                "begins, and learned_sharpness=True."
+            )
+        self.sharpness, self.learned_sharpness = sharpness, learned_sharpness
+
+    def build(self, query_shape, key_shape):
+        super().build(query_shape, key_shape)
+        if self.learned_sharpness:
+            self.log_sharpness = self.add_weight(
+                name="log_sharpness",
+                shape=(*self.heads, 1, 1),
+                initializer=keras.initializers.Constant(math.log(self.sharpness)),
+                autocast=False,
+            )
+
+    def prepare_query(self, query, positions):
+        sharpness = self.sharpness
+        if self.learned_sharpness:
+            sharpness = ops.cast(ops.exp(self.log_sharpness), query.dtype)
+        return unit(query) * sharpness
+
+    def prepare_key(self, key, positions):
+        return unit(key)
+
+    def get_config(self):
+        sharpness = {"sharpness": self.sharpness, "learned_sharpness": self.learned_sharpness}
+        return {**super().get_config(), **sharpness}

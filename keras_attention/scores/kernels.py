@@ -43,8 +43,7 @@ class Boxcar(Kernel):
 
     $$ score(q, k) = 1[u \\le 1], \\quad u = \\|q - k\\| / width $$
 
-    Paper: Wand and Jones 1995, Kernel Smoothing, section 2.7
-    (https://doi.org/10.1201/b14876).
+    Paper: Wand and Jones 1995, Kernel Smoothing (https://doi.org/10.1201/b14876).
 
     It is flat, so nothing before it learns through it, and its width cannot be learned either.
 
@@ -80,8 +79,7 @@ class Triangular(Kernel):
 
     $$ score(q, k) = \\max(0, 1 - u), \\quad u = \\|q - k\\| / width $$
 
-    Paper: Wand and Jones 1995, Kernel Smoothing, section 2.7
-    (https://doi.org/10.1201/b14876).
+    Paper: Wand and Jones 1995, Kernel Smoothing (https://doi.org/10.1201/b14876).
 
     Args:
         width: Distance from which on a key weighs 0, above 0; where it begins if it is learned.

@@ -9,10 +9,18 @@ from keras_attention import (
     AttentionCell,
     AttentionRNN,
     MultiHeadAttention,
+    NadarayaWatson,
     masks,
     normalizers,
+    positions,
     scores,
 )
+from keras_attention.feed_forward import FeedForward
+from keras_attention.linformer import LinformerAttention
+from keras_attention.local import LocalAttention
+from keras_attention.performer import PerformerAttention
+from keras_attention.reformer import ReformerAttention
+from keras_attention.transformer import DecoderBlock, EncoderBlock
 
 QUERY, VALUE = np.ones((2, 3, 4), "float32"), np.ones((2, 5, 4), "float32")
 NARROW = np.ones((2, 5, 6), "float32")
@@ -39,19 +47,29 @@ def prepare_cell(state):
     return cell.initial_state(state)
 
 
+def causal_performer_step(start):
+    layer = PerformerAttention(2, 3, causal=True)
+    layer(QUERY, VALUE)
+    return layer.attend(QUERY, layer.prepare(VALUE), start=start)
+
+
 def ones(*shape):
     return np.ones(shape, bool)
+
+
+def regress(query=QUERY, key=VALUE, value=VALUE, **arguments):
+    return lambda: NadarayaWatson()(query, key, value, **arguments)
 
 
 # what the user did: (how, what the message must say)
 MISTAKES = {
     "unknown score": (
         lambda: Attention("aditive"),
-        ["score 'aditive'", "Did you mean 'additive'?", "scaled_dot"],
+        ["score 'aditive'", "Did you mean 'additive'", "scaled_dot"],
     ),
     "unknown score without a near one": (
         lambda: Attention("xyz"),
-        ["score 'xyz'", "Known: additive, dot"],
+        ["score 'xyz'", "Known: additive, boxcar"],
     ),
     "score of a wrong type": (
         lambda: Attention(3),
@@ -77,6 +95,118 @@ MISTAKES = {
     "mask that is an array": (
         lambda: masks.Causal() & np.ones((3, 3), bool),
         ["`mask` must be", "a subclass of Mask", "ndarray"],
+    ),
+    "window without an end": (
+        lambda: masks.SlidingWindow(None, None),
+        ["SlidingWindow needs an end", "left=None, right=None", "Leave the mask out"],
+    ),
+    "negative window": (
+        lambda: masks.SlidingWindow(-1, 0),
+        ["`left` of SlidingWindow", "integer of at least 0", "left=-1", "None is for all the way"],
+    ),
+    "window of a fraction": (
+        lambda: masks.SlidingWindow(1, 2.5),
+        ["`right` of SlidingWindow must be an integer", "right=2.5"],
+    ),
+    "window of a boolean": (
+        lambda: masks.SlidingWindow(True, 0),
+        ["`left` of SlidingWindow must be an integer", "left=True"],
+    ),
+    "window of empty blocks": (
+        lambda: masks.SlidingWindow(1, 0, block_size=0),
+        ["`block_size` of SlidingWindow", "at least 1", "block_size=0"],
+    ),
+    "dilation of 0": (
+        lambda: masks.Dilated(1, 1, 0),
+        ["`dilation` of Dilated", "at least 1", "dilation=0", "1 leaves no gaps"],
+    ),
+    "no global tokens": (
+        lambda: masks.GlobalTokens(0),
+        ["`positions` of GlobalTokens", "at least 1", "positions=0", "list of positions"],
+    ),
+    "empty list of global tokens": (
+        lambda: masks.GlobalTokens([]),
+        ["`positions` of GlobalTokens", "at least one token", "leave the mask out"],
+    ),
+    "global token from the end": (
+        lambda: masks.GlobalTokens([0, -1]),
+        ["`positions` of GlobalTokens", "positions=-1", "count from the start"],
+    ),
+    "no random blocks": (
+        lambda: masks.RandomBlocks(4, 0),
+        ["`num_blocks` of RandomBlocks", "num_blocks=0", "leave the mask out"],
+    ),
+    "random seed that is no integer": (
+        lambda: masks.RandomBlocks(4, 1, seed=None),
+        ["`seed` of RandomBlocks must be an integer", "seed=None"],
+    ),
+    "even window of random blocks": (
+        lambda: masks.RandomBlocks(4, 1, window=2),
+        ["`window` of RandomBlocks must be odd", "window=2", "in the middle"],
+    ),
+    "prefix of a fraction": (
+        lambda: masks.Prefix(1.5),
+        ["`length` of Prefix", "an integer or integers (batch,)", "float64", "keras.ops.cast"],
+    ),
+    "negative prefix": (
+        lambda: masks.Prefix([2, -1]),
+        ["`length` of Prefix must not be negative", "length=[2, -1]", "no key at all"],
+    ),
+    "one length for a batch": (
+        lambda: masks.Lengths(3),
+        ["`lengths` of Lengths must be integers (batch,)", "shape ()"],
+    ),
+    "padding as lengths": (
+        lambda: masks.Lengths(ones(2, 5)),
+        ["`lengths` of Lengths", "dtype bool, shape (2, 5)"],
+    ),
+    "documents without a batch": (
+        lambda: masks.Document([0, 0, 1]),
+        ["`ids` of Document must be integers (batch, key_length)", "shape (3,)"],
+    ),
+    "documents of floats": (
+        lambda: masks.Document(np.zeros((2, 3), "float32")),
+        ["`ids` of Document", "float32", "keras.ops.cast(ids, 'int32')"],
+    ),
+    "keys of floats": (
+        lambda: masks.Keys(np.ones((2, 3), "float32")),
+        ["`visible` must be boolean", "float32", "visible > 0"],
+    ),
+    "queries of rank 1": (
+        lambda: masks.Queries(ones(3), 3),
+        ["`visible` must have 2 axes", "shape (3,)"],
+    ),
+    "odd window of Longformer": (
+        lambda: masks.Longformer(window=3),
+        ["`window` of Longformer must be even", "window=3", "SlidingWindow(left, right)"],
+    ),
+    "even window of BigBird": (
+        lambda: masks.BigBird(window=2),
+        ["`window` of BigBird must be odd", "window=2"],
+    ),
+    "negative number of random blocks": (
+        lambda: masks.BigBird(num_random=-1),
+        ["`num_random` of BigBird", "at least 0", "num_random=-1", "0 leaves them out"],
+    ),
+    "conjunction of nothing": (
+        lambda: masks.And(),
+        ["And needs the masks", "Received: none", "first & second"],
+    ),
+    "mask of data in a file": (
+        lambda: Attention(mask=masks.Causal() & masks.Keys(ones(2, 5))).get_config(),
+        ["mask Keys cannot be saved", "`visible`", "value_mask", "attention_mask=mask("],
+    ),
+    "documents in a file": (
+        lambda: keras.saving.serialize_keras_object(masks.Document([[0, 1]])),
+        ["mask Document cannot be saved", "`ids`", "attention_mask=mask("],
+    ),
+    "picture of nothing": (
+        lambda: masks.Causal().plot(0),
+        ["`query_length` of the plot of Causal", "positive integer", "query_length=0"],
+    ),
+    "mask without a rule": (
+        lambda: masks.Mask()(2, 3),
+        ["Mask must implement `tile`"],
     ),
     "unknown implementation": (
         lambda: Attention(implementation="flash"),
@@ -109,6 +239,122 @@ MISTAKES = {
     "units of 0": (
         lambda: scores.Additive(units=0),
         ["`units` of the score Additive must be a positive integer or None", "units=0"],
+    ),
+    "units that are no number": (
+        lambda: scores.Additive(units="many"),
+        ["`units` of the score Additive must be a positive integer or None", "units='many'"],
+    ),
+    "sharpness of 0": (
+        lambda: scores.Cosine(sharpness=0),
+        ["`sharpness` of the score Cosine must be a number above 0", "sharpness=0", "learned"],
+    ),
+    "sharpness that is a switch": (
+        lambda: scores.Cosine(True),
+        ["`sharpness` of the score Cosine", "sharpness=True", "learned_sharpness=True"],
+    ),
+    "negative width": (
+        lambda: scores.Gaussian(width=-1.0),
+        ["`width` of the score Gaussian must be a number above 0", "width=-1.0"],
+    ),
+    "width of infinity": (
+        lambda: scores.Triangular(float("inf")),
+        ["`width` of the score Triangular must be a number above 0", "width=inf"],
+    ),
+    "width that is to be learned": (
+        lambda: scores.Epanechnikov("learned"),
+        ["`width` of the score Epanechnikov", "width='learned'", "learned_width=True"],
+    ),
+    "learned width of a flat kernel": (
+        lambda: scores.Boxcar(learned_width=True),
+        ["`learned_width` of the score Boxcar", "no gradient", "'epanechnikov'"],
+    ),
+    "kernel without a formula": (
+        lambda: scores.Kernel()(QUERY, VALUE),
+        ["Kernel must implement `of_squared(u_squared)`"],
+    ),
+    "sizes that cosine cannot compare": (
+        attend(Attention("cosine"), value=NARROW),
+        ["score Cosine", "same size", "query shape (2, 3, 4), key shape (2, 5, 6)"],
+    ),
+    "sizes that a distance cannot compare": (
+        attend(Attention("gaussian"), value=NARROW),
+        ["score Gaussian", "same size", "key shape (2, 5, 6)", "keras.layers.Dense"],
+    ),
+    "no positions": (
+        lambda: scores.Location(max_length=0),
+        ["`max_length` of the score Location must be a positive integer", "max_length=0"],
+    ),
+    "more keys than positions": (
+        attend(Attention(scores.Location(max_length=4))),
+        ["score Location", "4 positions", "Received: 5 keys", "Location(max_length=5) or more"],
+    ),
+    "more keys than positions of each head": (
+        attend(MultiHeadAttention(2, 3, score=scores.DenseSynthesizer(max_length=2))),
+        ["score DenseSynthesizer", "2 positions", "Received: 5 keys", "max_length=5"],
+    ),
+    "more queries than rows": (
+        attend(Attention(scores.RandomSynthesizer(max_length=5)), np.ones((2, 6, 4))),
+        ["score RandomSynthesizer", "5 positions", "6 queries", "shorten the queries"],
+    ),
+    "units of a synthesizer that are no integer": (
+        lambda: scores.DenseSynthesizer(units=1.5),
+        ["`units` of the score DenseSynthesizer must be a positive integer", "units=1.5"],
+    ),
+    "rank of 0": (
+        lambda: scores.RandomSynthesizer(rank=0),
+        ["`rank` of the score RandomSynthesizer must be a positive integer", "rank=0"],
+    ),
+    "function that is none": (
+        lambda: scores.Function("dot"),
+        ["`function` of the score Function", "Received: 'dot' of type str"],
+    ),
+    "function that is a layer": (
+        lambda: scores.Function(keras.layers.Dense(3)),
+        ["`function` of the score Function", "type Dense", "keras_attention.scores.Score"],
+    ),
+    "function of another shape": (
+        attend(Attention(lambda query, key: query)),
+        ["score function '<lambda>'", "(2, 3, 5)", "shape (2, 3, 4)", "Sum over features"],
+    ),
+    "function that returns nothing": (
+        attend(Attention(lambda query, key: None)),
+        ["score function '<lambda>'", "no tensor", "queries (2, 3, 4)"],
+    ),
+    "lambda in a config": (
+        lambda: Attention(lambda query, key: query).get_config(),
+        ["'<lambda>' cannot be saved", "Define it by `def`", "register_keras_serializable"],
+    ),
+    "seed of a normalizer that is no integer": (
+        lambda: normalizers.Hard(stochastic=True, seed="x"),
+        ["`seed` of the normalizer Hard must be an integer or None", "seed='x'"],
+    ),
+    "draw without a seed": (
+        lambda: normalizers.Hard().draw(QUERY),
+        ["normalizer Hard has no seed", "Hard(stochastic=True)", "pass seed="],
+    ),
+    "normalizer without a call": (
+        lambda: normalizers.Normalizer()(QUERY),
+        ["Normalizer must implement `__call__`"],
+    ),
+    "unknown kernel": (
+        lambda: NadarayaWatson("gausian"),
+        ["kernel 'gausian'", "Did you mean 'gaussian'?", "Known: boxcar, epanechnikov"],
+    ),
+    "width beside a kernel that has its own": (
+        lambda: NadarayaWatson(scores.Boxcar(2.0), width=3.0),
+        ["`width` and `learned_width` of NadarayaWatson", "width=3.0", "Boxcar(width=...)"],
+    ),
+    "kernel regression with another number of values": (
+        regress(value=VALUE[:, :4]),
+        ["needs one value for each key", "value (2, 4, 4), key (2, 5, 4)"],
+    ),
+    "kernel regression on points of another size": (
+        regress(key=NARROW),
+        ["score Gaussian", "same size", "query shape (2, 3, 4), key shape (2, 5, 6)"],
+    ),
+    "kernel regression on plain numbers": (
+        regress(QUERY[0, :, 0], VALUE[0, :, 0], VALUE[0, :, 0]),
+        ["NadarayaWatson needs", "query_x (3,), key_x (5,)", "x[None, :, None]"],
     ),
     "sizes that dot cannot compare": (
         attend(Attention("dot"), value=NARROW),
@@ -233,6 +479,222 @@ MISTAKES = {
     "initial state of another size": (
         lambda: prepare_cell(np.ones((2, 6))),
         ["initial state", "(batch, 8)", "GRUCell", "shape (2, 6)", "keras.layers.Dense(8)"],
+    ),
+    "unknown position": (
+        lambda: positions.get("rotery"),
+        ["position 'rotery'", "Did you mean 'rotary'?", "alibi"],
+    ),
+    "position on embeddings inside a head": (
+        lambda: EncoderBlock(2, 8, position=positions.SinusoidalPosition()),
+        ["`position` must be", "a subclass of Position", "SinusoidalPosition"],
+    ),
+    "unknown mode of a position": (
+        lambda: positions.SinusoidalPosition(mode="concat"),
+        ["`mode` of SinusoidalPosition must be one of add, concatenate", "mode='concat'"],
+    ),
+    "size of a position that is added": (
+        lambda: positions.LearnedPosition(9, size=4),
+        ["`size` of LearnedPosition is for mode='concatenate'", "size=4", "Leave the size out"],
+    ),
+    "position vectors of size 0": (
+        lambda: positions.SinusoidalPosition("concatenate", size=0),
+        ["`size` of SinusoidalPosition must be a positive integer", "size=0"],
+    ),
+    "wavelength of 0": (
+        lambda: positions.SinusoidalPosition(max_wavelength=0),
+        ["`max_wavelength` of SinusoidalPosition must be above 1", "max_wavelength=0"],
+    ),
+    "wavelength of rotary below that of the first pair": (
+        lambda: positions.Rotary(max_wavelength=0.5),
+        ["`max_wavelength` of Rotary must be above 1", "max_wavelength=0.5"],
+    ),
+    "position of a single vector": (
+        lambda: positions.SinusoidalPosition()(QUERY[:, 0]),
+        ["SinusoidalPosition needs embeddings of shape", "(2, 4)", "x[:, None, :]"],
+    ),
+    "start of each sequence": (
+        lambda: positions.SinusoidalPosition()(QUERY, start=np.array([0, 1])),
+        ["`start` of SinusoidalPosition must be one integer", "shape (2,)"],
+    ),
+    "no learned positions": (
+        lambda: positions.LearnedPosition(0),
+        ["`max_length` of LearnedPosition must be a positive integer", "max_length=0"],
+    ),
+    "sequence longer than the learned positions": (
+        lambda: positions.LearnedPosition(2)(QUERY),
+        ["positions 0 to 1", "shape (2, 3, 4), start=0", "`max_length`", "SinusoidalPosition"],
+    ),
+    "start beyond the learned positions": (
+        lambda: positions.LearnedPosition(9)(QUERY, start=7),
+        ["LearnedPosition has vectors for the positions 0 to 8", "start=7"],
+    ),
+    "negative start": (
+        lambda: positions.LearnedPosition(9)(QUERY, start=-1),
+        ["LearnedPosition has vectors for the positions 0 to 8", "start=-1"],
+    ),
+    "fraction of rotary above 1": (
+        lambda: positions.Rotary(fraction=1.5),
+        ["`fraction` of Rotary must be above 0 and at most 1", "fraction=1.5"],
+    ),
+    "rotary of an odd size": (
+        lambda: positions.Rotary().build((2,), 5),
+        ["Rotary rotates pairs", "even number", "size 5 of a head", "key_dim"],
+    ),
+    "rotary of an odd part": (
+        lambda: positions.Rotary(fraction=0.5).build((), 6),
+        ["Rotary rotates pairs", "size 6 of a head, of which fraction=0.5 is 3"],
+    ),
+    "odd number of buckets for both sides": (
+        lambda: positions.T5Bias(num_buckets=31),
+        ["`num_buckets` of T5Bias must be at least 4, and even", "num_buckets=31"],
+    ),
+    "one bucket": (
+        lambda: positions.T5Bias(num_buckets=1, bidirectional=False),
+        ["`num_buckets` of T5Bias must be at least 2", "num_buckets=1, bidirectional=False"],
+    ),
+    "distance that leaves no range to the buckets": (
+        lambda: positions.T5Bias(max_distance=8),
+        ["`max_distance` of T5Bias must be above 8", "num_buckets=32, max_distance=8", "fewer"],
+    ),
+    "no relative positions": (
+        lambda: positions.Shaw(max_distance=0),
+        ["`max_distance` of Shaw must be a positive integer", "max_distance=0"],
+    ),
+    "position embedding without vectors": (
+        lambda: positions.PositionEmbedding()(QUERY),
+        ["PositionEmbedding must implement `vectors(positions)`"],
+    ),
+    "size that the heads of a block do not share": (
+        lambda: EncoderBlock(3, 8)(QUERY),
+        ["EncoderBlock shares the size", "x of shape (2, 3, 4), num_heads=3", "`key_dim`"],
+    ),
+    "unknown place of the normalization": (
+        lambda: DecoderBlock(2, 8, normalize="first"),
+        ["`normalize` of DecoderBlock must be one of post, pre", "normalize='first'"],
+    ),
+    "block without heads": (
+        lambda: EncoderBlock(0, 8),
+        ["`num_heads` of EncoderBlock must be a positive integer", "num_heads=0"],
+    ),
+    "feed-forward network of size 0": (
+        lambda: FeedForward(0),
+        ["`hidden` of FeedForward must be a positive integer", "hidden=0"],
+    ),
+    "attention dropout of a block of 1": (
+        lambda: EncoderBlock(2, 8, attention_dropout=1.0),
+        ["`attention_dropout` of EncoderBlock must be at least 0", "attention_dropout=1.0"],
+    ),
+    "unknown score of a block": (
+        lambda: DecoderBlock(2, 8, score="aditive"),
+        ["score 'aditive'", "Did you mean 'additive'"],
+    ),
+    "block on a single vector": (
+        lambda: EncoderBlock(2, 8)(QUERY[:, 0]),
+        ["EncoderBlock needs x of shape (batch, length, size)", "x (2, 4)", "x[:, None, :]"],
+    ),
+    "decoder block on an encoded vector": (
+        lambda: DecoderBlock(2, 8)(QUERY, NARROW[:, 0]),
+        ["DecoderBlock needs x and encoded of shape", "x (2, 3, 4), encoded (2, 6)"],
+    ),
+    "mask of floats for a block": (
+        lambda: EncoderBlock(2, 8)(QUERY, mask=np.ones((2, 3), "float32")),
+        ["`mask` must be boolean", "mask > 0"],
+    ),
+    "mask of another length for a block": (
+        lambda: EncoderBlock(2, 8)(QUERY, mask=ones(2, 5)),
+        ["`mask` of EncoderBlock", "(batch, length) = (2, 3)", "shape (2, 5)"],
+    ),
+    "mask of the target for what was encoded": (
+        lambda: DecoderBlock(2, 8)(QUERY, NARROW, encoded_mask=ones(2, 3)),
+        ["`encoded_mask` of DecoderBlock", "(batch, length) = (2, 5)", "shape (2, 3)"],
+    ),
+    "unknown mode of local attention": (
+        lambda: LocalAttention("local-p"),
+        ["`mode` of LocalAttention", "monotonic, predictive", "'local-p'"],
+    ),
+    "window without a width": (
+        lambda: LocalAttention(half_width=0),
+        ["`half_width` of LocalAttention must be a positive integer", "half_width=0"],
+    ),
+    "units of a place that nobody predicts": (
+        lambda: LocalAttention("monotonic", units=3),
+        ["`units` of LocalAttention", "mode='predictive'", "units=3", "Leave it out"],
+    ),
+    "units of a place that are none": (
+        lambda: LocalAttention(units=2.5),
+        ["`units` of LocalAttention must be a positive integer or None", "units=2.5"],
+    ),
+    "weights to multiply that are never formed": (
+        lambda: LocalAttention("predictive", implementation="chunked"),
+        ["LocalAttention(mode='predictive')", "'auto' or 'reference'", "'chunked'"],
+    ),
+    "step that does not say where it is": (
+        lambda: AttentionRNN(AttentionCell(gru(), LocalAttention("monotonic")))(QUERY, VALUE),
+        ["LocalAttention(mode='monotonic')", "start=t", "mode='predictive'"],
+    ),
+    "unknown kernel of random features": (
+        lambda: PerformerAttention(2, 3, kernel="exp"),
+        ["`kernel` of PerformerAttention must be one of softmax, relu", "'exp'"],
+    ),
+    "no features": (
+        lambda: PerformerAttention(2, 3, num_features=0),
+        ["`num_features` of PerformerAttention must be a positive integer", "num_features=0"],
+    ),
+    "score of an approximation": (
+        lambda: PerformerAttention(2, 3, score="dot", mask="causal"),
+        ["PerformerAttention", "no argument mask, score", "use MultiHeadAttention"],
+    ),
+    "mask of pairs that are never formed": (
+        attend(PerformerAttention(2, 3), attention_mask=ones(3, 5)),
+        ["PerformerAttention cannot honour `attention_mask`", "value_mask", "MultiHeadAttention"],
+    ),
+    "cache of an approximation": (
+        lambda: PerformerAttention(2, 3).extend(None, VALUE, 0),
+        ["PerformerAttention has no memory that grows", "MultiHeadAttention"],
+    ),
+    "causal step in the middle of the keys": (
+        lambda: causal_performer_step(start=1),
+        ["PerformerAttention cannot honour `start`", "end where the keys end", "Leave it out"],
+    ),
+    "no mixtures": (
+        lambda: LinformerAttention(2, 3, projected_length=0),
+        ["`projected_length` of LinformerAttention must be a positive integer", "=0"],
+    ),
+    "more keys than there are columns": (
+        attend(LinformerAttention(2, 3, max_length=4)),
+        ["LinformerAttention mixes at most max_length=4 keys", "(2, 5, 4)", "larger max_length"],
+    ),
+    "causal mixtures": (
+        attend(LinformerAttention(2, 3), use_causal_mask=True),
+        ["LinformerAttention cannot honour `use_causal_mask`", "from all positions"],
+    ),
+    "mask of pairs of mixtures": (
+        attend(LinformerAttention(2, 3), attention_mask=ones(3, 5)),
+        ["LinformerAttention cannot honour `attention_mask`", "value_mask or key_mask"],
+    ),
+    "odd number of buckets": (
+        lambda: ReformerAttention(2, 3, max_buckets=7),
+        ["`max_buckets` of ReformerAttention must be even", "max_buckets=7", "Give 8"],
+    ),
+    "no rounds": (
+        lambda: ReformerAttention(2, 3, num_hashes=0),
+        ["`num_hashes` of ReformerAttention must be a positive integer", "num_hashes=0"],
+    ),
+    "key beside shared queries": (
+        attend(ReformerAttention(2, 3), query=VALUE, key=VALUE),
+        ["ReformerAttention cannot honour `key`", "Leave it out", "MultiHeadAttention"],
+    ),
+    "cross-attention within one sequence": (
+        attend(ReformerAttention(2, 3)),
+        ["ReformerAttention attends within one sequence", "query (2, 3, 4), value (2, 5, 4)"],
+    ),
+    "mask of pairs of buckets": (
+        attend(ReformerAttention(2, 3), query=VALUE, attention_mask=ones(5, 5)),
+        ["ReformerAttention cannot honour `attention_mask`", "same bucket", "causal=True"],
+    ),
+    "step of a layer that hashes whole sequences": (
+        lambda: ReformerAttention(2, 3).prepare(VALUE),
+        ["ReformerAttention hashes whole sequences", "step by step", "MultiHeadAttention"],
     ),
     "score without pairwise": (
         lambda: scores.Score()(QUERY, VALUE),

@@ -16,6 +16,17 @@ def gradients(function, *inputs):
 
         return jax.grad(total, argnums=tuple(range(len(inputs))))(*inputs)
 
+    if keras.backend.backend() == "torch":
+        import torch
+
+        inputs = [each.detach().clone().requires_grad_() for each in inputs]
+        result = total(*inputs)
+        if not result.requires_grad:
+            return [torch.zeros_like(each) for each in inputs]
+        found = torch.autograd.grad(result, inputs, allow_unused=True)
+        pairs = zip(found, inputs, strict=True)
+        return [torch.zeros_like(of) if each is None else each for each, of in pairs]
+
     import tensorflow as tf
 
     with tf.GradientTape() as tape:
@@ -33,5 +44,7 @@ def weight_gradients(layer, *inputs, **arguments):
         return outputs
 
     variables = layer.trainable_variables
+    if not variables:
+        return {}
     found = gradients(call, *(variable.value for variable in variables))
     return {variable.path: each for variable, each in zip(variables, found, strict=True)}

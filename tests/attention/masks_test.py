@@ -1,78 +1,111 @@
-"""Masks: rules, tiles, composition, serialization."""
+"""Masks: rules pair by pair, tiles, composition, serialization, text."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import keras
 import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import masks
-
-BATCH, HEADS, QUERIES, KEYS = 2, 3, 4, 6
-RNG = np.random.default_rng(0)
-
-
-def some(*shape):
-    return RNG.random(shape) < 0.6
-
-
-CAUSAL = np.tri(QUERIES, KEYS, KEYS - QUERIES, dtype=bool)[None, None]
-KEY_PADDING, QUERY_PADDING = some(BATCH, KEYS), some(BATCH, QUERIES)
-PAIRS = some(BATCH, HEADS, QUERIES, KEYS)
-
-# name: (mask, what it must be as an array that broadcasts to (batch, heads, queries, keys))
-SINGLE = {
-    "causal": (masks.Causal(), CAUSAL),
-    "keys": (masks.Keys(KEY_PADDING), KEY_PADDING[:, None, None, :]),
-    "queries": (masks.Queries(QUERY_PADDING, KEYS), QUERY_PADDING[:, None, :, None]),
-    "pairs": (masks.Array(PAIRS[0, 0]), PAIRS[:1, :1]),
-    "pairs of a batch": (masks.Array(PAIRS[:, 0]), PAIRS[:, :1]),
-    "pairs of heads": (masks.Array(PAIRS), PAIRS),
-}
-KEYS_MASK, QUERIES_MASK, ARRAY_MASK = (SINGLE[name][0] for name in ("keys", "queries", "pairs"))
-KEYS_ARRAY, QUERIES_ARRAY, PAIRS_ARRAY = (SINGLE[name][1] for name in ("keys", "queries", "pairs"))
-COMPOSED = {
-    "and": (masks.Causal() & KEYS_MASK, CAUSAL & KEYS_ARRAY),
-    "or": (masks.Causal() | KEYS_MASK, CAUSAL | KEYS_ARRAY),
-    "not": (~masks.Causal(), ~CAUSAL),
-    "nested": (
-        ~(masks.Causal() & KEYS_MASK) | (QUERIES_MASK & ~ARRAY_MASK),
-        ~(CAUSAL & KEYS_ARRAY) | (QUERIES_ARRAY & ~PAIRS_ARRAY),
-    ),
-}
-ALL = {**SINGLE, **COMPOSED}
-
-
-def full(mask):
-    return ops.convert_to_numpy(mask(QUERIES, KEYS))
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_whole_array_equals_numpy(name):
-    mask, expected = ALL[name]
-    shape = (BATCH, HEADS, QUERIES, KEYS)
-    np.testing.assert_array_equal(
-        np.broadcast_to(full(mask), shape), np.broadcast_to(expected, shape)
-    )
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_array_is_boolean_of_rank_4(name):
-    array = full(ALL[name][0])
-    assert array.dtype == bool
-    assert array.ndim == 4
-
-
-@pytest.mark.parametrize("name", ALL)
-@pytest.mark.parametrize(
-    ("rows", "columns"), [((0, 2), (0, 3)), ((1, 4), (2, 6)), ((3, 4), (5, 6))]
+from keras_attention import Attention, masks
+from tests.attention.mask_cases import (
+    ALL,
+    BATCH,
+    DATA,
+    HEADS,
+    IDS,
+    KEY_PADDING,
+    KEYS,
+    NUMBERS,
+    PAIRS,
+    QUERIES,
+    QUERY_PADDING,
+    brute_force,
+    compiled,
 )
-def test_tile_equals_the_slice_of_the_whole_array(name, rows, columns):
-    mask, _ = ALL[name]
-    query_positions, key_positions = masks.positions(QUERIES, KEYS)
-    tile = mask.tile(query_positions[slice(*rows)], key_positions[slice(*columns)])
-    whole = np.broadcast_to(full(mask), (BATCH, HEADS, QUERIES, KEYS))
-    expected = whole[:, :, slice(*rows), slice(*columns)]
+
+REPOSITORY = Path(__file__).parents[2]
+LENGTHS = [(4, 6), (6, 6), (6, 4), (1, 5), (13, 13)]
+# Positions that nobody has in a row: gaps, repeated ones, backwards.
+SCATTERED = [5, 2, 2, 11, 0], [7, 0, 3, 3, 12, 1]
+
+
+def full(mask, query_length=QUERIES, key_length=KEYS):
+    return in_full(mask(query_length, key_length))
+
+
+def in_full(tile):
+    """A tile as NumPy booleans, repeated for each example and head."""
+    tile = ops.convert_to_numpy(tile)
+    assert tile.dtype == bool
+    assert tile.ndim == 4
+    return np.broadcast_to(tile, (BATCH, HEADS, *tile.shape[2:]))
+
+
+def assert_same(tile, expected):
+    tile = in_full(tile)
     np.testing.assert_array_equal(np.broadcast_to(tile, expected.shape), expected)
+
+
+@pytest.mark.parametrize("lengths", LENGTHS, ids=str)
+@pytest.mark.parametrize("name", ALL)
+def test_whole_array_equals_the_definition(name, lengths):
+    mask, rule = ALL[name]
+    query_length, key_length = lengths
+    stand = range(key_length - query_length, key_length)
+    assert_same(mask(query_length, key_length), brute_force(rule, stand, range(key_length)))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_positions_may_be_any(name):
+    mask, rule = ALL[name]
+    tile = mask.tile(*(ops.convert_to_tensor(positions, "int32") for positions in SCATTERED))
+    assert_same(tile, brute_force(rule, *SCATTERED))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_compiled_tile_equals_the_definition(name):
+    mask, rule = ALL[name]
+    positions = [np.array(positions, "int32") for positions in SCATTERED]
+    assert_same(compiled(mask.tile)(*positions), brute_force(rule, *SCATTERED))
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="is about tf.function")
+@pytest.mark.parametrize("name", ALL)
+def test_lengths_may_be_unknown(name):
+    import tensorflow as tf
+
+    mask, rule = ALL[name]
+    vector = tf.TensorSpec([None], tf.int32)
+    tile = tf.function(mask.tile, input_signature=[vector, vector])
+    for size in (3, 5):
+        positions = [np.array(positions[:size], "int32") for positions in SCATTERED]
+        assert_same(tile(*positions), brute_force(rule, *positions))
+
+
+# what a batch brings along: (makes the mask, the data)
+OF_A_BATCH = {
+    "keys": (masks.Keys, KEY_PADDING),
+    "queries": (lambda visible: masks.Queries(visible, KEYS), QUERY_PADDING),
+    "pairs of heads": (masks.Array, PAIRS),
+    "documents": (masks.Document, np.array(IDS, "int32")),
+    "lengths": (masks.Lengths, np.array([1, 5], "int32")),
+    "prefixes": (masks.Prefix, np.array([0, 2], "int32")),
+    "prefix": (masks.Prefix, np.array(3, "int32")),
+}
+
+
+@pytest.mark.parametrize("name", OF_A_BATCH)
+def test_data_may_come_with_the_batch(name):
+    make, data = OF_A_BATCH[name]
+    _, rule = ALL[name]
+    positions = [ops.convert_to_tensor(positions, "int32") for positions in SCATTERED]
+    tile = compiled(lambda data, *positions: make(data).tile(*positions))
+    assert_same(tile(data, *positions), brute_force(rule, *SCATTERED))
+    assert_same(make(ops.convert_to_tensor(data)).tile(*positions), brute_force(rule, *SCATTERED))
 
 
 def test_positions_align_queries_to_the_end_of_the_keys():
@@ -89,27 +122,55 @@ def test_more_queries_than_keys_leave_the_first_without_any():
     ]
 
 
+@pytest.mark.parametrize("name", [name for name in NUMBERS if "both ways" not in name])
+def test_the_last_query_sees_what_it_saw_in_the_full_sequence(name):
+    mask, _ = NUMBERS[name]
+    np.testing.assert_array_equal(full(mask, 1, 9), full(mask, 9, 9)[:, :, -1:])
+    np.testing.assert_array_equal(full(mask, 9, 9), full(mask, 13, 13)[:, :, :9, :9])
+
+
 def test_combine_skips_what_is_none():
-    causal = masks.Causal()
+    causal, keys = masks.Causal(), DATA["keys"][0]
+    assert masks.combine() is None
     assert masks.combine(None, None) is None
     assert masks.combine(None, causal, None) is causal
-    np.testing.assert_array_equal(full(masks.combine(causal, KEYS_MASK)), CAUSAL & KEYS_ARRAY)
+    expected = full(causal) & full(keys)
+    np.testing.assert_array_equal(full(masks.combine(causal, None, keys)), expected)
 
 
-@pytest.mark.parametrize(
-    "mask",
-    [
-        masks.Causal(),
-        ~masks.Causal(),
-        masks.Array(PAIRS),
-        masks.Causal() & ~(masks.Array(PAIRS[0, 0]) | masks.Causal()),
-    ],
-)
-def test_config_makes_the_same_mask_again(mask):
-    config = keras.saving.serialize_keras_object(mask)
-    again = keras.saving.deserialize_keras_object(config)
-    assert type(again) is type(mask)
-    np.testing.assert_array_equal(full(again), full(mask))
+A, B, C = (ALL[name][0] for name in ("pairs of heads", "dilated", "documents"))
+# name: two masks that are the same
+LAWS = {
+    "and commutes": (A & B, B & A),
+    "or commutes": (A | B, B | A),
+    "and is associative": ((A & B) & C, A & (B & C)),
+    "or is associative": ((A | B) | C, A | (B | C)),
+    "and distributes": (A & (B | C), (A & B) | (A & C)),
+    "or distributes": (A | (B & C), (A | B) & (A | C)),
+    "De Morgan of and": (~(A & B), ~A | ~B),
+    "De Morgan of or": (~(A | B), ~A & ~B),
+    "double negation": (~~A, A),
+    "and is idempotent": (A & A, A),
+    "absorption": (A | (A & B), A),
+    "many at once": (masks.And(A, B, C), A & B & C),
+    "any at once": (masks.Or(A, B, C), A | B | C),
+    "one alone": (masks.And(A), masks.Or(A)),
+    "unbounded window": (masks.SlidingWindow(None, 0), masks.Causal()),
+    "dilation of 1": (masks.Dilated(2, 1, 1), masks.SlidingWindow(2, 1)),
+    "global list": (masks.GlobalTokens([0, 1]), masks.GlobalTokens(2)),
+    "names": (masks.And("causal", B), masks.Causal() & B),
+}
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_composition_follows_the_law(law):
+    first, second = LAWS[law]
+    np.testing.assert_array_equal(full(first), full(second))
+
+
+def test_what_hides_everything_and_nothing():
+    assert not full(A & ~A).any()
+    assert full(A | ~A).all()
 
 
 def test_masks_of_ones_own_compose():
@@ -118,9 +179,124 @@ def test_masks_of_ones_own_compose():
             return (key_positions % 2 == 0)[None, None, None, :]
 
     even = (np.arange(KEYS) % 2 == 0)[None, None, None]
-    np.testing.assert_array_equal(full(Even() & masks.Causal()), even & CAUSAL)
+    expected = even & np.tri(QUERIES, KEYS, KEYS - QUERIES, dtype=bool)
+    assert (full(Even() & masks.Causal()) == expected).all()
+    assert repr(~Even() | masks.Causal()) == "~Even() | Causal()"
 
 
 def test_integers_count_as_booleans():
     visible = masks.as_boolean(np.array([[1, 0, 2]]), "value_mask", ranks=(2,))
     assert ops.convert_to_numpy(visible).tolist() == [[True, False, True]]
+
+
+def test_names_are_those_of_masks_without_arguments():
+    assert masks.names() == ["big_bird", "causal", "longformer"]
+    assert repr(masks.get("big_bird")) == "BigBird()"
+    assert masks.get("longformer").get_config() == {
+        "window": 512,
+        "num_global_tokens": 1,
+        "dilation": 1,
+    }
+
+
+SAVED = {**NUMBERS, "pairs": DATA["pairs"], "pairs of heads": DATA["pairs of heads"]}
+
+
+@pytest.mark.parametrize("name", SAVED)
+def test_config_makes_the_same_mask_again(name):
+    mask, _ = SAVED[name]
+    config = keras.saving.serialize_keras_object(mask)
+    again = keras.saving.deserialize_keras_object(config)
+    assert type(again) is type(mask)
+    assert again.get_config() == mask.get_config()
+    assert repr(again) == repr(mask)
+    np.testing.assert_array_equal(full(again), full(mask))
+    np.testing.assert_array_equal(full(masks.get(config)), full(mask))
+
+
+def test_numpy_numbers_are_saved_as_plain_numbers():
+    mask = masks.SlidingWindow(np.int64(2), np.int32(1)) | masks.Lengths(np.array([1, 5]))
+    mask = mask & masks.GlobalTokens(np.array([1, 4])) & masks.Prefix(np.int64(3))
+    config = masks.get(keras.saving.serialize_keras_object(mask)).get_config()
+    assert "int" not in repr(config)
+    assert config == mask.get_config()
+
+
+@pytest.mark.parametrize("make", [masks.Lengths, masks.Prefix])
+def test_lengths_of_a_tensor_do_not_become_part_of_a_file(make):
+    layer = Attention(mask=make(ops.convert_to_tensor([1, 5], "int32")))
+    with pytest.raises(ValueError, match=f"{make.__name__} cannot be saved"):
+        layer.get_config()
+    assert f"{make.__name__}(shape=(2,))" in repr(layer.mask)
+
+
+FRESH_PROCESS = """
+import sys
+
+import keras
+import numpy as np
+
+import keras_attention
+
+path, inputs, outputs = sys.argv[1:]
+found = keras.models.load_model(path).predict(np.load(inputs), verbose=0)
+np.savez(outputs, **found)
+"""
+
+
+def test_saved_file_gives_the_same_in_a_fresh_process(tmp_path):
+    x = np.random.default_rng(0).normal(size=(BATCH, 13, 4)).astype("float32")
+    inputs = keras.Input(batch_shape=x.shape)
+    outputs = {
+        name: Attention(mask=mask, implementation="reference")(inputs, inputs)
+        for name, (mask, _) in NUMBERS.items()
+    }
+    model = keras.Model(inputs, outputs)
+    expected = model.predict(x, verbose=0)
+    model.save(tmp_path / "model.keras")
+    np.save(tmp_path / "inputs.npy", x)
+    files = [tmp_path / name for name in ("model.keras", "inputs.npy", "outputs.npz")]
+    subprocess.run(
+        [sys.executable, "-c", FRESH_PROCESS, *files],
+        check=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+    )
+    with np.load(tmp_path / "outputs.npz") as found:
+        assert set(found) == set(NUMBERS)
+        for name in found:
+            np.testing.assert_allclose(found[name], expected[name], atol=1e-6)
+
+
+# mask: its text
+TEXTS = [
+    (masks.Causal(), "Causal()"),
+    (masks.SlidingWindow(2, 0), "SlidingWindow(left=2, right=0)"),
+    (masks.SlidingWindow(None, 1, 4), "SlidingWindow(left=None, right=1, block_size=4)"),
+    (masks.GlobalTokens([4, 1]), "GlobalTokens(positions=[4, 1])"),
+    (masks.RandomBlocks(4, 2), "RandomBlocks(block_size=4, num_blocks=2)"),
+    (masks.RandomBlocks(4, 2, seed=3), "RandomBlocks(block_size=4, num_blocks=2, seed=3)"),
+    (masks.Prefix(3), "Prefix(length=3)"),
+    (masks.Lengths([1, 2]), "Lengths(lengths=[1, 2])"),
+    (masks.Keys(KEY_PADDING), "Keys(shape=(2, 6))"),
+    (masks.Array(PAIRS), "Array(shape=(2, 3, 4, 6))"),
+    (masks.Document(IDS), "Document(shape=(2, 6))"),
+    (masks.BigBird(seed=1), "BigBird(seed=1)"),
+    (masks.Causal() & masks.Prefix(3), "Causal() & Prefix(length=3)"),
+    (masks.Causal() & (masks.Prefix(3) | ~A), "Causal() & (Prefix(length=3) | ~" + repr(A) + ")"),
+    (~(masks.Causal() & masks.Causal()), "~(Causal() & Causal())"),
+    (~~masks.Causal(), "~~Causal()"),
+    (masks.Causal() & masks.Causal() & masks.Causal(), "Causal() & Causal() & Causal()"),
+]
+
+
+@pytest.mark.parametrize(("mask", "text"), TEXTS, ids=[text for _, text in TEXTS])
+def test_text_reads_like_the_code(mask, text):
+    assert repr(mask) == text
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_text_is_the_code(name):
+    mask, _ = NUMBERS[name]
+    again = eval(repr(mask), {**vars(masks)})
+    np.testing.assert_array_equal(full(again), full(mask))

@@ -64,8 +64,59 @@ def logits(score, query, key, head=()):
         query = query @ weight(score, "query_kernel")[head]
         key = key @ weight(score, "key_kernel")[head] + weight(score, "bias")[head]
         added = np.tanh(query[:, :, None, :] + key[:, None, :, :])
-        return added @ weight(score, "scale")[head][0]
-    raise NotImplementedError(kind)
+        scale = weight(score, "scale")[head][0]
+        if score.normalized:
+            scale = weight(score, "gain")[head][0] * scale / np.linalg.norm(scale)
+        return added @ scale
+    if kind == "LinearAdditive":
+        query = query @ weight(score, "query_kernel")[head]
+        return query + (key @ weight(score, "key_kernel")[head]).swapaxes(1, 2)
+    if kind == "Cosine":
+        norms = np.linalg.norm(query, axis=-1)[:, :, None] * np.linalg.norm(key, axis=-1)[:, None]
+        products = np.einsum("bqd,bkd->bqk", query, key)
+        return _learned(score, "sharpness", head) * products / np.where(norms > 0, norms, 1)
+    if kind in DISTANCES:
+        difference = query[:, :, None, :] - key[:, None, :, :]
+        width = 1.0 if kind == "Euclidean" else _learned(score, "width", head)
+        return DISTANCES[kind](np.sqrt((difference**2).sum(-1)) / width)
+    return _positional_logits(kind, score, query, key, head)
+
+
+# what a score makes of u, the distance in units of its width
+DISTANCES = {
+    "Euclidean": lambda u: -(u**2),
+    "Gaussian": lambda u: -(u**2) / 2,
+    "Boxcar": lambda u: np.where(u <= 1, 1.0, 0.0),
+    "Triangular": lambda u: np.where(u <= 1, 1 - u, 0.0),
+    "Epanechnikov": lambda u: np.where(u <= 1, 0.75 * (1 - u**2), 0.0),
+}
+
+
+def _learned(score, name, head):
+    """The number that an argument of a score gives, or a weight with its logarithm."""
+    is_learned = getattr(score, f"learned_{name}", False)
+    return np.exp(weight(score, f"log_{name}")[head]) if is_learned else getattr(score, name)
+
+
+def _positional_logits(kind, score, query, key, head):
+    """The scores that do not read keys, pair by pair of positions."""
+    (batch, queries, _), keys = query.shape, key.shape[1]
+    found = np.zeros((batch, queries, keys))
+    for b, i, j in np.ndindex(found.shape):
+        row = (keys - queries + i) % score.max_length  # where the query stands
+        if kind == "Location":
+            found[b, i, j] = weight(score, "kernel")[head][j] @ query[b, i]
+        elif kind == "DenseSynthesizer":
+            hidden = np.maximum(query[b, i] @ weight(score, "hidden_kernel")[head], 0)
+            found[b, i, j] = weight(score, "kernel")[head][j] @ hidden
+        elif kind == "RandomSynthesizer" and score.rank is None:
+            found[b, i, j] = weight(score, "table")[head][row, j]
+        elif kind == "RandomSynthesizer":
+            factors = weight(score, "query_factor")[head], weight(score, "key_factor")[head]
+            found[b, i, j] = factors[0][row] @ factors[1][j]
+        else:
+            raise NotImplementedError(kind)
+    return found
 
 
 def attention(layer, query, value, key=None, **masks):

@@ -1,0 +1,161 @@
+"""Speed and memory of attention, forward and backward, beside the layers of Keras.
+
+python -m benchmarks.attention_speed
+python -m benchmarks.attention_speed --case additive
+
+Times are taken in one process, the contenders taking turns; the ratio is that of the first
+contender's median time. Memory is the highest resident memory of a process of its own, above that
+of the same process before the step.
+"""
+
+import pathlib
+import re
+import statistics
+import subprocess
+import sys
+import time
+
+import click
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_attention import Attention, MultiHeadAttention, masks, scores
+
+SIZE, HEADS = 512, 8
+
+
+def multi_head(batch, length, mask=None):
+    """Contenders for multi-head attention of a sequence to itself."""
+    causal = isinstance(mask, masks.Causal)
+    array = None if mask is None or causal else mask(length, length)[0, 0]
+    peer = keras.layers.MultiHeadAttention(HEADS, SIZE // HEADS)
+    contenders = {"keras": lambda x: peer(x, x, use_causal_mask=causal, attention_mask=array)}
+    for implementation in ("reference", "chunked"):
+        layer = MultiHeadAttention(HEADS, SIZE // HEADS, mask=mask, implementation=implementation)
+        contenders[implementation] = lambda x, layer=layer: layer(x, x)
+    return contenders, (batch, length, SIZE)
+
+
+def additive(batch, length, units):
+    """Contenders for additive attention; that of Keras has no projections to learn."""
+    peer = keras.layers.AdditiveAttention()
+    layer = Attention(scores.Additive(units), implementation="chunked")
+    contenders = {"keras": lambda x: peer([x, x, x]), "chunked": lambda x: layer(x, x)}
+    return contenders, (batch, length, units)
+
+
+def long(**arguments):
+    """One layer for inputs of a growing length."""
+    layer = MultiHeadAttention(4, 16, implementation="chunked", **arguments)
+    return lambda x: layer(x, x)
+
+
+def growth(make, lengths=(2048, 16384)):
+    """Contenders that differ in the length alone, each with an input of its own."""
+    layers = {f"length {length}": long(mask=make(length)) for length in lengths}
+    return layers, [(1, length, 64) for length in lengths]
+
+
+def one_score(name, length=16384):
+    score = {
+        "location": lambda: scores.Location(max_length=length),
+        "dense_synthesizer": lambda: scores.DenseSynthesizer(max_length=length),
+        "random_synthesizer": lambda: scores.RandomSynthesizer(max_length=length, rank=8),
+    }.get(name, lambda: name)()
+    kernels = ("boxcar", "triangular", "epanechnikov")
+    normalizer = "sum" if name in kernels else "softmax"
+    layer = Attention(score, normalizer=normalizer, implementation="chunked")
+    return {name: lambda x: layer(x, x)}, (1, length, 16)
+
+
+CASES = {
+    "additive": lambda: additive(4, 512, 256),
+    "multi-head 512": lambda: multi_head(8, 512),
+    "multi-head 1024": lambda: multi_head(4, 1024),
+    "multi-head 2048": lambda: multi_head(2, 2048),
+    "multi-head 4096": lambda: multi_head(1, 4096),
+    "causal 2048": lambda: multi_head(2, 2048, masks.Causal()),
+    "window 4096": lambda: multi_head(1, 4096, masks.SlidingWindow(left=128, right=127)),
+    "window growth": lambda: growth(lambda length: masks.SlidingWindow(left=128, right=127)),
+    "BigBird growth": lambda: growth(lambda length: masks.BigBird(length=length)),
+    **{f"16384 {name}": lambda name=name: one_score(name) for name in scores.names()},
+}
+
+
+def steps(case, jit):
+    """Returns label -> a function that runs one step forward and backward."""
+    contenders, shapes = CASES[case]()
+    shapes = shapes if isinstance(shapes, list) else [shapes] * len(contenders)
+    return {
+        label: step_of(call, shape, jit)
+        for (label, call), shape in zip(contenders.items(), shapes, strict=True)
+    }
+
+
+def step_of(call, shape, jit):
+    x = tf.constant(np.random.default_rng(0).normal(size=shape).astype("float32"))
+
+    @tf.function(jit_compile=jit, autograph=False)
+    def step(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            total = tf.reduce_sum(call(x) ** 2)
+        return tape.gradient(total, [x, *tape.watched_variables()])
+
+    return lambda: step(x)
+
+
+def peak_megabytes():
+    """The highest resident memory of this process so far, on Linux."""
+    status = pathlib.Path("/proc/self/status").read_text(encoding="ascii")
+    return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) / 1024
+
+
+def memory_of(case, label, jit):
+    """Returns the megabytes that a step takes, measured in a fresh process."""
+    command = [sys.executable, "-m", "benchmarks.attention_speed", "--case", case]
+    command += ["--only", label] + (["--jit"] if jit else [])
+    root = pathlib.Path(__file__).parents[1]
+    finished = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
+    return float(finished.stdout.split()[-1])
+
+
+def print_memory(step):
+    # What the framework takes when it runs anything at all is not the layer's.
+    tf.function(lambda x: tf.matmul(x, x))(tf.ones((512, 512)))
+    floor = peak_megabytes()
+    step()
+    print(peak_megabytes() - floor)
+
+
+@click.command()
+@click.option("--case", "chosen", type=click.Choice(list(CASES)), multiple=True)
+@click.option("--rounds", default=5, show_default=True, help="Rounds after one for warming up.")
+@click.option("--jit", is_flag=True, help="Compile with XLA, Keras' layers, too.")
+@click.option("--only", hidden=True, help="Print the memory of one contender of one case.")
+def main(chosen, rounds, jit, only):
+    """Measure all cases, or those that are named."""
+    if only:
+        print_memory(steps(chosen[0], jit)[only])
+        return
+    for case in chosen or CASES:
+        contenders = steps(case, jit)
+        seconds = {label: [] for label in contenders}
+        for round_number in range(rounds + 1):
+            for label, step in contenders.items():
+                start = time.perf_counter()
+                step()
+                if round_number > 0:
+                    seconds[label].append(time.perf_counter() - start)
+        first = statistics.median(next(iter(seconds.values())))
+        for label, found in seconds.items():
+            median = statistics.median(found)
+            click.echo(
+                f"{case:24} {label:14} {median:8.3f} s ({min(found):.3f} to {max(found):.3f})  "
+                f"ratio {first / median:5.2f}  {memory_of(case, label, jit):7.0f} MB"
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+import inspect
+
+import keras
+from keras import ops
+
+from keras_attention.multi_head import MultiHeadAttention
+
+
+class Approximation(MultiHeadAttention):
+    """What the approximations of multi-head attention have in common.
+
+    They keep its projections and its call, and fix what it lets one choose: score, mask, ...
+    """
+
+    def __init__(
+        self,
+        num_heads,
+        key_dim,
+        value_dim,
+        output_dim,
+        use_bias,
+        kernel_initializer,
+        seed,
+        dropout=0.0,
+        **kwargs,
+    ):
+        fixed = sorted(kwargs.keys() & inspect.signature(MultiHeadAttention).parameters.keys())
+        if fixed:
+            raise ValueError(
+                f"{type(self).__name__} fixes what MultiHeadAttention lets one choose: it has no "
+                f"argument {', '.join(fixed)}. Leave it out, or use MultiHeadAttention."
+            )
+        super().__init__(
+            num_heads,
+            key_dim,
+            value_dim=value_dim,
+            output_dim=output_dim,
+            dropout=dropout,
+            use_bias=use_bias,
+            kernel_initializer=kernel_initializer,
+            seed=seed,
+            **kwargs,
+        )
+
+    def extend(self, *args, **kwargs):
+        raise ValueError(
+            f"{type(self).__name__} has no memory that grows key by key. Prepare the memory of all "
+            "keys, or use MultiHeadAttention for a cache."
+        )
+
+    def _require_positive(self, **sizes):
+        for name, size in sizes.items():
+            if not isinstance(size, int) or size < 1:
+                raise ValueError(
+                    f"`{name}` of {type(self).__name__} must be a positive integer. "
+                    f"Received: {name}={size!r}."
+                )
+
+    def _refuse(self, argument, reason, way_out):
+        raise ValueError(
+            f"{type(self).__name__} cannot honour `{argument}`: {reason}. {way_out}, or use "
+            "MultiHeadAttention."
+        )
+
+    def _output(self, context):
+        """Joins the heads of a context `(batch, heads, length, value_dim)` and projects them."""
+        context = ops.swapaxes(ops.cast(context, self.compute_dtype), 1, 2)
+        batch, length = ops.shape(context)[0], ops.shape(context)[1]
+        merged = ops.reshape(context, (batch, length, self.num_heads * self.value_dim))
+        return self.output_projection(merged)
+
+    def get_config(self):
+        config = super().get_config()
+        chosen = inspect.signature(type(self)).parameters.keys()
+        of_every_layer = keras.layers.Layer.get_config(self).keys()
+        return {name: config[name] for name in config if name in chosen or name in of_every_layer}

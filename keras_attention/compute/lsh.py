@@ -1,0 +1,159 @@
+"""Attention inside buckets: positions are sorted by bucket, cut into chunks, and look one back.
+
+A query meets a key in a round if both are in one bucket, and the key is in the query's chunk or in
+the one before. Whoever has met before does not count again, so that all rounds together are the
+softmax over everybody whom a query meets. It meets itself only if it meets nobody else.
+"""
+
+from keras import ops
+
+from keras_attention.normalizers import Softmax
+
+LOWEST = -float("inf")  # the maximum of no scores at all
+
+
+def attend(query, value, buckets, visible, chunk, causal=False):
+    """Returns the context `(batch, heads, length, value_dim)`, float32.
+
+    Args:
+        query: Tensor `(batch, heads, length, size)`: the queries and, scaled to norm 1, the keys.
+        value: Tensor `(batch, heads, length, value_dim)`.
+        buckets: int32 `(batch, heads, rounds, length)`, not negative; the hidden ones have a bucket
+            of their own, the last.
+        visible: Boolean `(batch or 1, length)`.
+        chunk: Length of a chunk, which divides the length.
+        causal: Whether a query sees no later keys.
+    """
+    query, value = ops.cast(query, "float32"), ops.cast(value, "float32")
+    content = ops.concatenate([query, _keys(query), value], axis=-1)
+    size = query.shape[-1]
+    orders, places = _orders(buckets)
+    chunks = places // chunk
+    rounds = []
+    for now in range(buckets.shape[2]):
+        order = orders[:, :, now]
+        tiles = _cut(_take_rows(content, order), chunk)
+        queries, others = tiles[..., :size], _with_previous(tiles[..., size:], 0.0)
+        scores = ops.matmul(queries, ops.swapaxes(others[..., :size], -1, -2))
+        up_to_now = slice(0, now + 1)
+        met = _equal(*_pairs(buckets[:, :, up_to_now], order, chunk))
+        met = met & _near(*_pairs(chunks[:, :, up_to_now], order, chunk))
+        meets = met[:, :, now] & ~ops.any(met[:, :, :now], axis=2)
+        meets = meets & _may_see(*_pairs(None, order, chunk), causal)
+        sums = _sums(scores, meets, others[..., size:])
+        rounds.append(_take_rows(_join(sums), places[:, :, now]))
+    context, total = _combine(ops.stack(rounds))
+    context = ops.where(total > 0.0, context / ops.where(total > 0.0, total, 1.0), value)
+    return ops.where(visible[:, None, :, None], context, 0.0)
+
+
+def weights(query, buckets, visible, chunk, causal=False):
+    """Returns the weights that make the same context, in quadratic time and memory.
+
+    Args:
+        As for `attend`.
+
+    Returns:
+        Tensor `(batch, heads, length, length)`, float32.
+    """
+    query = ops.cast(query, "float32")
+    _, places = _orders(buckets)
+    chunks = places // chunk
+    in_round = _equal(buckets[..., :, None], buckets[..., None, :])
+    in_round = in_round & _near(chunks[..., :, None], chunks[..., None, :])
+    positions = ops.arange(ops.shape(query)[2], dtype="int32")
+    positions = positions[:, None], positions[None, :]
+    meets = ops.any(in_round, axis=2) & _may_see(*positions, causal)
+    alone = ~ops.any(meets, axis=-1, keepdims=True) & (positions[0] == positions[1])
+    meets = (meets | alone) & visible[:, None, :, None]
+    return Softmax()(ops.matmul(query, ops.swapaxes(_keys(query), -1, -2)), meets)
+
+
+def _keys(query):
+    squares = ops.sum(ops.square(query), axis=-1, keepdims=True)
+    return query * ops.rsqrt(squares + 1e-12)
+
+
+def _orders(buckets):
+    """Returns the position at each sorted place, and the sorted place of each position."""
+    length = ops.shape(buckets)[-1]
+    ranks = buckets * length + ops.arange(length, dtype="int32")
+    orders = ops.cast(ops.argsort(ranks, axis=-1), "int32")
+    return orders, ops.cast(ops.argsort(orders, axis=-1), "int32")
+
+
+def _equal(query, key):
+    return query == key
+
+
+def _near(query_chunk, key_chunk):
+    return (query_chunk == key_chunk) | (query_chunk == key_chunk + 1)
+
+
+def _may_see(query_position, key_position, causal):
+    return query_position > key_position if causal else query_position != key_position
+
+
+def _pairs(numbers, order, chunk):
+    """Returns numbers of positions, in sorted order, as those of queries and those of keys.
+
+    Args:
+        numbers: int32 `(batch, heads, rounds, length)`, or `None` for the positions themselves.
+        order: Positions in sorted order, `(batch, heads, length)`.
+        chunk: Length of a chunk.
+
+    Returns:
+        `(…, chunks, chunk, 1)` and `(…, chunks, 1, 2 · chunk)`, which broadcast to the scores.
+    """
+    if numbers is not None:
+        order = ops.take_along_axis(numbers, order[:, :, None], axis=-1)
+    tiles = _cut(order[..., None], chunk)
+    return tiles, ops.swapaxes(_with_previous(tiles, -1), -1, -2)
+
+
+def _sums(scores, meets, value):
+    """Returns the sum of the weighted values, the sum of the weights, and what both lack."""
+    seen = ops.where(meets, scores, LOWEST)
+    peak = ops.stop_gradient(ops.max(seen, axis=-1, keepdims=True, initial=LOWEST))
+    finite = ops.where(ops.isfinite(peak), peak, 0.0)
+    powers = ops.where(meets, ops.exp(ops.where(meets, scores, finite) - finite), 0.0)
+    total = ops.sum(powers, axis=-1, keepdims=True)
+    return ops.concatenate([ops.matmul(powers, value), total, peak], axis=-1)
+
+
+def _combine(rounds):
+    """Adds up the sums of all rounds: `(context, total)`."""
+    peaks = rounds[..., -1:]
+    peak = ops.max(peaks, axis=0, initial=LOWEST)
+    factors = ops.exp(peaks - ops.where(ops.isfinite(peak), peak, 0.0))
+    sums = ops.sum(rounds[..., :-1] * ops.stop_gradient(factors), axis=0)
+    return sums[..., :-1], sums[..., -1:]
+
+
+def _take_rows(x, order):
+    """(batch, heads, length, size) -> the same, its rows in another order."""
+    batch, heads, length, size = ops.shape(x)
+    first = ops.arange(batch * heads, dtype="int32") * length
+    rows = ops.reshape(order, (batch * heads, length)) + first[:, None]
+    flat = ops.reshape(x, (batch * heads * length, size))
+    taken = ops.take(flat, ops.reshape(rows, (batch * heads * length,)), axis=0)
+    return ops.reshape(taken, (batch, heads, length, size))
+
+
+def _cut(x, chunk):
+    """(…, length, size) -> (…, chunks, chunk, size)."""
+    *lead, length, size = ops.shape(x)
+    return ops.reshape(x, (*lead, length // chunk, chunk, size))
+
+
+def _join(x):
+    """(…, chunks, chunk, size) -> (…, length, size)."""
+    *lead, chunks, chunk, size = ops.shape(x)
+    return ops.reshape(x, (*lead, chunks * chunk, size))
+
+
+def _with_previous(x, nobody):
+    """Puts before each chunk the one before it, and before the first one `nobody`."""
+    first = ops.full_like(x[..., :1, :, :], nobody)
+    previous = ops.concatenate([first, x[..., :-1, :, :]], axis=-3)
+    return ops.concatenate([previous, x], axis=-2)

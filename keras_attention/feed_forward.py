@@ -1,0 +1,70 @@
+"""The same small network at every position."""
+
+import keras
+
+from keras_attention._checks import require_fractions, require_positive_integers
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class FeedForward(keras.layers.Layer):
+    """The same two dense layers at every position.
+
+    $$ FeedForward(x) = W_2 activation(W_1 x + b_1) + b_2 $$
+
+    Paper: Vaswani et al. 2017, equation 2 (https://arxiv.org/abs/1706.03762).
+
+    Args:
+        hidden: Size between the two layers.
+        activation: Activation between the two layers.
+        dropout: Fraction of what is between the two layers that is dropped in training.
+        use_bias: Whether the two layers add a bias.
+
+    Input shape:
+        `(…, size)`.
+
+    Output shape:
+        The same.
+
+    Raises:
+        ValueError: If `hidden` is no positive integer, or `dropout` is out of range.
+
+    Example:
+
+    >>> layer = FeedForward(hidden=32)
+    >>> tuple(layer(np.ones((2, 5, 8))).shape)
+    (2, 5, 8)
+    """
+
+    def __init__(self, hidden, activation="relu", dropout=0.0, use_bias=True, **kwargs):
+        super().__init__(**kwargs)
+        require_positive_integers("FeedForward", hidden=hidden)
+        require_fractions("FeedForward", dropout=dropout)
+        self.supports_masking = True
+        self.hidden = hidden
+        self.activation = keras.activations.get(activation)
+        self.dropout = dropout
+        self.use_bias = use_bias
+
+    def build(self, x_shape):
+        def dense(units, **arguments):
+            return keras.layers.Dense(
+                units, use_bias=self.use_bias, dtype=self.dtype_policy, **arguments
+            )
+
+        self.inner = dense(self.hidden, activation=self.activation, name="inner")
+        self.drop = keras.layers.Dropout(self.dropout, dtype=self.dtype_policy)
+        self.outer = dense(x_shape[-1], name="outer")
+        self.inner.build(x_shape)
+        self.outer.build((*x_shape[:-1], self.hidden))
+
+    def call(self, x, training=None):
+        return self.outer(self.drop(self.inner(x), training=training))
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "hidden": self.hidden,
+            "activation": keras.activations.serialize(self.activation),
+            "dropout": self.dropout,
+            "use_bias": self.use_bias,
+        }

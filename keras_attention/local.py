@@ -1,0 +1,251 @@
+"""Local attention: each query looks at a window of the keys."""
+
+import keras
+from keras import ops
+
+from keras_attention import masks
+from keras_attention.attention import Attention, _without_hidden
+
+MODES = ("monotonic", "predictive")
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class LocalAttention(Attention):
+    """Attention to the keys within `D` of a place `p_t`, Luong's local-m and local-p.
+
+    $$ a_t(s) = align(h_t, h_s) [|s - p_t| \\le D], \\quad
+       align(h_t, h_s) = \\frac{\\exp score(h_t, h_s)}
+                              {\\sum_{|j - p_t| \\le D} \\exp score(h_t, h_j)} $$
+
+    `mode="monotonic"` (local-m) is for queries aligned to the keys: `p_t = t`.
+
+    `mode="predictive"` (local-p) predicts the place and prefers what is near it; `S` is the number
+    of keys without padding:
+
+    $$ p_t = S · sigmoid(v^T \\tanh(W h_t)), \\quad
+       a_t(s) = align(h_t, h_s) \\exp(-(s - p_t)^2 / (2 σ^2)), \\quad σ = D / 2 $$
+
+    Places count from 0 and leave padding out, so it does not matter on which side a sequence is
+    padded. Any score and normalizer goes with either mode. All pairs are scored, whatever `D` is.
+
+    Paper: Luong et al. 2015, section 3.2 (https://aclanthology.org/D15-1166).
+
+    Args:
+        mode: `"monotonic"` or `"predictive"`.
+        half_width: `D`, a positive integer.
+        score: As for `Attention`.
+        units: Size of `W h_t`. Defaults to the size of the query.
+        kernel_initializer: Initializer of `W` and `v`.
+        **kwargs: `normalizer`, `mask`, `position`, `soft_cap`, `dropout`, `implementation` and
+            `seed`, as for `Attention`.
+
+    Call arguments:
+        As for `Attention`. Queries stand at `t = 0, 1, …`; with `use_causal_mask`, queries and keys
+        are one sequence, and the last query stands where the last key does. For a single step of a
+        decoder, `attend(query, memory, start=t)` says where it stands.
+
+    Output shape:
+        As for `Attention`. The weights of `"predictive"` add up to less than 1.
+
+    Raises:
+        ValueError: If the mode is unknown, a size is not positive, or a step of `"monotonic"` does
+            not say where it stands.
+
+    Example:
+
+    >>> layer = LocalAttention("monotonic", half_width=1, score="dot")
+    >>> x = np.zeros((1, 4, 8))
+    >>> _, weights = layer(x, x, return_attention_scores=True)
+    >>> print(weights[0].numpy().round(1))
+    [[0.5 0.5 0.  0. ]
+     [0.3 0.3 0.3 0. ]
+     [0.  0.3 0.3 0.3]
+     [0.  0.  0.5 0.5]]
+    """
+
+    def __init__(
+        self,
+        mode="predictive",
+        half_width=10,
+        score="general",
+        units=None,
+        kernel_initializer="glorot_uniform",
+        **kwargs,
+    ):
+        super().__init__(score, **kwargs)
+        if mode not in MODES:
+            raise ValueError(
+                f"`mode` of LocalAttention must be one of {', '.join(MODES)}. Received: {mode!r}."
+            )
+        if not isinstance(half_width, int) or half_width < 1:
+            raise ValueError(
+                "`half_width` of LocalAttention must be a positive integer. "
+                f"Received: half_width={half_width!r}."
+            )
+        if mode == "monotonic" and units is not None:
+            raise ValueError(
+                "`units` of LocalAttention is for mode='predictive'; mode='monotonic' predicts "
+                f"nothing. Received: units={units!r}. Leave it out."
+            )
+        if units is not None and (not isinstance(units, int) or units < 1):
+            raise ValueError(
+                "`units` of LocalAttention must be a positive integer or None. "
+                f"Received: units={units!r}."
+            )
+        if mode == "predictive" and self.implementation not in ("auto", "reference"):
+            raise ValueError(
+                "LocalAttention(mode='predictive') multiplies the weights, so it must hold them: "
+                f"`implementation` is 'auto' or 'reference'. Received: {self.implementation!r}."
+            )
+        self.mode = mode
+        self.half_width = half_width
+        self.units = units
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+
+    def build(self, query_shape, value_shape, key_shape=None):
+        super().build(query_shape, value_shape, key_shape)
+        if self.mode == "predictive":
+            units = self.units or query_shape[-1]
+            arguments = {"initializer": self.kernel_initializer, "autocast": False}
+            self.place_kernel = self.add_weight(
+                name="place_kernel", shape=(query_shape[-1], units), **arguments
+            )
+            self.place_scale = self.add_weight(name="place_scale", shape=(units, 1), **arguments)
+
+    def call(
+        self,
+        query,
+        value,
+        key=None,
+        query_mask=None,
+        value_mask=None,
+        key_mask=None,
+        attention_mask=None,
+        return_attention_scores=False,
+        use_causal_mask=False,
+        training=None,
+    ):
+        self._require_fitting_shapes(
+            query.shape, value.shape, value.shape if key is None else key.shape
+        )
+        mask = masks.Causal() if use_causal_mask else None
+        if attention_mask is not None:
+            mask = masks.combine(mask, masks.Array(self._pairs_mask(attention_mask, query, value)))
+        memory = self.prepare(value, key, value_mask, key_mask)
+        query_mask = self._padding_mask("query_mask", query_mask, query)
+        centers = None
+        if self.mode == "monotonic" and use_causal_mask:
+            centers = _places_of_last(ops.shape(query)[1], memory)
+        elif self.mode == "monotonic":
+            centers = _places(query_mask, ops.shape(query)[1])
+        context, weights = self._attend_around(
+            centers, query, memory, query_mask, mask, training, None, return_attention_scores
+        )
+        return (context, weights) if return_attention_scores else context
+
+    def attend(
+        self,
+        query,
+        memory,
+        query_mask=None,
+        mask=None,
+        training=None,
+        start=None,
+        return_attention_scores=True,
+    ):
+        query_mask = self._padding_mask("query_mask", query_mask, query)
+        centers = None
+        if self.mode == "monotonic" and start is None:
+            raise ValueError(
+                "LocalAttention(mode='monotonic') has to know where a query stands. Pass the "
+                "number of the step, attend(query, memory, start=t), or use mode='predictive'."
+            )
+        if self.mode == "monotonic":
+            centers = _places(query_mask, ops.shape(query)[1]) + ops.cast(start, "float32")
+        return self._attend_around(
+            centers, query, memory, query_mask, mask, training, start, return_attention_scores
+        )
+
+    def _attend_around(self, centers, query, memory, query_mask, mask, training, start, scores):
+        """Attends around places `(batch or 1, query_length)`, or predicted ones if `None`."""
+        predicts = centers is None
+        if predicts:
+            centers = self._predict(_without_hidden(query, query_mask), memory)
+        if start is None:
+            start = ops.shape(memory.key)[-2] - ops.shape(query)[1]
+        window = _Window(centers, _places_of_keys(memory), self.half_width, start)
+        context, weights = super().attend(
+            query,
+            memory,
+            query_mask,
+            masks.combine(mask, window),
+            training,
+            start,
+            return_attention_scores=scores or predicts,
+        )
+        if not predicts:
+            return context, weights
+        weights = weights * ops.exp(-2.0 * ops.square(window.distances() / self.half_width))
+        drop = self._weight_dropout(training)
+        mixing = weights if drop is None else drop(weights)
+        return ops.matmul(ops.cast(mixing, memory.value.dtype), memory.value), weights
+
+    def _predict(self, query, memory):
+        """Returns `p_t`, float32 `(batch, query_length)`."""
+        hidden = ops.tanh(ops.matmul(ops.cast(query, "float32"), _float32(self.place_kernel)))
+        relative = ops.sigmoid(ops.matmul(hidden, _float32(self.place_scale))[..., 0])
+        last = ops.max(_places_of_keys(memory), axis=1, keepdims=True, initial=-1.0)
+        return relative * (last + 1.0)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "mode": self.mode,
+            "half_width": self.half_width,
+            "units": self.units,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+        }
+
+
+class _Window(masks.Mask):
+    """A query sees the keys around its place.
+
+    Args:
+        centers: float32 `(batch or 1, query_length)`, the places that queries look at.
+        places: float32 `(batch or 1, key_length)`, the places of keys.
+        half_width: How far from it a query sees.
+        start: Position of the first query.
+    """
+
+    def __init__(self, centers, places, half_width, start):
+        self.centers, self.places = centers, places
+        self.half_width, self.start = half_width, start
+
+    def tile(self, query_positions, key_positions):
+        centers = ops.take(self.centers, query_positions - self.start, axis=1)
+        places = ops.take(self.places, key_positions, axis=1)
+        return ops.abs(places[:, None, None, :] - centers[:, None, :, None]) <= self.half_width
+
+    def distances(self):
+        """Returns how far each key is from the place of each query."""
+        return self.places[:, None, :] - self.centers[:, :, None]
+
+
+def _places(mask, length):
+    """Returns the places of positions, float32 `(batch or 1, length)`: only visible ones count."""
+    seen = ops.ones((1, length), "int32") if mask is None else ops.cast(mask, "int32")
+    return ops.cast(ops.cumsum(seen, axis=1), "float32") - 1.0
+
+
+def _places_of_keys(memory):
+    return _places(memory.mask, ops.shape(memory.key)[-2])
+
+
+def _places_of_last(number, memory):
+    """Returns the places of the keys that the queries stand at when both end together."""
+    of_query, _ = masks.positions(number, ops.shape(memory.key)[-2])
+    return ops.take(_places_of_keys(memory), ops.maximum(of_query, 0), axis=1)
+
+
+def _float32(weight):
+    return ops.cast(weight, "float32")

@@ -1,0 +1,40 @@
+"""Masks: who may see whom? Rules on positions that compose with `&`, `|` and `~`."""
+
+from keras_attention.masks._arguments import as_boolean
+from keras_attention.masks.arrays import Array, Document
+from keras_attention.masks.base import And, Mask, Not, Or, combine, positions, registry
+from keras_attention.masks.blocks import RandomBlocks
+from keras_attention.masks.lengths import Lengths, Prefix
+from keras_attention.masks.padding import Keys, Queries
+from keras_attention.masks.patterns import Causal, GlobalTokens
+from keras_attention.masks.sparse import BigBird, Longformer
+from keras_attention.masks.windows import Dilated, SlidingWindow
+
+registry.classes.update(big_bird=BigBird, causal=Causal, longformer=Longformer)
+get = registry.get
+names = registry.names
+
+__all__ = [
+    "And",
+    "Array",
+    "BigBird",
+    "Causal",
+    "Dilated",
+    "Document",
+    "GlobalTokens",
+    "Keys",
+    "Lengths",
+    "Longformer",
+    "Mask",
+    "Not",
+    "Or",
+    "Prefix",
+    "Queries",
+    "RandomBlocks",
+    "SlidingWindow",
+    "as_boolean",
+    "combine",
+    "get",
+    "names",
+    "positions",
+]

@@ -1,0 +1,113 @@
+"""Checks of what masks are made of, and how they look things up."""
+
+import keras
+import numpy as np
+from keras import ops
+
+
+def as_boolean(mask, name, ranks):
+    """Returns an array mask as a boolean tensor.
+
+    Args:
+        mask: Boolean or integer tensor, `True` or 1 for what may be seen.
+        name: The argument it came by, for the error message.
+        ranks: The numbers of axes that it may have.
+
+    Raises:
+        ValueError: If the mask is made of floats or has another number of axes.
+    """
+    mask = ops.convert_to_tensor(mask)
+    dtype = keras.backend.standardize_dtype(mask.dtype)
+    if "float" in dtype:
+        raise ValueError(
+            f"`{name}` must be boolean, True for what may be seen. Received: dtype {dtype}. "
+            f"For 0/1 floats pass `{name} > 0`; for numbers added to the scores (0 and -1e9) pass "
+            f"`{name} == 0`."
+        )
+    if len(mask.shape) not in ranks:
+        expected = " or ".join(str(rank) for rank in ranks)
+        raise ValueError(
+            f"`{name}` must have {expected} axes. Received: shape {tuple(mask.shape)}. Padding of "
+            "shape (batch, length) is a query_mask, value_mask or key_mask; an attention_mask has "
+            "the shape (query_length, key_length), with a batch and a heads axis in front at will."
+        )
+    return ops.cast(mask, "bool")
+
+
+def integer(mask, name, value, least, hint):
+    """Returns an argument of a mask as an `int`.
+
+    Args:
+        mask: The mask that it is for.
+        name: Name of the argument.
+        value: What came.
+        least: The smallest value allowed.
+        hint: The way out, for the error message.
+
+    Raises:
+        ValueError: If it is no integer or too small.
+    """
+    is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not is_integer or value < least:
+        raise ValueError(
+            f"`{name}` of {type(mask).__name__} must be an integer of at least {least}. "
+            f"Received: {name}={value!r}. {hint}"
+        )
+    return int(value)
+
+
+def odd(mask, name, value):
+    """Returns an argument of a mask as an odd `int`: so many blocks, the own one in the middle."""
+    hint = "It counts blocks, the own one in the middle; 1 is the own block only."
+    value = integer(mask, name, value, 1, hint)
+    if value % 2 == 0:
+        raise ValueError(
+            f"`{name}` of {type(mask).__name__} must be odd. Received: {name}={value}. {hint}"
+        )
+    return value
+
+
+def integers(mask, name, value, ranks, shape):
+    """Returns an argument of a mask as int32: a tensor if it is one, else a NumPy array.
+
+    Args:
+        mask: The mask that it is for.
+        name: Name of the argument.
+        value: What came.
+        ranks: The numbers of axes that it may have.
+        shape: What shape that is, for the error message.
+
+    Raises:
+        ValueError: If it has another number of axes or is not made of integers.
+    """
+    is_tensor = ops.is_tensor(value)
+    array = value if is_tensor else np.asarray(value)
+    dtype = keras.backend.standardize_dtype(array.dtype) if is_tensor else array.dtype.name
+    if "int" not in dtype or len(array.shape) not in ranks:
+        raise ValueError(
+            f"`{name}` of {type(mask).__name__} must be {shape}. Received: dtype {dtype}, shape "
+            f"{tuple(array.shape)}. Cast numbers by keras.ops.cast({name}, 'int32')."
+        )
+    return ops.cast(array, "int32") if is_tensor else array.astype("int32")
+
+
+def is_static(queries, keys):
+    """Whether all positions are plain numbers or NumPy arrays, and the answer has to be, too."""
+    return not any(ops.is_tensor(position) for position in (*queries, *keys))
+
+
+def refuse_to_save(mask, name):
+    """Raises the `ValueError` for masks that are made of data."""
+    raise ValueError(
+        f"The mask {type(mask).__name__} cannot be saved, because its `{name}` is data of one "
+        "batch. Save the layer without it and give the mask with the call: value_mask, key_mask "
+        "and query_mask for padding, attention_mask=mask(query_length, key_length) for the rest."
+    )
+
+
+def look_up(table, positions, axis):
+    """Returns `(entries, inside)`: what a table holds at positions, and whether they are in it."""
+    length = ops.shape(table)[axis]
+    inside = (positions >= 0) & (positions < length)
+    nearest = ops.maximum(ops.minimum(positions, length - 1), 0)
+    return ops.take(table, nearest, axis=axis), inside

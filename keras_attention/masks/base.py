@@ -1,0 +1,200 @@
+"""The contract of every mask, and the algebra of masks: `&`, `|` and `~`."""
+
+import functools
+import inspect
+import operator
+
+import keras
+from keras import ops
+
+from keras_attention._registry import Registry
+from keras_attention.masks import picture
+
+
+class Mask:
+    """Base class of all masks: a rule that answers for (query position, key position).
+
+    `True` means "may look". A mask answers on tiles, so nobody needs the whole array:
+    `tile(query_positions, key_positions)`. Keys stand at positions `0 … Tk - 1`, and queries are
+    aligned to the end: query `i` of `Tq` stands at position `Tk - Tq + i`. With a cache, the one
+    query of a step is then the last position and sees what it saw in the full forward pass.
+
+    Masks compose: `Causal() & Keys(mask)`, `a | b`, `~a`. `mask(Tq, Tk)` is the whole array, and
+    `mask.plot(Tq, Tk)` a picture of it. A mask of one's own is one method, `tile`; with `may_see`
+    it also costs only what it keeps.
+
+    Example:
+
+    >>> from keras_attention.masks import Causal
+    >>> Causal()(2, 3)[0, 0].numpy().astype(int).tolist()
+    [[1, 1, 0], [1, 1, 1]]
+    """
+
+    def tile(self, query_positions, key_positions):
+        """Returns booleans that broadcast to `(batch, heads, query_tile, key_tile)`, rank 4.
+
+        Args:
+            query_positions, key_positions: Any int32 vectors, not only contiguous ones.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must implement `tile`.")
+
+    def may_see(self, queries, keys):
+        """Whether any of some queries could see any of some keys, so that tiles can be left out.
+
+        May say `True` where nothing is seen, never `False` where something is.
+
+        Args:
+            queries, keys: Pairs `(first, last)` of positions, both included: integers, NumPy
+                arrays or tensors that broadcast to each other.
+
+        Returns:
+            Booleans in the shape that queries and keys broadcast to, or plain `True`. They are
+            NumPy arrays if all positions are.
+        """
+        return True
+
+    def sees_all(self, queries, keys):
+        """Whether each of some queries certainly sees each of some keys, as `~` has to know.
+
+        May say `False` where everything is seen, never `True` where something is not. Arguments
+        and answer are those of `may_see`.
+        """
+        return False
+
+    def plot(self, query_length, key_length=None, ax=None):
+        """Draws the mask: a row for each query, a column for each key, filled where it may look.
+
+        Args:
+            query_length: Number of queries.
+            key_length: Number of keys. Defaults to the number of queries.
+            ax: `matplotlib.axes.Axes` to draw into, a new figure by default.
+
+        Returns:
+            The `matplotlib.figure.Figure`; it is not shown, and a new one belongs to no pyplot
+            window. Of a mask that differs between examples or heads it shows the first.
+
+        Raises:
+            ValueError: If a length is not a positive integer.
+            ImportError: If matplotlib is not installed.
+        """
+        return picture.draw(self, query_length, key_length, ax)
+
+    def __call__(self, query_length, key_length):
+        return self.tile(*positions(query_length, key_length))
+
+    def __and__(self, other):
+        return And(self, other)
+
+    def __or__(self, other):
+        return Or(self, other)
+
+    def __invert__(self):
+        return Not(self)
+
+    def __repr__(self):
+        parameters = inspect.signature(type(self)).parameters
+        shown = [
+            f"{name}={value!r}"
+            for name, value in self._described().items()
+            if name not in parameters or parameters[name].default != value
+        ]
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    def _described(self):
+        """What `repr` shows: name -> value."""
+        return self.get_config()
+
+    def get_config(self):
+        return {}
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**config)
+
+
+registry = Registry("mask", Mask, {})  # filled by the package, which knows all masks
+get = registry.get
+
+
+def positions(query_length, key_length):
+    """Returns the positions of queries and keys, the queries aligned to the end of the keys."""
+    key_positions = ops.arange(key_length, dtype="int32")
+    query_positions = ops.arange(query_length, dtype="int32") + (key_length - query_length)
+    return query_positions, key_positions
+
+
+def combine(*masks):
+    """Returns the conjunction of those masks that are not `None`, or `None` if all are."""
+    masks = [mask for mask in masks if mask is not None]
+    return functools.reduce(And, masks) if masks else None
+
+
+class _Composed(Mask):
+    def __init__(self, *masks):
+        if not masks:
+            raise ValueError(
+                f"{type(self).__name__} needs the masks that it is made of. Received: none. Pass "
+                "them, or write first & second, first | second, ~mask."
+            )
+        self.masks = [get(mask) for mask in masks]
+
+    def tile(self, query_positions, key_positions):
+        return self._join(mask.tile(query_positions, key_positions) for mask in self.masks)
+
+    def may_see(self, queries, keys):
+        return self._join(mask.may_see(queries, keys) for mask in self.masks)
+
+    def sees_all(self, queries, keys):
+        return self._join(mask.sees_all(queries, keys) for mask in self.masks)
+
+    def _join(self, answers):
+        return functools.reduce(self.join, answers)
+
+    def __repr__(self):
+        return f" {self.symbol} ".join(map(self._inside, self.masks))
+
+    def _inside(self, mask):
+        """The text of a part, in brackets where the order of operators needs them."""
+        alien = isinstance(mask, And | Or) and type(mask) is not type(self)
+        return f"({mask!r})" if alien else repr(mask)
+
+    def get_config(self):
+        return {"masks": [keras.saving.serialize_keras_object(mask) for mask in self.masks]}
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(*config["masks"])
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class And(_Composed):
+    """What all of some masks let through: `first & second`."""
+
+    join, symbol = operator.and_, "&"
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class Or(_Composed):
+    """What at least one of some masks lets through: `first | second`."""
+
+    join, symbol = operator.or_, "|"
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class Not(_Composed):
+    """What a mask hides: `~mask`. It costs only what it keeps if the mask has `sees_all`."""
+
+    def __init__(self, mask):
+        super().__init__(mask)
+
+    def tile(self, query_positions, key_positions):
+        return ops.logical_not(self.masks[0].tile(query_positions, key_positions))
+
+    def may_see(self, queries, keys):
+        return self.masks[0].sees_all(queries, keys) ^ True
+
+    def sees_all(self, queries, keys):
+        return self.masks[0].may_see(queries, keys) ^ True
+
+    def __repr__(self):
+        return f"~{self._inside(self.masks[0])}"

@@ -1,0 +1,127 @@
+"""Masks of random blocks."""
+
+import hashlib
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_attention.masks._arguments import integer, is_static, odd
+from keras_attention.masks.base import Mask
+
+# A prime below 2^15, so that products fit int32 on every backend (up to 2^16 blocks a part), for
+# which cubing is one to one.
+PRIME = 32717
+ROUNDS = 3
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class RandomBlocks(Mask):
+    """Each block of queries sees so many other blocks of keys, drawn at random once and for all.
+
+    $$ visible(q, k) = [\\lfloor k / b \\rfloor \\in draws(\\lfloor q / b \\rfloor)] $$
+
+    Paper: Zaheer et al. 2020, Big Bird: Transformers for Longer Sequences, section 2
+    (https://arxiv.org/abs/2007.14062).
+
+    The blocks that may be drawn are cut into `num_blocks` parts of equal size, and an integer hash
+    of (seed, query block, part) picks one block of each part: exactly `num_blocks` different ones,
+    or all where there are fewer, the same on every backend, without an array of pairs.
+
+    Without a `length`, a block draws from those before it, since only they are there at every
+    length: a step with a cache then sees what the full forward pass saw. With a `length`, it draws
+    from all blocks of a sequence of that length, on both sides, as an encoder wants it; the first
+    block then counts as the neighbour of the last.
+
+    Args:
+        block_size: Positions in a block.
+        num_blocks: Key blocks drawn for each query block.
+        seed: Integer; another one draws other blocks.
+        window: Odd number of blocks around the own one that are not drawn, because a window shows
+            them. 1 leaves out the own block only.
+        num_global: Blocks at the start that are not drawn, because they are global.
+        length: Length of the longest sequence, or `None`.
+
+    Raises:
+        ValueError: If an argument is too small or no integer, or `window` is even.
+
+    Example:
+
+    >>> RandomBlocks(block_size=1, num_blocks=1)(4, 4)[0, 0].numpy().sum(axis=1).tolist()
+    [0, 1, 1, 1]
+    """
+
+    def __init__(self, block_size, num_blocks, seed=0, window=1, num_global=0, length=None):
+        hint = "A block is at least one position long."
+        self.block_size = integer(self, "block_size", block_size, 1, hint)
+        hint = "Without random blocks leave the mask out."
+        self.num_blocks = integer(self, "num_blocks", num_blocks, 1, hint)
+        self.seed = integer(self, "seed", seed, 0, "The same seed draws the same blocks.")
+        self.window = odd(self, "window", window)
+        hint = "It counts the blocks at the start that are not drawn."
+        self.num_global = integer(self, "num_global", num_global, 0, hint)
+        hint = "It counts positions; None is for any length, and draws to the left only."
+        self.length = None if length is None else integer(self, "length", length, 1, hint)
+
+    def tile(self, query_positions, key_positions):
+        key_blocks = key_positions[None, :] // self.block_size
+        visible = False
+        for drawn, exists in self._draws(query_positions[:, None] // self.block_size):
+            visible = visible | (ops.equal(drawn, key_blocks) & exists)
+        return visible[None, None]
+
+    def may_see(self, queries, keys):
+        (first_query, last_query), (first_key, last_key) = (
+            (first // self.block_size, last // self.block_size) for first, last in (queries, keys)
+        )
+
+        def see(step, seen):
+            for drawn, exists in self._draws(first_query + step):
+                is_drawn = (first_key <= drawn) & (drawn <= last_key) & exists
+                seen = seen | (is_drawn & (first_query + step <= last_query))
+            return step + 1, seen
+
+        nobody = (first_query > last_query) & (first_key > last_key)
+        if is_static(queries, keys):
+            step, seen = 0, nobody
+            while step <= np.max(last_query - first_query):
+                step, seen = see(step, seen)
+            return seen
+        steps = ops.max(last_query - first_query)
+        start = ops.convert_to_tensor(0, "int32"), nobody
+        return ops.while_loop(lambda step, _: step <= steps, see, start)[1]
+
+    def _draws(self, block):
+        """Yields `(drawn, exists)` for each draw of a query block: the key block, if there is."""
+        near = self.window // 2
+        own = block - self.num_global
+        if self.length is None:
+            count = own - near
+        else:  # a ring, so that every block has the same number of blocks to draw from
+            ring = max(-(-self.length // self.block_size) - self.num_global, 1)
+            count = max(ring - 2 * near - 1, 0)
+        for number in range(self.num_blocks):
+            start = count * number // self.num_blocks
+            size = count * (number + 1) // self.num_blocks - start
+            drawn = own - near - 1 - start - self._hash(block, number) * size // PRIME
+            drawn = drawn if self.length is None else drawn % ring
+            yield drawn + self.num_global, size > 0
+
+    def _hash(self, block, number):
+        """Integers from 0 to `PRIME - 1`: rounds of adding a constant and cubing."""
+        constants = hashlib.sha256(f"{self.seed} {number}".encode()).digest()
+        for index in range(ROUNDS):
+            constant = int.from_bytes(constants[2 * index : 2 * index + 2], "little")
+            block = (block + constant) % PRIME
+            block = block * block % PRIME * block % PRIME
+        return block
+
+    def get_config(self):
+        return {
+            "block_size": self.block_size,
+            "num_blocks": self.num_blocks,
+            "seed": self.seed,
+            "window": self.window,
+            "num_global": self.num_global,
+            "length": self.length,
+        }

@@ -1,0 +1,56 @@
+"""Pictures of masks. Needs matplotlib, imported when something is drawn."""
+
+import numpy as np
+from keras import ops
+
+MAX_INCHES = 12.0
+LONGEST_WITH_GRID = 48  # lines between more squares would hide them
+
+
+def draw(mask, query_length, key_length=None, ax=None):
+    """Draws a mask, and returns the figure: see `Mask.plot` for the arguments."""
+    key_length = query_length if key_length is None else key_length
+    for name, length in {"query_length": query_length, "key_length": key_length}.items():
+        if not isinstance(length, int | np.integer) or length < 1:
+            raise ValueError(
+                f"`{name}` of the plot of {type(mask).__name__} must be a positive integer. "
+                f"Received: {name}={length!r}. Give the number of queries, then that of keys."
+            )
+    visible = ops.convert_to_numpy(mask(query_length, key_length))[0, 0]
+    visible = np.broadcast_to(visible, (query_length, key_length))
+    axes = _new_axes(query_length, key_length) if ax is None else ax
+    first, last = key_length - query_length, key_length  # where the queries stand
+    axes.imshow(
+        visible,
+        cmap="Blues",
+        vmin=-0.05,  # a hidden pair is not quite white, so that the squares can be counted
+        vmax=1.25,
+        extent=(-0.5, key_length - 0.5, last - 0.5, first - 0.5),
+        interpolation="nearest",
+    )
+    axes.set_xlabel("key position")
+    axes.set_ylabel("query position")
+    axes.set_title(repr(mask).replace("()", ""), parse_math=False, wrap=True)
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.yaxis.get_major_locator().set_params(integer=True)
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    if max(query_length, key_length) <= LONGEST_WITH_GRID:
+        axes.set_xticks(np.arange(key_length + 1) - 0.5, minor=True)
+        axes.set_yticks(np.arange(first, last + 1) - 0.5, minor=True)
+        axes.grid(which="minor", color="white", linewidth=0.8)
+        axes.tick_params(which="minor", length=0)
+    return axes.figure
+
+
+def _new_axes(query_length, key_length):
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError(
+            'Drawing needs matplotlib: pip install "keras-attention-zoo[plot]"'
+        ) from error
+    longest = max(query_length, key_length)
+    inches = min(2.0 + 0.2 * longest, MAX_INCHES)
+    size = [max(inches * length / longest, 2.0) for length in (key_length, query_length)]
+    return Figure(figsize=(size[0] + 0.6, size[1] + 0.8), layout="constrained").add_subplot()

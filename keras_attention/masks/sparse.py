@@ -1,0 +1,132 @@
+"""Masks of sparse transformers: compositions with a name, Longformer and BigBird."""
+
+import keras
+
+from keras_attention.masks._arguments import integer, odd
+from keras_attention.masks.base import Mask
+from keras_attention.masks.blocks import RandomBlocks
+from keras_attention.masks.patterns import GlobalTokens
+from keras_attention.masks.windows import Dilated, SlidingWindow
+
+
+class _Composition(Mask):
+    """A composition with a name and a config of its own."""
+
+    def tile(self, query_positions, key_positions):
+        return self.mask.tile(query_positions, key_positions)
+
+    def may_see(self, queries, keys):
+        return self.mask.may_see(queries, keys)
+
+    def sees_all(self, queries, keys):
+        return self.mask.sees_all(queries, keys)
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class Longformer(_Composition):
+    """Longformer: a window, possibly with gaps, and global tokens.
+
+        Dilated(window / 2, window / 2, dilation) | GlobalTokens(num_global_tokens)
+
+    Paper: Beltagy et al. 2020, Longformer: The Long-Document Transformer, section 3.1
+    (https://arxiv.org/abs/2004.05150). The defaults are those of its base model.
+
+    Args:
+        window: Even number of keys that a query sees besides its own position, half on each side.
+        num_global_tokens: Tokens at the start that see everybody and that everybody sees.
+        dilation: From each key of the window to the next. 1 leaves no gaps.
+
+    Raises:
+        ValueError: If an argument is too small or no integer, or `window` is odd.
+
+    Example:
+
+    >>> Longformer(window=2, num_global_tokens=1)(4, 4)[0, 0].numpy().astype(int).tolist()
+    [[1, 1, 1, 1], [1, 1, 1, 0], [1, 1, 1, 1], [1, 0, 1, 1]]
+    """
+
+    def __init__(self, window=512, num_global_tokens=1, dilation=1):
+        hint = "Half of it is on each side."
+        self.window = integer(self, "window", window, 2, hint)
+        if self.window % 2:
+            raise ValueError(
+                f"`window` of Longformer must be even. Received: window={window}. {hint} For two "
+                "different sides compose SlidingWindow(left, right) | GlobalTokens(positions)."
+            )
+        hint = "0 leaves out the global tokens."
+        self.num_global_tokens = integer(self, "num_global_tokens", num_global_tokens, 0, hint)
+        self.mask = Dilated(self.window // 2, self.window // 2, dilation)
+        self.dilation = self.mask.dilation
+        if self.num_global_tokens:
+            self.mask = self.mask | GlobalTokens(self.num_global_tokens)
+
+    def get_config(self):
+        return {
+            "window": self.window,
+            "num_global_tokens": self.num_global_tokens,
+            "dilation": self.dilation,
+        }
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class BigBird(_Composition):
+    """BigBird: a window, global tokens and random blocks, all of them in blocks.
+
+        SlidingWindow(window // 2, window // 2, block_size) | GlobalTokens(num_global * block_size)
+            | RandomBlocks(block_size, num_random, seed, window, num_global, length)
+
+    Paper: Zaheer et al. 2020, Big Bird: Transformers for Longer Sequences, section 2
+    (https://arxiv.org/abs/2007.14062). The defaults are those of its base model.
+
+    Args:
+        block_size: Positions in a block.
+        window: Odd number of key blocks that a query block sees, its own in the middle.
+        num_global: Blocks at the start that see everybody and that everybody sees.
+        num_random: Key blocks drawn for each query block besides those of the window and the
+            global ones.
+        seed: Integer; another one draws other blocks.
+        length: Length of the longest sequence. Without it random blocks are drawn to the left
+            only, for decoders; an encoder should give it. See `RandomBlocks`.
+
+    Raises:
+        ValueError: If an argument is too small or no integer, or `window` is even.
+
+    Example:
+
+    >>> mask = BigBird(block_size=2, window=1, num_global=1, num_random=1, length=8)
+    >>> mask(8, 8)[0, 0].numpy()[::2, ::2].sum(axis=1).tolist()
+    [4, 3, 3, 3]
+    """
+
+    def __init__(self, block_size=64, window=3, num_global=2, num_random=3, seed=0, length=None):
+        hint = "It counts the positions of a block."
+        self.block_size = integer(self, "block_size", block_size, 1, hint)
+        self.window = odd(self, "window", window)
+        hint = "It counts blocks; 0 leaves them out."
+        self.num_global = integer(self, "num_global", num_global, 0, hint)
+        self.num_random = integer(self, "num_random", num_random, 0, hint)
+        self.seed = integer(self, "seed", seed, 0, "The same seed draws the same blocks.")
+        hint = "It counts positions; None is for any length, and draws to the left only."
+        self.length = None if length is None else integer(self, "length", length, 1, hint)
+        self.mask = SlidingWindow(self.window // 2, self.window // 2, self.block_size)
+        if self.num_global:
+            self.mask = self.mask | GlobalTokens(self.num_global * self.block_size)
+        if self.num_random:
+            self.mask = self.mask | RandomBlocks(
+                self.block_size,
+                self.num_random,
+                self.seed,
+                self.window,
+                self.num_global,
+                self.length,
+            )
+
+    def get_config(self):
+        return {
+            "block_size": self.block_size,
+            "window": self.window,
+            "num_global": self.num_global,
+            "num_random": self.num_random,
+            "seed": self.seed,
+            "length": self.length,
+        }

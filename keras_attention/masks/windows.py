@@ -1,0 +1,126 @@
+"""Masks by distance: windows, whole and with gaps."""
+
+import keras
+from keras import ops
+
+from keras_attention.masks._arguments import integer
+from keras_attention.masks.base import Mask
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class SlidingWindow(Mask):
+    """A query sees the keys around its own position.
+
+    $$ visible(q, k) = [-left \\le \\lfloor k / b \\rfloor - \\lfloor q / b \\rfloor \\le right] $$
+
+    with `b = block_size`, 1 by default.
+
+    Paper: Beltagy et al. 2020, Longformer: The Long-Document Transformer, section 3.1
+    (https://arxiv.org/abs/2004.05150); in blocks: Zaheer et al. 2020, Big Bird: Transformers for
+    Longer Sequences, section 2 (https://arxiv.org/abs/2007.14062).
+
+    Args:
+        left, right: How far a query sees to each side, besides its own position; `None` for all
+            the way. `SlidingWindow(None, 0)` is `Causal()`.
+        block_size: Counts in blocks of so many positions instead of single positions.
+
+    Raises:
+        ValueError: If an argument is negative or no integer, or if neither side has an end.
+
+    Example:
+
+    >>> SlidingWindow(left=1, right=0)(3, 3)[0, 0].numpy().astype(int).tolist()
+    [[1, 0, 0], [1, 1, 0], [0, 1, 1]]
+    """
+
+    def __init__(self, left, right, block_size=1):
+        if left is None and right is None:
+            raise ValueError(
+                "SlidingWindow needs an end on one side. Received: left=None, right=None, which "
+                "hides nothing. Leave the mask out, or give `left` or `right`."
+            )
+        self.left, self.right = _reach(self, left, right)
+        hint = "A block is at least one position long."
+        self.block_size = integer(self, "block_size", block_size, 1, hint)
+
+    def tile(self, query_positions, key_positions):
+        blocks = key_positions[None, :] // self.block_size
+        distance = blocks - query_positions[:, None] // self.block_size
+        return _meets(distance, distance, self.left, self.right)[None, None]
+
+    def may_see(self, queries, keys):
+        return _meets(*self._distances(queries, keys), self.left, self.right)
+
+    def sees_all(self, queries, keys):
+        smallest, largest = self._distances(queries, keys)
+        return _meets(largest, smallest, self.left, self.right)
+
+    def _distances(self, queries, keys):
+        """The smallest and the largest distance of the blocks of a key and a query."""
+        size = self.block_size
+        return keys[0] // size - queries[1] // size, keys[1] // size - queries[0] // size
+
+    def get_config(self):
+        return {"left": self.left, "right": self.right, "block_size": self.block_size}
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class Dilated(Mask):
+    """A query sees every so many-th key around its own position: a window with gaps.
+
+    $$ visible(q, k) = [-left \\le (k - q) / dilation \\le right] \\cdot [dilation \\mid k - q] $$
+
+    Paper: Beltagy et al. 2020, Longformer: The Long-Document Transformer, section 3.1
+    (https://arxiv.org/abs/2004.05150). Without ends, the strided attention of Child et al. 2019
+    (https://arxiv.org/abs/1904.10509).
+
+    Args:
+        left, right: How many keys a query sees to each side, besides its own position, the
+            farthest of them `left * dilation` away; `None` for all the way.
+        dilation: From each key that is seen to the next. 1 leaves no gaps.
+
+    Raises:
+        ValueError: If an argument is negative or no integer, or `dilation` is 0.
+
+    Example:
+
+    >>> Dilated(left=1, right=0, dilation=2)(4, 4)[0, 0].numpy().astype(int).tolist()
+    [[1, 0, 0, 0], [0, 1, 0, 0], [1, 0, 1, 0], [0, 1, 0, 1]]
+    """
+
+    def __init__(self, left, right, dilation):
+        self.left, self.right = _reach(self, left, right)
+        self.dilation = integer(self, "dilation", dilation, 1, "1 leaves no gaps.")
+
+    def tile(self, query_positions, key_positions):
+        distance = key_positions[None, :] - query_positions[:, None]
+        steps = distance // self.dilation
+        is_step = ops.equal(distance % self.dilation, 0)
+        return (is_step & _meets(steps, steps, self.left, self.right))[None, None]
+
+    def may_see(self, queries, keys):
+        first = -((queries[1] - keys[0]) // self.dilation)  # the smallest whole number of steps
+        last = (keys[1] - queries[0]) // self.dilation
+        return (first <= last) & _meets(first, last, self.left, self.right)
+
+    def get_config(self):
+        return {"left": self.left, "right": self.right, "dilation": self.dilation}
+
+
+def _reach(mask, left, right):
+    hint = "It counts keys to one side; None is for all the way."
+    reach = {"left": left, "right": right}
+    return [
+        None if value is None else integer(mask, name, value, 0, hint)
+        for name, value in reach.items()
+    ]
+
+
+def _meets(smallest, largest, left, right):
+    """Whether the numbers from the smallest to the largest meet those from -left to right."""
+    meets = True
+    if left is not None:
+        meets = largest >= -left
+    if right is not None:
+        meets = meets & (smallest <= right)
+    return meets

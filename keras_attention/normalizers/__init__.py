@@ -1,0 +1,34 @@
+"""Normalizers: how do scores become weights?"""
+
+from keras_attention._registry import Registry
+from keras_attention.normalizers.base import Normalizer
+from keras_attention.normalizers.dense import Sigmoid, Softmax, Sum
+from keras_attention.normalizers.hard import Hard
+from keras_attention.normalizers.sparse import Entmax15, Sparsemax
+
+_registry = Registry(
+    "normalizer",
+    Normalizer,
+    {
+        "entmax15": Entmax15,
+        "hard": Hard,
+        "sigmoid": Sigmoid,
+        "softmax": Softmax,
+        "sparsemax": Sparsemax,
+        "sum": Sum,
+    },
+)
+get = _registry.get
+names = _registry.names
+
+__all__ = [
+    "Entmax15",
+    "Hard",
+    "Normalizer",
+    "Sigmoid",
+    "Softmax",
+    "Sparsemax",
+    "Sum",
+    "get",
+    "names",
+]

@@ -1,0 +1,55 @@
+"""The contract of every normalizer: how do scores become weights?"""
+
+from keras import ops
+
+
+class Normalizer:
+    """Base class of all normalizers: `normalizer(scores, visible)` gives the weights.
+
+    Weights are float32 whatever the scores are; they are exactly 0 where `visible` is `False`, and
+    a row that sees nothing is 0 everywhere and sends back a gradient of exactly 0.
+
+    Attributes:
+        seed_generator: The `keras.random.SeedGenerator` of a normalizer that draws, else `None`.
+            The layer keeps it, too, so that Keras knows its state.
+
+    Call arguments:
+        scores: Tensor `(..., key_length)`; what stands at hidden places, even NaN, has no effect.
+        visible: Boolean tensor that broadcasts to `scores`, or `None` for all visible.
+        training: Whether the layer is training, for those that draw only then.
+    """
+
+    seed_generator = None
+
+    def __call__(self, scores, visible=None, training=None):
+        raise NotImplementedError(f"{type(self).__name__} must implement `__call__`.")
+
+    def get_config(self):
+        return {}
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**config)
+
+
+def as_float32(scores, visible):
+    """Returns the scores in float32, and who is visible, `True` for all."""
+    return ops.cast(scores, "float32"), True if visible is None else visible
+
+
+def below_highest(scores, visible):
+    """Returns float32 scores less the highest visible one of their row; 0 where they are hidden.
+
+    Hidden scores leave before any arithmetic, else a NaN there would reach the gradient.
+    """
+    lowest = -float("inf")  # the maximum of no keys at all
+    seen = ops.where(visible, scores, lowest)
+    highest = ops.max(seen, axis=-1, keepdims=True, initial=lowest)
+    highest = ops.stop_gradient(ops.where(ops.isfinite(highest), highest, 0.0))
+    return ops.where(visible, scores, highest) - highest
+
+
+def ratio(part, whole):
+    """Returns `part / whole`, and 0 with a gradient of 0 where the whole is 0."""
+    is_some = whole != 0.0
+    return ops.where(is_some, part / ops.where(is_some, whole, 1.0), 0.0)

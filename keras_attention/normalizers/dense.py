@@ -1,0 +1,77 @@
+"""Normalizers under which every visible key counts: softmax, sum, sigmoid."""
+
+import keras
+from keras import ops
+
+from keras_attention.normalizers.base import Normalizer, as_float32, ratio
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class Softmax(Normalizer):
+    """Masked softmax over the keys.
+
+    $$ w_i = \\frac{m_i \\exp(s_i - \\max_j s_j)}{\\sum_j m_j \\exp(s_j - \\max_j s_j)} $$
+
+    where `m` is 1 for the visible keys and 0 for the hidden ones, and `0 / 0 = 0`. No large
+    negative constant is added to anything, so half precision has nothing to overflow.
+
+    Example:
+
+    >>> Softmax()(np.array([[0.0, 0.0, 9.0], [1.0, 2.0, 3.0]], "float16"),
+    ...           np.array([[True, True, False], [False] * 3])).numpy().tolist()
+    [[0.5, 0.5, 0.0], [0.0, 0.0, 0.0]]
+    """
+
+    def __call__(self, scores, visible=None, training=None):
+        scores, visible = as_float32(scores, visible)
+        if scores.shape[-1] == 1:  # Keras' softmax warns about a single key
+            return ops.where(visible, ops.ones_like(scores), 0.0)
+        if visible is True:
+            return ops.softmax(scores, axis=-1)
+        is_seeing = ops.any(visible, axis=-1, keepdims=True)
+        seen = ops.where(visible, scores, ops.where(is_seeing, -float("inf"), 0.0))
+        return ops.where(is_seeing, ops.softmax(seen, axis=-1), 0.0)
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class Sum(Normalizer):
+    """Division by the sum over the keys, for scores that are weights already, such as kernels.
+
+    $$ w_i = m_i s_i / \\sum_j m_j s_j, \\quad 0 / 0 = 0 $$
+
+    A score of 0 stays a weight of exactly 0, and a row whose sum is 0 is 0 everywhere, with a
+    gradient of 0: a query out of reach of every key. Scores below 0 make no sensible weights.
+
+    Paper: Nadaraya 1964, On Estimating Regression (https://doi.org/10.1137/1109020).
+
+    Example:
+
+    >>> Sum()(np.array([[1.0, 3.0, 9.0], [0.0, 0.0, 3.0]]),
+    ...       np.array([True, True, False])).numpy().tolist()
+    [[0.25, 0.75, 0.0], [0.0, 0.0, 0.0]]
+    """
+
+    def __call__(self, scores, visible=None, training=None):
+        scores, visible = as_float32(scores, visible)
+        seen = ops.where(visible, scores, 0.0)
+        return ratio(seen, ops.sum(seen, axis=-1, keepdims=True))
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class Sigmoid(Normalizer):
+    """Each key counts for itself: weights between 0 and 1 that need not add up to 1.
+
+    $$ w_i = m_i / (1 + \\exp(-s_i)) $$
+
+    Paper: Ramapuram et al. 2024, Theory, Analysis, and Best Practices for Sigmoid Self-Attention
+    (https://arxiv.org/abs/2409.04431).
+
+    Example:
+
+    >>> Sigmoid()(np.array([[0.0, 100.0, 9.0]]), np.array([True, True, False])).numpy().tolist()
+    [[0.5, 1.0, 0.0]]
+    """
+
+    def __call__(self, scores, visible=None, training=None):
+        scores, visible = as_float32(scores, visible)
+        return ops.where(visible, ops.sigmoid(ops.where(visible, scores, 0.0)), 0.0)

@@ -1,0 +1,109 @@
+"""Normalizers that look at one key only."""
+
+import keras
+from keras import ops
+
+from keras_attention.normalizers.base import Normalizer, as_float32, below_highest
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class Hard(Normalizer):
+    """Hard attention: the key with the highest score weighs 1, all others 0.
+
+    $$ w = onehot(\\arg\\max_i s_i), \\quad
+       \\text{stochastic, in training: } w = onehot(i), \\; i \\sim softmax(s) $$
+
+    Paper: Xu et al. 2015, Show, Attend and Tell, section 4.1 (https://arxiv.org/abs/1502.03044);
+    Bengio et al. 2013, Estimating or Propagating Gradients Through Stochastic Neurons
+    (https://arxiv.org/abs/1308.3432).
+
+    The highest score has no gradient, so what makes the scores does not learn. With
+    `stochastic=True` a key is drawn in training, and the gradient is that of the softmax, as if
+    the weights were the probabilities ("straight-through"). For REINFORCE, `draw` gives the
+    logarithm of the probability of what was drawn. Of equal scores the first key counts.
+
+    Args:
+        stochastic: Whether keys are drawn in training. Outside of it the highest score counts.
+        seed: Integer seed of the draws.
+
+    Example:
+
+    >>> Hard()(np.array([[1.0, 3.0, 9.0]]), np.array([True, True, False])).numpy().tolist()
+    [[0.0, 1.0, 0.0]]
+    >>> hard = Hard(stochastic=True, seed=0)
+    >>> one_hot, log_probability = hard.draw(np.array([[0.0, 50.0], [50.0, 0.0]]))
+    >>> one_hot.numpy().tolist(), log_probability.numpy().tolist()
+    ([[0.0, 1.0], [1.0, 0.0]], [0.0, 0.0])
+    """
+
+    def __init__(self, stochastic=False, seed=None):
+        if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
+            raise ValueError(
+                "`seed` of the normalizer Hard must be an integer or None. "
+                f"Received: seed={seed!r}."
+            )
+        self.stochastic, self.seed = stochastic, seed
+        self.seed_generator = keras.random.SeedGenerator(seed) if stochastic else None
+
+    def __call__(self, scores, visible=None, training=None):
+        scores, visible = as_float32(scores, visible)
+        if not (self.stochastic and training):
+            return _one_hot_of_highest(scores, visible)
+        shifted, probabilities, _ = _softmax(scores, visible)
+        one_hot = _drawn(shifted, visible, self.seed_generator)
+        return one_hot + (probabilities - ops.stop_gradient(probabilities))  # adds exactly 0
+
+    def draw(self, scores, visible=None, seed=None):
+        """Draws one key for each row, by the softmax of the scores.
+
+        The gradient of `reward · log_probability` by the scores is that of REINFORCE (Williams
+        1992, https://doi.org/10.1007/BF00992696), with any baseline subtracted from the reward.
+
+        Args:
+            scores: Tensor `(..., key_length)`.
+            visible: Boolean tensor that broadcasts to `scores`, or `None` for all visible.
+            seed: Integer or `keras.random.SeedGenerator`. By default the generator of this object,
+                which it has if it is stochastic.
+
+        Returns:
+            `(one_hot, log_probability)`: float32 `(..., key_length)` without a gradient, and
+            `(...)` with one. Both are 0 for a row that sees nothing.
+        """
+        seed = self.seed_generator if seed is None else seed
+        if seed is None:
+            raise ValueError(
+                "The normalizer Hard has no seed to draw by: it is not stochastic. Received: "
+                "seed=None. Make it with Hard(stochastic=True), or pass seed=."
+            )
+        scores, visible = as_float32(scores, visible)
+        shifted, _, total = _softmax(scores, visible)
+        one_hot = _drawn(shifted, visible, seed)
+        log_probability = ops.sum(one_hot * shifted, axis=-1) - ops.log(total[..., 0])
+        return one_hot, log_probability
+
+    def get_config(self):
+        return {"stochastic": self.stochastic, "seed": self.seed}
+
+
+def _softmax(scores, visible):
+    """Returns scores below the highest, their softmax, and the total that it divides by."""
+    shifted = below_highest(scores, visible)
+    powers = ops.where(visible, ops.exp(shifted), 0.0)
+    total = ops.sum(powers, axis=-1, keepdims=True)
+    total = ops.where(total > 0.0, total, 1.0)
+    return shifted, powers / total, total
+
+
+def _drawn(scores, visible, seed):
+    """Returns the one-hot vector of a key drawn by the softmax: the highest after Gumbel noise."""
+    uniform = keras.random.uniform(ops.shape(scores), minval=1e-30, dtype="float32", seed=seed)
+    return _one_hot_of_highest(ops.stop_gradient(scores) - ops.log(-ops.log(uniform)), visible)
+
+
+def _one_hot_of_highest(scores, visible):
+    lowest = -float("inf")
+    seen = ops.where(visible, ops.stop_gradient(scores), lowest)
+    highest = ops.max(seen, axis=-1, keepdims=True, initial=lowest)
+    is_highest = ops.cast(ops.logical_and(seen == highest, visible), "int32")
+    is_first = ops.cumsum(is_highest, axis=-1) == 1
+    return ops.cast(is_highest, "float32") * ops.cast(is_first, "float32")

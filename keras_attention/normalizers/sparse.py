@@ -1,0 +1,101 @@
+"""Normalizers that give most keys a weight of exactly 0, and have a gradient all the same.
+
+Both subtract a threshold from the scores and cut off what is below 0. Which keys stay above it, the
+support, is found by sorting, outside of the gradient. Given the support, the threshold is a formula
+of the mean and the spread of its scores, and so is the gradient.
+"""
+
+import keras
+from keras import ops
+
+from keras_attention.normalizers.base import Normalizer, as_float32, below_highest
+
+
+class _Sparse(Normalizer):
+    """What sparsemax and entmax have in common."""
+
+    def threshold(self, size, mean, spread):
+        """Returns the threshold of a support of so many scores.
+
+        Args:
+            size: Number of scores in the support.
+            mean: Their mean.
+            spread: The sum of their squared distances from the mean.
+        """
+        raise NotImplementedError
+
+    def weigh(self, scores, visible):
+        """Returns how far float32 scores are above the threshold; 0 for the others."""
+        scores = below_highest(scores, visible)
+        # Whoever is 1 below the highest cannot be in the support: a place for those hidden.
+        scores = ops.where(visible, ops.maximum(scores, -1.0), -1.0)
+        is_support = scores >= self._lowest_of_support(ops.stop_gradient(scores))
+
+        def total(x):
+            return ops.sum(ops.where(is_support, x, 0.0), axis=-1, keepdims=True)
+
+        size = total(ops.ones_like(scores))
+        mean = total(scores) / size
+        threshold = self.threshold(size, mean, total(ops.square(scores - mean)))
+        is_above = ops.logical_and(is_support, visible)
+        return ops.where(is_above, ops.relu(scores - threshold), 0.0)
+
+    def _lowest_of_support(self, scores):
+        """Returns the lowest score of the support of each row."""
+        descending = -ops.sort(-scores, axis=-1)
+        size = ops.cumsum(ops.ones_like(scores), axis=-1)  # if the support ended here
+        mean = ops.cumsum(descending, axis=-1) / size
+        spread = ops.cumsum(ops.square(descending), axis=-1) - size * ops.square(mean)
+        is_above = descending > self.threshold(size, mean, spread)
+        return ops.min(ops.where(is_above, descending, 0.0), axis=-1, keepdims=True, initial=0.0)
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class Sparsemax(_Sparse):
+    """Sparsemax: the point of the simplex that is nearest to the scores.
+
+    $$ w_i = \\max(0, s_i - \\tau), \\quad \\tau \\text{ such that } \\sum_i w_i = 1 $$
+
+    Paper: Martins and Astudillo 2016, From Softmax to Sparsemax
+    (https://arxiv.org/abs/1602.02068).
+
+    A key that is 1 or more below the highest weighs exactly 0. Time `O(Tk log Tk)` a row.
+
+    Example:
+
+    >>> Sparsemax()(np.array([[1.0, 1.5, 0.0, 9.0]]),
+    ...             np.array([True, True, True, False])).numpy().tolist()
+    [[0.25, 0.75, 0.0, 0.0]]
+    """
+
+    def threshold(self, size, mean, spread):
+        return mean - 1.0 / size
+
+    def __call__(self, scores, visible=None, training=None):
+        return self.weigh(*as_float32(scores, visible))
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class Entmax15(_Sparse):
+    """1.5-entmax: sparse as sparsemax is, smooth as softmax is, half-way between the two.
+
+    $$ w_i = \\max(0, s_i / 2 - \\tau)^2, \\quad \\tau \\text{ such that } \\sum_i w_i = 1 $$
+
+    Paper: Peters et al. 2019, Sparse Sequence-to-Sequence Models
+    (https://arxiv.org/abs/1905.05702).
+
+    A key that is 2 or more below the highest weighs exactly 0. Time `O(Tk log Tk)` a row.
+
+    Example:
+
+    >>> Entmax15()(np.array([[2.0, 2.0, 0.0, 9.0]]),
+    ...            np.array([True, True, True, False])).numpy().round(4).tolist()
+    [[0.5, 0.5, 0.0, 0.0]]
+    """
+
+    def threshold(self, size, mean, spread):
+        return mean - ops.sqrt(ops.maximum(1.0 - spread, 1e-12) / size)
+
+    def __call__(self, scores, visible=None, training=None):
+        scores, visible = as_float32(scores, visible)
+        return ops.square(self.weigh(scores / 2.0, visible))

@@ -1,0 +1,174 @@
+"""Performer: attention by random features, in time and memory linear in length."""
+
+import math
+
+import keras
+from keras import ops
+
+from keras_attention import masks
+from keras_attention._approximation import Approximation
+from keras_attention.attention import Memory
+from keras_attention.compute import features
+
+KERNELS = ("softmax", "relu")
+FLOOR = 1e-3  # added to the features of the ReLU kernel, so that every key weighs something
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class PerformerAttention(Approximation):
+    """Multi-head attention by positive orthogonal random features (FAVOR+).
+
+    $$ head_i = \\frac{φ(q_i)^T \\sum_j φ(k_j) v_j^T}{φ(q_i)^T \\sum_j φ(k_j)}, \\quad
+       φ_r(x) = \\exp(ω_r^T x' - |x'|^2 / 2), \\quad x' = x / d^{1/4} $$
+
+    Over the draws of `ω`, the mean of `φ(q)ᵀφ(k) / m` is `exp(qᵀk / √d)`: the more features, the
+    nearer to `MultiHeadAttention`. `kernel="relu"` has `φ_r(x) = max(0, ω_rᵀx') + 0.001` and is a
+    kernel of its own. The `ω` are normally distributed, orthogonal in groups of `d`, and not
+    trained.
+
+    Time is `O(T · m · d)` and memory linear in the length `T`. So they are under the causal mask:
+    pairs inside a chunk of keys, running sums from chunk to chunk. Features are made from their
+    float32 logarithms, each relative to its largest key, so that no sum overflows or vanishes.
+
+    Paper: Choromanski et al. 2021, Rethinking Attention with Performers
+    (https://arxiv.org/abs/2009.14794).
+
+    Args:
+        num_heads, key_dim, value_dim, output_dim: As for `MultiHeadAttention`.
+        num_features: `m`, the number of features of a head. Defaults to `d · log(d)`, rounded.
+        kernel: `"softmax"` or `"relu"`.
+        causal: Whether the causal mask always holds.
+        use_bias, kernel_initializer: As for `MultiHeadAttention`.
+        seed: Integer seed of the features.
+
+    Call arguments:
+        As for `Attention`; `attention_mask` is refused.
+
+    Output shape:
+        `(batch, query_length, output_dim)`; with `return_attention_scores` also the weights that
+        the features amount to, float32 `(batch, num_heads, query_length, key_length)`: to be looked
+        at, in quadratic time and memory.
+
+    Raises:
+        ValueError: If the kernel is unknown, a size is not positive, or a mask cannot be honoured.
+
+    Example:
+
+    >>> layer = PerformerAttention(num_heads=2, key_dim=4, num_features=64, causal=True)
+    >>> x = np.ones((2, 50, 8))
+    >>> output, weights = layer(x, x, return_attention_scores=True)
+    >>> tuple(output.shape), tuple(weights.shape)
+    ((2, 50, 8), (2, 2, 50, 50))
+    """
+
+    def __init__(
+        self,
+        num_heads,
+        key_dim,
+        value_dim=None,
+        output_dim=None,
+        num_features=None,
+        kernel="softmax",
+        causal=False,
+        use_bias=True,
+        kernel_initializer="glorot_uniform",
+        seed=None,
+        **kwargs,
+    ):
+        super().__init__(
+            num_heads, key_dim, value_dim, output_dim, use_bias, kernel_initializer, seed, **kwargs
+        )
+        if kernel not in KERNELS:
+            raise ValueError(
+                f"`kernel` of {type(self).__name__} must be one of {', '.join(KERNELS)}. "
+                f"Received: {kernel!r}."
+            )
+        if num_features is None:
+            num_features = max(1, round(key_dim * math.log(key_dim)))
+        self._require_positive(num_features=num_features)
+        self.num_features = num_features
+        self.kernel = kernel
+        self.causal = causal
+
+    def build(self, query_shape, value_shape, key_shape=None):
+        super().build(query_shape, value_shape, key_shape)
+        self.features = self.add_weight(
+            name="features",
+            shape=(self.num_heads, self.num_features, self.key_dim),
+            initializer=lambda shape, dtype=None: _orthogonal_rows(shape, self.seed),
+            dtype="float32",
+            autocast=False,
+            trainable=False,
+        )
+
+    def redraw(self, seed=None):
+        """Draws new features, as one may do now and then while training."""
+        self.features.assign(_orthogonal_rows(self.features.shape, seed))
+
+    def attend(
+        self,
+        query,
+        memory,
+        query_mask=None,
+        mask=None,
+        training=None,
+        start=None,
+        return_attention_scores=True,
+    ):
+        if mask is not None and not isinstance(mask, masks.Causal):
+            self._refuse(
+                "attention_mask",
+                "it never forms the pairs of queries and keys",
+                "Hide keys from all queries by value_mask or key_mask, later ones by causal=True",
+            )
+        causal = self.causal or mask is not None
+        if causal and start is not None:
+            self._refuse("start", "its causal queries end where the keys end", "Leave it out")
+        query_mask = self._padding_mask("query_mask", query_mask, query)
+        if query_mask is not None:
+            query = ops.where(query_mask[:, :, None], query, ops.cast(0.0, query.dtype))
+        query = self._split_heads(self.query_projection(query), self.key_dim)
+        query, key = self._log_features(query), memory.key
+        context = features.attend(query, key, memory.value, memory.mask, query_mask, causal)
+        weights = None
+        if return_attention_scores:
+            weights = features.weights(query, key, memory.mask, query_mask, causal)
+        return self._output(context), weights
+
+    def _prepare(self, key, value, mask, *args):
+        key, value, _ = super()._prepare(key, value, mask, *args)
+        return Memory(self._log_features(key), value, mask)
+
+    def _log_features(self, x):
+        """Returns the logarithms of the features, `(batch, heads, length, num_features)`."""
+        x = ops.cast(x, "float32") / self.key_dim**0.25
+        products = ops.matmul(x, ops.swapaxes(self.features, 1, 2))
+        if self.kernel == "relu":
+            return ops.log(ops.relu(products) + FLOOR)
+        return products - ops.sum(ops.square(x), axis=-1, keepdims=True) / 2
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_features": self.num_features,
+            "kernel": self.kernel,
+            "causal": self.causal,
+        }
+
+
+def _orthogonal_rows(shape, seed):
+    """Draws rows that are orthogonal in groups of `size` and as long as normal ones.
+
+    Args:
+        shape: `(heads, rows, size)`.
+        seed: Integer or `None`.
+    """
+    heads, rows, size = shape
+    groups = -(-rows // size)
+    directions, lengths = keras.random.normal((2, heads, groups, size, size), seed=seed)
+    directions, triangle = ops.qr(directions)
+    # The signs make every rotation equally likely, whatever convention the backend has.
+    signs = ops.sign(ops.diagonal(triangle, axis1=-2, axis2=-1))
+    lengths = ops.sqrt(ops.sum(ops.square(lengths), axis=-1, keepdims=True))
+    drawn = directions * signs[..., None, :] * lengths
+    return ops.reshape(drawn, (heads, groups * size, size))[:, :rows]

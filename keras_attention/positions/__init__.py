@@ -1,0 +1,32 @@
+"""Positions: where does a token stand? On embeddings, or inside the heads of attention."""
+
+from keras_attention._registry import Registry
+from keras_attention.positions.alibi import ALiBi
+from keras_attention.positions.base import Position
+from keras_attention.positions.embedding import PositionEmbedding
+from keras_attention.positions.learned import LearnedPosition
+from keras_attention.positions.rotary import Rotary
+from keras_attention.positions.shaw import Shaw
+from keras_attention.positions.sinusoidal import SinusoidalPosition
+from keras_attention.positions.t5 import T5Bias
+
+_registry = Registry(
+    "position",
+    Position,
+    {"alibi": ALiBi, "rotary": Rotary, "shaw": Shaw, "t5": T5Bias},
+)
+get = _registry.get
+names = _registry.names
+
+__all__ = [
+    "ALiBi",
+    "LearnedPosition",
+    "Position",
+    "PositionEmbedding",
+    "Rotary",
+    "Shaw",
+    "SinusoidalPosition",
+    "T5Bias",
+    "get",
+    "names",
+]

@@ -1,0 +1,90 @@
+"""The contract of every position on embeddings: a vector for each place, added or appended."""
+
+import keras
+from keras import ops
+
+from keras_attention._checks import require_positive_integers
+
+MODES = ("add", "concatenate")
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class PositionEmbedding(keras.layers.Layer):
+    """Base class of the layers that tell embeddings where they stand.
+
+    $$ mode = add: y_t = x_t + p_t, \\quad mode = concatenate: y_t = [x_t; p_t] $$
+
+    A new layer implements `vectors(positions)`; `self.position_size` is the size of the vectors.
+    They are added in float32 and rounded once, to the dtype of the embeddings.
+
+    Args:
+        mode: `"add"` or `"concatenate"`.
+        size: Size of the position vectors that are concatenated. Defaults to that of the
+            embeddings, which is the only one that can be added.
+
+    Call arguments:
+        x: Tensor `(batch, length, size)`.
+        start: Where the first vector stands, an integer or a scalar tensor: the number of tokens
+            before it when it comes one step after the other.
+
+    Output shape:
+        `(batch, length, size)`; concatenated, `(batch, length, size + position_size)`.
+    """
+
+    def __init__(self, mode="add", size=None, **kwargs):
+        super().__init__(**kwargs)
+        owner = type(self).__name__
+        if mode not in MODES:
+            raise ValueError(
+                f"`mode` of {owner} must be one of {', '.join(MODES)}. Received: mode={mode!r}."
+            )
+        if size is not None and mode == "add":
+            raise ValueError(
+                f"`size` of {owner} is for mode='concatenate'; what is added has the size of the "
+                f"embeddings. Received: mode='add', size={size!r}. Leave the size out."
+            )
+        if size is not None:
+            require_positive_integers(owner, size=size)
+        self.supports_masking = True
+        self.mode = mode
+        self.size = size
+
+    def build(self, x_shape):
+        self._require_sequences(x_shape)
+        self.position_size = self.size or x_shape[-1]
+
+    def vectors(self, positions):
+        """Returns the vectors of some positions.
+
+        Args:
+            positions: int32 `(length,)`.
+
+        Returns:
+            float32 `(length, position_size)`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must implement `vectors(positions)`.")
+
+    def call(self, x, start=0):
+        self._require_sequences(x.shape)
+        start = ops.convert_to_tensor(start, "int32")
+        if len(start.shape) != 0:
+            raise ValueError(
+                f"`start` of {type(self).__name__} must be one integer, where the first vector of "
+                f"every sequence stands. Received: shape {tuple(start.shape)}."
+            )
+        vectors = self.vectors(start + ops.arange(ops.shape(x)[1], dtype="int32"))[None]
+        if self.mode == "add":
+            wide = keras.backend.result_type(x.dtype, "float32")
+            return ops.cast(ops.cast(x, wide) + ops.cast(vectors, wide), x.dtype)
+        shape = (*ops.shape(x)[:2], self.position_size)
+        return ops.concatenate([x, ops.broadcast_to(ops.cast(vectors, x.dtype), shape)], axis=-1)
+
+    def _require_sequences(self, shape):
+        if len(shape) != 3:
+            raise ValueError(
+                f"{type(self).__name__} needs embeddings of shape (batch, length, size). Received: "
+                f"shape {tuple(shape)}. The vectors of one step get their length by x[:, None, :]."
+            )
+
+    def get_config(self):
+        return {**super().get_config(), "mode": self.mode, "size": self.size}

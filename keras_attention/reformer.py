@@ -1,0 +1,207 @@
+"""Reformer: attention among positions that hash to the same bucket."""
+
+import keras
+from keras import ops
+
+from keras_attention._approximation import Approximation
+from keras_attention.compute import lsh
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class ReformerAttention(Approximation):
+    """Multi-head self-attention by locality-sensitive hashing, with shared queries and keys.
+
+    $$ head_i = \\sum_{j \\in P_i} softmax_j(q_i^T q_j / |q_j|) \\, v_j, \\quad
+       P_i = \\bigcup_r \\{j \\ne i : h_r(q_j) = h_r(q_i)\\}, \\quad
+       h_r(x) = argmax [x R_r; -x R_r] $$
+
+    In each of `num_hashes` rounds, positions are sorted by bucket and cut into chunks of
+    `2 · bucket_size`; a query sees those of its bucket that are in its chunk or the one before.
+    A pair that meets in several rounds counts once, and a query sees itself only if it sees nobody
+    else. Rounds are combined by their normalizers: the more, the nearer to softmax attention over
+    all keys but one's own, which up to `bucket_size` positions it is.
+
+    Queries, keys and values are one sequence: what one of the padding masks hides is hidden
+    altogether. Time is `O(num_hashes · T · (bucket_size · d + log T))`, and memory linear in `T`.
+    The random rotations `R` are weights that are not trained, the same for all heads.
+
+    Paper: Kitaev et al. 2020, Reformer: The Efficient Transformer
+    (https://arxiv.org/abs/2001.04451).
+
+    Args:
+        num_heads, key_dim, value_dim, output_dim: As for `MultiHeadAttention`.
+        bucket_size: How many positions a bucket has on average, at most half more or less.
+        num_hashes: Number of rounds.
+        max_buckets: An even number. Longer sequences than `bucket_size · max_buckets` have larger
+            buckets, and chunks as before.
+        causal: Whether the causal mask always holds.
+        use_bias, kernel_initializer: As for `MultiHeadAttention`.
+        seed: Integer seed of the rotations.
+
+    Call arguments:
+        As for `Attention`; query and value have the same length; `key` and `attention_mask` are
+        refused.
+
+    Output shape:
+        `(batch, length, output_dim)`; with `return_attention_scores` also the weights, float32
+        `(batch, num_heads, length, length)`: to be looked at, in quadratic time and memory.
+
+    Raises:
+        ValueError: If a size is not positive, a key is given, query and value differ in length, or
+            a mask cannot be honoured.
+
+    Example:
+
+    >>> layer = ReformerAttention(num_heads=2, key_dim=4, bucket_size=8, causal=True)
+    >>> x = np.ones((2, 50, 8))
+    >>> output, weights = layer(x, x, return_attention_scores=True)
+    >>> tuple(output.shape), tuple(weights.shape)
+    ((2, 50, 8), (2, 2, 50, 50))
+    """
+
+    def __init__(
+        self,
+        num_heads,
+        key_dim,
+        value_dim=None,
+        output_dim=None,
+        bucket_size=64,
+        num_hashes=4,
+        max_buckets=256,
+        causal=False,
+        use_bias=True,
+        kernel_initializer="glorot_uniform",
+        seed=None,
+        **kwargs,
+    ):
+        super().__init__(
+            num_heads, key_dim, value_dim, output_dim, use_bias, kernel_initializer, seed, **kwargs
+        )
+        self._require_positive(
+            bucket_size=bucket_size, num_hashes=num_hashes, max_buckets=max_buckets
+        )
+        if max_buckets % 2:
+            raise ValueError(
+                f"`max_buckets` of {type(self).__name__} must be even, since buckets come in "
+                f"pairs. Received: max_buckets={max_buckets}. Give {max_buckets + 1}."
+            )
+        self.bucket_size = bucket_size
+        self.num_hashes = num_hashes
+        self.max_buckets = max_buckets
+        self.causal = causal
+
+    def build(self, query_shape, value_shape, key_shape=None):
+        self._require_one_sequence(query_shape, value_shape, key_shape)
+        batch, length, size = query_shape
+        heads = self.num_heads
+        self.query_projection = self._projection("query", heads * self.key_dim, query_shape)
+        self.value_projection = self._projection("value", heads * self.value_dim, value_shape)
+        self.output_projection = self._projection(
+            "output", self.output_dim or size, (batch, length, heads * self.value_dim)
+        )
+        self.rotations = self.add_weight(
+            name="rotations",
+            shape=(self.num_hashes, self.key_dim, self.max_buckets // 2),
+            initializer=lambda shape, dtype=None: keras.random.normal(shape, seed=self.seed),
+            dtype="float32",
+            autocast=False,
+            trainable=False,
+        )
+
+    def redraw(self, seed=None):
+        """Draws new rotations, as one may do now and then while training."""
+        self.rotations.assign(keras.random.normal(self.rotations.shape, seed=seed))
+
+    def prepare(self, *args, **kwargs):
+        raise ValueError(
+            f"{type(self).__name__} hashes whole sequences: it can neither prepare a memory nor "
+            "attend step by step. Use MultiHeadAttention for that."
+        )
+
+    attend = prepare
+
+    def call(
+        self,
+        query,
+        value,
+        key=None,
+        query_mask=None,
+        value_mask=None,
+        key_mask=None,
+        attention_mask=None,
+        return_attention_scores=False,
+        use_causal_mask=False,
+        training=None,
+    ):
+        self._require_one_sequence(query.shape, value.shape, None if key is None else key.shape)
+        if attention_mask is not None:
+            self._refuse(
+                "attention_mask",
+                "it compares positions of the same bucket only",
+                "Hide positions by query_mask or value_mask, later ones by causal=True",
+            )
+        length = ops.shape(query)[1]
+        visible = self._visible(query, value, query_mask, value_mask, key_mask)
+        chunk = 2 * self.bucket_size
+        if isinstance(length, int):
+            chunk = min(chunk, max(length, 1))
+        padding = [(0, 0), (0, -length % chunk)]  # at the end, hidden
+
+        def pad(x):
+            x = ops.where(visible[:, :, None], x, ops.cast(0.0, x.dtype))
+            return ops.pad(x, [*padding, (0, 0)])
+
+        query = self._split_heads(self.query_projection(pad(query)), self.key_dim)
+        value = self._split_heads(self.value_projection(pad(value)), self.value_dim)
+        visible = ops.cast(ops.pad(ops.cast(visible, "int32"), padding), "bool")
+        buckets = self._hash(query, visible, length)
+        causal = self.causal or use_causal_mask
+        context = lsh.attend(query, value, buckets, visible, chunk, causal)
+        output = self._output(context[:, :, :length])
+        if not return_attention_scores:
+            return output
+        weights = lsh.weights(query, buckets, visible, chunk, causal)
+        return output, weights[:, :, :length, :length]
+
+    def _visible(self, query, value, query_mask, value_mask, key_mask):
+        """Joins all padding masks, explicit and implicit: booleans `(batch or 1, length)`."""
+        visible = ops.ones((1, ops.shape(query)[1]), "bool")
+        for name, mask, tensor in [
+            ("query_mask", query_mask, query),
+            ("value_mask", value_mask, value),
+            ("key_mask", key_mask, value),
+        ]:
+            mask = self._padding_mask(name, mask, tensor)
+            visible = visible if mask is None else ops.logical_and(visible, mask)
+        return visible
+
+    def _hash(self, query, visible, length):
+        """Returns the buckets of queries, int32 `(batch, heads, num_hashes, length)`."""
+        query = ops.cast(ops.stop_gradient(query), "float32")
+        rotated = ops.matmul(query[:, :, None], self.rotations)
+        pairs = (length + self.bucket_size - 1) // (2 * self.bucket_size)
+        is_used = ops.arange(self.max_buckets // 2) < pairs
+        both_ways = [ops.where(is_used, x, -float("inf")) for x in (rotated, -rotated)]
+        buckets = ops.cast(ops.argmax(ops.concatenate(both_ways, axis=-1), axis=-1), "int32")
+        buckets = ops.where(is_used[0], buckets, 0)  # a short sequence is a single bucket
+        return ops.where(visible[:, None, None, :], buckets, self.max_buckets)
+
+    def _require_one_sequence(self, query_shape, value_shape, key_shape):
+        if key_shape is not None:
+            self._refuse("key", "its keys are the queries, scaled to norm 1", "Leave it out")
+        self._require_fitting_shapes(query_shape, value_shape, value_shape)
+        if None not in (query_shape[1], value_shape[1]) and query_shape[1] != value_shape[1]:
+            raise ValueError(
+                f"{type(self).__name__} attends within one sequence, so query and value have the "
+                f"same length. Received: query {tuple(query_shape)}, value {tuple(value_shape)}. "
+                "Pass the same tensor as query and value, or use MultiHeadAttention."
+            )
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "bucket_size": self.bucket_size,
+            "num_hashes": self.num_hashes,
+            "max_buckets": self.max_buckets,
+            "causal": self.causal,
+        }

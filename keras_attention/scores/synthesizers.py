@@ -1,0 +1,129 @@
+"""Synthesizers: scores that queries make up by themselves, or that are learned outright."""
+
+import keras
+from keras import ops
+from keras.src.backend import in_symbolic_scope  # has no public name
+
+from keras_attention._initializers import for_each_head
+from keras_attention.scores.positional import OfPositions
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class DenseSynthesizer(OfPositions):
+    """Dense Synthesizer: each query computes its scores of all positions by itself.
+
+    $$ score(q, k_j) = (W_2 \\max(0, W_1 q))_j $$
+
+    Paper: Tay et al. 2020, Synthesizer: Rethinking Self-Attention for Transformer Models,
+    section 3.1 (https://arxiv.org/abs/2005.00743).
+
+    Time `O(Tq · Tk · units)`, weights `(d + max_length) · units` a head.
+
+    Args:
+        max_length: Number of key positions that `W_2` has a row for.
+        units: Size of the space between `W_1` and `W_2`. `None` takes the query size.
+        kernel_initializer: Initializer of `W_1` and `W_2`.
+
+    Raises:
+        ValueError: If there are more keys than `max_length`.
+
+    Example:
+
+    >>> score = DenseSynthesizer(max_length=4, kernel_initializer="identity")
+    >>> score(np.array([[[7.0, -8.0, 9.0]]]), np.ones((1, 3, 5))).numpy().tolist()
+    [[[7.0, 0.0, 9.0]]]
+    """
+
+    def __init__(self, max_length=512, units=None, kernel_initializer="glorot_uniform", **kwargs):
+        super().__init__(max_length, kernel_initializer, **kwargs)
+        if units is not None:
+            self.require_positive("units", units)
+        self.units = units
+
+    def build(self, query_shape, key_shape):
+        super().build(query_shape, key_shape)
+        units = self.units or query_shape[-1]
+        self.hidden_kernel = self.add_weight(
+            name="hidden_kernel",
+            shape=(*self.heads, query_shape[-1], units),
+            initializer=for_each_head(self.kernel_initializer),
+        )
+        self.kernel = self.add_rows("kernel", units)
+
+    def prepare_query(self, query, positions):
+        return ops.relu(ops.matmul(query, ops.cast(self.hidden_kernel, query.dtype)))
+
+    def prepare_key(self, key, positions):
+        return self.rows(self.kernel, positions, key)
+
+    def get_config(self):
+        return {**super().get_config(), "units": self.units}
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class RandomSynthesizer(OfPositions):
+    """Random Synthesizer: a learned table of scores, the same for all inputs.
+
+    $$ score(q_i, k_j) = R_{ij}, \\quad R = R_1 R_2^T \\text{ if a rank is given} $$
+
+    Paper: Tay et al. 2020, Synthesizer: Rethinking Self-Attention for Transformer Models,
+    sections 3.2 and 3.3 (https://arxiv.org/abs/2005.00743).
+
+    Rows are those of query positions, which are aligned to the end of the keys; a query that stands
+    before the first key takes its row from the end of the table. The table is not learned if
+    `trainable=False`. Time `O(Tq · Tk)`, or `O(Tq · Tk · rank)`; weights `max_length²`, or
+    `2 · max_length · rank`, a head.
+
+    Args:
+        max_length: Number of positions that the table has rows and columns for.
+        rank: Number of columns of the factors `R_1` and `R_2`, or `None` for the whole table.
+        kernel_initializer: Initializer of the table, or of its factors.
+
+    Raises:
+        ValueError: If there are more queries or keys than `max_length`.
+
+    Example:
+
+    >>> score = RandomSynthesizer(max_length=4, kernel_initializer="identity")
+    >>> score(np.ones((1, 2, 5)), np.ones((1, 3, 5))).numpy().tolist()
+    [[[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]]
+    """
+
+    def __init__(self, max_length=512, rank=None, kernel_initializer="glorot_uniform", **kwargs):
+        super().__init__(max_length, kernel_initializer, **kwargs)
+        if rank is not None:
+            self.require_positive("rank", rank)
+        self.rank = rank
+
+    def build(self, query_shape, key_shape):
+        super().build(query_shape, key_shape)
+        self.require_length(query_shape[-2], "queries")
+        if self.rank is None:
+            self.table = self.add_rows("table", self.max_length)
+            self.pair_size = 4  # the index of a column is an int64, and there are two of them
+        else:
+            self.query_factor = self.add_rows("query_factor", self.rank)
+            self.key_factor = self.add_rows("key_factor", self.rank)
+
+    def prepare_query(self, query, positions):
+        table = self.table if self.rank is None else self.query_factor
+        return self.rows(table, positions, query, "queries")
+
+    def prepare_key(self, key, positions):
+        if self.rank is not None:
+            return self.rows(self.key_factor, positions, key)
+        if not in_symbolic_scope():
+            self.require_length(key.shape[-2])
+        return ops.broadcast_to(positions[:, None], (*ops.shape(key)[:-1], 1))
+
+    def pairwise(self, query, key):
+        if self.rank is not None:
+            return super().pairwise(query, key)
+        columns = ops.swapaxes(ops.cast(key, "int32"), -1, -2)  # (..., 1, key_tile)
+        columns = ops.broadcast_to(columns, (*ops.shape(query)[:-1], ops.shape(key)[-2]))
+        inside = ops.minimum(columns, self.max_length - 1)
+        found = ops.take_along_axis(query, inside, axis=-1)
+        return ops.where(columns < self.max_length, found, ops.cast(float("nan"), found.dtype))
+
+    def get_config(self):
+        return {**super().get_config(), "rank": self.rank}

@@ -1,0 +1,338 @@
+"""The blocks of a Transformer: attention and a feed-forward network, each added to its input."""
+
+import keras
+from keras import ops
+from keras.src.backend import get_keras_mask  # has no public name; JAX tracers hide the attribute
+
+from keras_attention import masks, positions, scores
+from keras_attention._checks import require_fractions, require_positive_integers
+from keras_attention._recompute import recomputed
+from keras_attention.feed_forward import FeedForward
+from keras_attention.multi_head import MultiHeadAttention
+
+NORMALIZE = ("post", "pre")
+
+
+class _Block(keras.layers.Layer):
+    """What encoder and decoder blocks have in common: the arguments, and how parts are added."""
+
+    def __init__(
+        self,
+        num_heads,
+        hidden,
+        key_dim=None,
+        normalize="post",
+        epsilon=1e-5,
+        dropout=0.0,
+        attention_dropout=0.0,
+        activation="relu",
+        use_bias=True,
+        score="scaled_dot",
+        mask=None,
+        position=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        owner = type(self).__name__
+        require_positive_integers(owner, num_heads=num_heads, hidden=hidden)
+        if key_dim is not None:
+            require_positive_integers(owner, key_dim=key_dim)
+        require_fractions(owner, dropout=dropout, attention_dropout=attention_dropout)
+        if normalize not in NORMALIZE:
+            raise ValueError(
+                f"`normalize` of {owner} must be one of {', '.join(NORMALIZE)}. "
+                f"Received: normalize={normalize!r}."
+            )
+        self.supports_masking = True
+        self.num_heads = num_heads
+        self.hidden = hidden
+        self.key_dim = key_dim
+        self.normalize = normalize
+        self.epsilon = epsilon
+        self.dropout = dropout
+        self.attention_dropout = attention_dropout
+        self.activation = keras.activations.get(activation)
+        self.use_bias = use_bias
+        self.score = scores.get(score)
+        self.mask = None if mask is None else masks.get(mask)
+        self.position = None if position is None else positions.get(position)
+
+    def compute_mask(self, inputs, previous_mask):
+        """Hands on what is hidden by the mask of the call or by the implicit one."""
+        implicit = get_keras_mask(inputs)
+        if previous_mask is None or implicit is None or previous_mask is implicit:
+            return previous_mask
+        return ops.logical_and(previous_mask, implicit)
+
+    def rematerialized_call(self, layer_call, *args, **kwargs):
+        """What Keras calls instead of `call` if the block was made inside `keras.RematScope()`."""
+        remat = super().rematerialized_call
+        return recomputed(self, layer_call, lambda function: remat(function, *args, **kwargs))
+
+    def _padding(self, name, mask, x):
+        """Joins the mask of the call with the implicit one that Keras left on `x`."""
+        if mask is None:
+            return get_keras_mask(x)
+        mask = masks.as_boolean(mask, name, ranks=(2,))
+        pairs = zip(mask.shape, x.shape[:2], strict=True)
+        if any(None not in pair and pair[0] != pair[1] for pair in pairs):
+            raise ValueError(
+                f"`{name}` of {type(self).__name__} must have the shape (batch, length) = "
+                f"{tuple(x.shape[:2])} of what it belongs to. Received: shape {tuple(mask.shape)}."
+            )
+        return self.compute_mask(x, mask)
+
+    def _make_attention(self, name, x_shape, memory_shape, score, **arguments):
+        size = x_shape[-1]
+        if self.key_dim is None and size % self.num_heads:
+            raise ValueError(
+                f"{type(self).__name__} shares the size of x out among its heads. Received: x of "
+                f"shape {tuple(x_shape)}, num_heads={self.num_heads}, which does not divide {size}."
+                " Give `key_dim`, the size of one head, or another number of heads."
+            )
+        attention = MultiHeadAttention(
+            self.num_heads,
+            self.key_dim or size // self.num_heads,
+            score=score,
+            dropout=self.attention_dropout,
+            use_bias=self.use_bias,
+            dtype=self.dtype_policy,
+            name=name,
+            **arguments,
+        )
+        attention.build(x_shape, memory_shape)
+        return attention
+
+    def _make_norm(self, name, x_shape):
+        norm = keras.layers.LayerNormalization(
+            epsilon=self.epsilon, dtype=self.dtype_policy, name=name
+        )
+        norm.build(x_shape)
+        return norm
+
+    def _build_feed_forward(self, x_shape):
+        self.feed_forward = FeedForward(
+            self.hidden,
+            self.activation,
+            self.dropout,
+            self.use_bias,
+            dtype=self.dtype_policy,
+            name="feed_forward",
+        )
+        self.feed_forward.build(x_shape)
+        self.feed_forward_norm = self._make_norm("feed_forward_norm", x_shape)
+        self.drop = keras.layers.Dropout(self.dropout, dtype=self.dtype_policy)
+
+    def _attend(self, attention, norm, x, memory, mask, memory_mask, with_weights, training):
+        """Adds what an attention sees in a memory, `None` for its own input, to its input."""
+        query = self._before(norm, x)
+        context = attention(
+            query,
+            query if memory is None else memory,
+            query_mask=mask,
+            value_mask=memory_mask,
+            return_attention_scores=with_weights,
+            training=training,
+        )
+        context, weights = context if with_weights else (context, None)
+        return self._after(norm, x, context, training), weights
+
+    def _feed_forward(self, x, training):
+        added = self.feed_forward(self._before(self.feed_forward_norm, x), training=training)
+        return self._after(self.feed_forward_norm, x, added, training)
+
+    def _before(self, norm, x):
+        """Returns what a part of the block gets."""
+        return norm(x) if self.normalize == "pre" else x
+
+    def _after(self, norm, x, added, training):
+        """Returns the input of a part together with its output."""
+        x = x + self.drop(added, training=training)
+        return norm(x) if self.normalize == "post" else x
+
+    def _require_sequences(self, **shapes):
+        if any(len(shape) != 3 for shape in shapes.values()):
+            received = ", ".join(f"{name} {tuple(shape)}" for name, shape in shapes.items())
+            raise ValueError(
+                f"{type(self).__name__} needs {' and '.join(shapes)} of shape (batch, length, "
+                f"size). Received: {received}. One step gets its length by x[:, None, :]."
+            )
+
+    def get_config(self):
+        serialize = keras.saving.serialize_keras_object
+        return {
+            **super().get_config(),
+            "num_heads": self.num_heads,
+            "hidden": self.hidden,
+            "key_dim": self.key_dim,
+            "normalize": self.normalize,
+            "epsilon": self.epsilon,
+            "dropout": self.dropout,
+            "attention_dropout": self.attention_dropout,
+            "activation": keras.activations.serialize(self.activation),
+            "use_bias": self.use_bias,
+            "score": serialize(self.score),
+            "mask": None if self.mask is None else serialize(self.mask),
+            "position": None if self.position is None else serialize(self.position),
+        }
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class EncoderBlock(_Block):
+    """One layer of a Transformer's encoder; with `mask="causal"`, of a language model.
+
+    Each part, attention and then feed-forward, is added to its input `x`:
+
+    $$ post: LayerNorm(x + part(x)), \\quad pre: x + part(LayerNorm(x)) $$
+
+    Paper: Vaswani et al. 2017, section 3.1, "post" (https://arxiv.org/abs/1706.03762); Xiong et
+    al. 2020, On Layer Normalization in the Transformer Architecture, "pre"
+    (https://arxiv.org/abs/2002.04745). After the last block of kind "pre" comes one
+    `keras.layers.LayerNormalization` more.
+
+    The parts are `attention`, `feed_forward`, `attention_norm` and `feed_forward_norm`. To compute
+    a block again in the backward pass instead of keeping it in memory, make it inside
+    `keras.RematScope()`.
+
+    Args:
+        num_heads: Number of heads.
+        hidden: Size between the two layers of the feed-forward network.
+        key_dim: Size of one head. Defaults to the size of `x` divided by the number of heads.
+        normalize: `"post"` or `"pre"`.
+        epsilon: Added to the variance by the normalizations.
+        dropout: Fraction of what the parts add that is dropped in training, and of what is between
+            the two layers of the feed-forward network.
+        attention_dropout: Fraction of the weights of attention that is dropped in training.
+        activation: Activation of the feed-forward network.
+        use_bias: Whether projections and dense layers add a bias.
+        score, mask, position: Of the attention, as for `MultiHeadAttention`.
+
+    Call arguments:
+        x: Tensor `(batch, length, size)`.
+        mask: Boolean `(batch, length)`, `True` for what counts; Keras' implicit mask counts, too.
+        return_attention_scores: Whether to return the weights, too.
+        training: Whether dropout is on.
+
+    Output shape:
+        `(batch, length, size)`; with `return_attention_scores` also the weights before dropout,
+        float32 `(batch, num_heads, length, length)`.
+
+    Raises:
+        ValueError: If an argument is out of range, `num_heads` does not divide the size and there
+            is no `key_dim`, or `x` is not of rank 3.
+
+    Example:
+
+    >>> block = EncoderBlock(num_heads=2, hidden=32)
+    >>> tuple(block(np.ones((2, 5, 8)), mask=np.ones((2, 5), bool)).shape)
+    (2, 5, 8)
+    """
+
+    def build(self, x_shape):
+        self._require_sequences(x=x_shape)
+        with keras.RematScope(mode=None):  # a block is recomputed as a whole
+            self.attention = self._make_attention(
+                "attention", x_shape, x_shape, self.score, mask=self.mask, position=self.position
+            )
+            self.attention_norm = self._make_norm("attention_norm", x_shape)
+            self._build_feed_forward(x_shape)
+
+    def call(self, x, mask=None, return_attention_scores=False, training=None):
+        self._require_sequences(x=x.shape)
+        mask = self._padding("mask", mask, x)
+        x, weights = self._attend(
+            self.attention,
+            self.attention_norm,
+            x,
+            None,
+            mask,
+            mask,
+            return_attention_scores,
+            training,
+        )
+        x = self._feed_forward(x, training)
+        return (x, weights) if return_attention_scores else x
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class DecoderBlock(_Block):
+    """One layer of a Transformer's decoder: looks back at itself, then at what was encoded.
+
+    The parts are causal self-attention, cross-attention to `encoded`, and feed-forward. Each is
+    added to its input and normalized as in `EncoderBlock`:
+
+    $$ post: LayerNorm(x + part(x)), \\quad pre: x + part(LayerNorm(x)) $$
+
+    Paper: as for `EncoderBlock`.
+
+    The parts are `self_attention`, `cross_attention`, `feed_forward`, and for each of them a norm,
+    such as `self_attention_norm`.
+
+    Args:
+        mask: A rule for self-attention that holds besides the causal one.
+        position: Of self-attention; cross-attention has none.
+        num_heads, hidden, key_dim, normalize, epsilon, dropout, attention_dropout, activation,
+            use_bias, score: As for `EncoderBlock`. The two attentions have scores of their own.
+
+    Call arguments:
+        x: Tensor `(batch, length, size)`.
+        encoded: Tensor `(batch, encoded_length, encoded_size)`.
+        mask: Boolean `(batch, length)`, `True` for what counts of `x`.
+        encoded_mask: Boolean `(batch, encoded_length)`, `True` for what counts of `encoded`.
+            Keras' implicit masks of both count, too.
+        return_attention_scores: Whether to return the weights, too.
+        training: Whether dropout is on.
+
+    Output shape:
+        `(batch, length, size)`; with `return_attention_scores` also the weights before dropout of
+        self-attention, `(batch, num_heads, length, length)`, and of cross-attention,
+        `(batch, num_heads, length, encoded_length)`, both float32.
+
+    Raises:
+        ValueError: As `EncoderBlock`.
+
+    Example:
+
+    >>> block = DecoderBlock(num_heads=2, hidden=32)
+    >>> output, self_weights, cross_weights = block(
+    ...     np.ones((2, 3, 8)), np.ones((2, 5, 6)), return_attention_scores=True)
+    >>> tuple(output.shape), tuple(self_weights.shape), tuple(cross_weights.shape)
+    ((2, 3, 8), (2, 2, 3, 3), (2, 2, 3, 5))
+    """
+
+    def build(self, x_shape, encoded_shape):
+        self._require_sequences(x=x_shape, encoded=encoded_shape)
+        with keras.RematScope(mode=None):  # a block is recomputed as a whole
+            causal = masks.combine(masks.Causal(), self.mask)
+            self.self_attention = self._make_attention(
+                "self_attention", x_shape, x_shape, self.score, mask=causal, position=self.position
+            )
+            self.self_attention_norm = self._make_norm("self_attention_norm", x_shape)
+            score = self.score.from_config(self.score.get_config())  # the same one, other weights
+            self.cross_attention = self._make_attention(
+                "cross_attention", x_shape, encoded_shape, score
+            )
+            self.cross_attention_norm = self._make_norm("cross_attention_norm", x_shape)
+            self._build_feed_forward(x_shape)
+
+    def call(
+        self,
+        x,
+        encoded,
+        mask=None,
+        encoded_mask=None,
+        return_attention_scores=False,
+        training=None,
+    ):
+        self._require_sequences(x=x.shape, encoded=encoded.shape)
+        mask = self._padding("mask", mask, x)
+        encoded_mask = self._padding("encoded_mask", encoded_mask, encoded)
+        flags = return_attention_scores, training
+        x, self_weights = self._attend(
+            self.self_attention, self.self_attention_norm, x, None, mask, mask, *flags
+        )
+        x, cross_weights = self._attend(
+            self.cross_attention, self.cross_attention_norm, x, encoded, mask, encoded_mask, *flags
+        )
+        x = self._feed_forward(x, training)
+        return (x, self_weights, cross_weights) if return_attention_scores else x

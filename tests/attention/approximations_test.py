@@ -1,0 +1,330 @@
+"""What local attention and the approximations have in common with every other attention layer."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_attention import masks
+from keras_attention.linformer import LinformerAttention
+from keras_attention.local import LocalAttention
+from keras_attention.performer import PerformerAttention
+from keras_attention.reformer import ReformerAttention
+from tests.attention import oracle
+from tests.attention.compiled import compiled
+from tests.attention.gradients import gradients, weight_gradients
+
+REPOSITORY = Path(__file__).parents[2]
+BATCH, SIZE = 2, 5
+LAYERS = {
+    "local, monotonic": lambda **also: LocalAttention("monotonic", 2, **also),
+    "local, predictive": lambda **also: LocalAttention("predictive", 3, **also),
+    "performer": lambda **also: PerformerAttention(2, 4, **also),
+    "performer, relu": lambda **also: PerformerAttention(2, 4, kernel="relu", **also),
+    "performer, causal": lambda **also: PerformerAttention(2, 4, causal=True, **also),
+    "linformer": lambda **also: LinformerAttention(
+        2, 4, projected_length=3, max_length=200, **also
+    ),
+    "reformer": lambda **also: ReformerAttention(2, 4, bucket_size=4, **also),
+    "reformer, causal": lambda **also: ReformerAttention(2, 4, bucket_size=4, causal=True, **also),
+}
+CAUSAL = [name for name in LAYERS if name != "linformer"]
+RNG = np.random.default_rng(0)
+
+
+def random(*shape):
+    return RNG.normal(size=shape).astype("float32")
+
+
+def make(name, **arguments):
+    """A built layer with weights off their initial values, so that biases count as well."""
+    layer = LAYERS[name](seed=0, **arguments)
+    layer.build((None, None, SIZE), (None, None, SIZE))
+    for variable in layer.trainable_variables:
+        variable.assign(variable + 0.3 * RNG.normal(size=variable.shape))
+    return layer
+
+
+def assert_close(found, expected, tolerance=1e-5):
+    """Compares nested tensors, with a tolerance relative to the largest number."""
+    for each, other in zip(keras.tree.flatten(found), keras.tree.flatten(expected), strict=True):
+        each, other = oracle.float64(each), oracle.float64(other)
+        scale = max(1.0, np.abs(other).max(initial=0.0))
+        np.testing.assert_allclose(each, other, atol=tolerance * scale)
+
+
+# lengths that chunks, buckets and windows do not divide
+@pytest.mark.parametrize("length", [7, 150])
+@pytest.mark.parametrize("name", LAYERS)
+def test_compiled_equals_eager(name, length):
+    layer, x = make(name), random(BATCH, length, SIZE)
+    mask = RNG.random((BATCH, length)) < 0.75
+
+    def call(x, mask):
+        return layer(x, x, query_mask=mask, value_mask=mask, return_attention_scores=True)
+
+    assert_close(compiled(call)(x, mask), call(x, mask))
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_compiled_gradients_equal_eager_ones(name):
+    layer, x = make(name), random(BATCH, 150, SIZE)
+    mask = RNG.random((BATCH, 150)) < 0.75
+
+    def gradient(x):
+        return gradients(lambda x: layer(x, x, value_mask=mask), x)
+
+    assert_close(compiled(gradient)(x), gradient(x), tolerance=1e-4)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_model_of_unknown_length_equals_the_layer_at_every_length(name):
+    layer = make(name)
+    x, visible = keras.Input((None, SIZE)), keras.Input((None,), dtype="bool")
+    model = keras.Model([x, visible], layer(x, x, value_mask=visible, return_attention_scores=True))
+    for length in (1, 2, 7, 8, 130, 150):
+        inputs = random(BATCH, length, SIZE), RNG.random((BATCH, length)) < 0.75
+        found = model.predict(inputs, verbose=0)
+        expected = layer(inputs[0], inputs[0], value_mask=inputs[1], return_attention_scores=True)
+        assert_close(found, expected)
+
+
+@pytest.mark.parametrize("lengths", [(None, None), (6, None), (6, 6)])
+@pytest.mark.parametrize("name", LAYERS)
+def test_symbolic_shapes_equal_real_shapes(name, lengths):
+    query, value = (keras.Input((length, SIZE)) for length in lengths)
+    symbolic = make(name)(query, value, return_attention_scores=True)
+    model = keras.Model([query, value], symbolic)
+    real = model([random(BATCH, 6, SIZE), random(BATCH, 6, SIZE)])
+    for expected, tensor in zip(symbolic, real, strict=True):
+        assert len(expected.shape) == len(tensor.shape)
+        pairs = zip(expected.shape, tensor.shape, strict=True)
+        assert all(size in (None, there) for size, there in pairs)
+    assert symbolic[0].shape[-1] == real[0].shape[-1]
+
+
+@pytest.mark.parametrize("shape", [(0, 6), (BATCH, 0), (BATCH, 1)])
+@pytest.mark.parametrize("name", LAYERS)
+def test_axes_may_be_empty_or_of_length_one(name, shape):
+    layer, x = make(name), random(*shape, SIZE)
+    for given in ({}, {"value_mask": np.ones(shape, bool)}):
+        output, weights = layer(x, x, return_attention_scores=True, **given)
+        assert tuple(output.shape) == (*shape, SIZE)
+        assert tuple(weights.shape)[:1] == shape[:1]
+        assert np.isfinite(oracle.float64(output)).all()
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_output_is_the_same_with_and_without_weights(name):
+    layer, x = make(name), random(BATCH, 11, SIZE)
+    output, _ = layer(x, x, return_attention_scores=True)
+    np.testing.assert_array_equal(oracle.float64(layer(x, x)), oracle.float64(output))
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_implicit_and_explicit_masks_count_together(name):
+    layer, x = make(name), random(BATCH, 11, SIZE)
+    implicit, explicit = RNG.random((2, BATCH, 11)) < 0.8
+    masked = keras.layers.Masking(0.0)(np.where(implicit[:, :, None], x, 0.0))
+    given = {"query_mask": explicit, "value_mask": explicit}
+    both = dict.fromkeys(given, implicit & explicit)
+    assert_close(
+        layer(masked, masked, return_attention_scores=True, **given),
+        layer(x, x, return_attention_scores=True, **both),
+    )
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_output_carries_the_mask_of_the_query(name):
+    tokens = keras.Input((None,), dtype="int32")
+    x = keras.layers.Embedding(9, SIZE, mask_zero=True)(tokens)
+    output = make(name)(x, x)
+    pooled = keras.layers.GlobalAveragePooling1D()(output)
+    model = keras.Model(tokens, [output, pooled])
+    output, pooled = model.predict(np.array([[1, 2, 0], [3, 0, 0]]), verbose=0)
+    np.testing.assert_allclose(pooled[0], output[0, :2].mean(0), atol=1e-5)
+    np.testing.assert_allclose(pooled[1], output[1, 0], atol=1e-5)
+
+
+@pytest.mark.parametrize("junk", [np.nan, np.inf])
+@pytest.mark.parametrize("name", LAYERS)
+def test_what_stands_at_hidden_places_has_no_effect(name, junk):
+    layer, x = make(name), random(BATCH, 20, SIZE)
+    mask = RNG.random((BATCH, 20)) < 0.7
+
+    def call(x):
+        return layer(x, x, query_mask=mask, value_mask=mask)
+
+    dirty = np.where(mask[:, :, None], x, junk).astype("float32")
+    np.testing.assert_array_equal(oracle.float64(call(dirty)), oracle.float64(call(x)))
+    (found,), (expected,) = gradients(call, dirty), gradients(call, x)
+    np.testing.assert_array_equal(oracle.float64(found), oracle.float64(expected))
+    np.testing.assert_array_equal(oracle.float64(found)[~mask], 0.0)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("name", LAYERS)
+def test_who_sees_nothing_gets_zeros_and_zero_gradients(name, causal):
+    if causal and name not in CAUSAL:
+        pytest.skip("has no causal mask")
+    layer, x = make(name), random(BATCH, 9, SIZE)
+    if hasattr(layer, "output_projection"):
+        layer.output_projection.bias.assign(np.zeros(SIZE))
+    mask = np.array([[True] * 9, [False] * 9])
+    given = {"value_mask": mask, "use_causal_mask": causal}
+    output, weights = layer(x, x, return_attention_scores=True, **given)
+    np.testing.assert_array_equal(oracle.float64(output)[1], 0.0)
+    np.testing.assert_array_equal(oracle.float64(weights)[1], 0.0)
+    (gradient,) = gradients(lambda x: layer(x, x, **given), x)
+    assert np.isfinite(oracle.float64(gradient)).all()
+    np.testing.assert_array_equal(oracle.float64(gradient)[1], 0.0)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "mixed_float16", "mixed_bfloat16"])
+@pytest.mark.parametrize("name", LAYERS)
+def test_half_precision_equals_float32_up_to_its_rounding(name, dtype):
+    rounding = dtype.removeprefix("mixed_")
+    half, x = make(name, dtype=dtype), random(BATCH, 40, SIZE)
+    x = oracle.float64(ops.cast(x, rounding)).astype("float32")
+    exact = make(name)
+    for variable, other in zip(exact.weights, half.weights, strict=True):
+        variable.assign(ops.cast(other, "float32"))
+    mask = RNG.random((BATCH, 40)) < 0.75
+    output, weights = half(x, x, value_mask=mask, return_attention_scores=True)
+    expected = exact(x, x, value_mask=mask, return_attention_scores=True)
+    assert keras.backend.standardize_dtype(output.dtype) == rounding
+    assert keras.backend.standardize_dtype(weights.dtype) == "float32"
+    # A key at the edge of a window or bucket may fall on either side: the mean has to fit.
+    for found, wanted in zip((output, weights), expected, strict=True):
+        difference = np.abs(oracle.float64(found) - oracle.float64(wanted))
+        scale = np.abs(oracle.float64(wanted)).max()
+        assert difference.mean() < scale * {"float16": 2e-3, "bfloat16": 2e-2}[rounding]
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_every_weight_gets_a_gradient(name):
+    layer, x = make(name), random(BATCH, 20, SIZE)
+    for path, gradient in weight_gradients(layer, x, x).items():
+        assert np.abs(oracle.float64(gradient)).max() > (0 if "key/bias" in path else 1e-6), path
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_trains_in_a_functional_model(name):
+    x = keras.Input((None, SIZE))
+    model = keras.Model(x, keras.layers.Dense(1)(LAYERS[name]()(x, x)))
+    model.compile("adam", "mse")
+    history = model.fit(random(4, 9, SIZE), np.ones((4, 9, 1)), epochs=3, verbose=0).history
+    assert history["loss"][-1] < history["loss"][0]
+
+
+MULTI_HEAD = {
+    "num_heads": 2,
+    "key_dim": 4,
+    "value_dim": 3,
+    "output_dim": 6,
+    "use_bias": False,
+    "kernel_initializer": keras.initializers.HeNormal(seed=1),
+    "seed": 7,
+    "name": "look",
+    "dtype": "mixed_bfloat16",
+}
+EVERY_ARGUMENT = [
+    (
+        LocalAttention,
+        {
+            "mode": "predictive",
+            "half_width": 3,
+            "score": "additive",
+            "units": 4,
+            "kernel_initializer": keras.initializers.HeNormal(seed=1),
+            "normalizer": "softmax",
+            "mask": masks.Causal(),
+            "soft_cap": 20.0,
+            "dropout": 0.25,
+            "implementation": "reference",
+            "seed": 7,
+            "name": "look",
+            "dtype": "mixed_bfloat16",
+        },
+    ),
+    (PerformerAttention, {**MULTI_HEAD, "num_features": 9, "kernel": "relu", "causal": True}),
+    (
+        LinformerAttention,
+        {
+            **MULTI_HEAD,
+            "projected_length": 3,
+            "max_length": 9,
+            "share_projection": True,
+            "projection_initializer": keras.initializers.HeNormal(seed=2),
+            "dropout": 0.25,
+        },
+    ),
+    (
+        ReformerAttention,
+        {**MULTI_HEAD, "bucket_size": 4, "num_hashes": 2, "max_buckets": 8, "causal": True},
+    ),
+]
+
+
+@pytest.mark.parametrize(("layer_class", "arguments"), EVERY_ARGUMENT)
+def test_config_has_every_argument_and_makes_the_same_layer(layer_class, arguments):
+    layer = layer_class(**arguments)
+    config = layer.get_config()
+    for name in set(arguments) - {"score", "normalizer", "mask", "dtype"}:
+        expected = arguments[name]
+        if isinstance(expected, keras.initializers.Initializer):
+            expected = keras.initializers.serialize(expected)
+        assert config[name] == expected, name
+    again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(layer))
+    assert type(again) is layer_class
+    assert again.get_config() == config
+
+
+FRESH_PROCESS = """
+import sys
+
+import keras
+import numpy as np
+
+import keras_attention.linformer, keras_attention.local
+import keras_attention.performer, keras_attention.reformer
+
+path, inputs, outputs = sys.argv[1:]
+model = keras.models.load_model(path)
+found = model.predict(dict(np.load(inputs)), verbose=0)
+np.savez(outputs, **{name: np.float32(array) for name, array in found.items()})
+"""
+
+
+def test_saved_file_gives_the_same_in_a_process_that_only_imports_the_package(tmp_path):
+    x, visible = keras.Input((9, SIZE), name="x"), keras.Input((9,), dtype="bool", name="visible")
+    outputs = {name: layer()(x, x, value_mask=visible) for name, layer in LAYERS.items()}
+    for layer_class, arguments in EVERY_ARGUMENT:
+        layer = layer_class(**{**arguments, "name": f"every_{layer_class.__name__}"})
+        outputs[layer.name] = layer(x, x, value_mask=visible)
+    model = keras.Model({"x": x, "visible": visible}, outputs)
+    for variable in model.trainable_variables:
+        variable.assign(RNG.normal(size=variable.shape))
+    inputs = {"x": random(BATCH, 9, SIZE), "visible": RNG.random((BATCH, 9)) < 0.7}
+    expected = model.predict(inputs, verbose=0)
+    model.save(tmp_path / "model.keras")
+    np.savez(tmp_path / "inputs.npz", **inputs)
+    files = [tmp_path / name for name in ("model.keras", "inputs.npz", "outputs.npz")]
+    finished = subprocess.run(
+        [sys.executable, "-c", FRESH_PROCESS, *files],
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+    )
+    assert "UserWarning" not in finished.stderr
+    with np.load(tmp_path / "outputs.npz") as found:
+        assert set(found) == set(expected)
+        for name in found:
+            np.testing.assert_allclose(found[name], np.float32(expected[name]), atol=1e-5)

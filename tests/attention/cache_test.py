@@ -1,0 +1,94 @@
+"""Step by step with a cache of prepared keys equals the full forward pass."""
+
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_attention import Attention, MultiHeadAttention, masks, positions, scores
+from tests.attention import oracle
+
+BATCH, LENGTH, SIZE = 2, 7, 8
+RNG = np.random.default_rng(0)
+SCORES = {
+    **dict.fromkeys(scores.names(), scores.get),
+    "location": lambda _: scores.Location(max_length=LENGTH),
+    "dense_synthesizer": lambda _: scores.DenseSynthesizer(max_length=LENGTH),
+    "random_synthesizer": lambda _: scores.RandomSynthesizer(max_length=LENGTH),
+}
+
+
+def single_head(**arguments):
+    return Attention(**arguments)
+
+
+def multi_head(**arguments):
+    return MultiHeadAttention(4, 4, **arguments)
+
+
+def grouped_heads(**arguments):
+    return MultiHeadAttention(4, 4, num_key_value_heads=2, **arguments)
+
+
+def step_by_step(layer, x, steps):
+    """Returns the outputs of a cached layer that is given so many positions at each step."""
+    memory = layer.prepare(ops.zeros(x.shape))
+    outputs, start = [], 0
+    for length in steps:
+        new = x[:, start : start + length]
+        memory = layer.extend(memory, new, start)
+        outputs.append(layer.attend(new, memory, mask=masks.Causal(), start=start)[0])
+        start += length
+    return ops.concatenate(outputs, axis=1)
+
+
+def assert_cached_equals_uncached(layer, steps=(1,) * LENGTH):
+    x = RNG.normal(size=(BATCH, LENGTH, SIZE)).astype("float32")
+    expected = layer(x, x, use_causal_mask=True)
+    for weight in layer.trainable_weights:
+        weight.assign(weight + 0.3 * RNG.normal(size=weight.shape))
+    expected = layer(x, x, use_causal_mask=True)
+    found = step_by_step(layer, x, steps)
+    np.testing.assert_allclose(oracle.float64(found), oracle.float64(expected), atol=2e-5)
+
+
+@pytest.mark.parametrize("make", [single_head, multi_head, grouped_heads])
+@pytest.mark.parametrize("score", SCORES)
+def test_every_score(make, score):
+    assert_cached_equals_uncached(make(score=SCORES[score](score)))
+
+
+@pytest.mark.parametrize("make", [single_head, multi_head, grouped_heads])
+@pytest.mark.parametrize("position", positions.names())
+def test_every_position(make, position):
+    assert_cached_equals_uncached(make(position=position))
+
+
+@pytest.mark.parametrize("implementation", ["reference", "auto"])
+def test_several_positions_at_a_time(implementation):
+    layer = multi_head(implementation=implementation, position="rotary", soft_cap=5.0)
+    assert_cached_equals_uncached(layer, steps=(3, 1, 2, 1))
+
+
+def test_with_a_window():
+    layer = multi_head(mask=masks.SlidingWindow(left=2, right=0))
+    assert_cached_equals_uncached(layer)
+
+
+def test_chunked_knows_where_the_queries_stand():
+    layer = multi_head(implementation="chunked")
+    x = RNG.normal(size=(BATCH, LENGTH, SIZE)).astype("float32")
+    expected = layer(x, x, use_causal_mask=True)[:, 2:4]
+    memory = layer.prepare(x)
+    found, weights = layer.attend(
+        x[:, 2:4], memory, mask=masks.Causal(), start=2, return_attention_scores=False
+    )
+    assert weights is None
+    np.testing.assert_allclose(oracle.float64(found), oracle.float64(expected), atol=2e-5)
+
+
+def test_a_cache_of_grouped_heads_is_small():
+    layer = grouped_heads()
+    memory = layer(np.ones((1, 2, SIZE)), np.ones((1, 2, SIZE))) is not None and layer.prepare(
+        np.ones((1, 2, SIZE), "float32")
+    )
+    assert tuple(memory.key.shape) == (1, 2, 2, 4)

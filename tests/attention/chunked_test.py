@@ -1,0 +1,264 @@
+"""The chunked computation: the numbers and gradients of the reference, tile by tile."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_attention import Attention, MultiHeadAttention, masks, positions, scores
+from keras_attention.compute import tiles
+from tests.attention import oracle
+from tests.attention.gradients import gradients, weight_gradients
+
+BATCH, QUERIES, KEYS, SIZE = 2, 11, 13, 6
+RNG = np.random.default_rng(0)
+
+
+@pytest.fixture(autouse=True)
+def small_tiles(monkeypatch):
+    """Tiles of 4 × 4, so that these lengths make several, none of which they divide."""
+    monkeypatch.setattr(tiles, "LONGEST_TILE", 4)
+    monkeypatch.setattr(tiles, "SHORTEST_TILE", 4)
+
+
+def random(*shape):
+    return RNG.normal(size=shape).astype("float32")
+
+
+def some(*shape):
+    return RNG.random(shape) < 0.6
+
+
+def single_head(**arguments):
+    return Attention(**arguments)
+
+
+def multi_head(**arguments):
+    return MultiHeadAttention(2, 4, value_dim=3, **arguments)
+
+
+def both(make, query, value, **arguments):
+    """Returns a layer by the reference and a chunked one with the same weights."""
+    reference = make(implementation="reference", **arguments)
+    reference(query, value)
+    for weight in reference.trainable_weights:
+        weight.assign(weight + 0.3 * random(*weight.shape))
+    chunked = type(reference).from_config({**reference.get_config(), "implementation": "chunked"})
+    chunked(query, value)
+    chunked.set_weights(reference.get_weights())
+    return reference, chunked
+
+
+def assert_equal(reference, chunked, query, value, tolerance=2e-5, **masks):
+    """Compares contexts, and their gradients by inputs and weights."""
+    expected, found = (layer(query, value, **masks) for layer in (reference, chunked))
+    np.testing.assert_allclose(oracle.float64(found), oracle.float64(expected), atol=tolerance)
+    direction = ops.convert_to_tensor(random(*expected.shape))
+
+    def along(layer):
+        return lambda query, value: layer(query, value, **masks) * direction
+
+    for expected, found in zip(
+        gradients(along(reference), query, value),
+        gradients(along(chunked), query, value),
+        strict=True,
+    ):
+        np.testing.assert_allclose(oracle.float64(found), oracle.float64(expected), atol=tolerance)
+    expected = weight_gradients(reference, query, value, **masks)
+    found = weight_gradients(chunked, query, value, **masks)
+    for one, other in zip(expected.values(), found.values(), strict=True):
+        np.testing.assert_allclose(oracle.float64(other), oracle.float64(one), atol=10 * tolerance)
+
+
+MASKS = {
+    "nothing": {},
+    "causal": {"use_causal_mask": True},
+    "padding": {"query_mask": some(BATCH, QUERIES), "value_mask": some(BATCH, KEYS)},
+    "pairs": {"attention_mask": some(BATCH, QUERIES, KEYS)},
+    "nobody sees anything": {"value_mask": np.zeros((BATCH, KEYS), bool)},
+}
+SCORES = {
+    **dict.fromkeys(scores.names(), scores.get),
+    "location": lambda _: scores.Location(max_length=KEYS),
+    "dense_synthesizer": lambda _: scores.DenseSynthesizer(max_length=KEYS),
+    "random_synthesizer": lambda _: scores.RandomSynthesizer(max_length=KEYS),
+}
+
+
+@pytest.mark.parametrize("make", [single_head, multi_head])
+@pytest.mark.parametrize("name", MASKS)
+@pytest.mark.parametrize("score_name", SCORES)
+def test_equals_the_reference(make, score_name, name):
+    query, value = random(BATCH, QUERIES, SIZE), random(BATCH, KEYS, SIZE)
+    layers = both(make, query, value, score=SCORES[score_name](score_name))
+    assert_equal(*layers, query, value, **MASKS[name])
+
+
+@pytest.mark.parametrize("make", [single_head, multi_head])
+@pytest.mark.parametrize("name", MASKS)
+@pytest.mark.parametrize("score_name", ["boxcar", "triangular", "epanechnikov"])
+def test_sum_equals_the_reference(make, score_name, name):
+    # Near each other and positive, so that no sum is nearly 0.
+    query, value = (abs(random(BATCH, length, SIZE)) * 0.2 for length in (QUERIES, KEYS))
+    layers = both(make, query, value, score=score_name, normalizer="sum")
+    assert_equal(*layers, query, value, tolerance=1e-4, **MASKS[name])
+
+
+@pytest.mark.parametrize("lengths", [(1, 1), (1, 13), (13, 1), (4, 8), (16, 3)])
+@pytest.mark.parametrize("score_name", ["scaled_dot", "additive"])
+def test_odd_lengths(score_name, lengths):
+    query, value = (random(BATCH, length, SIZE) for length in lengths)
+    layers = both(multi_head, query, value, score=score_name)
+    assert_equal(*layers, query, value)
+    assert_equal(*layers, query, value, use_causal_mask=True)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "mixed_bfloat16"])
+def test_half_precision(dtype):
+    query, value = random(BATCH, QUERIES, SIZE), random(BATCH, KEYS, SIZE)
+    reference, chunked = both(multi_head, query, value, score="additive", dtype=dtype)
+    expected, found = (layer(query, value, **MASKS["padding"]) for layer in (reference, chunked))
+    assert expected.dtype == found.dtype
+    np.testing.assert_allclose(oracle.float64(found), oracle.float64(expected), atol=0.02)
+
+
+@pytest.mark.parametrize("make", [single_head, multi_head])
+@pytest.mark.parametrize("position", positions.names())
+def test_positions(make, position):
+    query, value = random(BATCH, QUERIES, SIZE), random(BATCH, KEYS, SIZE)
+    layers = both(make, query, value, score="general", position=position)
+    assert_equal(*layers, query, value, tolerance=1e-4, use_causal_mask=True)
+
+
+def test_grouped_heads():
+    query, value = random(BATCH, QUERIES, SIZE), random(BATCH, KEYS, SIZE)
+    arguments = {"num_heads": 4, "key_dim": 4, "num_key_value_heads": 2}
+    assert_equal(*both(MultiHeadAttention, query, value, **arguments), query, value)
+
+
+def test_soft_cap():
+    query, value = 5 * random(BATCH, QUERIES, SIZE), 5 * random(BATCH, KEYS, SIZE)
+    layers = both(multi_head, query, value, soft_cap=2.0)
+    assert_equal(*layers, query, value, tolerance=1e-4, use_causal_mask=True)
+
+
+@pytest.mark.parametrize("make", [single_head, multi_head])
+def test_dropout_is_the_same_forward_and_backward(make):
+    query, value = random(BATCH, QUERIES, SIZE), random(BATCH, KEYS, SIZE)
+    layer = make(implementation="chunked", dropout=0.4, seed=3)
+    layer(query, value)
+    generator = layer.seed_generator.state
+
+    def function(query, value):
+        generator.assign(ops.convert_to_tensor([3, 7], generator.dtype))
+        return ops.sum(ops.sin(layer(query, value, training=True)))
+
+    found = gradients(function, query, value)
+    arrays = [query.astype("float64"), value.astype("float64")]
+    for array, gradient in zip(arrays, found, strict=True):
+        for index in [(0, 0, 0), (1, 5, 2), (0, 10, 5)]:
+            values = []
+            for step in (1e-2, -1e-2):
+                moved = [each.astype("float32") for each in arrays]
+                moved[0 if array is arrays[0] else 1][index] += step
+                values.append(float(function(*moved)))
+            expected = (values[0] - values[1]) / 2e-2
+            assert float(gradient[index]) == pytest.approx(expected, abs=2e-3)
+
+
+def test_dropout_drops_the_fraction_and_draws_anew():
+    query, key = random(1, 64, SIZE), random(1, 64, SIZE)
+    value = np.ones((1, 64, SIZE), "float32")  # a context is what stayed of the weights, scaled
+    layer = Attention(implementation="chunked", dropout=0.25)
+    layer(query, value, key)
+    first, second = (oracle.float64(layer(query, value, key, training=True)) for _ in range(2))
+    assert abs(first - second).max() > 0.01
+    assert first.mean() == pytest.approx(1.0, abs=0.05)
+    assert len(np.unique(first[0, :, 0].round(4))) > 32, "tiles drop the same places"
+    whole = layer(query, value, key, training=False)
+    np.testing.assert_allclose(oracle.float64(whole), 1.0, atol=1e-6)
+
+
+# ------------------------------------------------------------------------------------ what is done
+
+
+class Counting(scores.Dot):
+    """Counts the tiles that are compared, where Keras calls it eagerly."""
+
+    tiles = 0
+
+    def pairwise(self, query, key):
+        type(self).tiles += 1
+        return super().pairwise(query, key)
+
+
+@pytest.mark.skipif(keras.backend.backend() == "jax", reason="a loop is traced once")
+@pytest.mark.parametrize(
+    ("mask", "expected"),
+    [
+        (None, 16),
+        (masks.Causal(), 10),
+        (masks.SlidingWindow(left=3, right=0), 7),
+        (masks.SlidingWindow(left=3, right=0) | masks.GlobalTokens(1), 12),
+    ],
+)
+def test_tiles_that_a_mask_hides_are_never_computed(mask, expected):
+    x = random(1, 16, SIZE)
+    layer = Attention(Counting(), mask=mask, implementation="chunked")
+    layer(x, x)
+    Counting.tiles = 0
+    layer(x, x)
+    assert Counting.tiles == expected
+
+
+def test_auto_takes_it_when_the_scores_are_many():
+    layer = MultiHeadAttention(8, 4)
+    layer.build((None, None, 32), (None, None, 32))
+    assert layer.choose_implementation((1, 128, 32), (1, 128, 32)) == "reference"
+    assert layer.choose_implementation((1, 4096, 32), (1, 4096, 32)) == "chunked"
+    assert layer.choose_implementation((None, 4096, 32), (1, 4096, 32)) == "reference"
+    assert layer.choose_implementation((1, 4096, 32), (1, 4096, 32), True) == "reference"
+
+
+def test_auto_counts_what_a_score_holds_for_a_pair():
+    layer = Attention(scores.Additive(units=512))
+    layer.build((None, None, 32), (None, None, 32))
+    assert layer.choose_implementation((1, 512, 32), (1, 512, 32)) == "chunked"
+
+
+# ------------------------------------------------------------------------------------- compilation
+
+
+@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("score_name", ["scaled_dot", "additive"])
+def test_compiles_with_unknown_lengths(score_name, jit):
+    tf = pytest.importorskip("tensorflow")
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("TensorFlow's tf.function")
+    query, value = random(BATCH, QUERIES, SIZE), random(BATCH, KEYS, SIZE)
+    reference, chunked = both(multi_head, query, value, score=score_name, dropout=0.1)
+    spec = tf.TensorSpec([None, None, SIZE])
+
+    @tf.function(input_signature=[spec, spec], jit_compile=jit)
+    def run(query, value):
+        with tf.GradientTape() as tape:
+            tape.watch([query, value])
+            context = chunked(query, value, use_causal_mask=True)
+        return context, *tape.gradient(context, [query, value])
+
+    def call(query, value):
+        return reference(query, value, use_causal_mask=True)
+
+    expected = call(query, value), *gradients(call, query, value)
+    for found, of_reference in zip(run(query, value), expected, strict=True):
+        np.testing.assert_allclose(found, of_reference, atol=2e-5)
+
+
+def test_trains_in_a_model():
+    inputs = keras.Input((None, SIZE))
+    layer = MultiHeadAttention(2, 4, implementation="chunked", dropout=0.1, mask="causal")
+    model = keras.Model(inputs, layer(inputs, inputs))
+    model.compile(keras.optimizers.Adam(0.01), "mse")
+    x = random(8, 10, SIZE)
+    losses = model.fit(x, np.roll(x, 1, axis=1), epochs=6, verbose=0).history["loss"]
+    assert losses[-1] < losses[0]

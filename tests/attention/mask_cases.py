@@ -1,0 +1,208 @@
+"""Every mask beside its definition: a plain Python rule for one example, query and key."""
+
+import hashlib
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_attention import masks
+
+BATCH, HEADS, QUERIES, KEYS = 2, 3, 4, 6
+RNG = np.random.default_rng(0)
+
+
+def some(*shape):
+    return RNG.random(shape) < 0.6
+
+
+KEY_PADDING, QUERY_PADDING = some(BATCH, KEYS), some(BATCH, QUERIES)
+PAIRS = some(BATCH, HEADS, QUERIES, KEYS)
+IDS = [[3, 3, 5, 5, 5, 3], [0, 1, 1, 1, 2, 2]]
+FIRST = KEYS - QUERIES  # where the first query of the data stands
+
+
+def causal(example, head, q, k):
+    return k <= q
+
+
+def keys(example, head, q, k):
+    return k < KEYS and KEY_PADDING[example, k]
+
+
+def queries(example, head, q, k):
+    return 0 <= q - FIRST < QUERIES and QUERY_PADDING[example, q - FIRST]
+
+
+def pairs(example, head, q, k):
+    return 0 <= q - FIRST < QUERIES and k < KEYS and PAIRS[example, head, q - FIRST, k]
+
+
+def same_document(example, head, q, k):
+    return 0 <= q < KEYS and k < KEYS and IDS[example][q] == IDS[example][k]
+
+
+def window(left, right, size=1):
+    def rule(example, head, q, k):
+        distance = k // size - q // size
+        return (left is None or distance >= -left) and (right is None or distance <= right)
+
+    return rule
+
+
+def dilated(left, right, dilation):
+    seen = [dilation * step for step in range(-(100 if left is None else left), 1)]
+    seen += [dilation * step for step in range((100 if right is None else right) + 1)]
+    return lambda example, head, q, k: k - q in seen
+
+
+def tokens(*positions):
+    return lambda example, head, q, k: q in positions or k in positions
+
+
+def first_keys(*lengths):
+    return lambda example, head, q, k: k < lengths[example % len(lengths)]
+
+
+def number(seed, draw, block):
+    """The hash, once more, in Python's integers."""
+    digest = hashlib.sha256(f"{seed} {draw}".encode()).digest()
+    for low, high in ((0, 1), (2, 3), (4, 5)):
+        block = pow(block + digest[low] + 256 * digest[high], 3, 32717)
+    return block
+
+
+def random_blocks(size, draws, seed=0, window=1, num_global=0, length=None):
+    def drawn(block):
+        away = window // 2 + 1  # the nearest block that may be drawn
+        if length is None:
+            free = [block - distance for distance in range(away, block - num_global + 1)]
+        else:
+            ring = list(range(num_global, -(-length // size)))
+            place = block - num_global
+            free = [
+                ring[(place - distance) % len(ring)]
+                for distance in range(away, len(ring) - away + 1)
+            ]
+        parts = [len(free) * part // draws for part in range(draws + 1)]
+        return {
+            free[begin + number(seed, part, block) * (end - begin) // 32717]
+            for part, (begin, end) in enumerate(zip(parts, parts[1:], strict=False))
+            if end > begin
+        }
+
+    return lambda example, head, q, k: k // size in drawn(q // size)
+
+
+def both(first, second):
+    return lambda *pair: first(*pair) and second(*pair)
+
+
+def either(*rules):
+    return lambda *pair: any(rule(*pair) for rule in rules)
+
+
+def neither(rule):
+    return lambda *pair: not rule(*pair)
+
+
+# name: (mask, rule)
+NUMBERS = {
+    "causal": (masks.Causal(), causal),
+    "window": (masks.SlidingWindow(2, 1), window(2, 1)),
+    "window of one": (masks.SlidingWindow(0, 0), window(0, 0)),
+    "window to the left": (masks.SlidingWindow(None, 1), window(None, 1)),
+    "window to the right": (masks.SlidingWindow(0, None), window(0, None)),
+    "window in blocks": (masks.SlidingWindow(1, 0, block_size=3), window(1, 0, 3)),
+    "dilated": (masks.Dilated(2, 1, 2), dilated(2, 1, 2)),
+    "dilated by 1": (masks.Dilated(1, 2, 1), dilated(1, 2, 1)),
+    "strided": (masks.Dilated(None, None, 3), dilated(None, None, 3)),
+    "dilated to the left": (masks.Dilated(None, 0, 4), dilated(None, 0, 4)),
+    "global count": (masks.GlobalTokens(2), tokens(0, 1)),
+    "global positions": (masks.GlobalTokens([4, 1, 3, 3]), tokens(1, 3, 4)),
+    "random": (masks.RandomBlocks(1, 2), random_blocks(1, 2)),
+    "random blocks": (masks.RandomBlocks(2, 1, seed=5), random_blocks(2, 1, 5)),
+    "random outside": (masks.RandomBlocks(1, 2, 3, 3, 1), random_blocks(1, 2, 3, 3, 1)),
+    "random both ways": (
+        masks.RandomBlocks(1, 2, length=13),
+        random_blocks(1, 2, length=13),
+    ),
+    "random blocks both ways": (
+        masks.RandomBlocks(2, 1, 7, 3, 1, length=13),
+        random_blocks(2, 1, 7, 3, 1, length=13),
+    ),
+    "prefix": (masks.Prefix(3), first_keys(3)),
+    "prefixes": (masks.Prefix([0, 2]), first_keys(0, 2)),
+    "lengths": (masks.Lengths([1, 5]), first_keys(1, 5)),
+    "longformer": (masks.Longformer(4, 1), either(window(2, 2), tokens(0))),
+    "longformer with gaps": (
+        masks.Longformer(2, 2, dilation=2),
+        either(dilated(1, 1, 2), tokens(0, 1)),
+    ),
+    "longformer without global": (masks.Longformer(2, 0), window(1, 1)),
+    "big bird": (
+        masks.BigBird(2, 3, 1, 1, seed=4),
+        either(window(1, 1, 2), tokens(0, 1), random_blocks(2, 1, 4, 3, 1)),
+    ),
+    "big bird both ways": (
+        masks.BigBird(1, 3, 1, 2, seed=4, length=13),
+        either(window(1, 1), tokens(0), random_blocks(1, 2, 4, 3, 1, 13)),
+    ),
+    "big bird of windows": (masks.BigBird(2, 3, 0, 0), window(1, 1, 2)),
+    "prefix LM": (masks.Causal() | masks.Prefix(2), either(causal, first_keys(2))),
+    "causal window": (masks.Causal() & masks.SlidingWindow(2, 2), window(2, 0)),
+    "not causal": (~masks.Causal(), neither(causal)),
+    "not window": (~masks.SlidingWindow(1, 2), neither(window(1, 2))),
+    "not global": (~masks.GlobalTokens([1, 4]), neither(tokens(1, 4))),
+    "not prefix": (~masks.Prefix(2), neither(first_keys(2))),
+    "not random": (~masks.RandomBlocks(2, 1), neither(random_blocks(2, 1))),
+    "nested": (
+        ~(masks.Causal() & ~masks.SlidingWindow(2, 0)) | masks.Lengths([2, 4]),
+        either(neither(both(causal, neither(window(2, 0)))), first_keys(2, 4)),
+    ),
+}
+DATA = {
+    "keys": (masks.Keys(KEY_PADDING), keys),
+    "queries": (masks.Queries(QUERY_PADDING, KEYS), queries),
+    "pairs": (masks.Array(PAIRS[0, 0]), lambda example, head, q, k: pairs(0, 0, q, k)),
+    "pairs of a batch": (
+        masks.Array(PAIRS[:, 0]),
+        lambda example, head, q, k: pairs(example, 0, q, k),
+    ),
+    "pairs of heads": (masks.Array(PAIRS), pairs),
+    "documents": (masks.Document(IDS), same_document),
+    "documents with padding": (
+        masks.Document(IDS) & masks.Keys(KEY_PADDING) & masks.Causal(),
+        both(same_document, both(keys, causal)),
+    ),
+    "causal, without its documents": (
+        ~(masks.Causal() & masks.Keys(KEY_PADDING))
+        | (masks.Queries(QUERY_PADDING, KEYS) & ~masks.Array(PAIRS)),
+        either(neither(both(causal, keys)), both(queries, neither(pairs))),
+    ),
+}
+ALL = {**NUMBERS, **DATA}
+
+
+def brute_force(rule, query_positions, key_positions):
+    """The definition, pair by pair: booleans `(batch, heads, queries, keys)`."""
+    shape = BATCH, HEADS, len(query_positions), len(key_positions)
+    visible = np.empty(shape, bool)
+    for example, head, row, column in np.ndindex(*shape):
+        visible[example, head, row, column] = rule(
+            example, head, int(query_positions[row]), int(key_positions[column])
+        )
+    return visible
+
+
+def compiled(function):
+    """The function as the backend compiles it with XLA, or as it is where it does not."""
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        return tf.function(function, jit_compile=True)
+    if keras.backend.backend() == "jax":
+        import jax
+
+        return jax.jit(function)
+    return lambda *arrays: function(*map(ops.convert_to_tensor, arrays))

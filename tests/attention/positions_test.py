@@ -1,0 +1,470 @@
+"""Positions on embeddings and inside heads, against their equations in float64 NumPy."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_attention import positions
+from keras_attention.positions.alibi import slopes
+from keras_attention.positions.t5 import bucket
+from tests.attention import oracle
+from tests.attention.gradients import gradients, weight_gradients
+
+RNG = np.random.default_rng(0)
+HALF = {"float16": 2.0**-11, "bfloat16": 2.0**-8}  # half the distance of neighbours, relatively
+BATCH, HEADS, QUERIES, KEYS, SIZE = 2, 3, 4, 6, 8
+needs_tensorflow = pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow", reason="is about tf.function"
+)
+
+
+def random(*shape):
+    return RNG.normal(size=shape).astype("float32")
+
+
+def randomize(layer):
+    for variable in layer.weights:
+        variable.assign(RNG.normal(size=variable.shape))
+
+
+def sinusoids(length, size, start=0, max_wavelength=10000):
+    """Equation of section 3.5 of Vaswani et al., one number after the other."""
+    table = np.zeros((length, size))
+    for row, column in np.ndindex(length, size):
+        angle = (start + row) / max_wavelength ** (column // 2 * 2 / size)
+        table[row, column] = np.cos(angle) if column % 2 else np.sin(angle)
+    return table
+
+
+# Vectors on embeddings
+
+
+def learned(**arguments):
+    return positions.LearnedPosition(40, **arguments)
+
+
+EMBEDDINGS = {"sinusoidal": positions.SinusoidalPosition, "learned": learned}
+
+
+def vectors_of(layer, length, size, start=0):
+    if isinstance(layer, positions.LearnedPosition):
+        return oracle.weight(layer, "embeddings")[start : start + length]
+    return sinusoids(length, size, start, layer.max_wavelength)
+
+
+@pytest.mark.parametrize("kind", EMBEDDINGS)
+@pytest.mark.parametrize("size", [1, 2, 7, 8])
+@pytest.mark.parametrize("start", [0, 5])
+def test_vectors_are_added_or_concatenated(kind, size, start):
+    x = random(BATCH, 9, size)
+    added = EMBEDDINGS[kind]()
+    found = oracle.float64(added(x, start=start))
+    np.testing.assert_allclose(found, x + vectors_of(added, 9, size, start), atol=1e-6)
+    for other in (None, 5):
+        joined = EMBEDDINGS[kind](mode="concatenate", size=other)
+        found = oracle.float64(joined(x, start=start))
+        np.testing.assert_array_equal(found[..., :size], x)
+        expected = vectors_of(joined, 9, other or size, start)
+        np.testing.assert_allclose(found[0, :, size:], expected, atol=1e-6)
+        np.testing.assert_array_equal(found[0, :, size:], found[1, :, size:])
+
+
+def test_wavelength_can_be_chosen():
+    layer = positions.SinusoidalPosition(max_wavelength=50)
+    found = oracle.float64(layer(np.zeros((1, 30, 6))))[0]
+    np.testing.assert_allclose(found, sinusoids(30, 6, max_wavelength=50), atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "mixed_float16", "mixed_bfloat16"])
+def test_sinusoids_in_half_precision_are_the_true_ones_rounded_once(dtype):
+    rounding = dtype.removeprefix("mixed_")
+    length, size = 1024, 64
+    found = positions.SinusoidalPosition(dtype=dtype)(np.zeros((1, length, size)))
+    assert keras.backend.standardize_dtype(found.dtype) == rounding
+    found, true = oracle.float64(found)[0], sinusoids(length, size)
+    allowed = HALF[rounding] * np.abs(true) + 2e-4  # the angle itself is a float32
+    assert (np.abs(found - true) <= allowed).all()
+    rounded = oracle.float64(ops.cast(true, rounding))
+    distinct = (rounded[1:] != rounded[:-1]).any(-1)
+    assert distinct.all()
+    np.testing.assert_array_equal((found[1:] != found[:-1]).any(-1), distinct)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("kind", EMBEDDINGS)
+def test_sum_is_rounded_once_in_half_precision(kind, dtype):
+    x = oracle.float64(ops.cast(random(1, 30, SIZE), dtype))
+    layer = EMBEDDINGS[kind](dtype=keras.DTypePolicy(f"mixed_{dtype}"))
+    exact = x.astype("float32") + np.float32(vectors_of_built(layer, x))
+    expected = oracle.float64(ops.cast(exact, dtype))
+    difference = np.abs(oracle.float64(layer(x)) - expected)
+    assert (difference > 0).mean() < 0.01  # where a float32 sine lies on the edge of a rounding
+    assert (difference <= 2 * HALF[dtype] * np.abs(expected) + 1e-7).all()
+
+
+def vectors_of_built(layer, x):
+    layer.build(x.shape)
+    randomize(layer)
+    return vectors_of(layer, *x.shape[1:])
+
+
+@pytest.mark.parametrize("kind", EMBEDDINGS)
+def test_steps_with_a_start_equal_the_whole_sequence(kind):
+    layer, x = EMBEDDINGS[kind](), random(BATCH, 6, SIZE)
+    whole = oracle.float64(layer(x))
+    for now in range(6):
+        for start in (now, ops.convert_to_tensor(now), ops.convert_to_tensor(now, "int64")):
+            step = oracle.float64(layer(x[:, now : now + 1], start=start))
+            np.testing.assert_allclose(step[:, 0], whole[:, now], atol=1e-6)
+
+
+@needs_tensorflow
+@pytest.mark.parametrize("kind", EMBEDDINGS)
+@pytest.mark.parametrize("mode", ["add", "concatenate"])
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_embeddings_compile_for_unknown_lengths_and_starts(kind, mode, jit_compile):
+    import tensorflow as tf
+
+    layer = EMBEDDINGS[kind](mode=mode)
+    layer.build((None, None, SIZE))
+    unknown = [tf.TensorSpec((None, None, SIZE)), tf.TensorSpec((), tf.int32)]
+    compiled = tf.function(
+        lambda x, start: layer(x, start=start),
+        input_signature=None if jit_compile else unknown,
+        jit_compile=jit_compile,
+    )
+    for length, start in [(1, 7), (5, 0), (0, 3)]:
+        x = tf.constant(random(BATCH, length, SIZE))
+        found = oracle.float64(compiled(x, tf.constant(start)))
+        np.testing.assert_allclose(found, oracle.float64(layer(x, start=start)), atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", EMBEDDINGS)
+@pytest.mark.parametrize("mode", ["add", "concatenate"])
+def test_embeddings_in_a_functional_model_keep_mask_and_shape(kind, mode):
+    tokens, start = keras.Input((None,), dtype="int32"), keras.Input(batch_shape=(), dtype="int32")
+    embedded = keras.layers.Embedding(9, SIZE, mask_zero=True)(tokens)
+    layer = EMBEDDINGS[kind](mode=mode)
+    y = layer(embedded, start=start)
+    assert y.shape == (None, None, SIZE * (1 if mode == "add" else 2))
+    pooled = keras.layers.GlobalAveragePooling1D()(y)
+    model = keras.Model([tokens, start], [y, pooled])
+    y, pooled = model([np.array([[3, 4, 0], [5, 0, 0]]), np.array(2)])
+    y, pooled = oracle.float64(y), oracle.float64(pooled)
+    np.testing.assert_allclose(pooled, [y[0, :2].mean(0), y[1, 0]], atol=1e-5)
+    np.testing.assert_allclose(
+        y[0, :, -SIZE:] - y[1, :, -SIZE:], 0 if mode != "add" else y[0] - y[1]
+    )
+
+
+@pytest.mark.parametrize("kind", EMBEDDINGS)
+def test_embeddings_may_be_empty(kind):
+    for shape in [(0, 3, SIZE), (2, 0, SIZE)]:
+        assert tuple(EMBEDDINGS[kind]()(np.zeros(shape)).shape) == shape
+
+
+def test_learned_vectors_get_a_gradient_where_they_are_used():
+    layer, x = learned(), random(BATCH, 3, SIZE)
+    layer.build(x.shape)
+    (gradient,) = weight_gradients(layer, x).values()
+    expected = np.zeros((40, SIZE))
+    expected[:3] = BATCH
+    np.testing.assert_allclose(oracle.float64(ops.convert_to_tensor(gradient)), expected)
+
+
+# Positions inside heads
+
+
+def rotary(x, places, max_wavelength=10000, rotated=None):
+    """Equation 34 of Su et al. as a block-diagonal matrix for each position."""
+    size = rotated or x.shape[-1]
+    y = x.copy()
+    for row, place in enumerate(places):
+        matrix = np.eye(x.shape[-1])
+        for i in range(size // 2):
+            angle = place * max_wavelength ** (-2 * i / size)
+            cosine, sine = np.cos(angle), np.sin(angle)
+            matrix[2 * i : 2 * i + 2, 2 * i : 2 * i + 2] = [[cosine, -sine], [sine, cosine]]
+        y[..., row, :] = x[..., row, :] @ matrix.T
+    return y
+
+
+@pytest.mark.parametrize("heads", [(), (HEADS,)])
+@pytest.mark.parametrize(("fraction", "rotated"), [(1.0, 8), (0.5, 4), (0.25, 2)])
+def test_rotary_equals_its_matrix(heads, fraction, rotated):
+    x, places = random(BATCH, *heads, QUERIES, SIZE), np.array([7, 0, 3, 1023], "int32")
+    position = positions.Rotary(fraction=fraction, max_wavelength=500)
+    position.build(heads, SIZE)
+    found = position.rotate(ops.convert_to_tensor(x), places)
+    expected = rotary(oracle.float64(x), places, 500, rotated)
+    np.testing.assert_allclose(oracle.float64(found), expected, atol=3e-4)
+    assert position.features(x) is None
+    assert position.bias(None, places, places) is None
+
+
+@pytest.mark.parametrize("shift", [1, 100, 3000])
+def test_products_of_rotated_vectors_depend_on_the_distance_alone(shift):
+    position = positions.Rotary()
+    position.build((), SIZE)
+    query, key = (ops.convert_to_tensor(random(1, 5, SIZE)) for _ in range(2))
+
+    def products(first):
+        places = np.arange(first, first + 5, dtype="int32")
+        rotated = [position.rotate(each, places) for each in (query, key)]
+        return oracle.float64(ops.matmul(rotated[0], ops.swapaxes(rotated[1], -1, -2)))
+
+    np.testing.assert_allclose(products(shift), products(0), atol=2e-3)
+    assert (
+        np.abs(products(0) - oracle.float64(ops.matmul(query, ops.swapaxes(key, 1, 2)))).max() > 0.1
+    )
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_rotation_is_rounded_once_in_half_precision(dtype):
+    x = ops.cast(random(1, 64, SIZE), dtype)
+    places = np.arange(960, 1024, dtype="int32")
+    position = positions.Rotary(dtype=dtype)
+    position.build((), SIZE)
+    found = position.rotate(x, places)
+    assert keras.backend.standardize_dtype(found.dtype) == dtype
+    expected = rotary(oracle.float64(x), places)
+    difference = np.abs(oracle.float64(found) - expected)
+    assert (difference <= HALF[dtype] * np.abs(expected) + 5e-4).all()
+
+
+def test_slopes_are_those_of_the_paper():
+    np.testing.assert_allclose(slopes(8), [2.0**-h for h in range(1, 9)])
+    np.testing.assert_allclose(slopes(16), [2.0 ** (-h / 2) for h in range(1, 17)])
+    twelve = [2.0**-h for h in range(1, 9)] + [2.0**-0.5, 2.0**-1.5, 2.0**-2.5, 2.0**-3.5]
+    np.testing.assert_allclose(slopes(12), twelve)
+    np.testing.assert_allclose(slopes(3), [2.0**-4, 2.0**-8, 2.0**-2])
+    np.testing.assert_allclose(slopes(1), [2.0**-8])
+    for heads in range(1, 70):
+        assert len(set(slopes(heads))) == heads
+
+
+# First distances of the buckets of T5's two standard forms, by hand: 8 · 2^(m/2) and 16 · 2^(3m/16)
+# rounded up. T5's own code computes them with float32 logarithms.
+BOTH_SIDES = [0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 23, 32, 46, 64, 91]
+ONE_SIDE = [*range(16), 16, 19, 21, 24, 27, 31, 35, 40, 46, 52, 59, 67, 77, 87, 99, 113]
+
+
+def test_buckets_are_those_of_t5():
+    for distance in range(400):
+        side = sum(distance >= first for first in BOTH_SIDES) - 1
+        assert bucket(-distance, 32, 128, True) == side
+        assert bucket(distance, 32, 128, True) == side + (16 if distance else 0)
+        assert bucket(-distance, 32, 128, False) == sum(distance >= n for n in ONE_SIDE) - 1
+        assert bucket(distance, 32, 128, False) == 0
+
+
+@pytest.mark.parametrize(
+    ("num_buckets", "max_distance"), [(32, 128), (64, 256), (8, 20), (2, 2), (7, 50)]
+)
+def test_buckets_equal_their_formula(num_buckets, max_distance):
+    exact = num_buckets // 2
+    for distance in range(1, 3 * max_distance):
+        ratio = np.log(distance / exact) / np.log(max_distance / exact)
+        place = exact + ratio * (num_buckets - exact)
+        if distance >= exact and abs(place - round(place)) < 1e-9:
+            place = round(place)
+        expected = distance if distance < exact else min(int(place), num_buckets - 1)
+        assert bucket(-distance, num_buckets, max_distance, False) == expected
+
+
+def alibi_bias(position, query, queries, keys):
+    bias = np.zeros((*query.shape[:-1], len(keys)))
+    for *front, i, j in np.ndindex(bias.shape):
+        heads = query.shape[1:-2]
+        slope = slopes(heads[0])[front[1]] if heads else 2.0**-8
+        bias[(*front, i, j)] = -slope * abs(queries[i] - keys[j])
+    return bias
+
+
+def t5_bias(position, query, queries, keys):
+    table = oracle.weight(position, "embeddings")
+    bias = np.zeros((*query.shape[:-1], len(keys)))
+    for *front, i, j in np.ndindex(bias.shape):
+        after = int(keys[j]) - int(queries[i])
+        place = sum(abs(after) >= first for first in (1, 2, 4))  # 4 ranges: 0, 1, 2 to 3, the rest
+        bias[(*front, i, j)] = table[(*front[1:], place + (4 if after > 0 else 0))]
+    return bias
+
+
+def shaw_bias(position, query, queries, keys):
+    table = oracle.weight(position, "embeddings")
+    bias = np.zeros((*query.shape[:-1], len(keys)))
+    for *front, i, j in np.ndindex(bias.shape):
+        place = min(max(int(keys[j]) - int(queries[i]), -2), 2) + 2
+        bias[(*front, i, j)] = query[(*front, i)] @ table[place] / np.sqrt(query.shape[-1])
+    return bias
+
+
+BIASES = {
+    "alibi": (positions.ALiBi, alibi_bias),
+    "t5": (lambda **arguments: positions.T5Bias(8, 6, **arguments), t5_bias),
+    "shaw": (lambda **arguments: positions.Shaw(2, **arguments), shaw_bias),
+}
+PLACES = {
+    "all": (np.arange(QUERIES) + KEYS - QUERIES, np.arange(KEYS)),
+    "a tile": (np.array([10, 11]), np.array([4, 5, 6])),
+    "any": (np.array([3, 900, 0, 12]), np.array([7, 0, 12, 12, 3000])),
+    "one query": (np.array([5]), np.arange(6)),
+    "none": (np.zeros(0, int), np.arange(3)),
+}
+
+
+@pytest.mark.parametrize("kind", BIASES)
+@pytest.mark.parametrize("heads", [(), (1,), (HEADS,)])
+@pytest.mark.parametrize("places", PLACES)
+@pytest.mark.parametrize("dtype", ["float32", "mixed_float16", "mixed_bfloat16"])
+def test_bias_equals_the_equation_in_float32(kind, heads, places, dtype):
+    make, expect = BIASES[kind]
+    queries, keys = (each.astype("int32") for each in PLACES[places])
+    position = make(dtype=dtype)
+    position.build(heads, SIZE)
+    randomize(position)
+    compute = dtype.removeprefix("mixed_")
+    query = ops.cast(random(BATCH, *heads, len(queries), SIZE), compute)
+    with_autocast = keras.layers.Layer(dtype=dtype)  # calls happen inside its scope
+    with_autocast.call = lambda x: position.bias(position.features(x), queries, keys)
+    bias = with_autocast(query)
+    assert keras.backend.standardize_dtype(bias.dtype) == "float32"
+    expected = expect(position, oracle.float64(query), queries, keys)
+    found = np.broadcast_to(oracle.float64(bias), expected.shape)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(
+        oracle.float64(position.rotate(query, queries)), oracle.float64(query)
+    )
+
+
+@pytest.mark.parametrize("kind", ["t5", "shaw"])
+def test_weights_of_a_bias_get_their_gradient(kind):
+    make, expect = BIASES[kind]
+    position = make()
+    position.build((HEADS,), SIZE)
+    randomize(position)
+    query = random(BATCH, HEADS, QUERIES, SIZE)
+    queries, keys = (each.astype("int32") for each in PLACES["all"])
+    weights = random(BATCH, HEADS, QUERIES, KEYS)
+
+    def call(table):
+        with keras.StatelessScope([(position.embeddings, table)]):
+            bias = position.bias(position.features(query), queries, keys)
+        return bias * weights
+
+    (found,) = gradients(call, position.embeddings.value)
+    kept = oracle.weight(position, "embeddings")
+
+    def expected_total(table):
+        position.embeddings.assign(table)
+        return (expect(position, oracle.float64(query), queries, keys) * weights).sum()
+
+    (expected,) = oracle.numerical_gradients(expected_total, kept, step=1e-2)  # it is linear
+    np.testing.assert_allclose(oracle.float64(ops.convert_to_tensor(found)), expected, atol=2e-3)
+
+
+def test_shaw_sends_a_gradient_to_its_query():
+    position = positions.Shaw(2)
+    position.build((), SIZE)
+    randomize(position)
+    queries, keys = (each.astype("int32") for each in PLACES["all"])
+    query = random(1, QUERIES, SIZE)
+    (found,) = gradients(lambda x: position.bias(position.features(x), queries, keys), query)
+    clipped = np.clip(keys[None] - queries[:, None], -2, 2) + 2
+    expected = oracle.weight(position, "embeddings")[clipped].sum(1) / np.sqrt(SIZE)
+    np.testing.assert_allclose(oracle.float64(found)[0], expected, atol=1e-5)
+
+
+@needs_tensorflow
+@pytest.mark.parametrize("kind", ["rotary", "alibi", "t5", "shaw"])
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_positions_compile_for_unknown_lengths(kind, jit_compile):
+    import tensorflow as tf
+
+    position = positions.get(kind)
+    position.build((HEADS,), SIZE)
+
+    def act(x, queries, keys):
+        rotated = position.rotate(x, queries)
+        bias = position.bias(position.features(x), queries, keys)
+        return [rotated] if bias is None else [rotated, bias]
+
+    places = tf.TensorSpec((None,), tf.int32)
+    unknown = [tf.TensorSpec((None, HEADS, None, SIZE)), places, places]
+    compiled = tf.function(
+        act, input_signature=None if jit_compile else unknown, jit_compile=jit_compile
+    )
+    for lengths in [(4, 6), (1, 9)]:
+        x = tf.constant(random(BATCH, HEADS, lengths[0], SIZE))
+        queries, keys = (tf.range(length, dtype=tf.int32) + 20 for length in lengths)
+        pairs = zip(compiled(x, queries, keys), act(x, queries, keys), strict=True)
+        for found, expected in pairs:
+            np.testing.assert_allclose(
+                oracle.float64(found), oracle.float64(expected), atol=1e-4, rtol=1e-4
+            )
+
+
+def test_names_make_the_positions_inside_heads():
+    assert positions.names() == ["alibi", "rotary", "shaw", "t5"]
+    for name in positions.names():
+        position = positions.get(name)
+        assert positions.get(position) is position
+        config = keras.saving.serialize_keras_object(position)
+        assert type(positions.get(config)) is type(position)
+
+
+ARGUMENTS = [
+    (positions.SinusoidalPosition, {"mode": "concatenate", "size": 6, "max_wavelength": 50}),
+    (positions.SinusoidalPosition, {"name": "where", "dtype": "mixed_bfloat16"}),
+    (
+        positions.LearnedPosition,
+        {
+            "max_length": 9,
+            "mode": "concatenate",
+            "size": 3,
+            "embeddings_initializer": keras.initializers.HeNormal(seed=1),
+        },
+    ),
+    (positions.Rotary, {"max_wavelength": 77, "fraction": 0.5, "name": "turn"}),
+    (positions.ALiBi, {"name": "line"}),
+    (
+        positions.T5Bias,
+        {
+            "num_buckets": 6,
+            "max_distance": 20,
+            "bidirectional": False,
+            "embeddings_initializer": keras.initializers.HeNormal(seed=2),
+        },
+    ),
+    (
+        positions.Shaw,
+        {"max_distance": 3, "embeddings_initializer": keras.initializers.HeNormal(seed=3)},
+    ),
+]
+
+
+@pytest.mark.parametrize(("layer_class", "arguments"), ARGUMENTS)
+def test_config_has_every_argument_and_makes_the_same_layer(layer_class, arguments):
+    plain = keras.saving.serialize_keras_object
+    layer = layer_class(**arguments)
+    config = layer.get_config()
+    for name, value in arguments.items():
+        value = keras.dtype_policies.get(value) if name == "dtype" else value
+        assert plain(config[name]) == plain(value), name
+    again = keras.saving.deserialize_keras_object(plain(layer))
+    assert type(again) is layer_class
+    assert again.get_config() == config
+
+
+@pytest.mark.parametrize("heads", [(), (HEADS,)])
+@pytest.mark.parametrize("name", ["rotary", "alibi", "t5", "shaw"])
+def test_config_of_a_built_position_builds_it_again(name, heads):
+    position = positions.get(name)
+    position.build(heads, SIZE)
+    again = positions.get(keras.saving.serialize_keras_object(position))
+    assert again.built
+    assert again.heads == heads
+    assert again.size == SIZE
+    assert [each.shape for each in again.weights] == [each.shape for each in position.weights]

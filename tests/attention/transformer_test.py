@@ -1,0 +1,588 @@
+"""The blocks of a Transformer against their equations in float64 NumPy."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_attention import MultiHeadAttention, masks, positions, scores
+from keras_attention.feed_forward import FeedForward
+from keras_attention.transformer import DecoderBlock, EncoderBlock
+from tests.attention import oracle
+from tests.attention.gradients import weight_gradients
+
+REPOSITORY = Path(__file__).parents[2]
+RNG = np.random.default_rng(0)
+BATCH, LENGTH, ENCODED, SIZE = 2, 5, 7, 8
+TOLERANCE = {"float32": 2e-5, "float16": 2e-2, "bfloat16": 1.5e-1}
+needs_tensorflow = pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow", reason="is about TensorFlow"
+)
+
+
+def random(*shape):
+    return RNG.normal(size=shape).astype("float32")
+
+
+def some(*shape):
+    return RNG.random(shape) < 0.7
+
+
+def randomize(layer):
+    for variable in layer.weights:
+        if "seed" not in variable.path:
+            variable.assign(variable + 0.3 * RNG.normal(size=variable.shape))
+
+
+def encoder(**arguments):
+    block = EncoderBlock(2, 12, **arguments)
+    block.build((None, None, SIZE))
+    randomize(block)
+    return block
+
+
+def decoder(encoded_size=6, **arguments):
+    block = DecoderBlock(2, 12, **arguments)
+    block.build((None, None, SIZE), (None, None, encoded_size))
+    randomize(block)
+    return block
+
+
+# The oracle
+
+
+def dense(layer, x):
+    y = x @ oracle.weight(layer, "kernel")
+    return y + oracle.weight(layer, "bias") if layer.use_bias else y
+
+
+def feed_forward(layer, x):
+    return dense(layer.outer, np.maximum(dense(layer.inner, x), 0))
+
+
+def layer_norm(layer, x):
+    centered = x - x.mean(-1, keepdims=True)
+    normal = centered / np.sqrt((centered**2).mean(-1, keepdims=True) + layer.epsilon)
+    return normal * oracle.weight(layer, "gamma") + oracle.weight(layer, "beta")
+
+
+def encoder_block(block, x, mask=None, **given):
+    attend = oracle.multi_head_attention
+    both = {"query_mask": mask, "value_mask": mask, **given}
+    if block.normalize == "post":
+        context, weights = attend(block.attention, x, x, **both)
+        x = layer_norm(block.attention_norm, x + context)
+        x = layer_norm(block.feed_forward_norm, x + feed_forward(block.feed_forward, x))
+    else:
+        normal = layer_norm(block.attention_norm, x)
+        context, weights = attend(block.attention, normal, normal, **both)
+        x = x + context
+        x = x + feed_forward(block.feed_forward, layer_norm(block.feed_forward_norm, x))
+    return x, weights
+
+
+def decoder_block(block, x, encoded, mask=None, encoded_mask=None):
+    attend = oracle.multi_head_attention
+    to_itself = {"query_mask": mask, "value_mask": mask, "use_causal_mask": True}
+    to_encoded = {"query_mask": mask, "value_mask": encoded_mask}
+    norms = block.self_attention_norm, block.cross_attention_norm, block.feed_forward_norm
+    if block.normalize == "post":
+        context, self_weights = attend(block.self_attention, x, x, **to_itself)
+        x = layer_norm(norms[0], x + context)
+        context, cross_weights = attend(block.cross_attention, x, encoded, **to_encoded)
+        x = layer_norm(norms[1], x + context)
+        x = layer_norm(norms[2], x + feed_forward(block.feed_forward, x))
+    else:
+        normal = layer_norm(norms[0], x)
+        context, self_weights = attend(block.self_attention, normal, normal, **to_itself)
+        x = x + context
+        normal = layer_norm(norms[1], x)
+        context, cross_weights = attend(block.cross_attention, normal, encoded, **to_encoded)
+        x = x + context
+        x = x + feed_forward(block.feed_forward, layer_norm(norms[2], x))
+    return x, self_weights, cross_weights
+
+
+def assert_all_close(found, expected, tolerance):
+    for each, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(oracle.float64(each), other, atol=tolerance, rtol=tolerance)
+
+
+# The equations
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "mixed_bfloat16"])
+@pytest.mark.parametrize("normalize", ["post", "pre"])
+@pytest.mark.parametrize("masked", [False, True])
+def test_encoder_block_equals_the_equations(normalize, masked, dtype):
+    rounding = dtype.removeprefix("mixed_")
+    block = encoder(normalize=normalize, dtype=dtype)
+    x = ops.cast(random(BATCH, LENGTH, SIZE), rounding)
+    given = {"mask": some(BATCH, LENGTH)} if masked else {}
+    found = block(x, **given, return_attention_scores=True)
+    assert keras.backend.standardize_dtype(found[0].dtype) == rounding
+    assert keras.backend.standardize_dtype(found[1].dtype) == "float32"
+    expected = encoder_block(block, oracle.float64(x), **given)
+    assert_all_close(found, expected, TOLERANCE[rounding])
+    assert_all_close([block(x, **given)], [oracle.float64(found[0])], TOLERANCE[rounding])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "mixed_float16"])
+@pytest.mark.parametrize("normalize", ["post", "pre"])
+@pytest.mark.parametrize("masked", [False, True])
+def test_decoder_block_equals_the_equations(normalize, masked, dtype):
+    rounding = dtype.removeprefix("mixed_")
+    block = decoder(normalize=normalize, dtype=dtype)
+    x, encoded = random(BATCH, LENGTH, SIZE), random(BATCH, ENCODED, 6)
+    x, encoded = ops.cast(x, rounding), ops.cast(encoded, rounding)
+    given = {}
+    if masked:
+        given = {"mask": some(BATCH, LENGTH), "encoded_mask": some(BATCH, ENCODED)}
+    found = block(x, encoded, **given, return_attention_scores=True)
+    assert keras.backend.standardize_dtype(found[0].dtype) == rounding
+    expected = decoder_block(block, oracle.float64(x), oracle.float64(encoded), **given)
+    assert_all_close(found, expected, TOLERANCE[rounding])
+
+
+@pytest.mark.parametrize("normalize", ["post", "pre"])
+def test_arguments_reach_the_parts(normalize):
+    arguments = {"key_dim": 3, "use_bias": False, "score": "additive", "epsilon": 0.1}
+    x, encoded = random(BATCH, LENGTH, SIZE), random(BATCH, ENCODED, 6)
+    block = encoder(normalize=normalize, mask="causal", **arguments)
+    expected = encoder_block(block, x, use_causal_mask=True)
+    assert_all_close(block(x, return_attention_scores=True), expected, 2e-5)
+    block = decoder(normalize=normalize, **arguments)
+    expected = decoder_block(block, x, encoded)
+    assert_all_close(block(x, encoded, return_attention_scores=True), expected, 2e-5)
+    assert block.self_attention.score is not block.cross_attention.score
+    for part in (block.feed_forward, block.self_attention.output_projection):
+        assert all(weight.name == "kernel" for weight in part.weights)
+
+
+def test_mask_of_the_constructor_holds_besides_the_causal_one():
+    pairs = np.abs(np.arange(LENGTH)[:, None] - np.arange(LENGTH)) < 2
+    block = decoder(mask=masks.Array(pairs))
+    x, encoded = random(BATCH, LENGTH, SIZE), random(BATCH, ENCODED, 6)
+    _, weights, cross = block(x, encoded, return_attention_scores=True)
+    seen = np.broadcast_to(np.tril(pairs), (BATCH, 2, LENGTH, LENGTH))
+    np.testing.assert_array_equal(oracle.float64(weights) > 0, seen)
+    assert (oracle.float64(cross) > 0).all()
+
+
+def test_decoder_never_looks_ahead():
+    block = decoder()
+    x, encoded = random(BATCH, LENGTH, SIZE), random(BATCH, ENCODED, 6)
+    whole = oracle.float64(block(x, encoded))
+    for now in range(1, LENGTH):
+        np.testing.assert_allclose(
+            oracle.float64(block(x[:, :now], encoded)), whole[:, :now], atol=1e-5
+        )
+
+
+@pytest.mark.parametrize("activation", ["gelu", keras.activations.silu])
+def test_activation_is_that_of_the_feed_forward_network(activation):
+    layer = FeedForward(12, activation)
+    x = random(BATCH, LENGTH, SIZE)
+    layer(x)
+    randomize(layer)
+    inner = dense(layer.inner, x).astype("float32")
+    inner = oracle.float64(keras.activations.get(activation)(ops.convert_to_tensor(inner)))
+    np.testing.assert_allclose(oracle.float64(layer(x)), dense(layer.outer, inner), atol=1e-5)
+
+
+@pytest.mark.parametrize("position", positions.names())
+def test_position_reaches_self_attention_alone(position):
+    block = decoder(position=position)
+    assert isinstance(block.self_attention.position, positions.Position)
+    assert block.cross_attention.position is None
+    block = encoder(position=position)
+    x = random(1, LENGTH, SIZE)
+    # without a position, a token that moves to the other end comes out as before
+    moved = np.concatenate([x[:, 1:], x[:, :1]], axis=1)
+    assert np.abs(oracle.float64(block(moved))[:, -1] - oracle.float64(block(x))[:, 0]).max() > 1e-4
+    bare = encoder()
+    assert np.abs(oracle.float64(bare(moved))[:, -1] - oracle.float64(bare(x))[:, 0]).max() < 1e-5
+
+
+# The number of weights
+
+
+def test_stack_of_six_and_six_has_the_weights_of_the_base_model():
+    attention = 4 * (512 * 512 + 512)  # queries, keys, values, output
+    hidden = (512 * 2048 + 2048) + (2048 * 512 + 512)
+    norm = 2 * 512
+    encoder_layer = attention + hidden + 2 * norm
+    decoder_layer = 2 * attention + hidden + 3 * norm
+    assert (encoder_layer, decoder_layer) == (3_152_384, 4_204_032)
+
+    x = keras.Input((None, 512))
+    encoded = x
+    for _ in range(6):
+        encoded = EncoderBlock(8, 2048)(encoded)
+    decoded = x
+    for _ in range(6):
+        decoded = DecoderBlock(8, 2048)(decoded, encoded)
+    count = keras.Model(x, decoded).count_params()
+    assert count == 6 * encoder_layer + 6 * decoder_layer == 44_138_496
+    # with the 37,000 tokens of the paper that is its 65 million, biases and rounding apart
+    assert 62e6 < count + 37_000 * 512 < 66e6
+
+
+# Masks
+
+
+def embedded(tokens, size=SIZE):
+    return keras.layers.Embedding(50, size, mask_zero=True)(tokens)
+
+
+@pytest.mark.parametrize("normalize", ["post", "pre"])
+@pytest.mark.parametrize("dtype", ["float32", "mixed_float16"])
+def test_implicit_masks_equal_explicit_masks(normalize, dtype):
+    tokens, source = RNG.integers(0, 3, (BATCH, LENGTH)), RNG.integers(0, 3, (BATCH, ENCODED))
+    x, encoded = embedded(tokens), embedded(source, 6)
+    bare_x, bare_encoded = oracle.float64(x), oracle.float64(encoded)
+    block = encoder(normalize=normalize, dtype=dtype)
+    implicit = block(x, return_attention_scores=True)
+    explicit = block(bare_x, mask=tokens > 0, return_attention_scores=True)
+    for found, expected in zip(implicit, explicit, strict=True):
+        np.testing.assert_array_equal(oracle.float64(found), oracle.float64(expected))
+    block = decoder(normalize=normalize, dtype=dtype)
+    implicit = block(x, encoded, return_attention_scores=True)
+    explicit = block(
+        bare_x,
+        bare_encoded,
+        mask=tokens > 0,
+        encoded_mask=source > 0,
+        return_attention_scores=True,
+    )
+    for found, expected in zip(implicit, explicit, strict=True):
+        np.testing.assert_array_equal(oracle.float64(found), oracle.float64(expected))
+
+
+@pytest.mark.parametrize("normalize", ["post", "pre"])
+def test_implicit_and_explicit_masks_count_together_and_are_handed_on(normalize):
+    tokens, visible = RNG.integers(0, 3, (BATCH, LENGTH)), some(BATCH, LENGTH)
+    x = embedded(tokens)
+    both = visible & (tokens > 0)
+    block = encoder(normalize=normalize)
+    found, weights = block(x, mask=visible, return_attention_scores=True)
+    expected = encoder_block(block, oracle.float64(x), mask=both)
+    assert_all_close([found, weights], expected, 2e-5)
+    again, _ = block(found, return_attention_scores=True)
+    expected_again, _ = encoder_block(block, expected[0], mask=both)
+    assert_all_close([again], [expected_again], 1e-4)
+
+
+@pytest.mark.parametrize("normalize", ["post", "pre"])
+def test_functional_model_of_unknown_lengths_equals_the_blocks(normalize):
+    source, target = keras.Input((None,), dtype="int32"), keras.Input((None,), dtype="int32")
+    visible = keras.Input((None,), dtype="bool")
+    table = keras.layers.Embedding(50, SIZE, mask_zero=True)
+    first, second = encoder(normalize=normalize), encoder(normalize=normalize)
+    last = decoder(SIZE, normalize=normalize)
+    encoded = second(first(table(source), mask=visible))
+    outputs = last(table(target), encoded, return_attention_scores=True)
+    assert [each.shape for each in outputs] == [
+        (None, None, SIZE),
+        (None, 2, None, None),
+        (None, 2, None, None),
+    ]
+    pooled = keras.layers.GlobalAveragePooling1D()(outputs[0])
+    model = keras.Model([source, visible, target], [*outputs, pooled])
+    for length, other in [(4, 6), (1, 3)]:
+        sources = RNG.integers(0, 3, (BATCH, length))
+        targets = RNG.integers(0, 3, (BATCH, other))
+        targets[:, 0] = 1
+        seen = some(BATCH, length)
+        found = model.predict([sources, seen, targets], verbose=0)
+        both = seen & (sources > 0)
+        x = encoder_block(first, oracle.float64(table(sources)), mask=both)[0]
+        x = encoder_block(second, x, mask=both)[0]
+        y = oracle.float64(table(targets))
+        expected = decoder_block(last, y, x, mask=targets > 0, encoded_mask=both)
+        assert_all_close(found[:3], expected, 1e-4)
+        means = [row[kept].mean(0) for row, kept in zip(expected[0], targets > 0, strict=True)]
+        np.testing.assert_allclose(found[3], means, atol=1e-4)
+
+
+@pytest.mark.parametrize("make", [encoder, decoder])
+def test_axes_may_be_empty(make):
+    block = make()
+    for batch, length in [(0, 3), (2, 0)]:
+        inputs = [random(batch, length, SIZE), random(batch, 2, 6)]
+        found = block(*inputs[: 1 if make is encoder else 2])
+        assert tuple(found.shape) == (batch, length, SIZE)
+
+
+# Training
+
+
+def test_dropout_acts_in_training_alone_and_on_the_parts_it_is_for():
+    x = random(BATCH, LENGTH, SIZE)
+    for arguments in ({"dropout": 0.5}, {"attention_dropout": 0.5}):
+        block = encoder(**arguments)
+        plain = oracle.float64(block(x))
+        np.testing.assert_allclose(plain, encoder_block(block, x)[0], atol=2e-5)
+        assert np.abs(oracle.float64(block(x, training=True)) - plain).max() > 0.01
+    assert block.attention.dropout == 0.5
+
+
+@pytest.mark.parametrize("normalize", ["post", "pre"])
+@pytest.mark.parametrize("position", [None, "t5", "shaw"])
+def test_every_weight_of_a_block_gets_a_gradient(normalize, position):
+    block = decoder(normalize=normalize, position=position)
+    found = weight_gradients(block, random(BATCH, LENGTH, SIZE), random(BATCH, ENCODED, 6))
+    for path, gradient in found.items():
+        gradient = np.abs(oracle.float64(ops.convert_to_tensor(gradient)))
+        # a bias of the keys shifts all logits of a query alike
+        assert gradient.max() > (0 if "key/bias" in path else 1e-6), path
+
+
+@needs_tensorflow
+@pytest.mark.parametrize("normalize", ["post", "pre"])
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_blocks_compile(normalize, jit_compile):
+    import tensorflow as tf
+
+    first = encoder(normalize=normalize, position="rotary")
+    last = decoder(SIZE, normalize=normalize, position="t5")
+
+    def run(x, y, mask):
+        return last(y, first(x, mask=mask), encoded_mask=mask, return_attention_scores=True)
+
+    vectors = tf.TensorSpec((None, None, SIZE))
+    unknown = [vectors, vectors, tf.TensorSpec((None, None), tf.bool)]
+    compiled = tf.function(
+        run, input_signature=None if jit_compile else unknown, jit_compile=jit_compile
+    )
+    for length, other in [(4, 6), (5, 1)]:
+        x, y = random(BATCH, length, SIZE), random(BATCH, other, SIZE)
+        inputs = [tf.constant(each) for each in (x, y, some(BATCH, length))]
+        assert_all_close(compiled(*inputs), map(oracle.float64, run(*inputs)), 1e-4)
+
+
+def recomputed(make, **arguments):
+    """The same block twice, once made to be computed again in the backward pass."""
+    plain = make(**arguments)
+    with keras.RematScope(mode="full"):
+        again = type(plain)(2, 12, **arguments)
+    shape = (None, None, SIZE)
+    again.build(shape) if make is encoder else again.build(shape, (None, None, 6))
+    again.set_weights(plain.get_weights())
+    return plain, again
+
+
+def results(function, variables, *inputs, compiled=False):
+    """The outputs of a function, and the gradients by its inputs and by variables."""
+    import tensorflow as tf
+
+    def run(*inputs):
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            output = function(*inputs)
+            loss = tf.reduce_sum(output**2)
+        found = tape.gradient(loss, [*inputs, *(each.value for each in variables)])
+        return [output, *map(tf.convert_to_tensor, found)]
+
+    run = tf.function(run) if compiled else run
+    return [oracle.float64(each) for each in run(*map(tf.constant, inputs))]
+
+
+@needs_tensorflow
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("normalize", ["post", "pre"])
+@pytest.mark.parametrize("make", [encoder, decoder])
+def test_recomputed_blocks_have_the_same_outputs_and_gradients(make, normalize, compiled):
+    plain, again = recomputed(make, normalize=normalize, position="t5")
+    inputs = [random(BATCH, LENGTH, SIZE), random(BATCH, ENCODED, 6)]
+    inputs = inputs[:1] if make is encoder else inputs
+    mask = some(BATCH, LENGTH)
+    expected = results(lambda *x: plain(*x, mask=mask), plain.trainable_variables, *inputs)
+    found = results(
+        lambda *x: again(*x, mask=mask), again.trainable_variables, *inputs, compiled=compiled
+    )
+    assert len(found) == 1 + len(inputs) + len(plain.trainable_variables)
+    assert_all_close(found, expected, 1e-4)
+
+
+@needs_tensorflow
+@pytest.mark.parametrize("compiled", [False, True])
+def test_function_that_recomputes_a_block_has_the_same_outputs_and_gradients(compiled):
+    block, x = encoder(), random(BATCH, LENGTH, SIZE)
+    weights = block.trainable_variables
+    found = results(keras.remat(block), weights, x, compiled=compiled)
+    assert_all_close(found, results(block, weights, x), 1e-4)
+
+
+@needs_tensorflow
+def test_recomputed_block_keeps_implicit_masks():
+    plain, again = recomputed(decoder)
+    x, encoded = embedded(np.array([[1, 2, 0]])), embedded(np.array([[3, 0, 4]]), 6)
+    assert_all_close([again(x, encoded)], [oracle.float64(plain(x, encoded))], 1e-6)
+
+
+@needs_tensorflow
+@pytest.mark.parametrize("compiled", [False, True])
+def test_recomputed_block_drops_the_same_again(compiled):
+    _, block = recomputed(encoder, dropout=0.4, attention_dropout=0.4)
+    states = [each for each in block.non_trainable_variables if "seed" in each.path]
+    first = [oracle.float64(each) for each in states]
+    assert states
+
+    def run(x):
+        return block(x, training=True)
+
+    def loss(x):
+        for state, value in zip(states, first, strict=True):
+            state.assign(value.astype("uint32"))
+        return (oracle.float64(run(x)) ** 2).sum()
+
+    x, direction = random(BATCH, LENGTH, SIZE), random(BATCH, LENGTH, SIZE)
+    kept = loss(x)
+    changed = [oracle.float64(each) for each in states]
+    assert all((now != before).any() for now, before in zip(changed, first, strict=True))
+    loss(x)
+    for state, value in zip(states, first, strict=True):
+        state.assign(value.astype("uint32"))
+    output, gradient, *_ = results(run, block.trainable_variables, x, compiled=compiled)
+    assert (output**2).sum() == pytest.approx(kept, rel=1e-5)
+    step = 1e-3 * direction
+    slope = (loss(x + step) - loss(x - step)) / 2
+    assert slope == pytest.approx((gradient * step).sum(), rel=0.02)
+
+
+@pytest.mark.parametrize("make", [encoder, decoder])
+def test_recomputed_block_trains(make):
+    x, encoded = keras.Input((None, SIZE)), keras.Input((None, 6))
+    with keras.RematScope(mode="full"):
+        arguments = {"normalize": "pre", "dropout": 0.1, "attention_dropout": 0.1}
+        if make is encoder:
+            y = EncoderBlock(2, 12, **arguments)(x)
+        else:
+            y = DecoderBlock(2, 12, **arguments)(x, encoded)
+    model = keras.Model([x, encoded], keras.layers.Dense(1)(y))
+    model.compile("adam", "mse")
+    inputs = [random(16, LENGTH, SIZE), random(16, ENCODED, 6)]
+    losses = model.fit(inputs, inputs[0][..., :1], epochs=8, verbose=0).history["loss"]
+    assert losses[-1] < losses[0]
+
+
+def test_trains_in_half_precision_and_compiled():
+    x = keras.Input((None, SIZE))
+    y = EncoderBlock(2, 12, normalize="pre", dropout=0.1, attention_dropout=0.1)(x)
+    y = DecoderBlock(2, 12, position="rotary", dropout=0.1, dtype="mixed_float16")(y, x)
+    model = keras.Model(x, keras.layers.Dense(1, dtype="float32")(y))
+    model.compile("adam", "mse", jit_compile=True)
+    inputs = random(16, LENGTH, SIZE)
+    losses = model.fit(inputs, inputs[..., :1], epochs=8, verbose=0).history["loss"]
+    assert losses[-1] < losses[0]
+
+
+# Files
+
+FEED_FORWARD = {"hidden": 5, "activation": "gelu", "dropout": 0.25, "use_bias": False}
+BLOCK = {
+    "num_heads": 3,
+    "hidden": 5,
+    "key_dim": 4,
+    "normalize": "pre",
+    "epsilon": 0.01,
+    "dropout": 0.25,
+    "attention_dropout": 0.125,
+    "activation": "gelu",
+    "use_bias": False,
+    "score": scores.Additive(units=3),
+    "mask": ~masks.Array(np.eye(LENGTH, dtype=bool)),
+    "position": positions.T5Bias(6, 20),
+    "name": "layer",
+}
+EVERY_ARGUMENT = [
+    (FeedForward, FEED_FORWARD),
+    (EncoderBlock, BLOCK),
+    (DecoderBlock, BLOCK),
+    (EncoderBlock, {**BLOCK, "dtype": "mixed_bfloat16"}),
+]
+
+
+@pytest.mark.parametrize(("layer_class", "arguments"), EVERY_ARGUMENT)
+def test_config_has_every_argument_and_makes_the_same_layer(layer_class, arguments):
+    plain = keras.saving.serialize_keras_object
+    layer = layer_class(**arguments)
+    config = layer.get_config()
+    for name, value in arguments.items():
+        value = keras.dtype_policies.get(value) if name == "dtype" else value
+        assert plain(config[name]) == plain(value), name
+    again = keras.saving.deserialize_keras_object(plain(layer))
+    assert type(again) is layer_class
+    assert again.get_config() == config
+
+
+FRESH_PROCESS = """
+import sys
+
+import keras
+import numpy as np
+
+import keras_attention.positions
+import keras_attention.transformer
+
+path, inputs, outputs = sys.argv[1:]
+model = keras.models.load_model(path)
+found = model.predict(dict(np.load(inputs)), verbose=0)
+np.savez(outputs, **{name: np.float32(array) for name, array in found.items()})
+"""
+
+
+def model_of_everything():
+    """A model with both blocks and every position, on embeddings and inside the heads."""
+    x = keras.Input((LENGTH, SIZE), name="x")
+    visible = keras.Input((LENGTH,), dtype="bool", name="visible")
+    arguments = {**BLOCK, "score": scores.Additive(units=3), "position": positions.Shaw(3)}
+    y = positions.SinusoidalPosition("concatenate", 2, max_wavelength=50)(x)
+    y = positions.LearnedPosition(9, embeddings_initializer="ones")(y, start=2)
+    outputs = {"full": EncoderBlock(**arguments)(y, mask=visible)}
+    arguments |= {"name": "other", "score": scores.Additive(units=3)}
+    arguments["position"] = positions.T5Bias(6, 20, bidirectional=False)
+    outputs["decoded"], outputs["weights"], outputs["cross"] = DecoderBlock(**arguments)(
+        y, x, mask=visible, return_attention_scores=True
+    )
+    for name in positions.names():
+        outputs[name] = EncoderBlock(2, 5, position=name, key_dim=4)(y)
+    outputs["fraction"] = EncoderBlock(2, 5, position=positions.Rotary(50, 0.4))(y)
+    outputs["ff"] = FeedForward(**FEED_FORWARD)(y)
+    return keras.Model({"x": x, "visible": visible}, outputs)
+
+
+def test_saved_file_gives_the_same_in_a_process_that_only_imports_the_package(tmp_path):
+    model = model_of_everything()
+    randomize(model)
+    inputs = {"x": random(BATCH, LENGTH, SIZE), "visible": some(BATCH, LENGTH)}
+    expected = model.predict(inputs, verbose=0)
+    model.save(tmp_path / "model.keras")
+    np.savez(tmp_path / "inputs.npz", **inputs)
+    files = [tmp_path / name for name in ("model.keras", "inputs.npz", "outputs.npz")]
+    subprocess.run(
+        [sys.executable, "-c", FRESH_PROCESS, *files],
+        check=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+    )
+    with np.load(tmp_path / "outputs.npz") as found:
+        assert set(found) == set(expected)
+        for name in found:
+            np.testing.assert_allclose(found[name], expected[name], atol=1e-5, err_msg=name)
+
+
+def test_parts_of_a_block_are_within_reach():
+    block = decoder()
+    assert isinstance(block.self_attention, MultiHeadAttention)
+    assert isinstance(block.cross_attention, MultiHeadAttention)
+    assert isinstance(block.feed_forward, FeedForward)
+    shared = positions.T5Bias()
+    first, second = encoder(position=shared), encoder(position=shared)
+    assert first.attention.position is second.attention.position is shared
