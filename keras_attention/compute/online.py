@@ -23,7 +23,9 @@ class OnlineSoftmax:
         """Returns the sums of rows that have seen a further tile of keys."""
         highest, total, context = sums
         seen = scores if visible is None else ops.where(visible, scores, -float("inf"))
-        new_highest = ops.maximum(highest, ops.max(seen, axis=-1, keepdims=True))
+        # With `initial`, the maximum of an empty batch is none at all.
+        of_tile = ops.max(seen, axis=-1, keepdims=True, initial=-float("inf"))
+        new_highest = ops.maximum(highest, of_tile)
         origin = ops.where(ops.isfinite(new_highest), new_highest, 0.0)
         powers, decay = ops.exp(seen - origin), ops.exp(highest - origin)
         total = total * decay + ops.sum(powers, axis=-1, keepdims=True)

@@ -26,7 +26,7 @@ class Grid:
     def __init__(self, query, key, pair_size, start=None):
         self.query_length, self.key_length = ops.shape(query)[-2], ops.shape(key)[-2]
         self.start = self.key_length - self.query_length if start is None else start
-        self.has_heads = len(query.shape) == 4
+        self.lead = ops.shape(query)[:-2]  # batch, *heads
         rows = [size for size in query.shape[:-2] if size is not None]
         self.query_tile, self.key_tile = tile_sizes(
             query.shape[-2], key.shape[-2], int(np.prod(rows)) * pair_size
@@ -44,11 +44,17 @@ class Grid:
 
     def join_queries(self, tiles):
         """Turns what `query_tiles` made back into `(batch, *heads, query_length, size)`."""
-        return _join(tiles)[..., : self.query_length, :]
+        joined = self._join(tiles, self.num_query_tiles * self.query_tile)
+        return joined[..., : self.query_length, :]
 
     def join_keys(self, tiles):
         """Turns what `key_tiles` made back into `(batch, *heads, key_length, size)`."""
-        return _join(tiles)[..., : self.key_length, :]
+        joined = self._join(tiles, self.num_key_tiles * self.key_tile)
+        return joined[..., : self.key_length, :]
+
+    def _join(self, tiles, length):
+        # The sizes are those of the inputs: TensorFlow has lost them on the way through a loop.
+        return ops.reshape(ops.moveaxis(tiles, 0, -3), (*self.lead, length, tiles.shape[-1]))
 
     def positions(self, row, column):
         """Returns the positions of the queries and keys of a pair of tiles.
@@ -72,11 +78,11 @@ class Grid:
         visible = None
         if mask is not None:
             visible = mask.tile(*self.positions(row, column))  # (batch, heads, tile, tile)
-            visible = visible if self.has_heads else ops.squeeze(visible, axis=1)
+            visible = visible if len(self.lead) == 2 else ops.squeeze(visible, axis=1)
         if isinstance(self.key_length, int) and self.key_length % self.key_tile == 0:
             return visible
         places = column * self.key_tile + ops.arange(self.key_tile, dtype="int32")
-        is_key = ops.reshape(places < self.key_length, (1,) * (2 + self.has_heads) + (-1,))
+        is_key = ops.reshape(places < self.key_length, (1,) * (len(self.lead) + 1) + (-1,))
         return is_key if visible is None else ops.logical_and(visible, is_key)
 
     def pairs(self, mask):
@@ -147,10 +153,3 @@ def _cut(x, number, tile):
     padding = [(0, 0)] * (len(x.shape) - 2) + [(0, number * tile - length), (0, 0)]
     padded = x if isinstance(length, int) and length == number * tile else ops.pad(x, padding)
     return ops.moveaxis(ops.reshape(padded, (*lead, number, tile, size)), -3, 0)
-
-
-def _join(tiles):
-    """(number, batch, *heads, tile, size) -> (batch, *heads, number * tile, size)."""
-    tiles = ops.moveaxis(tiles, 0, -3)
-    *lead, number, tile, size = ops.shape(tiles)
-    return ops.reshape(tiles, (*lead, number * tile, size))

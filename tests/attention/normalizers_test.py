@@ -18,45 +18,8 @@ def _same_numbers_in_any_order():
     RNG.bit_generator.state = np.random.default_rng(0).bit_generator.state
 
 
-def row_of_sum(scores):
-    return scores / scores.sum() if scores.sum() else 0 * scores
-
-
-def row_of_simplex(power):
-    """Returns max(0, s - τ)^power with the τ, found by bisection, that makes the sum 1."""
-
-    def weights(scores):
-        scores = scores / power
-        low, high = scores.max() - 1, scores.max()
-        for _ in range(100):
-            middle = (low + high) / 2
-            too_much = (np.maximum(scores - middle, 0) ** power).sum() > 1
-            low, high = (middle, high) if too_much else (low, middle)
-        return np.maximum(scores - low, 0) ** power
-
-    return weights
-
-
-# what a normalizer makes of the visible scores of one row
-DEFINITIONS = {
-    "softmax": lambda scores: np.exp(scores - scores.max()) / np.exp(scores - scores.max()).sum(),
-    "sum": row_of_sum,
-    "sigmoid": lambda scores: 1 / (1 + np.exp(-np.maximum(scores, -700))),
-    "hard": lambda scores: np.eye(len(scores))[scores.argmax()],
-    "sparsemax": row_of_simplex(1),
-    "entmax15": row_of_simplex(2),
-}
-NAMES = list(DEFINITIONS)
+NAMES = list(oracle.NORMALIZERS)
 SMOOTH = [name for name in NAMES if name != "hard"]
-
-
-def expected_weights(name, scores, visible):
-    weights = np.zeros(scores.shape)
-    for row in np.ndindex(scores.shape[:-1]):
-        seen = visible[row]
-        if seen.any():
-            weights[row][seen] = DEFINITIONS[name](scores[row][seen])
-    return weights
 
 
 def random_scores(name, dtype="float32", scale=3.0):
@@ -90,7 +53,7 @@ def test_every_name_is_tested():
 @pytest.mark.parametrize("scale", [0.3, 1.0, 100.0, 10_000.0])
 def test_equals_its_definition(name, dtype, scale):
     scores, visible = random_scores(name, dtype, scale), random_visible()
-    expected = expected_weights(name, oracle.float64(scores), visible)
+    expected = oracle.normalized(name, oracle.float64(scores), visible)
     found = oracle.float64(normalizers.get(name)(scores, visible))
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
@@ -99,7 +62,7 @@ def test_equals_its_definition(name, dtype, scale):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_without_a_mask_every_key_is_visible(name, dtype):
     scores = random_scores(name, dtype)
-    expected = expected_weights(name, oracle.float64(scores), np.ones((3, 4, 6), bool))
+    expected = oracle.normalized(name, oracle.float64(scores), np.ones((3, 4, 6), bool))
     found = oracle.float64(normalizers.get(name)(scores))
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
@@ -159,7 +122,7 @@ def test_gradient_equals_finite_differences(name, hide, scale):
     scores += 0.1 if name == "sum" else 0.0  # away from the division of 0 by 0
 
     def expected_total(scores):
-        return (expected_weights(name, scores, visible) * FACTORS).sum()
+        return (oracle.normalized(name, scores, visible) * FACTORS).sum()
 
     given = visible if hide else None
     (found,) = gradients(lambda scores: weighted(name, scores, given), scores.astype("float32"))
@@ -171,7 +134,7 @@ def test_gradient_equals_finite_differences(name, hide, scale):
 def test_visible_broadcasts_to_the_scores(name):
     scores, visible = random_scores(name), random_visible()[:, :1]
     everywhere = np.broadcast_to(visible, scores.shape)
-    expected = expected_weights(name, oracle.float64(scores), everywhere)
+    expected = oracle.normalized(name, oracle.float64(scores), everywhere)
     found = oracle.float64(normalizers.get(name)(scores, visible))
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
@@ -221,7 +184,7 @@ def test_sparse_weights_are_exactly_zero_beyond_their_reach(name, reach):
 @pytest.mark.parametrize("spread", [1e-4, 1e-2, 1.0])
 def test_sparse_weights_of_long_rows_equal_their_definition(name, spread):
     scores = (spread * RNG.normal(size=(2, 3000))).astype("float32")
-    expected = expected_weights(name, scores.astype("float64"), np.ones(scores.shape, bool))
+    expected = oracle.normalized(name, scores.astype("float64"), np.ones(scores.shape, bool))
     found = oracle.float64(normalizers.get(name)(scores))
     np.testing.assert_allclose(found, expected, atol=2e-6)
     np.testing.assert_allclose(found.sum(-1), 1.0, atol=1e-4)
@@ -255,7 +218,7 @@ def test_draws_follow_the_softmax_of_what_is_visible():
     visible = np.array([True, True, False, True])
     hard = normalizers.Hard(stochastic=True, seed=2)
     drawn = hard(np.broadcast_to(scores, (20_000, 4)), visible, training=True)
-    expected = DEFINITIONS["softmax"](scores[visible])
+    expected = oracle.NORMALIZERS["softmax"](scores[visible])
     frequencies = oracle.float64(drawn).mean(0)
     np.testing.assert_allclose(frequencies[visible], expected, atol=0.015)
     assert frequencies[2] == 0.0
@@ -286,7 +249,7 @@ def test_draw_gives_the_log_probability_of_what_it_drew():
     one_hot = oracle.float64(one_hot)
     np.testing.assert_array_equal(one_hot.sum(-1), visible.any(-1))
     np.testing.assert_array_equal(one_hot[~visible], 0.0)
-    probability = (expected_weights("softmax", oracle.float64(scores), visible) * one_hot).sum(-1)
+    probability = (oracle.normalized("softmax", oracle.float64(scores), visible) * one_hot).sum(-1)
     expected = np.log(np.where(visible.any(-1), probability, 1.0))
     np.testing.assert_allclose(oracle.float64(log_probability), expected, atol=1e-5)
     assert oracle.float64(log_probability)[0, 0] == 0.0
@@ -299,7 +262,7 @@ def test_gradient_of_the_log_probability_is_one_hot_less_softmax(junk):
     hard = normalizers.Hard()
     one_hot, _ = hard.draw(scores, visible, seed=5)
     (found,) = gradients(lambda scores: hard.draw(scores, visible, seed=5)[1], scores)
-    softmax = expected_weights("softmax", scores.astype("float64"), visible)
+    softmax = oracle.normalized("softmax", scores.astype("float64"), visible)
     np.testing.assert_allclose(oracle.float64(found), oracle.float64(one_hot) - softmax, atol=1e-5)
     np.testing.assert_array_equal(oracle.float64(found)[~visible], 0.0)
 
@@ -315,7 +278,7 @@ def test_reinforce_learns_where_the_reward_is():
     for _ in range(20):
         (gradient,) = gradients(objective, scores)
         scores = scores + 0.05 * ops.convert_to_numpy(gradient)
-    assert DEFINITIONS["softmax"](scores[0])[2] > 0.9
+    assert oracle.NORMALIZERS["softmax"](scores[0])[2] > 0.9
 
 
 # In layers

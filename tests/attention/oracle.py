@@ -15,15 +15,49 @@ def weight(layer, name):
     return float64(found)
 
 
-def softmax(logits, visible):
-    """Softmax of each row over the keys it sees; a row that sees none is 0 everywhere."""
-    weights = np.zeros(logits.shape)
-    for row in np.ndindex(logits.shape[:-1]):
+def _row_of_sum(scores):
+    return scores / scores.sum() if scores.sum() else 0 * scores
+
+
+def _row_of_simplex(power):
+    """Returns max(0, s - τ)^power with the τ, found by bisection, that makes the sum 1."""
+
+    def weights(scores):
+        scores = scores / power
+        low, high = scores.max() - 1, scores.max()
+        for _ in range(100):
+            middle = (low + high) / 2
+            too_much = (np.maximum(scores - middle, 0) ** power).sum() > 1
+            low, high = (middle, high) if too_much else (low, middle)
+        return np.maximum(scores - low, 0) ** power
+
+    return weights
+
+
+# what a normalizer makes of the visible scores of one row
+NORMALIZERS = {
+    "softmax": lambda scores: np.exp(scores - scores.max()) / np.exp(scores - scores.max()).sum(),
+    "sum": _row_of_sum,
+    "sigmoid": lambda scores: 1 / (1 + np.exp(-np.maximum(scores, -700))),
+    "hard": lambda scores: np.eye(len(scores))[scores.argmax()],
+    "sparsemax": _row_of_simplex(1),
+    "entmax15": _row_of_simplex(2),
+}
+
+
+def normalized(name, scores, visible):
+    """The weights that a normalizer makes of scores, row by row of what each one sees."""
+    weights = np.zeros(scores.shape)
+    for row in np.ndindex(scores.shape[:-1]):
         seen = visible[row]
         if seen.any():
-            powers = np.exp(logits[row][seen] - logits[row][seen].max())
-            weights[row][seen] = powers / powers.sum()
+            weights[row][seen] = NORMALIZERS[name](scores[row][seen])
     return weights
+
+
+def softmax(scores, visible):
+    """Softmax of each row over the keys it sees; a row that sees none is 0 everywhere."""
+    return normalized("softmax", scores, visible)
 
 
 def visible_pairs(
@@ -119,18 +153,29 @@ def _positional_logits(kind, score, query, key, head):
     return found
 
 
-def attention(layer, query, value, key=None, **masks):
-    """Returns context and weights of the layer `Attention`."""
+def attention(layer, query, value, key=None, visible=None, **masks):
+    """Returns context and weights of the layer `Attention`.
+
+    Args:
+        visible: Who sees whom `(batch, …, query_length, key_length)`, instead of masks.
+    """
     key = value if key is None else key
-    visible = visible_pairs(len(query), 1, query.shape[1], key.shape[1], **masks)[:, 0]
-    weights = softmax(logits(layer.score, query, key), visible)
+    if visible is None:
+        visible = visible_pairs(len(query), 1, query.shape[1], key.shape[1], **masks)
+    scores = logits(layer.score, query, key)
+    weights = normalized(_name(layer.normalizer), scores, visible[:, 0])
     return weights @ value, weights
 
 
-def multi_head_attention(layer, query, value, key=None, **masks):
-    """Returns output and weights of the layer `MultiHeadAttention`."""
+def multi_head_attention(layer, query, value, key=None, visible=None, **masks):
+    """Returns output and weights of the layer `MultiHeadAttention`.
+
+    Args:
+        visible: Who sees whom `(batch, heads, query_length, key_length)`, instead of masks.
+    """
     key = value if key is None else key
-    visible = visible_pairs(len(query), layer.num_heads, query.shape[1], key.shape[1], **masks)
+    if visible is None:
+        visible = visible_pairs(len(query), layer.num_heads, query.shape[1], key.shape[1], **masks)
     queries = _heads(layer.query_projection, query, layer.num_heads)
     keys = _heads(layer.key_projection, key, layer.num_heads)
     values = _heads(layer.value_projection, value, layer.num_heads)
@@ -138,7 +183,7 @@ def multi_head_attention(layer, query, value, key=None, **masks):
     contexts = []
     for head in range(layer.num_heads):
         scores = logits(layer.score, queries[head], keys[head], head)
-        weights[:, head] = softmax(scores, visible[:, head])
+        weights[:, head] = normalized(_name(layer.normalizer), scores, visible[:, head])
         contexts.append(weights[:, head] @ values[head])
     return _dense(layer.output_projection, np.concatenate(contexts, axis=-1)), weights
 
@@ -209,6 +254,10 @@ def numerical_gradients(function, *arrays, step=1e-5):
             gradient[index] = (above - below) / (2 * step)
         gradients.append(gradient)
     return gradients
+
+
+def _name(normalizer):
+    return type(normalizer).__name__.lower()
 
 
 def _heads(projection, x, heads):
