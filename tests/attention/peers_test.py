@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import Attention, MultiHeadAttention, scores
+from keras_attention import Attention, MultiHeadAttention, NadarayaWatson, positions, scores
 from tests.attention import oracle
 from tests.attention.gradients import gradients
 
@@ -52,6 +52,17 @@ def test_peers_row_3_symbolic_scores_of_cross_attention_have_the_real_shape(make
     assert weights.shape[-2:] == (5, 7)
 
 
+def test_peers_row_4_every_argument_survives_a_file(tmp_path):
+    arguments = {"dropout": 0.1, "implementation": "chunked", "soft_cap": 9.0, "seed": 5}
+    inputs = keras.Input((None, 4))
+    layer = MultiHeadAttention(2, 3, num_key_value_heads=1, **arguments)
+    keras.Model(inputs, layer(inputs, inputs)).save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras").layers[-1].get_config()
+    assert loaded.keys() == layer.get_config().keys()
+    assert loaded["num_key_value_heads"] == 1
+    assert arguments.items() <= loaded.items()
+
+
 @pytest.mark.parametrize("make", LAYERS)
 @pytest.mark.parametrize("hide", ["all", "most", "none"])
 def test_peers_row_5_float16_equals_float32_under_any_mask(make, hide):
@@ -83,6 +94,15 @@ def test_peers_row_7_implementation_is_known_or_refused():
     assert Attention(implementation="reference").implementation == "reference"
     with pytest.raises(ValueError, match="implementation"):
         Attention(implementation="does not exist")
+
+
+@pytest.mark.parametrize("make", LAYERS)
+@pytest.mark.parametrize("implementation", ["reference", "chunked"])
+def test_peers_row_8_soft_cap_works_everywhere(make, implementation):
+    layer = make(score="dot", soft_cap=1e-3, implementation=implementation)
+    capped = oracle.float64(layer(1000 * QUERY, VALUE))
+    even = oracle.float64(layer(0 * QUERY, VALUE))  # nearly: between -0.001 and 0.001
+    np.testing.assert_allclose(capped, even, atol=1e-2)
 
 
 @pytest.mark.parametrize("make", LAYERS)
@@ -119,3 +139,22 @@ def test_peers_row_12_large_logits_are_finite_in_mixed_float16(with_scores, sign
     output = layer(sign * x, x, return_attention_scores=with_scores)
     for each in output if with_scores else [output]:
         assert np.isfinite(oracle.float64(each)).all()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_peers_row_13_sinusoids_in_half_precision_are_those_of_float32_rounded_once(dtype):
+    x = np.zeros((1, 1024, 32), "float32")
+    exact = positions.SinusoidalPosition()(x)
+    half = positions.SinusoidalPosition(dtype=dtype)(ops.cast(x, dtype))
+    np.testing.assert_array_equal(oracle.float64(half), oracle.float64(ops.cast(exact, dtype)))
+    steps = np.abs(np.diff(oracle.float64(half)[0], axis=0)).max(axis=-1)
+    assert (steps > 0).all(), "neighbours must differ"
+
+
+def test_peers_row_17_isolated_query_is_zero_and_epanechnikov_is_a_parabola():
+    x, y = np.array([[[0.0], [0.5]]], "float32"), np.array([[[1.0], [3.0]]], "float32")
+    queries = np.array([[[0.0], [9.0]]], "float32")
+    found = oracle.float64(NadarayaWatson("epanechnikov", width=1.0)(queries, x, y))
+    parabola = [0.75, 0.75 * (1 - 0.5**2)]
+    expected = (parabola[0] * 1.0 + parabola[1] * 3.0) / sum(parabola)
+    np.testing.assert_allclose(found[0, :, 0], [expected, 0.0], atol=1e-6)

@@ -16,6 +16,7 @@ from keras_attention import (
     MultiHeadAttention,
     masks,
     normalizers,
+    positions,
     scores,
 )
 
@@ -27,6 +28,8 @@ ATTENTION = {
     "score": scores.Additive(units=3, kernel_initializer=keras.initializers.HeNormal(seed=1)),
     "normalizer": normalizers.Softmax(),
     "mask": masks.Causal() & ~masks.Array(~PAIRS),
+    "position": positions.ALiBi(name="alibi"),
+    "soft_cap": 30.0,
     "dropout": 0.25,
     "implementation": "reference",
     "seed": 7,
@@ -39,6 +42,7 @@ MULTI_HEAD = {
     "num_heads": 2,
     "key_dim": 3,
     "value_dim": 4,
+    "num_key_value_heads": 1,
     "output_dim": 5,
     "use_bias": False,
     "kernel_initializer": keras.initializers.HeNormal(seed=2),

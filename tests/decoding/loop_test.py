@@ -173,7 +173,7 @@ def test_beam_search_equals_one_without_early_stop(length_penalty, num_beams, co
             assert_found(decoded, row, expected)
 
 
-def test_a_short_best_hypothesis_is_not_lost():
+def test_peers_row_14_a_short_best_hypothesis_is_not_lost():
     """A search without a finished set returns −0.997 here, see keras-hub's BeamSampler."""
     probabilities = tf.constant([[0.0, 0.0, 0.6, 0.4, 0.0], [0.0, 0.0, 0.04, 0.92, 0.04]])
 

@@ -69,7 +69,7 @@ def test_signatures_are_dense_with_the_batch_first(signatures, name, expected):
 # ---------------------------------------------------------------------------------------- answers
 
 
-def test_it_answers_as_translate(signatures, bahdanau, tokenizer):
+def test_peers_row_16_it_answers_as_translate(signatures, bahdanau, tokenizer):
     expected = bahdanau.translate(TEXTS, return_attention=True)
     outputs = signatures["serving_default"](text=tf.constant(TEXTS))
     assert decoded(outputs["text"]) == expected.texts
@@ -142,7 +142,7 @@ def test_ops_are_core_ops_and_call_no_python(versions):
     assert {op for op in ops if "PyFunc" in op or "Custom" in op or "TFText" in op} == set()
 
 
-def test_it_runs_where_the_zoo_is_not_installed(versions, run_python, bahdanau):
+def test_peers_row_15_it_runs_where_the_zoo_is_not_installed(versions, run_python, bahdanau):
     script = (
         "import json, sys\n"
         "sys.modules['keras_attention'] = sys.modules['zoo'] = None\n"
