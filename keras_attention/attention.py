@@ -41,8 +41,9 @@ class Attention(keras.layers.Layer):
         dropout: Fraction of the weights that is dropped in training.
         implementation: How it is computed; the numbers are the same. `"reference"` holds the scores
             of all pairs, `"chunked"` those of one tile at a time: memory linear in length, nothing
-            spent on tiles that the mask hides, no weights to return. `"auto"` takes the latter when
-            the scores are many; `choose_implementation` tells.
+            spent on tiles that the mask hides, no weights to return; `"auto"` takes it when the
+            scores are many, and `choose_implementation` tells. `"fused"` is the backend's kernel
+            for scaled dot products, worth asking for where it is fast, as on a GPU.
         seed: Integer seed of the dropout.
 
     Call arguments:
@@ -224,7 +225,9 @@ class Attention(keras.layers.Layer):
         pairs = compute.number_of_pairs(
             (batch, self._number_of_heads, query_length, value_shape[1]), self.score.pair_size
         )
-        return compute.choose(self.implementation, self.normalizer, return_attention_scores, pairs)
+        return compute.choose(
+            self.implementation, self.scoring, self.normalizer, return_attention_scores, pairs=pairs
+        )
 
     def call(
         self,

@@ -2,12 +2,13 @@
 
 import math
 
-from keras_attention.compute import chunked, reference
+from keras_attention import normalizers, scores
+from keras_attention.compute import chunked, fused, reference
 from keras_attention.compute.dropout import WeightDropout
 from keras_attention.compute.online import ONLINE
 from keras_attention.compute.scoring import Scoring
 
-IMPLEMENTATIONS = ("reference", "chunked")
+IMPLEMENTATIONS = ("reference", "chunked", "fused")
 NAMES = ("auto", *IMPLEMENTATIONS)
 
 # Numbers in the scores of all pairs from which `"auto"` no longer holds them all.
@@ -23,33 +24,51 @@ def require_known(implementation):
         )
 
 
-def choose(implementation, normalizer, with_weights, pairs):
+def choose(implementation, scoring, normalizer, with_weights=False, dropout=None, pairs=None):
     """Returns the name of the implementation that runs, `"auto"` resolved.
 
     Args:
         implementation: What the user asked for.
-        normalizer: The normalizer.
-        with_weights: Whether the weights are to be returned.
+        scoring, normalizer, with_weights, dropout: As for `attend`.
         pairs: Numbers that the scores of all pairs take, `None` where a size is unknown.
 
     Raises:
         ValueError: If the one asked for cannot do this.
     """
-    if implementation == "reference":
-        return implementation
-    if type(normalizer) not in ONLINE:
-        obstacle = f"the normalizer {type(normalizer).__name__}, which needs whole rows"
-    elif with_weights:
-        obstacle = "return_attention_scores=True, since it never forms the weights"
-    else:
-        obstacle = None
-    if implementation == "chunked" and obstacle:
+    if implementation == "auto":
+        if pairs is None or pairs < LARGE:
+            return "reference"
+        is_possible = _obstacle("chunked", scoring, normalizer, with_weights, dropout) is None
+        return "chunked" if is_possible else "reference"
+    obstacle = _obstacle(implementation, scoring, normalizer, with_weights, dropout)
+    if obstacle:
         raise ValueError(
-            f"implementation='chunked' does not go with {obstacle}. Use implementation='reference'."
+            f"implementation={implementation!r} does not go with {obstacle}. Use "
+            "implementation='reference', or 'auto', which takes it where needed."
         )
+    return implementation
+
+
+def _obstacle(implementation, scoring, normalizer, with_weights, dropout):
+    """Returns what an implementation cannot do of this, or `None`."""
+    if implementation == "reference":
+        return None
+    if with_weights:
+        return "return_attention_scores=True, since it never forms the weights"
     if implementation == "chunked":
-        return implementation
-    return "reference" if obstacle or pairs is None or pairs < LARGE else "chunked"
+        is_possible = type(normalizer) in ONLINE
+        return (
+            None if is_possible else f"normalizer {type(normalizer).__name__}: it needs whole rows"
+        )
+    for name, thing, possible in (
+        ("score", scoring.score, scores.ScaledDot),
+        ("normalizer", normalizer, normalizers.Softmax),
+    ):
+        if type(thing) is not possible:
+            return f"{name} {type(thing).__name__}: it is for {possible.__name__}"
+    if scoring.has_bias or scoring.soft_cap is not None or dropout is not None:
+        return "a position that adds to the scores, a soft cap or dropout"
+    return None
 
 
 def number_of_pairs(shape, pair_size):
@@ -95,7 +114,9 @@ def attend(
     """
     shape = *queries[0].shape[:-1], key.shape[-2]
     pairs = number_of_pairs(shape, scoring.pair_size)
-    name = choose(implementation, normalizer, with_weights, pairs)
+    name = choose(implementation, scoring, normalizer, with_weights, dropout, pairs)
+    if name == "fused":
+        return fused.attend(queries, key, value, mask=mask, start=start), None
     arguments = {"scoring": scoring, "normalizer": normalizer, "mask": mask, "dropout": dropout}
     if name == "chunked":
         return chunked.attend(queries, key, value, start=start, **arguments), None

@@ -3,6 +3,8 @@
 import keras
 from keras import ops
 
+from keras_attention.positions import Position
+
 
 class Scoring:
     """The second phase of a score, the bias of a position object, and the soft cap.
@@ -22,6 +24,11 @@ class Scoring:
         parts = [score] if position is None else [score, position]
         self.variables = [variable for part in parts for variable in part.weights]
 
+    @property
+    def has_bias(self):
+        """Whether the position adds to the scores."""
+        return self.position is not None and type(self.position).bias is not Position.bias
+
     def weights(self):
         """Returns the weights that logits depend on, as float32 tensors."""
         return [ops.cast(variable, "float32") for variable in self.variables]
@@ -40,10 +47,10 @@ class Scoring:
                 return self(queries, key, query_positions, key_positions)
         query, *features = queries
         logits = self.score.pairwise(query, key)
-        if self.position is not None:
+        if self.has_bias:
             features = features[0] if features else None
             bias = self.position.bias(features, query_positions, key_positions)
-            logits = logits if bias is None else logits + ops.cast(bias, logits.dtype)
+            logits = logits + ops.cast(bias, logits.dtype)
         if self.soft_cap is not None:
             logits = self.soft_cap * ops.tanh(logits / self.soft_cap)
         return logits

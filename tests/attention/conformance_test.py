@@ -24,6 +24,8 @@ POSITIONAL = {"location", "dense_synthesizer", "random_synthesizer"}
 MASKS = ["causal", "window", "longformer", "big bird", "prefix LM", "nested", "keys", "pairs"]
 COMPUTATIONS = [("reference", name) for name in normalizers.names()]
 COMPUTATIONS += [("chunked", "softmax"), ("chunked", "sum")]
+COMPUTATIONS = [(score, *each) for score in scores.names() for each in COMPUTATIONS]
+COMPUTATIONS += [("scaled_dot", "fused", "softmax")]
 LAYERS = ["single head", "several heads"]
 TOLERANCE = {"float32": 1e-5, "float16": 5e-3, "bfloat16": 4e-2}
 RNG = np.random.default_rng(0)
@@ -83,8 +85,7 @@ def visible_pairs(name):
 
 
 @pytest.mark.parametrize("mask", MASKS)
-@pytest.mark.parametrize(("implementation", "normalizer"), COMPUTATIONS)
-@pytest.mark.parametrize("score", scores.names())
+@pytest.mark.parametrize(("score", "implementation", "normalizer"), COMPUTATIONS)
 @pytest.mark.parametrize("kind", LAYERS)
 def test_equals_the_equations(kind, score, implementation, normalizer, mask):
     layer = cached_layer(kind, score, normalizer, implementation)

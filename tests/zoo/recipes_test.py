@@ -154,9 +154,10 @@ def test_warm_up_fits_into_a_short_training():
     recipe = dataclasses.replace(RECIPE, epochs=2, warmup_steps=1000, cycles=1)
     schedule = recipes._optimizer(recipe, steps_per_epoch=5)._learning_rate
     rates = [float(schedule(step)) for step in range(10)]
-    assert rates[0] == 0.0
-    assert rates[:6] == sorted(rates[:6]), "it rises for half of the training"
-    assert rates[5:] == sorted(rates[5:], reverse=True)
+    steps = np.arange(10)
+    falling = 0.01 + 0.99 * (1 + np.cos(np.pi * steps / 10)) / 2
+    expected = recipe.learning_rate * np.minimum(steps / 5, 1) * falling  # rises for half of it
+    np.testing.assert_allclose(rates, expected, rtol=1e-5)
 
 
 def test_the_learning_rate_falls_in_cycles():
@@ -164,7 +165,7 @@ def test_the_learning_rate_falls_in_cycles():
     schedule = recipes._optimizer(recipe, steps_per_epoch=50)._learning_rate
     peak = recipe.learning_rate
     rates = [float(schedule(step)) for step in (1, 50, 99, 100, 150, 199)]
-    expected = [peak, peak / 2, 0.01 * peak, 0.8 * peak, 0.4 * peak, 0.01 * 0.8 * peak]
+    expected = [peak, peak / 2, 0.01 * peak, 0.8 * peak, 0.4 * peak, 0.01 * peak]
     np.testing.assert_allclose(rates, expected, rtol=0.03)
 
 

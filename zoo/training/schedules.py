@@ -21,7 +21,8 @@ class WarmUp(keras.optimizers.schedules.LearningRateSchedule):
 
     def __init__(self, schedule, steps):
         super().__init__()
-        self.schedule = keras.saving.deserialize_keras_object(schedule)
+        is_config = isinstance(schedule, dict)
+        self.schedule = keras.saving.deserialize_keras_object(schedule) if is_config else schedule
         self.steps = steps
 
     def __call__(self, step):

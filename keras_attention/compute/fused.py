@@ -1,0 +1,44 @@
+"""The kernel that Keras' backend brings for softmax attention of scaled dot products."""
+
+from keras import ops
+
+from keras_attention.compute.tiles import positions_of
+
+
+def attend(queries, key, value, *, mask=None, start=None):
+    """Computes attention by `keras.ops.dot_product_attention`.
+
+    Args:
+        As for `keras_attention.compute.attend`. The queries are scaled already.
+
+    Returns:
+        The context `(batch, *heads, query_length, value_size)`.
+    """
+    (query,) = queries
+    has_heads = len(query.shape) == 4
+    visible = None
+    if mask is not None:
+        positions = positions_of(ops.shape(query)[-2], ops.shape(key)[-2], start)
+        visible = mask.tile(*positions)  # (batch, heads, Tq, Tk)
+        pairs = ops.shape(query)[-2], ops.shape(key)[-2]
+        heads = query.shape[1] if has_heads else 1
+        visible = ops.broadcast_to(visible, (ops.shape(query)[0], heads, *pairs))
+    if has_heads:
+        query, key, value = (ops.swapaxes(x, 1, 2) for x in (query, key, value))
+    else:
+        query, key, value = (x[:, :, None, :] for x in (query, key, value))
+    value_size = value.shape[-1]
+    size = max(query.shape[-1], value_size)  # some kernels take one size for all three
+    query, key, value = (_widened(x, size) for x in (query, key, value))
+    context = ops.dot_product_attention(query, key, value, mask=visible, scale=1.0)
+    context = context[..., :value_size]
+    context = ops.swapaxes(context, 1, 2)  # (batch, heads, Tq, value_size)
+    if visible is not None:  # the kernel averages the values where a row sees nothing
+        context = ops.where(ops.any(visible, axis=-1, keepdims=True), context, 0.0)
+    return context if has_heads else context[:, 0]
+
+
+def _widened(x, size):
+    """Adds zeros to the last axis, which no dot product notices."""
+    missing = size - x.shape[-1]
+    return ops.pad(x, [(0, 0)] * (len(x.shape) - 1) + [(0, missing)]) if missing else x

@@ -1,0 +1,37 @@
+"""The conformance suite on the other backends of Keras: whole on PyTorch, a part of it on JAX."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import keras
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FILES = ["conformance_test.py", "cache_test.py", "chunked_test.py"]
+# JAX compiles every new shape, which takes a second for each case.
+PART = (
+    "(test_equals_the_equations and softmax and nested) or (hidden and chunked)"
+    " or (finite_differences and chunked and several and (additive or scaled_dot or shaw))"
+    " or (every_position and multi_head) or (dropout and multi_head)"
+)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="it would call itself")
+@pytest.mark.parametrize(
+    ("backend", "chosen"), [("torch", ["-k", "not compile"]), ("jax", ["-k", PART])]
+)
+def test_conformance(backend, chosen):
+    pytest.importorskip(backend)
+    files = [str(ROOT / "tests" / "attention" / name) for name in FILES]
+    finished = subprocess.run(
+        [sys.executable, "-m", "pytest", *files, *chosen],
+        cwd=ROOT,
+        env={**os.environ, "KERAS_BACKEND": backend},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stdout[-5000:]
+    assert "[100%]" in finished.stdout
