@@ -1,7 +1,8 @@
+"""What the approximations of multi-head attention have in common."""
+
 import inspect
 
 import keras
-from keras import ops
 
 from keras_attention.multi_head import MultiHeadAttention
 
@@ -61,13 +62,6 @@ class Approximation(MultiHeadAttention):
             f"{type(self).__name__} cannot honour `{argument}`: {reason}. {way_out}, or use "
             "MultiHeadAttention."
         )
-
-    def _output(self, context):
-        """Joins the heads of a context `(batch, heads, length, value_dim)` and projects them."""
-        context = ops.swapaxes(ops.cast(context, self.compute_dtype), 1, 2)
-        batch, length = ops.shape(context)[0], ops.shape(context)[1]
-        merged = ops.reshape(context, (batch, length, self.num_heads * self.value_dim))
-        return self.output_projection(merged)
 
     def get_config(self):
         config = super().get_config()

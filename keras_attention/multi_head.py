@@ -138,10 +138,14 @@ class MultiHeadAttention(Attention):
         key, value = self._for_each_head(memory.key), self._for_each_head(memory.value)
         memory = Memory(key, value, memory.mask)
         context, weights = super()._attend(query, memory, start, **arguments)
-        context = ops.swapaxes(context, 1, 2)  # (batch, query_length, heads, value_dim)
+        return self._output(context), weights
+
+    def _output(self, context):
+        """Joins the heads of a context `(batch, heads, length, value_dim)` and projects them."""
+        context = ops.swapaxes(ops.cast(context, self.compute_dtype), 1, 2)
         batch, length = ops.shape(context)[0], ops.shape(context)[1]
         merged = ops.reshape(context, (batch, length, self.num_heads * self.value_dim))
-        return self.output_projection(merged), weights
+        return self.output_projection(merged)
 
     def _for_each_head(self, x):
         """Repeats the keys or values that several heads share: `(batch, num_heads, …)`."""

@@ -208,6 +208,27 @@ MISTAKES = {
         lambda: masks.Mask()(2, 3),
         ["Mask must implement `tile`"],
     ),
+    "weights that are never formed": (
+        attend(Attention(implementation="chunked"), return_attention_scores=True),
+        ["implementation='chunked'", "return_attention_scores=True", "implementation='reference'"],
+    ),
+    "tiles of whole rows": (
+        attend(Attention(implementation="chunked", normalizer="sparsemax")),
+        ["implementation='chunked'", "normalizer Sparsemax: it needs whole rows", "'auto'"],
+    ),
+    "kernel for another score": (
+        attend(Attention("general", implementation="fused")),
+        ["implementation='fused'", "score General: it is for ScaledDot"],
+    ),
+    "kernel with a bias": (
+        attend(Attention(position="alibi", implementation="fused")),
+        ["implementation='fused'", "a position that adds to the scores, a soft cap or dropout"],
+    ),
+    "soft cap of 0": (lambda: Attention(soft_cap=0.0), ["`soft_cap`", "above 0", "soft_cap=0.0"]),
+    "heads that cannot be grouped": (
+        lambda: MultiHeadAttention(4, 8, num_key_value_heads=3),
+        ["`num_key_value_heads`", "must divide num_heads=4", "num_key_value_heads=3"],
+    ),
     "unknown implementation": (
         lambda: Attention(implementation="flash"),
         ["`implementation` must be one of 'auto', 'reference'", "Received: 'flash'"],
