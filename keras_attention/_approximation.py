@@ -43,6 +43,35 @@ class Approximation(MultiHeadAttention):
             **kwargs,
         )
 
+    def compute_output_spec(
+        self,
+        query,
+        value,
+        key=None,
+        attention_mask=None,
+        return_attention_scores=False,
+        use_causal_mask=False,
+        **masks,
+    ):
+        # Said here, because JAX cannot follow lengths that are cut into chunks or buckets.
+        key_shape = value.shape if key is None else key.shape
+        self._require_fitting_shapes(query.shape, value.shape, key_shape)
+        self._require_possible(key, attention_mask, use_causal_mask)
+        batch, length, size = query.shape
+        output_shape = batch, length, self.output_dim or size
+        output = keras.KerasTensor(output_shape, dtype=self.compute_dtype)
+        weights_shape = batch, self.num_heads, length, self._number_of_weights(value.shape[1])
+        weights = keras.KerasTensor(weights_shape, dtype="float32")
+        return (output, weights) if return_attention_scores else output
+
+    def _number_of_weights(self, key_length):
+        """Returns how many weights a query has."""
+        return key_length
+
+    def _require_possible(self, key=None, attention_mask=None, use_causal_mask=False):
+        """Raises a `ValueError` for arguments of a call that the mechanism cannot honour."""
+        raise NotImplementedError
+
     def extend(self, *args, **kwargs):
         raise ValueError(
             f"{type(self).__name__} has no memory that grows key by key. Prepare the memory of all "

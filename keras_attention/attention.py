@@ -245,10 +245,7 @@ class Attention(keras.layers.Layer):
         self._require_fitting_shapes(
             query.shape, value.shape, value.shape if key is None else key.shape
         )
-        mask = masks.Causal() if use_causal_mask else None
-        if attention_mask is not None:
-            pairs = self._pairs_mask(attention_mask, query, value)
-            mask = masks.combine(mask, masks.Array(pairs))
+        mask = self._mask_of_call(attention_mask, use_causal_mask, query, value)
         memory = self.prepare(value, key, value_mask, key_mask)
         context, weights = self.attend(
             query, memory, query_mask, mask, training, None, return_attention_scores
@@ -302,6 +299,12 @@ class Attention(keras.layers.Layer):
                 f"{tuple(mask.shape)}. Pass one boolean for each position, True for what counts."
             )
         return _both(mask, implicit)
+
+    def _mask_of_call(self, attention_mask, use_causal_mask, query, value):
+        mask = masks.Causal() if use_causal_mask else None
+        if attention_mask is None:
+            return mask
+        return masks.combine(mask, masks.Array(self._pairs_mask(attention_mask, query, value)))
 
     def _pairs_mask(self, mask, query, value):
         mask = masks.as_boolean(mask, "attention_mask", ranks=(2, 3, 4))

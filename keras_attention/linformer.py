@@ -101,21 +101,32 @@ class LinformerAttention(Approximation):
         )
 
     def attend(self, query, memory, query_mask=None, mask=None, *args, **kwargs):
-        if mask is not None:
+        is_causal = isinstance(mask, masks.Causal)
+        self._require_possible(None, None if is_causal else mask, is_causal)
+        return super().attend(query, memory, query_mask, None, *args, **kwargs)
+
+    def _number_of_weights(self, key_length):
+        return self.projected_length
+
+    def _require_possible(self, key=None, attention_mask=None, use_causal_mask=False):
+        if use_causal_mask or attention_mask is not None:
             self._refuse(
-                "use_causal_mask" if isinstance(mask, masks.Causal) else "attention_mask",
+                "use_causal_mask" if use_causal_mask else "attention_mask",
                 "every mixture takes in keys from all positions",
                 "Hide keys from all queries by value_mask or key_mask",
             )
-        return super().attend(query, memory, query_mask, None, *args, **kwargs)
 
-    def _prepare(self, key, value, mask, *args):
-        if key.shape[1] is not None and key.shape[1] > self.max_length:
+    def _require_fitting_shapes(self, query_shape, value_shape, key_shape):
+        super()._require_fitting_shapes(query_shape, value_shape, key_shape)
+        if isinstance(key_shape[1], int) and key_shape[1] > self.max_length:
             raise ValueError(
                 f"{type(self).__name__} mixes at most max_length={self.max_length} keys. "
-                f"Received: key of shape {tuple(key.shape)}. Give it a larger max_length, or cut "
+                f"Received: key of shape {tuple(key_shape)}. Give it a larger max_length, or cut "
                 "the keys."
             )
+
+    def _prepare(self, key, value, mask, *args):
+        self._require_fitting_shapes(key.shape, value.shape, key.shape)
         key, value, _ = super()._prepare(key, value, mask, *args)
         key, value = (
             self._mix(self.key_mixtures, key, mask),

@@ -128,9 +128,7 @@ class LocalAttention(Attention):
         self._require_fitting_shapes(
             query.shape, value.shape, value.shape if key is None else key.shape
         )
-        mask = masks.Causal() if use_causal_mask else None
-        if attention_mask is not None:
-            mask = masks.combine(mask, masks.Array(self._pairs_mask(attention_mask, query, value)))
+        mask = self._mask_of_call(attention_mask, use_causal_mask, query, value)
         memory = self.prepare(value, key, value_mask, key_mask)
         query_mask = self._padding_mask("query_mask", query_mask, query)
         centers = None

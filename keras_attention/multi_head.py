@@ -75,7 +75,7 @@ class MultiHeadAttention(Attention):
         for name, size in sizes.items():
             if not isinstance(size, int) or size < 1:
                 raise ValueError(
-                    f"`{name}` of MultiHeadAttention must be a positive integer. "
+                    f"`{name}` of {type(self).__name__} must be a positive integer. "
                     f"Received: {name}={size!r}."
                 )
         groups = num_heads if num_key_value_heads is None else num_key_value_heads

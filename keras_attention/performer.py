@@ -115,12 +115,7 @@ class PerformerAttention(Approximation):
         start=None,
         return_attention_scores=True,
     ):
-        if mask is not None and not isinstance(mask, masks.Causal):
-            self._refuse(
-                "attention_mask",
-                "it never forms the pairs of queries and keys",
-                "Hide keys from all queries by value_mask or key_mask, later ones by causal=True",
-            )
+        self._require_possible(attention_mask=None if isinstance(mask, masks.Causal) else mask)
         causal = self.causal or mask is not None
         if causal and start is not None:
             self._refuse("start", "its causal queries end where the keys end", "Leave it out")
@@ -134,6 +129,14 @@ class PerformerAttention(Approximation):
         if return_attention_scores:
             weights = features.weights(query, key, memory.mask, query_mask, causal)
         return self._output(context), weights
+
+    def _require_possible(self, key=None, attention_mask=None, use_causal_mask=False):
+        if attention_mask is not None:
+            self._refuse(
+                "attention_mask",
+                "it never forms the pairs of queries and keys",
+                "Hide keys from all queries by value_mask or key_mask, later ones by causal=True",
+            )
 
     def _prepare(self, key, value, mask, *args):
         key, value, _ = super()._prepare(key, value, mask, *args)

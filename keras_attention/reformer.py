@@ -91,7 +91,7 @@ class ReformerAttention(Approximation):
         self.causal = causal
 
     def build(self, query_shape, value_shape, key_shape=None):
-        self._require_one_sequence(query_shape, value_shape, key_shape)
+        self._require_fitting_shapes(query_shape, value_shape, key_shape or value_shape)
         batch, length, size = query_shape
         heads = self.num_heads
         self.query_projection = self._projection("query", heads * self.key_dim, query_shape)
@@ -133,13 +133,8 @@ class ReformerAttention(Approximation):
         use_causal_mask=False,
         training=None,
     ):
-        self._require_one_sequence(query.shape, value.shape, None if key is None else key.shape)
-        if attention_mask is not None:
-            self._refuse(
-                "attention_mask",
-                "it compares positions of the same bucket only",
-                "Hide positions by query_mask or value_mask, later ones by causal=True",
-            )
+        self._require_possible(key, attention_mask, use_causal_mask)
+        self._require_fitting_shapes(query.shape, value.shape, value.shape)
         length = ops.shape(query)[1]
         visible = self._visible(query, value, query_mask, value_mask, key_mask)
         chunk = 2 * self.bucket_size
@@ -186,10 +181,18 @@ class ReformerAttention(Approximation):
         buckets = ops.where(is_used[0], buckets, 0)  # a short sequence is a single bucket
         return ops.where(visible[:, None, None, :], buckets, self.max_buckets)
 
-    def _require_one_sequence(self, query_shape, value_shape, key_shape):
-        if key_shape is not None:
+    def _require_possible(self, key=None, attention_mask=None, use_causal_mask=False):
+        if key is not None:
             self._refuse("key", "its keys are the queries, scaled to norm 1", "Leave it out")
-        self._require_fitting_shapes(query_shape, value_shape, value_shape)
+        if attention_mask is not None:
+            self._refuse(
+                "attention_mask",
+                "it compares positions of the same bucket only",
+                "Hide positions by query_mask or value_mask, later ones by causal=True",
+            )
+
+    def _require_fitting_shapes(self, query_shape, value_shape, key_shape):
+        super()._require_fitting_shapes(query_shape, value_shape, key_shape)
         if None not in (query_shape[1], value_shape[1]) and query_shape[1] != value_shape[1]:
             raise ValueError(
                 f"{type(self).__name__} attends within one sequence, so query and value have the "

@@ -118,6 +118,7 @@ def _sums(scores, meets, value):
     finite = ops.where(ops.isfinite(peak), peak, 0.0)
     powers = ops.where(meets, ops.exp(ops.where(meets, scores, finite) - finite), 0.0)
     total = ops.sum(powers, axis=-1, keepdims=True)
+    peak = ops.broadcast_to(peak, ops.shape(total))  # on PyTorch the maximum of nothing is smaller
     return ops.concatenate([ops.matmul(powers, value), total, peak], axis=-1)
 
 

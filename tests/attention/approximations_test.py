@@ -189,9 +189,10 @@ def test_who_sees_nothing_gets_zeros_and_zero_gradients(name, causal):
 @pytest.mark.parametrize("name", LAYERS)
 def test_half_precision_equals_float32_up_to_its_rounding(name, dtype):
     rounding = dtype.removeprefix("mixed_")
-    half, x = make(name, dtype=dtype), random(BATCH, 40, SIZE)
+    half, exact, x = make(name, dtype=dtype), make(name), random(BATCH, 40, SIZE)
     x = oracle.float64(ops.cast(x, rounding)).astype("float32")
-    exact = make(name)
+    if "reformer" in name:  # rounding moves queries to other buckets: there is but one here
+        half.bucket_size = exact.bucket_size = 40
     for variable, other in zip(exact.weights, half.weights, strict=True):
         variable.assign(ops.cast(other, "float32"))
     mask = RNG.random((BATCH, 40)) < 0.75
@@ -199,7 +200,7 @@ def test_half_precision_equals_float32_up_to_its_rounding(name, dtype):
     expected = exact(x, x, value_mask=mask, return_attention_scores=True)
     assert keras.backend.standardize_dtype(output.dtype) == rounding
     assert keras.backend.standardize_dtype(weights.dtype) == "float32"
-    # A key at the edge of a window or bucket may fall on either side: the mean has to fit.
+    # A key at the edge of a window may fall on either side: the mean has to fit.
     for found, wanted in zip((output, weights), expected, strict=True):
         difference = np.abs(oracle.float64(found) - oracle.float64(wanted))
         scale = np.abs(oracle.float64(wanted)).max()

@@ -116,14 +116,16 @@ def test_a_window_as_wide_as_everything_is_attention_to_everything():
     local, everywhere = make("monotonic", half_width=20), Attention("general")
     everywhere.build(QUERY.shape, VALUE.shape)
     everywhere.set_weights(local.get_weights())
-    np.testing.assert_allclose(local(QUERY, VALUE), everywhere(QUERY, VALUE), atol=1e-6)
+    np.testing.assert_allclose(
+        oracle.float64(local(QUERY, VALUE)), oracle.float64(everywhere(QUERY, VALUE)), atol=1e-6
+    )
 
 
 def test_weights_of_predictive_mode_add_up_to_less_than_one_and_of_monotonic_to_one():
     for mode in MODES:
         _, weights = make(mode)(QUERY, VALUE, return_attention_scores=True)
         total = oracle.float64(weights).sum(-1)
-        assert (total < 1 if mode == "predictive" else np.abs(total - 1) < 1e-6).all()
+        assert (total < 1 if mode == "predictive" else np.abs(total - 1) < 1e-5).all()
 
 
 @pytest.mark.parametrize("mode", MODES)

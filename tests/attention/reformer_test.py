@@ -214,7 +214,8 @@ def test_error_against_attention_to_all_others_falls_as_hashes_grow(causal):
             squares.append(np.mean((oracle.float64(output) - expected) ** 2))
         errors.append(np.sqrt(np.mean(squares)))
         seen.append(np.mean(oracle.float64(weights) > 0))
-    # a mean over the keys that are met: twice as many have 1/√2 of the standard deviation, and
-    # fewer are left to be met
-    assert (np.array(errors[1:]) < 0.85 * np.array(errors[:-1])).all(), errors
+    # What is missing are the keys that are never met. Twice the rounds would leave 1/√2 of the
+    # deviation of a mean if they met others each time.
+    assert (np.array(errors[1:]) < 0.9 * np.array(errors[:-1])).all(), errors
+    assert errors[-1] < 0.6 * errors[0], errors
     assert (np.diff(seen) > 0).all()
