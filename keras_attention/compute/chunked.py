@@ -43,7 +43,8 @@ def attend(queries, key, value, *, scoring, normalizer, mask=None, dropout=None,
     Returns:
         The context `(batch, *heads, query_length, value_size)`, in the dtype of `value`.
     """
-    grid = Grid(queries[0], key, scoring.pair_size, start)
+    longest_tile = None if mask is None else mask.longest_tile
+    grid = Grid(queries[0], key, scoring.pair_size, longest_tile, start)
     tiles = _Tiles(grid, scoring, ONLINE[type(normalizer)], mask, dropout)
 
     @ops.custom_gradient

@@ -19,17 +19,21 @@ class Grid:
         query: Tensor `(batch, *heads, query_length, size)`.
         key: Tensor `(batch, *heads, key_length, size)`.
         pair_size: Numbers that the score holds for one pair of query and key.
+        longest_tile: Queries or keys of a tile at most, or `None`.
         start: Position of the first query; by default the last query stands where the last key
             does.
     """
 
-    def __init__(self, query, key, pair_size, start=None):
+    def __init__(self, query, key, pair_size, longest_tile=None, start=None):
         self.query_length, self.key_length = ops.shape(query)[-2], ops.shape(key)[-2]
         self.start = self.key_length - self.query_length if start is None else start
         self.lead = ops.shape(query)[:-2]  # batch, *heads
         rows = [size for size in query.shape[:-2] if size is not None]
         self.query_tile, self.key_tile = tile_sizes(
-            query.shape[-2], key.shape[-2], int(np.prod(rows)) * pair_size
+            query.shape[-2],
+            key.shape[-2],
+            int(np.prod(rows)) * pair_size,
+            LONGEST_TILE if longest_tile is None else max(longest_tile, SHORTEST_TILE),
         )
         self.num_query_tiles = -(-self.query_length // self.query_tile)
         self.num_key_tiles = -(-self.key_length // self.key_tile)
@@ -132,15 +136,17 @@ def positions_of(query_length, key_length, start=None):
     return ops.arange(query_length, dtype="int32") + start, key_positions
 
 
-def tile_sizes(query_length, key_length, numbers_a_pair):
+def tile_sizes(query_length, key_length, numbers_a_pair, longest_tile):
     """Returns how many queries and keys make a tile.
 
     Args:
         query_length, key_length: Lengths, `None` where they are unknown.
         numbers_a_pair: Numbers that a pair of query and key takes, over all heads and the batch.
+        longest_tile: Queries or keys of a tile at most.
     """
     side = int(np.sqrt(NUMBERS_A_TILE / max(numbers_a_pair, 1)))
-    side = 2 ** int(np.log2(min(max(side, SHORTEST_TILE), LONGEST_TILE)))
+    side = min(max(side, SHORTEST_TILE), LONGEST_TILE, longest_tile)
+    side = 2 ** int(np.log2(side))
     return tuple(
         side if length is None else min(side, max(length, 1))
         for length in (query_length, key_length)

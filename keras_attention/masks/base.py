@@ -23,12 +23,17 @@ class Mask:
     `mask.plot(Tq, Tk)` a picture of it. A mask of one's own is one method, `tile`; with `may_see`
     it also costs only what it keeps.
 
+    Class attributes:
+        longest_tile: Longest tiles of which `may_see` leaves out many, or `None` if any will do.
+
     Example:
 
     >>> from keras_attention.masks import Causal
     >>> Causal()(2, 3)[0, 0].numpy().astype(int).tolist()
     [[1, 1, 0], [1, 1, 1]]
     """
+
+    longest_tile = None
 
     def tile(self, query_positions, key_positions):
         """Returns booleans that broadcast to `(batch, heads, query_tile, key_tile)`, rank 4.
@@ -137,6 +142,8 @@ class _Composed(Mask):
                 "them, or write first & second, first | second, ~mask."
             )
         self.masks = [get(mask) for mask in masks]
+        tiles = [mask.longest_tile for mask in self.masks if mask.longest_tile is not None]
+        self.longest_tile = min(tiles, default=None)
 
     def tile(self, query_positions, key_positions):
         return self._join(mask.tile(query_positions, key_positions) for mask in self.masks)

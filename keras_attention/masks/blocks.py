@@ -54,6 +54,7 @@ class RandomBlocks(Mask):
     def __init__(self, block_size, num_blocks, seed=0, window=1, num_global=0, length=None):
         hint = "A block is at least one position long."
         self.block_size = integer(self, "block_size", block_size, 1, hint)
+        self.longest_tile = self.block_size
         hint = "Without random blocks leave the mask out."
         self.num_blocks = integer(self, "num_blocks", num_blocks, 1, hint)
         self.seed = integer(self, "seed", seed, 0, "The same seed draws the same blocks.")

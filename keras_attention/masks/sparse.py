@@ -15,6 +15,10 @@ class _Composition(Mask):
     def tile(self, query_positions, key_positions):
         return self.mask.tile(query_positions, key_positions)
 
+    @property
+    def longest_tile(self):
+        return self.mask.longest_tile
+
     def may_see(self, queries, keys):
         return self.mask.may_see(queries, keys)
 

@@ -211,6 +211,21 @@ def test_tiles_that_a_mask_hides_are_never_computed(mask, expected):
     assert Counting.tiles == expected
 
 
+def test_tiles_are_no_longer_than_the_blocks_of_a_mask(monkeypatch):
+    monkeypatch.setattr(tiles, "LONGEST_TILE", 16)
+    x = random(1, 64, SIZE)
+    mask = masks.BigBird(block_size=8, window=3, num_global=1, num_random=1, length=64)
+    reference = Attention("dot", mask=mask, implementation="reference")
+    chunked = Attention(Counting(), mask=mask, implementation="chunked")
+    chunked(x, x)
+    Counting.tiles = 0
+    found = chunked(x, x)
+    if keras.backend.backend() != "jax":  # where a loop is traced once
+        # 8 in the first row and column each, 3 a row on the diagonal, and one that is drawn
+        assert Counting.tiles <= 8 + 7 + 7 * 3 + 7 < 64
+    np.testing.assert_allclose(oracle.float64(found), oracle.float64(reference(x, x)), atol=1e-5)
+
+
 def test_auto_takes_it_when_the_scores_are_many():
     layer = MultiHeadAttention(8, 4)
     layer.build((None, None, 32), (None, None, 32))
