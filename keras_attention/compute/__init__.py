@@ -12,7 +12,7 @@ IMPLEMENTATIONS = ("reference", "chunked", "fused")
 NAMES = ("auto", *IMPLEMENTATIONS)
 
 # Numbers in the scores of all pairs from which `"auto"` no longer holds them all.
-LARGE = 2**25
+LARGE = 2**26
 
 
 def require_known(implementation):
