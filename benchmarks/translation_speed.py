@@ -46,7 +46,8 @@ def training_rate(model, batches):
 def contenders(name, data_dir):
     """What is measured of a model: label -> function that returns a rate."""
     model = zoo.load(name)
-    test = recipes.load_pairs("en-de", recipes.TEST_SPLIT, data_dir)
+    recipe = recipes.RECIPES[name]
+    test = recipe.load("test_2016_flickr", data_dir)
     sources = [source.decode() for source, _ in test.as_numpy_iterator()]
     measured = {}
     for label, sampler in SAMPLERS.items():
@@ -56,10 +57,9 @@ def contenders(name, data_dir):
         measured[f"{label}, one by one, sentences/s"] = lambda sampler=sampler: one_sentence_rate(
             model, sampler, sources
         )
-    recipe = recipes.RECIPES[name]
     learner = zoo.load(name, weights=None, dtype=recipe.dtype)
     learner.compile(weighted_metrics=[])
-    train = recipes.load_pairs("en-de", "train", data_dir)
+    train = recipe.load("train", data_dir)
     batches = learner.batches(train, batch_size=recipe.batch_size)
     batches = list(batches.take(TRAINING_BATCHES))
     label = f"training, {recipe.dtype}, batch {recipe.batch_size}, target tokens/s"

@@ -1,8 +1,29 @@
 """The same small network at every position."""
 
 import keras
+from keras import ops
 
 from keras_attention._checks import require_fractions, require_positive_integers
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+def squared_relu(x):
+    """Returns `max(0, x)²`, elementwise.
+
+    Paper: So et al. 2021, Primer: Searching for Efficient Transformers for Language Modeling
+    (https://arxiv.org/abs/2109.08668).
+
+    Example:
+
+    >>> squared_relu(np.array([-1.0, 0.5, 2.0])).numpy().tolist()
+    [0.0, 0.25, 4.0]
+    """
+    return ops.square(ops.relu(x))
+
+
+def get_activation(activation):
+    """Returns an activation by its name, a config, or as it is."""
+    return keras.activations.get(squared_relu if activation == "squared_relu" else activation)
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
@@ -15,7 +36,8 @@ class FeedForward(keras.layers.Layer):
 
     Args:
         hidden: Size between the two layers.
-        activation: Activation between the two layers.
+        activation: Activation between the two layers: a name of `keras.activations`,
+            `"squared_relu"`, or a callable.
         dropout: Fraction of what is between the two layers that is dropped in training.
         use_bias: Whether the two layers add a bias.
 
@@ -41,7 +63,7 @@ class FeedForward(keras.layers.Layer):
         require_fractions("FeedForward", dropout=dropout)
         self.supports_masking = True
         self.hidden = hidden
-        self.activation = keras.activations.get(activation)
+        self.activation = get_activation(activation)
         self.dropout = dropout
         self.use_bias = use_bias
 

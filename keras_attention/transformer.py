@@ -7,7 +7,8 @@ from keras.src.backend import get_keras_mask  # has no public name; JAX tracers 
 from keras_attention import masks, positions, scores
 from keras_attention._checks import require_fractions, require_positive_integers
 from keras_attention._recompute import recomputed
-from keras_attention.feed_forward import FeedForward
+from keras_attention.attention import Memory
+from keras_attention.feed_forward import FeedForward, get_activation
 from keras_attention.multi_head import MultiHeadAttention
 
 NORMALIZE = ("post", "pre")
@@ -25,6 +26,7 @@ class _Block(keras.layers.Layer):
         epsilon=1e-5,
         dropout=0.0,
         attention_dropout=0.0,
+        hidden_dropout=0.0,
         activation="relu",
         use_bias=True,
         score="scaled_dot",
@@ -37,7 +39,12 @@ class _Block(keras.layers.Layer):
         require_positive_integers(owner, num_heads=num_heads, hidden=hidden)
         if key_dim is not None:
             require_positive_integers(owner, key_dim=key_dim)
-        require_fractions(owner, dropout=dropout, attention_dropout=attention_dropout)
+        require_fractions(
+            owner,
+            dropout=dropout,
+            attention_dropout=attention_dropout,
+            hidden_dropout=hidden_dropout,
+        )
         if normalize not in NORMALIZE:
             raise ValueError(
                 f"`normalize` of {owner} must be one of {', '.join(NORMALIZE)}. "
@@ -51,7 +58,8 @@ class _Block(keras.layers.Layer):
         self.epsilon = epsilon
         self.dropout = dropout
         self.attention_dropout = attention_dropout
-        self.activation = keras.activations.get(activation)
+        self.hidden_dropout = hidden_dropout
+        self.activation = get_activation(activation)
         self.use_bias = use_bias
         self.score = scores.get(score)
         self.mask = None if mask is None else masks.get(mask)
@@ -114,7 +122,7 @@ class _Block(keras.layers.Layer):
         self.feed_forward = FeedForward(
             self.hidden,
             self.activation,
-            self.dropout,
+            self.hidden_dropout,
             self.use_bias,
             dtype=self.dtype_policy,
             name="feed_forward",
@@ -137,6 +145,16 @@ class _Block(keras.layers.Layer):
         context, weights = context if with_weights else (context, None)
         return self._after(norm, x, context, training), weights
 
+    def _look_up(self, attention, norm, x, memory, start, extend, with_weights):
+        """As `_attend`, from some positions to a memory, which they may extend first."""
+        query = self._before(norm, x)
+        if extend:
+            memory = attention.extend(memory, query, start)
+        context, weights = attention.attend(
+            query, memory, start=start, return_attention_scores=with_weights
+        )
+        return self._after(norm, x, context, training=False), memory, weights
+
     def _feed_forward(self, x, training):
         added = self.feed_forward(self._before(self.feed_forward_norm, x), training=training)
         return self._after(self.feed_forward_norm, x, added, training)
@@ -149,6 +167,12 @@ class _Block(keras.layers.Layer):
         """Returns the input of a part together with its output."""
         x = x + self.drop(added, training=training)
         return norm(x) if self.normalize == "post" else x
+
+    def _room(self, attention, batch, max_length, mask):
+        """Returns a memory of nothing yet, with room for `max_length` positions."""
+        empty = ops.zeros((batch, max_length, self.size), self.compute_dtype)
+        key, value, _ = attention.prepare(empty)
+        return Memory(key, value, mask)
 
     def _require_sequences(self, **shapes):
         if any(len(shape) != 3 for shape in shapes.values()):
@@ -169,6 +193,7 @@ class _Block(keras.layers.Layer):
             "epsilon": self.epsilon,
             "dropout": self.dropout,
             "attention_dropout": self.attention_dropout,
+            "hidden_dropout": self.hidden_dropout,
             "activation": keras.activations.serialize(self.activation),
             "use_bias": self.use_bias,
             "score": serialize(self.score),
@@ -200,10 +225,11 @@ class EncoderBlock(_Block):
         key_dim: Size of one head. Defaults to the size of `x` divided by the number of heads.
         normalize: `"post"` or `"pre"`.
         epsilon: Added to the variance by the normalizations.
-        dropout: Fraction of what the parts add that is dropped in training, and of what is between
-            the two layers of the feed-forward network.
+        dropout: Fraction of what the parts add that is dropped in training.
         attention_dropout: Fraction of the weights of attention that is dropped in training.
-        activation: Activation of the feed-forward network.
+        hidden_dropout: Fraction of what is between the two layers of the feed-forward network that
+            is dropped in training.
+        activation: Activation of the feed-forward network, as for `FeedForward`.
         use_bias: Whether projections and dense layers add a bias.
         score, mask, position: Of the attention, as for `MultiHeadAttention`.
 
@@ -230,6 +256,7 @@ class EncoderBlock(_Block):
 
     def build(self, x_shape):
         self._require_sequences(x=x_shape)
+        self.size = x_shape[-1]
         with keras.RematScope(mode=None):  # a block is recomputed as a whole
             self.attention = self._make_attention(
                 "attention", x_shape, x_shape, self.score, mask=self.mask, position=self.position
@@ -253,6 +280,34 @@ class EncoderBlock(_Block):
         x = self._feed_forward(x, training)
         return (x, weights) if return_attention_scores else x
 
+    def start(self, batch, max_length, mask=None):
+        """Returns an empty cache for `step`; only for a block whose mask is causal.
+
+        Args:
+            batch: Number of sequences.
+            max_length: Positions that there is room for.
+            mask: Boolean `(batch, max_length)`, `False` where padding will stand, or `None`.
+        """
+        return self._room(self.attention, batch, max_length, mask)
+
+    def step(self, x, cache, start, return_attention_scores=False):
+        """Takes the next positions: what `call` gives for them, with those before in the cache.
+
+        Args:
+            x: Tensor `(batch, length, size)`: one position, or several at once.
+            cache: What `start` or the step before returned.
+            start: Where the first of them stands, an integer or a scalar tensor.
+            return_attention_scores: Whether to return the weights, too.
+
+        Returns:
+            `(x, cache)`, and the weights `(batch, num_heads, length, max_length)` if wanted.
+        """
+        x, cache, weights = self._look_up(
+            self.attention, self.attention_norm, x, cache, start, True, return_attention_scores
+        )
+        x = self._feed_forward(x, training=False)
+        return (x, cache, weights) if return_attention_scores else (x, cache)
+
 
 @keras.saving.register_keras_serializable(package="keras_attention")
 class DecoderBlock(_Block):
@@ -271,8 +326,9 @@ class DecoderBlock(_Block):
     Args:
         mask: A rule for self-attention that holds besides the causal one.
         position: Of self-attention; cross-attention has none.
-        num_heads, hidden, key_dim, normalize, epsilon, dropout, attention_dropout, activation,
-            use_bias, score: As for `EncoderBlock`. The two attentions have scores of their own.
+        num_heads, hidden, key_dim, normalize, epsilon, dropout, attention_dropout,
+            hidden_dropout, activation, use_bias, score: As for `EncoderBlock`. The two attentions
+            have scores of their own.
 
     Call arguments:
         x: Tensor `(batch, length, size)`.
@@ -302,6 +358,7 @@ class DecoderBlock(_Block):
 
     def build(self, x_shape, encoded_shape):
         self._require_sequences(x=x_shape, encoded=encoded_shape)
+        self.size = x_shape[-1]
         with keras.RematScope(mode=None):  # a block is recomputed as a whole
             causal = masks.combine(masks.Causal(), self.mask)
             self.self_attention = self._make_attention(
@@ -336,3 +393,51 @@ class DecoderBlock(_Block):
         )
         x = self._feed_forward(x, training)
         return (x, self_weights, cross_weights) if return_attention_scores else x
+
+    def start(self, encoded, max_length, encoded_mask=None):
+        """Returns an empty cache for `step`, and what was encoded, its keys prepared once.
+
+        Args:
+            encoded, encoded_mask: As in a call.
+            max_length: Positions of `x` that there is room for.
+
+        Returns:
+            `(cache, memory)`. A step changes the cache alone.
+        """
+        cache = self._room(self.self_attention, ops.shape(encoded)[0], max_length, None)
+        return cache, self.cross_attention.prepare(encoded, value_mask=encoded_mask)
+
+    def step(self, x, cache, memory, start, return_attention_scores=False):
+        """Takes the next positions: what `call` gives for them, with those before in the cache.
+
+        Args:
+            x: Tensor `(batch, length, size)`: one position, or several at once.
+            cache: What `start` or the step before returned.
+            memory: What `start` returned.
+            start: Where the first of them stands, an integer or a scalar tensor.
+            return_attention_scores: Whether to return the weights, too.
+
+        Returns:
+            `(x, cache)`, and if wanted the weights of self-attention `(batch, num_heads, length,
+            max_length)` and of cross-attention `(batch, num_heads, length, encoded_length)`.
+        """
+        x, cache, self_weights = self._look_up(
+            self.self_attention,
+            self.self_attention_norm,
+            x,
+            cache,
+            start,
+            True,
+            return_attention_scores,
+        )
+        x, _, cross_weights = self._look_up(
+            self.cross_attention,
+            self.cross_attention_norm,
+            x,
+            memory,
+            start,
+            False,
+            return_attention_scores,
+        )
+        x = self._feed_forward(x, training=False)
+        return (x, cache, self_weights, cross_weights) if return_attention_scores else (x, cache)

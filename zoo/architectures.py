@@ -4,7 +4,10 @@ import inspect
 from typing import Any, NamedTuple
 
 from keras_attention.errors import unknown_name
+from zoo.generator import TextGenerator
 from zoo.models.attention_nmt import AttentionRNNTranslator
+from zoo.models.transformer_lm import TransformerLanguageModel
+from zoo.models.transformer_nmt import TransformerTranslator
 from zoo.translator import Translator
 
 
@@ -37,18 +40,30 @@ ARCHITECTURES = {
         {"order": "luong", "score": "general", "cell": "lstm"},
         "LSTM translator that attends after each step, with input feeding (Luong et al. 2015)",
     ),
+    "transformer_lm": Architecture(
+        TextGenerator,
+        TransformerLanguageModel,
+        {},
+        "Transformer language model",
+    ),
+    "transformer_nmt": Architecture(
+        Translator,
+        TransformerTranslator,
+        {},
+        "Transformer translator (Vaswani et al. 2017)",
+    ),
 }
 
 
-def build(name, tokenizer, dtype=None, sampler=None, **overrides):
+def build(name, tokenizer, dtype=None, **overrides):
     """Returns a task with fresh weights.
 
     Args:
         name: Name of an architecture.
         tokenizer: The tokenizer, which decides on the size of the vocabulary.
         dtype: Keras dtype policy of the computation; the global one by default.
-        sampler: How the task decodes unless told otherwise; by default as is usual for it.
-        **overrides: Arguments of the model that differ from the architecture's own.
+        **overrides: Arguments of the model that differ from the architecture's own, and those of
+            the task, such as `sampler`.
 
     Raises:
         ValueError: If the architecture or an argument is unknown.
@@ -56,21 +71,26 @@ def build(name, tokenizer, dtype=None, sampler=None, **overrides):
     if name not in ARCHITECTURES:
         raise ValueError(unknown_name("architecture", name, ARCHITECTURES))
     task, core, defaults, _ = ARCHITECTURES[name]
-    allowed = sorted(options(core))
+    settings = _arguments(task)[2:]  # without core and tokenizer
+    allowed = sorted([*options(core), *settings])
     for override in overrides:
         if override not in allowed:
             raise ValueError(unknown_name(f"option of {name}", override, allowed))
+    of_task = {key: overrides.pop(key) for key in settings if key in overrides}
     config = {**defaults, **overrides}
-    model = task(core(tokenizer.vocabulary_size, **config, dtype=dtype), tokenizer, sampler)
+    model = task(core(tokenizer.vocabulary_size, **config, dtype=dtype), tokenizer, **of_task)
     model.build()
     return model
 
 
 def options(core):
     """Returns the names of the arguments that a model of token ids takes beside the vocabulary."""
-    parameters = inspect.signature(core.__init__).parameters.values()
-    named = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
-    return named[2:]  # without self and vocabulary_size
+    return _arguments(core)[1:]
+
+
+def _arguments(kind):
+    parameters = inspect.signature(kind).parameters.values()
+    return [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
 
 
 def name_of(model):

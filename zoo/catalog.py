@@ -1,7 +1,7 @@
 """Presets on disk: trained models as folders of files that people can read and check.
 
 - `card.json`: what it is, how it was trained, how good it is, hashes of the other files
-- `config.json`: the architecture, its arguments, and the sampler
+- `config.json`: the architecture, its arguments, and those of the task, such as the sampler
 - `model.weights.h5`: the weights in half precision, as Keras reads them
 - `tokenizer.json`: merges and frequent words
 """
@@ -15,7 +15,6 @@ import tempfile
 from typing import NamedTuple
 
 import h5py
-import keras
 import numpy as np
 
 from keras_attention.errors import unknown_name
@@ -66,7 +65,7 @@ def list_models():
     Example:
 
     >>> [model.name for model in list_models() if not model.card]
-    ['bahdanau_nmt', 'luong_nmt']
+    ['bahdanau_nmt', 'luong_nmt', 'transformer_lm', 'transformer_nmt']
     """
     trained = sorted(folder.parent for folder in PRESETS.glob(f"*/{CARD}"))
     return [_preset_info(folder) for folder in trained] + [
@@ -120,12 +119,10 @@ def load(name, weights="pretrained", tokenizer=None, dtype=None, **overrides):
             f"The weights of {name} fit its own architecture and tokenizer only. Received: "
             f"{', '.join(changed)}. Pass weights=None to train it anew with these."
         )
+    architecture, options = config.pop("architecture"), config.pop("options")
+    tokenizer = tokenizer or ByteBPETokenizer.load(folder / TOKENIZER)
     model = architectures.build(
-        config["architecture"],
-        tokenizer or ByteBPETokenizer.load(folder / TOKENIZER),
-        dtype,
-        config["sampler"],
-        **{**config["options"], **overrides},
+        architecture, tokenizer, dtype, **{**config, **options, **overrides}
     )
     if weights is not None:
         _load_weights(model, folder / WEIGHTS if weights == "pretrained" else weights)
@@ -148,7 +145,7 @@ def save(model, folder, card):
         raise ValueError(f"The folder {folder} exists already. Remove it or choose another name.")
     config = {"architecture": architectures.name_of(model), "options": dict(model.core.config)}
     config["options"].pop("vocabulary_size")  # the tokenizer's business
-    config["sampler"] = keras.saving.serialize_keras_object(model.default_sampler)
+    config |= model.settings
     folder.parent.mkdir(parents=True, exist_ok=True)
     unfinished = pathlib.Path(tempfile.mkdtemp(prefix=".unfinished-", dir=folder.parent))
     try:

@@ -1,6 +1,5 @@
 """The command line: `python -m zoo list | info | translate | train | evaluate | export`."""
 
-import dataclasses
 import pathlib
 import sys
 
@@ -92,7 +91,8 @@ def translate(name, texts, show_attention, batch_size, sampler, **options):
 _data_dir = click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=pathlib.Path),
-    help="Folder with the raw files of the data set; by default they are downloaded.",
+    help="Folder with the data set: the raw files of Multi30k, or what TFDS has prepared. By "
+    "default it is downloaded.",
 )
 
 
@@ -117,26 +117,23 @@ def train(name, data_dir, run_dir, epochs):
 @main.command()
 @click.argument("name")
 @_data_dir
-@click.option("--split", default="test_2016_flickr", show_default=True)
-@click.option("--num-beams", type=int, help="Beams of beam search.")
+@click.option("--split", help="Part of the data set.  [default: its test part]")
+@click.option("--num-beams", type=int, help="Beams of beam search, for translation.")
 @click.option("--length-penalty", type=float, help="Exponent of the length in beam search.")
-def evaluate(name, data_dir, split, num_beams, length_penalty):
+def evaluate(name, data_dir, split, **options):
     """Measure the model NAME on the data set of its recipe, each number with its protocol."""
     import zoo
-    from zoo.evaluation import evaluate_translator
     from zoo.training import recipes
 
     model = zoo.load(name)
-    pair = zoo.info(name).card["data"]["pair"]
-    options = {"num_beams": num_beams, "length_penalty": length_penalty}
+    recipe = recipes.of_card(zoo.info(name).card)
+    split = split or recipe.measured_splits[-1]
     options = {key: value for key, value in options.items() if value is not None}
-    sampler = dataclasses.replace(model.default_sampler, **options)
-    pairs = recipes.load_pairs(pair, split, data_dir)
-    scores = evaluate_translator(model, pairs, pair.split("-")[1], sampler)
-    click.echo(f"{name} on {split}, {int(pairs.cardinality())} pairs, {sampler}")
-    for metric, value in scores.items():
-        shown = f"{value:.4f}" if isinstance(value, float) else value
-        click.echo(f"{metric:22} {shown}")
+    model.default_sampler = model.sampler(**options)
+    scores = recipe.evaluate(model, recipe.load(split, data_dir))
+    click.echo(f"{name} on {split}")
+    for entry in recipe.quality(scores, split, model):
+        click.echo(f"{entry['value']:10}  {entry['metric']}: {entry['protocol']}")
 
 
 @main.command()

@@ -1,6 +1,9 @@
-"""Measuring a translator the way papers do, each number with its protocol."""
+"""Measuring models the way papers do, each number with its protocol."""
 
 from zoo.metrics.bleu import moses_lowercase_bleu, sacrebleu_score
+from zoo.training.windows import random_windows
+
+RANDOM_BATCHES, RANDOM_BATCH_SIZE = 200, 64  # nanoGPT's estimate of a loss
 
 
 def evaluate_translator(model, pairs, target_language, sampler=None, batch_size=64):
@@ -18,8 +21,7 @@ def evaluate_translator(model, pairs, target_language, sampler=None, batch_size=
         vocabulary, end token included) and the two `BleuScore` `bleu_moses_lowercase` and
         `bleu_sacrebleu`.
     """
-    measured = type(model)(model.core, model.tokenizer)  # leaves what the model was compiled with
-    measured.compile()
+    measured = _compiled_anew(model)
     scores = measured.evaluate(pairs, batch_size=batch_size, return_dict=True, verbose=0)
     sources, references = _texts(pairs)
     hypotheses = model.translate(sources, sampler=sampler, batch_size=batch_size)
@@ -47,21 +49,67 @@ def best_sampler(model, pairs, samplers, batch_size=64):
     return max(samplers, key=score)
 
 
-def for_card(scores, split, sampler):
+def translator_quality(scores, split, sampler):
     """Returns what the card of a model says of the results of `evaluate_translator`."""
-
-    def entry(metric, value, protocol):
-        return {"metric": metric, "split": split, "value": round(value, 2), "protocol": protocol}
-
     forced = "teacher forcing, per token of the model's vocabulary, end token included"
-    entries = [entry("perplexity", scores["perplexity"], forced)]
+    entries = [_entry("perplexity", split, scores["perplexity"], forced)]
     names = {
         "bleu_moses_lowercase": "BLEU (lower-cased, Moses tokens)",
         "bleu_sacrebleu": "sacreBLEU (cased, detokenized)",
     }
     for key, metric in names.items():
-        entries.append(entry(metric, scores[key].score, f"{sampler}; {scores[key]}"))
+        entries.append(_entry(metric, split, scores[key].score, f"{sampler}; {scores[key]}"))
     return entries
+
+
+def evaluate_language_model(model, text, batch_size=32):
+    """Returns the metrics of a language model on a text.
+
+    Args:
+        model: A `TextGenerator`.
+        text: A `str`.
+        batch_size: Windows computed at a time.
+
+    Returns:
+        Dictionary of `token_accuracy`, `perplexity` and `loss` with each token once, see
+        `TextGenerator.evaluate`, and `loss_random_windows`: the mean over 200 batches of 64 windows
+        that begin anywhere, as nanoGPT estimates it. Losses are in nats a token.
+    """
+    measured = _compiled_anew(model)
+    scores = measured.evaluate(text, batch_size=batch_size, return_dict=True, verbose=0)
+    windows = random_windows(
+        measured.tokens(text), model.core.context_length, RANDOM_BATCH_SIZE, seed=1
+    )
+    windows = windows.repeat().take(RANDOM_BATCHES)
+    random = measured.evaluate(windows, return_dict=True, verbose=0)
+    return {**scores, "loss_random_windows": random["loss"]}
+
+
+def language_model_quality(scores, split, context_length):
+    """Returns what the card of a model says of the results of `evaluate_language_model`."""
+    once = (
+        f"nats, each token once, in windows of {context_length} that overlap by half: predicted "
+        f"from {context_length // 2} tokens at least, but for the first ones"
+    )
+    random = (
+        f"nats, mean over {RANDOM_BATCHES} batches of {RANDOM_BATCH_SIZE} windows of "
+        f"{context_length} tokens that begin anywhere (nanoGPT's protocol)"
+    )
+    return [
+        _entry("loss a token", split, scores["loss"], once, digits=4),
+        _entry("loss a token, random windows", split, scores["loss_random_windows"], random, 4),
+    ]
+
+
+def _compiled_anew(model):
+    """Returns a task of the same parts, which leaves alone what the model was compiled with."""
+    measured = type(model)(model.core, model.tokenizer, **model.settings)
+    measured.compile()
+    return measured
+
+
+def _entry(metric, split, value, protocol, digits=2):
+    return {"metric": metric, "split": split, "value": round(value, digits), "protocol": protocol}
 
 
 def _texts(pairs):

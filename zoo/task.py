@@ -10,6 +10,8 @@ import keras
 import tensorflow as tf
 
 from zoo import decoding, serving
+from zoo.metrics.perplexity import Perplexity
+from zoo.training.losses import TokenCrossentropy
 
 
 def as_texts(texts):
@@ -93,6 +95,24 @@ class Task(keras.Model, abc.ABC):
     def build_from_config(self, config):
         self.build()
 
+    def compile(self, optimizer="adam", loss=None, weighted_metrics=None, jit_compile=False, **kw):
+        """Configures training: cross-entropy, token accuracy and perplexity unless told otherwise.
+
+        Args:
+            optimizer, loss, weighted_metrics, jit_compile: As for `keras.Model.compile`.
+            **kw: Further arguments of `keras.Model.compile`.
+        """
+        if weighted_metrics is None:
+            accuracy = keras.metrics.SparseCategoricalAccuracy("token_accuracy")
+            weighted_metrics = [accuracy, Perplexity()]
+        super().compile(
+            optimizer=optimizer,
+            loss=loss or TokenCrossentropy(),
+            weighted_metrics=weighted_metrics,
+            jit_compile=jit_compile,
+            **kw,
+        )
+
     @abc.abstractmethod
     def serving_endpoints(self, sampler):
         """Returns the endpoints of the exported model, for `zoo.serving.write_version`."""
@@ -109,13 +129,13 @@ class Task(keras.Model, abc.ABC):
         Returns:
             `pathlib.Path` of the new version.
         """
-        sampler = self._sampler(sampler, options)
+        sampler = self.sampler(sampler, **options)
         if sampler.num_return_sequences > 1:
             sampler = dataclasses.replace(sampler, num_return_sequences=1)
         endpoints = self.serving_endpoints(sampler)
         return serving.write_version(path, [self.tokenizer], endpoints)
 
-    def _sampler(self, sampler, options):
+    def sampler(self, sampler=None, **options):
         """Returns a sampler by its name, or the default one with other options."""
         if sampler is not None:
             return decoding.get(sampler, **options)
@@ -128,11 +148,17 @@ class Task(keras.Model, abc.ABC):
                 "'top_k' or 'top_p'."
             ) from error
 
+    @property
+    def settings(self):
+        """What the task takes besides core and tokenizer, as it goes into a config."""
+        return {"sampler": keras.saving.serialize_keras_object(self.default_sampler)}
+
     def get_config(self):
         serialize = keras.saving.serialize_keras_object
         config = {"name": self.name, "trainable": self.trainable, "dtype": self.dtype_policy}
-        parts = {"core": self.core, "tokenizer": self.tokenizer, "sampler": self.default_sampler}
-        return {name: serialize(value) for name, value in {**config, **parts}.items()}
+        parts = {"core": self.core, "tokenizer": self.tokenizer}
+        serialized = {name: serialize(value) for name, value in {**config, **parts}.items()}
+        return {**serialized, **self.settings}
 
     @classmethod
     def from_config(cls, config):

@@ -11,7 +11,6 @@ import tensorflow as tf
 from keras_attention.plotting import plot_alignment
 from zoo import decoding
 from zoo.decoding.base import require
-from zoo.metrics.perplexity import Perplexity
 from zoo.task import (
     Task,
     as_texts,
@@ -20,7 +19,6 @@ from zoo.task import (
     unknown_number_of_batches,
 )
 from zoo.training.batching import bucket_by_length
-from zoo.training.losses import TokenCrossentropy
 from zoo.training.pairs import is_batches, pairs_of_lists, require_pairs
 
 TEXTS_A_TOKENIZER_CALL = 256
@@ -77,24 +75,6 @@ class Translator(Task):
         self._compiled = functools.cache(self._compile_generate)
 
     # ----------------------------------------------------------------------------------- training
-
-    def compile(self, optimizer="adam", loss=None, weighted_metrics=None, jit_compile=False, **kw):
-        """Configures training: cross-entropy, token accuracy and perplexity unless told otherwise.
-
-        Args:
-            optimizer, loss, weighted_metrics, jit_compile: As for `keras.Model.compile`.
-            **kw: Further arguments of `keras.Model.compile`.
-        """
-        if weighted_metrics is None:
-            accuracy = keras.metrics.SparseCategoricalAccuracy("token_accuracy")
-            weighted_metrics = [accuracy, Perplexity()]
-        super().compile(
-            optimizer=optimizer,
-            loss=loss or TokenCrossentropy(),
-            weighted_metrics=weighted_metrics,
-            jit_compile=jit_compile,
-            **kw,
-        )
 
     def batches(self, x, y=None, batch_size=64, subword_dropout=0.0, seed=0):
         """Turns pairs of texts into batches for Keras, grouped by length.
@@ -217,7 +197,7 @@ class Translator(Task):
         require(isinstance(seed, Integral), "an integer", seed=seed)
         is_length = isinstance(max_length, Integral) and max_length >= 1
         require(is_length or max_length is None, "an integer of at least 1", max_length=max_length)
-        sampler = self._sampler(sampler, options)
+        sampler = self.sampler(sampler, **options)
         texts, is_one = as_texts(texts)
         generate = self._compiled(sampler, return_attention)
         limit = DEFAULT_LENGTH if max_length is None else max_length
@@ -256,7 +236,9 @@ class Translator(Task):
         usual = tf.minimum(2 * lengths + 10, LONGEST_TRANSLATION)
         max_lengths = tf.where(max_lengths == DEFAULT_LENGTH, usual, max_lengths)
         is_blank = tf.strings.regex_full_match(texts, r"[\s\v\x{85}\p{Z}]*")
-        context, state = self.core.start(source_ids)
+        max_lengths = tf.where(is_blank, 0, max_lengths)
+        max_length = tf.maximum(tf.reduce_max(max_lengths), 1)
+        context, state = self.core.start(source_ids, max_length)
         decoded = decoding.decode(
             self.core.step,
             context,
@@ -265,7 +247,8 @@ class Translator(Task):
             start_id=self.tokenizer.start_id,
             end_id=self.tokenizer.end_id,
             pad_id=self.tokenizer.pad_id,
-            max_lengths=tf.where(is_blank, 0, max_lengths),
+            max_lengths=max_lengths,
+            max_length=max_length,
             seeds=seeds,
             return_attention=return_attention,
         )

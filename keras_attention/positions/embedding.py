@@ -25,7 +25,8 @@ class PositionEmbedding(keras.layers.Layer):
     Call arguments:
         x: Tensor `(batch, length, size)`.
         start: Where the first vector stands, an integer or a scalar tensor: the number of tokens
-            before it when it comes one step after the other.
+            before it when it comes one step after the other. Or int32 `(batch,)`, one number for
+            each sequence: below 0 stands padding, which counts as position 0.
 
     Output shape:
         `(batch, length, size)`; concatenated, `(batch, length, size + position_size)`.
@@ -67,17 +68,27 @@ class PositionEmbedding(keras.layers.Layer):
     def call(self, x, start=0):
         self._require_sequences(x.shape)
         start = ops.convert_to_tensor(start, "int32")
-        if len(start.shape) != 0:
+        if len(start.shape) > 1:
             raise ValueError(
                 f"`start` of {type(self).__name__} must be one integer, where the first vector of "
-                f"every sequence stands. Received: shape {tuple(start.shape)}."
+                "every sequence stands, or one for each sequence (batch,). Received: shape "
+                f"{tuple(start.shape)}."
             )
-        vectors = self.vectors(start + ops.arange(ops.shape(x)[1], dtype="int32"))[None]
+        vectors = self._vectors_from(start, ops.shape(x)[1])
         if self.mode == "add":
             wide = keras.backend.result_type(x.dtype, "float32")
             return ops.cast(ops.cast(x, wide) + ops.cast(vectors, wide), x.dtype)
         shape = (*ops.shape(x)[:2], self.position_size)
         return ops.concatenate([x, ops.broadcast_to(ops.cast(vectors, x.dtype), shape)], axis=-1)
+
+    def _vectors_from(self, start, length):
+        """Returns vectors that broadcast to `(batch, length, position_size)`."""
+        steps = ops.arange(length, dtype="int32")
+        if len(start.shape) == 0:
+            return self.vectors(start + steps)[None]
+        positions = ops.maximum(start[:, None] + steps, 0)  # (batch, length)
+        vectors = self.vectors(ops.reshape(positions, (-1,)))
+        return ops.reshape(vectors, (-1, length, self.position_size))
 
     def _require_sequences(self, shape):
         if len(shape) != 3:

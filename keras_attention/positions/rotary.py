@@ -1,6 +1,7 @@
 """Queries and keys that are rotated by where they stand."""
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_attention.positions.base import Position
@@ -64,17 +65,13 @@ class Rotary(Position):
 
     def rotate(self, x, positions):
         angles = angles_of(positions, self.rotated, self.max_wavelength)  # (length, pairs)
-        cosine, sine = ops.cos(angles), ops.sin(angles)
-        shape = ops.shape(x)[:-1]
-        pairs = ops.reshape(x[..., : self.rotated], (*shape, self.rotated // 2, 2))
-        pairs = ops.cast(pairs, "float32")
-        first, second = pairs[..., 0], pairs[..., 1]
-        turned = [first * cosine - second * sine, first * sine + second * cosine]
-        rotated = ops.reshape(ops.stack(turned, axis=-1), (*shape, self.rotated))
-        rotated = ops.cast(rotated, x.dtype)
-        if self.rotated == x.shape[-1]:
-            return rotated
-        return ops.concatenate([rotated, x[..., self.rotated :]], axis=-1)
+        still = ops.zeros((ops.shape(angles)[0], x.shape[-1] - self.rotated), "float32")
+        angles = ops.concatenate([ops.repeat(angles, 2, axis=-1), still], axis=-1)
+        # One matmul in place of slices, whose gradients are slow. Each sum has one term: no error.
+        crossed = ops.matmul(x, ops.cast(_cross(x.shape[-1]), x.dtype))
+        rotated = ops.cast(x, "float32") * ops.cos(angles)
+        rotated = rotated + ops.cast(crossed, "float32") * ops.sin(angles)
+        return ops.cast(rotated, x.dtype)
 
     def get_config(self):
         return {
@@ -82,3 +79,11 @@ class Rotary(Position):
             "max_wavelength": self.max_wavelength,
             "fraction": self.fraction,
         }
+
+
+def _cross(size):
+    """Returns the matrix that takes each pair `(x, y)` to `(-y, x)`; the last of odd ones to 0."""
+    matrix = np.zeros((size, size), "float32")
+    first = np.arange(0, size - 1, 2)
+    matrix[first + 1, first], matrix[first, first + 1] = -1.0, 1.0
+    return matrix

@@ -93,7 +93,7 @@ def card():
         "description": "A toy",
         "data": {"name": "Toy en-de", "pair": "en-de"},
         "quality": [entry],
-        "training": {"command": "pytest"},
+        "training": {"command": "pytest", "recipe": {"architecture": "bahdanau_nmt"}},
     }
 
 

@@ -11,10 +11,11 @@ import pytest
 import zoo
 from zoo import catalog
 from zoo.metrics import sacrebleu_score
-from zoo.training import recipes
+from zoo.training import recipes, runs
 from zoo.training.bleu import ValidationBleu
+from zoo.training.translation import TranslationRecipe
 
-RECIPE = recipes.TranslationRecipe(
+RECIPE = TranslationRecipe(
     "luong_nmt",
     overrides={"embedding_dim": 8, "encoder_units": 8, "decoder_units": 8},
     vocabulary_size=300,
@@ -30,7 +31,8 @@ KILLED_IN_ITS_THIRD_EPOCH = """
 import json, os, signal, sys
 import keras
 import tensorflow as tf
-from zoo.training import recipes
+from zoo.training import runs
+from zoo.training.translation import TranslationRecipe
 
 run_dir, pairs, recipe = sys.argv[1], *map(json.loads, sys.argv[2:])
 
@@ -39,10 +41,10 @@ class Kill(keras.callbacks.Callback):
         if epoch == 2:
             os.kill(os.getpid(), signal.SIGKILL)
 
-callbacks = recipes._callbacks
-recipes._callbacks = lambda *arguments: [*callbacks(*arguments), Kill()]
+callbacks = runs.callbacks
+runs.callbacks = lambda *arguments: [*callbacks(*arguments), Kill()]
 pairs = tf.data.Dataset.from_tensor_slices(tuple(map(list, zip(*pairs))))
-recipes.train(recipes.TranslationRecipe(**recipe), pairs, pairs, run_dir)
+TranslationRecipe(**recipe).train(pairs, pairs, run_dir)
 """
 
 
@@ -70,7 +72,7 @@ def run(broken_off, dataset):
     """The same folder once the run was started again, and the preset that came of it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(recipes.RECIPES, "toy_en_de", dataclasses.replace(RECIPE, epochs=99))
-        patch.setattr(recipes, "load_pairs", lambda pair, split, data_dir: dataset)
+        patch.setattr(TranslationRecipe, "load", lambda self, split, data_dir: dataset)
         yield broken_off, recipes.run("toy_en_de", None, broken_off, epochs=RECIPE.epochs)
 
 
@@ -85,7 +87,7 @@ def test_a_killed_run_goes_on_where_it_was(run):
 def test_a_run_that_has_finished_has_nothing_left_to_train(run, dataset):
     run_dir, folder = run
     before = read_history(run_dir)
-    model = recipes.train(RECIPE, dataset, dataset, run_dir)
+    model = RECIPE.train(dataset, dataset, run_dir)
     assert read_history(run_dir) == before
     half = model.core.output_bias.numpy().astype("float16")
     np.testing.assert_array_equal(zoo.load(folder).core.output_bias, half)
@@ -93,10 +95,10 @@ def test_a_run_that_has_finished_has_nothing_left_to_train(run, dataset):
 
 def test_a_run_that_goes_on_must_beat_its_best(tmp_path):
     best_path = tmp_path / "best.weights.h5"
-    assert recipes._best_so_far(tmp_path, best_path) is None
+    assert runs.best_so_far(tmp_path, "val_bleu", "max") is None
     best_path.touch()
     (tmp_path / "history.csv").write_text("epoch,loss,val_bleu\n0,5.0,0.0\n1,4.0,31.5\n2,4.0,9.5\n")
-    assert recipes._best_so_far(tmp_path, best_path) == 31.5
+    assert runs.best_so_far(tmp_path, "val_bleu", "max") == 31.5
 
 
 def test_a_run_can_be_watched(run):
@@ -120,7 +122,7 @@ def test_the_card_says_how_it_was_trained_and_measured(run):
     assert card["training"]["recipe"] == json.loads(json.dumps(dataclasses.asdict(RECIPE)))
     measured = [(entry["split"], entry["metric"]) for entry in card["quality"]]
     assert len(set(measured)) == 6
-    assert {split for split, _ in measured} == {"validation", recipes.TEST_SPLIT}
+    assert {split for split, _ in measured} == set(RECIPE.measured_splits)
     assert "sacremoses:" in card["quality"][1]["protocol"]
     assert "BeamSampler(num_beams=5" in card["quality"][2]["protocol"]
 
@@ -152,7 +154,7 @@ def test_a_preset_uses_the_length_penalty_that_did_best(run, dataset):
 
 def test_warm_up_fits_into_a_short_training():
     recipe = dataclasses.replace(RECIPE, epochs=2, warmup_steps=1000, cycles=1)
-    schedule = recipes._optimizer(recipe, steps_per_epoch=5)._learning_rate
+    schedule = recipe.optimizer(steps_per_epoch=5)._learning_rate
     rates = [float(schedule(step)) for step in range(10)]
     steps = np.arange(10)
     falling = 0.01 + 0.99 * (1 + np.cos(np.pi * steps / 10)) / 2
@@ -162,7 +164,7 @@ def test_warm_up_fits_into_a_short_training():
 
 def test_the_learning_rate_falls_in_cycles():
     recipe = dataclasses.replace(RECIPE, epochs=4, warmup_steps=1, cycles=2)
-    schedule = recipes._optimizer(recipe, steps_per_epoch=50)._learning_rate
+    schedule = recipe.optimizer(steps_per_epoch=50)._learning_rate
     peak = recipe.learning_rate
     rates = [float(schedule(step)) for step in (1, 50, 99, 100, 150, 199)]
     expected = [peak, peak / 2, 0.01 * peak, 0.8 * peak, 0.4 * peak, 0.01 * peak]

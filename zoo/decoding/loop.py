@@ -2,10 +2,11 @@
 
 A model that generates has two methods:
 
-    context, state = model.start(inputs)
+    context, state = model.start(inputs, max_length)
     logits, state, attention = model.step(tokens, state, context)
 
-`context` is what decoding never changes (prepared keys, masks), `state` what a step updates (a
+There will be `max_length` steps at most, which is what a cache needs to know. `context` is what
+decoding never changes (prepared keys, masks), `state` what a step updates (a
 recurrent state, a cache). Both are nests of tensors with the batch first; a scalar, such as the
 number of tokens so far, belongs to all rows alike. A step takes `tokens` `[rows]` int32 and keeps
 structure, shapes and dtypes of the state. `logits` is `[rows, vocabulary]`, `attention` None or a
@@ -69,6 +70,7 @@ def decode(
     max_length=None,
     first_tokens=None,
     seeds=None,
+    first_step=0,
     return_attention=False,
 ):
     """Generates a text for each row of a batch, until each has ended or reached its maximum.
@@ -94,6 +96,8 @@ def decode(
         first_tokens: `[batch]` int32 that the first step gets in place of `start_id`, such as the
             last tokens of prompts; these may be produced again.
         seeds: `[batch, 2]` int32, the seeds of each row for a random sampler.
+        first_step: int32 scalar: how many numbers of these seeds were drawn before, for a text that
+            is generated in several calls.
         return_attention: Whether to return what the model returned as attention.
 
     Returns:
@@ -123,7 +127,7 @@ def decode(
     if max_length is None:
         max_length = tf.maximum(tf.reduce_max(max_lengths), 1)
     max_lengths = tf.minimum(max_lengths, max_length)
-    noise = _noise(sampler, seeds, max_lengths.shape[0], max_length)
+    noise = _noise(sampler, seeds, max_lengths.shape[0], max_length, first_step)
     batch, beams = tf.shape(max_lengths)[0], sampler.num_beams
     if first_tokens is None:
         first_tokens = tf.fill([batch], start_id)
@@ -145,7 +149,7 @@ def decode(
     def body(time, search, state, history):
         tokens = tf.reshape(search.tokens, [-1])  # [batch * beams]
         logits, new_state, attention = step(tokens, state, context)
-        log_probs = _log_probs(logits, end_id, (pad_id, start_id))
+        log_probs = allowed_log_probs(logits, end_id, (pad_id, start_id))
         log_probs = tf.reshape(log_probs, [batch, beams, tf.shape(logits)[-1]])
         numbers = None if noise is None else noise[time]
         search, parents = advance(search, sampler, log_probs, numbers, time, max_lengths, end_id)
@@ -160,17 +164,17 @@ def decode(
     return decoded if return_attention else decoded._replace(attention=None)
 
 
-def _noise(sampler, seeds, batch, max_length):
+def _noise(sampler, seeds, batch, max_length, first_step):
     if not sampler.is_random:
         return None
     seeds = None if seeds is None else tf.cast(seeds, tf.int32)
     if seeds is None or not seeds.shape.is_compatible_with([batch, 2]):
         received = None if seeds is None else f"shape {seeds.shape}"
         raise ValueError(f"{sampler!r} needs `seeds` [batch={batch}, 2]. Received: {received}.")
-    return uniforms(seeds, max_length)
+    return uniforms(seeds, max_length, first_step)
 
 
-def _log_probs(logits, end_id, forbidden_ids):
+def allowed_log_probs(logits, end_id, forbidden_ids):
     """Returns `[rows, vocabulary]` float32, −inf for what must not be produced, NaN included."""
     log_probs = tf.nn.log_softmax(tf.cast(logits, tf.float32))
     tokens = tf.range(tf.shape(logits)[-1])

@@ -6,8 +6,8 @@ _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _KEY_PARITY = 0x1BD11BDA
 
 
-def uniforms(seeds, length):
-    """Returns numbers in [0, 1) for the steps 0, 1, ... of each row, `[length, batch]` float32.
+def uniforms(seeds, length, first_step=0):
+    """Returns numbers in [0, 1) for successive steps of each row, `[length, batch]` float32.
 
     `tf.random.stateless_uniform` takes one seed for a whole tensor, and gives other numbers under
     XLA. These are the same on every path, for every batch and length.
@@ -15,9 +15,10 @@ def uniforms(seeds, length):
     Args:
         seeds: `[batch, 2]` int32.
         length: int32 scalar.
+        first_step: int32 scalar, the number of the first of these steps.
     """
     keys = tf.unstack(tf.bitcast(seeds, tf.uint32), num=2, axis=1)
-    steps = tf.cast(tf.range(length), tf.uint32)[:, None]
+    steps = tf.cast(first_step + tf.range(length), tf.uint32)[:, None]
     bits, _ = threefry(keys, (steps, tf.zeros_like(steps)))
     # float32 holds 24 bits exactly.
     return tf.cast(tf.bitwise.right_shift(bits, _word(8)), tf.float32) * 2.0**-24

@@ -162,8 +162,11 @@ class AttentionRNNTranslator(keras.Model):
 
     # The step protocol of zoo.decoding.
 
-    def start(self, source_ids):
-        """Reads the source: returns what stays while decoding and the first state."""
+    def start(self, source_ids, max_length=None):
+        """Reads the source: returns what stays while decoding and the first state.
+
+        A recurrent state takes the same room for any `max_length`.
+        """
         annotations, mask, state = self._encode(source_ids, training=False)
         context = self.decoder.cell.prepare(annotations, mask)
         return context, self.decoder.cell.initial_state(state)

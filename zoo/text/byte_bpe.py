@@ -31,7 +31,8 @@ class ByteBPETokenizer(tf.Module):
     Hugging Face `tokenizers` library, which trains it.
 
     A text gets one leading space, so that a word is the same piece at the start of a sentence and
-    inside it. Ids are 0 for padding, 1 for start, 2 for end, then 256 bytes, then merges in order.
+    inside it; `prefix_space=False` leaves it out, so that texts can be taken apart and joined. Ids
+    are 0 for padding, 1 for start, 2 for end, then 256 bytes, then merges in order.
 
     References: Sennrich et al. 2016, "Neural Machine Translation of Rare Words with Subword Units";
     Provilkov et al. 2020, "BPE-Dropout: Simple and Effective Subword Regularization".
@@ -41,6 +42,7 @@ class ByteBPETokenizer(tf.Module):
             written in the printable alphabet of GPT-2, where a space is `"Ġ"`.
         words: Frequent words, with their leading space, to be looked up whole. They change the
             speed, never the pieces.
+        prefix_space: Whether a text gets a leading space, which `detokenize` takes away again.
 
     Raises:
         ValueError: If a merge joins something that is not a piece yet, or makes a piece again.
@@ -58,8 +60,9 @@ class ByteBPETokenizer(tf.Module):
     start_id = 1
     end_id = 2
 
-    def __init__(self, merges, words=()):
+    def __init__(self, merges, words=(), prefix_space=True):
         super().__init__()
+        self.prefix_space = prefix_space
         merges = list(merges)
         words = list(dict.fromkeys(["", *words]))  # `split_words` gives the empty word as well
         pieces, merged_pairs = number_pieces(merges)
@@ -79,13 +82,14 @@ class ByteBPETokenizer(tf.Module):
             self._known_pieces = self._merge_words(tf.constant(words))  # [known words, (pieces)]
 
     @classmethod
-    def train(cls, sentences, vocabulary_size=8000, num_words=20000):
+    def train(cls, sentences, vocabulary_size=8000, num_words=20000, prefix_space=True):
         """Learns merges and frequent words from text, with the `tokenizers` library.
 
         Args:
             sentences: Iterable of `str`.
             vocabulary_size: Number of ids, at least 259. Little text may fill fewer.
             num_words: Number of most frequent words to look up whole.
+            prefix_space: As for the class.
 
         Returns:
             A `ByteBPETokenizer`, the same for the same text.
@@ -110,8 +114,9 @@ class ByteBPETokenizer(tf.Module):
         sentences = list(sentences)
         if not any(sentences):
             raise ValueError("sentences holds no text to learn from (an exhausted generator?).")
-        merges = library.learn_merges(sentences, vocabulary_size - FIRST_BYTE_ID)
-        return cls(merges, library.frequent_words(sentences, num_words))
+        merges = library.learn_merges(sentences, vocabulary_size - FIRST_BYTE_ID, prefix_space)
+        words = library.frequent_words(sentences, num_words, prefix_space)
+        return cls(merges, words, prefix_space)
 
     @property
     def vocabulary_size(self):
@@ -150,7 +155,7 @@ class ByteBPETokenizer(tf.Module):
         if dropout and seed is None:
             raise ValueError("dropout needs a seed: an integer tensor of shape [2].")
         with tf.device("CPU"):  # where strings and tables are: a GPU would only send ids to and fro
-            words = split_words(texts)  # [batch, (words)]
+            words = split_words(texts, self.prefix_space)  # [batch, (words)]
             if dropout:
                 pieces = self._merge_words(words.values, dropout, seed)
             else:
@@ -180,7 +185,10 @@ class ByteBPETokenizer(tf.Module):
         ended = tf.cumsum(tf.cast(token_ids == self.end_id, tf.int32), axis=1) > 0
         token_ids = tf.where(ended, tf.cast(self.pad_id, token_ids.dtype), token_ids)
         texts = tf.strings.reduce_join(tf.gather(self._piece_bytes, token_ids), axis=1)  # [batch]
-        return tf.strings.regex_replace(to_valid_utf8(texts), r"\A ", "", replace_global=False)
+        texts = to_valid_utf8(texts)
+        if not self.prefix_space:
+            return texts
+        return tf.strings.regex_replace(texts, r"\A ", "", replace_global=False)
 
     def piece_texts(self, token_ids):
         """Spells ids in the graph: strings of the shape of `token_ids`, special tokens empty.
@@ -193,6 +201,16 @@ class ByteBPETokenizer(tf.Module):
         [[b' h', b'i', b'']]
         """
         return to_valid_utf8(tf.gather(self._piece_bytes, token_ids))
+
+    def piece_bytes(self, token_id):
+        """Returns the bytes behind one id, none for a special token.
+
+        Example:
+
+        >>> ByteBPETokenizer([]).piece_bytes(3 + 0xC3)
+        b'\xc3'
+        """
+        return self._pieces[token_id]
 
     def pieces(self, token_ids):
         """Spells ids for people: the axes of an attention plot.
@@ -226,6 +244,7 @@ class ByteBPETokenizer(tf.Module):
             "format": FILE_FORMAT,
             "merges": [" ".join(pair) for pair in self._merges],
             "words": self._words[1:].tolist(),
+            "prefix_space": self.prefix_space,
         }
         with open(path, "w", encoding="utf-8") as file:
             json.dump(content, file, ensure_ascii=False, indent=1)
@@ -250,7 +269,11 @@ class ByteBPETokenizer(tf.Module):
             raise ValueError(f"{path} does not hold a ByteBPETokenizer: {error}") from error
 
     def get_config(self):
-        return {"merges": self._merges.tolist(), "words": self._words[1:].tolist()}
+        return {
+            "merges": self._merges.tolist(),
+            "words": self._words[1:].tolist(),
+            "prefix_space": self.prefix_space,
+        }
 
     @classmethod
     def from_config(cls, config):
@@ -268,7 +291,7 @@ class ByteBPETokenizer(tf.Module):
         merges = [tuple(pair) for pair in self._merges]
         names = [*SPECIAL_TOKENS, *BYTE_ALPHABET, *map("".join, merges)]
         vocabulary = {name: token for token, name in enumerate(names)}
-        return library.encoder(vocabulary, merges)
+        return library.encoder(vocabulary, merges, self.prefix_space)
 
     def _look_up_words(self, words):
         """Ids of words [words] -> [words, (pieces)]; only those not in the table are merged."""
@@ -345,11 +368,12 @@ def _static_table(keys, values, default):
 
 
 def _parse_content(content):
-    """Merges and words of a file."""
+    """Merges and words of a file, and whether texts get a space in front."""
     if not isinstance(content, dict) or content.get("format") != FILE_FORMAT:
         raise ValueError(f'"format" is not "{FILE_FORMAT}".')
     for key in ("merges", "words"):
         entries = content.get(key)
         if not isinstance(entries, list) or not all(isinstance(entry, str) for entry in entries):
             raise ValueError(f'"{key}" is not a list of strings.')
-    return [tuple(merge.split(" ")) for merge in content["merges"]], content["words"]
+    merges = [tuple(merge.split(" ")) for merge in content["merges"]]
+    return merges, content["words"], content.get("prefix_space", True)

@@ -8,10 +8,10 @@ import tensorflow as tf
 from zoo.text.words import WORD_PATTERN, split_words
 
 
-def learn_merges(sentences, vocabulary_size):
+def learn_merges(sentences, vocabulary_size, prefix_space):
     """Returns `(left, right)` pairs for a vocabulary of bytes and merges, the most urgent first."""
     tokenizers = _import_tokenizers()
-    library = _tokenizer_around(tokenizers.models.BPE())
+    library = _tokenizer_around(tokenizers.models.BPE(), prefix_space)
     trainer = tokenizers.trainers.BpeTrainer(
         vocab_size=vocabulary_size,
         initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
@@ -21,16 +21,16 @@ def learn_merges(sentences, vocabulary_size):
     return json.loads(library.to_str())["model"]["merges"]
 
 
-def encoder(vocabulary, merges):
+def encoder(vocabulary, merges, prefix_space):
     """Returns a `tokenizers.Tokenizer` that splits texts as `ByteBPETokenizer` does."""
-    return _tokenizer_around(_import_tokenizers().models.BPE(vocabulary, merges))
+    return _tokenizer_around(_import_tokenizers().models.BPE(vocabulary, merges), prefix_space)
 
 
-def frequent_words(sentences, num_words):
+def frequent_words(sentences, num_words, prefix_space):
     """Returns the most frequent words, their leading space included, the most frequent first."""
     counts = collections.Counter()
     for batch in tf.data.Dataset.from_tensor_slices(sentences).batch(1024):
-        counts.update(split_words(batch).values.numpy().tolist())
+        counts.update(split_words(batch, prefix_space).values.numpy().tolist())
     del counts[b""]
     return [word.decode("utf-8") for word, _ in counts.most_common(num_words)]
 
@@ -45,12 +45,13 @@ def _import_tokenizers():
     return tokenizers
 
 
-def _tokenizer_around(model):
+def _tokenizer_around(model, prefix_space):
     """The library's tokenizer that splits words as `split_words` does."""
     tokenizers = _import_tokenizers()
     pre_tokenizers = tokenizers.pre_tokenizers
     library = tokenizers.Tokenizer(model)
-    library.normalizer = tokenizers.normalizers.Prepend(" ")
+    if prefix_space:
+        library.normalizer = tokenizers.normalizers.Prepend(" ")
     library.pre_tokenizer = pre_tokenizers.Sequence(
         [
             pre_tokenizers.Split(tokenizers.Regex(WORD_PATTERN), "isolated"),

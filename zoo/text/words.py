@@ -10,10 +10,11 @@ WORD_PATTERN = rf" ?\p{{L}}[\p{{L}}\p{{M}}]*| ?\p{{N}}+| ?[^{_SPACE}\p{{L}}\p{{N
 _WORD_END = b"\xff"  # occurs in no valid UTF-8
 
 
-def split_words(texts):
+def split_words(texts, prefix_space=True):
     """Splits texts [batch] at word boundaries -> [batch, (words)], the last word always empty."""
     texts = to_valid_utf8(texts)
-    texts = tf.where(texts == "", "", " " + texts)
+    if prefix_space:
+        texts = tf.where(texts == "", "", " " + texts)
     marked = tf.strings.regex_replace(texts, WORD_PATTERN, rb"\0" + _WORD_END)
     return tf.strings.split(marked, sep=_WORD_END)
 

@@ -15,9 +15,9 @@ def pairs_of_lists(sources, targets):
 
 
 def is_batches(dataset):
-    """Whether the elements are (inputs, labels, weights), as `Translator.batches` makes them."""
+    """Whether the elements are (inputs, labels, weights), as Keras takes them."""
     spec = getattr(dataset, "element_spec", None)
-    return isinstance(spec, tuple) and len(spec) == 3 and isinstance(spec[0], dict)
+    return isinstance(spec, tuple) and len(spec) == 3
 
 
 def require_pairs(pairs):

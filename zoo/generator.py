@@ -1,0 +1,440 @@
+"""The task of language modelling: texts that go on, and how probable texts are."""
+
+import codecs
+import functools
+from numbers import Integral
+from typing import NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from zoo import decoding
+from zoo.decoding.base import require
+from zoo.decoding.loop import allowed_log_probs
+from zoo.decoding.noise import uniforms
+from zoo.task import Task, as_texts, flat_spec, unknown_number_of_batches
+from zoo.text import stopping
+from zoo.training.pairs import is_batches
+from zoo.training.windows import random_windows, sliding_windows
+
+
+class TextScores(NamedTuple):
+    """What `score` returns, an entry for each text.
+
+    Attributes:
+        perplexity: float64 array, the exponential of the mean of `-log_probs`.
+        tokens: List of lists of `str`, the pieces of each text.
+        log_probs: List of float32 arrays, the log-probability of each piece after those before it.
+    """
+
+    perplexity: np.ndarray
+    tokens: list
+    log_probs: list
+
+
+@keras.saving.register_keras_serializable(package="zoo")
+class TextGenerator(Task):
+    """A language model together with its tokenizer, decoding and export.
+
+    `fit`, `evaluate`, `score` and `generate` take raw strings. The model looks back as far as its
+    `core.context_length`. Where texts are longer, each token is predicted from half of that at
+    least, in `evaluate` and `score`, and from three quarters in `generate`.
+
+    Args:
+        core: A model of token ids with `start` and `step`, such as `TransformerLanguageModel`.
+        tokenizer: A `ByteBPETokenizer` with `prefix_space=False`.
+        sampler: How it decodes unless told otherwise; by default at random at temperature 0.8.
+        opening: What stands before a text. `None` for a start token; the text is then a whole, and
+            ends with an end token. A `str` such as `"\\n"` where texts are passages out of a longer
+            one, whose ends mean nothing.
+    """
+
+    task_name = "language model"
+    usual_sampler = decoding.RandomSampler(temperature=0.8)
+
+    def __init__(self, core, tokenizer, sampler=None, opening=None, **kwargs):
+        super().__init__(core, tokenizer, sampler, **kwargs)
+        self.opening = opening
+        self._compiled = functools.cache(self._compile)
+
+    # ------------------------------------------------------------------------------------ training
+
+    def fit(self, x, batch_size=32, validation_data=None, seed=0, **kwargs):
+        """Trains on windows that begin anywhere in the texts, put one after the other.
+
+        An epoch has as many windows as cover the texts about once.
+
+        Args:
+            x: A `str`, a list of `str`, or a `tf.data.Dataset` of scalar strings.
+            batch_size: Windows a batch.
+            validation_data: Texts as `x`, measured as by `evaluate`.
+            seed: Seed of the windows.
+            **kwargs: Further arguments of `keras.Model.fit`.
+
+        Returns:
+            A `keras.callbacks.History`.
+
+        Raises:
+            ValueError: If `x` is no text, or holds fewer than two tokens.
+        """
+        stream = self.tokens(x)
+        require(len(stream) > 1, "texts of two tokens at least", x=x)
+        train = random_windows(stream, self.core.context_length, batch_size, seed)
+        if validation_data is not None:
+            validation_data = self._windows(validation_data, batch_size)
+        return super().fit(train, validation_data=validation_data, shuffle=False, **kwargs)
+
+    def evaluate(self, x, batch_size=32, **kwargs):
+        """Returns loss, token accuracy and perplexity; each token of the texts counts once.
+
+        Args:
+            x, batch_size: As for `fit`.
+            **kwargs: Further arguments of `keras.Model.evaluate`.
+        """
+        with unknown_number_of_batches():
+            return super().evaluate(self._windows(x, batch_size), **kwargs)
+
+    def score(self, texts, batch_size=32):
+        """Returns how probable each piece of each text is, and the perplexity of the texts.
+
+        Args:
+            texts: A `str` or a list of `str`.
+            batch_size: Windows computed at a time.
+
+        Returns:
+            `TextScores`. The end token of a whole text counts in its perplexity and comes last.
+        """
+        texts, _ = as_texts(texts)
+        tokens, log_probs = [], []
+        for stream, opening in self._streams_and_openings(texts):
+            inputs, labels, weights = sliding_windows(stream, self.core.context_length)
+            rows = range(0, len(inputs), batch_size)
+            parts = [slice(row, row + batch_size) for row in rows]
+            parts = [self._compiled_log_probs(inputs[part], labels[part]) for part in parts]
+            of_text = np.concatenate(parts)[weights > 0]
+            log_probs.append(of_text[opening - 1 :])
+            tokens.append(self.tokenizer.pieces([stream[opening:]])[0])
+        means = [each.mean(dtype="float64") if len(each) else 0.0 for each in log_probs]
+        return TextScores(np.exp(-np.array(means)), tokens, log_probs)
+
+    def _windows(self, texts, batch_size):
+        if is_batches(texts):  # `keras.Model.fit` comes back with what it got
+            return texts
+        windows = [sliding_windows(each, self.core.context_length) for each in self._streams(texts)]
+        require(windows, "texts", x=texts)
+        arrays = tuple(np.concatenate(parts) for parts in zip(*windows, strict=True))
+        return tf.data.Dataset.from_tensor_slices(arrays).batch(batch_size)
+
+    def tokens(self, texts):
+        """Returns what `fit` learns from: the tokens of texts, one after the other, int32."""
+        return np.concatenate([*self._streams(texts)] or [np.zeros(0, "int32")])
+
+    def _streams(self, texts):
+        return (stream for stream, _ in self._streams_and_openings(texts))
+
+    def _streams_and_openings(self, texts):
+        """Yields the tokens of each text, what opens and ends it included, and how many open it."""
+        if isinstance(texts, tf.data.Dataset):
+            texts = [text.decode("utf-8", "replace") for text in texts.as_numpy_iterator()]
+        texts, _ = as_texts(texts)
+        start, end = np.int32([self.tokenizer.start_id]), np.int32([self.tokenizer.end_id])
+        for text in texts:
+            if self.opening is None:
+                yield np.concatenate([start, self._ids(text), end]), 1
+            else:
+                yield self._ids(self.opening + text), len(self._ids(self.opening))
+
+    def _ids(self, text):
+        return self.tokenizer.tokenize([text]).values.numpy()
+
+    @functools.cached_property
+    def _compiled_log_probs(self):
+        @tf.function(reduce_retracing=True)
+        def log_probs(inputs, labels):
+            every = tf.nn.log_softmax(self.core(inputs, training=False))
+            return tf.gather(every, labels, batch_dims=2)
+
+        return lambda inputs, labels: log_probs(tf.constant(inputs), tf.constant(labels)).numpy()
+
+    # ---------------------------------------------------------------------------------- generation
+
+    def generate(
+        self,
+        prompts,
+        max_length=200,
+        sampler=None,
+        seed=0,
+        stop=(),
+        batch_size=32,
+        jit_compile=False,
+        **options,
+    ):
+        """Lets texts go on.
+
+        What follows a prompt depends on it, the sampler and the seed and its place in the list, not
+        on the other prompts.
+
+        Args:
+            prompts: A `str` or a list of `str`.
+            max_length: Number of tokens to add at most.
+            sampler: `"greedy"`, `"random"`, `"top_k"`, `"top_p"`, `"beam"`, a sampler object of
+                `zoo.decoding`, or `None` for the model's own, `model.default_sampler`. Beams must
+                fit into the context as a whole.
+            seed: Seed of a random sampler: same seed, same texts.
+            stop: A `str` or several at which a text ends; they are left out.
+            batch_size: Prompts that go on at a time.
+            jit_compile: Whether to compile with XLA: seconds for the first texts of a shape, then
+                several times as fast.
+            **options: Options of the sampler, such as `temperature=0.8` or `p=0.95`.
+
+        Returns:
+            What follows: a `str` for a `str`, a list of `str` for a list, in order. With
+            `num_return_sequences` above 1 each is a list, best first.
+
+        Raises:
+            ValueError: If a prompt is not a `str`, or an argument is unknown or out of range.
+        """
+        stops = _stops(stop)
+        self._require_lengths(max_length, seed)
+        require(batch_size >= 1, "at least 1", batch_size=batch_size)
+        sampler = self.sampler(sampler, **options)
+        prompts, is_one = as_texts(prompts)
+        streams = [self._prompt_ids(prompt) for prompt in prompts]
+        by_length = sorted(range(len(prompts)), key=lambda place: len(streams[place]))
+        texts = [None] * len(prompts)
+        for first in range(0, len(prompts), batch_size):
+            places = by_length[first : first + batch_size]
+            batch = [streams[place] for place in places]
+            seeds = [[seed, place] for place in places]
+            found = self._go_on(batch, seeds, max_length, sampler, stops, jit_compile)
+            for place, text in zip(places, found, strict=True):
+                texts[place] = text
+        return texts[0] if is_one else texts
+
+    def stream(self, prompt, max_length=200, sampler=None, seed=0, stop=(), **options):
+        """Yields what follows a prompt as it is generated; joined, it is what `generate` returns.
+
+        Args:
+            prompt: A `str`.
+            max_length, sampler, seed, stop, **options: As for `generate`, of which beam search
+                cannot be streamed.
+
+        Returns:
+            An iterator of `str`.
+        """
+        stops = _stops(stop)
+        self._require_lengths(max_length, seed)
+        sampler = self.sampler(sampler, **options)
+        require(sampler.num_beams == 1, "a sampler with one beam", sampler=sampler)
+        (prompt,), _ = as_texts([prompt])
+        return self._stream(self._prompt_ids(prompt), max_length, sampler, seed, stops)
+
+    def _stream(self, ids, max_length, sampler, seed, stops):
+        start, step = self._compiled("start", sampler), self._compiled("step", sampler)
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        noise = uniforms(tf.constant([[seed, 0]], tf.int32), max_length)
+        waiting, added = "", 0
+        ids = list(ids)
+        while added < max_length:
+            prompt = _padded_in_front([ids], self._room(self._steps), self._steps)
+            context, state = start(tf.constant(prompt))
+            for _ in range(min(self._steps, max_length - added)):
+                token, state = step(tf.constant(ids[-1:], tf.int32), state, context, noise[added])
+                ids.append(int(token[0]))
+                added += 1
+                if ids[-1] == self.tokenizer.end_id:
+                    added = max_length
+                    break
+                waiting += decoder.decode(self.tokenizer.piece_bytes(ids[-1]))
+                waiting, is_stopped = stopping.cut(waiting, stops)
+                if is_stopped:
+                    yield waiting
+                    return
+                ready = stopping.certain(waiting, stops)
+                if ready:
+                    yield ready
+                waiting = waiting[len(ready) :]
+        yield waiting + decoder.decode(b"", final=True)
+
+    def _go_on(self, prompts, seeds, max_length, sampler, stops, jit_compile):
+        """Generates in stretches, each of which sees as much as the context has room for."""
+        steps = self._steps if sampler.num_beams == 1 else max_length
+        room = self._room(steps)
+        if room < 1:
+            raise ValueError(
+                f"Beam search generates a text as a whole, so max_length={max_length} must be "
+                f"below the context of {self.core.context_length} tokens. Pass a smaller one, or "
+                "a sampler with one beam."
+            )
+        generate = self._compiled("generate", sampler, steps, jit_compile)
+        ids = [list(prompt) for prompt in prompts]
+        texts, running = [""] * len(ids), list(range(len(ids)))
+        for first in range(0, max_length, steps):
+            limit = min(steps, max_length - first)
+            batch = _padded_in_front([ids[row] for row in running], room, self._steps)
+            limits = np.full(len(running), limit)
+            of_rows = [seeds[row] for row in running]
+            if jit_compile:  # few shapes: rows that produce nothing fill a batch up
+                extra = (1 << (len(running) - 1).bit_length()) - len(running)
+                batch, of_rows = np.pad(batch, [(0, extra), (0, 0)]), of_rows + [[0, 0]] * extra
+                limits = np.pad(limits, (0, extra))
+            outputs = generate(
+                tf.constant(batch, tf.int32),
+                tf.constant(of_rows, tf.int32),
+                tf.constant(limits, tf.int32),
+                tf.constant(first, tf.int32),
+            )
+            found, lengths = (outputs[name].numpy() for name in ("token_ids", "lengths"))
+            if sampler.num_return_sequences > 1:
+                return [
+                    [stopping.cut(text, stops)[0] for text in self._texts(row)] for row in found
+                ]
+            going_on = []
+            for row, new, length in zip(running, found[:, 0], lengths[:, 0], strict=False):
+                ids[row] += new[:length].tolist()
+                (text,) = self._texts([ids[row][len(prompts[row]) :]])
+                texts[row], is_stopped = stopping.cut(text, stops)
+                if length == limit and not is_stopped:
+                    going_on.append(row)
+            running = going_on
+            if not running:
+                break
+        return texts
+
+    @property
+    def _steps(self):
+        """Tokens that are generated from one reading of the prompt."""
+        return max(1, self.core.context_length // 4)
+
+    def _room(self, steps):
+        """Tokens of a prompt that are looked at; the last of them takes part in the first step."""
+        return self.core.context_length - steps + 1
+
+    def _prompt_ids(self, prompt):
+        if self.opening is None:
+            return np.concatenate([[self.tokenizer.start_id], self._ids(prompt)]).astype("int32")
+        return self._ids(self.opening + prompt)
+
+    def _texts(self, rows):
+        texts = self.tokenizer.detokenize(tf.ragged.constant([list(row) for row in rows], tf.int32))
+        return [text.decode() for text in texts.numpy()]
+
+    def _require_lengths(self, max_length, seed):
+        is_length = isinstance(max_length, Integral) and max_length >= 1
+        require(is_length, "an integer of at least 1", max_length=max_length)
+        require(isinstance(seed, Integral), "an integer", seed=seed)
+
+    def _compile(self, what, sampler, steps=None, jit_compile=False):
+        """Compiles one of the functions that work on tokens alone, once for each shape."""
+
+        def generate(prompt_ids, seeds, max_lengths, first_step):
+            outputs = self.decode(prompt_ids, seeds, max_lengths, sampler, steps, first_step)
+            return {"token_ids": outputs.token_ids, "lengths": outputs.lengths}
+
+        def start(prompt_ids):
+            return self.core.start(prompt_ids, self._steps)
+
+        def step(tokens, state, context, numbers):
+            logits, state, _ = self.core.step(tokens, state, context)
+            special = self.tokenizer.pad_id, self.tokenizer.start_id
+            log_probs = allowed_log_probs(logits, self.tokenizer.end_id, special)
+            return sampler.pick(log_probs, numbers), state
+
+        function = {"generate": generate, "start": start, "step": step}[what]
+        return tf.function(function, jit_compile=jit_compile, autograph=False)
+
+    def decode(self, prompt_ids, seeds, max_lengths, sampler, max_length, first_step=0):
+        """The numeric core of `generate` and of the exported model.
+
+        Args:
+            prompt_ids: int32 `[batch, prompt_length]`, padded in front.
+            seeds: int32 `[batch, 2]`, for the random samplers.
+            max_lengths: int32 `[batch]`, tokens at most, the end token included.
+            sampler: A `zoo.decoding.Sampler`.
+            max_length: Integer, the largest of `max_lengths` that can be.
+            first_step: int32 scalar, as for `zoo.decoding.decode`.
+
+        Returns:
+            `zoo.decoding.Decoded`.
+        """
+        context, state = self.core.start(prompt_ids, max_length)
+        return decoding.decode(
+            self.core.step,
+            context,
+            state,
+            sampler,
+            start_id=self.tokenizer.start_id,
+            end_id=self.tokenizer.end_id,
+            pad_id=self.tokenizer.pad_id,
+            max_lengths=max_lengths,
+            max_length=max_length,
+            first_tokens=prompt_ids[:, -1],
+            seeds=seeds,
+            first_step=first_step,
+        )
+
+    # -------------------------------------------------------------------------------------- export
+
+    def serving_endpoints(self, sampler):
+        """Returns `serving_default`: what follows a text, up to half of the context.
+
+        It takes `text` `[batch]`, and `seed` int32 `[batch]` if the sampler is a random one.
+        """
+        inputs = [flat_spec(tf.string, "text")]
+        if sampler.is_random:
+            inputs.append(flat_spec(tf.int32, "seed"))
+        steps = max(1, self.core.context_length // 2)
+
+        def serving_default(text, seed=None):
+            rows = tf.shape(text)[0]
+            seed = tf.zeros([rows], tf.int32) if seed is None else seed
+            opened = text if self.opening is None else tf.strings.join([self.opening, text])
+            ids = self.tokenizer.tokenize(opened)
+            if self.opening is None:
+                ids = tf.concat([tf.fill([rows, 1], self.tokenizer.start_id), ids], axis=1)
+            decoded = self.decode(
+                _cut_and_padded_in_front(ids, self._room(steps)),
+                tf.stack([seed, tf.zeros_like(seed)], axis=1),
+                tf.fill([rows], steps),
+                sampler,
+                steps,
+            )
+            return {
+                "text": self.tokenizer.detokenize(decoded.token_ids[:, 0]),
+                "token_ids": decoded.token_ids[:, 0],
+                "log_prob": decoded.log_probs[:, 0],
+            }
+
+        return {"serving_default": (serving_default, inputs)}
+
+    @property
+    def settings(self):
+        return {**super().settings, "opening": self.opening}
+
+
+def _stops(stop):
+    stops = [stop] if isinstance(stop, str) else list(stop)
+    is_text = all(isinstance(each, str) and each for each in stops)
+    require(is_text, "a str or several, none of them empty", stop=stop)
+    return stops
+
+
+def _padded_in_front(rows, room, multiple):
+    """Returns the ends of rows as int32 `(rows, length)`, the length a multiple or all the room."""
+    rows = [row[-room:] for row in rows]
+    longest = max(map(len, rows))
+    length = min(-(-longest // multiple) * multiple, room)
+    padded = np.zeros((len(rows), length), "int32")
+    for place, row in enumerate(rows):
+        padded[place, length - len(row) :] = row
+    return padded
+
+
+def _cut_and_padded_in_front(ids, length):
+    """The same of ragged ids in the graph, with a fixed length."""
+    lengths = tf.cast(ids.row_lengths(), tf.int32)[:, None]
+    places = lengths - length + tf.range(length)  # (rows, length)
+    dense = ids.to_tensor(shape=[None, None])
+    dense = tf.pad(dense, [[0, 0], [0, 1]])
+    return tf.where(places >= 0, tf.gather(dense, tf.maximum(places, 0), batch_dims=1), 0)

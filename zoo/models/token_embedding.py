@@ -1,0 +1,86 @@
+"""Tokens to vectors that know where they stand, and vectors back to logits."""
+
+import math
+
+import keras
+from keras import ops
+
+from keras_attention import positions
+from keras_attention.errors import unknown_name
+
+EMBEDDED = ("sinusoidal", "learned")  # positions that are added here, not inside attention
+
+
+def of_attention(position):
+    """Returns the position that attention has to know of, `None` for one added to embeddings.
+
+    Raises:
+        ValueError: If there is no such position.
+    """
+    if position is None or position in EMBEDDED:
+        return None
+    names = positions.names()
+    if isinstance(position, str) and position not in names:
+        raise ValueError(unknown_name("position", position, sorted([*EMBEDDED, *names])))
+    return position
+
+
+@keras.saving.register_keras_serializable(package="zoo")
+class TokenEmbedding(keras.layers.Layer):
+    """One table of vectors for the input and, by `logits`, the output layer (Vaswani et al. 2017,
+    section 3.4): an input is scaled by the root of its size.
+
+    Args:
+        vocabulary_size: Number of tokens.
+        size: Size of a vector.
+        position: `"sinusoidal"` or `"learned"` to add where a token stands; others add nothing.
+        max_length: Number of learned positions.
+        dropout: Fraction dropped in training.
+
+    Call arguments:
+        ids: int32 `(batch, length)`.
+        start: Where the first token stands, an integer, a scalar or int32 `(batch,)`.
+    """
+
+    def __init__(
+        self, vocabulary_size, size, position=None, max_length=None, dropout=0.0, **kwargs
+    ):
+        super().__init__(**kwargs)
+        self.vocabulary_size, self.size = vocabulary_size, size
+        self.position, self.max_length, self.dropout = position, max_length, dropout
+        dtype = self.dtype_policy
+        if position == "learned":
+            self.place = positions.LearnedPosition(max_length, dtype=dtype)
+        else:
+            self.place = positions.SinusoidalPosition(dtype=dtype)
+        self.drop = keras.layers.Dropout(dropout, dtype=dtype)
+
+    def build(self, ids_shape=None):
+        self.table = self.add_weight(
+            name="table",
+            shape=(self.vocabulary_size, self.size),
+            initializer=keras.initializers.RandomNormal(stddev=self.size**-0.5),
+        )
+        if self.position in EMBEDDED:
+            self.place.build((None, None, self.size))
+
+    def call(self, ids, start=0, training=None):
+        x = ops.take(ops.convert_to_tensor(self.table), ids, axis=0) * math.sqrt(self.size)
+        if self.position in EMBEDDED:
+            x = self.place(x, start=start)
+        return self.drop(x, training=training)
+
+    def logits(self, x):
+        """Returns float32 `(batch, length, vocabulary_size)`."""
+        table = ops.cast(self.table, x.dtype)
+        return ops.cast(ops.matmul(x, ops.transpose(table)), "float32")
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "vocabulary_size": self.vocabulary_size,
+            "size": self.size,
+            "position": self.position,
+            "max_length": self.max_length,
+            "dropout": self.dropout,
+        }

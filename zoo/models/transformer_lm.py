@@ -1,0 +1,167 @@
+"""Language models made of Transformer blocks: token ids to logits, and the step protocol.
+
+The task, strings to strings, is `zoo.generator.TextGenerator`.
+"""
+
+import keras
+from keras import ops
+
+from keras_attention import EncoderBlock
+from keras_attention.attention import Memory
+from zoo.models.token_embedding import TokenEmbedding, of_attention
+
+
+@keras.saving.register_keras_serializable(package="zoo")
+class TransformerLanguageModel(keras.Model):
+    """A stack of causal blocks that tells each next token.
+
+    Paper: Radford et al. 2018, Improving Language Understanding by Generative Pre-Training; with
+    `position="rotary"` and without biases as has become usual since (Touvron et al. 2023,
+    https://arxiv.org/abs/2302.13971).
+
+    Args:
+        vocabulary_size: Number of tokens; 0 is padding.
+        num_layers: Number of blocks.
+        size: Size of the vector of a token.
+        num_heads: Number of heads.
+        hidden: Size inside the feed-forward networks. Defaults to `4 · size`.
+        context_length: Number of tokens that it is trained to look at.
+        normalize: `"pre"` or `"post"`.
+        position: `"rotary"`, `"alibi"`, `"t5"`, `"shaw"`, `"sinusoidal"` or `"learned"`.
+        activation: Activation of the feed-forward networks.
+        dropout: Fraction dropped of embeddings and of what blocks add, in training.
+        attention_dropout, hidden_dropout: Fraction dropped of the weights of attention, and inside
+            the feed-forward networks.
+        use_bias: Whether projections and dense layers add a bias.
+
+    Call arguments:
+        token_ids: int32 `(batch, length)`.
+        return_attention_scores: Whether to return the weights of all blocks, too.
+
+    Output shape:
+        Logits, float32 `(batch, length, vocabulary_size)`; with `return_attention_scores` also a
+        list of `(batch, num_heads, length, length)`, a tensor for each block.
+    """
+
+    def __init__(
+        self,
+        vocabulary_size,
+        num_layers=6,
+        size=512,
+        num_heads=8,
+        hidden=None,
+        context_length=256,
+        normalize="pre",
+        position="rotary",
+        activation="gelu",
+        dropout=0.1,
+        attention_dropout=0.0,
+        hidden_dropout=0.0,
+        use_bias=False,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.config = {
+            "vocabulary_size": vocabulary_size,
+            "num_layers": num_layers,
+            "size": size,
+            "num_heads": num_heads,
+            "hidden": hidden,
+            "context_length": context_length,
+            "normalize": normalize,
+            "position": position,
+            "activation": activation,
+            "dropout": dropout,
+            "attention_dropout": attention_dropout,
+            "hidden_dropout": hidden_dropout,
+            "use_bias": use_bias,
+        }
+        self.context_length = context_length
+        dtype = self.dtype_policy
+        self.embedding = TokenEmbedding(
+            vocabulary_size, size, position, context_length, dropout, dtype=dtype
+        )
+        self.blocks = [
+            EncoderBlock(
+                num_heads,
+                hidden or 4 * size,
+                normalize=normalize,
+                dropout=dropout,
+                attention_dropout=attention_dropout,
+                hidden_dropout=hidden_dropout,
+                activation=activation,
+                use_bias=use_bias,
+                mask="causal",
+                position=of_attention(position),
+                dtype=dtype,
+                name=f"block_{number}",
+            )
+            for number in range(num_layers)
+        ]
+        self.norm = keras.layers.LayerNormalization(epsilon=1e-5, dtype=dtype, name="norm")
+
+    def build(self, input_shape=None):
+        shape = (None, None, self.embedding.size)
+        self.embedding.build()
+        for block in self.blocks:
+            block.build(shape)
+        self.norm.build(shape)
+
+    def build_from_config(self, config):
+        self.build()
+
+    def call(self, token_ids, return_attention_scores=False, training=None):
+        x = self.embedding(token_ids, training=training)
+        weights = []
+        for block in self.blocks:
+            x = block(x, return_attention_scores=return_attention_scores, training=training)
+            if return_attention_scores:
+                x, of_block = x
+                weights.append(of_block)
+        logits = self.embedding.logits(self.norm(x))
+        return (logits, weights) if return_attention_scores else logits
+
+    # The step protocol of zoo.decoding.
+
+    def start(self, prompt_ids, max_length):
+        """Reads prompts but for their last tokens, which are for the first step.
+
+        Args:
+            prompt_ids: int32 `(batch, prompt_length)`, padded with 0 in front.
+            max_length: Number of steps that there is room for.
+
+        Returns:
+            What stays while decoding and the first state.
+        """
+        batch, length = ops.shape(prompt_ids)
+        is_token = ops.not_equal(prompt_ids, 0)
+        padding = length - ops.sum(ops.cast(is_token, "int32"), axis=1)  # (batch,)
+        later = ops.ones((batch, max_length - 1), "bool")
+        visible = ops.concatenate([is_token, later], axis=1)  # (batch, length + max_length - 1)
+        context = {"first": -padding, "visible": visible}
+        caches = [block.start(batch, length + max_length - 1) for block in self.blocks]
+        state = {"time": ops.convert_to_tensor(0, "int32"), "caches": [each[:2] for each in caches]}
+        if length > 1:
+            _, state, _ = self._advance(prompt_ids[:, :-1], state, context)
+        return context, state
+
+    def step(self, tokens, state, context):
+        """Takes the previous tokens `(rows,)` and gives the logits of the next ones.
+
+        Returns:
+            `(logits, state, None)`: `(rows, vocabulary_size)` and the next state.
+        """
+        x, state, _ = self._advance(tokens[:, None], state, context)
+        return self.embedding.logits(self.norm(x))[:, 0], state, None
+
+    def _advance(self, ids, state, context):
+        time, visible = state["time"], context["visible"]
+        x = self.embedding(ids, start=time + context["first"], training=False)
+        caches = []
+        for block, (key, value) in zip(self.blocks, state["caches"], strict=True):
+            x, cache = block.step(x, Memory(key, value, visible), time)
+            caches.append(cache[:2])
+        return x, {"time": time + ops.shape(ids)[1], "caches": caches}, None
+
+    def get_config(self):
+        return {**super().get_config(), **self.config}

@@ -1,0 +1,127 @@
+"""Training of language models on the characters of tiny Shakespeare."""
+
+import dataclasses
+import pathlib
+from typing import ClassVar
+
+import keras
+
+from zoo.architectures import build
+from zoo.evaluation import evaluate_language_model, language_model_quality
+from zoo.text import ByteBPETokenizer
+from zoo.training import runs
+from zoo.training.losses import TokenCrossentropy
+
+
+@dataclasses.dataclass(frozen=True)
+class LanguageRecipe:
+    """Training of a language model of the characters of tiny Shakespeare.
+
+    Attributes:
+        architecture: Name of the architecture.
+        overrides: Arguments of the model that differ from the architecture's own.
+        opening: As for `TextGenerator`.
+        epochs, batch_size: As for `TextGenerator.fit`.
+        learning_rate: Where the cosine schedule begins, after `warmup_steps`.
+        weight_decay: Decay of all matrices.
+        average_momentum: Momentum of the moving average of the weights, which is what is kept.
+        dtype: Policy of the computation in training.
+        seed: Seed of everything random.
+    """
+
+    architecture: str
+    overrides: dict = dataclasses.field(default_factory=dict)
+    opening: str = "\n"
+    epochs: int = 30
+    batch_size: int = 32
+    learning_rate: float = 1.5e-3
+    warmup_steps: int = 100
+    weight_decay: float = 0.1
+    average_momentum: float = 0.995
+    dtype: str = "mixed_bfloat16"
+    seed: int = 1
+
+    splits: ClassVar = ("train", "validation")
+    measured_splits: ClassVar = ("validation", "test", "validation+test")
+
+    def load(self, split, data_dir=None):
+        """Returns the text of a split; `data_dir` is the folder where TFDS keeps it."""
+        import tensorflow_datasets as tfds
+
+        texts = [
+            next(iter(tfds.load("tiny_shakespeare", split=part, data_dir=data_dir)))["text"]
+            for part in split.split("+")
+        ]
+        return "".join(text.numpy().decode() for text in texts)
+
+    def train(self, train_text, validation_text, run_dir):
+        """Trains a model; started again after a crash, it goes on with the last finished epoch.
+
+        Args:
+            train_text, validation_text: Two `str`.
+            run_dir: Folder for checkpoints, TensorBoard logs and `history.csv`.
+
+        Returns:
+            The trained `TextGenerator` in float32, with the averaged weights of the epoch that had
+            the lowest loss on the validation text.
+        """
+        run_dir = pathlib.Path(run_dir)
+        run_dir.mkdir(parents=True, exist_ok=True)
+        keras.utils.set_random_seed(self.seed)
+        model = self._build(self.dtype)
+        window = self.batch_size * model.core.context_length
+        model.compile(
+            optimizer=self.optimizer(max(1, round(len(train_text.encode()) / window))),
+            loss=TokenCrossentropy(),
+            weighted_metrics=[],
+        )
+        model.fit(
+            train_text,
+            batch_size=self.batch_size,
+            seed=self.seed + len(runs.history(run_dir)),  # a run that goes on draws anew
+            epochs=self.epochs,
+            validation_data=validation_text,
+            callbacks=runs.callbacks(run_dir, "val_loss", "min"),
+        )
+        trained = self._build("float32")
+        trained.load_weights(run_dir / runs.BEST)
+        return trained
+
+    def evaluate(self, model, text):
+        """Returns every metric of a model on a text."""
+        return evaluate_language_model(model, text)
+
+    def quality(self, scores, split, model):
+        """Returns what the card says of the results of `evaluate`."""
+        return language_model_quality(scores, split, model.core.context_length)
+
+    def for_card(self):
+        """Returns what the card says of the data, and how the weights were chosen."""
+        data = {
+            "name": "tiny Shakespeare",
+            "source": "https://github.com/karpathy/char-rnn (TFDS tiny_shakespeare 1.0.0: 90 % "
+            "train, 5 % validation, 5 % test)",
+            "terms": "public domain",
+            "citation": "Karpathy 2015, The Unreasonable Effectiveness of Recurrent Neural Networks"
+            " (https://karpathy.github.io/2015/05/21/rnn-effectiveness/)",
+        }
+        chosen_by = "the lowest loss on the validation split of TFDS, over epochs"
+        return {"variant": "characters", "data": data, "chosen_by": chosen_by}
+
+    def optimizer(self, steps_per_epoch):
+        steps = self.epochs * steps_per_epoch
+        optimizer = keras.optimizers.AdamW(
+            runs.cosine(self.learning_rate, steps, self.warmup_steps),
+            beta_2=0.99,
+            weight_decay=self.weight_decay,
+            global_clipnorm=1.0,
+            use_ema=True,
+            ema_momentum=self.average_momentum,
+            ema_overwrite_frequency=None,
+        )
+        optimizer.exclude_from_weight_decay(var_names=["gamma", "beta", "bias"])
+        return optimizer
+
+    def _build(self, dtype):
+        tokenizer = ByteBPETokenizer([], prefix_space=False)
+        return build(self.architecture, tokenizer, dtype, opening=self.opening, **self.overrides)

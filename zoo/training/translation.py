@@ -1,0 +1,146 @@
+"""Training of translation models on Multi30k."""
+
+import dataclasses
+import pathlib
+from typing import ClassVar
+
+import keras
+
+from zoo.architectures import build
+from zoo.decoding import BeamSampler
+from zoo.evaluation import best_sampler, evaluate_translator, translator_quality
+from zoo.text import ByteBPETokenizer
+from zoo.training import runs
+from zoo.training.bleu import ValidationBleu
+from zoo.training.losses import TokenCrossentropy
+
+
+@dataclasses.dataclass(frozen=True)
+class TranslationRecipe:
+    """Training of a translation model on Multi30k.
+
+    Attributes:
+        architecture: Name of the architecture.
+        pair: Languages, source first.
+        overrides: Arguments of the model that differ from the architecture's own.
+        vocabulary_size: Tokens of the vocabulary that both languages share.
+        epochs, batch_size: As for `fit`.
+        learning_rate: Where the cosine schedule begins, after `warmup_steps`.
+        cycles: How many times it falls to 1 % of that; each time it begins 20 % lower.
+        label_smoothing, subword_dropout: As for `TokenCrossentropy` and `Translator.batches`.
+        average_momentum: Momentum of the moving average of the weights, which is what is kept.
+        dtype: Policy of the computation in training.
+        num_beams: Beams that the trained model translates with.
+        length_penalties: Of these it uses the one that does best on the validation pairs.
+        seed: Seed of everything random.
+    """
+
+    architecture: str
+    pair: str = "en-de"
+    overrides: dict = dataclasses.field(default_factory=dict)
+    vocabulary_size: int = 5000
+    epochs: int = 28
+    batch_size: int = 80
+    learning_rate: float = 1.3e-3
+    cycles: int = 2
+    warmup_steps: int = 300
+    label_smoothing: float = 0.1
+    subword_dropout: float = 0.05
+    average_momentum: float = 0.998
+    dtype: str = "mixed_bfloat16"
+    num_beams: int = 5
+    length_penalties: tuple = (0.6, 1.0, 1.4, 1.8, 2.2)
+    seed: int = 1
+
+    splits: ClassVar = ("train", "validation")
+    measured_splits: ClassVar = ("validation", "test_2016_flickr")
+
+    def load(self, split, data_dir=None):
+        """Returns a split as pairs, downloaded or from the folder with the raw files."""
+        from zoo.datasets import load_multi30k
+
+        return load_multi30k(self.pair, split, manual_dir=data_dir)
+
+    def train(self, train_pairs, validation_pairs, run_dir):
+        """Trains a model; started again after a crash, it goes on with the last finished epoch.
+
+        Args:
+            train_pairs, validation_pairs: Data sets of (source, target) strings.
+            run_dir: Folder for checkpoints, the tokenizer, TensorBoard logs and `history.csv`.
+
+        Returns:
+            The trained `Translator` in float32, with the averaged weights of the epoch that had
+            the best BLEU on the validation pairs, and the length penalty that does best there.
+        """
+        run_dir = pathlib.Path(run_dir)
+        run_dir.mkdir(parents=True, exist_ok=True)
+        keras.utils.set_random_seed(self.seed)
+        tokenizer = self._tokenizer(train_pairs, run_dir / "tokenizer.json")
+        model = build(self.architecture, tokenizer, self.dtype, **self.overrides)
+        num_pairs = int(train_pairs.cardinality())
+        model.compile(
+            optimizer=self.optimizer(num_pairs // self.batch_size),
+            loss=TokenCrossentropy(self.label_smoothing),
+            weighted_metrics=[],  # each would look at all logits once more
+        )
+        bleu = ValidationBleu(validation_pairs)
+        seed = self.seed + len(runs.history(run_dir))  # a run that goes on draws anew
+        model.fit(
+            train_pairs.shuffle(num_pairs, seed=seed),
+            batch_size=self.batch_size,
+            subword_dropout=self.subword_dropout,
+            seed=seed,
+            epochs=self.epochs,
+            validation_data=validation_pairs,
+            callbacks=runs.callbacks(run_dir, "val_bleu", "max", [bleu]),
+        )
+        trained = build(self.architecture, tokenizer, "float32", **self.overrides)
+        trained.load_weights(run_dir / runs.BEST)
+        samplers = [
+            BeamSampler(num_beams=self.num_beams, length_penalty=penalty, exact=False)
+            for penalty in self.length_penalties
+        ]
+        trained.default_sampler = best_sampler(trained, validation_pairs, samplers)
+        return trained
+
+    def evaluate(self, model, pairs):
+        """Returns every metric of a model on pairs."""
+        return evaluate_translator(model, pairs, self.pair.split("-")[1])
+
+    def quality(self, scores, split, model):
+        """Returns what the card says of the results of `evaluate`."""
+        return translator_quality(scores, split, model.default_sampler)
+
+    def for_card(self):
+        """Returns what the card says of the data, and how the weights were chosen."""
+        data = {
+            "name": f"Multi30k {self.pair}",
+            "pair": self.pair,
+            "source": "https://github.com/multi30k/dataset (task 1, train)",
+            "terms": "research use",
+            "citation": "Elliott et al. 2016, Multi30K: Multilingual English-German Image "
+            "Descriptions (https://aclanthology.org/W16-3210)",
+        }
+        chosen_by = (
+            "sacreBLEU of the validation split: the epoch by greedy translations, the length "
+            f"penalty by those with {self.num_beams} beams"
+        )
+        return {"variant": self.pair, "data": data, "chosen_by": chosen_by}
+
+    def optimizer(self, steps_per_epoch):
+        steps = self.epochs * steps_per_epoch
+        return keras.optimizers.Adam(
+            runs.cosine(self.learning_rate, steps, self.warmup_steps, self.cycles),
+            beta_2=0.98,
+            global_clipnorm=1.0,
+            use_ema=True,
+            ema_momentum=self.average_momentum,
+            ema_overwrite_frequency=None,
+        )
+
+    def _tokenizer(self, pairs, path):
+        """Learns the shared vocabulary once; a run that goes on must not learn another one."""
+        if not path.exists():
+            sentences = [text.decode() for pair in pairs.as_numpy_iterator() for text in pair]
+            ByteBPETokenizer.train(sentences, self.vocabulary_size).save(path)
+        return ByteBPETokenizer.load(path)
