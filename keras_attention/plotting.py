@@ -1,5 +1,7 @@
 """Pictures of attention. Needs matplotlib, imported when something is drawn."""
 
+import math
+
 import numpy as np
 
 MAX_INCHES = 30.0
@@ -28,23 +30,79 @@ def plot_alignment(attention, source_tokens, target_tokens, title=None):
     ['zwei', 'Hunde']
     """
     attention = np.asarray(attention, dtype="float32")
+    rows, columns = _require_labels(attention.shape, source_tokens, target_tokens)
+    size = min(1.8 + 0.36 * columns, MAX_INCHES), min(1.4 + 0.3 * rows, MAX_INCHES)
+    figure = _figure(size)
+    axes = figure.add_subplot()
+    image = _draw(axes, attention, source_tokens, target_tokens)
+    figure.colorbar(image, ax=axes, label="attention weight", shrink=0.8)
+    if title:
+        axes.set_title(title)
+    return figure
+
+
+def plot_heads(attention, source_tokens, target_tokens, titles=None):
+    """Draws the weights of several heads side by side, each as `plot_alignment` does.
+
+    Args:
+        attention: Array (heads × target tokens × source tokens) of weights from 0 to 1.
+        source_tokens, target_tokens: As for `plot_alignment`.
+        titles: List of `str`, one for each head. By default they are numbered.
+
+    Returns:
+        The `matplotlib.figure.Figure`.
+
+    Raises:
+        ValueError: If the labels do not fit the shape of the weights.
+        ImportError: If matplotlib is not installed.
+
+    Example:
+
+    >>> figure = plot_heads(np.ones((2, 1, 2)) / 2, ["two", "dogs"], ["zwei"])
+    >>> [axes.get_title() for axes in figure.axes[:2]]
+    ['head 0', 'head 1']
+    """
+    attention = np.asarray(attention, dtype="float32")
+    rows, columns = _require_labels(attention.shape[1:], source_tokens, target_tokens)
+    heads = len(attention)
+    across = math.ceil(math.sqrt(heads))
+    down = math.ceil(heads / across)
+    inches = across * (1.4 + 0.22 * columns), down * (1.2 + 0.2 * rows)
+    figure = _figure([min(each, MAX_INCHES) for each in inches])
+    grid = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False).flat
+    titles = titles or [f"head {number}" for number in range(heads)]
+    for axes, weights, title in zip(grid, attention, titles, strict=False):
+        image = _draw(axes, weights, source_tokens, target_tokens)
+        axes.set_title(title)
+    for axes in list(grid)[heads:]:
+        axes.remove()
+    figure.colorbar(image, ax=figure.axes, label="attention weight", shrink=0.8)
+    return figure
+
+
+def _require_labels(shape, source_tokens, target_tokens):
     expected = len(target_tokens), len(source_tokens)
-    if attention.shape != expected:
+    if shape != expected:
         raise ValueError(
             "`attention` must have a row for each target token and a column for each source token, "
-            f"{expected}. Received: shape {attention.shape}. For several heads, plot them one by "
-            "one or their mean."
+            f"{expected}. Received: shape {shape}. Several heads are for `plot_heads`."
         )
+    return expected
+
+
+def _figure(size):
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise ImportError(
             'Drawing needs matplotlib: pip install "keras-attention-zoo[plot]"'
         ) from error
-    rows, columns = expected
-    size = min(1.8 + 0.36 * columns, MAX_INCHES), min(1.4 + 0.3 * rows, MAX_INCHES)
-    figure = Figure(figsize=size, layout="constrained")
-    axes = figure.add_subplot()
+    return Figure(figsize=size, layout="constrained")
+
+
+def _draw(axes, attention, source_tokens, target_tokens):
+    """Draws one heat map, and returns its image."""
+    rows, columns = attention.shape
     image = axes.imshow(attention, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto")
     # Without parse_math a token such as "$$" would be taken for a formula.
     slanted = {"rotation": 60, "ha": "left", "rotation_mode": "anchor"}
@@ -57,7 +115,4 @@ def plot_alignment(attention, source_tokens, target_tokens, title=None):
     axes.grid(which="minor", color="white", linewidth=1.5)
     axes.tick_params(which="minor", length=0)
     axes.spines[:].set_visible(False)
-    figure.colorbar(image, ax=axes, label="attention weight", shrink=0.8)
-    if title:
-        axes.set_title(title)
-    return figure
+    return image

@@ -153,7 +153,12 @@ def save(model, folder, card):
         _save_weights(model, unfinished / WEIGHTS)
         model.tokenizer.save(unfinished / TOKENIZER)
         files = {name: _fingerprint(unfinished / name) for name in (CONFIG, WEIGHTS, TOKENIZER)}
-        card = {"name": folder.name, **card, "parameters": model.count_params(), "files": files}
+        card = {
+            "name": folder.name,
+            **card,
+            "parameters": model.core.count_params(),
+            "files": files,
+        }
         _write_json(unfinished / CARD, card)
         unfinished.chmod(0o755)
         os.rename(unfinished, folder)

@@ -1,4 +1,4 @@
-"""The command line: `python -m zoo list | info | translate | train | evaluate | export`."""
+"""The command line: `python -m zoo list | info | translate | generate | train | evaluate | …`."""
 
 import pathlib
 import sys
@@ -88,6 +88,34 @@ def translate(name, texts, show_attention, batch_size, sampler, **options):
         click.echo(f"Wrote {show_attention}.", err=True)
 
 
+@main.command()
+@click.argument("name")
+@click.option("--prompt", default="", help="What the text begins with.")
+@click.option("--max-length", type=int, default=500, show_default=True, help="Tokens to add.")
+@click.option("--sampler", help="greedy, beam, random, top_k or top_p.  [default: the model's own]")
+@click.option("--temperature", type=float, help="Temperature of a random sampler.")
+@click.option("--top-k", "k", type=int, help="Tokens to draw from, for top_k.")
+@click.option("--top-p", "p", type=float, help="Probability to draw from, for top_p.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of a random sampler.")
+@click.option("--stop", multiple=True, help="Where to stop; may be given several times.")
+def generate(name, prompt, max_length, sampler, seed, stop, **options):
+    """Let the language model NAME go on with a text, written as it is generated."""
+    import zoo
+
+    options = {key: value for key, value in options.items() if value is not None}
+    model = zoo.load(name)
+    arguments = {"max_length": max_length, "sampler": sampler, "seed": seed, "stop": stop}
+    if model.sampler(sampler, **options).num_beams > 1:
+        pieces = [model.generate(prompt, **arguments, **options)]
+    else:
+        pieces = model.stream(prompt, **arguments, **options)
+    click.echo(prompt, nl=False)
+    for piece in pieces:
+        click.echo(piece, nl=False)
+        sys.stdout.flush()
+    click.echo()
+
+
 _data_dir = click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=pathlib.Path),
@@ -111,7 +139,7 @@ def train(name, data_dir, run_dir, epochs):
 
     run_dir = run_dir or pathlib.Path("runs") / name
     folder = recipes.run(name, data_dir, run_dir, epochs)
-    click.echo(f"Wrote {folder}. Use it: python -m zoo translate {folder} TEXT")
+    click.echo(f"Wrote {folder}. Load it by zoo.load({str(folder)!r}).")
 
 
 @main.command()

@@ -1,5 +1,7 @@
 """Measuring models the way papers do, each number with its protocol."""
 
+import math
+
 from zoo.metrics.bleu import moses_lowercase_bleu, sacrebleu_score
 from zoo.training.windows import random_windows
 
@@ -77,12 +79,13 @@ def evaluate_language_model(model, text, batch_size=32):
     """
     measured = _compiled_anew(model)
     scores = measured.evaluate(text, batch_size=batch_size, return_dict=True, verbose=0)
+    scores["loss"] = math.log(scores["perplexity"])  # Keras averages losses over batches
     windows = random_windows(
         measured.tokens(text), model.core.context_length, RANDOM_BATCH_SIZE, seed=1
     )
     windows = windows.repeat().take(RANDOM_BATCHES)
     random = measured.evaluate(windows, return_dict=True, verbose=0)
-    return {**scores, "loss_random_windows": random["loss"]}
+    return {**scores, "loss_random_windows": math.log(random["perplexity"])}
 
 
 def language_model_quality(scores, split, context_length):

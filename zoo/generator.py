@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from zoo import decoding
+from zoo.attention_maps import AttentionMaps, stacked
 from zoo.decoding.base import require
 from zoo.decoding.loop import allowed_log_probs
 from zoo.decoding.noise import uniforms
@@ -157,6 +158,22 @@ class TextGenerator(Task):
 
         return lambda inputs, labels: log_probs(tf.constant(inputs), tf.constant(labels)).numpy()
 
+    def attention(self, text):
+        """Returns the attention of every layer and head on a text.
+
+        Args:
+            text: A `str`, at most as long as the context.
+
+        Returns:
+            `AttentionMaps`, with `plot(layer, head)`. A token looks at itself and those before, and
+            predicts the next one.
+        """
+        ((stream, _),) = self._streams_and_openings([text])
+        stream = stream[: self.core.context_length]
+        _, weights = self.core(stream[None], return_attention_scores=True, training=False)
+        (tokens,) = self.tokenizer.pieces([stream])
+        return AttentionMaps(stacked(weights), tokens, tokens)
+
     # ---------------------------------------------------------------------------------- generation
 
     def generate(
@@ -255,7 +272,7 @@ class TextGenerator(Task):
                 if ready:
                     yield ready
                 waiting = waiting[len(ready) :]
-        yield waiting + decoder.decode(b"", final=True)
+        yield stopping.cut(waiting + decoder.decode(b"", final=True), stops)[0]
 
     def _go_on(self, prompts, seeds, max_length, sampler, stops, jit_compile):
         """Generates in stretches, each of which sees as much as the context has room for."""
@@ -414,9 +431,9 @@ class TextGenerator(Task):
 
 
 def _stops(stop):
-    stops = [stop] if isinstance(stop, str) else list(stop)
-    is_text = all(isinstance(each, str) and each for each in stops)
-    require(is_text, "a str or several, none of them empty", stop=stop)
+    stops = [stop] if isinstance(stop, str) else stop
+    is_text = isinstance(stops, list | tuple) and all(isinstance(each, str) for each in stops)
+    require(is_text and all(stops), "a str or several, none of them empty", stop=stop)
     return stops
 
 

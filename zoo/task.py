@@ -113,6 +113,12 @@ class Task(keras.Model, abc.ABC):
             **kw,
         )
 
+    def compile_from_config(self, config):
+        """Compiles a model that comes from a file, whose optimizer goes on where it was."""
+        self.compile(**keras.saving.deserialize_keras_object(config))
+        if self.built:
+            self.optimizer.build(self.trainable_variables)
+
     @abc.abstractmethod
     def serving_endpoints(self, sampler):
         """Returns the endpoints of the exported model, for `zoo.serving.write_version`."""

@@ -1,6 +1,7 @@
 """The task of translation: strings in, strings out, whatever the model in between."""
 
 import functools
+import inspect
 from numbers import Integral
 from typing import NamedTuple
 
@@ -10,6 +11,7 @@ import tensorflow as tf
 
 from keras_attention.plotting import plot_alignment
 from zoo import decoding
+from zoo.attention_maps import AttentionMaps, TranslationAttention, stacked
 from zoo.decoding.base import require
 from zoo.task import (
     Task,
@@ -24,6 +26,7 @@ from zoo.training.pairs import is_batches, pairs_of_lists, require_pairs
 TEXTS_A_TOKENIZER_CALL = 256
 LONGEST_TRANSLATION = 400
 DEFAULT_LENGTH = -1
+LENGTH_STEP = 8  # lengths that XLA compiles for
 
 
 class Translation(NamedTuple):
@@ -33,7 +36,9 @@ class Translation(NamedTuple):
         texts: List of `str`, the translations.
         tokens: List of lists of `str`, the pieces of each translation.
         source_tokens: List of lists of `str`, the pieces of each source.
-        attention: List of float32 arrays (target tokens × source tokens); rows sum to 1.
+        attention: List of float32 arrays (target tokens × source tokens); rows sum to 1. Of a
+            Transformer it is the average of all cross-attention; `attention` of the model tells
+            layers and heads apart.
         log_probs: float32 array, the log-probability of each translation.
     """
 
@@ -170,7 +175,15 @@ class Translator(Task):
 
     # -------------------------------------------------------------------------------- translation
 
-    def translate(self, texts, sampler=None, return_attention=False, batch_size=64, **options):
+    def translate(
+        self,
+        texts,
+        sampler=None,
+        return_attention=False,
+        batch_size=64,
+        jit_compile=False,
+        **options,
+    ):
         """Translates a text or a list of texts.
 
         Texts are sorted by length and translated in batches; what a text gives does not depend on
@@ -182,6 +195,8 @@ class Translator(Task):
                 `zoo.decoding`, or `None` for the model's own, `model.default_sampler`.
             return_attention: Whether to return tokens and alignments as well.
             batch_size: Texts translated at a time.
+            jit_compile: Whether to compile with XLA: seconds for the first batch of a shape, then
+                faster, which pays for thousands of texts.
             **options: `seed` for the random samplers, `max_length` for the number of tokens at
                 most, and options of the sampler, such as `num_beams=4` or `temperature=0.8`;
                 a sampler object has its own.
@@ -199,7 +214,7 @@ class Translator(Task):
         require(is_length or max_length is None, "an integer of at least 1", max_length=max_length)
         sampler = self.sampler(sampler, **options)
         texts, is_one = as_texts(texts)
-        generate = self._compiled(sampler, return_attention)
+        generate = self._compiled(sampler, return_attention, jit_compile)
         limit = DEFAULT_LENGTH if max_length is None else max_length
 
         def of_batch(places):
@@ -212,6 +227,37 @@ class Translator(Task):
         if return_attention:
             return self._translation(translated, rows)
         return translated[0] if is_one else translated
+
+    def attention(self, source, target=None):
+        """Returns the attention of every layer and head of a Transformer.
+
+        Args:
+            source: A `str`.
+            target: A `str`, by default the translation of the source.
+
+        Returns:
+            A `TranslationAttention` of `encoder`, `decoder` and `cross`, each with `plot(layer,
+            head)`.
+
+        Raises:
+            ValueError: If the model is recurrent, or a text is no `str`.
+        """
+        if "return_attention_scores" not in inspect.signature(self.core.call).parameters:
+            raise ValueError(
+                f"{type(self.core).__name__} has one attention without heads. See it by "
+                "translate(texts, return_attention=True)."
+            )
+        target = self.translate(source) if target is None else target
+        (source, target), _ = as_texts([source, target])
+        source_ids = self._source_tokens([source]).to_tensor()
+        inputs, *_ = self._teach(source_ids, self.tokenizer.tokenize([target]).to_tensor())
+        _, weights = self.core(inputs, return_attention_scores=True, training=False)
+        (sources,), (targets,) = (self.tokenizer.pieces(ids.numpy()) for ids in inputs.values())
+        return TranslationAttention(
+            encoder=AttentionMaps(stacked(weights["encoder"]), sources, sources),
+            decoder=AttentionMaps(stacked(weights["decoder"]), targets, targets),
+            cross=AttentionMaps(stacked(weights["cross"]), targets, sources),
+        )
 
     def generate(self, texts, seeds, max_lengths, sampler, return_attention=False):
         """The graph behind `translate` and the exported model: strings to strings.
@@ -229,17 +275,24 @@ class Translator(Task):
             `[batch, n, length]`, `[batch, n]`, where n is the number of hypotheses returned; and
             `source_ids` `[batch, source_length]`, `attention` `[batch, n, length, source_length]`.
         """
-        source_ids = self._source_tokens(texts).to_tensor(self.tokenizer.pad_id)
-        is_empty = tf.cast(tf.shape(texts)[0] == 0, tf.int32)
-        source_ids = tf.pad(source_ids, [[0, 0], [0, is_empty]])  # an RNN needs a step to take
-        lengths = tf.reduce_sum(tf.cast(source_ids != self.tokenizer.pad_id, tf.int32), axis=1)
-        usual = tf.minimum(2 * lengths + 10, LONGEST_TRANSLATION)
-        max_lengths = tf.where(max_lengths == DEFAULT_LENGTH, usual, max_lengths)
-        is_blank = tf.strings.regex_full_match(texts, r"[\s\v\x{85}\p{Z}]*")
-        max_lengths = tf.where(is_blank, 0, max_lengths)
+        source_ids, max_lengths = self._read(texts, max_lengths)
         max_length = tf.maximum(tf.reduce_max(max_lengths), 1)
+        decoded = self.decode(source_ids, seeds, max_lengths, max_length, sampler, return_attention)
+        return self._write(decoded, source_ids)
+
+    def decode(self, source_ids, seeds, max_lengths, max_length, sampler, return_attention=False):
+        """The numeric core of `generate`: tokens to tokens.
+
+        Args:
+            source_ids: int32 `[batch, source_length]`, end token included, padded with 0.
+            max_length: The largest of `max_lengths` that can be.
+            seeds, max_lengths, sampler, return_attention: As for `generate`.
+
+        Returns:
+            `zoo.decoding.Decoded`.
+        """
         context, state = self.core.start(source_ids, max_length)
-        decoded = decoding.decode(
+        return decoding.decode(
             self.core.step,
             context,
             state,
@@ -252,6 +305,20 @@ class Translator(Task):
             seeds=seeds,
             return_attention=return_attention,
         )
+
+    def _read(self, texts, max_lengths):
+        """Returns tokens of texts `[batch, source_length]`, and how many each may become."""
+        source_ids = self._source_tokens(texts).to_tensor(self.tokenizer.pad_id)
+        is_empty = tf.cast(tf.shape(texts)[0] == 0, tf.int32)
+        source_ids = tf.pad(source_ids, [[0, 0], [0, is_empty]])  # an RNN needs a step to take
+        lengths = tf.reduce_sum(tf.cast(source_ids != self.tokenizer.pad_id, tf.int32), axis=1)
+        usual = tf.minimum(2 * lengths + 10, LONGEST_TRANSLATION)
+        max_lengths = tf.where(max_lengths == DEFAULT_LENGTH, usual, max_lengths)
+        is_blank = tf.strings.regex_full_match(texts, r"[\s\v\x{85}\p{Z}]*")
+        return source_ids, tf.where(is_blank, 0, max_lengths)
+
+    def _write(self, decoded, source_ids):
+        """Returns what was decoded as `generate` does."""
         shape = tf.shape(decoded.token_ids)  # batch, n, length
         flat = tf.reshape(decoded.token_ids, [-1, shape[2]])  # [batch * n, length]
         outputs = {
@@ -259,7 +326,7 @@ class Translator(Task):
             "token_ids": decoded.token_ids,
             "log_prob": decoded.log_probs,
         }
-        if return_attention:
+        if decoded.attention is not None:
             outputs |= {"source_ids": source_ids, "attention": decoded.attention}
         return outputs
 
@@ -292,18 +359,38 @@ class Translator(Task):
 
         return {"serving_default": (serving_default, inputs), "explain": (explain, inputs)}
 
-    def _compile_generate(self, sampler, return_attention):
-        @tf.function(
-            input_signature=[
-                tf.TensorSpec([None], tf.string),
-                tf.TensorSpec([None, 2], tf.int32),
-                tf.TensorSpec([None], tf.int32),
-            ]
-        )
+    def _compile_generate(self, sampler, return_attention, jit_compile):
+        texts_and_lengths = tf.TensorSpec([None], tf.string), tf.TensorSpec([None], tf.int32)
+        if jit_compile:
+            read = tf.function(self._read, input_signature=texts_and_lengths)
+            decode = tf.function(self.decode, jit_compile=True, autograph=False)
+
+            def compiled(texts, seeds, max_lengths):
+                source_ids, max_lengths = read(texts, max_lengths)
+                rows = len(source_ids)
+                longest = int(tf.reduce_max(max_lengths))
+                # Few shapes, each of which is compiled once: what fills up produces nothing.
+                extra = (1 << (rows - 1).bit_length()) - rows
+                length = _rounded_up(source_ids.shape[1])
+                source_ids = tf.pad(source_ids, [(0, extra), (0, length - source_ids.shape[1])])
+                decoded = decode(
+                    source_ids,
+                    tf.pad(seeds, [(0, extra), (0, 0)]),
+                    tf.pad(max_lengths, [(0, extra)]),
+                    _rounded_up(longest),
+                    sampler,
+                    return_attention,
+                )
+                decoded = tf.nest.map_structure(lambda x: None if x is None else x[:rows], decoded)
+                return self._write(decoded, source_ids)
+
+            return compiled
+
         def compiled(texts, seeds, max_lengths):
             return self.generate(texts, seeds, max_lengths, sampler, return_attention)
 
-        return compiled.get_concrete_function()
+        signature = texts_and_lengths[0], tf.TensorSpec([None, 2], tf.int32), texts_and_lengths[1]
+        return tf.function(compiled, input_signature=signature).get_concrete_function()
 
     def _translation(self, translated, rows):
         """Takes the best hypothesis of each row apart into pieces and alignments, unpadded."""
@@ -321,6 +408,10 @@ class Translator(Task):
             ],
             log_probs=np.array([row["log_prob"][0] for row in rows], "float32"),
         )
+
+
+def _rounded_up(length):
+    return -(-length // LENGTH_STEP) * LENGTH_STEP
 
 
 def _decoded_texts(row):

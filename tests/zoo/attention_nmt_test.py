@@ -28,7 +28,7 @@ def batch(tokenizer):
 
 
 def logits_step_by_step(core, batch):
-    context, state = core.start(batch["source_ids"])
+    context, state = core.start(batch["source_ids"], 7)
     all_logits = []
     for tokens in batch["target_ids"].T:
         logits, state, _ = core.step(tokens, state, context)
@@ -49,7 +49,7 @@ def test_padding_of_the_source_changes_nothing(core, batch):
 
 
 def test_padding_of_the_source_gets_no_attention(core, batch):
-    context, state = core.start(batch["source_ids"])
+    context, state = core.start(batch["source_ids"], 7)
     _, _, weights = core.step(batch["target_ids"][:, 0], state, context)
     np.testing.assert_array_equal(weights.numpy()[batch["source_ids"] == 0], 0.0)
     np.testing.assert_allclose(weights.numpy().sum(axis=1), 1.0, atol=1e-6)

@@ -23,7 +23,15 @@ PAIRS = [
     ("two women ride bikes", "zwei frauen fahren rad"),
     ("the child plays outside", "das kind spielt draußen"),
 ]
-TINY = {"embedding_dim": 16, "encoder_units": 16, "decoder_units": 16}
+TINY_RNN = {"embedding_dim": 16, "encoder_units": 16, "decoder_units": 16}
+TINY_TRANSFORMER = {"num_layers": 2, "size": 16, "num_heads": 2, "hidden": 32, "dropout": 0.0}
+TINY = {
+    "bahdanau_nmt": TINY_RNN,
+    "luong_nmt": TINY_RNN,
+    "transformer_nmt": TINY_TRANSFORMER,
+    "transformer_lm": {**TINY_TRANSFORMER, "context_length": 32},
+}
+LINE = "the quick brown fox jumps over the lazy dog. "
 REPETITIONS = 80
 
 
@@ -58,7 +66,7 @@ def fresh_model(tokenizer):
 
     def make(architecture="bahdanau_nmt", dtype="float32", **overrides):
         keras.utils.set_random_seed(1)
-        options = {**TINY, **overrides}
+        options = {**TINY[architecture], **overrides}
         return zoo.load(architecture, weights=None, tokenizer=tokenizer, dtype=dtype, **options)
 
     return make
@@ -81,6 +89,31 @@ def luong(fresh_model, dataset):
     model.compile(keras.optimizers.Adam(0.02))
     repeated = dataset.repeat(REPETITIONS)
     model.fit(repeated, batch_size=8, validation_data=dataset, verbose=0)
+    return model
+
+
+@pytest.fixture(scope="session")
+def transformer(fresh_model, dataset):
+    """A Transformer that knows the pairs by heart."""
+    model = fresh_model("transformer_nmt")
+    model.compile(keras.optimizers.Adam(0.01))
+    model.fit(dataset.repeat(REPETITIONS), batch_size=8, validation_data=dataset, verbose=0)
+    return model
+
+
+@pytest.fixture(scope="session")
+def byte_tokenizer():
+    return zoo.ByteBPETokenizer([], prefix_space=False)
+
+
+@pytest.fixture(scope="session")
+def generator(fresh_model, byte_tokenizer):
+    """A language model that knows one line by heart, as a passage out of many like it."""
+    keras.utils.set_random_seed(1)
+    options = {**TINY["transformer_lm"], "opening": "\n"}
+    model = zoo.load("transformer_lm", weights=None, tokenizer=byte_tokenizer, **options)
+    model.compile(keras.optimizers.Adam(0.01))
+    model.fit(LINE * 40, epochs=40, batch_size=16, verbose=0)
     return model
 
 

@@ -143,14 +143,14 @@ def test_evaluate_takes_batches_as_they_are(luong, batch):
 # ------------------------------------------------------------------------------------------- fit
 
 
-@pytest.mark.parametrize("name", ["bahdanau", "luong"])
+@pytest.mark.parametrize("name", ["bahdanau", "luong", "transformer"])
 @pytest.mark.parametrize("sampler", ["greedy", None])
 def test_a_tiny_model_learns_the_pairs_by_heart(name, sampler, request, sources, targets):
     model = request.getfixturevalue(name)
     assert model.translate(sources, sampler=sampler) == targets
 
 
-@pytest.mark.parametrize("name", ["bahdanau", "luong"])
+@pytest.mark.parametrize("name", ["bahdanau", "luong", "transformer"])
 def test_validation_data_is_measured(name, request, sources, targets):
     model = request.getfixturevalue(name)
     measured = model.evaluate(sources, targets, return_dict=True, verbose=0)

@@ -30,10 +30,11 @@ def greedy_by_hand(model, text):
     """Text, token ids and attention of a plain Python loop over the model's steps."""
     tokenizer = model.tokenizer
     source_ids = tokenizer.tokenize([text]).to_list()[0] + [tokenizer.end_id]
-    context, state = model.core.start(tf.constant([source_ids]))
+    context, state = model.core.start(tf.constant([source_ids]), 100)
+    step = tf.function(model.core.step)
     token, token_ids, attention = tokenizer.start_id, [], []
     while len(token_ids) < 2 * len(source_ids) + 10:
-        logits, state, weights = model.core.step(tf.constant([token]), state, context)
+        logits, state, weights = step(tf.constant([token]), state, context)
         scores = logits.numpy()[0]
         scores[[tokenizer.pad_id, tokenizer.start_id]] = -np.inf
         token = int(scores.argmax())
@@ -95,7 +96,7 @@ def test_what_is_no_text_is_named_with_its_position(bahdanau, wrong):
 # ----------------------------------------------------------------- what a text gives, and nothing
 
 
-@pytest.mark.parametrize("name", ["bahdanau", "luong"])
+@pytest.mark.parametrize("name", ["bahdanau", "luong", "transformer"])
 def test_greedy_equals_a_plain_loop(name, request):
     model = request.getfixturevalue(name)
     for text in ["a man rides a bike", "🚲 über 9000 dogs"]:
@@ -107,11 +108,13 @@ def test_greedy_equals_a_plain_loop(name, request):
 
 
 @pytest.mark.parametrize("sampler", ["greedy", None])
-def test_log_prob_is_that_of_the_full_forward_pass(bahdanau, tokenizer, sources, sampler):
-    result = bahdanau.translate(sources, sampler=sampler, return_attention=True)
+@pytest.mark.parametrize("name", ["bahdanau", "transformer"])
+def test_log_prob_is_that_of_the_full_forward_pass(name, request, tokenizer, sources, sampler):
+    model = request.getfixturevalue(name)
+    result = model.translate(sources, sampler=sampler, return_attention=True)
     token_ids = tokenizer.tokenize(result.texts).to_list()
     expected = [
-        teacher_forced_log_prob(bahdanau, *each) for each in zip(sources, token_ids, strict=True)
+        teacher_forced_log_prob(model, *each) for each in zip(sources, token_ids, strict=True)
     ]
     np.testing.assert_allclose(result.log_probs, expected, atol=1e-4)
 
@@ -194,8 +197,9 @@ def test_max_length_is_a_number_of_tokens(bahdanau, sampler):
 # ------------------------------------------------------------------------------------- attention
 
 
-def test_attention_fits_the_tokens(bahdanau):
-    result = bahdanau.translate(MIXED, return_attention=True)
+@pytest.mark.parametrize("name", ["bahdanau", "transformer"])
+def test_attention_fits_the_tokens(name, request):
+    result = request.getfixturevalue(name).translate(MIXED, return_attention=True)
     for attention, target, source in zip(
         result.attention, result.tokens, result.source_tokens, strict=True
     ):
@@ -218,3 +222,77 @@ def test_plot_draws_the_text_at_a_position(bahdanau, sources):
     assert [label.get_text() for label in axes.get_yticklabels()] == result.tokens[5]
     assert [label.get_text() for label in axes.get_xticklabels()] == result.source_tokens[5]
     np.testing.assert_array_equal(axes.images[0].get_array(), result.attention[5])
+
+
+def test_a_transformer_shows_every_layer_and_head(transformer):
+    maps = transformer.attention("a man sleeps", "ein mann schläft")
+    size = transformer.core.config
+    target, source = ["<start>", "ein", "mann", "schläft"], ["a", "man", "sleeps", "<end>"]
+    for kind, queries, keys in (
+        ("encoder", source, source),
+        ("decoder", target, target),
+        ("cross", target, source),
+    ):
+        of_kind = getattr(maps, kind)
+        assert (of_kind.query_tokens, of_kind.key_tokens) == (queries, keys)
+        assert of_kind.weights.shape == (size["num_layers"], size["num_heads"], 4, 4)
+        np.testing.assert_allclose(of_kind.weights.sum(axis=-1), 1.0, atol=1e-5)
+    future = np.triu(np.ones((4, 4), bool), 1)
+    np.testing.assert_array_equal(maps.decoder.weights[..., future], 0.0)
+
+
+def test_what_a_transformer_shows_is_what_it_translated_by(transformer):
+    result = transformer.translate(["two dogs play"], "greedy", return_attention=True)
+    cross = transformer.attention("two dogs play", result.texts[0]).cross
+    average = cross.weights.mean(axis=(0, 1))
+    tokens = len(result.tokens[0])
+    np.testing.assert_allclose(average[:tokens], result.attention[0], atol=1e-5)
+    assert transformer.attention("two dogs play").cross.query_tokens == cross.query_tokens
+
+
+def test_heads_are_drawn(transformer):
+    cross = transformer.attention("a man sleeps").cross
+    one, heads = cross.plot(layer=0, head=1), cross.plot(layer=0)
+    np.testing.assert_array_equal(one.axes[0].images[0].get_array(), cross.weights[0, 1])
+    for axes, weights in zip(heads.axes, cross.weights[0], strict=False):
+        np.testing.assert_array_equal(axes.images[0].get_array(), weights)
+    with pytest.raises(ValueError, match="`layer` must be a layer from 0 to 1.*layer=2"):
+        cross.plot(layer=2)
+    with pytest.raises(ValueError, match="`head` must be a head from 0 to 1.*head=-3"):
+        cross.plot(head=-3)
+
+
+def test_a_recurrent_model_has_no_heads_to_show(bahdanau):
+    with pytest.raises(ValueError, match="one attention without heads.*return_attention=True"):
+        bahdanau.attention("a man sleeps")
+
+
+# ------------------------------------------------------------------------------------------- XLA
+
+
+@pytest.mark.parametrize("name", ["luong", "transformer"])
+@pytest.mark.parametrize("sampler", ["greedy", "beam", "random"])
+def test_compiled_by_xla_it_translates_alike(name, sampler, request):
+    model = request.getfixturevalue(name)
+    texts = ["a man sleeps", "", "two women ride bikes", "the dog", "🚲"]
+    options = {"sampler": sampler, "return_attention": True, "max_length": 9, "batch_size": 3}
+    expected = model.translate(texts, **options)
+    found = model.translate(texts, **options, jit_compile=True)
+    assert found.texts == expected.texts
+    np.testing.assert_allclose(found.log_probs, expected.log_probs, atol=1e-4)
+    for attention, of_plain in zip(found.attention, expected.attention, strict=True):
+        np.testing.assert_allclose(attention, of_plain, atol=1e-5)
+
+
+def test_a_shape_is_compiled_once(transformer, monkeypatch):
+    traced = []
+    start = transformer.core.start
+    monkeypatch.setattr(
+        transformer.core, "start", lambda *arguments: traced.append(0) or start(*arguments)
+    )
+    options = {"sampler": "top_k", "k": 3, "jit_compile": True}
+    transformer.translate(["a man sleeps", "two dogs play"], **options)
+    once = len(traced)
+    assert once > 0
+    transformer.translate(["two dogs", "the dog eats"], **options)
+    assert len(traced) == once

@@ -162,7 +162,7 @@ class AttentionRNNTranslator(keras.Model):
 
     # The step protocol of zoo.decoding.
 
-    def start(self, source_ids, max_length=None):
+    def start(self, source_ids, max_length):
         """Reads the source: returns what stays while decoding and the first state.
 
         A recurrent state takes the same room for any `max_length`.

@@ -170,7 +170,7 @@ class TransformerTranslator(keras.Model):
 
         Returns:
             `(logits, state, weights)`: `(rows, vocabulary_size)`, the next state, and the weights
-            of cross-attention `(rows, num_layers, num_heads, source_length)`.
+            of cross-attention `(rows, source_length)`, the average of all layers and heads.
         """
         time = state["time"]
         x = self.embedding(tokens[:, None], start=time, training=False)
@@ -186,9 +186,10 @@ class TransformerTranslator(keras.Model):
                 return_attention_scores=True,
             )
             caches.append(cache[:2])
-            weights.append(of_cross[:, :, 0])  # (rows, heads, source_length)
+            weights.append(of_cross)  # (rows, heads, 1, source_length)
         logits = self.embedding.logits(self.decoder_norm(x))[:, 0]
-        return logits, {"time": time + 1, "caches": caches}, ops.stack(weights, axis=1)
+        average = ops.mean(ops.concatenate(weights, axis=1), axis=(1, 2))
+        return logits, {"time": time + 1, "caches": caches}, average
 
     def _encode(self, source_ids, with_weights, training):
         mask = ops.not_equal(source_ids, 0)

@@ -1,0 +1,216 @@
+"""Speed of the Transformer translator in decoding, beside CTranslate2 and KerasHub, on the CPU.
+
+python -m benchmarks.decoding_speed
+python -m benchmarks.decoding_speed --translate NAME --data-dir /path/to/multi30k
+
+The first takes random models of the same sizes and a fixed number of steps, from source tokens to
+target tokens; times are milliseconds a step. KerasHub's model is BART: learned positions and GELU,
+the rest alike. The second translates the test set with the same weights, from strings to strings,
+in sentences a second. All is float32. Before, CTranslate2 has to give the same tokens as the zoo
+for random models.
+
+The contenders take turns in one process. The ratio says how many times faster than a contender the
+zoo with XLA is, by medians.
+"""
+
+import pathlib
+import statistics
+import time
+
+import click
+import keras
+import keras_hub
+import numpy as np
+import tensorflow as tf
+import tokenizers
+
+import zoo
+from benchmarks import _ctranslate2
+from zoo import decoding
+from zoo.models.transformer_nmt import TransformerTranslator
+from zoo.training import recipes
+from zoo.translator import LONGEST_TRANSLATION
+
+SOURCE_LENGTH, BATCHES = 16, (1, 8, 32)
+SAMPLERS = {
+    "greedy": decoding.GreedySampler(),
+    "beam 4": decoding.BeamSampler(num_beams=4, exact=False),
+}
+RECIPE = "transformer_nmt_multi30k_en_de"
+
+
+def zoo_steps(core, sampler, tokens, jit):
+    """Decoding by the zoo; the end token is outside the vocabulary, so that no text ends."""
+    end_id = core.config["vocabulary_size"] + 1
+
+    @tf.function(jit_compile=jit, autograph=False)
+    def run(source):
+        decoded = decoding.decode(
+            core.step,
+            *core.start(source, tokens),
+            sampler,
+            start_id=_ctranslate2.START_ID,
+            end_id=end_id,
+            max_lengths=tf.fill([source.shape[0]], tokens),
+            max_length=tokens,
+        )
+        return decoded.token_ids
+
+    return lambda source: run(tf.constant(source)).numpy()[:, 0]
+
+
+def ctranslate2_steps(translator, sampler, tokens, pieces):
+    options = _ctranslate2.AS_HERE | {"min_decoding_length": tokens, "max_decoding_length": tokens}
+
+    def run(source):
+        source = [[pieces[token] for token in row] for row in source]
+        results = translator.translate_batch(source, beam_size=sampler.num_beams, **options)
+        return [result.hypotheses[0] for result in results]
+
+    return run
+
+
+def keras_hub_steps(config, tokens):
+    """Greedy decoding by KerasHub, compiled with XLA."""
+    backbone = keras_hub.models.BartBackbone(
+        config["vocabulary_size"],
+        num_layers=config["num_layers"],
+        num_heads=config["num_heads"],
+        hidden_dim=config["size"],
+        intermediate_dim=config["hidden"],
+        max_sequence_length=max(tokens + 1, SOURCE_LENGTH),
+    )
+    model = keras_hub.models.BartSeq2SeqLM(backbone)
+    model.compile(sampler=keras_hub.samplers.GreedySampler(), jit_compile=True)
+
+    def run(source):
+        is_start = np.arange(tokens + 1)[None] == np.zeros((len(source), 1))
+        inputs = {
+            "encoder_token_ids": source,
+            "encoder_padding_mask": np.ones_like(source),
+            "decoder_token_ids": is_start.astype("int32") * _ctranslate2.START_ID,
+            "decoder_padding_mask": is_start.astype("int32"),
+        }
+        return model.generate(inputs, stop_token_ids=None)["decoder_token_ids"][:, 1:]
+
+    return run
+
+
+def measure_steps(hidden, tokens, rounds, threads):
+    """Prints the table of the first command."""
+    core = TransformerTranslator(8000, num_layers=2, size=256, num_heads=8, hidden=hidden)
+    core.build()
+    pieces = _ctranslate2.pieces_of(8000)
+    translator = _ctranslate2.in_ctranslate2(core, pieces, threads)
+    peer = keras_hub_steps(core.config, tokens)
+    rng = np.random.default_rng(0)
+    for label, sampler in SAMPLERS.items():
+        contenders = {
+            "zoo, XLA": zoo_steps(core, sampler, tokens, jit=True),
+            "zoo": zoo_steps(core, sampler, tokens, jit=False),
+            "CTranslate2": ctranslate2_steps(translator, sampler, tokens, pieces),
+        }
+        if label == "greedy":
+            contenders["KerasHub, XLA"] = peer
+        for batch in BATCHES:
+            source = rng.integers(3, 8000, (batch, SOURCE_LENGTH)).astype("int32")
+            seconds, found = take_turns(contenders, source, rounds)
+            if any(np.shape(texts) != (batch, tokens) for texts in found.values()):
+                raise AssertionError("Somebody did not decode the number of tokens asked for.")
+            print_table(f"{label}, batch {batch:2}", seconds, lambda x: x / tokens * 1e3, "ms/step")
+
+
+def measure_translation(name, data_dir, batch_size, rounds, threads):
+    """Prints the table of the second command."""
+    model = zoo.load(name)
+    pairs = recipes.RECIPES[RECIPE].load("test_2016_flickr", data_dir)
+    sources = [source.decode() for source, _ in pairs.as_numpy_iterator()]
+    library = model.tokenizer.to_library()
+    pieces = [library.id_to_token(token) for token in range(model.tokenizer.vocabulary_size)]
+    translator = _ctranslate2.in_ctranslate2(model.core, pieces, threads)
+    join = tokenizers.decoders.ByteLevel().decode
+
+    def by_zoo(sampler, jit_compile):
+        return lambda texts: model.translate(
+            texts, sampler=sampler, batch_size=batch_size, jit_compile=jit_compile
+        )
+
+    def by_ctranslate2(sampler):
+        def translate(texts):
+            source = [[*each.tokens, _ctranslate2.END] for each in library.encode_batch(texts)]
+            longest = min(2 * max(map(len, source)) + 10, LONGEST_TRANSLATION)
+            results = translator.translate_batch(
+                source,
+                max_batch_size=batch_size,
+                beam_size=sampler.num_beams,
+                max_decoding_length=longest,
+                **_ctranslate2.AS_HERE,
+            )
+            return [join(result.hypotheses[0]).removeprefix(" ") for result in results]
+
+        return translate
+
+    for label, sampler in SAMPLERS.items():
+        contenders = {
+            "zoo, XLA": by_zoo(sampler, jit_compile=True),
+            "zoo": by_zoo(sampler, jit_compile=False),
+            "CTranslate2": by_ctranslate2(sampler),
+        }
+        seconds, found = take_turns(contenders, sources, rounds)
+        print_table(label, seconds, lambda x: len(sources) / x, "sentences/s")
+        first = found["zoo, XLA"]
+        for contender, texts in found.items():
+            same = sum(ours == other for ours, other in zip(first, texts, strict=True))
+            click.echo(f"  {contender}: {same} of {len(texts)} texts as the first")
+
+
+def take_turns(contenders, argument, rounds):
+    """Calls all contenders in turn, once to warm up and then `rounds` times.
+
+    Returns:
+        Label -> list of seconds, and label -> what came back.
+    """
+    seconds = {label: [] for label in contenders}
+    for round_number in range(rounds + 1):
+        found = {}
+        for label, run in contenders.items():
+            start = time.perf_counter()
+            found[label] = run(argument)
+            if round_number > 0:
+                seconds[label].append(time.perf_counter() - start)
+    return seconds, found
+
+
+def print_table(title, seconds, convert, unit):
+    first = statistics.median(next(iter(seconds.values())))
+    for label, found in seconds.items():
+        median = statistics.median(found)
+        low, high = sorted((convert(min(found)), convert(max(found))))
+        click.echo(
+            f"{title:18} {label:14} {convert(median):8.2f} {unit} ({low:.2f} to {high:.2f})  "
+            f"ratio {median / first:5.2f}"
+        )
+
+
+@click.command()
+@click.option("--translate", "name", help="A Transformer translator of the zoo, or its folder.")
+@click.option("--data-dir", type=click.Path(path_type=pathlib.Path), help="For --translate.")
+@click.option("--hidden", default=1024, show_default=True, help="Size inside the feed-forward.")
+@click.option("--tokens", default=48, show_default=True, help="Steps that are forced.")
+@click.option("--batch-size", default=64, show_default=True, help="Of --translate.")
+@click.option("--rounds", default=15, show_default=True, help="Rounds after one for warming up.")
+@click.option("--threads", default=2, show_default=True, help="Of everybody.")
+def main(name, data_dir, hidden, tokens, batch_size, rounds, threads):
+    """Measure decoding, or with --translate the translation of the test set of Multi30k."""
+    tf.config.threading.set_intra_op_parallelism_threads(threads)
+    keras.utils.set_random_seed(0)
+    for normalize in ("post", "pre"):
+        _ctranslate2.require_same_tokens(normalize)
+    if name:
+        measure_translation(name, data_dir, batch_size, rounds, threads)
+    else:
+        measure_steps(hidden, tokens, rounds, threads)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,342 @@
+"""The language model as a task: strings in, strings out, scores, streams, export."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import zoo
+from tests.zoo.conftest import LINE
+from zoo import decoding
+from zoo.training.windows import sliding_windows
+
+PROMPTS = ["the quick", "", "lazy dog. the", "é" * 40, "jumps over the lazy dog. " * 8]
+CONTEXT = 32
+
+
+@pytest.fixture(scope="module")
+def whole_texts(byte_tokenizer):
+    """A model of texts that have a beginning and an end."""
+    keras.utils.set_random_seed(2)
+    model = zoo.load(
+        "transformer_lm",
+        weights=None,
+        tokenizer=byte_tokenizer,
+        num_layers=1,
+        size=32,
+        num_heads=2,
+        context_length=16,
+        dropout=0.0,
+    )
+    model.compile(keras.optimizers.Adam(0.01))
+    texts = tf.data.Dataset.from_tensor_slices(["one two", "six"]).repeat(60)
+    model.fit(texts, epochs=8, batch_size=8, verbose=0)
+    return model
+
+
+def by_hand(model, prompt, max_length):
+    """Greedy text without a cache: each token from the last tokens of what is there."""
+    tokenizer = model.tokenizer
+    ids = tokenizer.tokenize([model.opening + prompt]).values.numpy().tolist()
+    context, stretch = model.core.context_length, model.core.context_length // 4
+    start = len(ids)
+    forward = tf.function(model.core, reduce_retracing=True)
+    for step in range(max_length):
+        if step % stretch == 0:
+            first = max(0, len(ids) - (context - stretch + 1))
+        logits = forward(tf.constant([ids[first:]]), training=False).numpy()[0, -1]
+        logits[[tokenizer.pad_id, tokenizer.start_id]] = -np.inf
+        ids.append(int(logits.argmax()))
+        if ids[-1] == tokenizer.end_id:
+            break
+    return tokenizer.detokenize([ids[start:]]).numpy()[0].decode()
+
+
+# ------------------------------------------------------------------------------------- generation
+
+
+def test_a_line_known_by_heart_goes_on(generator):
+    expected = (LINE * 5)[len("the quick") :][:150]
+    assert generator.generate("the quick", 150, "greedy") == expected
+
+
+@pytest.mark.parametrize("prompt", PROMPTS)
+def test_greedy_equals_a_plain_loop_without_a_cache(generator, prompt):
+    assert generator.generate(prompt, 21, "greedy") == by_hand(generator, prompt, 21)
+
+
+@pytest.mark.parametrize("options", [{"sampler": "greedy"}, {"seed": 3}, {"sampler": "top_p"}])
+@pytest.mark.parametrize("prompt", PROMPTS)
+def test_a_stream_is_the_text(generator, prompt, options):
+    expected = generator.generate(prompt, 45, **options)
+    pieces = list(generator.stream(prompt, 45, **options))
+    assert "".join(pieces) == expected
+    assert len(pieces) > 20
+
+
+def test_same_seed_same_text_other_seed_other_text(generator):
+    hot = decoding.RandomSampler(temperature=2.0)
+    first, second, third = (generator.generate("e", 60, hot, seed=seed) for seed in (1, 1, 2))
+    assert first == second != third
+
+
+def test_other_prompts_do_not_matter(generator):
+    together = generator.generate(PROMPTS, 40, seed=5)
+    assert together[0] == generator.generate(PROMPTS[:1], 40, seed=5)[0]
+    assert generator.generate(PROMPTS, 40, seed=5, batch_size=2) == together
+
+
+def test_a_random_text_has_the_numbers_of_one_long_draw(generator):
+    """A text longer than a stretch draws on, it does not draw the same numbers again."""
+    flat = zoo.TextGenerator(Flat(), generator.tokenizer, opening="\n")
+    text = flat.generate("", 64, "random")
+    stretch = CONTEXT // 4
+    parts = [text[place : place + stretch] for place in range(0, len(text), stretch)]
+    assert len(set(parts)) == len(parts)
+
+
+class Flat:
+    """A core to which letters from a to z are all the same."""
+
+    context_length = CONTEXT
+
+    def start(self, prompt_ids, max_length):
+        return (), (tf.constant(0),)
+
+    def step(self, tokens, state, context):
+        letters = tf.range(259) - 3
+        is_letter = (letters >= ord("a")) & (letters <= ord("z"))
+        logits = tf.where(is_letter, 0.0, -1e9)
+        return tf.repeat(logits[None], tf.shape(tokens)[0], axis=0), state, None
+
+
+@pytest.mark.parametrize("sampler", ["greedy", "random", "beam"])
+def test_compiled_by_xla_it_generates_alike(generator, sampler):
+    options = {"max_length": 18, "sampler": sampler}
+    expected = generator.generate(PROMPTS[:3], **options)
+    assert generator.generate(PROMPTS[:3], **options, jit_compile=True) == expected
+
+
+def test_a_list_gives_a_list_and_no_prompts_no_texts(generator):
+    assert generator.generate([], 5) == []
+    texts = generator.generate(["the quick"], 5, "greedy")
+    assert texts == [generator.generate("the quick", 5, "greedy")] == [" brow"]
+
+
+def test_a_text_ends_by_itself(whole_texts):
+    assert whole_texts.generate("one ", 50, "greedy") == "two"
+    assert "".join(whole_texts.stream("one ", 50, "greedy")) == "two"
+    assert whole_texts.generate(["s", "one t"], 50, "greedy") == ["ix", "wo"]
+
+
+def test_beam_search_returns_several(generator):
+    texts = generator.generate("the quick", 8, "beam", num_beams=4, num_return_sequences=3)
+    assert texts[0] == " brown f"
+    assert len(set(texts)) == 3
+
+
+def test_beam_search_must_fit_into_the_context(generator):
+    with pytest.raises(ValueError, match="max_length=40 must be below the context of 32"):
+        generator.generate("the quick", 40, "beam")
+
+
+# ------------------------------------------------------------------------------------ stop strings
+
+
+@pytest.mark.parametrize("stop", ["over", ["lazy", "over"], ["x", "over", "jumps over"]])
+def test_a_text_ends_before_a_stop_string(generator, stop):
+    stops = [stop] if isinstance(stop, str) else stop
+    whole = generator.generate("the quick", 100, "greedy")
+    expected = whole[: min(whole.find(each) for each in stops)]
+    assert generator.generate("the quick", 100, "greedy", stop=stop) == expected
+    assert "".join(generator.stream("the quick", 100, "greedy", stop=stop)) == expected
+
+
+def test_a_stop_string_that_never_comes_takes_nothing_away(generator):
+    whole = generator.generate("the quick", 30, "greedy")
+    for stop in ("zebra", whole[-1] + "!"):
+        assert generator.generate("the quick", 30, "greedy", stop=stop) == whole
+        assert "".join(generator.stream("the quick", 30, "greedy", stop=stop)) == whole
+
+
+def test_generation_stops_early(generator, monkeypatch):
+    stretches = []
+    compiled = generator._compiled
+
+    def counted(what, *arguments):
+        function = compiled(what, *arguments)
+        return lambda *inputs: stretches.append(what) or function(*inputs)
+
+    monkeypatch.setattr(generator, "_compiled", counted)
+    generator.generate("the quick", 1000, "greedy", stop="brown")
+    assert stretches == ["generate"] * 1
+
+
+# ------------------------------------------------------------------------------------------ scores
+
+
+def test_score_is_that_of_the_full_forward_pass(generator):
+    texts = ["the quick", LINE, "x"]
+    scores = generator.score(texts)
+    for text, log_probs, tokens, perplexity in zip(
+        texts, scores.log_probs, scores.tokens, scores.perplexity, strict=True
+    ):
+        ids = generator.tokenizer.tokenize(["\n" + text]).values.numpy()
+        inputs, labels, weights = sliding_windows(ids, CONTEXT)
+        logits = generator.core(inputs).numpy().astype("float64")
+        every = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+        expected = np.take_along_axis(every, labels[..., None], axis=-1)[..., 0][weights > 0]
+        np.testing.assert_allclose(log_probs, expected, atol=1e-4)
+        assert len(log_probs) == len(tokens) == len(text)
+        assert perplexity == pytest.approx(np.exp(-expected.mean()), rel=1e-4)
+
+
+def test_an_end_that_counts_is_scored(whole_texts):
+    scores = whole_texts.score(["six", ""])
+    assert [len(each) for each in scores.log_probs] == [4, 1]
+    assert scores.tokens[0][-1] == "<end>"
+    assert scores.perplexity[0] < 2 < scores.perplexity[1]
+
+
+def test_what_is_known_is_more_probable(generator):
+    known, unknown = generator.score([LINE, LINE[::-1]]).perplexity
+    assert known < 1.5 < unknown
+
+
+def test_evaluate_counts_each_token_once(generator):
+    text = LINE * 3
+    found = generator.evaluate(text, return_dict=True, verbose=0)
+    assert found["perplexity"] == pytest.approx(generator.score(text).perplexity[0], rel=1e-4)
+    for batch_size in (1, 7):
+        again = generator.evaluate(text, batch_size=batch_size, return_dict=True, verbose=0)
+        for metric in ("perplexity", "token_accuracy"):  # Keras' loss is a mean over batches
+            assert again[metric] == pytest.approx(found[metric], rel=1e-4)
+
+
+def test_a_data_set_is_the_same_as_a_list(generator):
+    texts = [LINE, "the dog", "é"]
+    dataset = tf.data.Dataset.from_tensor_slices(texts)
+    expected = generator.evaluate(texts, return_dict=True, verbose=0)
+    assert generator.evaluate(dataset, return_dict=True, verbose=0) == expected
+    np.testing.assert_array_equal(generator.tokens(dataset), generator.tokens(texts))
+
+
+def test_what_fit_learns_from_is_every_text(generator, whole_texts):
+    ids = [3 + each for each in b"\nab\ncd"]
+    np.testing.assert_array_equal(generator.tokens(["ab", "cd"]), ids)
+    ids = [1, *[3 + each for each in b"ab"], 2, 1, 3 + ord("c"), 2]
+    np.testing.assert_array_equal(whole_texts.tokens(["ab", "c"]), ids)
+
+
+def test_validation_data_is_measured_as_by_evaluate(generator):
+    model = zoo.TextGenerator(generator.core, generator.tokenizer, opening="\n")
+    model.compile(keras.optimizers.SGD(0.0))
+    history = model.fit(LINE * 2, epochs=1, validation_data=[LINE], verbose=0).history
+    expected = model.evaluate(LINE, return_dict=True, verbose=0)
+    assert history["val_loss"][-1] == pytest.approx(expected["loss"], rel=1e-4)
+
+
+def test_attention_looks_back_alone(generator):
+    maps = generator.attention("the quick")
+    assert maps.weights.shape == (2, 2, 10, 10)
+    assert len(maps.query_tokens) == 10
+    np.testing.assert_allclose(maps.weights.sum(-1), 1.0, atol=1e-5)
+    np.testing.assert_array_equal(maps.weights[..., np.triu(np.ones((10, 10), bool), 1)], 0.0)
+    assert maps.plot(0, 1).axes
+
+
+# ----------------------------------------------------------------------------- files and mistakes
+
+
+def test_it_comes_back_from_a_file(generator, tmp_path):
+    generator.save(tmp_path / "toy.keras")
+    loaded = keras.saving.load_model(tmp_path / "toy.keras")
+    assert loaded.opening == "\n"
+    iterations = generator.optimizer.iterations
+    assert int(loaded.optimizer.iterations) == int(iterations) > 0
+    assert loaded.evaluate(LINE, verbose=0) == pytest.approx(generator.evaluate(LINE, verbose=0))
+    assert loaded.generate("the quick", 30, seed=1) == generator.generate("the quick", 30, seed=1)
+
+
+def test_a_preset_keeps_tokenizer_sampler_and_opening(generator, tmp_path):
+    model = zoo.TextGenerator(
+        generator.core, generator.tokenizer, decoding.get("top_k", k=3), opening="\n"
+    )
+    card = {"task": "language model", "description": "", "data": {"name": ""}, "quality": []}
+    zoo.catalog.save(model, tmp_path / "toy", card)
+    loaded = zoo.load(tmp_path / "toy")
+    assert (loaded.default_sampler, loaded.opening) == (decoding.get("top_k", k=3), "\n")
+    assert not loaded.tokenizer.prefix_space
+    assert loaded.generate("the quick", 9, "greedy") == " brown fo"
+
+
+@pytest.fixture(scope="module")
+def signature(generator, tmp_path_factory):
+    path = generator.export(tmp_path_factory.mktemp("exported") / "toy")
+    return tf.saved_model.load(str(path)).signatures["serving_default"]
+
+
+@pytest.mark.parametrize("prompt", PROMPTS)
+def test_exported_equals_in_memory(signature, generator, prompt):
+    """The exported model generates half a context; so does a decode of as many steps here."""
+    found = signature(text=tf.constant([prompt, "x"]), seed=tf.constant([3, 4]))
+    steps = CONTEXT // 2
+    ids = generator.tokenizer.tokenize(["\n" + prompt]).values.numpy()[-(CONTEXT - steps + 1) :]
+    decoded = generator.decode(
+        tf.constant(ids[None]), [[3, 0]], [steps], generator.default_sampler, steps
+    )
+    np.testing.assert_array_equal(found["token_ids"][0], decoded.token_ids[0, 0])
+    np.testing.assert_allclose(found["log_prob"][0], decoded.log_probs[0, 0], atol=1e-4)
+    text = generator.tokenizer.detokenize(decoded.token_ids[0]).numpy()[0]
+    assert found["text"].numpy()[0] == text
+
+
+def test_an_empty_batch_gives_an_empty_batch(signature):
+    found = signature(text=tf.zeros([0], tf.string), seed=tf.zeros([0], tf.int32))
+    assert {name: each.shape[0] for name, each in found.items()} == {
+        "text": 0,
+        "token_ids": 0,
+        "log_prob": 0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"max_length": 0}, "`max_length` must be an integer of at least 1.*max_length=0"),
+        ({"seed": 1.5}, "`seed` must be an integer.*seed=1.5"),
+        ({"stop": [""]}, "`stop` must be a str or several, none of them empty"),
+        ({"stop": 3}, "`stop` must be"),
+        ({"sampler": "gready"}, "Did you mean 'greedy'"),
+        ({"num_beams": 3}, "RandomSampler.*lacks one of the options num_beams"),
+        ({"batch_size": 0}, "`batch_size` must be at least 1"),
+    ],
+)
+def test_wrong_arguments_are_named(generator, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        generator.generate("the", **arguments)
+
+
+def test_beams_cannot_be_streamed(generator):
+    with pytest.raises(ValueError, match="`sampler` must be a sampler with one beam.*BeamSampler"):
+        generator.stream("the", sampler="beam")
+
+
+@pytest.mark.parametrize("texts", [[], "", ["", ""]])
+def test_nothing_to_learn_from_is_an_error(byte_tokenizer, generator, texts):
+    model = zoo.TextGenerator(generator.core, byte_tokenizer, opening="")
+    model.compile()
+    with pytest.raises(ValueError, match="`x` must be texts of two tokens at least"):
+        model.fit(texts)
+
+
+def test_what_is_no_text_is_named(generator):
+    for method in (generator.fit, generator.evaluate, generator.score, generator.generate):
+        with pytest.raises(ValueError, match="a str or a list of str. Received: 7"):
+            method(7)
+
+
+def test_a_config_is_json(generator):
+    json.dumps(generator.settings)
