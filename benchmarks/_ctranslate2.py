@@ -15,7 +15,7 @@ from zoo.text.pieces import SPECIAL_TOKENS
 PAD, START, END = SPECIAL_TOKENS
 PAD_ID, START_ID, END_ID = range(3)
 POSITIONS = 1024  # as many tokens as CTranslate2 reads of a source
-# As `zoo.decoding`: produce no padding (which plays the unknown token) and no start; may end at once.
+# As in `zoo.decoding`: no padding, which plays the unknown token, no start, maybe nothing at all.
 AS_HERE = {"disable_unk": True, "suppress_sequences": [[START]], "min_decoding_length": 0}
 
 
@@ -62,8 +62,8 @@ def save_for_ctranslate2(core, pieces, folder):
     spec.save(str(folder))
 
 
-def in_ctranslate2(core, pieces, threads=2):
-    """Returns a `ctranslate2.Translator` with the weights of a translator, in float32."""
+def in_ctranslate2(core, pieces, threads=1):
+    """Returns a float32 `ctranslate2.Translator` on the CPU with the weights of a translator."""
     with tempfile.TemporaryDirectory() as folder:
         save_for_ctranslate2(core, pieces, folder)
         return ctranslate2.Translator(

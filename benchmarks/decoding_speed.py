@@ -1,18 +1,20 @@
-"""Speed of the Transformer translator in decoding, beside CTranslate2 and KerasHub, on the CPU.
+"""Speed of decoding by the Transformer translator beside CTranslate2 and KerasHub, on the CPU.
 
 python -m benchmarks.decoding_speed
 python -m benchmarks.decoding_speed --translate NAME --data-dir /path/to/multi30k
 
-The first takes random models of the same sizes and a fixed number of steps, from source tokens to
-target tokens; times are milliseconds a step. KerasHub's model is BART: learned positions and GELU,
-the rest alike. The second translates the test set with the same weights, from strings to strings,
-in sentences a second. All is float32. Before, CTranslate2 has to give the same tokens as the zoo
-for random models.
+The first gives milliseconds a step, for random models of the same sizes that make a fixed number of
+steps, from source tokens to target tokens. KerasHub's is BART: learned positions and GELU, the rest
+alike. The second gives sentences a second, from strings to strings, on the test set. All is
+float32. Before either, CTranslate2 must give the tokens that the zoo gives for random models.
 
-The contenders take turns in one process. The ratio says how many times faster than a contender the
-zoo with XLA is, by medians.
+The contenders take turns in one process. The ratio is a contender's median time by that of the zoo
+with XLA. Only an idle machine is fair to CTranslate2 with several threads: they wait for each other
+in every operation, the longer the more a busy core delays one of them.
 """
 
+import itertools
+import os
 import pathlib
 import statistics
 import time
@@ -31,7 +33,7 @@ from zoo.models.transformer_nmt import TransformerTranslator
 from zoo.training import recipes
 from zoo.translator import LONGEST_TRANSLATION
 
-SOURCE_LENGTH, BATCHES = 16, (1, 8, 32)
+SOURCE_LENGTH, BATCHES, TEST_BATCH = 16, (1, 8, 32), 64
 SAMPLERS = {
     "greedy": decoding.GreedySampler(),
     "beam 4": decoding.BeamSampler(num_beams=4, exact=False),
@@ -101,47 +103,46 @@ def measure_steps(hidden, tokens, rounds, threads):
     core = TransformerTranslator(8000, num_layers=2, size=256, num_heads=8, hidden=hidden)
     core.build()
     pieces = _ctranslate2.pieces_of(8000)
-    translator = _ctranslate2.in_ctranslate2(core, pieces, threads)
+    others = with_threads(core, pieces, threads)
     peer = keras_hub_steps(core.config, tokens)
-    rng = np.random.default_rng(0)
-    for label, sampler in SAMPLERS.items():
+    for (label, sampler), batch in itertools.product(SAMPLERS.items(), BATCHES):
         contenders = {
             "zoo, XLA": zoo_steps(core, sampler, tokens, jit=True),
             "zoo": zoo_steps(core, sampler, tokens, jit=False),
-            "CTranslate2": ctranslate2_steps(translator, sampler, tokens, pieces),
         }
+        for name, translator in others.items():
+            contenders[name] = ctranslate2_steps(translator, sampler, tokens, pieces)
         if label == "greedy":
             contenders["KerasHub, XLA"] = peer
-        for batch in BATCHES:
-            source = rng.integers(3, 8000, (batch, SOURCE_LENGTH)).astype("int32")
-            seconds, found = take_turns(contenders, source, rounds)
-            if any(np.shape(texts) != (batch, tokens) for texts in found.values()):
-                raise AssertionError("Somebody did not decode the number of tokens asked for.")
-            print_table(f"{label}, batch {batch:2}", seconds, lambda x: x / tokens * 1e3, "ms/step")
+        source = np.random.default_rng(0).integers(3, 8000, (batch, SOURCE_LENGTH), "int32")
+        seconds, found = take_turns(contenders, source, rounds)
+        if any(np.shape(texts) != (batch, tokens) for texts in found.values()):
+            raise AssertionError(f"Not everybody has decoded {tokens} tokens.")
+        print_table(f"{label}, batch {batch:2}", seconds, lambda x: x / tokens * 1e3, "ms/step")
 
 
-def measure_translation(name, data_dir, batch_size, rounds, threads):
+def measure_translation(name, data_dir, rounds, threads):
     """Prints the table of the second command."""
     model = zoo.load(name)
     pairs = recipes.RECIPES[RECIPE].load("test_2016_flickr", data_dir)
     sources = [source.decode() for source, _ in pairs.as_numpy_iterator()]
     library = model.tokenizer.to_library()
     pieces = [library.id_to_token(token) for token in range(model.tokenizer.vocabulary_size)]
-    translator = _ctranslate2.in_ctranslate2(model.core, pieces, threads)
+    others = with_threads(model.core, pieces, threads)
     join = tokenizers.decoders.ByteLevel().decode
 
     def by_zoo(sampler, jit_compile):
         return lambda texts: model.translate(
-            texts, sampler=sampler, batch_size=batch_size, jit_compile=jit_compile
+            texts, sampler=sampler, batch_size=TEST_BATCH, jit_compile=jit_compile
         )
 
-    def by_ctranslate2(sampler):
+    def by_ctranslate2(sampler, translator):
         def translate(texts):
             source = [[*each.tokens, _ctranslate2.END] for each in library.encode_batch(texts)]
             longest = min(2 * max(map(len, source)) + 10, LONGEST_TRANSLATION)
             results = translator.translate_batch(
                 source,
-                max_batch_size=batch_size,
+                max_batch_size=TEST_BATCH,
                 beam_size=sampler.num_beams,
                 max_decoding_length=longest,
                 **_ctranslate2.AS_HERE,
@@ -154,14 +155,23 @@ def measure_translation(name, data_dir, batch_size, rounds, threads):
         contenders = {
             "zoo, XLA": by_zoo(sampler, jit_compile=True),
             "zoo": by_zoo(sampler, jit_compile=False),
-            "CTranslate2": by_ctranslate2(sampler),
         }
+        for label_of_other, translator in others.items():
+            contenders[label_of_other] = by_ctranslate2(sampler, translator)
         seconds, found = take_turns(contenders, sources, rounds)
         print_table(label, seconds, lambda x: len(sources) / x, "sentences/s")
-        first = found["zoo, XLA"]
-        for contender, texts in found.items():
-            same = sum(ours == other for ours, other in zip(first, texts, strict=True))
-            click.echo(f"  {contender}: {same} of {len(texts)} texts as the first")
+        (first, texts), *others_found = found.items()
+        for contender, translated in others_found:
+            same = sum(ours == theirs for ours, theirs in zip(texts, translated, strict=True))
+            click.echo(f"{label:18} {contender:22} {same} of {len(texts)} texts as by {first}")
+
+
+def with_threads(core, pieces, threads):
+    """Returns label -> CTranslate2 with as many threads as the others, and with one."""
+    return {
+        f"CTranslate2, threads {number}": _ctranslate2.in_ctranslate2(core, pieces, number)
+        for number in sorted({threads, 1}, reverse=True)
+    }
 
 
 def take_turns(contenders, argument, rounds):
@@ -187,7 +197,7 @@ def print_table(title, seconds, convert, unit):
         median = statistics.median(found)
         low, high = sorted((convert(min(found)), convert(max(found))))
         click.echo(
-            f"{title:18} {label:14} {convert(median):8.2f} {unit} ({low:.2f} to {high:.2f})  "
+            f"{title:18} {label:22} {convert(median):8.2f} {unit} ({low:.2f} to {high:.2f})  "
             f"ratio {median / first:5.2f}"
         )
 
@@ -197,17 +207,18 @@ def print_table(title, seconds, convert, unit):
 @click.option("--data-dir", type=click.Path(path_type=pathlib.Path), help="For --translate.")
 @click.option("--hidden", default=1024, show_default=True, help="Size inside the feed-forward.")
 @click.option("--tokens", default=48, show_default=True, help="Steps that are forced.")
-@click.option("--batch-size", default=64, show_default=True, help="Of --translate.")
 @click.option("--rounds", default=15, show_default=True, help="Rounds after one for warming up.")
-@click.option("--threads", default=2, show_default=True, help="Of everybody.")
-def main(name, data_dir, hidden, tokens, batch_size, rounds, threads):
+@click.option("--threads", default=2, show_default=True, help="Of all contenders.")
+def main(name, data_dir, hidden, tokens, rounds, threads):
     """Measure decoding, or with --translate the translation of the test set of Multi30k."""
     tf.config.threading.set_intra_op_parallelism_threads(threads)
+    tf.config.threading.set_inter_op_parallelism_threads(threads)
+    click.echo(f"{os.cpu_count()} cores, {threads} threads, load {os.getloadavg()[0]:.1f}")
     keras.utils.set_random_seed(0)
     for normalize in ("post", "pre"):
         _ctranslate2.require_same_tokens(normalize)
     if name:
-        measure_translation(name, data_dir, batch_size, rounds, threads)
+        measure_translation(name, data_dir, rounds, threads)
     else:
         measure_steps(hidden, tokens, rounds, threads)
 

@@ -6,7 +6,7 @@ import matplotlib
 import numpy as np
 import pytest
 
-from keras_attention.plotting import MAX_INCHES, plot_alignment
+from keras_attention.plotting import MAX_INCHES, plot_alignment, plot_heads
 
 WEIGHTS = np.array([[0.9, 0.1, 0.0], [0.2, 0.3, 0.5]])
 SOURCE, TARGET = ["two", "dogs", "<end>"], ["zwei", "Hunde"]
@@ -44,6 +44,23 @@ def test_weights_must_fit_the_labels(wrong):
     with pytest.raises(ValueError, match=r"\(2, 3\)\. Received: shape") as error:
         plot_alignment(wrong, SOURCE, TARGET)
     assert str(wrong.shape) in str(error.value)
+
+
+@pytest.mark.parametrize("heads", [1, 2, 3, 5])
+def test_heads_are_drawn_side_by_side(heads):
+    weights = np.random.default_rng(0).random((heads, 2, 3))
+    figure = plot_heads(weights, ["a", "b", "c"], ["x", "y"])
+    draw(figure)
+    pictures = [axes for axes in figure.axes if axes.get_title().startswith("head")]
+    assert [axes.get_title() for axes in pictures] == [f"head {head}" for head in range(heads)]
+    for axes, of_head in zip(pictures, weights, strict=True):
+        np.testing.assert_allclose(axes.images[0].get_array(), of_head, rtol=1e-6)
+        assert axes.images[0].get_clim() == (0.0, 1.0)
+
+
+def test_weights_of_heads_must_fit_the_labels():
+    with pytest.raises(ValueError, match=r"\(1, 2\). Received: shape \(2, 2\)"):
+        plot_heads(np.ones((3, 2, 2)), ["a", "b"], ["x"])
 
 
 def test_labels_are_never_formulas():

@@ -29,8 +29,19 @@ class Softmax(Normalizer):
         if visible is True:
             return ops.softmax(scores, axis=-1)
         is_seeing = ops.any(visible, axis=-1, keepdims=True)
-        seen = ops.where(visible, scores, ops.where(is_seeing, -float("inf"), 0.0))
-        return ops.where(is_seeing, ops.softmax(seen, axis=-1), 0.0)
+
+        @ops.custom_gradient  # what is hidden has a weight of 0: no need to look at the mask again
+        def softmax(scores):
+            seen = ops.where(visible, scores, ops.where(is_seeing, -float("inf"), 0.0))
+            weights = ops.where(is_seeing, ops.softmax(seen, axis=-1), 0.0)
+
+            def gradient(*arguments, upstream=None):
+                weighted = weights * (arguments[0] if upstream is None else upstream)
+                return weighted - weights * ops.sum(weighted, axis=-1, keepdims=True)
+
+            return weights, gradient
+
+        return softmax(scores)
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")

@@ -110,6 +110,17 @@ def vectors_of_built(layer, x):
 
 
 @pytest.mark.parametrize("kind", EMBEDDINGS)
+def test_each_sequence_may_have_a_start_of_its_own(kind):
+    layer, x = EMBEDDINGS[kind](), random(2, 4, SIZE)
+    found = oracle.float64(layer(x, start=np.array([2, -3], "int32")))
+    np.testing.assert_allclose(found[:1], oracle.float64(layer(x[:1], start=2)), atol=1e-6)
+    np.testing.assert_allclose(found[1:, 3:], oracle.float64(layer(x[1:, 3:], start=0)), atol=1e-6)
+    for place in range(3):  # padding in front
+        of_padding = layer(x[1:, place : place + 1], start=0)
+        np.testing.assert_allclose(found[1:, [place]], oracle.float64(of_padding), atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", EMBEDDINGS)
 def test_steps_with_a_start_equal_the_whole_sequence(kind):
     layer, x = EMBEDDINGS[kind](), random(BATCH, 6, SIZE)
     whole = oracle.float64(layer(x))

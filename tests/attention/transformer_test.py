@@ -324,7 +324,8 @@ def test_axes_may_be_empty(make):
 
 def test_dropout_acts_in_training_alone_and_on_the_parts_it_is_for():
     x = random(BATCH, LENGTH, SIZE)
-    for arguments in ({"dropout": 0.5}, {"attention_dropout": 0.5}):
+    for name in ("dropout", "hidden_dropout", "attention_dropout"):
+        arguments = {name: 0.5}
         block = encoder(**arguments)
         plain = oracle.float64(block(x))
         np.testing.assert_allclose(plain, encoder_block(block, x)[0], atol=2e-5)
@@ -485,7 +486,7 @@ def test_trains_in_half_precision_and_compiled():
 
 # Files
 
-FEED_FORWARD = {"hidden": 5, "activation": "gelu", "dropout": 0.25, "use_bias": False}
+FEED_FORWARD = {"hidden": 5, "activation": "squared_relu", "dropout": 0.25, "use_bias": False}
 BLOCK = {
     "num_heads": 3,
     "hidden": 5,
@@ -494,6 +495,7 @@ BLOCK = {
     "epsilon": 0.01,
     "dropout": 0.25,
     "attention_dropout": 0.125,
+    "hidden_dropout": 0.375,
     "activation": "gelu",
     "use_bias": False,
     "score": scores.Additive(units=3),

@@ -30,6 +30,7 @@ def test_numbers_depend_on_seed_and_step_alone():
     compiled = tf.function(lambda seeds: uniforms(seeds, 50), jit_compile=True)
     np.testing.assert_array_equal(compiled(seeds), whole)
     np.testing.assert_array_equal(uniforms(seeds[1:2], 3), whole[:3, 1:2])
+    np.testing.assert_array_equal(uniforms(seeds, 20, first_step=30), whole[30:])
 
 
 def test_numbers_are_uniform_and_independent():

@@ -95,6 +95,22 @@ def test_tricky_texts_equal_library(tokenizer):
     assert tokenizer.tokenize(texts).to_list() == library_ids(tokenizer, texts)
 
 
+def test_without_a_space_in_front_texts_can_be_taken_apart_and_joined(tmp_path):
+    bare = ByteBPETokenizer.train(TRAINING_TEXTS, vocabulary_size=400, prefix_space=False)
+    texts = TRAINING_TEXTS + TRICKY_TEXTS
+    ids = bare.tokenize(texts)
+    assert ids.to_list() == library_ids(bare, texts)
+    assert decoded(bare.detokenize(ids)) == decoded(
+        tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8")
+    )
+    assert decoded(bare.detokenize(bare.tokenize([" a", "a"]))) == [" a", "a"]
+    bare.save(tmp_path / "bare.json")
+    loaded = ByteBPETokenizer.load(tmp_path / "bare.json")
+    assert loaded.tokenize(texts).to_list() == ids.to_list()
+    copied = ByteBPETokenizer.from_config(bare.get_config())
+    assert copied.tokenize(texts).to_list() == ids.to_list()
+
+
 def test_random_texts_equal_library(tokenizer):
     texts = random_texts(1500, long_assigned_characters(), seed=0)
     assert tokenizer.tokenize(texts).to_list() == library_ids(tokenizer, texts)

@@ -105,6 +105,17 @@ def test_show_attention_writes_a_picture(translate, tmp_path):
     assert path.read_bytes().startswith(PNG)
 
 
+def test_generate_writes_prompt_and_text(run, generator, monkeypatch):
+    monkeypatch.setattr(zoo, "load", lambda name: generator)
+    options = ["--prompt", "the quick", "--max-length", 12, "--sampler", "greedy"]
+    assert run("generate", "toy", *options).stdout == "the quick brown fox j\n"
+    assert run("generate", "toy", *options, "--stop", "fox").stdout == "the quick brown \n"
+    drawn = run("generate", "toy", "--max-length", 20, "--sampler", "top_k", "--top-k", 3)
+    assert drawn.stdout == generator.generate("", 20, "top_k", k=3) + "\n"
+    beams = run("generate", "toy", "--prompt", "the", "--max-length", 8, "--sampler", "beam")
+    assert beams.stdout == "the" + generator.generate("the", 8, "beam") + "\n"
+
+
 # --------------------------------------------------------------------- evaluate, export and train
 
 

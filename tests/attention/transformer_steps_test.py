@@ -1,0 +1,93 @@
+"""Blocks that take one position after the other: what they give is what the whole call gives."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from tests.attention import oracle
+from tests.attention.transformer_test import BATCH, ENCODED, LENGTH, decoder, encoder, random, some
+
+POSITIONS = [None, "rotary", "alibi", "t5", "shaw"]
+SPLITS = [[1] * LENGTH, [LENGTH], [3, 1, 1], [2, 3]]
+X = random(BATCH, LENGTH, 8)
+ENCODINGS, VISIBLE = random(BATCH, ENCODED, 6), some(BATCH, ENCODED)
+VISIBLE[:, 0] = True
+
+
+def encoder_steps(block, x, split, room, mask=None, **arguments):
+    cache, outputs, start = block.start(len(x), room, mask), [], 0
+    for length in split:
+        part = x[:, start : start + length]
+        output, cache, *weights = block.step(part, cache, start, **arguments)
+        outputs.append((output, *weights))
+        start += length
+    return [
+        np.concatenate([oracle.float64(x) for x in each], -2) for each in zip(*outputs, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("split", SPLITS, ids=str)
+@pytest.mark.parametrize("position", POSITIONS)
+@pytest.mark.parametrize("normalize", ["post", "pre"])
+def test_steps_of_an_encoder_block_equal_the_call(normalize, position, split):
+    block = encoder(normalize=normalize, position=position, mask="causal")
+    expected = oracle.float64(block(X))
+    for room in (LENGTH, LENGTH + 3):
+        (found,) = encoder_steps(block, X, split, room)
+        np.testing.assert_allclose(found, expected, atol=2e-5)
+
+
+@pytest.mark.parametrize("split", SPLITS, ids=str)
+@pytest.mark.parametrize("position", POSITIONS)
+@pytest.mark.parametrize("normalize", ["post", "pre"])
+def test_steps_of_a_decoder_block_equal_the_call(normalize, position, split):
+    block = decoder(normalize=normalize, position=position)
+    expected = block(X, ENCODINGS, encoded_mask=VISIBLE, return_attention_scores=True)
+    expected = [oracle.float64(each) for each in expected]
+    cache, memory = block.start(ops.convert_to_tensor(ENCODINGS), LENGTH, VISIBLE)
+    start = 0
+    for length in split:
+        rows = slice(start, start + length)
+        x, cache, of_self, of_cross = block.step(
+            X[:, rows], cache, memory, ops.convert_to_tensor(start), return_attention_scores=True
+        )
+        np.testing.assert_allclose(oracle.float64(x), expected[0][:, rows], atol=2e-5)
+        np.testing.assert_allclose(oracle.float64(of_self), expected[1][:, :, rows], atol=2e-5)
+        np.testing.assert_allclose(oracle.float64(of_cross), expected[2][:, :, rows], atol=2e-5)
+        start += length
+
+
+def test_weights_of_a_step_are_those_of_the_call():
+    block = encoder(mask="causal", position="rotary")
+    _, expected = block(X, return_attention_scores=True)
+    _, found = encoder_steps(block, X, [1] * LENGTH, LENGTH, return_attention_scores=True)
+    np.testing.assert_allclose(found, oracle.float64(expected), atol=2e-5)
+
+
+def test_padding_in_front_is_not_seen():
+    block = encoder(mask="causal", position="rotary")
+    padded = np.concatenate([random(BATCH, 2, 8), X], axis=1)
+    visible = np.ones((BATCH, LENGTH + 2), bool)
+    visible[:, :2] = False
+    (found,) = encoder_steps(block, padded, [3, *[1] * (LENGTH - 1)], LENGTH + 2, visible)
+    np.testing.assert_allclose(found[:, 2:], oracle.float64(block(X)), atol=2e-5)
+
+
+@pytest.mark.parametrize("dtype", ["mixed_float16", "mixed_bfloat16"])
+def test_steps_in_half_precision(dtype):
+    block = encoder(mask="causal", dtype=dtype)
+    (found,) = encoder_steps(block, X, [1] * LENGTH, LENGTH)
+    np.testing.assert_allclose(found, oracle.float64(block(X)), atol=0.1)
+
+
+def test_a_step_keeps_the_shapes_of_its_cache():
+    """What a compiled loop needs: the cache of the next step has shapes and dtypes of this one."""
+    block = encoder(mask="causal")
+    cache = block.start(BATCH, LENGTH)
+    _, after = block.step(X[:, :1], cache, 0)
+    for old, new in zip(cache[:2], after[:2], strict=True):
+        assert (old.shape, keras.backend.standardize_dtype(old.dtype)) == (
+            new.shape,
+            keras.backend.standardize_dtype(new.dtype),
+        )

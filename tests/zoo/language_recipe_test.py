@@ -1,0 +1,84 @@
+"""The recipe of a language model: what a run leaves behind, and what its card says."""
+
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pytest
+
+import zoo
+from tests.zoo.conftest import LINE
+from zoo import catalog, evaluation
+from zoo.training import recipes, runs
+from zoo.training.language import LanguageRecipe
+
+TEXT = LINE * 30
+RECIPE = LanguageRecipe(
+    "transformer_lm",
+    overrides={"num_layers": 1, "size": 16, "num_heads": 2, "context_length": 16, "dropout": 0.0},
+    epochs=2,
+    batch_size=8,
+    learning_rate=0.01,
+    warmup_steps=2,
+    average_momentum=0.5,
+    dtype="float32",
+)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    run_dir = tmp_path_factory.mktemp("runs")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(recipes.RECIPES, "toy_lm", RECIPE)
+        patch.setattr(LanguageRecipe, "load", lambda self, split, data_dir: TEXT)
+        patch.setattr(evaluation, "RANDOM_BATCHES", 3)
+        yield run_dir, recipes.run("toy_lm", None, run_dir)
+
+
+def test_a_run_learns_and_ends_in_a_preset(run):
+    run_dir, folder = run
+    losses = [float(row["val_loss"]) for row in runs.history(run_dir)]
+    assert losses[1] < losses[0] < math.log(259)
+    model = zoo.load(folder)
+    assert model.opening == "\n"
+    assert model.core.config["context_length"] == 16
+    assert np.exp(losses[1]) == pytest.approx(model.score(TEXT).perplexity[0], rel=0.05)
+
+
+def test_the_card_says_how_it_was_trained_and_measured(run):
+    _, folder = run
+    card = json.loads((folder / catalog.CARD).read_text())
+    assert card["training"]["recipe"] == json.loads(json.dumps(dataclasses.asdict(RECIPE)))
+    assert recipes.of_card(card) == RECIPE
+    measured = [(entry["split"], entry["metric"]) for entry in card["quality"]]
+    metrics = ["loss a token", "loss a token, random windows"]
+    assert measured == [(split, metric) for split in RECIPE.measured_splits for metric in metrics]
+    assert "windows of 16 that overlap by half" in card["quality"][0]["protocol"]
+    assert "nanoGPT" in card["quality"][1]["protocol"]
+
+
+def test_losses_are_those_of_numpy(run, monkeypatch):
+    """Each token once, and windows that begin anywhere, which have less to look at."""
+    monkeypatch.setattr(evaluation, "RANDOM_BATCHES", 40)
+    model = zoo.load(run[1])
+    scores = evaluation.evaluate_language_model(model, TEXT)
+    assert scores["loss"] == pytest.approx(-model.score(TEXT).log_probs[0].mean(), rel=1e-4)
+    ids = model.tokens(TEXT)
+    windows = np.stack([ids[first : first + 17] for first in range(len(ids) - 16)])
+    logits = model.core(windows[:, :-1]).numpy().astype("float64")
+    log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    every = np.take_along_axis(log_probs, windows[:, 1:, None], axis=-1)
+    assert scores["loss_random_windows"] == pytest.approx(-every.mean(), rel=0.02)
+
+
+def test_weights_that_scale_or_shift_do_not_decay():
+    model = RECIPE._build("float32")
+    optimizer = RECIPE.optimizer(10)
+    optimizer.build(model.trainable_variables)
+    kept = {
+        each.path for each in model.trainable_variables if not optimizer._use_weight_decay(each)
+    }
+    assert kept == {
+        each.path for each in model.trainable_variables if each.path.endswith(("gamma", "beta"))
+    }
