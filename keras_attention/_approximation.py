@@ -78,14 +78,6 @@ class Approximation(MultiHeadAttention):
             "keys, or use MultiHeadAttention for a cache."
         )
 
-    def _require_positive(self, **sizes):
-        for name, size in sizes.items():
-            if not isinstance(size, int) or size < 1:
-                raise ValueError(
-                    f"`{name}` of {type(self).__name__} must be a positive integer. "
-                    f"Received: {name}={size!r}."
-                )
-
     def _refuse(self, argument, reason, way_out):
         raise ValueError(
             f"{type(self).__name__} cannot honour `{argument}`: {reason}. {way_out}, or use "

@@ -1,12 +1,24 @@
-"""Checks of the arguments that many layers have."""
+"""Checks of the arguments that many classes have."""
+
+import numpy as np
 
 
 def require_positive_integers(owner, **sizes):
     """Raises a `ValueError` that names the first of some arguments that is no positive integer."""
     for name, size in sizes.items():
-        if not isinstance(size, int) or size < 1:
+        if not _is_positive_integer(size):
             raise ValueError(
                 f"`{name}` of {owner} must be a positive integer. Received: {name}={size!r}."
+            )
+
+
+def require_positive_integers_or_none(owner, **sizes):
+    """The same of arguments that may be left out."""
+    for name, size in sizes.items():
+        if size is not None and not _is_positive_integer(size):
+            raise ValueError(
+                f"`{name}` of {owner} must be a positive integer or None. "
+                f"Received: {name}={size!r}."
             )
 
 
@@ -17,3 +29,7 @@ def require_fractions(owner, **fractions):
             raise ValueError(
                 f"`{name}` of {owner} must be at least 0 and below 1. Received: {name}={fraction}."
             )
+
+
+def _is_positive_integer(size):
+    return isinstance(size, int | np.integer) and not isinstance(size, bool) and size >= 1

@@ -7,6 +7,7 @@ from keras import ops
 from keras.src.backend import get_keras_mask  # has no public name; JAX tracers hide the attribute
 
 from keras_attention import compute, masks, normalizers, positions, scores
+from keras_attention._checks import require_fractions
 
 
 class Memory(NamedTuple):
@@ -89,11 +90,7 @@ class Attention(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        if not 0.0 <= dropout < 1.0:
-            raise ValueError(
-                f"`dropout` of {type(self).__name__} must be at least 0 and below 1. "
-                f"Received: dropout={dropout}."
-            )
+        require_fractions(type(self).__name__, dropout=dropout)
         self.supports_masking = True
         self.score = scores.get(score)
         self.score.dtype_policy = self.dtype_policy

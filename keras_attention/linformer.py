@@ -5,6 +5,7 @@ from keras import ops
 
 from keras_attention import masks
 from keras_attention._approximation import Approximation
+from keras_attention._checks import require_positive_integers
 from keras_attention._initializers import independent
 from keras_attention.attention import Memory
 
@@ -78,7 +79,9 @@ class LinformerAttention(Approximation):
             dropout,
             **kwargs,
         )
-        self._require_positive(projected_length=projected_length, max_length=max_length)
+        require_positive_integers(
+            "LinformerAttention", projected_length=projected_length, max_length=max_length
+        )
         self.projected_length = projected_length
         self.max_length = max_length
         self.share_projection = share_projection

@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_attention import masks
+from keras_attention._checks import require_positive_integers, require_positive_integers_or_none
 from keras_attention.attention import Attention, _without_hidden
 
 MODES = ("monotonic", "predictive")
@@ -77,20 +78,12 @@ class LocalAttention(Attention):
             raise ValueError(
                 f"`mode` of LocalAttention must be one of {', '.join(MODES)}. Received: {mode!r}."
             )
-        if not isinstance(half_width, int) or half_width < 1:
-            raise ValueError(
-                "`half_width` of LocalAttention must be a positive integer. "
-                f"Received: half_width={half_width!r}."
-            )
+        require_positive_integers("LocalAttention", half_width=half_width)
+        require_positive_integers_or_none("LocalAttention", units=units)
         if mode == "monotonic" and units is not None:
             raise ValueError(
                 "`units` of LocalAttention is for mode='predictive'; mode='monotonic' predicts "
                 f"nothing. Received: units={units!r}. Leave it out."
-            )
-        if units is not None and (not isinstance(units, int) or units < 1):
-            raise ValueError(
-                "`units` of LocalAttention must be a positive integer or None. "
-                f"Received: units={units!r}."
             )
         if mode == "predictive" and self.implementation not in ("auto", "reference"):
             raise ValueError(

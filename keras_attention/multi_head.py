@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_attention._checks import require_positive_integers, require_positive_integers_or_none
 from keras_attention._initializers import independent
 from keras_attention.attention import Attention, Memory
 
@@ -69,15 +70,9 @@ class MultiHeadAttention(Attention):
         super().__init__(
             score, normalizer, mask, position, soft_cap, dropout, implementation, seed, **kwargs
         )
-        sizes = {"num_heads": num_heads, "key_dim": key_dim}
-        sizes |= {"value_dim": value_dim} if value_dim is not None else {}
-        sizes |= {"output_dim": output_dim} if output_dim is not None else {}
-        for name, size in sizes.items():
-            if not isinstance(size, int) or size < 1:
-                raise ValueError(
-                    f"`{name}` of {type(self).__name__} must be a positive integer. "
-                    f"Received: {name}={size!r}."
-                )
+        owner = type(self).__name__
+        require_positive_integers(owner, num_heads=num_heads, key_dim=key_dim)
+        require_positive_integers_or_none(owner, value_dim=value_dim, output_dim=output_dim)
         groups = num_heads if num_key_value_heads is None else num_key_value_heads
         if not isinstance(groups, int) or groups < 1 or num_heads % groups:
             raise ValueError(

@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_attention import masks
 from keras_attention._approximation import Approximation
+from keras_attention._checks import require_positive_integers
 from keras_attention.attention import Memory
 from keras_attention.compute import features
 
@@ -85,7 +86,7 @@ class PerformerAttention(Approximation):
             )
         if num_features is None:
             num_features = max(1, round(key_dim * math.log(key_dim)))
-        self._require_positive(num_features=num_features)
+        require_positive_integers("PerformerAttention", num_features=num_features)
         self.num_features = num_features
         self.kernel = kernel
         self.causal = causal

@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_attention._approximation import Approximation
+from keras_attention._checks import require_positive_integers
 from keras_attention.compute import lsh
 
 
@@ -77,8 +78,11 @@ class ReformerAttention(Approximation):
         super().__init__(
             num_heads, key_dim, value_dim, output_dim, use_bias, kernel_initializer, seed, **kwargs
         )
-        self._require_positive(
-            bucket_size=bucket_size, num_hashes=num_hashes, max_buckets=max_buckets
+        require_positive_integers(
+            "ReformerAttention",
+            bucket_size=bucket_size,
+            num_hashes=num_hashes,
+            max_buckets=max_buckets,
         )
         if max_buckets % 2:
             raise ValueError(

@@ -3,6 +3,8 @@
 import numpy as np
 from keras import ops
 
+from keras_attention._checks import require_positive_integers
+
 MAX_INCHES = 12.0
 LONGEST_WITH_GRID = 48  # lines between more squares would hide them
 
@@ -10,12 +12,8 @@ LONGEST_WITH_GRID = 48  # lines between more squares would hide them
 def draw(mask, query_length, key_length=None, ax=None):
     """Draws a mask, and returns the figure: see `Mask.plot` for the arguments."""
     key_length = query_length if key_length is None else key_length
-    for name, length in {"query_length": query_length, "key_length": key_length}.items():
-        if not isinstance(length, int | np.integer) or length < 1:
-            raise ValueError(
-                f"`{name}` of the plot of {type(mask).__name__} must be a positive integer. "
-                f"Received: {name}={length!r}. Give the number of queries, then that of keys."
-            )
+    owner = f"the plot of {type(mask).__name__}"
+    require_positive_integers(owner, query_length=query_length, key_length=key_length)
     visible = ops.convert_to_numpy(mask(query_length, key_length))[0, 0]
     visible = np.broadcast_to(visible, (query_length, key_length))
     axes = _new_axes(query_length, key_length) if ax is None else ax

@@ -5,6 +5,7 @@ import math
 import keras
 from keras import ops
 
+from keras_attention._checks import require_positive_integers_or_none
 from keras_attention._initializers import for_each_head
 from keras_attention.scores._vectors import unit
 from keras_attention.scores.base import Score
@@ -39,11 +40,7 @@ class Additive(Score):
 
     def __init__(self, units=None, kernel_initializer="glorot_uniform", normalized=False, **kwargs):
         super().__init__(**kwargs)
-        if units is not None and (not isinstance(units, int) or units < 1):
-            raise ValueError(
-                f"`units` of the score Additive must be a positive integer or None. "
-                f"Received: units={units!r}."
-            )
+        require_positive_integers_or_none("the score Additive", units=units)
         self.units = units
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.normalized = normalized

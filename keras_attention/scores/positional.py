@@ -4,6 +4,7 @@ import keras
 from keras import ops
 from keras.src.backend import in_symbolic_scope  # has no public name
 
+from keras_attention._checks import require_positive_integers
 from keras_attention._initializers import for_each_head
 from keras_attention.scores.base import Score
 
@@ -18,17 +19,9 @@ class OfPositions(Score):
 
     def __init__(self, max_length=512, kernel_initializer="glorot_uniform", **kwargs):
         super().__init__(**kwargs)
-        self.require_positive("max_length", max_length)
+        require_positive_integers(f"the score {type(self).__name__}", max_length=max_length)
         self.max_length = max_length
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
-
-    def require_positive(self, name, size):
-        """Raises a `ValueError` unless an argument is a positive integer."""
-        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-            raise ValueError(
-                f"`{name}` of the score {type(self).__name__} must be a positive integer. "
-                f"Received: {name}={size!r}."
-            )
 
     def require_length(self, length, what="keys"):
         """Raises a `ValueError` if a length is known, and beyond the last position."""

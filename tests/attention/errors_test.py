@@ -533,9 +533,9 @@ MISTAKES = {
         lambda: positions.SinusoidalPosition()(QUERY[:, 0]),
         ["SinusoidalPosition needs embeddings of shape", "(2, 4)", "x[:, None, :]"],
     ),
-    "start of each sequence": (
-        lambda: positions.SinusoidalPosition()(QUERY, start=np.array([0, 1])),
-        ["`start` of SinusoidalPosition must be one integer", "shape (2,)"],
+    "start of each vector": (
+        lambda: positions.SinusoidalPosition()(QUERY, start=np.array([[0, 1]])),
+        ["`start` of SinusoidalPosition must be one integer", "one for each", "shape (1, 2)"],
     ),
     "no learned positions": (
         lambda: positions.LearnedPosition(0),
