@@ -6,11 +6,13 @@ import ctranslate2
 import keras
 import numpy as np
 import tensorflow as tf
+import tokenizers
 from ctranslate2.specs import TransformerSpec, common_spec
 
 from zoo import decoding
 from zoo.models.transformer_nmt import TransformerTranslator
 from zoo.text.pieces import SPECIAL_TOKENS
+from zoo.translator import LONGEST_TRANSLATION
 
 PAD, START, END = SPECIAL_TOKENS
 PAD_ID, START_ID, END_ID = range(3)
@@ -69,6 +71,35 @@ def in_ctranslate2(core, pieces, threads=1):
         return ctranslate2.Translator(
             folder, compute_type="float32", inter_threads=1, intra_threads=threads
         )
+
+
+def translate(translator, library, num_beams, batch_size, texts):
+    """Translates strings by CTranslate2 in the batches, and up to the lengths, of the zoo.
+
+    Args:
+        translator: A `ctranslate2.Translator`.
+        library: The `tokenizers.Tokenizer` of the model.
+        num_beams: 1 for greedy search.
+        batch_size: Texts translated at a time, sorted by length.
+        texts: List of `str`.
+    """
+    join = tokenizers.decoders.ByteLevel().decode
+    source = [[*each.tokens, END] for each in library.encode_batch(texts)]
+    limits = [min(2 * len(tokens) + 10, LONGEST_TRANSLATION) for tokens in source]
+    by_length = sorted(range(len(texts)), key=lambda place: len(texts[place]))
+    translated = [None] * len(texts)
+    for first in range(0, len(texts), batch_size):
+        places = by_length[first : first + batch_size]
+        results = translator.translate_batch(
+            [source[place] for place in places],
+            beam_size=num_beams,
+            max_decoding_length=max(limits[place] for place in places),
+            **AS_HERE,
+        )
+        for place, result in zip(places, results, strict=True):
+            tokens = result.hypotheses[0][: limits[place]]
+            translated[place] = join(tokens).removeprefix(" ")
+    return translated
 
 
 def pieces_of(vocabulary_size):

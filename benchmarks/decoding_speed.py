@@ -13,6 +13,7 @@ with XLA. Only an idle machine is fair to CTranslate2 with several threads: they
 in every operation, the longer the more a busy core delays one of them.
 """
 
+import functools
 import itertools
 import os
 import pathlib
@@ -24,14 +25,12 @@ import keras
 import keras_hub
 import numpy as np
 import tensorflow as tf
-import tokenizers
 
 import zoo
 from benchmarks import _ctranslate2
 from zoo import decoding
 from zoo.models.transformer_nmt import TransformerTranslator
 from zoo.training import recipes
-from zoo.translator import LONGEST_TRANSLATION
 
 SOURCE_LENGTH, BATCHES, TEST_BATCH = 16, (1, 8, 32), 64
 SAMPLERS = {
@@ -43,7 +42,6 @@ RECIPE = "transformer_nmt_multi30k_en_de"
 
 def zoo_steps(core, sampler, tokens, jit):
     """Decoding by the zoo; the end token is outside the vocabulary, so that no text ends."""
-    end_id = core.config["vocabulary_size"] + 1
 
     @tf.function(jit_compile=jit, autograph=False)
     def run(source):
@@ -52,7 +50,7 @@ def zoo_steps(core, sampler, tokens, jit):
             *core.start(source, tokens),
             sampler,
             start_id=_ctranslate2.START_ID,
-            end_id=end_id,
+            end_id=core.config["vocabulary_size"],
             max_lengths=tf.fill([source.shape[0]], tokens),
             max_length=tokens,
         )
@@ -127,43 +125,24 @@ def measure_translation(name, data_dir, rounds, threads):
     pairs = recipes.RECIPES[RECIPE].load("test_2016_flickr", data_dir)
     sources = [source.decode() for source, _ in pairs.as_numpy_iterator()]
     library = model.tokenizer.to_library()
-    pieces = [library.id_to_token(token) for token in range(model.tokenizer.vocabulary_size)]
+    pieces = list(map(library.id_to_token, range(library.get_vocab_size())))
     others = with_threads(model.core, pieces, threads)
-    join = tokenizers.decoders.ByteLevel().decode
-
-    def by_zoo(sampler, jit_compile):
-        return lambda texts: model.translate(
-            texts, sampler=sampler, batch_size=TEST_BATCH, jit_compile=jit_compile
-        )
-
-    def by_ctranslate2(sampler, translator):
-        def translate(texts):
-            source = [[*each.tokens, _ctranslate2.END] for each in library.encode_batch(texts)]
-            longest = min(2 * max(map(len, source)) + 10, LONGEST_TRANSLATION)
-            results = translator.translate_batch(
-                source,
-                max_batch_size=TEST_BATCH,
-                beam_size=sampler.num_beams,
-                max_decoding_length=longest,
-                **_ctranslate2.AS_HERE,
-            )
-            return [join(result.hypotheses[0]).removeprefix(" ") for result in results]
-
-        return translate
-
     for label, sampler in SAMPLERS.items():
+        translate = functools.partial(model.translate, sampler=sampler, batch_size=TEST_BATCH)
         contenders = {
-            "zoo, XLA": by_zoo(sampler, jit_compile=True),
-            "zoo": by_zoo(sampler, jit_compile=False),
+            "zoo, XLA": functools.partial(translate, jit_compile=True),
+            "zoo": translate,
         }
-        for label_of_other, translator in others.items():
-            contenders[label_of_other] = by_ctranslate2(sampler, translator)
+        for other, translator in others.items():
+            contenders[other] = functools.partial(
+                _ctranslate2.translate, translator, library, sampler.num_beams, TEST_BATCH
+            )
         seconds, found = take_turns(contenders, sources, rounds)
         print_table(label, seconds, lambda x: len(sources) / x, "sentences/s")
         (first, texts), *others_found = found.items()
-        for contender, translated in others_found:
+        for other, translated in others_found:
             same = sum(ours == theirs for ours, theirs in zip(texts, translated, strict=True))
-            click.echo(f"{label:18} {contender:22} {same} of {len(texts)} texts as by {first}")
+            click.echo(f"{label:18} {other:22} {same} of {len(texts)} texts as by {first}")
 
 
 def with_threads(core, pieces, threads):

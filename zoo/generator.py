@@ -376,14 +376,10 @@ class TextGenerator(Task):
             `zoo.decoding.Decoded`.
         """
         context, state = self.core.start(prompt_ids, max_length)
-        return decoding.decode(
-            self.core.step,
+        return self.run_decoder(
             context,
             state,
             sampler,
-            start_id=self.tokenizer.start_id,
-            end_id=self.tokenizer.end_id,
-            pad_id=self.tokenizer.pad_id,
             max_lengths=max_lengths,
             max_length=max_length,
             first_tokens=prompt_ids[:, -1],

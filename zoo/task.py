@@ -113,6 +113,19 @@ class Task(keras.Model, abc.ABC):
             **kw,
         )
 
+    def run_decoder(self, context, state, sampler, **options):
+        """Runs the decoding loop from what the core started: see `zoo.decoding.decode`."""
+        return decoding.decode(
+            self.core.step,
+            context,
+            state,
+            sampler,
+            start_id=self.tokenizer.start_id,
+            end_id=self.tokenizer.end_id,
+            pad_id=self.tokenizer.pad_id,
+            **options,
+        )
+
     def compile_from_config(self, config):
         """Compiles a model that comes from a file, whose optimizer goes on where it was."""
         self.compile(**keras.saving.deserialize_keras_object(config))

@@ -292,14 +292,10 @@ class Translator(Task):
             `zoo.decoding.Decoded`.
         """
         context, state = self.core.start(source_ids, max_length)
-        return decoding.decode(
-            self.core.step,
+        return self.run_decoder(
             context,
             state,
             sampler,
-            start_id=self.tokenizer.start_id,
-            end_id=self.tokenizer.end_id,
-            pad_id=self.tokenizer.pad_id,
             max_lengths=max_lengths,
             max_length=max_length,
             seeds=seeds,

@@ -8,9 +8,9 @@ import pytest
 import tensorflow as tf
 
 from zoo import decoding
-from zoo.models.token_embedding import TokenEmbedding
 from zoo.models.transformer_lm import TransformerLanguageModel
 from zoo.models.transformer_nmt import TransformerTranslator
+from zoo.models.transformer_parts import TokenEmbedding
 
 POSITIONS = ["sinusoidal", "learned", "rotary", "alibi", "t5", "shaw"]
 VOCABULARY = 30

@@ -8,7 +8,7 @@ from keras import ops
 
 from keras_attention import EncoderBlock
 from keras_attention.attention import Memory
-from zoo.models.token_embedding import TokenEmbedding, of_attention
+from zoo.models.transformer_parts import TokenEmbedding, make_blocks
 
 
 @keras.saving.register_keras_serializable(package="zoo")
@@ -66,7 +66,7 @@ class TransformerLanguageModel(keras.Model):
             "num_layers": num_layers,
             "size": size,
             "num_heads": num_heads,
-            "hidden": hidden,
+            "hidden": hidden or 4 * size,
             "context_length": context_length,
             "normalize": normalize,
             "position": position,
@@ -81,23 +81,7 @@ class TransformerLanguageModel(keras.Model):
         self.embedding = TokenEmbedding(
             vocabulary_size, size, position, context_length, dropout, dtype=dtype
         )
-        self.blocks = [
-            EncoderBlock(
-                num_heads,
-                hidden or 4 * size,
-                normalize=normalize,
-                dropout=dropout,
-                attention_dropout=attention_dropout,
-                hidden_dropout=hidden_dropout,
-                activation=activation,
-                use_bias=use_bias,
-                mask="causal",
-                position=of_attention(position),
-                dtype=dtype,
-                name=f"block_{number}",
-            )
-            for number in range(num_layers)
-        ]
+        self.blocks = make_blocks(EncoderBlock, "block", self.config, mask="causal", dtype=dtype)
         self.norm = keras.layers.LayerNormalization(epsilon=1e-5, dtype=dtype, name="norm")
 
     def build(self, input_shape=None):

@@ -8,7 +8,7 @@ from keras import ops
 
 from keras_attention import DecoderBlock, EncoderBlock
 from keras_attention.attention import Memory
-from zoo.models.token_embedding import TokenEmbedding, of_attention
+from zoo.models.transformer_parts import TokenEmbedding, make_blocks
 
 
 @keras.saving.register_keras_serializable(package="zoo")
@@ -84,31 +84,15 @@ class TransformerTranslator(keras.Model):
             vocabulary_size, size, position, max_length, dropout, dtype=dtype
         )
 
-        def blocks(kind, name):
-            return [
-                kind(
-                    num_heads,
-                    hidden,
-                    normalize=normalize,
-                    dropout=dropout,
-                    attention_dropout=attention_dropout,
-                    hidden_dropout=hidden_dropout,
-                    activation=activation,
-                    use_bias=use_bias,
-                    position=of_attention(position),
-                    dtype=dtype,
-                    name=f"{name}_{number}",
-                )
-                for number in range(num_layers)
-            ]
-
         def norm(name):  # what leaves a block of kind "post" is normalized already
             if normalize == "post":
                 return keras.layers.Identity(dtype=dtype, name=name)
             return keras.layers.LayerNormalization(epsilon=1e-5, dtype=dtype, name=name)
 
-        self.encoder, self.encoder_norm = blocks(EncoderBlock, "encoder"), norm("encoder_norm")
-        self.decoder, self.decoder_norm = blocks(DecoderBlock, "decoder"), norm("decoder_norm")
+        self.encoder = make_blocks(EncoderBlock, "encoder", self.config, dtype=dtype)
+        self.encoder_norm = norm("encoder_norm")
+        self.decoder = make_blocks(DecoderBlock, "decoder", self.config, dtype=dtype)
+        self.decoder_norm = norm("decoder_norm")
 
     def build(self, input_shape=None):
         shape = (None, None, self.embedding.size)

@@ -1,4 +1,4 @@
-"""Tokens to vectors that know where they stand, and vectors back to logits."""
+"""What the Transformers of the zoo share: the embedding, and how their blocks are made."""
 
 import math
 
@@ -11,18 +11,38 @@ from keras_attention.errors import unknown_name
 EMBEDDED = ("sinusoidal", "learned")  # positions that are added here, not inside attention
 
 
-def of_attention(position):
-    """Returns the position that attention has to know of, `None` for one added to embeddings.
+def make_blocks(kind, name, config, **arguments):
+    """Returns the blocks of a stack.
+
+    Args:
+        kind: `EncoderBlock` or `DecoderBlock`.
+        name: What their names begin with.
+        config: Arguments of the model.
+        **arguments: Further arguments of a block.
 
     Raises:
-        ValueError: If there is no such position.
+        ValueError: If the position of the model is unknown.
     """
-    if position is None or position in EMBEDDED:
-        return None
-    names = positions.names()
-    if isinstance(position, str) and position not in names:
-        raise ValueError(unknown_name("position", position, sorted([*EMBEDDED, *names])))
-    return position
+    position = config["position"]
+    names = [*EMBEDDED, *positions.names()]
+    if position not in names:
+        raise ValueError(unknown_name("position", position, sorted(names)))
+    return [
+        kind(
+            config["num_heads"],
+            config["hidden"],
+            normalize=config["normalize"],
+            dropout=config["dropout"],
+            attention_dropout=config["attention_dropout"],
+            hidden_dropout=config["hidden_dropout"],
+            activation=config["activation"],
+            use_bias=config["use_bias"],
+            position=None if position in EMBEDDED else position,
+            name=f"{name}_{number}",
+            **arguments,
+        )
+        for number in range(config["num_layers"])
+    ]
 
 
 @keras.saving.register_keras_serializable(package="zoo")
