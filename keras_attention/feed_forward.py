@@ -30,6 +30,13 @@ def get_activation(activation):
     return keras.activations.get(squared_relu if activation == "squared_relu" else activation)
 
 
+def serialize_activation(activation):
+    """Returns what `get_activation` makes the same activation of."""
+    if activation is squared_relu:
+        return "squared_relu"
+    return keras.activations.serialize(activation)
+
+
 @keras.saving.register_keras_serializable(package="keras_attention")
 class FeedForward(keras.layers.Layer):
     """The same two dense layers at every position.
@@ -96,7 +103,7 @@ class FeedForward(keras.layers.Layer):
         return {
             **super().get_config(),
             "hidden": self.hidden,
-            "activation": keras.activations.serialize(self.activation),
+            "activation": serialize_activation(self.activation),
             "dropout": self.dropout,
             "use_bias": self.use_bias,
         }

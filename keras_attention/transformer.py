@@ -8,7 +8,7 @@ from keras_attention import masks, positions, scores
 from keras_attention._checks import require_fractions, require_positive_integers
 from keras_attention._recompute import recomputed
 from keras_attention.attention import Memory
-from keras_attention.feed_forward import FeedForward, get_activation
+from keras_attention.feed_forward import FeedForward, get_activation, serialize_activation
 from keras_attention.multi_head import MultiHeadAttention
 
 NORMALIZE = ("post", "pre")
@@ -194,7 +194,7 @@ class _Block(keras.layers.Layer):
             "dropout": self.dropout,
             "attention_dropout": self.attention_dropout,
             "hidden_dropout": self.hidden_dropout,
-            "activation": keras.activations.serialize(self.activation),
+            "activation": serialize_activation(self.activation),
             "use_bias": self.use_bias,
             "score": serialize(self.score),
             "mask": None if self.mask is None else serialize(self.mask),

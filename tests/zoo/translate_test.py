@@ -270,8 +270,9 @@ def test_a_recurrent_model_has_no_heads_to_show(bahdanau):
 # ------------------------------------------------------------------------------------------- XLA
 
 
-@pytest.mark.parametrize("name", ["luong", "transformer"])
-@pytest.mark.parametrize("sampler", ["greedy", "beam", "random"])
+@pytest.mark.parametrize(
+    ("name", "sampler"), [("luong", "beam"), ("transformer", "beam"), ("transformer", "random")]
+)
 def test_compiled_by_xla_it_translates_alike(name, sampler, request):
     model = request.getfixturevalue(name)
     texts = ["a man sleeps", "", "two women ride bikes", "the dog", "🚲"]
