@@ -57,7 +57,8 @@ class TextGenerator(Task):
     def __init__(self, core, tokenizer, sampler=None, opening=None, **kwargs):
         super().__init__(core, tokenizer, sampler, **kwargs)
         self.opening = opening
-        self._compiled = functools.cache(self._compile)
+        self._compiled_generate = functools.cache(self._compile_generate)
+        self._compiled_stream = functools.cache(self._compile_stream)
 
     # ------------------------------------------------------------------------------------ training
 
@@ -248,7 +249,7 @@ class TextGenerator(Task):
         return self._stream(self._prompt_ids(prompt), max_length, sampler, seed, stops)
 
     def _stream(self, ids, max_length, sampler, seed, stops):
-        start, step = self._compiled("start", sampler), self._compiled("step", sampler)
+        start, step = self._compiled_stream(sampler)
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         noise = uniforms(tf.constant([[seed, 0]], tf.int32), max_length)
         waiting, added = "", 0
@@ -284,7 +285,6 @@ class TextGenerator(Task):
                 f"below the context of {self.core.context_length} tokens. Pass a smaller one, or "
                 "a sampler with one beam."
             )
-        generate = self._compiled("generate", sampler, steps, jit_compile)
         ids = [list(prompt) for prompt in prompts]
         texts, running = [""] * len(ids), list(range(len(ids)))
         for first in range(0, max_length, steps):
@@ -296,7 +296,8 @@ class TextGenerator(Task):
                 extra = (1 << (len(running) - 1).bit_length()) - len(running)
                 batch, of_rows = np.pad(batch, [(0, extra), (0, 0)]), of_rows + [[0, 0]] * extra
                 limits = np.pad(limits, (0, extra))
-            outputs = generate(
+            shape = batch.shape if jit_compile else None
+            outputs = self._compiled_generate(sampler, steps, shape)(
                 tf.constant(batch, tf.int32),
                 tf.constant(of_rows, tf.int32),
                 tf.constant(limits, tf.int32),
@@ -342,12 +343,20 @@ class TextGenerator(Task):
         require(is_length, "an integer of at least 1", max_length=max_length)
         require(isinstance(seed, Integral), "an integer", seed=seed)
 
-    def _compile(self, what, sampler, steps=None, jit_compile=False):
-        """Compiles one of the functions that work on tokens alone, once for each shape."""
+    def _compile_generate(self, sampler, steps, shape=None):
+        """Compiles the decoding of `steps` tokens, with XLA if for one `shape` of prompts only."""
 
         def generate(prompt_ids, seeds, max_lengths, first_step):
             outputs = self.decode(prompt_ids, seeds, max_lengths, sampler, steps, first_step)
             return {"token_ids": outputs.token_ids, "lengths": outputs.lengths}
+
+        rows, length = shape or (None, None)
+        shapes = [rows, length], [rows, 2], [rows], []
+        signature = [tf.TensorSpec(each, tf.int32) for each in shapes]
+        return tf.function(generate, signature, autograph=False, jit_compile=shape is not None)
+
+    def _compile_stream(self, sampler):
+        """Compiles the start from a prompt, and a step from token to token."""
 
         def start(prompt_ids):
             return self.core.start(prompt_ids, self._steps)
@@ -358,8 +367,7 @@ class TextGenerator(Task):
             log_probs = allowed_log_probs(logits, self.tokenizer.end_id, special)
             return sampler.pick(log_probs, numbers), state
 
-        function = {"generate": generate, "start": start, "step": step}[what]
-        return tf.function(function, jit_compile=jit_compile, autograph=False)
+        return tf.function(start, autograph=False), tf.function(step, autograph=False)
 
     def decode(self, prompt_ids, seeds, max_lengths, sampler, max_length, first_step=0):
         """The numeric core of `generate` and of the exported model.

@@ -26,6 +26,7 @@ from zoo.training.pairs import is_batches, pairs_of_lists, require_pairs
 TEXTS_A_TOKENIZER_CALL = 256
 LONGEST_TRANSLATION = 400
 DEFAULT_LENGTH = -1
+TEXTS, LENGTHS = tf.TensorSpec([None], tf.string), tf.TensorSpec([None], tf.int32)
 LENGTH_STEP = 8  # lengths that XLA compiles for
 
 
@@ -356,37 +357,46 @@ class Translator(Task):
         return {"serving_default": (serving_default, inputs), "explain": (explain, inputs)}
 
     def _compile_generate(self, sampler, return_attention, jit_compile):
-        texts_and_lengths = tf.TensorSpec([None], tf.string), tf.TensorSpec([None], tf.int32)
         if jit_compile:
-            read = tf.function(self._read, input_signature=texts_and_lengths)
-            decode = tf.function(self.decode, jit_compile=True, autograph=False)
-
-            def compiled(texts, seeds, max_lengths):
-                source_ids, max_lengths = read(texts, max_lengths)
-                rows = len(source_ids)
-                longest = int(tf.reduce_max(max_lengths))
-                # Few shapes, each of which is compiled once: what fills up produces nothing.
-                extra = (1 << (rows - 1).bit_length()) - rows
-                length = _rounded_up(source_ids.shape[1])
-                source_ids = tf.pad(source_ids, [(0, extra), (0, length - source_ids.shape[1])])
-                decoded = decode(
-                    source_ids,
-                    tf.pad(seeds, [(0, extra), (0, 0)]),
-                    tf.pad(max_lengths, [(0, extra)]),
-                    _rounded_up(longest),
-                    sampler,
-                    return_attention,
-                )
-                decoded = tf.nest.map_structure(lambda x: None if x is None else x[:rows], decoded)
-                return self._write(decoded, source_ids)
-
-            return compiled
+            return self._compile_with_xla(sampler, return_attention)
 
         def compiled(texts, seeds, max_lengths):
             return self.generate(texts, seeds, max_lengths, sampler, return_attention)
 
-        signature = texts_and_lengths[0], tf.TensorSpec([None, 2], tf.int32), texts_and_lengths[1]
+        signature = [TEXTS, tf.TensorSpec([None, 2], tf.int32), LENGTHS]
         return tf.function(compiled, input_signature=signature).get_concrete_function()
+
+    def _compile_with_xla(self, sampler, return_attention):
+        """The same, with a core of its own for each of a few shapes."""
+        read = tf.function(self._read, input_signature=[TEXTS, LENGTHS])
+
+        @functools.cache
+        def core_of(rows, length, longest):
+            def decode(source_ids, seeds, max_lengths):
+                return self.decode(
+                    source_ids, seeds, max_lengths, longest, sampler, return_attention
+                )
+
+            shapes = [rows, length], [rows, 2], [rows]
+            signature = [tf.TensorSpec(shape, tf.int32) for shape in shapes]
+            return tf.function(decode, signature, autograph=False, jit_compile=True)
+
+        def compiled(texts, seeds, max_lengths):
+            source_ids, max_lengths = read(texts, max_lengths)
+            given, length = source_ids.shape
+            # Rows and columns that fill up produce nothing.
+            rows, columns = 1 << (given - 1).bit_length(), _rounded_up(length)
+            decode = core_of(rows, columns, _rounded_up(max(1, int(tf.reduce_max(max_lengths)))))
+            decoded = decode(
+                tf.pad(source_ids, [(0, rows - given), (0, columns - length)]),
+                tf.pad(seeds, [(0, rows - given), (0, 0)]),
+                tf.pad(max_lengths, [(0, rows - given)]),
+            )
+            decoded = tf.nest.map_structure(lambda x: None if x is None else x[:given], decoded)
+            padded = tf.pad(source_ids, [(0, 0), (0, columns - length)])
+            return self._write(decoded, padded)
+
+        return compiled
 
     def _translation(self, translated, rows):
         """Takes the best hypothesis of each row apart into pieces and alignments, unpadded."""

@@ -125,8 +125,9 @@ class TransformerLanguageModel(keras.Model):
         context = {"first": -padding, "visible": visible}
         caches = [block.start(batch, length + max_length - 1) for block in self.blocks]
         state = {"time": ops.convert_to_tensor(0, "int32"), "caches": [each[:2] for each in caches]}
-        if length > 1:
-            _, state, _ = self._advance(prompt_ids[:, :-1], state, context)
+        all_but_last = prompt_ids[:, :-1]
+        if all_but_last.shape[1] != 0:
+            _, state = self._advance(all_but_last, state, context)
         return context, state
 
     def step(self, tokens, state, context):
@@ -135,7 +136,7 @@ class TransformerLanguageModel(keras.Model):
         Returns:
             `(logits, state, None)`: `(rows, vocabulary_size)` and the next state.
         """
-        x, state, _ = self._advance(tokens[:, None], state, context)
+        x, state = self._advance(tokens[:, None], state, context)
         return self.embedding.logits(self.norm(x))[:, 0], state, None
 
     def _advance(self, ids, state, context):
@@ -145,7 +146,7 @@ class TransformerLanguageModel(keras.Model):
         for block, (key, value) in zip(self.blocks, state["caches"], strict=True):
             x, cache = block.step(x, Memory(key, value, visible), time)
             caches.append(cache[:2])
-        return x, {"time": time + ops.shape(ids)[1], "caches": caches}, None
+        return x, {"time": time + ops.shape(ids)[1], "caches": caches}
 
     def get_config(self):
         return {**super().get_config(), **self.config}
