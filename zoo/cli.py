@@ -51,6 +51,17 @@ def info_command(name):
         click.echo(f"  trained by: {model.card['training']['command']}")
 
 
+def _load(name, method):
+    """Loads a model that has a method."""
+    import zoo
+
+    model = zoo.load(name)
+    if not hasattr(model, method):
+        task = model.task_name
+        raise ValueError(f"{name} is for another task ({task}): it has no `{method}`.")
+    return model
+
+
 @main.command()
 @click.argument("name")
 @click.argument("texts", nargs=-1)
@@ -71,14 +82,12 @@ def translate(name, texts, show_attention, batch_size, sampler, **options):
 
     Writes one line for each text.
     """
-    import zoo
-
     options = {key: value for key, value in options.items() if value is not None}
     if not texts:
         lines = sys.stdin.buffer.read().decode("utf-8", errors="replace")
         texts = lines.replace("\r\n", "\n").split("\n")
         texts = texts[:-1] if texts[-1] == "" else texts
-    model = zoo.load(name)
+    model = _load(name, "translate")
     translations = model.translate(list(texts), sampler=sampler, batch_size=batch_size, **options)
     for translation in translations:
         click.echo(" ".join(translation.split("\n")))
@@ -100,10 +109,8 @@ def translate(name, texts, show_attention, batch_size, sampler, **options):
 @click.option("--stop", multiple=True, help="Where to stop; may be given several times.")
 def generate(name, prompt, max_length, sampler, seed, stop, **options):
     """Let the language model NAME go on with a text, written as it is generated."""
-    import zoo
-
     options = {key: value for key, value in options.items() if value is not None}
-    model = zoo.load(name)
+    model = _load(name, "stream")
     arguments = {"max_length": max_length, "sampler": sampler, "seed": seed, "stop": stop}
     if model.sampler(sampler, **options).num_beams > 1:
         pieces = [model.generate(prompt, **arguments, **options)]

@@ -56,6 +56,13 @@ class TextGenerator(Task):
 
     def __init__(self, core, tokenizer, sampler=None, opening=None, **kwargs):
         super().__init__(core, tokenizer, sampler, **kwargs)
+        if tokenizer.prefix_space:
+            raise ValueError(
+                "A text generator puts texts together, so its tokenizer must not add spaces. Make "
+                "it with prefix_space=False: ByteBPETokenizer.train(texts, prefix_space=False)."
+            )
+        is_text = isinstance(opening, str) and opening != ""
+        require(opening is None or is_text, "None or a str that is not empty", opening=opening)
         self.opening = opening
         self._compiled_generate = functools.cache(self._compile_generate)
         self._compiled_stream = functools.cache(self._compile_stream)
@@ -140,15 +147,17 @@ class TextGenerator(Task):
         if isinstance(texts, tf.data.Dataset):
             texts = [text.decode("utf-8", "replace") for text in texts.as_numpy_iterator()]
         texts, _ = as_texts(texts)
-        start, end = np.int32([self.tokenizer.start_id]), np.int32([self.tokenizer.end_id])
+        end = [self.tokenizer.end_id] if self.opening is None else []
         for text in texts:
-            if self.opening is None:
-                yield np.concatenate([start, self._ids(text), end]), 1
-            else:
-                yield self._ids(self.opening + text), len(self._ids(self.opening))
+            ids = np.concatenate([self._opening_ids, self._ids(text), end]).astype("int32")
+            yield ids, len(self._opening_ids)
 
     def _ids(self, text):
         return self.tokenizer.tokenize([text]).values.numpy()
+
+    @property
+    def _opening_ids(self):
+        return [self.tokenizer.start_id] if self.opening is None else self._ids(self.opening)
 
     @functools.cached_property
     def _compiled_log_probs(self):
@@ -170,7 +179,8 @@ class TextGenerator(Task):
             predicts the next one.
         """
         ((stream, _),) = self._streams_and_openings([text])
-        stream = stream[: self.core.context_length]
+        longest = self.core.context_length
+        require(len(stream) <= longest, f"a text of at most {longest} tokens", text=text)
         _, weights = self.core(stream[None], return_attention_scores=True, training=False)
         (tokens,) = self.tokenizer.pieces([stream])
         return AttentionMaps(stacked(weights), tokens, tokens)
@@ -282,7 +292,7 @@ class TextGenerator(Task):
         if room < 1:
             raise ValueError(
                 f"Beam search generates a text as a whole, so max_length={max_length} must be "
-                f"below the context of {self.core.context_length} tokens. Pass a smaller one, or "
+                f"at most the context of {self.core.context_length} tokens. Pass a smaller one, or "
                 "a sampler with one beam."
             )
         ids = [list(prompt) for prompt in prompts]
@@ -330,9 +340,7 @@ class TextGenerator(Task):
         return self.core.context_length - steps + 1
 
     def _prompt_ids(self, prompt):
-        if self.opening is None:
-            return np.concatenate([[self.tokenizer.start_id], self._ids(prompt)]).astype("int32")
-        return self._ids(self.opening + prompt)
+        return np.concatenate([self._opening_ids, self._ids(prompt)]).astype("int32")
 
     def _texts(self, rows):
         texts = self.tokenizer.detokenize(tf.ragged.constant([list(row) for row in rows], tf.int32))
@@ -405,15 +413,13 @@ class TextGenerator(Task):
         inputs = [flat_spec(tf.string, "text")]
         if sampler.is_random:
             inputs.append(flat_spec(tf.int32, "seed"))
-        steps = max(1, self.core.context_length // 2)
+        steps, opening_ids = max(1, self.core.context_length // 2), self._opening_ids
 
         def serving_default(text, seed=None):
             rows = tf.shape(text)[0]
             seed = tf.zeros([rows], tf.int32) if seed is None else seed
-            opened = text if self.opening is None else tf.strings.join([self.opening, text])
-            ids = self.tokenizer.tokenize(opened)
-            if self.opening is None:
-                ids = tf.concat([tf.fill([rows, 1], self.tokenizer.start_id), ids], axis=1)
+            opening = tf.repeat(tf.constant(np.array(opening_ids)[None], tf.int32), rows, axis=0)
+            ids = tf.concat([opening, self.tokenizer.tokenize(text)], axis=1)
             decoded = self.decode(
                 _cut_and_padded_in_front(ids, self._room(steps)),
                 tf.stack([seed, tf.zeros_like(seed)], axis=1),

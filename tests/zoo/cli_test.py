@@ -116,6 +116,17 @@ def test_generate_writes_prompt_and_text(run, generator, monkeypatch):
     assert beams.stdout == "the" + generator.generate("the", 8, "beam") + "\n"
 
 
+def test_a_model_for_another_task_is_named(run, generator, bahdanau, monkeypatch):
+    monkeypatch.setattr(zoo, "load", lambda name: {"lm": generator, "nmt": bahdanau}[name])
+    for arguments, task in (
+        (["generate", "nmt"], "translation"),
+        (["translate", "lm", "a"], "lan"),
+    ):
+        result = run(*arguments)
+        assert result.exit_code == 1
+        assert f"is for another task ({task}" in result.stderr
+
+
 # --------------------------------------------------------------------- evaluate, export and train
 
 

@@ -138,7 +138,7 @@ def test_beam_search_returns_several(generator):
 
 
 def test_beam_search_must_fit_into_the_context(generator):
-    with pytest.raises(ValueError, match="max_length=40 must be below the context of 32"):
+    with pytest.raises(ValueError, match="max_length=40 must be at most the context of 32"):
         generator.generate("the quick", 40, "beam")
 
 
@@ -319,9 +319,25 @@ def test_beams_cannot_be_streamed(generator):
         generator.stream("the", sampler="beam")
 
 
-@pytest.mark.parametrize("texts", [[], "", ["", ""]])
+def test_a_tokenizer_that_adds_spaces_is_refused(generator):
+    with pytest.raises(ValueError, match="prefix_space=False"):
+        zoo.TextGenerator(generator.core, zoo.ByteBPETokenizer([]))
+
+
+@pytest.mark.parametrize("opening", ["", 3])
+def test_an_opening_is_a_text(generator, opening):
+    with pytest.raises(ValueError, match="`opening` must be None or a str that is not empty"):
+        zoo.TextGenerator(generator.core, generator.tokenizer, opening=opening)
+
+
+def test_attention_of_a_text_beyond_the_context_is_refused(generator):
+    with pytest.raises(ValueError, match="`text` must be a text of at most 32 tokens"):
+        generator.attention("x" * 32)
+
+
+@pytest.mark.parametrize("texts", [[], ""])
 def test_nothing_to_learn_from_is_an_error(byte_tokenizer, generator, texts):
-    model = zoo.TextGenerator(generator.core, byte_tokenizer, opening="")
+    model = zoo.TextGenerator(generator.core, byte_tokenizer, opening="\n")
     model.compile()
     with pytest.raises(ValueError, match="`x` must be texts of two tokens at least"):
         model.fit(texts)
