@@ -4,6 +4,8 @@ import math
 
 import numpy as np
 
+from keras_attention._checks import require_positive_integers
+
 MAX_INCHES = 30.0
 
 
@@ -78,6 +80,110 @@ def plot_heads(attention, source_tokens, target_tokens, titles=None):
         axes.remove()
     figure.colorbar(image, ax=figure.axes, label="attention weight", shrink=0.8)
     return figure
+
+
+def plot_caption(image, words, attention, columns=5, title=None):
+    """Draws an image, and once more for each word of its caption with what the word looked at.
+
+    A word's look lies over the image as light: what it looked at is bright, the rest is darkened.
+    The brightest place is that with the largest weight of this word, however large it is. The
+    weights are upsampled smoothly to the size of the image.
+
+    Paper: Xu et al. 2015, "Show, attend and tell: neural image caption generation with visual
+    attention".
+
+    Args:
+        image: Array (height × width × 3), integers from 0 to 255 or floats from 0 to 1.
+        words: List of `str`, the caption.
+        attention: Array (words × rows × columns) of weights: for each word a grid that covers the
+            whole image. Of a square grid (words × positions) will do, row after row.
+        columns: Pictures side by side.
+        title: Title above all pictures.
+
+    Returns:
+        The `matplotlib.figure.Figure`; it is not shown, and belongs to no pyplot window.
+
+    Raises:
+        ValueError: If the attention does not fit the words, or the image is none.
+        ImportError: If matplotlib is not installed.
+
+    Example:
+
+    >>> photo, looks = np.zeros((60, 80, 3), "uint8"), np.eye(49)[:2]
+    >>> figure = plot_caption(photo, ["two", "dogs"], looks)
+    >>> [axes.get_title() for axes in figure.axes]
+    ['', 'two', 'dogs']
+    """
+    require_positive_integers("plot_caption", columns=columns)
+    image = _require_image(image)
+    grids = _require_grids(attention, words)
+    pictures = 1 + len(words)
+    across = min(columns, pictures)
+    down = math.ceil(pictures / across)
+    height, width, _ = image.shape
+    inches = across * 2.0, down * (2.0 * height / width + 0.3) + (0.4 if title else 0.0)
+    figure = _figure([min(each, MAX_INCHES) for each in inches])
+    places = figure.subplots(down, across, squeeze=False).flat
+    for axes in places:
+        axes.set_axis_off()
+    for axes in places[:pictures]:
+        axes.imshow(image)
+    for axes, word, grid in zip(places[1:pictures], words, grids, strict=True):
+        axes.set_title(word, parse_math=False)
+        # Each pixel of the image is a unit wide, around whole numbers.
+        extent = -0.5, width - 0.5, height - 0.5, -0.5
+        axes.imshow(_upsample(grid), cmap=_light(), vmin=0.0, vmax=1.0, extent=extent)
+    if title:
+        figure.suptitle(title)
+    return figure
+
+
+def _require_image(image):
+    image = np.asarray(image)
+    if image.ndim != 3 or image.shape[-1] != 3:
+        raise ValueError(
+            "`image` must be one image of three colours, height × width × 3. Received: shape "
+            f"{image.shape}."
+        )
+    if image.dtype.kind == "f" and image.max() > 1.0:
+        raise ValueError(
+            f"`image` of floats must be from 0 to 1. Received: a maximum of {image.max():.4g}. "
+            "Divide it by 255, or give integers."
+        )
+    return image
+
+
+def _require_grids(attention, words):
+    """Returns the attention as (words × rows × columns)."""
+    attention = np.asarray(attention, dtype="float32")
+    grids = attention
+    if attention.ndim == 2:
+        side = math.isqrt(attention.shape[1])
+        grids = attention.reshape(-1, side, side) if side**2 == attention.shape[1] else attention
+    if grids.ndim != 3 or len(grids) != len(words):
+        raise ValueError(
+            "`attention` must have a grid for each word: (words × rows × columns), or "
+            f"(words × positions) of a square grid, with {len(words)} words. Received: shape "
+            f"{attention.shape}."
+        )
+    return grids
+
+
+def _upsample(grid, factor=16):
+    """Blows up a grid of weights by Gaussians around its cells; the largest becomes 1."""
+    for _ in range(2):
+        cells = np.arange(len(grid))
+        pixels = (np.arange(factor * len(grid)) + 0.5) / factor - 0.5
+        near = np.exp(-((pixels[:, None] - cells) ** 2) / (2 * 0.6**2))
+        grid = (near @ grid / near.sum(axis=1, keepdims=True)).T
+    return grid / max(grid.max(), np.finfo("float32").tiny)
+
+
+def _light():
+    """A colour map from a dark veil, for 0, to a white one, which shows on dark things as well."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    return LinearSegmentedColormap.from_list("light", [(0, 0, 0, 0.7), (1, 1, 1, 0.4)])
 
 
 def _require_labels(shape, source_tokens, target_tokens):

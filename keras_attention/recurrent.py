@@ -30,6 +30,13 @@ class AttentionCell(keras.layers.Layer):
     Papers: Bahdanau et al. 2015 (https://arxiv.org/abs/1409.0473); Luong et al. 2015, sections 3
     and 3.3 (https://aclanthology.org/D15-1166).
 
+    With `gated=True` the state that queries the memory, `s`, decides how much of what it sees
+    counts:
+
+    $$ β = σ(w^⊤ s + b), \\quad c_t = β \\, attend(s, h) $$
+
+    Paper: Xu et al. 2015, section 4.2.1 (https://arxiv.org/abs/1502.03044).
+
     The memory is prepared once per source: `memory = cell.prepare(encoded, mask)`. The state is a
     list of tensors, the batch first, so that beam search can reorder it.
 
@@ -40,6 +47,7 @@ class AttentionCell(keras.layers.Layer):
         order: `"bahdanau"` or `"luong"`.
         units: Size of the output `o_t` of the Luong order. Defaults to the size of the cell. The
             Bahdanau order has no such projection.
+        gated: Whether the context is scaled by the gate β.
 
     Call arguments:
         inputs: Tensor `(batch, input_size)`, such as the embedded previous token.
@@ -62,7 +70,9 @@ class AttentionCell(keras.layers.Layer):
     ((2, 14), (2, 5))
     """
 
-    def __init__(self, cell, attention="additive", order="bahdanau", units=None, **kwargs):
+    def __init__(
+        self, cell, attention="additive", order="bahdanau", units=None, gated=False, **kwargs
+    ):
         super().__init__(**kwargs)
         if order not in ORDERS:
             raise ValueError(f"`order` must be one of {', '.join(ORDERS)}. Received: {order!r}.")
@@ -87,6 +97,11 @@ class AttentionCell(keras.layers.Layer):
         self.attention = attention
         self.order = order
         self.units = units
+        self.gated = gated
+        if gated:
+            self.gate = keras.layers.Dense(
+                1, activation="sigmoid", dtype=self.dtype_policy, name="gate"
+            )
         if order == "luong":
             self.combine = keras.layers.Dense(
                 units or self.cell.units,
@@ -119,6 +134,8 @@ class AttentionCell(keras.layers.Layer):
             self.cell_input_size = input_size + self.output_size
         if not self.cell.built:
             self.cell.build((batch, self.cell_input_size))
+        if self.gated:
+            self.gate.build((batch, self.cell.units))
 
     def prepare(self, memory, mask=None):
         """Makes the source ready for all steps: projects keys once, hides what `mask` hides."""
@@ -130,21 +147,33 @@ class AttentionCell(keras.layers.Layer):
         A cell with dropout draws a new dropout mask for the sequence that begins here.
 
         Args:
-            state: Tensor `(batch, cell.units)`, the first state of the cell; its other states
-                (the memory cell of an LSTM) begin as zeros, and so does the output fed back.
+            state: Tensor `(batch, cell.units)`, the first state of the cell, whose other states
+                (the memory cell of an LSTM) then begin as zeros; or a list of all its states. The
+                output fed back begins as zeros.
         """
+        states = list(state) if isinstance(state, (list, tuple)) else [state]
+        for each in states:
+            self._require_fitting_state(each)
+        self.forget_dropout()
+        batch = ops.shape(states[0])[0]
+        zeros = keras.tree.flatten(self.cell.get_initial_state(batch_size=batch))
+        if len(states) not in (1, len(zeros)):
+            raise ValueError(
+                f"A {type(self.cell).__name__} has {len(zeros)} states. Received: {len(states)} "
+                f"initial states for the layer {self.name!r}. Pass the first one or all."
+            )
+        states += zeros[len(states) :]
+        if self.order == "luong":
+            states.append(ops.zeros((batch, self.output_size), self.compute_dtype))
+        return [ops.cast(each, self.compute_dtype) for each in states]
+
+    def _require_fitting_state(self, state):
         if len(state.shape) != 2 or state.shape[1] not in (None, self.cell.units):
             raise ValueError(
                 f"The initial state of the layer {self.name!r} must have the shape (batch, "
                 f"{self.cell.units}), which its {type(self.cell).__name__} needs. Received: shape "
                 f"{tuple(state.shape)}. Project it by keras.layers.Dense({self.cell.units}) first."
             )
-        self.forget_dropout()
-        others = self.cell.get_initial_state(batch_size=ops.shape(state)[0])
-        states = [state, *keras.tree.flatten(others)[1:]]
-        if self.order == "luong":
-            states.append(ops.zeros((ops.shape(state)[0], self.output_size), state.dtype))
-        return [ops.cast(each, self.compute_dtype) for each in states]
 
     def call(self, inputs, states, memory, training=None):
         if self.order == "bahdanau":
@@ -175,7 +204,10 @@ class AttentionCell(keras.layers.Layer):
 
     def _look(self, query, memory, training):
         context, weights = self.attention.attend(query[:, None, :], memory, training=training)
-        return context[:, 0], weights[..., 0, :]
+        context = context[:, 0]  # (batch, value_size)
+        if self.gated:
+            context = self.gate(query) * context
+        return context, weights[..., 0, :]
 
     def _move(self, inputs, states, training):
         inputs = ops.concatenate(inputs, axis=-1)
@@ -190,6 +222,7 @@ class AttentionCell(keras.layers.Layer):
             "attention": serialize(self.attention),
             "order": self.order,
             "units": self.units,
+            "gated": self.gated,
         }
 
 
@@ -203,7 +236,8 @@ class AttentionRNN(keras.layers.Layer):
     Call arguments:
         inputs: Tensor `(batch, length, input_size)`.
         memory: Tensor `(batch, memory_length, memory_size)`: the encoded source.
-        initial_state: Tensor `(batch, cell.cell.units)`. Defaults to zeros.
+        initial_state: Tensor `(batch, cell.cell.units)`, or a list of all states of the cell, as
+            for `AttentionCell.initial_state`. Defaults to zeros.
         memory_mask: Boolean `(batch, memory_length)`: `True` for what may be seen.
         return_attention_scores: Whether to return the weights, too.
         training: Whether dropout is on.

@@ -1,4 +1,4 @@
-"""Alignment plots: labels, sizes, and no global state."""
+"""Plots of attention: labels, sizes, and no global state."""
 
 import io
 
@@ -6,10 +6,12 @@ import matplotlib
 import numpy as np
 import pytest
 
-from keras_attention.plotting import MAX_INCHES, plot_alignment, plot_heads
+from keras_attention.plotting import MAX_INCHES, plot_alignment, plot_caption, plot_heads
 
 WEIGHTS = np.array([[0.9, 0.1, 0.0], [0.2, 0.3, 0.5]])
 SOURCE, TARGET = ["two", "dogs", "<end>"], ["zwei", "Hunde"]
+PHOTO = np.full((60, 80, 3), 128, "uint8")
+LOOKS = np.random.default_rng(0).random((3, 7, 7))
 
 
 def draw(figure):
@@ -66,12 +68,81 @@ def test_weights_of_heads_must_fit_the_labels():
 def test_labels_are_never_formulas():
     odd = ["$$", "$x^$", r"$\frac$"]
     assert draw(plot_alignment(WEIGHTS, odd, odd[:2]))
+    assert draw(plot_caption(PHOTO, odd, LOOKS))
 
 
 def test_a_huge_alignment_stays_printable():
     tokens = ["token"] * 500
     figure = plot_alignment(np.full((500, 500), 0.002), tokens, tokens)
     assert max(figure.get_size_inches()) <= MAX_INCHES <= 30
+    figure = plot_caption(PHOTO, tokens[:30], np.ones((30, 1, 1)), columns=1)
+    assert max(figure.get_size_inches()) <= MAX_INCHES
+
+
+def test_a_caption_is_drawn_over_its_image():
+    figure = plot_caption(PHOTO, SOURCE, LOOKS, columns=3, title="Two dogs")
+    draw(figure)
+    assert texts(axes.title for axes in figure.axes if axes.images) == ["", *SOURCE]
+    assert figure.get_suptitle() == "Two dogs"
+    alone, *overlaid = [axes.images for axes in figure.axes if axes.images]
+    np.testing.assert_array_equal(alone[0].get_array(), PHOTO)
+    assert len(alone) == 1
+    for image, light in overlaid:
+        np.testing.assert_array_equal(image.get_array(), PHOTO)
+        assert light.get_extent() == image.get_extent()
+
+
+def test_a_look_is_smooth_and_brightest_where_the_weight_is_largest():
+    looks = np.zeros((1, 5, 9))
+    looks[0, 1, 7] = 0.01
+    light = plot_caption(PHOTO, ["a"], looks).axes[1].images[1].get_array()
+    rows, columns = np.array(light.shape) // (5, 9)
+    peak = np.unravel_index(np.argmax(light), light.shape)
+    assert (peak[0] // rows, peak[1] // columns) == (1, 7)
+    assert (light.min(), light.max()) == (pytest.approx(0.0, abs=1e-6), 1.0)
+    assert max(np.abs(np.diff(light, axis=axis)).max() for axis in (0, 1)) < 0.1
+    everywhere = plot_caption(PHOTO, ["a"], np.full((1, 5, 9), 0.01)).axes[1].images[1].get_array()
+    np.testing.assert_allclose(everywhere, 1.0, rtol=1e-6)
+
+
+def test_positions_of_a_square_grid_are_taken_row_after_row():
+    grids, positions = (
+        plot_caption(PHOTO, SOURCE, looks).axes[2].images[1].get_array()
+        for looks in (LOOKS, LOOKS.reshape(3, 49))
+    )
+    np.testing.assert_array_equal(grids, positions)
+
+
+@pytest.mark.parametrize(
+    ("words", "columns", "shape"), [(0, 5, (1, 1)), (4, 5, (1, 5)), (5, 5, (2, 5)), (3, 1, (4, 1))]
+)
+def test_pictures_of_a_caption_stand_in_columns(words, columns, shape):
+    figure = plot_caption(PHOTO, ["a"] * words, np.ones((words, 4, 4)), columns)
+    grid = figure.axes[0].get_gridspec()
+    assert (grid.nrows, grid.ncols) == shape
+    assert sum(bool(axes.images) for axes in figure.axes) == 1 + words
+
+
+def test_images_are_integers_or_fractions():
+    draw(plot_caption(PHOTO / 255, SOURCE, LOOKS))
+    with pytest.raises(ValueError, match="from 0 to 1. Received: a maximum of 128. Divide"):
+        plot_caption(PHOTO.astype("float32"), SOURCE, LOOKS)
+    with pytest.raises(ValueError, match=r"one image .* Received: shape \(1, 60, 80, 3\)"):
+        plot_caption(PHOTO[None], SOURCE, LOOKS)
+
+
+@pytest.mark.parametrize("shape", [(2, 7, 7), (3, 48), (2, 49), (147,), (1, 3, 7, 7)], ids=str)
+def test_looks_must_fit_the_words(shape):
+    with pytest.raises(
+        ValueError, match="a grid for each word.* 3 words. Received: shape"
+    ) as error:
+        plot_caption(PHOTO, SOURCE, np.ones(shape))
+    assert str(shape) in str(error.value)
+
+
+def test_columns_are_counted():
+    with pytest.raises(ValueError, match="columns=0"):
+        plot_caption(PHOTO, SOURCE, LOOKS, columns=0)
 
 
 def test_pyplot_knows_nothing_of_it():
@@ -79,4 +150,5 @@ def test_pyplot_knows_nothing_of_it():
 
     backend, before = matplotlib.get_backend(), plt.get_fignums()
     draw(plot_alignment(WEIGHTS, SOURCE, TARGET))
+    draw(plot_caption(PHOTO, SOURCE, LOOKS))
     assert (matplotlib.get_backend(), plt.get_fignums()) == (backend, before)

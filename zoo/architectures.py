@@ -4,8 +4,10 @@ import inspect
 from typing import Any, NamedTuple
 
 from keras_attention.errors import unknown_name
+from zoo.captioner import Captioner
 from zoo.generator import TextGenerator
 from zoo.models.attention_nmt import AttentionRNNTranslator
+from zoo.models.show_attend_tell import ShowAttendTell
 from zoo.models.transformer_lm import TransformerLanguageModel
 from zoo.models.transformer_nmt import TransformerTranslator
 from zoo.translator import Translator
@@ -39,6 +41,12 @@ ARCHITECTURES = {
         AttentionRNNTranslator,
         {"order": "luong", "score": "general", "cell": "lstm"},
         "LSTM translator that attends after each step, with input feeding (Luong et al. 2015)",
+    ),
+    "show_attend_tell": Architecture(
+        Captioner,
+        ShowAttendTell,
+        {},
+        "LSTM that looks at a picture again before each word (Xu et al. 2015)",
     ),
     "transformer_lm": Architecture(
         TextGenerator,

@@ -126,6 +126,8 @@ def load(name, weights="pretrained", tokenizer=None, dtype=None, **overrides):
     )
     if weights is not None:
         _load_weights(model, folder / WEIGHTS if weights == "pretrained" else weights)
+        if model.fingerprint is not None:
+            model.check_fingerprint(_read_card(folder)["fingerprint"])
     return model
 
 
@@ -159,6 +161,8 @@ def save(model, folder, card):
             "parameters": model.core.count_params(),
             "files": files,
         }
+        if model.fingerprint is not None:
+            card["fingerprint"] = model.fingerprint
         _write_json(unfinished / CARD, card)
         unfinished.chmod(0o755)
         os.rename(unfinished, folder)

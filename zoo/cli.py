@@ -1,4 +1,4 @@
-"""The command line: `python -m zoo list | info | translate | generate | train | evaluate | …`."""
+"""The command line: `python -m zoo list | info | translate | caption | generate | train | …`."""
 
 import pathlib
 import sys
@@ -62,15 +62,25 @@ def _load(name, method):
     return model
 
 
+def _decoding_options(command):
+    """Adds the options that every task with beam search has."""
+    options = [
+        click.option("--sampler", help="greedy, beam, random, top_k or top_p.  [default: beam]"),
+        click.option("--num-beams", type=int, help="Beams of beam search."),
+        click.option("--length-penalty", type=float, help="Exponent of the length in beam search."),
+        click.option("--max-length", type=int, help="Tokens at most."),
+        click.option("--temperature", type=float, help="Temperature of a random sampler."),
+        click.option("--seed", type=int, help="Seed of a random sampler."),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
 @main.command()
 @click.argument("name")
 @click.argument("texts", nargs=-1)
-@click.option("--sampler", help="greedy, beam, random, top_k or top_p.  [default: beam]")
-@click.option("--num-beams", type=int, help="Beams of beam search.")
-@click.option("--length-penalty", type=float, help="Exponent of the length in beam search.")
-@click.option("--max-length", type=int, help="Tokens at most.")
-@click.option("--temperature", type=float, help="Temperature of a random sampler.")
-@click.option("--seed", type=int, help="Seed of a random sampler.")
+@_decoding_options
 @click.option("--batch-size", type=click.IntRange(min=1), default=64, show_default=True)
 @click.option(
     "--show-attention",
@@ -93,6 +103,29 @@ def translate(name, texts, show_attention, batch_size, sampler, **options):
         click.echo(" ".join(translation.split("\n")))
     if show_attention and texts:
         result = model.translate([texts[0]], sampler, True, **options)
+        result.plot(0).savefig(show_attention, bbox_inches="tight", dpi=150)
+        click.echo(f"Wrote {show_attention}.", err=True)
+
+
+@main.command()
+@click.argument("name")
+@click.argument("images", nargs=-1, required=True, type=click.Path(path_type=pathlib.Path))
+@_decoding_options
+@click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True)
+@click.option(
+    "--show-attention",
+    type=click.Path(dir_okay=False, path_type=pathlib.Path),
+    help="Draw into this picture where each word of the first caption looked.",
+)
+def caption(name, images, show_attention, batch_size, sampler, **options):
+    """Describe the picture files IMAGES with the model NAME: a line for each."""
+    options = {key: value for key, value in options.items() if value is not None}
+    model = _load(name, "caption")
+    texts = model.caption(list(images), sampler=sampler, batch_size=batch_size, **options)
+    for text in texts:
+        click.echo(text)
+    if show_attention:
+        result = model.caption([images[0]], sampler, True, **options)
         result.plot(0).savefig(show_attention, bbox_inches="tight", dpi=150)
         click.echo(f"Wrote {show_attention}.", err=True)
 
@@ -126,8 +159,8 @@ def generate(name, prompt, max_length, sampler, seed, stop, **options):
 _data_dir = click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=pathlib.Path),
-    help="Folder with the data set: the raw files of Multi30k, or what TFDS has prepared. By "
-    "default it is downloaded.",
+    help="Folder with the data set: the raw files of Multi30k, the archives of Flickr8k, or what "
+    "TFDS has prepared. By default it is downloaded, but for Flickr8k.",
 )
 
 
@@ -153,7 +186,7 @@ def train(name, data_dir, run_dir, epochs):
 @click.argument("name")
 @_data_dir
 @click.option("--split", help="Part of the data set.  [default: its test part]")
-@click.option("--num-beams", type=int, help="Beams of beam search, for translation.")
+@click.option("--num-beams", type=int, help="Beams of beam search.")
 @click.option("--length-penalty", type=float, help="Exponent of the length in beam search.")
 def evaluate(name, data_dir, split, **options):
     """Measure the model NAME on the data set of its recipe, each number with its protocol."""

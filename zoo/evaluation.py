@@ -2,9 +2,14 @@
 
 import math
 
+import numpy as np
+import tensorflow as tf
+
 from zoo.metrics.bleu import moses_lowercase_bleu, sacrebleu_score
+from zoo.metrics.captions import caption_scores
 from zoo.training.windows import random_windows
 
+FORCED = "teacher forcing, per token of the model's vocabulary, end token included"
 RANDOM_BATCHES, RANDOM_BATCH_SIZE = 200, 64  # nanoGPT's estimate of a loss
 
 
@@ -53,8 +58,7 @@ def best_sampler(model, pairs, samplers, batch_size=64):
 
 def translator_quality(scores, split, sampler):
     """Returns what the card of a model says of the results of `evaluate_translator`."""
-    forced = "teacher forcing, per token of the model's vocabulary, end token included"
-    entries = [_entry("perplexity", split, scores["perplexity"], forced)]
+    entries = [_entry("perplexity", split, scores["perplexity"], FORCED)]
     names = {
         "bleu_moses_lowercase": "BLEU (lower-cased, Moses tokens)",
         "bleu_sacrebleu": "sacreBLEU (cased, detokenized)",
@@ -104,9 +108,52 @@ def language_model_quality(scores, split, context_length):
     ]
 
 
+def evaluate_captioner(model, images, batch_size=32):
+    """Returns every metric of a captioner on images with captions.
+
+    Args:
+        model: A `Captioner`.
+        images: Data set of dictionaries with `image`, encoded bytes, and `captions`.
+        batch_size: Images described at a time.
+
+    Returns:
+        Dictionary of `token_accuracy` and `perplexity` (teacher forcing, per token of the model's
+        vocabulary, end token included), and `captions`, the `CaptionScores` of one caption an
+        image by the model's own sampler.
+    """
+    captions = [each["captions"] for each in images.as_numpy_iterator()]
+    encoded = images.map(lambda example: example["image"]).batch(batch_size)
+    annotations = np.concatenate([model.annotate(batch).numpy() for batch in encoded])
+    features = tf.data.Dataset.from_tensor_slices(
+        {"annotations": annotations, "captions": tf.ragged.constant(captions, tf.string)}
+    )
+    scores = _compiled_anew(model).evaluate(features, return_dict=True, verbose=0)
+    hypotheses = model.caption_annotations(annotations, batch_size=batch_size)
+    references = [[caption.decode() for caption in each] for each in captions]
+    return {
+        "token_accuracy": scores["token_accuracy"],
+        "perplexity": scores["perplexity"],
+        "captions": caption_scores(hypotheses, references),
+    }
+
+
+def captioner_quality(scores, split, sampler):
+    """Returns what the card of a model says of the results of `evaluate_captioner`."""
+    measured = scores["captions"]
+    protocol = f"{sampler}; {measured.signature}"
+    names = {f"BLEU-{n}": f"bleu_{n}" for n in (1, 2, 3, 4)}
+    names |= {"METEOR": "meteor", "ROUGE-L": "rouge_l", "CIDEr-D": "cider"}
+    values = {metric: getattr(measured, name) for metric, name in names.items()}
+    return [_entry("perplexity", split, scores["perplexity"], FORCED)] + [
+        _entry(metric, split, value, protocol)
+        for metric, value in values.items()
+        if value is not None
+    ]
+
+
 def _compiled_anew(model):
     """Returns a task of the same parts, which leaves alone what the model was compiled with."""
-    measured = type(model)(model.core, model.tokenizer, **model.settings)
+    measured = model.twin()
     measured.compile()
     return measured
 

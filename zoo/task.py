@@ -74,10 +74,13 @@ class Task(keras.Model, abc.ABC):
     Class attributes:
         task_name: What it does, in a word or two.
         usual_sampler: The sampler where none was chosen for the model.
+        fingerprint: What tells whether a network that others trained is the right one, if the task
+            builds on one; `check_fingerprint` then compares it.
     """
 
     task_name = None
     usual_sampler = decoding.GreedySampler()
+    fingerprint = None
 
     def __init__(self, core, tokenizer, sampler=None, **kwargs):
         super().__init__(**kwargs)
@@ -112,6 +115,44 @@ class Task(keras.Model, abc.ABC):
             jit_compile=jit_compile,
             **kw,
         )
+
+    def teach(self, target_ids):
+        """Teacher forcing: from the tokens so far, the next one; the end token comes last.
+
+        Args:
+            target_ids: int32 `[rows, length]`, padded.
+
+        Returns:
+            `(inputs, labels, weights)`, each `[rows, length + 1]`; weights are 1 for tokens and 0
+            for padding.
+        """
+        rows = tf.shape(target_ids)[0]
+        start = tf.fill([rows, 1], self.tokenizer.start_id)
+        inputs = tf.concat([start, target_ids], axis=1)
+        lengths = tf.reduce_sum(tf.cast(target_ids != self.tokenizer.pad_id, tf.int32), axis=1)
+        end = tf.one_hot(lengths, tf.shape(inputs)[1], self.tokenizer.end_id, dtype=tf.int32)
+        labels = tf.pad(target_ids, [[0, 0], [0, 1]]) + end
+        weights = tf.sequence_mask(lengths + 1, tf.shape(inputs)[1], tf.float32)
+        return inputs, labels, weights
+
+    def write(self, decoded):
+        """Returns what was decoded, and its texts, as the exported model names them.
+
+        Args:
+            decoded: What `run_decoder` returned.
+
+        Returns:
+            Dictionary of `text` and `log_prob`, of shape `[batch, n]`, `token_ids` `[batch, n,
+            length]`, and `attention` if it was asked for.
+        """
+        shape = tf.shape(decoded.token_ids)  # batch, n, length
+        flat = tf.reshape(decoded.token_ids, [-1, shape[2]])  # [batch * n, length]
+        outputs = {
+            "text": tf.reshape(self.tokenizer.detokenize(flat), shape[:2]),
+            "token_ids": decoded.token_ids,
+            "log_prob": decoded.log_probs,
+        }
+        return outputs if decoded.attention is None else outputs | {"attention": decoded.attention}
 
     def run_decoder(self, context, state, sampler, **options):
         """Runs the decoding loop from what the core started: see `zoo.decoding.decode`."""
@@ -172,6 +213,10 @@ class Task(keras.Model, abc.ABC):
         """What the task takes besides core and tokenizer, as it goes into a config."""
         return {"sampler": keras.saving.serialize_keras_object(self.default_sampler)}
 
+    def twin(self):
+        """Returns a task of the very same parts, not compiled."""
+        return type(self)(self.core, self.tokenizer, **self.settings)
+
     def get_config(self):
         serialize = keras.saving.serialize_keras_object
         config = {"name": self.name, "trainable": self.trainable, "dtype": self.dtype_policy}
@@ -183,6 +228,12 @@ class Task(keras.Model, abc.ABC):
     def from_config(cls, config):
         deserialize = keras.saving.deserialize_keras_object
         return cls(**{name: deserialize(value) for name, value in config.items()})
+
+
+def decoded_texts(row):
+    """Returns the texts of a row of what was generated: a `str`, or a list of several."""
+    texts = [text.decode() for text in row["text"]]
+    return texts[0] if len(texts) == 1 else texts
 
 
 @contextlib.contextmanager

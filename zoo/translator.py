@@ -16,6 +16,7 @@ from zoo.decoding.base import require
 from zoo.task import (
     Task,
     as_texts,
+    decoded_texts,
     flat_spec,
     in_batches_by_length,
     unknown_number_of_batches,
@@ -164,14 +165,7 @@ class Translator(Task):
         return tf.concat([tokens, end], axis=1)
 
     def _teach(self, source_ids, target_ids):
-        """Teacher forcing: from the tokens so far, the next one; the end token comes last."""
-        rows = tf.shape(target_ids)[0]
-        start = tf.fill([rows, 1], self.tokenizer.start_id)
-        inputs = tf.concat([start, target_ids], axis=1)
-        lengths = tf.reduce_sum(tf.cast(target_ids != self.tokenizer.pad_id, tf.int32), axis=1)
-        end = tf.one_hot(lengths, tf.shape(inputs)[1], self.tokenizer.end_id, dtype=tf.int32)
-        labels = tf.pad(target_ids, [[0, 0], [0, 1]]) + end
-        weights = tf.sequence_mask(lengths + 1, tf.shape(inputs)[1], tf.float32)
+        inputs, labels, weights = self.teach(target_ids)
         return {"source_ids": source_ids, "target_ids": inputs}, labels, weights
 
     # -------------------------------------------------------------------------------- translation
@@ -224,7 +218,7 @@ class Translator(Task):
             return generate(batch, seeds, tf.fill([len(places)], limit))
 
         rows = in_batches_by_length(of_batch, [len(text) for text in texts], batch_size)
-        translated = [_decoded_texts(row) for row in rows]
+        translated = [decoded_texts(row) for row in rows]
         if return_attention:
             return self._translation(translated, rows)
         return translated[0] if is_one else translated
@@ -316,16 +310,8 @@ class Translator(Task):
 
     def _write(self, decoded, source_ids):
         """Returns what was decoded as `generate` does."""
-        shape = tf.shape(decoded.token_ids)  # batch, n, length
-        flat = tf.reshape(decoded.token_ids, [-1, shape[2]])  # [batch * n, length]
-        outputs = {
-            "text": tf.reshape(self.tokenizer.detokenize(flat), shape[:2]),
-            "token_ids": decoded.token_ids,
-            "log_prob": decoded.log_probs,
-        }
-        if decoded.attention is not None:
-            outputs |= {"source_ids": source_ids, "attention": decoded.attention}
-        return outputs
+        outputs = self.write(decoded)
+        return outputs if decoded.attention is None else outputs | {"source_ids": source_ids}
 
     def serving_endpoints(self, sampler):
         """Returns `serving_default` and `explain`, which adds tokens and attention.
@@ -418,8 +404,3 @@ class Translator(Task):
 
 def _rounded_up(length):
     return -(-length // LENGTH_STEP) * LENGTH_STEP
-
-
-def _decoded_texts(row):
-    texts = [text.decode() for text in row["text"]]
-    return texts[0] if len(texts) == 1 else texts

@@ -19,12 +19,14 @@ class Hard(Normalizer):
 
     The highest score has no gradient, so what makes the scores does not learn. With
     `stochastic=True` a key is drawn in training, and the gradient is that of the softmax, as if
-    the weights were the probabilities ("straight-through"). For REINFORCE, `draw` gives the
-    logarithm of the probability of what was drawn. Of equal scores the first key counts.
+    the weights were the probabilities ("straight-through"). REINFORCE needs no gradient there:
+    `straight_through=False`; its own goes through the logarithm of the probability of what was
+    drawn, which `draw` gives. Of equal scores the first key counts.
 
     Args:
         stochastic: Whether keys are drawn in training. Outside of it the highest score counts.
         seed: Integer seed of the draws.
+        straight_through: Whether what was drawn has the gradient of the softmax, or none.
 
     Example:
 
@@ -36,13 +38,14 @@ class Hard(Normalizer):
     ([[0.0, 1.0], [1.0, 0.0]], [0.0, 0.0])
     """
 
-    def __init__(self, stochastic=False, seed=None):
+    def __init__(self, stochastic=False, seed=None, straight_through=True):
         if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
             raise ValueError(
                 "`seed` of the normalizer Hard must be an integer or None. "
                 f"Received: seed={seed!r}."
             )
         self.stochastic, self.seed = stochastic, seed
+        self.straight_through = straight_through
         self.seed_generator = keras.random.SeedGenerator(seed) if stochastic else None
 
     def __call__(self, scores, visible=None, training=None):
@@ -51,6 +54,8 @@ class Hard(Normalizer):
             return _one_hot_of_highest(scores, visible)
         shifted, probabilities, _ = _softmax(scores, visible)
         one_hot = _drawn(shifted, visible, self.seed_generator)
+        if not self.straight_through:
+            return one_hot
         return one_hot + (probabilities - ops.stop_gradient(probabilities))  # adds exactly 0
 
     def draw(self, scores, visible=None, seed=None):
@@ -82,7 +87,11 @@ class Hard(Normalizer):
         return one_hot, log_probability
 
     def get_config(self):
-        return {"stochastic": self.stochastic, "seed": self.seed}
+        return {
+            "stochastic": self.stochastic,
+            "seed": self.seed,
+            "straight_through": self.straight_through,
+        }
 
 
 def _softmax(scores, visible):

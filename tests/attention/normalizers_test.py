@@ -243,6 +243,21 @@ def test_straight_through_gradient_is_that_of_the_softmax():
     np.testing.assert_allclose(oracle.float64(found), oracle.float64(expected), atol=1e-6)
 
 
+def test_without_straight_through_the_draws_are_the_same_and_have_no_gradient():
+    scores, visible = random_scores("hard"), random_visible()
+    plain = normalizers.Hard(stochastic=True, seed=3, straight_through=False)
+    drawn = normalizers.Hard(stochastic=True, seed=3)(scores, visible, training=True)
+    np.testing.assert_array_equal(
+        oracle.float64(plain(scores, visible, training=True)), oracle.float64(drawn)
+    )
+
+    def weigh(scores):
+        return ops.multiply(plain(scores, visible, training=True), FACTORS)
+
+    (found,) = gradients(weigh, scores)
+    np.testing.assert_array_equal(oracle.float64(found), 0.0)
+
+
 def test_draw_gives_the_log_probability_of_what_it_drew():
     scores, visible = random_scores("hard"), random_visible()
     one_hot, log_probability = normalizers.Hard(True, seed=4).draw(scores, visible)
@@ -340,10 +355,11 @@ def test_registry_gives_names_objects_and_configs(name):
 
 
 def test_every_argument_survives_a_config():
-    hard = normalizers.Hard(stochastic=True, seed=7)
+    hard = normalizers.Hard(stochastic=True, seed=7, straight_through=False)
     config = keras.saving.serialize_keras_object(Attention(normalizer=hard))
     again = keras.saving.deserialize_keras_object(config).normalizer
-    assert again.get_config() == hard.get_config() == {"stochastic": True, "seed": 7}
+    expected = {"stochastic": True, "seed": 7, "straight_through": False}
+    assert again.get_config() == hard.get_config() == expected
     scores = np.zeros((5, 9), "float32")
     np.testing.assert_array_equal(
         oracle.float64(again(scores, training=True)), oracle.float64(hard(scores, training=True))

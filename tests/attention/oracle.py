@@ -216,12 +216,14 @@ def attention_rnn(layer, inputs, memory, initial_state, memory_mask=None):
     """Returns outputs and weights of the layer `AttentionRNN`, one step after the other."""
     cell = layer.cell
     move, number_of_states = CELL_STEPS[type(cell.cell).__name__]
-    states = [initial_state] + [np.zeros_like(initial_state)] * (number_of_states - 1)
+    states = initial_state if isinstance(initial_state, list) else [initial_state]
+    states = states + [np.zeros_like(states[0])] * (number_of_states - len(states))
     attend = multi_head_attention if hasattr(cell.attention, "num_heads") else attention
 
     def look(state):
         context, weights = attend(cell.attention, state[:, None, :], memory, value_mask=memory_mask)
-        return context[:, 0], weights[..., 0, :]
+        gate = 1 / (1 + np.exp(-_dense(cell.gate, state))) if cell.gated else 1.0
+        return gate * context[:, 0], weights[..., 0, :]
 
     outputs, history = [], []
     output = np.zeros((len(inputs), cell.output_size))

@@ -23,10 +23,10 @@ ATTENTIONS = {
 }
 
 
-def make_layer(cell=keras.layers.GRUCell, attention="additive", order="bahdanau", units=None):
+def make_layer(cell=keras.layers.GRUCell, attention="additive", order="bahdanau", **arguments):
     """A built `AttentionRNN` whose weights are all random, biases too."""
     attention = ATTENTIONS[attention]() if isinstance(attention, str) else attention
-    layer = AttentionRNN(AttentionCell(cell(UNITS), attention, order=order, units=units))
+    layer = AttentionRNN(AttentionCell(cell(UNITS), attention, order=order, **arguments))
     layer.build(INPUTS.shape, ENCODED.shape)
     for variable in layer.weights:
         variable.assign(variable + 0.3 * RNG.normal(size=variable.shape))
@@ -55,6 +55,26 @@ def test_luong_order_takes_the_size_of_its_output():
     outputs, _ = run(layer)
     assert outputs.shape == (BATCH, LENGTH, 7)
     np.testing.assert_allclose(oracle.float64(outputs), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("order", ["bahdanau", "luong"])
+@pytest.mark.parametrize("attention", ["additive", "multi_head"])
+def test_gate_scales_the_context(order, attention):
+    layer = make_layer(keras.layers.LSTMCell, attention, order, gated=True)
+    expected, expected_weights = oracle.attention_rnn(layer, INPUTS, ENCODED, STATE, MASK)
+    outputs, weights = run(layer)
+    np.testing.assert_allclose(oracle.float64(outputs), expected, atol=1e-5)
+    np.testing.assert_allclose(oracle.float64(weights), expected_weights, atol=1e-5)
+
+
+@pytest.mark.parametrize("order", ["bahdanau", "luong"])
+def test_every_state_of_the_cell_can_be_given(order):
+    layer = make_layer(keras.layers.LSTMCell, order=order)
+    states = [STATE, STATE[::-1] - 0.5]
+    expected, _ = oracle.attention_rnn(layer, INPUTS, ENCODED, states, MASK)
+    outputs, _ = run(layer, initial_state=states)
+    np.testing.assert_allclose(oracle.float64(outputs), expected, atol=1e-5)
+    assert np.abs(expected - oracle.attention_rnn(layer, INPUTS, ENCODED, STATE, MASK)[0]).max() > 0
 
 
 @pytest.mark.parametrize("order", ["bahdanau", "luong"])

@@ -74,7 +74,7 @@ def test_losses_are_those_of_numpy(run, monkeypatch):
 
 def test_weights_that_scale_or_shift_do_not_decay():
     model = RECIPE._build("float32")
-    optimizer = RECIPE.optimizer(10)
+    optimizer = RECIPE.make_optimizer(10)
     optimizer.build(model.trainable_variables)
     kept = {
         each.path for each in model.trainable_variables if not optimizer._use_weight_decay(each)

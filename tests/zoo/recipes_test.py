@@ -154,7 +154,7 @@ def test_a_preset_uses_the_length_penalty_that_did_best(run, dataset):
 
 def test_warm_up_fits_into_a_short_training():
     recipe = dataclasses.replace(RECIPE, epochs=2, warmup_steps=1000, cycles=1)
-    schedule = recipe.optimizer(steps_per_epoch=5)._learning_rate
+    schedule = recipe.make_optimizer(steps_per_epoch=5)._learning_rate
     rates = [float(schedule(step)) for step in range(10)]
     steps = np.arange(10)
     falling = 0.01 + 0.99 * (1 + np.cos(np.pi * steps / 10)) / 2
@@ -164,7 +164,7 @@ def test_warm_up_fits_into_a_short_training():
 
 def test_the_learning_rate_falls_in_cycles():
     recipe = dataclasses.replace(RECIPE, epochs=4, warmup_steps=1, cycles=2)
-    schedule = recipe.optimizer(steps_per_epoch=50)._learning_rate
+    schedule = recipe.make_optimizer(steps_per_epoch=50)._learning_rate
     peak = recipe.learning_rate
     rates = [float(schedule(step)) for step in (1, 50, 99, 100, 150, 199)]
     expected = [peak, peak / 2, 0.01 * peak, 0.8 * peak, 0.4 * peak, 0.01 * peak]

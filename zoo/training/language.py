@@ -71,7 +71,7 @@ class LanguageRecipe:
         model = self._build(self.dtype)
         window = self.batch_size * model.core.context_length
         model.compile(
-            optimizer=self.optimizer(max(1, round(len(train_text.encode()) / window))),
+            optimizer=self.make_optimizer(max(1, round(len(train_text.encode()) / window))),
             loss=TokenCrossentropy(),
             weighted_metrics=[],
         )
@@ -108,7 +108,7 @@ class LanguageRecipe:
         chosen_by = "the lowest loss on the validation split of TFDS, over epochs"
         return {"variant": "characters", "data": data, "chosen_by": chosen_by}
 
-    def optimizer(self, steps_per_epoch):
+    def make_optimizer(self, steps_per_epoch):
         steps = self.epochs * steps_per_epoch
         optimizer = keras.optimizers.AdamW(
             runs.cosine(self.learning_rate, steps, self.warmup_steps),

@@ -9,7 +9,9 @@ import tensorflow as tf
 from keras_attention.errors import unknown_name
 from zoo import catalog
 from zoo.architectures import ARCHITECTURES
+from zoo.captioner import Captioner
 from zoo.generator import TextGenerator
+from zoo.training.captioning import CaptioningRecipe
 from zoo.training.language import LanguageRecipe
 from zoo.training.translation import TranslationRecipe
 from zoo.translator import Translator
@@ -17,6 +19,10 @@ from zoo.translator import Translator
 RECURRENT = {"decoder_units": 384, "dropout": 0.3}
 
 RECIPES = {
+    "show_attend_tell_flickr8k": CaptioningRecipe("show_attend_tell"),
+    "show_attend_tell_hard_flickr8k": CaptioningRecipe(
+        "show_attend_tell", overrides={"attention": "hard"}
+    ),
     "bahdanau_nmt_multi30k_en_de": TranslationRecipe("bahdanau_nmt", overrides=RECURRENT),
     "luong_nmt_multi30k_en_de": TranslationRecipe("luong_nmt", overrides=RECURRENT),
     "transformer_nmt_multi30k_en_de": TranslationRecipe(
@@ -31,11 +37,12 @@ RECIPES = {
             "attention_dropout": 0.1,
             "hidden_dropout": 0.1,
         },
-        epochs=40,
+        epochs=30,
         batch_size=128,
+        optimizer="muon",
         learning_rate=2e-3,
         cycles=1,
-        warmup_steps=800,
+        warmup_steps=200,
         subword_dropout=0.1,
         average_momentum=0.999,
     ),
@@ -51,7 +58,11 @@ RECIPES = {
         },
     ),
 }
-_OF_TASK = {Translator: TranslationRecipe, TextGenerator: LanguageRecipe}
+_OF_TASK = {
+    Captioner: CaptioningRecipe,
+    TextGenerator: LanguageRecipe,
+    Translator: TranslationRecipe,
+}
 
 
 def run(name, data_dir, run_dir, epochs=None):

@@ -25,6 +25,7 @@ class TranslationRecipe:
         overrides: Arguments of the model that differ from the architecture's own.
         vocabulary_size: Tokens of the vocabulary that both languages share.
         epochs, batch_size: As for `fit`.
+        optimizer: `"adam"`, or `"muon"` for the matrices between the embeddings.
         learning_rate: Where the cosine schedule begins, after `warmup_steps`.
         cycles: How many times it falls to 1 % of that; each time it begins 20 % lower.
         label_smoothing, subword_dropout: As for `TokenCrossentropy` and `Translator.batches`.
@@ -41,6 +42,7 @@ class TranslationRecipe:
     vocabulary_size: int = 5000
     epochs: int = 28
     batch_size: int = 80
+    optimizer: str = "adam"
     learning_rate: float = 1.3e-3
     cycles: int = 2
     warmup_steps: int = 300
@@ -79,7 +81,7 @@ class TranslationRecipe:
         model = build(self.architecture, tokenizer, self.dtype, **self.overrides)
         num_pairs = int(train_pairs.cardinality())
         model.compile(
-            optimizer=self.optimizer(num_pairs // self.batch_size),
+            optimizer=self.make_optimizer(num_pairs // self.batch_size),
             loss=TokenCrossentropy(self.label_smoothing),
             weighted_metrics=[],  # each would look at all logits once more
         )
@@ -127,16 +129,20 @@ class TranslationRecipe:
         )
         return {"variant": self.pair, "data": data, "chosen_by": chosen_by}
 
-    def optimizer(self, steps_per_epoch):
+    def make_optimizer(self, steps_per_epoch):
         steps = self.epochs * steps_per_epoch
-        return keras.optimizers.Adam(
-            runs.cosine(self.learning_rate, steps, self.warmup_steps, self.cycles),
-            beta_2=0.98,
-            global_clipnorm=1.0,
-            use_ema=True,
-            ema_momentum=self.average_momentum,
-            ema_overwrite_frequency=None,
-        )
+        schedule = runs.cosine(self.learning_rate, steps, self.warmup_steps, self.cycles)
+        common = {
+            "global_clipnorm": 1.0,
+            "use_ema": True,
+            "ema_momentum": self.average_momentum,
+            "ema_overwrite_frequency": None,
+        }
+        if self.optimizer == "muon":
+            return keras.optimizers.Muon(
+                schedule, adam_beta_2=0.98, weight_decay=0.05, adam_weight_decay=0.0, **common
+            )
+        return keras.optimizers.Adam(schedule, beta_2=0.98, **common)
 
     def _tokenizer(self, pairs, path):
         """Learns the shared vocabulary once; a run that goes on must not learn another one."""

@@ -1,0 +1,281 @@
+"""Scores of captions against their equations written out, and rewards against coco-caption."""
+
+import collections
+import math
+import shutil
+import sys
+
+import numpy as np
+import pytest
+from pycocoevalcap.cider.cider import Cider
+from pycocoevalcap.tokenizer.ptbtokenizer import PTBTokenizer
+
+from zoo.metrics.captions import (
+    CaptionScores,
+    CiderReward,
+    _plain_tokenize,
+    _ptb_tokenize,
+    caption_scores,
+)
+
+HYPOTHESES = [
+    "a dog runs over the green grass",
+    "two girls in red sing",
+    "a man on a bike rides a bike on a road",
+    "the snow is white",
+]
+REFERENCES = [
+    ["a dog runs over the grass", "a dog is running on the grass", "dog plays"],
+    ["two girls sing a song", "girls in red coats sing in the street"],
+    ["a man rides a bike", "a man is on a bike on the road", "someone rides on a road", "a bike"],
+    ["people walk in the snow", "two people on the white snow"],
+]
+needs_java = pytest.mark.skipif(shutil.which("java") is None, reason="there is no java")
+
+
+@pytest.fixture(scope="module")
+def scores():
+    """The scores with all that is installed; METEOR takes seconds to start."""
+    return caption_scores(HYPOTHESES, REFERENCES)
+
+
+@pytest.fixture
+def no_java(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+
+
+def ngrams(tokens, n):
+    return [" ".join(tokens[start : start + n]) for start in range(len(tokens) - n + 1)]
+
+
+def bleu(largest_n):
+    """Corpus BLEU of several references: the most of an n-gram in any, and the closest length."""
+    logs = []
+    for n in range(1, largest_n + 1):
+        matched = proposed = 0
+        for hypothesis, references in zip(HYPOTHESES, REFERENCES, strict=True):
+            mine = collections.Counter(ngrams(hypothesis.split(), n))
+            theirs = [collections.Counter(ngrams(text.split(), n)) for text in references]
+            matched += sum(
+                min(count, max(each[ngram] for each in theirs)) for ngram, count in mine.items()
+            )
+            proposed += mine.total()
+        logs.append(math.log(matched / proposed))
+    h = r = 0
+    for hypothesis, references in zip(HYPOTHESES, REFERENCES, strict=True):
+        length = len(hypothesis.split())
+        lengths = sorted(len(text.split()) for text in references)
+        h += length
+        r += min(lengths, key=lambda each: abs(each - length))
+    return 100 * min(1.0, math.exp(1 - r / h)) * math.exp(sum(logs) / largest_n)
+
+
+def cider(hypothesis, references, corpus):
+    """CIDEr-D of one caption by its equation, with dense vectors over all n-grams."""
+    total = 0.0
+    for n in range(1, 5):
+        images = [{ngram for text in image for ngram in ngrams(text, n)} for image in corpus]
+        texts = (hypothesis, *references)
+        known = sorted({ngram for text in texts for ngram in ngrams(text, n)})
+        frequency = np.array([max(1, sum(ngram in image for image in images)) for ngram in known])
+        mine, *vectors = (
+            np.log(len(corpus) / frequency) * [ngrams(text, n).count(ngram) for ngram in known]
+            for text in texts
+        )
+        for text, theirs in zip(references, vectors, strict=True):
+            norm = np.linalg.norm(mine) * np.linalg.norm(theirs)
+            penalty = np.exp(-((len(hypothesis) - len(text)) ** 2) / (2 * 6.0**2))
+            if norm:
+                total += penalty * np.minimum(mine, theirs) @ theirs / norm
+    return 10 * total / 4 / len(references)
+
+
+def rouge_l(hypothesis, references):
+    """The F-measure of the best precision and the best recall of any reference."""
+    hypothesis, precisions, recalls = hypothesis.split(), [], []
+    for text in references:
+        common = longest_common(hypothesis, text.split())
+        precisions.append(common / len(hypothesis))
+        recalls.append(common / len(text.split()))
+    precision, recall = max(precisions), max(recalls)
+    return (1 + 1.2**2) * precision * recall / (recall + 1.2**2 * precision)
+
+
+def longest_common(one, other):
+    if not one or not other:
+        return 0
+    if one[-1] == other[-1]:
+        return 1 + longest_common(one[:-1], other[:-1])
+    return max(longest_common(one[:-1], other), longest_common(one, other[:-1]))
+
+
+def split(texts):
+    return [[text.split() for text in group] for group in texts]
+
+
+def test_scores_equal_their_equations(scores):
+    for n in (1, 2, 3, 4):
+        assert getattr(scores, f"bleu_{n}") == pytest.approx(bleu(n), rel=1e-6)
+    corpus = split(REFERENCES)
+    ciders = [
+        cider(text.split(), references, corpus)
+        for text, references in zip(HYPOTHESES, corpus, strict=True)
+    ]
+    assert scores.cider == pytest.approx(100 * np.mean(ciders))
+    rouges = map(rouge_l, HYPOTHESES, REFERENCES)
+    assert scores.rouge_l == pytest.approx(100 * np.mean(list(rouges)))
+
+
+@needs_java
+def test_tokens_are_those_of_coco_caption():
+    texts = [
+        "A dog's t-shirt (red), isn't it? \"No\" -- & $5 ...",
+        "",
+        "Café\u2028naïve\r\n a ||| b",
+        "U.S. cannot won't",
+        "   ",
+    ]
+    captions = dict(enumerate([[{"caption": " ".join(text.split())}] for text in texts]))
+    expected = [text for (text,) in PTBTokenizer().tokenize(captions).values()]
+    assert _ptb_tokenize(texts) == expected
+    assert _ptb_tokenize(["", "."]) == ["", ""]
+
+
+def test_plain_tokens():
+    assert _plain_tokenize(["A dog's t-shirt, red; isn't it?!", "", "I cannot: 'no' - $5.50"]) == [
+        "a dog 's t-shirt red is n't it",
+        "",
+        "i can not no $ 5.50",
+    ]
+
+
+@needs_java
+def test_plain_tokens_are_the_same_in_plain_captions():
+    texts = ["Two dogs (in the snow) can't run.", "A man, 30, in a T-shirt; it's blue & white!"]
+    ptb = [text.replace("-lrb- ", "").replace("-rrb- ", "") for text in _ptb_tokenize(texts)]
+    assert _plain_tokenize(texts) == ptb
+
+
+@needs_java
+def test_meteor_equals_its_equation_and_nothing_is_printed(capfd):
+    # One of three words is a function word (weight ¼, others ¾), one has the same stem (0.6).
+    # All words match in order, so that nothing is taken off.
+    expected = (0.25 + 0.75 * 1 + 0.75 * 0.6) / (0.25 + 0.75 + 0.75)
+    scores = caption_scores(["The dogs run."], [["the dogs running"]])
+    assert scores.meteor == pytest.approx(100 * expected)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_without_java(no_java):
+    scores = caption_scores([f"{text.title()}." for text in HYPOTHESES], REFERENCES)
+    assert scores.meteor is None
+    assert scores.bleu_4 == pytest.approx(bleu(4), rel=1e-6)
+    assert "tok:regex.lower.nopunct" in scores.signature
+    assert "meteor:none" in scores.signature
+    assert "|nrefs:1|" in caption_scores(["a"], [["a"]]).signature
+    assert "METEOR" not in str(scores)
+
+
+@needs_java
+def test_signature_states_the_protocol(scores):
+    for part in ("pycocoevalcap:1", "nrefs:2-4|", "ptb-3.4.1", "closest", "cider:D", "1.5.en"):
+        assert part in scores.signature
+
+
+def test_prints_as_papers_do():
+    scores = CaptionScores(67.04, 45.72, 31.41, 21.3, 55.06, 46.2, 20.26, "nrefs:5")
+    assert str(scores) == (
+        "BLEU-1/2/3/4 67.0/45.7/31.4/21.3, METEOR 20.3, ROUGE-L 46.2, CIDEr 55.1 nrefs:5"
+    )
+
+
+def test_a_blank_caption_scores_nothing(no_java):
+    scores = caption_scores([*HYPOTHESES, " ..."], [*REFERENCES, ["a cat"]])
+    assert np.isfinite([scores.bleu_4, scores.cider, scores.rouge_l]).all()
+    assert CiderReward(split(REFERENCES))([[]], [[["a", "cat"]]]) == [0.0]
+
+
+def test_rewards_are_those_of_coco_caption():
+    words = np.random.default_rng(0).integers(0, 12, (40, 4, 9)).astype(str)
+    texts = [
+        [" ".join(text[: len(text) - (image + row) % 5]) for row, text in enumerate(group)]
+        for image, group in enumerate(words)
+    ]
+    hypotheses, references = [group[0] for group in texts], [group[1:] for group in texts]
+    _, expected = Cider().compute_score(
+        dict(enumerate(references)), {image: [text] for image, text in enumerate(hypotheses)}
+    )
+    reward = CiderReward(split(references))
+    rewards = reward([text.split() for text in hypotheses], split(references))
+    np.testing.assert_allclose(rewards, expected)
+    assert min(rewards) < 1 < max(rewards)
+    some = reward([text.split() for text in hypotheses[5:7]], split(references)[5:7])
+    np.testing.assert_allclose(some, expected[5:7])
+
+
+def test_rewards_of_captions_beyond_the_corpus():
+    corpus = split(REFERENCES)
+    hypothesis, references = ["a", "zebra", "runs", "over"], [["a", "zebra"], ["a", "dog"]]
+    (reward,) = CiderReward(corpus)([hypothesis], [references])
+    assert reward == pytest.approx(cider(hypothesis, references, corpus))
+
+
+def test_token_ids_do_as_well():
+    corpus, hypotheses = split(REFERENCES), [text.split() for text in HYPOTHESES]
+    ids = collections.defaultdict(lambda: len(ids))
+
+    def numbered(captions):
+        return [[ids[word] for word in text] for text in captions]
+
+    as_ids = CiderReward([numbered(image) for image in corpus])
+    np.testing.assert_allclose(
+        as_ids(numbered(hypotheses), [numbered(image) for image in corpus]),
+        CiderReward(corpus)(hypotheses, corpus),
+    )
+
+
+def test_what_cannot_be_scored_is_refused():
+    with pytest.raises(ValueError, match="hypotheses is empty"):
+        caption_scores([], [])
+    with pytest.raises(ValueError, match="4 hypotheses and 3 lists of references"):
+        caption_scores(HYPOTHESES, REFERENCES[:3])
+    with pytest.raises(ValueError, match=r"at least one reference.*references\[1\]=\[\]"):
+        caption_scores(["a", "b"], [["a"], []])
+    with pytest.raises(TypeError, match="hypotheses must be a list of strings.*'a dog'"):
+        caption_scores("a dog", [["a dog"]])
+    with pytest.raises(TypeError, match=r"references\[0\] must be a list of strings.*'a dog'"):
+        caption_scores(["a dog"], ["a dog"])
+    with pytest.raises(TypeError, match=r"references\[0\] must be a list of strings"):
+        caption_scores(["a dog"], [[["a", "dog"]]])
+
+
+def test_what_cannot_be_rewarded_is_refused():
+    reward = CiderReward([[["a", "dog"]]])
+    with pytest.raises(ValueError, match="empty corpus"):
+        CiderReward([])
+    with pytest.raises(TypeError, match=r"corpus\[0\] must be .* lists? of tokens: split them"):
+        CiderReward([["a dog"]])
+    with pytest.raises(TypeError, match=r"corpus\[0\] must be .*corpus\[0\]=\[1, 2\]"):
+        CiderReward([[1, 2], [3]])
+    with pytest.raises(TypeError, match="hypotheses must be .*split them first"):
+        reward(["a dog"], [[["a", "dog"]]])
+    with pytest.raises(ValueError, match="1 hypotheses and 2 lists"):
+        reward([["a"]], [[["a"]], [["a"]]])
+    with pytest.raises(ValueError, match=r"references\[0\]=\[\]"):
+        reward([["a"]], [[]])
+
+
+def test_a_missing_library_says_what_to_install(monkeypatch, no_java):
+    monkeypatch.setitem(sys.modules, "pycocoevalcap.bleu.bleu", None)
+    with pytest.raises(ImportError, match=r'pycocoevalcap.*"keras-attention-zoo\[train\]"'):
+        caption_scores(HYPOTHESES, REFERENCES)
+
+
+@needs_java
+def test_a_java_that_fails_is_told(monkeypatch, tmp_path):
+    java = tmp_path / "java"
+    java.write_text("#!/bin/sh\necho no runtime >&2\nexit 3\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    with pytest.raises(RuntimeError, match="tokenizes captions failed.*no runtime"):
+        caption_scores(HYPOTHESES, REFERENCES)

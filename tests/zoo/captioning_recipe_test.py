@@ -1,0 +1,93 @@
+"""The captioning recipe: what it learns, keeps, chooses and measures."""
+
+import csv
+import json
+
+import pytest
+import tensorflow as tf
+
+import zoo
+from tests.zoo.pictures import CAPTIONS, IMAGES, MeanColours
+from zoo.images import image_bytes
+from zoo.training import captioning, recipes
+from zoo.training.captioning import CaptioningRecipe
+
+RECIPE = CaptioningRecipe(
+    "show_attend_tell",
+    overrides={"size": 16, "units": 16, "dropout": 0.0},
+    views=2,
+    vocabulary_size=280,
+    epochs=2,
+    batch_size=4,
+    learning_rate=0.01,
+    warmup_steps=1,
+    average_momentum=0.5,
+    dtype="float32",
+    length_penalties=(0.0, 1.0),
+)
+
+
+@pytest.fixture(scope="module")
+def images():
+    names = [f"{number}.png" for number in range(len(IMAGES))]
+    encoded = [image_bytes(image) for image in IMAGES]
+    captions = [[caption, caption] for caption in CAPTIONS]
+    return tf.data.Dataset.from_tensor_slices(
+        {"name": names, "image": encoded, "captions": captions}
+    )
+
+
+@pytest.fixture(scope="module")
+def preset(images, tmp_path_factory):
+    run_dir = tmp_path_factory.mktemp("run")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(captioning, "Backbone", MeanColours)
+        patch.setattr(CaptioningRecipe, "load", lambda self, split, data_dir: images)
+        patch.setitem(recipes.RECIPES, "toy", RECIPE)
+        yield recipes.run("toy", None, run_dir)
+
+
+def test_run_leaves_a_preset_with_all_metrics(preset):
+    card = json.loads((preset / "card.json").read_text())
+    metrics = [entry["metric"] for entry in card["quality"]]
+    assert metrics[:5] == ["perplexity", "BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4"]
+    assert {"ROUGE-L", "CIDEr-D"} < set(metrics)
+    assert {entry["split"] for entry in card["quality"]} == {"validation"}
+    assert card["fingerprint"] == [1.0]
+    assert "Hodosh" in card["data"]["citation"]
+    assert recipes.of_card(card).views == RECIPE.views
+    assert zoo.load(preset).caption(IMAGES[0])
+
+
+def test_history_tells_what_the_epoch_was_chosen_by(preset):
+    with open(preset.parent / "history.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == RECIPE.epochs
+    assert all(float(row["val_cider"]) >= 0 and float(row["val_loss"]) > 0 for row in rows)
+    assert all(0 <= float(row["val_bleu_4"]) <= 100 for row in rows)
+
+
+def test_a_run_that_goes_on_does_not_look_at_the_images_again(preset, images, monkeypatch):
+    def call(self, images):
+        raise AssertionError("The features are on disk already.")
+
+    monkeypatch.setattr(captioning, "Backbone", MeanColours)
+    features = sorted((preset.parent / "features").rglob("*.tfrecord"))
+    assert features
+    monkeypatch.setattr(MeanColours, "call", call)
+    trained = RECIPE.train(images, images, preset.parent)
+    assert trained.default_sampler.length_penalty in RECIPE.length_penalties
+
+
+def test_captions_are_learned_as_they_are_measured():
+    captions = tf.constant(["A girl 's dog , running .", "Zwei HÜTE!", "T-shirt  ( red )"])
+    told = captioning.plain(captions).numpy().tolist()
+    assert [each.decode() for each in told] == ["a girl 's dog running", "zwei hüte", "t-shirt red"]
+
+
+@pytest.mark.parametrize("name", ["show_attend_tell_flickr8k", "show_attend_tell_hard_flickr8k"])
+def test_recipes_of_the_zoo_fit_their_architecture(name):
+    recipe = recipes.RECIPES[name]
+    assert recipe.overrides.get("attention", "soft") == ("hard" if "hard" in name else "soft")
+    optimizer = recipe.make_optimizer(100)
+    assert optimizer.use_ema

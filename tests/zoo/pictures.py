@@ -1,0 +1,46 @@
+"""Toy pictures of two colours, their captions, and a backbone that needs no download."""
+
+import keras
+import numpy as np
+from keras import ops
+
+COLOURS = {"red": (220, 30, 30), "green": (30, 200, 60), "blue": (40, 60, 220)}
+SIZE, GRID, CHANNELS = 8, (2, 2), 4
+
+
+@keras.saving.register_keras_serializable(package="tests")
+class MeanColours(keras.layers.Layer):
+    """A backbone whose annotations are the colours of the quarters of an image, and the side."""
+
+    image_size, grid, channels = SIZE, GRID, CHANNELS
+
+    def __init__(self, brightness=1.0, **kwargs):
+        super().__init__(**kwargs)
+        self.brightness = brightness
+
+    def call(self, images):
+        quarters = ops.average_pool(images / 255.0, SIZE // 2, SIZE // 2)  # (batch, 2, 2, 3)
+        side = ops.zeros_like(quarters[..., :1]) + ops.array([[0.0], [1.0]])
+        quarters = ops.concatenate([quarters, side], axis=-1)
+        return self.brightness * ops.reshape(quarters, (-1, 4, CHANNELS))
+
+    def fingerprint(self):
+        return [self.brightness]
+
+    def check_fingerprint(self, expected):
+        if expected != self.fingerprint():
+            raise ValueError(f"The fingerprint should be {expected}.")
+
+    def get_config(self):
+        return {**super().get_config(), "brightness": self.brightness}
+
+
+def picture(left, right):
+    pixels = np.zeros((10, 12, 3), "uint8")
+    pixels[:, :6], pixels[:, 6:] = COLOURS[left], COLOURS[right]
+    return pixels
+
+
+NAMES = [(left, right) for left in COLOURS for right in COLOURS if left != right]
+IMAGES = [picture(*names) for names in NAMES]
+CAPTIONS = [f"{left} before {right}" for left, right in NAMES]

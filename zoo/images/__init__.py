@@ -1,0 +1,7 @@
+"""Images in graphs, the networks that see them, and what these saw, kept on disk."""
+
+from zoo.images.backbone import Backbone
+from zoo.images.features import cache_features, load_features
+from zoo.images.reading import image_bytes, read_images
+
+__all__ = ["Backbone", "cache_features", "image_bytes", "load_features", "read_images"]

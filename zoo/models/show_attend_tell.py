@@ -1,0 +1,229 @@
+"""Show, Attend and Tell: annotation vectors of a picture to logits of words, soft or hard.
+
+The task, image files to captions, is `zoo.captioner.Captioner`.
+"""
+
+import math
+
+import keras
+from keras import ops
+
+from keras_attention import Attention, AttentionCell, AttentionRNN
+from keras_attention.attention import Memory
+from keras_attention.normalizers import Hard
+
+BASELINE_MOMENTUM = 0.9
+
+
+@keras.saving.register_keras_serializable(package="zoo")
+class ShowAttendTell(keras.Model):
+    """A recurrent decoder that looks at a picture again before each word.
+
+    With the annotation vectors `a_1 … a_L` of the picture and the word before, `y_{t-1}`:
+
+    $$ α_t = softmax_i(v^⊤ \\tanh(W_h h_{t-1} + W_a a_i)), \\quad
+       z_t = σ(w^⊤ h_{t-1} + b) \\sum_i α_{ti} a_i $$
+    $$ h_t = LSTM(h_{t-1}, [E y_{t-1}; z_t]), \\quad
+       p(y_t) ∝ \\exp(E^⊤ (L_y E y_{t-1} + L_h h_t + L_z z_t)) $$
+
+    The state begins as two networks of the mean annotation tell. With `attention="hard"` each word
+    sees one annotation only: one drawn by `α_t` in training, the one with the highest `α_ti`
+    otherwise. What the paper adds to the loss is in `attention_loss`.
+
+    Paper: Xu et al. 2015, Show, Attend and Tell (https://arxiv.org/abs/1502.03044). Here the
+    annotations, of a network that is not trained along, first pass a trained layer with ReLU, and
+    one table `E` of embeddings serves input and output layer, which asks for the further `L_y`.
+
+    Args:
+        vocabulary_size: Number of tokens; 0 is padding.
+        channels: Size of an annotation vector.
+        size: Size of embeddings and of the annotations that the decoder sees.
+        units: Size of the LSTM.
+        attention: `"soft"` or `"hard"`.
+        doubly_stochastic: λ of `attention_loss`, for soft attention.
+        entropy: λ_e of `attention_loss`, for hard attention.
+        dropout: Fraction dropped of annotations, embeddings and outputs in training.
+        seed: Seed of the draws of hard attention.
+
+    Call arguments:
+        inputs: Dictionary of `annotations` `(batch, positions, channels)` and int32 `target_ids`
+            `(batch, length)`, the latter beginning with the start token.
+
+    Returns:
+        Dictionary of float32 `logits` `(batch, length, vocabulary_size)` and `weights` `(batch,
+        length, positions)`, where each word looked; of hard attention also `scores`, what these
+        were made of.
+    """
+
+    def __init__(
+        self,
+        vocabulary_size,
+        channels=1280,
+        size=512,
+        units=512,
+        attention="soft",
+        doubly_stochastic=1.0,
+        entropy=0.01,
+        dropout=0.5,
+        seed=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        if attention not in ("soft", "hard"):
+            raise ValueError(f"`attention` must be 'soft' or 'hard'. Received: {attention!r}.")
+        self.config = {
+            "vocabulary_size": vocabulary_size,
+            "channels": channels,
+            "size": size,
+            "units": units,
+            "attention": attention,
+            "doubly_stochastic": doubly_stochastic,
+            "entropy": entropy,
+            "dropout": dropout,
+            "seed": seed,
+        }
+        self.is_hard = attention == "hard"
+        dtype = self.dtype_policy
+        self.dropout = keras.layers.Dropout(dropout, dtype=dtype)
+        self.embedding = keras.layers.Embedding(
+            vocabulary_size,
+            size,
+            embeddings_initializer=keras.initializers.RandomNormal(stddev=size**-0.5),
+            dtype=dtype,
+        )
+        self.annotate = keras.layers.Dense(size, "relu", dtype=dtype, name="annotate")
+        self.initial_hidden = keras.layers.Dense(units, "tanh", dtype=dtype, name="initial_hidden")
+        self.initial_memory = keras.layers.Dense(units, "tanh", dtype=dtype, name="initial_memory")
+        drawn = Hard(stochastic=True, seed=seed, straight_through=False)
+        self.decoder = AttentionRNN(
+            AttentionCell(
+                keras.layers.LSTMCell(units, dtype=dtype),
+                Attention("additive", normalizer=drawn if self.is_hard else "softmax", dtype=dtype),
+                gated=True,
+                dtype=dtype,
+            ),
+            dtype=dtype,
+        )
+        self.readout = keras.layers.Dense(size, dtype=dtype, name="readout")  # L_y, L_h and L_z
+        self.output_bias = self.add_weight(
+            name="output_bias", shape=(vocabulary_size,), initializer="zeros"
+        )
+        if self.is_hard:
+            self.baseline = self.add_weight(
+                name="baseline", shape=(), initializer="zeros", trainable=False
+            )
+
+    def build(self, input_shape=None):
+        size = self.embedding.output_dim
+        self.embedding.build((None, None))
+        self.annotate.build((None, None, self.config["channels"]))
+        self.initial_hidden.build((None, size))
+        self.initial_memory.build((None, size))
+        self.decoder.build((None, None, size), (None, None, size))
+        self.readout.build((None, None, size + self.decoder.cell.output_size))
+
+    def build_from_config(self, config):
+        self.build()
+
+    def call(self, inputs, training=None):
+        annotations, state = self._look(inputs["annotations"], training)
+        embedded = self._embed(inputs["target_ids"], training)
+        outputs, weights = self.decoder(
+            embedded,
+            annotations,
+            initial_state=state,
+            return_attention_scores=True,
+            training=training,
+        )
+        told = {"logits": self._logits(outputs, embedded, training), "weights": weights}
+        if self.is_hard:  # the state before a word is what asks
+            hidden = outputs[:, :, : self.config["units"]]  # of [h_t; z_t]
+            asked = ops.concatenate([state[0][:, None], hidden[:, :-1]], axis=1)
+            scores = self.decoder.cell.attention.score(asked, annotations)
+            told["scores"] = ops.cast(scores, "float32")
+        return told
+
+    def attention_loss(self, outputs, labels, is_word):
+        """Returns what is added to the mean cross-entropy of a word.
+
+        Soft attention should look at all of the picture in the course of a caption of T words:
+
+        $$ λ \\sum_i (1 - \\sum_t α_{ti})^2 / T $$
+
+        Hard attention learns by REINFORCE where to look: `s_t` was drawn, `b` is a moving average
+        of `log p(y_k)`, and `H` the entropy of `α_t`.
+
+        $$ -\\frac{1}{T} \\sum_t \\left( \\log p(s_t) \\sum_{k ≥ t} (\\log p(y_k) - b)
+           + λ_e H(α_t) \\right) $$
+
+        The paper takes the sum over all words as the reward of every draw; but words that were
+        written before cannot depend on it, and only add noise.
+
+        Args:
+            outputs: What a call with `training=True` returned.
+            labels: int32 `(batch, length)`, the words.
+            is_word: `(batch, length)`: 1 for words, 0 for padding.
+        """
+        is_word = ops.cast(is_word, "float32")
+        words = ops.maximum(ops.sum(is_word), 1.0)
+        if not self.is_hard:
+            looked_at = ops.sum(outputs["weights"] * is_word[:, :, None], axis=1)
+            penalty = ops.sum(ops.square(1.0 - looked_at))
+            return self.config["doubly_stochastic"] * penalty / words
+        log_weights = ops.log_softmax(outputs["scores"], axis=-1)  # log α
+        drawn = ops.sum(outputs["weights"] * log_weights, axis=-1)  # log p(s_t)
+        entropy = -ops.sum(ops.exp(log_weights) * log_weights, axis=-1)
+        of_words = -ops.sparse_categorical_crossentropy(labels, outputs["logits"], from_logits=True)
+        of_words = ops.stop_gradient(of_words)
+        rewards = (of_words - self.baseline) * is_word
+        rewards = ops.flip(ops.cumsum(ops.flip(rewards, axis=1), axis=1), axis=1)
+        mean = ops.sum(of_words * is_word) / words
+        self.baseline.assign(BASELINE_MOMENTUM * self.baseline + (1.0 - BASELINE_MOMENTUM) * mean)
+        told = rewards * drawn + self.config["entropy"] * entropy
+        return -ops.sum(told * is_word) / words
+
+    # The step protocol of zoo.decoding.
+
+    def start(self, annotations, max_length):
+        """Looks at the pictures: returns what stays while decoding and the first state.
+
+        Args:
+            annotations: `(batch, positions, channels)`.
+            max_length: Of no meaning here; a recurrent state takes the same room for any.
+        """
+        annotations, state = self._look(annotations, training=False)
+        cell = self.decoder.cell
+        key, value, _ = cell.prepare(annotations)
+        return {"key": key, "value": value}, cell.initial_state(state)
+
+    def step(self, tokens, state, context):
+        """Takes the previous tokens `(rows,)` and gives the logits of the next ones.
+
+        Returns:
+            `(logits, state, weights)`: `(rows, vocabulary_size)`, the next state, and the
+            attention weights `(rows, positions)`.
+        """
+        embedded = self._embed(tokens, training=False)
+        memory = Memory(context["key"], context["value"], None)
+        output, state, weights = self.decoder.cell(embedded, state, memory, training=False)
+        return self._logits(output, embedded, training=False), state, weights
+
+    def _look(self, annotations, training):
+        annotations = ops.cast(annotations, self.compute_dtype)
+        annotations = self.annotate(self.dropout(annotations, training=training))
+        mean = ops.mean(annotations, axis=1)
+        return annotations, [self.initial_hidden(mean), self.initial_memory(mean)]
+
+    def _embed(self, ids, training):
+        scaled = self.embedding(ids) * math.sqrt(self.embedding.output_dim)
+        return self.dropout(scaled, training=training)
+
+    def _logits(self, outputs, embedded, training):
+        features = ops.concatenate([embedded, self.dropout(outputs, training=training)], axis=-1)
+        readout = self.dropout(self.readout(features), training=training)
+        table = ops.cast(self.embedding.embeddings, readout.dtype)
+        logits = ops.matmul(readout, ops.transpose(table))
+        return ops.cast(logits, "float32") + self.output_bias
+
+    def get_config(self):
+        return {**super().get_config(), **self.config}

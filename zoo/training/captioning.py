@@ -1,0 +1,223 @@
+"""Training of captioning models on Flickr8k."""
+
+import dataclasses
+import functools
+import pathlib
+from typing import ClassVar
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from zoo.architectures import build
+from zoo.decoding import BeamSampler
+from zoo.evaluation import captioner_quality, evaluate_captioner
+from zoo.images import Backbone, cache_features, load_features
+from zoo.metrics.captions import caption_scores
+from zoo.text import ByteBPETokenizer
+from zoo.training import runs
+from zoo.training.losses import TokenCrossentropy
+
+SHUFFLED_IMAGES = 1000
+
+
+class ValidationCaptions(keras.callbacks.Callback):
+    """Describes validation images after an epoch and logs `val_bleu_4` and `val_cider`.
+
+    Args:
+        features: Data set of `annotations` and `captions`, as `zoo.images.load_features` gives it.
+        sampler: Sampler of the captions; greedy is quick.
+        batch_size: Images described at a time.
+    """
+
+    def __init__(self, features, sampler="greedy", batch_size=64):
+        super().__init__()
+        self.annotations, self.references = _annotations_and_references(features)
+        self.sampler, self.batch_size = sampler, batch_size
+
+    def on_epoch_end(self, epoch, logs=None):
+        captions = self.model.caption_annotations(
+            self.annotations, sampler=self.sampler, batch_size=self.batch_size
+        )
+        scores = caption_scores(captions, self.references)
+        if logs is not None:
+            logs |= {"val_bleu_4": scores.bleu_4, "val_cider": scores.cider}
+
+
+@dataclasses.dataclass(frozen=True)
+class CaptioningRecipe:
+    """Training of a captioning model on Flickr8k.
+
+    Attributes:
+        architecture: Name of the architecture.
+        overrides: Arguments of the model that differ from the architecture's own.
+        backbone: Arguments of `zoo.images.Backbone` that differ from its own.
+        views: In how many views an epoch shows each training image: the whole, mirrored, cropped.
+        vocabulary_size: Tokens of the vocabulary.
+        epochs, batch_size: As for `Captioner.fit`.
+        learning_rate: Where the cosine schedule begins, after `warmup_steps`.
+        label_smoothing, subword_dropout: As for `TokenCrossentropy` and `Captioner.batches`.
+        average_momentum: Momentum of the moving average of the weights, which is what is kept.
+        dtype: Policy of the computation in training.
+        num_beams: Beams that the trained model describes with.
+        length_penalties: Of these it uses the one that does best on the validation images.
+        seed: Seed of everything random.
+    """
+
+    architecture: str
+    overrides: dict = dataclasses.field(default_factory=dict)
+    backbone: dict = dataclasses.field(default_factory=dict)
+    views: int = 4
+    vocabulary_size: int = 3000
+    epochs: int = 10
+    batch_size: int = 64
+    learning_rate: float = 1e-3
+    warmup_steps: int = 300
+    label_smoothing: float = 0.1
+    subword_dropout: float = 0.0
+    average_momentum: float = 0.999
+    dtype: str = "mixed_bfloat16"
+    num_beams: int = 5
+    length_penalties: tuple = (0.0, 0.5, 1.0, 1.5)
+    seed: int = 1
+
+    splits: ClassVar = ("train", "validation")
+    measured_splits: ClassVar = ("validation",)
+
+    def load(self, split, data_dir=None):
+        """Returns a split of images and captions, from the folder with the original archives."""
+        from zoo.datasets import load_flickr8k
+
+        return load_flickr8k(split, manual_dir=data_dir).map(
+            lambda example: {**example, "captions": plain(example["captions"])}
+        )
+
+    def train(self, train_images, validation_images, run_dir):
+        """Trains a model; started again after a crash, it goes on with the last finished epoch.
+
+        Args:
+            train_images, validation_images: Data sets of `image`, `captions` and `name`.
+            run_dir: Folder for the features of the images, checkpoints, the tokenizer, TensorBoard
+                logs and `history.csv`.
+
+        Returns:
+            The trained `Captioner` in float32, with the averaged weights of the epoch that had the
+            best CIDEr on the validation images, and the length penalty that does best there.
+        """
+        run_dir = pathlib.Path(run_dir)
+        run_dir.mkdir(parents=True, exist_ok=True)
+        keras.utils.set_random_seed(self.seed)
+        tokenizer = self._tokenizer(train_images, run_dir / "tokenizer.json")
+        model = self._build(tokenizer, self.dtype)
+        train, validation = run_dir / "features" / "train", run_dir / "features" / "validation"
+        cache_features(model.backbone, train_images, train, views=self.views)
+        cache_features(model.backbone, validation_images, validation)
+        views = [load_features(train, view) for view in range(self.views)]
+        train = functools.reduce(tf.data.Dataset.concatenate, views)
+        validation = load_features(validation)
+        captions = sum(len(each) for each in train_images.map(_captions))
+        model.compile(
+            optimizer=self.make_optimizer(captions * self.views // self.batch_size),
+            loss=TokenCrossentropy(self.label_smoothing),
+            weighted_metrics=[],
+        )
+        seed = self.seed + len(runs.history(run_dir))  # a run that goes on draws anew
+        model.fit(
+            train.shuffle(SHUFFLED_IMAGES, seed=seed),
+            batch_size=self.batch_size,
+            subword_dropout=self.subword_dropout,
+            seed=seed,
+            epochs=self.epochs,
+            validation_data=validation,
+            callbacks=runs.callbacks(run_dir, "val_cider", "max", [ValidationCaptions(validation)]),
+        )
+        trained = self._build(tokenizer, "float32")
+        trained.load_weights(run_dir / runs.BEST)
+        trained.default_sampler = self._best_sampler(trained, validation)
+        return trained
+
+    def evaluate(self, model, images):
+        """Returns every metric of a model on a data set of `image` and `captions`."""
+        return evaluate_captioner(model, images)
+
+    def quality(self, scores, split, model):
+        """Returns what the card says of the results of `evaluate`."""
+        return captioner_quality(scores, split, model.default_sampler)
+
+    def for_card(self):
+        """Returns what the card says of the data, and how the weights were chosen."""
+        data = {
+            "name": "Flickr8k",
+            "source": "Flickr8k_Dataset and Flickr8k_text, 6,000 training and 1,000 validation "
+            "images with five captions each",
+            "terms": "non-commercial research",
+            "citation": "Hodosh, Young and Hockenmaier 2013, Framing Image Description as a Ranking"
+            " Task (https://doi.org/10.1613/jair.3994)",
+        }
+        chosen_by = (
+            "CIDEr of the validation split: the epoch by greedy captions, the length penalty by "
+            f"those with {self.num_beams} beams"
+        )
+        return {"variant": "English", "data": data, "chosen_by": chosen_by}
+
+    def make_optimizer(self, steps_per_epoch):
+        steps = self.epochs * steps_per_epoch
+        return keras.optimizers.Adam(
+            runs.cosine(self.learning_rate, steps, self.warmup_steps),
+            global_clipnorm=1.0,
+            use_ema=True,
+            ema_momentum=self.average_momentum,
+            ema_overwrite_frequency=None,
+        )
+
+    def _build(self, tokenizer, dtype):
+        backbone = Backbone(**self.backbone)
+        overrides = {"channels": backbone.channels, **self.overrides}
+        return build(self.architecture, tokenizer, dtype, backbone=backbone, **overrides)
+
+    def _best_sampler(self, model, features):
+        annotations, references = _annotations_and_references(features)
+
+        def cider(sampler):
+            captions = model.caption_annotations(annotations, sampler)
+            return caption_scores(captions, references).cider
+
+        return max(
+            [
+                BeamSampler(num_beams=self.num_beams, length_penalty=penalty, exact=False)
+                for penalty in self.length_penalties
+            ],
+            key=cider,
+        )
+
+    def _tokenizer(self, images, path):
+        """Learns the vocabulary once; a run that goes on must not learn another one."""
+        if not path.exists():
+            captions = images.map(_captions).as_numpy_iterator()
+            texts = [caption.decode() for each in captions for caption in each]
+            ByteBPETokenizer.train(texts, self.vocabulary_size).save(path)
+        return ByteBPETokenizer.load(path)
+
+
+def plain(captions):
+    """Returns captions as they are measured: lower case, without punctuation.
+
+    Example:
+
+    >>> plain(tf.constant(["A girl 's dog , running ."])).numpy().tolist()
+    [b"a girl 's dog running"]
+    """
+    captions = tf.strings.lower(captions, encoding="utf-8")
+    captions = tf.strings.regex_replace(captions, r"[^\p{L}\p{N}'-]+", " ")
+    return tf.strings.strip(captions)
+
+
+def _captions(example):
+    return example["captions"]
+
+
+def _annotations_and_references(features):
+    """Returns an array `(images, positions, channels)` and a list of lists of `str`."""
+    examples = list(features.as_numpy_iterator())
+    references = [[caption.decode() for caption in each["captions"]] for each in examples]
+    return np.stack([each["annotations"] for each in examples]), references
