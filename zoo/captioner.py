@@ -7,6 +7,7 @@ from typing import NamedTuple
 import keras
 import numpy as np
 import tensorflow as tf
+from keras import ops
 
 from keras_attention import plotting
 from zoo import decoding
@@ -178,7 +179,9 @@ class Captioner(Task):
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
         """The mean loss of a word and, in training, what the model adds for its attention."""
         loss = super().compute_loss(x, y, y_pred["logits"], sample_weight, training)
-        return loss + self.core.attention_loss(y_pred, y, sample_weight) if training else loss
+        if not training:
+            return loss
+        return loss + self.core.attention_loss(y_pred, y, ops.not_equal(sample_weight, 0))
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
         return super().compute_metrics(x, y, y_pred["logits"], sample_weight)

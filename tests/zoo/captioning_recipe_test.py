@@ -23,6 +23,7 @@ RECIPE = CaptioningRecipe(
     warmup_steps=1,
     average_momentum=0.5,
     dtype="float32",
+    self_critical_epochs=1,
     length_penalties=(0.0, 1.0),
 )
 
@@ -77,6 +78,13 @@ def test_a_run_that_goes_on_does_not_look_at_the_images_again(preset, images, mo
     monkeypatch.setattr(MeanColours, "call", call)
     trained = RECIPE.train(images, images, preset.parent)
     assert trained.default_sampler.length_penalty in RECIPE.length_penalties
+
+
+def test_self_critical_training_goes_on_from_the_best_epoch(preset):
+    with open(preset.parent / "self_critical" / "history.csv", newline="") as file:
+        (row,) = csv.DictReader(file)
+    assert float(row["val_cider"]) >= 0
+    assert (preset.parent / "self_critical" / "best.weights.h5").exists()
 
 
 def test_captions_are_learned_as_they_are_measured():

@@ -17,6 +17,7 @@ from zoo.metrics.captions import caption_scores
 from zoo.text import ByteBPETokenizer
 from zoo.training import runs
 from zoo.training.losses import TokenCrossentropy
+from zoo.training.self_critical import policy_gradient_loss, self_critical_batches
 
 SHUFFLED_IMAGES = 1000
 
@@ -57,6 +58,9 @@ class CaptioningRecipe:
         epochs, batch_size: As for `Captioner.fit`.
         learning_rate: Where the cosine schedule begins, after `warmup_steps`.
         label_smoothing, subword_dropout: As for `TokenCrossentropy` and `Captioner.batches`.
+        self_critical_epochs: Passes over the images afterwards that learn from CIDEr, see
+            `self_critical_batches`.
+        self_critical_learning_rate: The rate of these.
         average_momentum: Momentum of the moving average of the weights, which is what is kept.
         dtype: Policy of the computation in training.
         num_beams: Beams that the trained model describes with.
@@ -69,12 +73,14 @@ class CaptioningRecipe:
     backbone: dict = dataclasses.field(default_factory=dict)
     views: int = 4
     vocabulary_size: int = 3000
-    epochs: int = 10
+    epochs: int = 5
     batch_size: int = 64
     learning_rate: float = 1e-3
     warmup_steps: int = 300
     label_smoothing: float = 0.1
     subword_dropout: float = 0.0
+    self_critical_epochs: int = 0
+    self_critical_learning_rate: float = 5e-5
     average_momentum: float = 0.999
     dtype: str = "mixed_bfloat16"
     num_beams: int = 5
@@ -115,7 +121,19 @@ class CaptioningRecipe:
         views = [load_features(train, view) for view in range(self.views)]
         train = functools.reduce(tf.data.Dataset.concatenate, views)
         validation = load_features(validation)
-        captions = sum(len(each) for each in train_images.map(_captions))
+        self._learn_captions(model, train_images, train, validation, run_dir)
+        best = run_dir / runs.BEST
+        if self.self_critical_epochs:
+            model.load_weights(best)
+            self._learn_from_rewards(model, views[0], validation, run_dir / "self_critical")
+            best = run_dir / "self_critical" / runs.BEST
+        trained = self._build(tokenizer, "float32")
+        trained.load_weights(best)
+        trained.default_sampler = self._best_sampler(trained, validation)
+        return trained
+
+    def _learn_captions(self, model, images, train, validation, run_dir):
+        captions = sum(len(each) for each in images.map(_captions))
         model.compile(
             optimizer=self.make_optimizer(captions * self.views // self.batch_size),
             loss=TokenCrossentropy(self.label_smoothing),
@@ -131,10 +149,26 @@ class CaptioningRecipe:
             validation_data=validation,
             callbacks=runs.callbacks(run_dir, "val_cider", "max", [ValidationCaptions(validation)]),
         )
-        trained = self._build(tokenizer, "float32")
-        trained.load_weights(run_dir / runs.BEST)
-        trained.default_sampler = self._best_sampler(trained, validation)
-        return trained
+
+    def _learn_from_rewards(self, model, train, validation, run_dir):
+        run_dir.mkdir(exist_ok=True)
+        model.compile(
+            optimizer=keras.optimizers.Adam(
+                self.self_critical_learning_rate,
+                global_clipnorm=1.0,
+                use_ema=True,
+                ema_momentum=0.99,
+                ema_overwrite_frequency=None,
+            ),
+            loss=policy_gradient_loss(),
+            weighted_metrics=[],
+        )
+        seed = self.seed + len(runs.history(run_dir))
+        model.fit(
+            self_critical_batches(model, train, seed=seed),
+            epochs=self.self_critical_epochs,
+            callbacks=runs.callbacks(run_dir, "val_cider", "max", [ValidationCaptions(validation)]),
+        )
 
     def evaluate(self, model, images):
         """Returns every metric of a model on a data set of `image` and `captions`."""

@@ -19,7 +19,9 @@ from zoo.translator import Translator
 RECURRENT = {"decoder_units": 384, "dropout": 0.3}
 
 RECIPES = {
-    "show_attend_tell_flickr8k": CaptioningRecipe("show_attend_tell"),
+    "show_attend_tell_flickr8k": CaptioningRecipe(
+        "show_attend_tell", overrides={"doubly_stochastic": 0.25}
+    ),
     "show_attend_tell_hard_flickr8k": CaptioningRecipe(
         "show_attend_tell", overrides={"attention": "hard"}
     ),
