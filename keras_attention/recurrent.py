@@ -203,11 +203,13 @@ class AttentionCell(keras.layers.Layer):
             self.cell.reset_recurrent_dropout_mask()
 
     def _look(self, query, memory, training):
-        context, weights = self.attention.attend(query[:, None, :], memory, training=training)
-        context = context[:, 0]  # (batch, value_size)
+        # Their gradients are reshapes; those of slices fill tensors with zeros.
+        query = ops.expand_dims(query, axis=1)
+        context, weights = self.attention.attend(query, memory, training=training)
+        context = ops.squeeze(context, axis=1)  # (batch, value_size)
         if self.gated:
-            context = self.gate(query) * context
-        return context, weights[..., 0, :]
+            context = self.gate(ops.squeeze(query, axis=1)) * context
+        return context, ops.squeeze(weights, axis=-2)
 
     def _move(self, inputs, states, training):
         inputs = ops.concatenate(inputs, axis=-1)

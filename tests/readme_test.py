@@ -24,14 +24,31 @@ def test_files_that_the_readme_shows_are_there():
         assert (ROOT / path).is_file(), path
 
 
+MEASURED = {  # the columns of the tables of models, after the number of weights
+    "translation": [
+        ("BLEU (lower-cased, Moses tokens)", "test_2016_flickr", 2),
+        ("sacreBLEU (cased, detokenized)", "test_2016_flickr", 2),
+        ("perplexity", "test_2016_flickr", 2),
+    ],
+    "language model": [
+        ("loss a token, random windows", "validation+test", 4),
+        ("loss a token", "validation+test", 4),
+        ("loss a token", "test", 4),
+    ],
+    "captioning": [
+        *((metric, "validation", 2) for metric in ("BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4")),
+        ("METEOR", "validation", 2),
+        ("CIDEr-D", "validation", 2),
+    ],
+}
+
+
 @pytest.mark.parametrize("name", [model.name for model in zoo.list_models() if model.card])
 def test_models_are_listed_as_measured(name):
     model = zoo.info(name)
     (row,) = re.findall(rf"\| `{name}` \|.*", README)
-    measured = {
-        entry["metric"].split(" ")[0]: f"{entry['value']:.2f}"
-        for entry in model.card["quality"]
-        if entry["split"] == "test_2016_flickr"
-    }
-    columns = [measured["BLEU"], measured["sacreBLEU"], measured["perplexity"]]
+    measured = {(each["metric"], each["split"]): each["value"] for each in model.card["quality"]}
+    columns = [
+        f"{measured[metric, split]:.{digits}f}" for metric, split, digits in MEASURED[model.task]
+    ]
     assert row.strip("| ").split(" | ")[2:] == [f"{model.parameters / 1e6:.1f} M", *columns]

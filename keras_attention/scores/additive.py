@@ -77,9 +77,9 @@ class Additive(Score):
         return projected + ops.cast(self.bias, key.dtype)
 
     def pairwise(self, query, key):
-        added = ops.tanh(query[..., :, None, :] + key[..., None, :, :])  # (..., Tq, Tk, units)
-        scale = ops.cast(self.scale, added.dtype)[..., None, :, :]  # (*heads, 1, 1, units)
-        return ops.sum(added * scale, axis=-1)
+        pairs = ops.expand_dims(query, -2) + ops.expand_dims(key, -3)  # (..., Tq, Tk, units)
+        scale = ops.squeeze(ops.cast(self.scale, pairs.dtype), axis=-2)  # (*heads, units)
+        return ops.einsum("...qku,...u->...qk", ops.tanh(pairs), scale)
 
     def get_config(self):
         initializer = keras.initializers.serialize(self.kernel_initializer)

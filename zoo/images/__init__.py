@@ -1,4 +1,4 @@
-"""Images in graphs, the networks that see them, and what these saw, kept on disk."""
+"""Pictures: decoded in graphs, turned into annotation vectors, and these kept on disk."""
 
 from zoo.images.backbone import Backbone
 from zoo.images.features import cache_features, load_features

@@ -1,4 +1,4 @@
-"""Views of pictures: the same picture, slightly different each time, for training."""
+"""Views of pictures: a little different each, so that a model trains on more than there is."""
 
 import math
 
@@ -8,16 +8,15 @@ SMALLEST_AREA = 0.8
 
 
 def view_of(images, names, view):
-    """Returns one view of a batch of pictures: the same one whenever it is asked for.
+    """Returns one view of a batch of pictures, the same one whenever it is asked for.
 
-    View 0 is the whole picture, view 1 its mirror image. Every further number cuts a part of 80 to
-    100 % of the area out of each picture, at another place for each picture and number, mirrors
-    half of these parts, and resizes them back.
+    View 0 is the whole picture, view 1 its mirror image. Every further one is a part of 80 to 100 %
+    of the area, mirrored half of the time and resized back: another one for each number and name.
 
     Args:
         images: Float tensor (batch, size, size, 3).
-        names: String tensor (batch,). A picture's parts depend on its name, not on its place.
-        view: Number of the view, a scalar.
+        names: String tensor (batch,), the names of the pictures.
+        view: Number of the view, an `int`.
 
     Returns:
         Float tensor (batch, size, size, 3).
@@ -29,28 +28,28 @@ def view_of(images, names, view):
     array([[3., 4., 5.],
            [0., 1., 2.]], dtype=float32)
     """
-    view = tf.convert_to_tensor(view, tf.int64)
-    draws = _draws(names, view)
-    images = tf.cond(view > 1, lambda: _parts(images, draws), lambda: images)
-    is_mirrored = (view == 1) | ((view > 1) & (draws[:, 4] < 0.5))
-    return tf.where(is_mirrored[:, None, None, None], images[:, :, ::-1], images)
+    if view == 0:
+        return images
+    mirrored = images[:, :, ::-1]
+    if view == 1:
+        return mirrored
+    height, width, top, left, side = (_draw(names, view, number) for number in range(5))
+    images = tf.where(side[:, None, None, None] < 0.5, mirrored, images)
+    return _parts(images, tf.stack([height, width], axis=-1), tf.stack([top, left], axis=-1))
 
 
-def _draws(names, view):
-    """Returns five numbers from 0 to 1 for each name."""
-    seeds = tf.strings.to_hash_bucket_fast(names, 2**62)
-    return tf.map_fn(
-        lambda seed: tf.random.stateless_uniform((5,), tf.stack([seed, view])),
-        seeds,
-        fn_output_signature=tf.TensorSpec((5,), tf.float32),
-    )
+def _draw(names, view, number):
+    """Returns a number from 0 to 1 for each name, by its hash."""
+    keys = tf.strings.join([names, f"{view}", f"{number}"], separator="/")
+    return tf.cast(tf.strings.to_hash_bucket_fast(keys, 2**24), tf.float32) / 2**24
 
 
-def _parts(images, draws):
+def _parts(images, sizes, corners):
+    """Cuts parts out, given their sizes and corners as fractions of what is possible."""
     shortest = math.sqrt(SMALLEST_AREA)
-    sides = shortest + (1.0 - shortest) * draws[:, 0:2]
-    corners = (1.0 - sides) * draws[:, 2:4]
-    boxes = tf.concat([corners, corners + sides], axis=-1)
-    size = tf.shape(images)[1:3]
-    parts = tf.image.crop_and_resize(images, boxes, tf.range(tf.shape(images)[0]), size)
+    sizes = shortest + (1.0 - shortest) * sizes
+    corners = (1.0 - sizes) * corners
+    boxes = tf.concat([corners, corners + sizes], axis=-1)
+    rows = tf.range(tf.shape(images)[0])
+    parts = tf.image.crop_and_resize(images, boxes, rows, tf.shape(images)[1:3])
     return tf.ensure_shape(parts, images.shape)
