@@ -13,6 +13,14 @@ from zoo.images import image_bytes, read_images
 
 SIZE = 24
 
+
+@tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+def read(encoded):
+    images, is_image = read_images(encoded, SIZE)
+    assert images.shape.as_list() == [None, SIZE, SIZE, 3]
+    return images, is_image
+
+
 BROKEN = {
     "empty": b"",
     "no picture": b"There is no picture in here.",
@@ -41,7 +49,7 @@ def by_pil(encoded):
 @pytest.mark.parametrize("name", pictures.FILES)
 def test_every_format_reads_as_by_pil(name):
     encoded = pictures.FILES[name]
-    images, is_image = read_images([encoded], SIZE)
+    images, is_image = read([encoded])
     assert is_image.numpy().all()
     assert images.dtype == tf.float32
     # PIL rounds after it has put a picture over white, and after each direction of resizing.
@@ -57,56 +65,57 @@ def test_photographs_stand_upright(orientation, has_jfif, byte_order):
     if not has_jfif:  # cameras leave it out
         encoded = encoded[:2] + encoded[20:]
     assert (encoded[3] == 0xE0) == has_jfif
-    images, _ = read_images([encoded], SIZE)
+    images, _ = read([encoded])
     np.testing.assert_allclose(images[0], by_pil(encoded), atol=1.01)
 
 
 def test_damaged_orientation_counts_as_none():
     encoded = pictures.with_orientation(6)
     place = encoded.index(b"Exif\0\0") + 6
-    upright = read_images([pictures.with_orientation(1)], SIZE)[0]
+    upright = read([pictures.with_orientation(1)])[0]
     for offset, damage in [(4, b"\xff\xff\xff\xff"), (4, b"\xff\xff\xff\x7f"), (8, b"\xff\xff")]:
         damaged = encoded[: place + offset] + damage + encoded[place + offset + len(damage) :]
-        images, is_image = read_images([damaged], SIZE)
+        images, is_image = read([damaged])
         assert is_image.numpy().all()
         assert images.shape == upright.shape
     unknown = pictures.with_orientation(9)
-    np.testing.assert_array_equal(read_images([unknown], SIZE)[0], upright)
+    np.testing.assert_array_equal(read([unknown])[0], upright)
 
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_picture_is_zeros_and_leaves_the_others_alone(name):
     good = pictures.FILES["JPEG"]
-    images, is_image = read_images([BROKEN[name], good, BROKEN[name]], SIZE)
+    images, is_image = read([BROKEN[name], good, BROKEN[name]])
     assert is_image.numpy().tolist() == [False, True, False]
     assert not images.numpy()[[0, 2]].any()
-    np.testing.assert_array_equal(images[1], read_images([good], SIZE)[0][0])
+    np.testing.assert_array_equal(images[1], read([good])[0][0])
 
 
 @pytest.mark.parametrize("batch", [[], [b"broken"], list(pictures.FILES.values())])
-def test_batches_of_any_size_inside_a_function(batch):
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
-    def read(image_bytes):
-        images, is_image = read_images(image_bytes, SIZE)
-        assert images.shape.as_list() == [None, SIZE, SIZE, 3]
-        return images, is_image
-
+def test_batches_of_any_size(batch):
     images, is_image = read(tf.constant(batch, tf.string))
     assert images.shape == (len(batch), SIZE, SIZE, 3)
     assert is_image.numpy().tolist() == [b != b"broken" for b in batch]
 
 
+def test_outside_of_functions():
+    images, is_image = read_images([pictures.FILES["PNG"], b"broken"], SIZE)
+    np.testing.assert_array_equal(images[0], read([pictures.FILES["PNG"]])[0][0])
+    assert is_image.numpy().tolist() == [True, False]
+
+
 def test_inside_a_data_set():
     data = tf.data.Dataset.from_tensor_slices([pictures.FILES["PNG"], b"broken"]).batch(2)
     images, is_image = next(iter(data.map(lambda batch: read_images(batch, SIZE))))
-    np.testing.assert_array_equal(images[0], read_images([pictures.FILES["PNG"]], SIZE)[0][0])
+    np.testing.assert_array_equal(images[0], read([pictures.FILES["PNG"]])[0][0])
     assert is_image.numpy().tolist() == [True, False]
 
 
 def test_one_pixel_fills_the_picture():
     pixel = Image.new("RGB", (1, 1), (10, 20, 30))
-    images, _ = read_images([pictures.encoded(pixel, "PNG")], SIZE)
-    np.testing.assert_array_equal(images[0], np.broadcast_to([10.0, 20.0, 30.0], (SIZE, SIZE, 3)))
+    images, _ = read([pictures.encoded(pixel, "PNG")])
+    colours = np.broadcast_to([10.0, 20.0, 30.0], (SIZE, SIZE, 3))
+    np.testing.assert_allclose(images[0], colours, rtol=1e-6)
 
 
 @pytest.mark.parametrize("wrap", [str, pathlib.Path])
@@ -126,7 +135,7 @@ def test_bytes_stay_as_they_are(wrap):
 @pytest.mark.parametrize("mode", ["1", "L", "P", "RGB", "CMYK", "YCbCr", "HSV", "F"])
 def test_pil_images_keep_their_colours(mode):
     image = pictures.scene().convert(mode)
-    images, _ = read_images([image_bytes(image)], SIZE)
+    images, _ = read([image_bytes(image)])
     expected = by_pil(pictures.encoded(image.convert("RGB"), "PNG"))
     np.testing.assert_allclose(images[0], expected, atol=1.01)
 
@@ -134,13 +143,13 @@ def test_pil_images_keep_their_colours(mode):
 @pytest.mark.parametrize("mode", ["RGBA", "LA", "RGBa"])
 def test_transparent_pil_images_show_white(mode):
     image = pictures.scene("RGBA" if mode == "RGBa" else mode)
-    images, _ = read_images([image_bytes(image.convert(mode))], SIZE)
+    images, _ = read([image_bytes(image.convert(mode))])
     np.testing.assert_allclose(images[0], by_pil(pictures.encoded(image, "PNG")), atol=2.01)
 
 
 def test_pil_photographs_stand_upright():
     encoded = pictures.with_orientation(6)
-    images, _ = read_images([image_bytes(Image.open(io.BytesIO(encoded)))], SIZE)
+    images, _ = read([image_bytes(Image.open(io.BytesIO(encoded)))])
     np.testing.assert_allclose(images[0], by_pil(encoded), atol=1.01)
 
 

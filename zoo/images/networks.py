@@ -31,9 +31,7 @@ def make_network(name, image_size, weights):
     make = getattr(keras.applications, name)
     try:
         with _float32():
-            return make(
-                include_top=False, weights=weights, input_shape=(image_size, image_size, 3)
-            )
+            return make(include_top=False, weights=weights, input_shape=(image_size, image_size, 3))
     except Exception as error:  # Keras raises it bare
         if not str(error).startswith("URL fetch failure"):
             raise

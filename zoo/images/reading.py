@@ -51,9 +51,7 @@ def read_images(image_bytes, size):
     # Outside of tf.data an operation that fails takes the whole graph along. The row at the end is
     # there because exactly one element must remain, even of no pictures.
     end = tf.data.Dataset.from_tensors((count, tf.zeros((size, size, 3))))
-    places, images = (
-        pictures.ignore_errors().concatenate(end).batch(count + 1).get_single_element()
-    )
+    places, images = pictures.ignore_errors().concatenate(end).batch(count + 1).get_single_element()
     places = places[:, None]
     images = tf.scatter_nd(places, images, (count + 1, size, size, 3))
     is_image = tf.scatter_nd(places, tf.ones_like(places[:, 0]), (count + 1,)) > 0
@@ -205,7 +203,6 @@ def _png_of_array(array):
         pixels = np.rint(pixels * 255.0).astype("uint8")
     if pixels.dtype != np.uint8:
         raise ValueError(
-            "An array must be of uint8, or of floats from 0 to 1. "
-            f"Received: dtype {pixels.dtype}."
+            f"An array must be of uint8, or of floats from 0 to 1. Received: dtype {pixels.dtype}."
         )
     return tf.io.encode_png(pixels).numpy()

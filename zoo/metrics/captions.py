@@ -26,9 +26,9 @@ class CaptionScores:
         bleu_1, bleu_2, bleu_3, bleu_4: Corpus BLEU of n-grams up to n, 0 to 100, unsmoothed; the
             length of each caption is compared with the closest of its references (Papineni et
             al. 2002).
-        cider: CIDEr-D times 100, so that 1.1 of coco-caption is 110 here and in papers; at most
-            1000. An n-gram that many images share counts little, and the images are those given:
-            scores of different test sets do not compare (Vedantam et al. 2015).
+        cider: CIDEr-D from 0 to 1000, a hundred times what coco-caption prints, as papers have it.
+            An n-gram that many images share counts little, and the images are those given: scores
+            of different test sets do not compare (Vedantam et al. 2015).
         rouge_l: Mean of the F-measures (β = 1.2) of the longest common subsequence, 0 to 100
             (Lin 2004).
         meteor: METEOR 1.5 of English, 0 to 100; `None` where Java is missing (Denkowski and Lavie

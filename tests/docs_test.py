@@ -1,0 +1,81 @@
+"""The API reference: it builds, and shows every public name and every equation."""
+
+import inspect
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import keras_attention
+import zoo
+import zoo.datasets
+import zoo.decoding
+import zoo.images
+import zoo.metrics
+from keras_attention import compute, masks, normalizers, plotting, positions, scores
+
+ROOT = pathlib.Path(__file__).parents[1]
+PACKAGES = [
+    *(keras_attention, compute, masks, normalizers, positions, scores),
+    *(zoo, zoo.datasets, zoo.decoding, zoo.images, zoo.metrics),
+]
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    """The text of all pages, built from the docstrings as they are."""
+    folder = tmp_path_factory.mktemp("reference")
+    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet"]
+    result = subprocess.run(
+        [*build, "-f", str(ROOT / "notebooks" / "mkdocs.yml"), "-d", str(folder)],
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    return {page.stem: page.read_text(encoding="utf-8") for page in folder.glob("*.html")}
+
+
+@pytest.fixture(scope="module")
+def sections(pages):
+    return set(re.findall(r'<h\d id="([\w.]+)"', "".join(pages.values())))
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.__name__)
+def test_every_public_name_has_a_section(package, sections):
+    for name in package.__all__:
+        if callable(getattr(package, name)):
+            assert f"{package.__name__}.{name}" in sections
+
+
+def test_every_picture_has_a_section(sections):
+    for name, function in inspect.getmembers(plotting, inspect.isfunction):
+        if name.startswith("plot"):
+            assert f"{function.__module__}.{name}" in sections
+
+
+def test_equations_are_drawn(pages):
+    for page in ("layers", "scores", "masks", "normalizers", "positions", "decoding"):
+        assert "<math" in pages[page]
+        assert "$$" not in pages[page]
+    shown = re.search(r'<h2 id="keras_attention.scores.ScaledDot".*?</math>', pages["scores"], re.S)
+    assert "<msqrt>" in shown[0]
+
+
+def test_sections_of_a_docstring_are_shown(pages):
+    assert "<code>dropout</code>: Fraction of the weights" in pages["layers"]
+    assert "<strong>Example</strong>" in pages["layers"]
+    assert "&gt;&gt;&gt;" in pages["layers"]
+
+
+def test_the_example_of_the_contributors_guide_runs():
+    guide = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"^```python\n(.*?)^```", guide, flags=re.DOTALL | re.MULTILINE)
+    namespace = {}
+    exec(example, namespace)
+    layer = keras_attention.MultiHeadAttention(2, 4, score=namespace["Manhattan"]())
+    assert layer(np.ones((1, 3, 8)), np.ones((1, 5, 8))).shape == (1, 3, 8)

@@ -1,0 +1,40 @@
+"""Shards computed by a Dask cluster, where Dask is installed."""
+
+import pytest
+
+from tests.images import pictures
+from zoo.images import cache_features, distributed
+from zoo.images.manifest import Manifest
+
+dask = pytest.importorskip("distributed")
+
+
+@pytest.fixture(scope="module")
+def client():
+    with (
+        dask.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
+        ) as cluster,
+        dask.Client(cluster) as client,
+    ):
+        yield client
+
+
+def test_a_cluster_writes_the_same_files(tmp_path, client, backbone, examples):
+    for example in examples:
+        (tmp_path / example["name"]).write_bytes(example["image"])
+    by_path = [{**each, "image": str(tmp_path / each["name"])} for each in examples]
+    alone = cache_features(backbone, by_path, tmp_path / "alone", views=2, shards=6)
+    together = tmp_path / "together"
+    folder = distributed.cache_features(client, backbone, by_path, together, views=2, shards=6)
+    assert Manifest.read(alone) == Manifest.read(folder)
+    for view in range(2):
+        paths = [Manifest.read(each).paths(each, view) for each in (alone, folder)]
+        for one, other in zip(*paths, strict=True):
+            assert one.read_bytes() == other.read_bytes()
+
+
+def test_errors_of_workers_come_through(tmp_path, client, backbone):
+    broken = {"name": "broken.jpg", "image": pictures.FILES["JPEG"][:-99], "captions": []}
+    with pytest.raises(ValueError, match=r"cannot be decoded: broken\.jpg"):
+        distributed.cache_features(client, backbone, [broken], tmp_path)

@@ -1,0 +1,42 @@
+"""The notebooks run from top to bottom, and are kept as they came out."""
+
+import pathlib
+
+import nbclient
+import nbformat
+import pytest
+
+FOLDER = pathlib.Path(__file__).parents[1] / "notebooks"
+NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
+
+
+def code_cells(notebook):
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def kinds_of_output(cell):
+    """What a cell shows: text, pictures, errors."""
+    return {kind for output in cell.outputs for kind in output.get("data", [output.output_type])}
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_runs_and_shows_what_is_kept(path):
+    kept = nbformat.read(path, as_version=4)
+    ran = nbformat.read(path, as_version=4)
+    for cell in code_cells(ran):
+        cell.outputs = []
+    nbclient.NotebookClient(ran, timeout=300, resources={"metadata": {"path": FOLDER}}).execute()
+    for now, before in zip(code_cells(ran), code_cells(kept), strict=True):
+        shown = kinds_of_output(now) - {"stream"}  # warnings of libraries come and go
+        assert shown == kinds_of_output(before) - {"stream"}, now.source
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_was_kept_after_running_from_top_to_bottom(path):
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    cells = code_cells(notebook)
+    assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
+    assert "error" not in set().union(*map(kinds_of_output, cells))
+    assert any("image/png" in kinds_of_output(cell) for cell in cells)
+    assert notebook.cells[0].source.startswith(f"# {path.stem.split('_')[0]}. ")
