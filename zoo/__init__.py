@@ -1,5 +1,6 @@
-"""Ready models made of attention: load, train, translate, serve."""
+"""Ready models made of attention: load, train, translate, caption, generate, serve."""
 
+from zoo.captioner import Caption, Captioner
 from zoo.catalog import info, list_models, load
 from zoo.generator import TextGenerator, TextScores
 from zoo.text import ByteBPETokenizer
@@ -7,6 +8,8 @@ from zoo.translator import Translation, Translator
 
 __all__ = [
     "ByteBPETokenizer",
+    "Caption",
+    "Captioner",
     "TextGenerator",
     "TextScores",
     "Translation",

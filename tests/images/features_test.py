@@ -1,6 +1,5 @@
 """Features on disk: what is in them, going on after a crash, what is refused."""
 
-import itertools
 import json
 import signal
 

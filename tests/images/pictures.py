@@ -38,7 +38,7 @@ def with_orientation(orientation, byte_order="<"):
 
 
 def _sixteen_bits():
-    return Image.fromarray((np.asarray(scene("L")).astype("uint16") * 257))
+    return Image.fromarray(np.asarray(scene("L")).astype("uint16") * 257)
 
 
 def _palette():

@@ -156,6 +156,13 @@ def test_plain_tokens_are_the_same_in_plain_captions():
     assert _plain_tokenize(texts) == ptb
 
 
+def test_meteor_is_left_out_where_it_is_not_wanted():
+    scores = caption_scores(["a dog"], [["a dog"]], with_meteor=False)
+    assert scores.meteor is None
+    assert "meteor:none" in scores.signature
+    assert scores.bleu_1 == pytest.approx(100)
+
+
 @needs_java
 def test_meteor_equals_its_equation_and_nothing_is_printed(capfd):
     # One of three words is a function word (weight ¼, others ¾), one has the same stem (0.6).

@@ -83,7 +83,7 @@ class Backbone(keras.layers.Layer):
         self.grid = grids[0].shape[1:3]
         annotations = _concatenated([_resized(grid, self.grid) for grid in grids])
         self.channels = annotations.shape[-1]
-        # Keras and TensorFlow look for variables to save in every attribute, but not inside of this.
+        # Keras and TensorFlow look for variables to save in every attribute, but not inside this.
         self._hidden = types.SimpleNamespace(
             network=network,
             annotator=keras.Model(network.input, annotations),

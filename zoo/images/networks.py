@@ -1,4 +1,4 @@
-"""The networks of `keras.applications` as functions of pictures, with weights that are constants."""
+"""The networks of `keras.applications` as functions of pictures, their weights constants."""
 
 import contextlib
 import math

@@ -1,4 +1,4 @@
-"""Pictures from what people have: files, bytes, arrays. And from bytes, inside TensorFlow graphs."""
+"""Pictures out of what people have: files, bytes, arrays; and out of bytes inside of graphs."""
 
 import io
 import os
@@ -123,7 +123,7 @@ def _decode(encoded):
 def _decode_png(encoded):
     pixels = _float(tf.io.decode_png(encoded, channels=4))
     alpha = pixels[..., 3:]
-    # Where a picture of fewer bits has no alpha, TensorFlow puts the greatest number of so few bits.
+    # To a picture of fewer bits TensorFlow adds an alpha of the greatest number of so few bits.
     bits = tf.cast(tf.io.decode_raw(tf.strings.substr(encoded, 24, 1), tf.uint8)[0], tf.float32)
     is_opaque = tf.reduce_all(alpha == 2.0**bits - 1.0)
     opacity = tf.where(is_opaque, 1.0, alpha / 255.0)

@@ -1,6 +1,15 @@
 """Scores as people publish them, computed by their own libraries, and perplexity."""
 
 from zoo.metrics.bleu import BleuScore, moses_lowercase_bleu, sacrebleu_score
+from zoo.metrics.captions import CaptionScores, CiderReward, caption_scores
 from zoo.metrics.perplexity import Perplexity
 
-__all__ = ["BleuScore", "Perplexity", "moses_lowercase_bleu", "sacrebleu_score"]
+__all__ = [
+    "BleuScore",
+    "CaptionScores",
+    "CiderReward",
+    "Perplexity",
+    "caption_scores",
+    "moses_lowercase_bleu",
+    "sacrebleu_score",
+]

@@ -54,7 +54,7 @@ class CaptionScores:
         )
 
 
-def caption_scores(hypotheses, references):
+def caption_scores(hypotheses, references, with_meteor=True):
     """Computes BLEU, METEOR, ROUGE-L and CIDEr of captions, each by coco-caption's own code.
 
     Give raw text: it is lower-cased, split as in the Penn Treebank and freed of punctuation, as
@@ -69,6 +69,7 @@ def caption_scores(hypotheses, references):
         hypotheses: A list of strings, a caption for each image.
         references: A list of lists of strings: for each image any number of captions, at least
             one. Flickr8k has five.
+        with_meteor: Whether to compute METEOR, which takes seconds to start.
 
     Returns:
         The `CaptionScores`. CIDEr of a single image is 0: every n-gram is in every image.
@@ -100,14 +101,14 @@ def caption_scores(hypotheses, references):
     rouge_l, _ = _coco_caption("rouge.rouge").Rouge().compute_score(expected, proposed)
     cider, _ = _coco_caption("cider.cider").Cider().compute_score(expected, proposed)
     meteor = None
-    if java:
+    if java and with_meteor:
         meteor, _ = _coco_caption("meteor.meteor").Meteor().compute_score(expected, proposed)
     return CaptionScores(
         *(100 * float(score) for score in bleu),
         cider=100 * float(cider),
         rouge_l=100 * float(rouge_l),
         meteor=None if meteor is None else 100 * meteor,
-        signature=_signature(references, java),
+        signature=_signature(references, java, meteor is not None),
     )
 
 
@@ -239,7 +240,7 @@ def _plain_tokenize(texts):
     return [" ".join(_WORD.findall(text.replace("cannot", "can not"))) for text in separate]
 
 
-def _signature(references, java):
+def _signature(references, java, has_meteor):
     numbers = [len(captions) for captions in references]
     parts = [
         f"pycocoevalcap:{importlib.metadata.version('pycocoevalcap')}",
@@ -248,7 +249,7 @@ def _signature(references, java):
         "bleu:corpus.closest.nosmooth",
         "cider:D.sigma6.df-references",
         "rouge:L.beta1.2",
-        f"meteor:{'1.5.en.norm' if java else 'none'}",
+        f"meteor:{'1.5.en.norm' if has_meteor else 'none'}",
     ]
     return "|".join(parts)
 

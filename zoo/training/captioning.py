@@ -40,7 +40,7 @@ class ValidationCaptions(keras.callbacks.Callback):
         captions = self.model.caption_annotations(
             self.annotations, sampler=self.sampler, batch_size=self.batch_size
         )
-        scores = caption_scores(captions, self.references)
+        scores = caption_scores(captions, self.references, with_meteor=False)
         if logs is not None:
             logs |= {"val_bleu_4": scores.bleu_4, "val_cider": scores.cider}
 
@@ -214,7 +214,7 @@ class CaptioningRecipe:
 
         def cider(sampler):
             captions = model.caption_annotations(annotations, sampler)
-            return caption_scores(captions, references).cider
+            return caption_scores(captions, references, with_meteor=False).cider
 
         return max(
             [
