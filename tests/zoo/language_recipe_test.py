@@ -72,9 +72,11 @@ def test_losses_are_those_of_numpy(run, monkeypatch):
     assert scores["loss_random_windows"] == pytest.approx(-every.mean(), rel=0.02)
 
 
-def test_weights_that_scale_or_shift_do_not_decay():
+@pytest.mark.parametrize("name", ["adamw", "muon"])
+def test_weights_that_scale_or_shift_do_not_decay(name):
     model = RECIPE._build("float32")
-    optimizer = RECIPE.make_optimizer(10)
+    optimizer = dataclasses.replace(RECIPE, optimizer=name).make_optimizer(10)
+    assert type(optimizer).__name__.lower() == name
     optimizer.build(model.trainable_variables)
     kept = {
         each.path for each in model.trainable_variables if not optimizer._use_weight_decay(each)

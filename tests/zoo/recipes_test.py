@@ -162,6 +162,15 @@ def test_warm_up_fits_into_a_short_training():
     np.testing.assert_allclose(rates, expected, rtol=1e-5)
 
 
+def test_muon_takes_the_matrices_between_the_embeddings():
+    recipe = recipes.RECIPES["transformer_nmt_multi30k_en_de"]
+    model = zoo.load("transformer_nmt", weights=None, tokenizer=zoo.ByteBPETokenizer([]), size=32)
+    optimizer = recipe.make_optimizer(steps_per_epoch=50)
+    for weight in model.trainable_variables:
+        is_matrix = weight.path.endswith("kernel")
+        assert optimizer._should_use_adamw(weight) != is_matrix, weight.path
+
+
 def test_the_learning_rate_falls_in_cycles():
     recipe = dataclasses.replace(RECIPE, epochs=4, warmup_steps=1, cycles=2)
     schedule = recipe.make_optimizer(steps_per_epoch=50)._learning_rate

@@ -22,6 +22,7 @@ class LanguageRecipe:
         overrides: Arguments of the model that differ from the architecture's own.
         opening: As for `TextGenerator`.
         epochs, batch_size: As for `TextGenerator.fit`.
+        optimizer: `"adamw"`, or `"muon"` for the matrices between the embeddings.
         learning_rate: Where the cosine schedule begins, after `warmup_steps`.
         weight_decay: Decay of all matrices.
         average_momentum: Momentum of the moving average of the weights, which is what is kept.
@@ -34,6 +35,7 @@ class LanguageRecipe:
     opening: str = "\n"
     epochs: int = 30
     batch_size: int = 32
+    optimizer: str = "adamw"
     learning_rate: float = 1.5e-3
     warmup_steps: int = 100
     weight_decay: float = 0.1
@@ -109,16 +111,20 @@ class LanguageRecipe:
         return {"variant": "characters", "data": data, "chosen_by": chosen_by}
 
     def make_optimizer(self, steps_per_epoch):
-        steps = self.epochs * steps_per_epoch
-        optimizer = keras.optimizers.AdamW(
-            runs.cosine(self.learning_rate, steps, self.warmup_steps),
-            beta_2=0.99,
-            weight_decay=self.weight_decay,
-            global_clipnorm=1.0,
-            use_ema=True,
-            ema_momentum=self.average_momentum,
-            ema_overwrite_frequency=None,
-        )
+        schedule = runs.cosine(self.learning_rate, self.epochs * steps_per_epoch, self.warmup_steps)
+        common = {
+            "weight_decay": self.weight_decay,
+            "global_clipnorm": 1.0,
+            "use_ema": True,
+            "ema_momentum": self.average_momentum,
+            "ema_overwrite_frequency": None,
+        }
+        if self.optimizer == "muon":
+            optimizer = keras.optimizers.Muon(
+                schedule, adam_beta_2=0.99, adam_weight_decay=self.weight_decay, **common
+            )
+        else:
+            optimizer = keras.optimizers.AdamW(schedule, beta_2=0.99, **common)
         optimizer.exclude_from_weight_decay(var_names=["gamma", "beta", "bias"])
         return optimizer
 

@@ -56,8 +56,11 @@ RECIPES = {
             "num_heads": 6,
             "context_length": 256,
             "activation": "squared_relu",
-            "dropout": 0.25,
+            "dropout": 0.35,
         },
+        epochs=40,
+        optimizer="muon",
+        average_momentum=0.998,
     ),
 }
 _OF_TASK = {
