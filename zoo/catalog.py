@@ -65,7 +65,7 @@ def list_models():
     Example:
 
     >>> [model.name for model in list_models() if not model.card]
-    ['bahdanau_nmt', 'luong_nmt', 'transformer_lm', 'transformer_nmt']
+    ['bahdanau_nmt', 'luong_nmt', 'show_attend_tell', 'transformer_lm', 'transformer_nmt']
     """
     trained = sorted(folder.parent for folder in PRESETS.glob(f"*/{CARD}"))
     return [_preset_info(folder) for folder in trained] + [

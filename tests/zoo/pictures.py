@@ -14,8 +14,8 @@ class MeanColours(keras.layers.Layer):
 
     image_size, grid, channels = SIZE, GRID, CHANNELS
 
-    def __init__(self, brightness=1.0, **kwargs):
-        super().__init__(**kwargs)
+    def __init__(self, brightness=1.0):
+        super().__init__(name="mean_colours", dtype="float32")
         self.brightness = brightness
 
     def call(self, images):
@@ -32,7 +32,16 @@ class MeanColours(keras.layers.Layer):
             raise ValueError(f"The fingerprint should be {expected}.")
 
     def get_config(self):
-        return {**super().get_config(), "brightness": self.brightness}
+        return {
+            "name": self.name,
+            "layers": [],
+            "image_size": self.image_size,
+            "fingerprint": self.fingerprint(),
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(*config["fingerprint"])
 
 
 def picture(left, right):
