@@ -3,6 +3,7 @@
 import pytest
 
 from tests.images import pictures
+from tests.images.comparison import assert_same_features
 from zoo.images import cache_features, distributed
 from zoo.images.manifest import Manifest
 
@@ -29,9 +30,7 @@ def test_a_cluster_writes_the_same_files(tmp_path, client, backbone, examples):
     folder = distributed.cache_features(client, backbone, by_path, together, views=2, shards=6)
     assert Manifest.read(alone) == Manifest.read(folder)
     for view in range(2):
-        paths = [Manifest.read(each).paths(each, view) for each in (alone, folder)]
-        for one, other in zip(*paths, strict=True):
-            assert one.read_bytes() == other.read_bytes()
+        assert_same_features(folder, alone, view)
 
 
 def test_errors_of_workers_come_through(tmp_path, client, backbone):

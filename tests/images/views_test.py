@@ -53,8 +53,8 @@ def test_a_part_depends_on_name_and_view_alone(maps):
     np.testing.assert_allclose(first, PART_OF_THE_FIRST, atol=1e-5)
 
 
-# Caches that are there already must go on to fit.
-PART_OF_THE_FIRST = [[0.0, 0.0], [1.0, 1.0]]
+# Folders of features that are there already must go on to fit.
+PART_OF_THE_FIRST = [[0.00123, 0.99659], [0.97426, 0.03325]]
 
 
 def test_inside_a_data_set_of_unknown_size(maps):

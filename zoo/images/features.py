@@ -21,7 +21,8 @@ def cache_features(backbone, images, folder, views=1, batch_size=32, shards=None
     What is there already is not computed again: after a crash, or when more views are wanted, call
     it with the same arguments and it goes on. A file is there whole or not at all.
 
-    For collections that outgrow one machine see `zoo.images.distributed`.
+    One process at a time writes into a folder. For collections that outgrow one machine see
+    `zoo.images.distributed`.
 
     Args:
         backbone: `zoo.images.Backbone`.
@@ -40,6 +41,12 @@ def cache_features(backbone, images, folder, views=1, batch_size=32, shards=None
     Raises:
         ValueError: The folder holds features of other pictures or of another backbone; pictures
             cannot be decoded.
+
+    Example:
+
+    >>> images = load_flickr8k("train", "~/flickr8k")  # doctest: +SKIP
+    >>> folder = cache_features(Backbone(), images, "features", views=2)  # doctest: +SKIP
+    >>> load_features(folder, view=1).batch(64)  # doctest: +SKIP
     """
     manifest = begin(backbone, images, folder, views, batch_size, shards)
     missing = missing_shards(manifest, images, folder, views)
@@ -101,6 +108,11 @@ def begin(backbone, images, folder, views, batch_size, shards):
     try:
         manifest = Manifest.read(folder)
     except FileNotFoundError:
+        if any(folder.glob("view-*/*")):
+            raise ValueError(
+                f"'{folder}' holds files of features, but no manifest that tells of what. Remove "
+                "them, or choose another folder."
+            ) from None
         backbone.fingerprint()  # from now on it is in the config
         manifest = Manifest(
             **seen,

@@ -56,6 +56,8 @@ def grids_of(network, owner, layer_names):
     Raises:
         ValueError: There is no such layer, or its output is no grid.
     """
+    if not layer_names:
+        raise ValueError(f"`layers` of {owner} must name at least one layer. Received: none.")
     known = [layer.name for layer in network.layers]
     for name in layer_names:
         if name not in known:
@@ -103,13 +105,16 @@ def frozen(name, network):
 
     @tf.function(input_signature=[tf.TensorSpec(network.input.shape)], autograph=False)
     def function(images):
+        # The convolutions of oneDNN fail on a batch of nothing, so they get one black picture then.
+        count = tf.shape(images)[0]
+        images = tf.pad(images, [[0, tf.maximum(1 - count, 0)], [0, 0], [0, 0], [0, 0]])
         output, _ = network.stateless_call(
             [tf.constant(value) for value in trainable],
             [tf.constant(value) for value in others],
             preprocess(images),
             training=False,
         )
-        return output
+        return output[:count]
 
     return function.get_concrete_function()
 

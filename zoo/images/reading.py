@@ -19,10 +19,11 @@ _PNG_MODES = {"1", "L", "LA", "P", "RGB", "RGBA", "I", "I;16", "I;16B"}
 def read_images(image_bytes, size):
     """Decodes pictures of any size and format into a batch of one size, inside a graph or outside.
 
-    JPEG, PNG, GIF and BMP; grey ones, palettes and CMYK become RGB, transparency shows white, an
-    animation its first frame, a photograph is turned the way up that its EXIF orientation says.
-    Pictures are squashed into a square, with antialiasing. One that cannot be decoded does not
-    fail the others: its row is zeros, and the second output says so.
+    JPEG, PNG, GIF and BMP; grey ones, palettes and CMYK become RGB, transparency shows white (in
+    GIFs black, as TensorFlow decodes them), an animation its first frame, and a photograph is
+    turned the way up that its EXIF orientation says. Pictures are squashed into a square, with
+    antialiasing. One that cannot be decoded does not fail the others: its row is zeros, and the
+    second output says so.
 
     Args:
         image_bytes: String tensor (batch,), contents of files. The batch may be empty.
@@ -36,7 +37,7 @@ def read_images(image_bytes, size):
 
     >>> grey = image_bytes(np.full((8, 12), 0.5))
     >>> images, is_image = read_images([grey, b"no picture"], size=2)
-    >>> images[:, 0, 0].numpy()
+    >>> images[:, 0, 0].numpy().round()
     array([[128., 128., 128.],
            [  0.,   0.,   0.]], dtype=float32)
     >>> is_image.numpy()

@@ -1,6 +1,7 @@
 """One shard of a collection of features: how it is computed, written and read."""
 
 import contextlib
+import functools
 import os
 import pathlib
 import tempfile
@@ -18,8 +19,8 @@ UNFINISHED = ".unfinished-"
 def compute_shard(backbone, examples, path, view=0, batch_size=32, progress=None):
     """Computes the features of some pictures and writes them into one file.
 
-    The file depends on nothing but the arguments, and is there whole or not at all. So this
-    function can be called for any shard anywhere, again and at the same time.
+    What is in the file depends on the arguments alone, and the file is there whole or not at all.
+    So this function can be called for any shard anywhere, again and at the same time.
 
     Args:
         backbone: `zoo.images.Backbone`.
@@ -38,19 +39,13 @@ def compute_shard(backbone, examples, path, view=0, batch_size=32, progress=None
     """
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-
-    def read(names, image_bytes):
-        images, is_image = read_images(image_bytes, backbone.image_size)
-        return view_of(images, names, view), is_image
-
-    contents = [_content(example["image"]) for example in examples]
-    names = [_bytes(example["name"]) for example in examples]
-    pictures = tf.data.Dataset.from_tensor_slices((names, contents)).batch(batch_size)
-    pictures = pictures.map(read, num_parallel_calls=tf.data.AUTOTUNE).prefetch(2)
+    read = _reader(backbone.image_size, view)
     with whole_file(path) as unfinished, tf.io.TFRecordWriter(str(unfinished)) as writer:
-        for number, (images, is_image) in enumerate(pictures):
-            batch = examples[number * batch_size : (number + 1) * batch_size]
-            _require_pictures(batch, is_image.numpy())
+        for start in range(0, len(examples), batch_size):
+            batch = examples[start : start + batch_size]
+            names = [_bytes(example["name"]) for example in batch]
+            images, is_image = read(names, [_content(example["image"]) for example in batch])
+            _require_pictures(names, is_image.numpy())
             annotations = _compact(backbone(images).numpy())
             for example, vectors in zip(batch, annotations, strict=True):
                 writer.write(_record(example, vectors))
@@ -105,6 +100,18 @@ def whole_file(path):
         unfinished.unlink(missing_ok=True)
 
 
+@functools.lru_cache(maxsize=16)
+def _reader(size, view):
+    """Returns a function that is traced once for all shards of a view."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)] * 2, autograph=False)
+    def read(names, image_bytes):
+        images, is_image = read_images(image_bytes, size)
+        return view_of(images, names, view), is_image
+
+    return read
+
+
 def _content(image):
     return image if isinstance(image, bytes) else pathlib.Path(image).read_bytes()
 
@@ -113,18 +120,16 @@ def _bytes(text):
     return text if isinstance(text, bytes) else text.encode("utf-8")
 
 
-def _require_pictures(examples, is_image):
-    broken = [
-        _bytes(example["name"]).decode("utf-8", "replace")
-        for example, is_good in zip(examples, is_image, strict=True)
-        if not is_good
-    ]
+def _require_pictures(names, is_image):
+    broken = [name for name, is_good in zip(names, is_image, strict=True) if not is_good]
     if broken:
-        raise ValueError(f"Pictures that cannot be decoded: {', '.join(broken)}. Leave them out.")
+        broken = ", ".join(name.decode("utf-8", "replace") for name in broken)
+        raise ValueError(f"Pictures that cannot be decoded: {broken}. Leave them out.")
 
 
 def _compact(annotations):
-    compact = annotations.astype(DTYPE)
+    with np.errstate(over="ignore"):  # it is looked at below
+        compact = annotations.astype(DTYPE)
     if not np.isfinite(compact).all():
         raise ValueError(
             f"The features go up to {np.abs(annotations).max():g}, too far for {DTYPE}. Choose "
@@ -143,4 +148,5 @@ def _record(example, vectors):
         name: tf.train.Feature(bytes_list=tf.train.BytesList(value=values))
         for name, values in fields.items()
     }
-    return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
+    example = tf.train.Example(features=tf.train.Features(feature=features))
+    return example.SerializeToString(deterministic=True)

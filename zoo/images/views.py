@@ -30,26 +30,22 @@ def view_of(images, names, view):
     """
     if view == 0:
         return images
-    mirrored = images[:, :, ::-1]
     if view == 1:
-        return mirrored
+        return images[:, :, ::-1]
     height, width, top, left, side = (_draw(names, view, number) for number in range(5))
-    images = tf.where(side[:, None, None, None] < 0.5, mirrored, images)
-    return _parts(images, tf.stack([height, width], axis=-1), tf.stack([top, left], axis=-1))
+    shortest = math.sqrt(SMALLEST_AREA)
+    height, width = (shortest + (1.0 - shortest) * draw for draw in (height, width))
+    top, left = top * (1.0 - height), left * (1.0 - width)
+    bottom, right = top + height, left + width
+    is_mirrored = side < 0.5
+    left, right = tf.where(is_mirrored, right, left), tf.where(is_mirrored, left, right)
+    boxes = tf.stack([top, left, bottom, right], axis=-1)
+    rows = tf.range(tf.shape(images)[0])
+    parts = tf.image.crop_and_resize(images, boxes, rows, tf.shape(images)[1:3])
+    return tf.ensure_shape(parts, images.shape)
 
 
 def _draw(names, view, number):
     """Returns a number from 0 to 1 for each name, by its hash."""
     keys = tf.strings.join([names, f"{view}", f"{number}"], separator="/")
     return tf.cast(tf.strings.to_hash_bucket_fast(keys, 2**24), tf.float32) / 2**24
-
-
-def _parts(images, sizes, corners):
-    """Cuts parts out, given their sizes and corners as fractions of what is possible."""
-    shortest = math.sqrt(SMALLEST_AREA)
-    sizes = shortest + (1.0 - shortest) * sizes
-    corners = (1.0 - sizes) * corners
-    boxes = tf.concat([corners, corners + sizes], axis=-1)
-    rows = tf.range(tf.shape(images)[0])
-    parts = tf.image.crop_and_resize(images, boxes, rows, tf.shape(images)[1:3])
-    return tf.ensure_shape(parts, images.shape)

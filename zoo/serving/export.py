@@ -7,8 +7,6 @@ import tempfile
 
 import keras
 
-from zoo.serving.warmup import write_requests
-
 
 def write_version(path, resources, endpoints):
     """Writes a SavedModel as the next version below a folder.
@@ -19,7 +17,8 @@ def write_version(path, resources, endpoints):
     Args:
         path: Folder of all versions; it is made if it is not there.
         resources: Objects that hold tables, such as a tokenizer.
-        endpoints: Dictionary of names to `Endpoint`; their examples become warm-up requests.
+        endpoints: Dictionary of names to `(function, input signature)`. A function takes tensors
+            and returns a dictionary of tensors, the batch first.
 
     Returns:
         `pathlib.Path` of the new version.
@@ -36,10 +35,9 @@ def write_version(path, resources, endpoints):
         archive = keras.export.ExportArchive()
         for resource in resources:
             archive.track(resource)
-        for name, (function, inputs, _) in endpoints.items():
-            archive.add_endpoint(name, function, input_signature=inputs)
+        for name, (function, signature) in endpoints.items():
+            archive.add_endpoint(name, function, input_signature=signature)
         archive.write_out(str(unfinished), verbose=False)
-        write_requests(unfinished, path.resolve().name, endpoints)
         unfinished.chmod(0o755)  # mkdtemp lets nobody else in, and a server is somebody else
         return _rename_to_next_version(unfinished, path)
     except BaseException:
