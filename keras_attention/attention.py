@@ -154,13 +154,8 @@ class Attention(keras.layers.Layer):
             The new `Memory`. A `Causal` mask hides what has not been written yet.
         """
         new = self.prepare(value, key, start=start)
-        written = [
-            ops.slice_update(
-                old, [0] * (len(old.shape) - 2) + [start, 0], ops.cast(part, old.dtype)
-            )
-            for old, part in zip(memory[:2], new[:2], strict=True)
-        ]
-        return Memory(*written, memory.mask)
+        pairs = zip(memory[:2], new[:2], strict=True)
+        return Memory(*(_overwritten(old, part, start) for old, part in pairs), memory.mask)
 
     def attend(
         self,
@@ -380,3 +375,16 @@ def _without_hidden(tensor, mask):
     if mask is None:
         return tensor
     return ops.where(mask[:, :, None], tensor, ops.cast(0.0, tensor.dtype))
+
+
+def _overwritten(old, new, start):
+    """Returns `(..., length, size)` with new vectors from `start` on; what is beyond is left out.
+
+    `ops.slice_update` would do, but with TensorFlow it needs XLA, which not every server has.
+    """
+    places = ops.arange(ops.shape(old)[-2]) - start  # (length,)
+    count = ops.shape(new)[-2]
+    is_new = ops.logical_and(places >= 0, places < count)
+    if new.shape[-2] != 1:
+        new = ops.take(new, ops.clip(places, 0, count - 1), axis=-2)
+    return ops.where(is_new[:, None], ops.cast(new, old.dtype), old)

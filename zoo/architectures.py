@@ -63,7 +63,7 @@ ARCHITECTURES = {
 }
 
 
-def build(name, tokenizer, dtype=None, **overrides):
+def build(name, tokenizer, dtype=None, /, **overrides):
     """Returns a task with fresh weights.
 
     Args:

@@ -1,36 +1,25 @@
-"""Presets on disk: trained models as folders of files that people can read and check.
+"""The models by name: the trained ones of the package, those from elsewhere, architectures."""
 
-- `card.json`: what it is, how it was trained, how good it is, hashes of the other files
-- `config.json`: the architecture, its arguments, and those of the task, such as the sampler
-- `model.weights.h5`: the weights in half precision, as Keras reads them
-- `tokenizer.json`: merges and frequent words
-"""
-
-import hashlib
-import json
-import os
 import pathlib
-import shutil
-import tempfile
 from typing import NamedTuple
-
-import h5py
-import numpy as np
 
 from keras_attention.errors import unknown_name
 from zoo import architectures
+from zoo.storage import CARD, TOKENIZER, WEIGHTS, downloads
+from zoo.storage.cards import measured, read_card
+from zoo.storage.configs import read_config
+from zoo.storage.presets import check_files
+from zoo.storage.weights import load_weights
 from zoo.text import ByteBPETokenizer
 
 PRESETS = pathlib.Path(__file__).parent / "presets"
-CARD, CONFIG = "card.json", "config.json"
-WEIGHTS, TOKENIZER = "model.weights.h5", "tokenizer.json"
 
 
 class ModelInfo(NamedTuple):
     """What is known of a model of the zoo.
 
     Attributes:
-        name: Name to `zoo.load` it by.
+        name: Its name; `zoo.load` takes that of a model of the package.
         task: What it does, such as `"translation"`.
         description: One line for people.
         data: What it was trained on; empty for an architecture.
@@ -52,9 +41,12 @@ class ModelInfo(NamedTuple):
     def __str__(self):
         lines = [self.name, f"  {self.description}"]
         if self.card:
-            lines.append(f"  {self.task}, trained on {self.data}")
+            trained = f", trained on {self.data}" if self.data else ""
+            lines.append(f"  {self.task}{trained}")
             millions = self.parameters / 1e6
             lines.append(f"  {millions:.1f} M weights, {self.megabytes:.1f} MB on disk")
+            if "license" in self.card:
+                lines.append(f"  license: {self.card['license']}")
         lines += [f"  {metric}: {value}" for metric, value in self.quality.items()]
         return "\n".join(lines)
 
@@ -74,7 +66,10 @@ def list_models():
 
 
 def info(name):
-    """Returns the `ModelInfo` of a trained model, an architecture, or a folder with a preset.
+    """Returns the `ModelInfo` of an architecture, or of a trained model from anywhere.
+
+    Args:
+        name: As for `load`.
 
     Raises:
         ValueError: If there is no such model; the nearest names are in the message.
@@ -88,8 +83,14 @@ def load(name, weights="pretrained", tokenizer=None, dtype=None, **overrides):
     """Loads a model: strings in, strings out.
 
     Args:
-        name: Name of a trained model or of an architecture (see `list_models`), or the folder of a
-            preset that `python -m zoo train` wrote.
+        name: Name of a trained model or of an architecture (see `list_models`), or a preset that
+            `model.save_to_preset` or `python -m zoo train` wrote: its folder, its archive
+            `"model.zip"`, `"https://.../model.zip"`, or `"hf://user/name"` and
+            `"hf://user/name@revision"` on the Hugging Face Hub (`pip install
+            "keras-attention-zoo[hub]"`). What is downloaded stays in `~/.keras/presets`, or in the
+            client's cache, and is there without internet the next time. An archive may be pinned
+            by its hash, `"https://.../model.zip#sha256=..."`; without one, a new archive behind the
+            same URL is not looked for.
         weights: `"pretrained"`, `None` for fresh ones, or the path of a `.weights.h5` file: of
             `model.save_weights`, of a checkpoint in training, or of a preset.
         tokenizer: The tokenizer of a model with fresh weights. A trained model has its own.
@@ -100,7 +101,9 @@ def load(name, weights="pretrained", tokenizer=None, dtype=None, **overrides):
         A task, such as `zoo.Translator`.
 
     Raises:
-        ValueError: If the name or an argument is unknown, or a file is not what the card says.
+        ValueError: If the name or an argument is unknown, a file is not what the card says, or a
+            preset asks for a class that the program has not registered: it brings no code.
+        OSError: If it could not be downloaded.
 
     Example:
 
@@ -111,80 +114,28 @@ def load(name, weights="pretrained", tokenizer=None, dtype=None, **overrides):
     if name in architectures.ARCHITECTURES:
         return _fresh_architecture(name, weights, tokenizer, dtype, overrides)
     folder = _folder(name)
-    check_files(folder)
-    config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+    check_files(
+        folder,
+        "Restore the file: install the package again, get the preset anew, or remove "
+        f"{folder} if it is a download, to repeat it.",
+    )
+    architecture, arguments = read_config(folder)
     if weights is not None and (overrides or tokenizer is not None):
         changed = [*overrides, *(["tokenizer"] if tokenizer is not None else [])]
         raise ValueError(
             f"The weights of {name} fit its own architecture and tokenizer only. Received: "
             f"{', '.join(changed)}. Pass weights=None to train it anew with these."
         )
-    architecture, options = config.pop("architecture"), config.pop("options")
     tokenizer = tokenizer or ByteBPETokenizer.load(folder / TOKENIZER)
-    model = architectures.build(
-        architecture, tokenizer, dtype, **{**config, **options, **overrides}
-    )
+    model = architectures.build(architecture, tokenizer, dtype, **{**arguments, **overrides})
     if weights is not None:
-        _load_weights(model, folder / WEIGHTS if weights == "pretrained" else weights)
+        load_weights(model, folder / WEIGHTS if weights == "pretrained" else weights)
         if model.fingerprint is not None:
-            model.check_fingerprint(_read_card(folder)["fingerprint"])
+            expected = read_card(folder).get("fingerprint")
+            if expected is None:
+                raise ValueError(f"{folder / CARD} lacks the fingerprint of the backbone.")
+            model.check_fingerprint(expected)
     return model
-
-
-def save(model, folder, card):
-    """Writes a task as a preset, whole or not at all.
-
-    Args:
-        model: A task whose architecture is one of the zoo's.
-        folder: Where to; must not exist.
-        card: What to say of it: `task`, `description`, `data`, `quality`, `training`.
-
-    Raises:
-        ValueError: If the folder exists or the architecture is none of the zoo's.
-    """
-    folder = pathlib.Path(folder)
-    if folder.exists():
-        raise ValueError(f"The folder {folder} exists already. Remove it or choose another name.")
-    config = {"architecture": architectures.name_of(model), "options": dict(model.core.config)}
-    config["options"].pop("vocabulary_size")  # the tokenizer's business
-    config |= model.settings
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = pathlib.Path(tempfile.mkdtemp(prefix=".unfinished-", dir=folder.parent))
-    try:
-        _write_json(unfinished / CONFIG, config)
-        _save_weights(model, unfinished / WEIGHTS)
-        model.tokenizer.save(unfinished / TOKENIZER)
-        files = {name: _fingerprint(unfinished / name) for name in (CONFIG, WEIGHTS, TOKENIZER)}
-        card = {
-            "name": folder.name,
-            **card,
-            "parameters": model.core.count_params(),
-            "files": files,
-        }
-        if model.fingerprint is not None:
-            card["fingerprint"] = model.fingerprint
-        _write_json(unfinished / CARD, card)
-        unfinished.chmod(0o755)
-        os.rename(unfinished, folder)
-    except BaseException:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        raise
-
-
-def check_files(folder):
-    """Compares the files of a preset with the hashes of its card.
-
-    Raises:
-        ValueError: If a file is missing or is not the one that the card speaks of.
-    """
-    for name, expected in _read_card(folder)["files"].items():
-        path = folder / name
-        found = _fingerprint(path)["sha256"] if path.exists() else "no such file"
-        if found != expected["sha256"]:
-            raise ValueError(
-                f"{path} is damaged or was changed: its sha256 should be {expected['sha256']}. "
-                f"Found: {found}. Install the package again, or restore the file."
-            )
 
 
 def _fresh_architecture(name, weights, tokenizer, dtype, overrides):
@@ -201,29 +152,26 @@ def _fresh_architecture(name, weights, tokenizer, dtype, overrides):
         )
     model = architectures.build(name, tokenizer, dtype, **overrides)
     if weights is not None:
-        _load_weights(model, weights)
+        load_weights(model, weights)
     return model
 
 
 def _folder(name):
-    """Returns the folder of a shipped preset, or of one anywhere."""
+    """Returns the folder of a preset of the package, of one anywhere, or of a download."""
     for folder in (PRESETS / str(name), pathlib.Path(name)):
         if (folder / CARD).is_file():
             return folder
+    if downloads.is_elsewhere(str(name)):
+        return downloads.fetch(str(name))
     known = [model.name for model in list_models()]
-    raise ValueError(unknown_name("model", str(name), known))
-
-
-def _read_card(folder):
-    path = folder / CARD
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is damaged: {error}") from error
+    raise ValueError(
+        f"{unknown_name('model', str(name), known)} Or the folder or .zip file of a preset, "
+        "https://..., hf://user/name."
+    )
 
 
 def _preset_info(folder):
-    card = _read_card(folder)
+    card = read_card(folder)
     size = sum(each["bytes"] for each in card["files"].values())
     return ModelInfo(
         name=card["name"],
@@ -232,7 +180,7 @@ def _preset_info(folder):
         data=card["data"]["name"],
         parameters=card["parameters"],
         megabytes=size / 1e6,
-        quality={f"{each['metric']}, {each['split']}": each["value"] for each in card["quality"]},
+        quality={measured(each): each["value"] for each in card["quality"]},
         card=card,
     )
 
@@ -241,50 +189,3 @@ def _architecture_info(name):
     architecture = architectures.ARCHITECTURES[name]
     task = architecture.task.task_name
     return ModelInfo(name, task, architecture.description, "", None, None, {}, {})
-
-
-def _save_weights(model, path):
-    """Writes a Keras weights file whose floats are in half precision."""
-    whole = path.with_name("whole.weights.h5")
-    model.core.save_weights(whole)
-    with h5py.File(whole) as source, h5py.File(path, "w") as target:
-
-        def copy(name, item):
-            if isinstance(item, h5py.Group):
-                copied = target.require_group(name)
-            else:
-                # By NumPy: HDF5 halves what it has to round up to a power of two.
-                values = item[()]
-                is_float = item.dtype.kind == "f"
-                copied = target.create_dataset(
-                    name, data=values.astype("float16") if is_float else values
-                )
-            copied.attrs.update(item.attrs)
-
-        source.visititems(copy)
-        target.attrs.update(source.attrs)
-    whole.unlink()
-
-
-def _load_weights(model, path):
-    path = pathlib.Path(path)
-    if not path.is_file():
-        raise ValueError(
-            f"There is no weights file {path}. `weights` must be 'pretrained', None, or the path "
-            "of a .weights.h5 file."
-        )
-    with h5py.File(path) as file:
-        is_of_task = "core" in file  # a preset holds the weights of the core alone
-    (model if is_of_task else model.core).load_weights(path)
-    for weight in model.core.weights:
-        if not np.all(np.isfinite(weight.numpy())):
-            raise ValueError(f"{path} holds numbers that are not finite, in {weight.path}.")
-
-
-def _fingerprint(path):
-    content = path.read_bytes()
-    return {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
-
-
-def _write_json(path, content):
-    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -42,12 +42,14 @@ def list_command():
 def info_command(name):
     """Tell everything about the model NAME."""
     import zoo
+    from zoo.storage.cards import measured
 
     model = zoo.info(name)
     click.echo(str(model))
     for entry in model.card.get("quality", []):
-        click.echo(f"  {entry['metric']}, {entry['split']}: {entry['protocol']}")
-    if model.card:
+        if "protocol" in entry:
+            click.echo(f"  {measured(entry)}: {entry['protocol']}")
+    if "training" in model.card:
         click.echo(f"  trained by: {model.card['training']['command']}")
 
 
@@ -207,8 +209,37 @@ def evaluate(name, data_dir, split, **options):
 @main.command()
 @click.argument("name")
 @click.argument("path", type=click.Path(path_type=pathlib.Path))
-def export(name, path):
-    """Write the model NAME as a SavedModel for TF Serving: PATH/1, PATH/2, ..."""
+@click.option(
+    "--format",
+    type=click.Choice(["tf_saved_model", "onnx", "litert"]),
+    help="What to write.  [default: tf_saved_model]",
+)
+@click.option(
+    "--jit/--no-jit", "jit_compile", default=None, help="Add serving_jit.  [default: jit]"
+)
+def export(name, path, **options):
+    """Write the model NAME for others to serve.
+
+    A SavedModel for TF Serving goes to PATH/1, PATH/2, ...; files for ONNX Runtime or LiteRT go
+    into a new folder PATH.
+    """
     import zoo
 
-    click.echo(zoo.load(name).export(path))
+    options = {key: value for key, value in options.items() if value is not None}
+    click.echo(zoo.load(name).export(path, **options))
+
+
+@main.command("serving-config")
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=pathlib.Path))
+@click.option(
+    "--seen-as",
+    default="/models",
+    show_default=True,
+    help="Where the server sees FOLDER, such as the place where a container mounts it.",
+)
+def serving_config(folder, seen_as):
+    """Write models.config and batching.config for TF Serving and the SavedModels below FOLDER."""
+    from zoo import serving
+
+    for path in serving.write_server_config(folder, seen_as):
+        click.echo(path)

@@ -14,7 +14,8 @@ from zoo.attention_maps import AttentionMaps, stacked
 from zoo.decoding.base import require
 from zoo.decoding.loop import allowed_log_probs
 from zoo.decoding.noise import uniforms
-from zoo.task import Task, as_texts, flat_spec, unknown_number_of_batches
+from zoo.serving import Endpoint, Start, buckets
+from zoo.task import Task, as_texts, seeds_of, serving_inputs, unknown_number_of_batches
 from zoo.text import stopping
 from zoo.training.pairs import is_batches
 from zoo.training.windows import random_windows, sliding_windows
@@ -361,7 +362,9 @@ class TextGenerator(Task):
         rows, length = shape or (None, None)
         shapes = [rows, length], [rows, 2], [rows], []
         signature = [tf.TensorSpec(each, tf.int32) for each in shapes]
-        return tf.function(generate, signature, autograph=False, jit_compile=shape is not None)
+        jit_compile = shape is not None
+        compiled = tf.function(generate, signature, autograph=False, jit_compile=jit_compile)
+        return compiled.get_concrete_function()
 
     def _compile_stream(self, sampler):
         """Compiles the start from a prompt, and a step from token to token."""
@@ -406,34 +409,51 @@ class TextGenerator(Task):
     # -------------------------------------------------------------------------------------- export
 
     def serving_endpoints(self, sampler):
-        """Returns `serving_default`: what follows a text, up to half of the context.
+        """Returns `serving_default` and `serving_jit`: what follows a text, up to half a context.
 
-        It takes `text` `[batch]`, and `seed` int32 `[batch]` if the sampler is a random one.
+        Both take `text` `[batch]`, and `seed` int32 `[batch]` if the sampler is a random one.
         """
-        inputs = [flat_spec(tf.string, "text")]
-        if sampler.is_random:
-            inputs.append(flat_spec(tf.int32, "seed"))
-        steps, opening_ids = max(1, self.core.context_length // 2), self._opening_ids
+        inputs = serving_inputs("text", sampler)
+        steps, opening_ids = self._served_steps, self._opening_ids
 
-        def serving_default(text, seed=None):
+        def decode(prompt_ids, seeds, max_lengths):
+            return self.decode(prompt_ids, seeds, max_lengths, sampler, steps)
+
+        decode_with_xla = buckets.compiled(decode)
+
+        def go_on(decode, text, seed=None):
             rows = tf.shape(text)[0]
-            seed = tf.zeros([rows], tf.int32) if seed is None else seed
             opening = tf.repeat(tf.constant(np.array(opening_ids)[None], tf.int32), rows, axis=0)
             ids = tf.concat([opening, self.tokenizer.tokenize(text)], axis=1)
-            decoded = self.decode(
-                _cut_and_padded_in_front(ids, self._room(steps)),
-                tf.stack([seed, tf.zeros_like(seed)], axis=1),
-                tf.fill([rows], steps),
-                sampler,
-                steps,
-            )
-            return {
-                "text": self.tokenizer.detokenize(decoded.token_ids[:, 0]),
-                "token_ids": decoded.token_ids[:, 0],
-                "log_prob": decoded.log_probs[:, 0],
-            }
+            prompt_ids = _cut_and_padded_in_front(ids, self._room(steps))
+            decoded = decode(prompt_ids, seeds_of(text, seed), tf.fill([rows], steps))
+            return {name: x[:, 0] for name, x in self.write(decoded).items()}
 
-        return {"serving_default": (serving_default, inputs)}
+        def serving_default(*inputs):
+            return go_on(decode, *inputs)
+
+        def serving_jit(*inputs):
+            return go_on(decode_with_xla, *inputs)
+
+        def request(rows):
+            return [["a"] * rows, [0] * rows][: len(inputs)]
+
+        return {
+            "serving_default": Endpoint(serving_default, inputs, [request(1)]),
+            "serving_jit": Endpoint(serving_jit, inputs, list(map(request, buckets.ROWS))),
+        }
+
+    def serving_start(self):
+        def start(prompt_ids):
+            return self.core.start(prompt_ids, self._served_steps)
+
+        prompt_ids = tf.TensorSpec([None, None], tf.int32, name="prompt_ids")
+        return Start(start, prompt_ids, self._room(self._served_steps))
+
+    @property
+    def _served_steps(self):
+        """Tokens that an exported model adds to a text at most."""
+        return max(1, self.core.context_length // 2)
 
     @property
     def settings(self):

@@ -9,6 +9,7 @@ import warnings
 import keras
 import tensorflow as tf
 
+from keras_attention.errors import unknown_name
 from zoo import decoding, serving
 from zoo.metrics.perplexity import Perplexity
 from zoo.training.losses import TokenCrossentropy
@@ -175,25 +176,89 @@ class Task(keras.Model, abc.ABC):
 
     @abc.abstractmethod
     def serving_endpoints(self, sampler):
-        """Returns the endpoints of the exported model, for `zoo.serving.write_version`."""
+        """Returns a dictionary of the `zoo.serving.Endpoint`s of the exported model."""
 
-    def export(self, path, sampler=None, **options):
-        """Writes a SavedModel that TF Serving takes as it is: strings in, strings out.
+    @abc.abstractmethod
+    def serving_start(self):
+        """Returns the `zoo.serving.Start` of the model exported as graphs of numbers."""
+
+    def export(self, path, sampler=None, format="tf_saved_model", jit_compile=True, **options):
+        """Writes the model for others to serve.
+
+        `"tf_saved_model"` is for TF Serving, strings in, strings out: `serving_default`,
+        `serving_jit`, which XLA compiles for a few sizes, and, where the model can, `explain`. With
+        tensorflow-serving-api installed it holds warm-up requests for each of them.
+
+        `"onnx"` and `"litert"` are for run-times of numbers, who get two graphs and the tokenizer:
+        see `zoo.serving.steps`. Picking the next token is up to the caller.
 
         Args:
-            path: Folder of the versions of this model: the export goes to the next number in it,
-                `path/1` first, and appears there only when it is complete.
-            sampler: As for generation in Python; one hypothesis is returned.
+            path: For a SavedModel the folder of all versions of this model: the export goes to the
+                next number in it, `path/1` first. Otherwise a new folder. It appears only when it
+                is complete.
+            sampler: For a SavedModel, as for generation in Python; one hypothesis is returned.
+            format: `"tf_saved_model"`, `"onnx"` or `"litert"`.
+            jit_compile: Whether a SavedModel has `serving_jit`. TF Serving on a CPU then needs
+                `--xla_cpu_compilation_enabled`; without, it refuses the model at its warm-up.
             **options: Options of the sampler.
 
         Returns:
-            `pathlib.Path` of the new version.
+            `pathlib.Path` of what was written.
+
+        Raises:
+            ValueError: If `path` is not free, an argument is unknown, or the format lacks
+                something that the model needs.
+            ImportError: If a library for the format is missing.
         """
+        if format in serving.GRAPH_FORMATS:
+            if sampler is not None or options:
+                raise ValueError(
+                    f"A sampler or its options go into a SavedModel only; with format={format!r} "
+                    "whoever calls the graphs picks the tokens."
+                )
+            start = self.serving_start()
+            return serving.write_graphs(path, format, self.core, start, self.tokenizer)
+        if format != "tf_saved_model":
+            formats = ["tf_saved_model", *serving.GRAPH_FORMATS]
+            raise ValueError(unknown_name("format", format, formats))
         sampler = self.sampler(sampler, **options)
         if sampler.num_return_sequences > 1:
             sampler = dataclasses.replace(sampler, num_return_sequences=1)
         endpoints = self.serving_endpoints(sampler)
+        if not jit_compile:
+            del endpoints["serving_jit"]
         return serving.write_version(path, [self.tokenizer], endpoints)
+
+    def save_to_preset(self, path, description="", data="", quality=None, license="", dtype=None):
+        """Writes the model as a preset, which `zoo.load` reads: whole or not at all.
+
+        A preset is four files that hold no code: a card, a config, the weights and the tokenizer,
+        with hashes that `zoo.load` checks. It does not hold the optimizer; `model.save(path.keras)`
+        does. Offer an archive at any URL, or a folder by
+        `huggingface_hub.upload_folder(repo_id="user/name", folder_path=path)`.
+
+        Args:
+            path: A new folder, or a new archive that ends with `.zip`.
+            description: One line for people; by default that of the architecture.
+            data: What the model was trained on, in a few words.
+            quality: Dictionary of a metric with its protocol to the value, such as
+                `{"BLEU, test split": 38.7}`.
+            license: Terms for those who use it, such as `"CC-BY-4.0"`.
+            dtype: `None` for the weights as they are: the model that is loaded computes the same
+                numbers. `"float16"` for half the size: floats are rounded to 3 decimal digits.
+
+        Returns:
+            What `zoo.load` takes, a `str`: the path, for an archive with its hash,
+            `model.zip#sha256=...`, which may go behind a URL as well.
+
+        Raises:
+            ValueError: If the path exists, the architecture is none of the zoo's, or a weight is
+                not finite or beyond `dtype`.
+        """
+        from zoo.storage import cards, presets  # they need the architectures, these the tasks
+
+        card = cards.make_card(self, description, data, quality, license)
+        return presets.save(self, path, card, dtype)
 
     def sampler(self, sampler=None, **options):
         """Returns a sampler by its name, or the default one with other options."""
@@ -244,6 +309,22 @@ def unknown_number_of_batches():
         yield
 
 
-def flat_spec(dtype, name):
-    """Returns the spec of a batch of scalars: an input that a server can batch."""
-    return tf.TensorSpec([None], dtype, name=name)
+def serving_inputs(name, sampler):
+    """Returns the specs of a batch of strings and, for a random sampler, of their seeds.
+
+    They are flat, so that a server can batch them.
+
+    Example:
+
+    >>> serving_inputs("text", decoding.get("random"))
+    [TensorSpec(shape=(None,), dtype=tf.string, name='text'),
+     TensorSpec(shape=(None,), dtype=tf.int32, name='seed')]
+    """
+    specs = [tf.TensorSpec([None], tf.string, name=name)]
+    return [*specs, tf.TensorSpec([None], tf.int32, name="seed")] if sampler.is_random else specs
+
+
+def seeds_of(strings, seed):
+    """Returns int32 `[batch, 2]` for a request, whose `seed` is `None` if no sampler needs one."""
+    seed = tf.zeros(tf.shape(strings), tf.int32) if seed is None else seed
+    return tf.stack([seed, tf.zeros_like(seed)], axis=1)

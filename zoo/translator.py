@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import itertools
 from numbers import Integral
 from typing import NamedTuple
 
@@ -13,12 +14,14 @@ from keras_attention.plotting import plot_alignment
 from zoo import decoding
 from zoo.attention_maps import AttentionMaps, TranslationAttention, stacked
 from zoo.decoding.base import require
+from zoo.serving import Endpoint, Start, buckets
 from zoo.task import (
     Task,
     as_texts,
     decoded_texts,
-    flat_spec,
     in_batches_by_length,
+    seeds_of,
+    serving_inputs,
     unknown_number_of_batches,
 )
 from zoo.training.batching import bucket_by_length
@@ -303,8 +306,7 @@ class Translator(Task):
         is_empty = tf.cast(tf.shape(texts)[0] == 0, tf.int32)
         source_ids = tf.pad(source_ids, [[0, 0], [0, is_empty]])  # an RNN needs a step to take
         lengths = tf.reduce_sum(tf.cast(source_ids != self.tokenizer.pad_id, tf.int32), axis=1)
-        usual = tf.minimum(2 * lengths + 10, LONGEST_TRANSLATION)
-        max_lengths = tf.where(max_lengths == DEFAULT_LENGTH, usual, max_lengths)
+        max_lengths = tf.where(max_lengths == DEFAULT_LENGTH, _usual_length(lengths), max_lengths)
         is_blank = tf.strings.regex_full_match(texts, r"[\s\v\x{85}\p{Z}]*")
         return source_ids, tf.where(is_blank, 0, max_lengths)
 
@@ -314,20 +316,18 @@ class Translator(Task):
         return outputs if decoded.attention is None else outputs | {"source_ids": source_ids}
 
     def serving_endpoints(self, sampler):
-        """Returns `serving_default` and `explain`, which adds tokens and attention.
+        """Returns `serving_default`; `explain`, which adds tokens and attention; and `serving_jit`.
 
-        Both take `text` `[batch]`, and `seed` int32 `[batch]` if the sampler is a random one.
+        All take `text` `[batch]`, and `seed` int32 `[batch]` if the sampler is a random one.
         """
-        inputs = [flat_spec(tf.string, "text")]
-        if sampler.is_random:
-            inputs.append(flat_spec(tf.int32, "seed"))
+        inputs = serving_inputs("text", sampler)
+
+        def request(rows, length):
+            return [[self._text_of(length)] * rows, [0] * rows][: len(inputs)]
 
         def translate(return_attention, text, seed=None):
-            rows = tf.shape(text)[0]
-            seed = tf.zeros([rows], tf.int32) if seed is None else seed
-            seeds = tf.stack([seed, tf.zeros_like(seed)], axis=1)
-            limits = tf.fill([rows], DEFAULT_LENGTH)
-            outputs = self.generate(text, seeds, limits, sampler, return_attention)
+            limits = tf.fill(tf.shape(text), DEFAULT_LENGTH)
+            outputs = self.generate(text, seeds_of(text, seed), limits, sampler, return_attention)
             of_inputs = {"source_ids"}
             return {name: x if name in of_inputs else x[:, 0] for name, x in outputs.items()}
 
@@ -340,7 +340,39 @@ class Translator(Task):
             outputs["source_tokens"] = self.tokenizer.piece_texts(outputs.pop("source_ids"))
             return outputs
 
-        return {"serving_default": (serving_default, inputs), "explain": (explain, inputs)}
+        def decode(source_ids, seeds, max_lengths):
+            longest = _usual_length(tf.shape(source_ids)[1])
+            return self.decode(source_ids, seeds, max_lengths, longest, sampler)
+
+        decode_with_xla = buckets.compiled(decode)
+
+        def serving_jit(text, seed=None):
+            source_ids, limits = self._read(text, tf.fill(tf.shape(text), DEFAULT_LENGTH))
+            source_ids = buckets.filled_up(source_ids, buckets.LENGTHS, axis=1)
+            outputs = self.write(decode_with_xla(source_ids, seeds_of(text, seed), limits))
+            outputs = {name: x[:, 0] for name, x in outputs.items()}
+            longest = tf.maximum(tf.reduce_max(limits), 1)
+            return {**outputs, "token_ids": outputs["token_ids"][:, :longest]}
+
+        one = [request(1, length) for length in buckets.LENGTHS]
+        every = [request(*sizes) for sizes in itertools.product(buckets.ROWS, buckets.LENGTHS)]
+        return {
+            "serving_default": Endpoint(serving_default, inputs, one),
+            "explain": Endpoint(explain, inputs, one),
+            "serving_jit": Endpoint(serving_jit, inputs, every),
+        }
+
+    def serving_start(self):
+        def start(source_ids):
+            return self.core.start(source_ids, _usual_length(tf.shape(source_ids)[1]))
+
+        source_ids = tf.TensorSpec([None, None], tf.int32, name="source_ids")
+        return Start(start, source_ids, buckets.LENGTHS[-1])
+
+    def _text_of(self, length):
+        """Returns a text of as many tokens, the end token included, or a few less."""
+        tokens_a_word = self.tokenizer.tokenize(["a"]).row_lengths()[0]
+        return " ".join(["a"] * int((length - 1) // tokens_a_word))
 
     def _compile_generate(self, sampler, return_attention, jit_compile):
         if jit_compile:
@@ -400,6 +432,11 @@ class Translator(Task):
             ],
             log_probs=np.array([row["log_prob"][0] for row in rows], "float32"),
         )
+
+
+def _usual_length(source_length):
+    """Returns how many tokens a translation may have unless told otherwise."""
+    return tf.minimum(2 * source_length + 10, LONGEST_TRANSLATION)
 
 
 def _rounded_up(length):

@@ -1,7 +1,5 @@
 """The backbone against `keras.applications` by hand, its weights, saving, and its fingerprint."""
 
-import os
-import pathlib
 import urllib.error
 
 import h5py
@@ -12,16 +10,13 @@ import tensorflow as tf
 from keras.applications.mobilenet_v2 import preprocess_input
 from keras.src.utils import file_utils
 
+from tests import imagenet_weights
 from tests.images import pictures
 from zoo.images import Backbone, networks, read_images
 
 SIZE = 32
-WEIGHTS = "mobilenet_v2_weights_tf_dim_ordering_tf_kernels_1.0_224_no_top.h5"
-KERAS_HOME = pathlib.Path(os.environ.get("KERAS_HOME", "~/.keras")).expanduser()
 
-real_weights = pytest.mark.skipif(
-    not (KERAS_HOME / "models" / WEIGHTS).is_file(), reason=f"{KERAS_HOME} has no {WEIGHTS}"
-)
+real_weights = pytest.mark.skipif(not imagenet_weights.ARE_HERE, reason=imagenet_weights.REASON)
 
 
 @pytest.fixture(scope="module")
@@ -265,7 +260,7 @@ def test_weights_that_cannot_be_had(no_weights, tmp_path):
         missing.fingerprint()
     message = str(error.value)
     assert f"are not in {tmp_path / 'models'} and could not be downloaded" in message
-    assert f"/tensorflow/keras-applications/mobilenet_v2/{WEIGHTS}\n" in message
+    assert f"/tensorflow/keras-applications/mobilenet_v2/{imagenet_weights.FILE}\n" in message
     assert "KERAS_HOME" in message
 
 

@@ -13,10 +13,10 @@ import tensorflow as tf
 
 import zoo
 from tests.zoo.pictures import CAPTIONS, CHANNELS, COLOURS, GRID, IMAGES, NAMES, SIZE, MeanColours
-from zoo import catalog
 from zoo.cli import main
 from zoo.evaluation import captioner_quality, evaluate_captioner
 from zoo.images import image_bytes, read_images
+from zoo.storage import presets
 
 TINY = {"channels": CHANNELS, "size": 24, "units": 24, "dropout": 0.0}
 
@@ -280,7 +280,7 @@ def test_preset_knows_its_backbone(captioner, tmp_path):
         "quality": [],
         "training": {"command": ""},
     }
-    catalog.save(captioner, folder, card)
+    presets.save(captioner, folder, card)
     assert zoo.load(folder).caption(IMAGES) == CAPTIONS
     told = json.loads((folder / "card.json").read_text())
     assert told["fingerprint"] == [1.0]

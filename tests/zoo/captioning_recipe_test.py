@@ -1,8 +1,10 @@
 """The captioning recipe: what it learns, keeps, chooses and measures."""
 
 import csv
+import dataclasses
 import json
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -85,6 +87,19 @@ def test_self_critical_training_goes_on_from_the_best_epoch(preset):
         (row,) = csv.DictReader(file)
     assert float(row["val_cider"]) >= 0
     assert (preset.parent / "self_critical" / "best.weights.h5").exists()
+
+
+def test_a_recipe_may_begin_with_a_trained_model(preset, images, tmp_path, monkeypatch):
+    monkeypatch.setattr(captioning, "Backbone", MeanColours)
+    overrides = {**RECIPE.overrides, "attention": "hard"}
+    recipe = dataclasses.replace(RECIPE, overrides=overrides, begin_with=str(preset))
+    soft, hard = zoo.load(preset), recipe._begin(images, tmp_path)
+    assert hard.core.is_hard
+    assert hard.tokenizer.vocabulary_size == soft.tokenizer.vocabulary_size
+    variables = hard.core.trainable_variables, soft.core.trainable_variables
+    for mine, other in zip(*variables, strict=True):
+        assert mine.path.split("/")[-1] == other.path.split("/")[-1]
+        np.testing.assert_array_equal(mine, other)
 
 
 def test_captions_are_learned_as_they_are_measured():

@@ -10,9 +10,9 @@ import pytest
 import zoo
 from zoo import catalog
 from zoo.decoding import BeamSampler
+from zoo.storage import CARD, HASHED, WEIGHTS, presets
 
-SHIPPED = sorted(card.parent.name for card in catalog.PRESETS.glob(f"*/{catalog.CARD}"))
-FILES = [catalog.CONFIG, catalog.WEIGHTS, catalog.TOKENIZER]
+SHIPPED = sorted(card.parent.name for card in catalog.PRESETS.glob(f"*/{CARD}"))
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def test_weights_come_back_in_half_precision(loaded, bahdanau):
 
 def test_what_is_not_a_default_is_saved(fresh_model, card, tmp_path):
     model = fresh_model("luong_nmt", score="additive", dropout=0.25)
-    catalog.save(model, tmp_path / "toy", card)
+    presets.save(model, tmp_path / "toy", card)
     assert zoo.load(tmp_path / "toy").core.config == model.core.config
 
 
@@ -49,7 +49,7 @@ def test_the_sampler_is_saved(fresh_model, card, tmp_path):
     model = fresh_model()
     assert model.default_sampler == zoo.Translator.usual_sampler
     model.default_sampler = BeamSampler(num_beams=3, length_penalty=1.8)
-    catalog.save(model, tmp_path / "toy", card)
+    presets.save(model, tmp_path / "toy", card)
     assert zoo.load(tmp_path / "toy").default_sampler == model.default_sampler
     model.save(tmp_path / "toy.keras")
     assert keras.models.load_model(tmp_path / "toy.keras").default_sampler == model.default_sampler
@@ -70,7 +70,7 @@ def test_a_preset_can_be_had_with_fresh_weights(preset, loaded):
 def test_weights_may_be_a_path(fresh_model, bahdanau, preset, tokenizer, tmp_path):
     options = {"tokenizer": tokenizer, "dtype": "float32", "embedding_dim": 16}
     options |= {"encoder_units": 16, "decoder_units": 16}
-    of_preset = zoo.load("bahdanau_nmt", weights=preset / catalog.WEIGHTS, **options)
+    of_preset = zoo.load("bahdanau_nmt", weights=preset / WEIGHTS, **options)
     half = bahdanau.core.output_bias.numpy().astype("float16")
     np.testing.assert_array_equal(of_preset.core.output_bias, half)
     bahdanau.save_weights(tmp_path / "mine.weights.h5")
@@ -81,17 +81,17 @@ def test_weights_may_be_a_path(fresh_model, bahdanau, preset, tokenizer, tmp_pat
 # --------------------------------------------------------------------------------- damaged files
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", HASHED)
 def test_a_file_that_was_changed_is_refused(copy, name):
     path = copy / name
     path.write_bytes(path.read_bytes() + b" ")
-    expected = json.loads((copy / catalog.CARD).read_text())["files"][name]["sha256"]
-    found = catalog._fingerprint(path)["sha256"]
+    expected = json.loads((copy / CARD).read_text())["files"][name]["sha256"]
+    found = presets.fingerprint(path)["sha256"]
     with pytest.raises(ValueError, match=f"{name}.*{expected}.*{found}"):
         zoo.load(copy)
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", HASHED)
 def test_a_file_that_is_missing_is_named(copy, name):
     (copy / name).unlink()
     with pytest.raises(ValueError, match=f"{name}.*no such file"):
@@ -99,8 +99,8 @@ def test_a_file_that_is_missing_is_named(copy, name):
 
 
 def test_a_damaged_card_is_named(copy):
-    (copy / catalog.CARD).write_text("{")
-    with pytest.raises(ValueError, match=catalog.CARD):
+    (copy / CARD).write_text("{")
+    with pytest.raises(ValueError, match=CARD):
         zoo.load(copy)
 
 
@@ -144,7 +144,7 @@ def test_weights_at_no_path(preset, tmp_path):
 def test_save_replaces_nothing(bahdanau, card, copy):
     before = {path.name: path.read_bytes() for path in copy.iterdir()}
     with pytest.raises(ValueError, match="exists already"):
-        catalog.save(bahdanau, copy, card)
+        presets.save(bahdanau, copy, card)
     assert {path.name: path.read_bytes() for path in copy.iterdir()} == before
     assert list(copy.parent.iterdir()) == [copy]
 
@@ -156,7 +156,7 @@ def test_a_save_that_fails_leaves_nothing(bahdanau, card, tmp_path, monkeypatch)
 
     monkeypatch.setattr(bahdanau.tokenizer, "save", fail)
     with pytest.raises(OSError, match="disk full"):
-        catalog.save(bahdanau, tmp_path / "toy", card)
+        presets.save(bahdanau, tmp_path / "toy", card)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -184,7 +184,7 @@ def test_info_of_an_architecture():
 
 def test_info_of_a_preset(preset, bahdanau):
     model = zoo.info(preset)
-    size = sum((preset / name).stat().st_size for name in FILES)
+    size = sum((preset / name).stat().st_size for name in HASHED)
     assert model.name == "toy"
     assert model.data == "Toy en-de"
     assert model.parameters == sum(np.size(weight) for weight in bahdanau.get_weights())
@@ -202,7 +202,7 @@ def test_a_shipped_card_is_complete(name):
     assert card["training"]["recipe"].keys() >= {"architecture", "epochs", "seed"}
     assert card["training"]["command"] == f"python -m zoo train {name}"
     assert card["parameters"] > 0
-    assert card["files"].keys() == set(FILES)
+    assert card["files"].keys() == set(HASHED)
     protocols = {entry["metric"]: entry["protocol"] for entry in card["quality"]}
     assert all("version:" in protocols[each] for each in protocols if "BLEU" in each)
     assert any("BLEU" in metric for metric in protocols)

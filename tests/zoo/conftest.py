@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import zoo
-from zoo import catalog
+from zoo.storage import presets
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -66,8 +66,8 @@ def fresh_model(tokenizer):
 
     def make(architecture="bahdanau_nmt", dtype="float32", **overrides):
         keras.utils.set_random_seed(1)
-        options = {**TINY[architecture], **overrides}
-        return zoo.load(architecture, weights=None, tokenizer=tokenizer, dtype=dtype, **options)
+        options = {**TINY[architecture], "tokenizer": tokenizer, **overrides}
+        return zoo.load(architecture, weights=None, dtype=dtype, **options)
 
     return make
 
@@ -132,9 +132,9 @@ def card():
 
 @pytest.fixture(scope="session")
 def preset(bahdanau, card, tmp_path_factory):
-    """Folder of a preset that holds `bahdanau`."""
+    """Folder of a preset that holds `bahdanau` in half precision, like those of the package."""
     folder = tmp_path_factory.mktemp("presets") / "toy"
-    catalog.save(bahdanau, folder, card)
+    presets.save(bahdanau, folder, card, dtype="float16")
     return folder
 
 

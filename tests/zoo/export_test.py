@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
-from zoo.serving import export, write_version
+from zoo.serving import Endpoint, export, write_version
 
 TEXTS = ["a man sleeps", "", "two women ride bikes", " ", "🚲 unseen", "the dog eats " * 100]
 RANDOM = {"sampler": "random", "temperature": 3.0}
@@ -167,7 +167,7 @@ def test_the_command_line_tool_of_tensorflow_runs_it(versions, run_python):
 
 # --------------------------------------------------------------------------------------- versions
 
-DOUBLE = {"serving_default": (lambda x: {"y": 2 * x}, [tf.TensorSpec([None], name="x")])}
+DOUBLE = {"serving_default": Endpoint(lambda x: {"y": 2 * x}, [tf.TensorSpec([None], name="x")])}
 
 
 def test_a_number_that_is_left_out_is_not_filled(tmp_path):

@@ -10,6 +10,7 @@ import tensorflow as tf
 import zoo
 from tests.zoo.conftest import LINE
 from zoo import decoding
+from zoo.storage import presets
 from zoo.training.windows import sliding_windows
 
 PROMPTS = ["the quick", "", "lazy dog. the", "é" * 40, "jumps over the lazy dog. " * 8]
@@ -261,7 +262,7 @@ def test_a_preset_keeps_tokenizer_sampler_and_opening(generator, tmp_path):
         generator.core, generator.tokenizer, decoding.get("top_k", k=3), opening="\n"
     )
     card = {"task": "language model", "description": "", "data": {"name": ""}, "quality": []}
-    zoo.catalog.save(model, tmp_path / "toy", card)
+    presets.save(model, tmp_path / "toy", card)
     loaded = zoo.load(tmp_path / "toy")
     assert (loaded.default_sampler, loaded.opening) == (decoding.get("top_k", k=3), "\n")
     assert not loaded.tokenizer.prefix_space

@@ -9,7 +9,8 @@ import pytest
 
 import zoo
 from tests.zoo.conftest import LINE
-from zoo import catalog, evaluation
+from zoo import evaluation
+from zoo.storage import CARD
 from zoo.training import recipes, runs
 from zoo.training.language import LanguageRecipe
 
@@ -48,7 +49,7 @@ def test_a_run_learns_and_ends_in_a_preset(run):
 
 def test_the_card_says_how_it_was_trained_and_measured(run):
     _, folder = run
-    card = json.loads((folder / catalog.CARD).read_text())
+    card = json.loads((folder / CARD).read_text())
     assert card["training"]["recipe"] == json.loads(json.dumps(dataclasses.asdict(RECIPE)))
     assert recipes.of_card(card) == RECIPE
     measured = [(entry["split"], entry["metric"]) for entry in card["quality"]]

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import zoo
-from zoo import catalog
 from zoo.metrics import sacrebleu_score
+from zoo.storage import CARD
 from zoo.training import recipes, runs
 from zoo.training.bleu import ValidationBleu
 from zoo.training.translation import TranslationRecipe
@@ -117,7 +117,7 @@ def test_a_run_ends_in_a_preset(run):
 
 def test_the_card_says_how_it_was_trained_and_measured(run):
     _, folder = run
-    card = json.loads((folder / catalog.CARD).read_text())
+    card = json.loads((folder / CARD).read_text())
     assert card["training"]["command"] == "python -m zoo train toy_en_de"
     assert card["training"]["recipe"] == json.loads(json.dumps(dataclasses.asdict(RECIPE)))
     measured = [(entry["split"], entry["metric"]) for entry in card["quality"]]

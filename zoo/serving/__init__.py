@@ -1,5 +1,16 @@
-"""What turns a task into a SavedModel for TF Serving."""
+"""What turns a task into files that others serve: SavedModels for TF Serving, ONNX, LiteRT."""
 
+from zoo.serving.endpoints import Endpoint
 from zoo.serving.export import write_version
+from zoo.serving.graphs import GRAPH_FORMATS, write_graphs
+from zoo.serving.server_config import write_server_config
+from zoo.serving.steps import Start
 
-__all__ = ["write_version"]
+__all__ = [
+    "GRAPH_FORMATS",
+    "Endpoint",
+    "Start",
+    "write_graphs",
+    "write_server_config",
+    "write_version",
+]

@@ -1,5 +1,6 @@
 """SavedModels in the layout of TF Serving: `path/1`, `path/2`, ..., never half-written."""
 
+import contextlib
 import os
 import pathlib
 import shutil
@@ -7,18 +8,18 @@ import tempfile
 
 import keras
 
+from zoo.serving.warmup import write_requests
+
 
 def write_version(path, resources, endpoints):
     """Writes a SavedModel as the next version below a folder.
 
-    It is written beside its place under a name that is no number, which TF Serving ignores, and
-    renamed at the end: a version is there whole or not at all.
+    A version is there whole or not at all.
 
     Args:
         path: Folder of all versions; it is made if it is not there.
         resources: Objects that hold tables, such as a tokenizer.
-        endpoints: Dictionary of names to `(function, input signature)`. A function takes tensors
-            and returns a dictionary of tensors, the batch first.
+        endpoints: Dictionary of names to `Endpoint`; their examples become warm-up requests.
 
     Returns:
         `pathlib.Path` of the new version.
@@ -29,19 +30,53 @@ def write_version(path, resources, endpoints):
     path = pathlib.Path(path)
     if path.exists() and not path.is_dir():
         raise ValueError(f"`path` must be a folder for versions of the model. {path} is a file.")
-    path.mkdir(parents=True, exist_ok=True)
-    unfinished = pathlib.Path(tempfile.mkdtemp(prefix=".unfinished-", dir=path))
-    try:
+    with _unfinished_folder(path) as folder:
         archive = keras.export.ExportArchive()
         for resource in resources:
             archive.track(resource)
-        for name, (function, signature) in endpoints.items():
-            archive.add_endpoint(name, function, input_signature=signature)
-        archive.write_out(str(unfinished), verbose=False)
-        unfinished.chmod(0o755)  # mkdtemp lets nobody else in, and a server is somebody else
-        return _rename_to_next_version(unfinished, path)
+        for name, (function, inputs, _) in endpoints.items():
+            archive.add_endpoint(name, function, input_signature=inputs)
+        archive.write_out(str(folder), verbose=False)
+        write_requests(folder, path.resolve().name, endpoints)
+        return _rename_to_next_version(folder, path)
+
+
+def write_folder(path, write):
+    """Writes a folder, which is there whole or not at all.
+
+    Args:
+        path: The folder, which must not hold anything yet.
+        write: Function that writes into the folder it is given.
+
+    Returns:
+        `pathlib.Path` of the folder.
+
+    Raises:
+        ValueError: If there is something at `path`.
+    """
+    path = pathlib.Path(path)
+    if path.exists() and not (path.is_dir() and not any(path.iterdir())):
+        raise ValueError(f"`path` must be a new folder. {path} is there already.")
+    with _unfinished_folder(path.parent) as folder:
+        write(folder)
+        if path.exists():
+            path.rmdir()  # Windows renames over nothing
+        return folder.rename(path)
+
+
+@contextlib.contextmanager
+def _unfinished_folder(parent):
+    """Makes a folder for the block to fill and rename; if the block fails, nothing is left of it.
+
+    Its name begins with a dot: it is no number, so that TF Serving ignores it.
+    """
+    parent.mkdir(parents=True, exist_ok=True)
+    folder = pathlib.Path(tempfile.mkdtemp(prefix=".unfinished-", dir=parent))
+    folder.chmod(0o755)  # mkdtemp lets nobody else in, and a server is somebody else
+    try:
+        yield folder
     except BaseException:
-        shutil.rmtree(unfinished, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
         raise
 
 

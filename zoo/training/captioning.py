@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from zoo import catalog
 from zoo.architectures import build
 from zoo.decoding import BeamSampler
 from zoo.evaluation import captioner_quality, evaluate_captioner
@@ -52,6 +53,7 @@ class CaptioningRecipe:
     Attributes:
         architecture: Name of the architecture.
         overrides: Arguments of the model that differ from the architecture's own.
+        begin_with: Name of a trained model whose weights and tokenizer it begins with, or `""`.
         backbone: Arguments of `zoo.images.Backbone` that differ from its own.
         views: In how many views an epoch shows each training image: the whole, mirrored, cropped.
         vocabulary_size: Tokens of the vocabulary.
@@ -70,6 +72,7 @@ class CaptioningRecipe:
 
     architecture: str
     overrides: dict = dataclasses.field(default_factory=dict)
+    begin_with: str = ""
     backbone: dict = dataclasses.field(default_factory=dict)
     views: int = 4
     vocabulary_size: int = 3000
@@ -113,8 +116,7 @@ class CaptioningRecipe:
         run_dir = pathlib.Path(run_dir)
         run_dir.mkdir(parents=True, exist_ok=True)
         keras.utils.set_random_seed(self.seed)
-        tokenizer = self._tokenizer(train_images, run_dir / "tokenizer.json")
-        model = self._build(tokenizer, self.dtype)
+        model = self._begin(train_images, run_dir)
         train, validation = run_dir / "features" / "train", run_dir / "features" / "validation"
         cache_features(model.backbone, train_images, train, views=self.views)
         cache_features(model.backbone, validation_images, validation)
@@ -127,10 +129,23 @@ class CaptioningRecipe:
             model.load_weights(best)
             self._learn_from_rewards(model, views[0], validation, run_dir / "self_critical")
             best = run_dir / "self_critical" / runs.BEST
-        trained = self._build(tokenizer, "float32")
+        trained = self._build(model.tokenizer, "float32")
         trained.load_weights(best)
         trained.default_sampler = self._best_sampler(trained, validation)
         return trained
+
+    def _begin(self, train_images, run_dir):
+        """Returns the model before its first step."""
+        if not self.begin_with:
+            tokenizer = self._tokenizer(train_images, run_dir / "tokenizer.json")
+            return self._build(tokenizer, self.dtype)
+        trained = catalog.load(self.begin_with)
+        model = self._build(trained.tokenizer, self.dtype)
+        # Soft and hard attention differ in a baseline alone, which is not trained by gradients.
+        pairs = model.core.trainable_variables, trained.core.trainable_variables
+        for variable, value in zip(*pairs, strict=True):
+            variable.assign(value)
+        return model
 
     def _learn_captions(self, model, images, train, validation, run_dir):
         captions = sum(len(each) for each in images.map(_captions))

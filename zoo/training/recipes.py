@@ -7,10 +7,10 @@ import keras
 import tensorflow as tf
 
 from keras_attention.errors import unknown_name
-from zoo import catalog
 from zoo.architectures import ARCHITECTURES
 from zoo.captioner import Captioner
 from zoo.generator import TextGenerator
+from zoo.storage import presets
 from zoo.training.captioning import CaptioningRecipe
 from zoo.training.language import LanguageRecipe
 from zoo.training.translation import TranslationRecipe
@@ -20,10 +20,19 @@ RECURRENT = {"decoder_units": 384, "dropout": 0.3}
 
 RECIPES = {
     "show_attend_tell_flickr8k": CaptioningRecipe(
-        "show_attend_tell", overrides={"doubly_stochastic": 0.25}
+        "show_attend_tell",
+        overrides={"doubly_stochastic": 0.25},
+        epochs=3,
+        self_critical_epochs=2,
+        self_critical_learning_rate=1e-4,
     ),
     "show_attend_tell_hard_flickr8k": CaptioningRecipe(
-        "show_attend_tell", overrides={"attention": "hard"}
+        "show_attend_tell",
+        overrides={"attention": "hard"},
+        begin_with="show_attend_tell_flickr8k",
+        views=2,
+        epochs=3,
+        learning_rate=4e-4,
     ),
     "bahdanau_nmt_multi30k_en_de": TranslationRecipe("bahdanau_nmt", overrides=RECURRENT),
     "luong_nmt_multi30k_en_de": TranslationRecipe("luong_nmt", overrides=RECURRENT),
@@ -35,17 +44,15 @@ RECIPES = {
             "num_heads": 4,
             "hidden": 512,
             "normalize": "pre",
-            "dropout": 0.3,
-            "attention_dropout": 0.1,
-            "hidden_dropout": 0.1,
+            "dropout": 0.2,
         },
-        epochs=30,
+        epochs=44,
         batch_size=128,
         optimizer="muon",
         learning_rate=2e-3,
         cycles=1,
         warmup_steps=200,
-        subword_dropout=0.1,
+        subword_dropout=0.05,
         average_momentum=0.999,
     ),
     "transformer_lm_shakespeare": LanguageRecipe(
@@ -56,11 +63,8 @@ RECIPES = {
             "num_heads": 6,
             "context_length": 256,
             "activation": "squared_relu",
-            "dropout": 0.35,
+            "dropout": 0.25,
         },
-        epochs=40,
-        optimizer="muon",
-        average_momentum=0.998,
     ),
 }
 _OF_TASK = {
@@ -97,14 +101,24 @@ def run(name, data_dir, run_dir, epochs=None):
     quality = []
     for split, data in measured.items():
         quality += recipe.quality(recipe.evaluate(model, data), split, model)
-    catalog.save(model, folder, _card(name, recipe, quality))
+    presets.save(model, folder, _card(name, recipe, quality), dtype="float16")
     return folder
 
 
 def of_card(card):
-    """Returns the recipe by which the model of a card was trained."""
-    recipe = _OF_TASK[ARCHITECTURES[card["architecture"]].task]
-    return recipe(**card["training"]["recipe"])
+    """Returns the recipe by which the model of a card was trained.
+
+    Raises:
+        ValueError: If the card tells none.
+    """
+    try:
+        recipe = _OF_TASK[ARCHITECTURES[card["architecture"]].task]
+        return recipe(**card["training"]["recipe"])
+    except (KeyError, TypeError) as error:
+        raise ValueError(
+            "Which data to measure a model on, and how, stands in its recipe, and this model comes "
+            "without one. Measure it in Python: zoo.load(...).evaluate(...)."
+        ) from error
 
 
 def _card(name, recipe, quality):

@@ -1,0 +1,43 @@
+"""Tiny models of every task."""
+
+import functools
+
+import keras
+import numpy as np
+import pytest
+
+import zoo
+from tests.zoo.pictures import CHANNELS, MeanColours
+
+SENTENCES = ["a man sleeps", "der hund frisst", "two women ride bikes"]
+TINY_TRANSFORMER = {"num_layers": 1, "size": 16, "num_heads": 2, "hidden": 32}
+OPTIONS = {
+    "luong_nmt": {"embedding_dim": 16, "encoder_units": 16, "decoder_units": 16},
+    "transformer_nmt": {**TINY_TRANSFORMER, "sampler": "greedy"},
+    "transformer_lm": {**TINY_TRANSFORMER, "context_length": 32},
+    "show_attend_tell": {"channels": CHANNELS, "size": 16, "units": 16},
+}
+
+
+@pytest.fixture(scope="session")
+def model():
+    """Makes a tiny model by its name, the same one each time."""
+
+    @functools.cache
+    def make(name, dtype="float32", **options):
+        keras.utils.set_random_seed(1)
+        if name == "transformer_lm":
+            tokenizer = zoo.ByteBPETokenizer([], prefix_space=False)
+        else:
+            tokenizer = zoo.ByteBPETokenizer.train(SENTENCES, vocabulary_size=300)
+        if name == "show_attend_tell":
+            options = {"backbone": MeanColours(), **options}
+        options = {**OPTIONS[name], **options}
+        made = zoo.load(name, weights=None, tokenizer=tokenizer, dtype=dtype, **options)
+        if hasattr(made.core, "output_bias"):  # of all bytes only those that are a character each
+            bias = np.full(tokenizer.vocabulary_size, -100.0)
+            bias[[2, *range(3 + 32, 3 + 127), *range(259, len(bias))]] = 0.0
+            made.core.output_bias.assign(bias)
+        return made
+
+    return make

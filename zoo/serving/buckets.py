@@ -1,0 +1,59 @@
+"""The few sizes that XLA compiles a served model for: everything is filled up to one of them."""
+
+import tensorflow as tf
+
+ROWS = (1, 8, 32)  # also the batches that TF Serving makes: see `server_config`
+LENGTHS = (16, 32, 64)
+
+
+def rounded_up(size, buckets):
+    """Returns the smallest bucket that holds a size; above the largest, multiples of that.
+
+    Args:
+        size: int32 scalar.
+        buckets: Integers, rising.
+
+    Example:
+
+    >>> [int(rounded_up(size, (1, 8, 32))) for size in (0, 1, 2, 32, 33)]
+    [1, 1, 8, 32, 64]
+    """
+    largest = buckets[-1]
+    fitting = tf.reduce_min(tf.where(size <= tf.constant(buckets), buckets, largest))
+    return tf.where(size <= largest, fitting, -(-size // largest) * largest)
+
+
+def filled_up(tensor, buckets, axis=0):
+    """Returns a tensor with zeros at the end of an axis, whose size is a bucket then.
+
+    Example:
+
+    >>> filled_up(tf.constant([[5, 6, 7]]), (2, 4), axis=1).numpy()
+    array([[5, 6, 7, 0]], dtype=int32)
+    """
+    missing = rounded_up(tf.shape(tensor)[axis], buckets) - tf.shape(tensor)[axis]
+    padding = [[0, 0]] * axis + [[0, missing]] + [[0, 0]] * (tensor.shape.rank - axis - 1)
+    return tf.pad(tensor, padding)
+
+
+def compiled(function):
+    """Compiles a function of batches with XLA, for a few numbers of rows only.
+
+    One graph serves all sizes: XLA sees the shapes when it runs, and compiles for each new one.
+
+    Args:
+        function: Takes tensors and returns a nest of tensors or `None`, all with the batch first.
+            It must know nothing of strings, and compute the lengths of loops and arrays from shapes
+            alone.
+
+    Returns:
+        A function of the same arguments with the same results.
+    """
+    function = tf.function(function, jit_compile=True, autograph=False)
+
+    def of_any_rows(*tensors):
+        rows = tf.shape(tensors[0])[0]
+        results = function(*(filled_up(tensor, ROWS) for tensor in tensors))
+        return tf.nest.map_structure(lambda x: None if x is None else x[:rows], results)
+
+    return of_any_rows

@@ -1,0 +1,45 @@
+"""A model as files for ONNX Runtime, LiteRT and others: numbers in, numbers out."""
+
+from zoo.serving.export import write_folder
+from zoo.serving.to_litert import write_litert
+from zoo.serving.to_onnx import write_onnx
+
+TOKENIZER = "tokenizer.json"
+GRAPH_FORMATS = {"onnx": write_onnx, "litert": write_litert}
+
+
+def write_graphs(path, file_format, core, start, tokenizer):
+    """Writes a model as graphs of numbers, with its tokenizer for the `tokenizers` library.
+
+    Args:
+        path: Folder to write, which appears only when it is complete.
+        file_format: `"onnx"` for `start.onnx` and `step.onnx`, whose batch and length are free; or
+            `"litert"` for `model.tflite` with both as signatures, for a batch of one and a fixed
+            length.
+        core: The model of token ids.
+        start: A `zoo.serving.steps.Start`.
+        tokenizer: A `ByteBPETokenizer`.
+
+    Returns:
+        `pathlib.Path` of the folder.
+
+    Raises:
+        ValueError: If the folder holds something, the model does not compute in float32, or it has
+            operations that the format lacks.
+        ImportError: If a library for the conversion is missing.
+    """
+    if core.compute_dtype != "float32":
+        raise ValueError(
+            f'format="{file_format}" is for models that compute in float32. This one computes in '
+            f'{core.compute_dtype}: load it with dtype="float32".'
+        )
+    library = tokenizer.to_library()  # an ImportError tells what is missing
+    from tokenizers.decoders import ByteLevel
+
+    library.decoder = ByteLevel()
+
+    def write(folder):
+        library.save(str(folder / TOKENIZER))
+        GRAPH_FORMATS[file_format](folder, core, start)
+
+    return write_folder(path, write)

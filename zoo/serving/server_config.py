@@ -1,0 +1,87 @@
+"""The two files that tell TF Serving which models there are, and which batches to make."""
+
+import os
+import pathlib
+
+from zoo.serving.buckets import ROWS
+
+MODELS, BATCHING = "models.config", "batching.config"
+BATCH_TIMEOUT_MICROSECONDS = 2000
+MODEL = """  config {{
+    name: {name}
+    base_path: {base_path}
+    model_platform: "tensorflow"
+  }}
+"""
+
+
+def write_server_config(folder, seen_as="/models"):
+    """Writes `models.config` and `batching.config` for a folder of exported models.
+
+    Every folder below it that holds versions is a model, and its name that of the model.
+
+    Args:
+        folder: Folder of exported models.
+        seen_as: The same folder as the server sees it, such as where a container mounts it.
+
+    Returns:
+        `pathlib.Path` of both files.
+
+    Raises:
+        ValueError: If there is no exported model, or two have the same name.
+    """
+    folder = pathlib.Path(folder)
+    models = _models(folder)
+    if not models:
+        raise ValueError(
+            f"There is no exported model below {folder}: no folder NAME/1 with a saved_model.pb. "
+            f"Export one: model.export({str(folder / 'NAME')!r})."
+        )
+    written = folder / MODELS, folder / BATCHING
+    written[0].write_text(_models_config(models, seen_as.rstrip("/")), encoding="utf-8")
+    written[1].write_text(batching_config(), encoding="utf-8")
+    return written
+
+
+def batching_config():
+    """Returns the parameters of batching: the batches are those that XLA compiles for.
+
+    Requests that come within two milliseconds are answered as one batch. The server refuses a
+    request that is larger than the largest batch.
+    """
+    return (
+        f"max_batch_size {{ value: {ROWS[-1]} }}\n"
+        f"batch_timeout_micros {{ value: {BATCH_TIMEOUT_MICROSECONDS} }}\n"
+        "# One for each core of the server.\n"
+        f"num_batch_threads {{ value: {os.cpu_count()} }}\n"
+        + "".join(f"allowed_batch_sizes: {rows}\n" for rows in ROWS)
+    )
+
+
+def _models(folder):
+    """Returns the folders of models below a folder by name, relative to it."""
+    models = {}
+    for file in sorted(folder.rglob("saved_model.pb")):
+        version, model = file.parent, file.parent.parent.relative_to(folder)
+        if not version.name.isdecimal() or version.parent == folder:
+            continue
+        if models.setdefault(model.name, model) != model:
+            raise ValueError(
+                f"Two models have the same name: {models[model.name]} and {model} below {folder}. "
+                "Rename the folder of one."
+            )
+    return models
+
+
+def _models_config(models, seen_as):
+    configs = (
+        MODEL.format(name=_quoted(name), base_path=_quoted(f"{seen_as}/{model.as_posix()}"))
+        for name, model in models.items()
+    )
+    return f"model_config_list {{\n{''.join(configs)}}}\n"
+
+
+def _quoted(text):
+    """Returns a string of the text format of protocol buffers."""
+    escaped = text.replace("\\", r"\\").replace('"', r"\"")
+    return f'"{escaped}"'

@@ -1,0 +1,15 @@
+"""Presets as files: trained models that people can read, check and pass on.
+
+- `card.json`: what it is, how it was trained, how good it is, hashes of the other files
+- `config.json`: the architecture, its arguments, and those of the task, such as the sampler
+- `model.weights.h5`: the weights, as Keras reads them
+- `tokenizer.json`: merges and frequent words
+
+None of them holds code. Whoever made them is not trusted: hashes are compared, names of
+architectures, options and classes must be known here already, and nothing is ever unpickled.
+"""
+
+CARD, CONFIG = "card.json", "config.json"
+WEIGHTS, TOKENIZER = "model.weights.h5", "tokenizer.json"
+HASHED = CONFIG, WEIGHTS, TOKENIZER
+FILES = CARD, *HASHED

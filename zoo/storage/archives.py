@@ -1,0 +1,73 @@
+"""A preset as one zip file: the four files, in the root or in one folder, and nothing else."""
+
+import re
+import shutil
+import stat
+import zipfile
+import zlib
+
+from zoo.storage import CARD, FILES, WEIGHTS
+
+LARGEST_WEIGHTS = 4 * 2**30  # bytes: a billion weights in float32
+LARGEST_JSON = 64 * 2**20
+LARGEST_ARCHIVE = LARGEST_WEIGHTS + 3 * LARGEST_JSON
+
+_BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
+
+
+def pack(folder, path):
+    """Writes the files of a preset into a new archive."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in FILES:
+            archive.write(folder / name, f"{folder.name}/{name}")
+
+
+def unpack(path, folder):
+    """Writes the files of an archive into a new folder.
+
+    Where they go is not up to the archive: its names are compared, and never used as paths.
+
+    Args:
+        path: The archive.
+        folder: Where to; must not exist.
+
+    Raises:
+        ValueError: If it is no zip file or is damaged; if it holds anything but the four files of
+            a preset, once each, in its root or in one folder; if one is a link, or too large.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = _members(archive)
+            folder.mkdir()
+            for name, member in members.items():
+                # No more comes out than the size that was checked.
+                with archive.open(member) as source, open(folder / name, "wb") as target:
+                    shutil.copyfileobj(source, target)
+    except _BROKEN as error:
+        raise ValueError(f"it is no zip file, or a damaged one: {error}") from error
+
+
+def _members(archive):
+    """Returns a dictionary of the names of the files to where they are in an archive."""
+    members = {member.filename: member for member in archive.infolist()}
+    cards = [name for name in members if name.endswith(CARD)]
+    root = min(cards, key=len, default=CARD).removesuffix(CARD)
+    is_root = root == "" or (re.fullmatch(r"[^/\\:]+/", root) and root not in ("./", "../"))
+    expected = [root + name for name in FILES]
+    found = [member.filename for member in archive.infolist() if member.filename != root]
+    if not is_root or sorted(found) != sorted(expected):
+        some = ", ".join(map(repr, found[:9])) + (", ..." if len(found) > 9 else "")
+        raise ValueError(
+            f"an archive should hold {', '.join(FILES)}, in its root or in one folder, and nothing "
+            f"else. Found: {some or 'nothing'}"
+        )
+    files = {name: members[root + name] for name in FILES}
+    for name, member in files.items():
+        if stat.S_IFMT(member.external_attr >> 16) not in (0, stat.S_IFREG):
+            raise ValueError(f"{name} in it should be a file, and is a link or a device")
+        largest = LARGEST_WEIGHTS if name == WEIGHTS else LARGEST_JSON
+        if member.file_size > largest:
+            raise ValueError(
+                f"{name} in it would take {member.file_size} bytes, and {largest} are the most"
+            )
+    return files

@@ -1,0 +1,102 @@
+"""`card.json`: what a preset says of itself, and the hashes of its other files."""
+
+import json
+import re
+
+from zoo import architectures
+from zoo.storage import CARD, HASHED
+
+FORMAT = 1  # a card without a number is of format 1
+
+_TYPES = {
+    "name": str,
+    "task": str,
+    "description": str,
+    "data": dict,
+    "quality": list,
+    "parameters": int,
+    "files": dict,
+}
+
+
+def make_card(model, description="", data="", quality=None, license=""):
+    """Returns what the card says of a model that somebody trained.
+
+    Args:
+        model: A task whose architecture is one of the zoo's.
+        description: One line for people; by default that of the architecture.
+        data: What it was trained on, in a few words.
+        quality: Dictionary of a metric and its protocol to the value measured.
+        license: Terms for those who use it.
+    """
+    name = architectures.name_of(model)
+    card = {
+        "task": model.task_name,
+        "architecture": name,
+        "description": description or architectures.ARCHITECTURES[name].description,
+        "data": {"name": data},
+        "quality": [
+            {"metric": metric, "value": float(value)} for metric, value in (quality or {}).items()
+        ],
+    }
+    return {**card, "license": license} if license else card
+
+
+def measured(entry):
+    """Returns what an entry of `quality` measured, and on which part of the data if it says so."""
+    return ", ".join(entry[key] for key in ("metric", "split") if key in entry)
+
+
+def read_card(folder):
+    """Returns the card of a preset.
+
+    Raises:
+        ValueError: If it is no card, lacks something, or is of a newer format.
+    """
+    path = folder / CARD
+    try:
+        card = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged: it is no JSON. {error}") from error
+    found = card.get("format", 1) if isinstance(card, dict) else None
+    if isinstance(found, int) and found > FORMAT:
+        raise ValueError(
+            f"{path} is of format {found}, and this version of keras-attention-zoo reads format "
+            f"{FORMAT}. Install a newer one: pip install --upgrade keras-attention-zoo."
+        )
+    problem = _problem_of(card)
+    if problem:
+        raise ValueError(f"{path} is damaged, or is not the card of a preset: {problem}.")
+    return card
+
+
+def _problem_of(card):
+    """Returns what is wrong with a card, or `None`."""
+    if not isinstance(card, dict):
+        return "it is no dictionary"
+    for key, kind in _TYPES.items():
+        if not isinstance(card.get(key), kind):
+            return f"{key!r} should be a {kind.__name__}, and is {card.get(key, 'missing')!r}"
+    if not isinstance(card["data"].get("name"), str):
+        return "'data' has no 'name'"
+    for entry in card["quality"]:
+        if not isinstance(entry, dict) or not _is_measurement(entry):
+            return f"{entry!r} in 'quality' is no metric with a value"
+    if card["files"].keys() != set(HASHED):
+        return f"'files' should be {', '.join(HASHED)}, and is {', '.join(card['files'])}"
+    for name, entry in card["files"].items():
+        if not isinstance(entry, dict) or not _is_fingerprint(entry):
+            return f"{name} in 'files' has no 'sha256' and 'bytes'"
+    return None
+
+
+def _is_measurement(entry):
+    texts = [entry.get("metric"), entry.get("split", ""), entry.get("protocol", "")]
+    return all(isinstance(text, str) for text in texts) and isinstance(
+        entry.get("value"), int | float
+    )
+
+
+def _is_fingerprint(entry):
+    is_sha256 = re.fullmatch("[0-9a-f]{64}", str(entry.get("sha256")))
+    return is_sha256 and isinstance(entry.get("bytes"), int)

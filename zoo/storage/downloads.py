@@ -1,0 +1,185 @@
+"""Presets from elsewhere: archives, here or behind a URL, and repositories of Hugging Face."""
+
+import contextlib
+import hashlib
+import http.client
+import os
+import pathlib
+import re
+import sys
+import tempfile
+import urllib.parse
+import urllib.request
+
+import keras
+
+from zoo.storage import CARD, FILES
+from zoo.storage.archives import LARGEST_ARCHIVE, unpack
+from zoo.storage.presets import check_files, fingerprint
+
+HUB, PIN = "hf://", "#sha256="
+SECONDS = 30  # to wait for a server
+_BLOCK = 2**16  # bytes
+
+
+def is_elsewhere(name):
+    """Whether `fetch` is who knows a name.
+
+    Example:
+
+    >>> [is_elsewhere(name) for name in ("luong_nmt", "https://a.org/b.zip", "hf://a/b", "b.zip")]
+    [False, True, True, True]
+    """
+    return "://" in name or name.partition(PIN)[0].endswith(".zip")
+
+
+def fetch(name):
+    """Returns a folder with the files of a preset, which stays for the next time.
+
+    Args:
+        name: `https://...` of an archive; path of an archive; both may end with `#sha256=` and the
+            hash of the archive, and then `http://` will do, too. Or `hf://user/name`, a repository
+            of the Hugging Face Hub, `hf://user/name@revision`.
+
+    Returns:
+        A `pathlib.Path`: in `presets` in the folder of Keras, `~/.keras` or what `KERAS_HOME`
+        names, or in the cache of the client of Hugging Face.
+
+    Raises:
+        ValueError: If the name is of another form, or an archive is not the one of the hash or does
+            not hold a preset.
+        OSError: If it could not be downloaded, or there is no such archive.
+        ImportError: If the client of Hugging Face is missing.
+    """
+    if name.startswith(HUB):
+        return _from_hub(name.removeprefix(HUB))
+    address, pin, sha256 = name.partition(PIN)
+    sha256 = sha256.lower()
+    if pin and not re.fullmatch("[0-9a-f]{64}", sha256):
+        raise ValueError(f"{PIN} should go before 64 hexadecimal digits. Received: {name}.")
+    if "://" not in address:
+        archive = pathlib.Path(address)
+        found = _checked_hash(archive, address, sha256)
+        return _unpacked(archive.stem, found, address, lambda _: archive)
+    if "#" in address:
+        raise ValueError(f"A URL may end with {PIN} and a hash, no other part. Received: {name}.")
+    _require_safe(address, sha256)
+    stem = pathlib.PurePosixPath(urllib.parse.urlsplit(address).path).stem
+    # By the whole name: what came without a hash was not compared with one.
+    key = hashlib.sha256(name.encode()).hexdigest()
+    return _unpacked(stem, key, address, lambda folder: _download(address, sha256, folder))
+
+
+def _unpacked(stem, key, address, get):
+    """Returns the folder of an archive that was unpacked before, or unpacks it, whole or not.
+
+    Args:
+        stem, key: What the folder is called: for people, and without doubt.
+        address: Where the archive is, for messages.
+        get: Returns the path of the archive; may write it into the folder it is given.
+    """
+    home = pathlib.Path(os.environ.get("KERAS_HOME") or pathlib.Path.home() / ".keras")
+    folder = home / "presets" / f"{re.sub('[^A-Za-z0-9_]', '-', stem)[:60]}-{key[:32]}"
+    if (folder / CARD).is_file():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=folder.parent) as unfinished:
+        archive = get(pathlib.Path(unfinished))
+        new = pathlib.Path(unfinished) / "preset"
+        try:
+            unpack(archive, new)
+            check_files(new, "Whoever made the archive has to make it anew.")
+        except ValueError as error:
+            raise ValueError(f"{address} holds no preset that can be used: {error}") from error
+        try:
+            os.rename(new, folder)
+        except OSError:
+            if not (folder / CARD).is_file():  # else another process was faster
+                raise
+    return folder
+
+
+def _require_safe(url, sha256):
+    scheme = urllib.parse.urlsplit(url).scheme
+    if scheme == "http" and not sha256:
+        raise ValueError(
+            f"Anybody on the way could change what comes from {url}. Use https://, or append the "
+            f"hash of the archive: {url}{PIN}..."
+        )
+    if scheme not in ("http", "https"):
+        raise ValueError(
+            "A preset comes from a folder, a .zip file, https://... or hf://user/name. "
+            f"Received: {url}."
+        )
+
+
+def _checked_hash(archive, address, sha256):
+    """Returns the hash of an archive, which must be `sha256` unless that is empty."""
+    found = fingerprint(archive)["sha256"]
+    if sha256 not in ("", found):
+        raise ValueError(
+            f"{address} is damaged, or another one: its sha256 should be {sha256}. "
+            f"Found: {found}. Get it anew, or ask whoever offers it for its hash."
+        )
+    return found
+
+
+def _download(url, sha256, folder):
+    """Returns the path of what was downloaded into a folder."""
+    path = folder / "archive.zip"
+    try:
+        with (
+            urllib.request.urlopen(url, timeout=SECONDS) as response,
+            open(path, "wb") as file,
+            contextlib.redirect_stdout(sys.stderr),  # the output of a command stays clean
+        ):
+            _require_safe(response.geturl(), sha256)  # where redirections led to
+            _copy(response, file)
+    except (OSError, http.client.HTTPException) as error:
+        raise ConnectionError(
+            f"{url} could not be downloaded: {error}. Download it on a machine with internet, and "
+            "load it by the path of the .zip file."
+        ) from error
+    _checked_hash(path, url, sha256)
+    return path
+
+
+def _copy(response, file):
+    """Copies a response with a progress bar."""
+    total, received = response.length, 0
+    print(f"Downloading {response.geturl()}")
+    bar = keras.utils.Progbar(total, interval=1, unit_name="byte")
+    while block := response.read(_BLOCK):
+        received += len(block)
+        if received > LARGEST_ARCHIVE:
+            raise ValueError(
+                f"{response.geturl()} gives more than {LARGEST_ARCHIVE} bytes, the most that an "
+                "archive may have."
+            )
+        file.write(block)
+        bar.update(received)
+    if total not in (None, received):
+        raise OSError(f"it broke off after {received} of {total} bytes")
+
+
+def _from_hub(name):
+    """Returns the folder of a repository of the Hugging Face Hub: its client keeps it."""
+    repository, _, revision = name.partition("@")
+    if not re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", repository):
+        raise ValueError(
+            f"Expected {HUB}user/name or {HUB}user/name@revision. Received: {HUB}{name}."
+        )
+    try:
+        import huggingface_hub
+    except ImportError as error:
+        raise ImportError(
+            f"{HUB} needs the client of Hugging Face: pip install 'keras-attention-zoo[hub]'."
+        ) from error
+    folder = huggingface_hub.snapshot_download(
+        repository, revision=revision or None, allow_patterns=list(FILES)
+    )
+    if not (pathlib.Path(folder) / CARD).is_file():
+        raise ValueError(
+            f"{HUB}{name} holds no preset: there is no {CARD} in the root of the repository."
+        )
+    return pathlib.Path(folder)

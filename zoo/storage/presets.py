@@ -1,0 +1,96 @@
+"""The four files of a preset, written together and checked together."""
+
+import hashlib
+import json
+import os
+import pathlib
+import tempfile
+
+from zoo import architectures
+from zoo.storage import CARD, CONFIG, HASHED, TOKENIZER, WEIGHTS, archives
+from zoo.storage.cards import FORMAT, read_card
+from zoo.storage.weights import save_weights
+
+
+def save(model, path, card, dtype=None):
+    """Writes a task as a preset, whole or not at all.
+
+    Args:
+        model: A task whose architecture is one of the zoo's.
+        path: A new folder, or a new archive that ends with `.zip`.
+        card: What to say of it: `task`, `description`, `data`, `quality`, `training`.
+        dtype: `None` for the weights as they are, or `"float16"`.
+
+    Returns:
+        What to load it by, a `str`: the path; that of an archive with its hash, `#sha256=...`.
+
+    Raises:
+        ValueError: If the path exists, the architecture is none of the zoo's, a weight is not
+            finite or does not fit into `dtype`.
+    """
+    path = pathlib.Path(path)
+    if path.exists():
+        raise ValueError(f"{path} exists already. Remove it, or choose another name.")
+    is_archive = path.suffix == ".zip"
+    name = path.stem if is_archive else path.name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=path.parent) as unfinished:
+        folder = pathlib.Path(unfinished) / name
+        folder.mkdir()
+        _write_files(model, folder, card, dtype)
+        if not is_archive:
+            os.rename(folder, path)
+            return str(path)
+        archive = pathlib.Path(unfinished) / path.name
+        archives.pack(folder, archive)
+        os.rename(archive, path)
+    return f"{path}#sha256={fingerprint(path)['sha256']}"
+
+
+def check_files(folder, way_out):
+    """Compares the files of a preset with the hashes of its card.
+
+    Args:
+        folder: Folder of the preset.
+        way_out: What to do if they differ, for the message.
+
+    Raises:
+        ValueError: If a file is missing or is not the one that the card speaks of.
+    """
+    for name, expected in read_card(folder)["files"].items():
+        path = folder / name
+        found = fingerprint(path)["sha256"] if path.is_file() else "no such file"
+        if found != expected["sha256"]:
+            raise ValueError(
+                f"{path} is damaged or was changed: its sha256 should be {expected['sha256']}. "
+                f"Found: {found}. {way_out}"
+            )
+
+
+def fingerprint(path):
+    """Returns a dictionary of the `sha256` of a file and its size in `bytes`."""
+    with open(path, "rb") as file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    return {"sha256": sha256, "bytes": path.stat().st_size}
+
+
+def _write_files(model, folder, card, dtype):
+    config = {"architecture": architectures.name_of(model), "options": dict(model.core.config)}
+    config["options"].pop("vocabulary_size")  # the tokenizer's business
+    _write_json(folder / CONFIG, config | model.settings)
+    save_weights(model, folder / WEIGHTS, dtype)
+    model.tokenizer.save(folder / TOKENIZER)
+    card = {
+        "format": FORMAT,
+        "name": folder.name,
+        **card,
+        "parameters": model.core.count_params(),
+        "files": {name: fingerprint(folder / name) for name in HASHED},
+    }
+    if model.fingerprint is not None:
+        card["fingerprint"] = model.fingerprint
+    _write_json(folder / CARD, card)
+
+
+def _write_json(path, content):
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
