@@ -144,9 +144,8 @@ class Backbone(keras.layers.Layer):
             found = _numbers_of(function(_waves(self.image_size)).numpy())
         if self._hidden.fingerprint is not None:
             self._require_same(found, self._hidden.fingerprint)
-        self._hidden = types.SimpleNamespace(
-            function=function, fingerprint=self._hidden.fingerprint or found
-        )
+        self._hidden.function = function
+        self._hidden.fingerprint = self._hidden.fingerprint or found
 
     def _require_same(self, found, expected):
         difference = np.linalg.norm(np.subtract(found, expected)) / np.linalg.norm(expected)
