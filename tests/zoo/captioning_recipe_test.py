@@ -50,7 +50,7 @@ def preset(images, tmp_path_factory):
         yield recipes.run("toy", None, run_dir)
 
 
-def test_run_leaves_a_preset_with_all_metrics(preset):
+def test_run_leaves_a_preset_with_what_it_measures(preset, images):
     card = json.loads((preset / "card.json").read_text())
     metrics = [entry["metric"] for entry in card["quality"]]
     assert metrics[:5] == ["perplexity", "BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4"]
@@ -59,6 +59,9 @@ def test_run_leaves_a_preset_with_all_metrics(preset):
     assert card["fingerprint"] == [1.0]
     assert "Hodosh" in card["data"]["citation"]
     assert recipes.of_card(card).views == RECIPE.views
+    loaded = zoo.load(preset)
+    again = recipes.of_card(card).evaluate(loaded, images)
+    assert card["quality"] == RECIPE.quality(again, "validation", loaded)
     assert zoo.load(preset).caption(IMAGES[0])
 
 
