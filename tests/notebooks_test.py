@@ -53,5 +53,7 @@ def test_was_kept_after_running_from_top_to_bottom(path):
     cells = code_cells(notebook)
     assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
     assert "error" not in set().union(*map(kinds_of_output, cells))
+    streams = [[each.name for each in cell.outputs if "name" in each] for cell in cells]
+    assert all(names in ([], ["stdout"]) for names in streams), "in pieces, or with warnings"
     assert any("image/png" in kinds_of_output(cell) for cell in cells)
     assert notebook.cells[0].source.startswith(f"# {path.stem.split('_')[0]}. ")

@@ -21,6 +21,7 @@ from zoo.training.losses import TokenCrossentropy
 from zoo.training.self_critical import policy_gradient_loss, self_critical_batches
 
 SHUFFLED_IMAGES = 1000
+IMAGES_THAT_EARN = 16  # a batch of self-critical training
 
 
 class ValidationCaptions(keras.callbacks.Callback):
@@ -62,7 +63,7 @@ class CaptioningRecipe:
         label_smoothing, subword_dropout: As for `TokenCrossentropy` and `Captioner.batches`.
         self_critical_epochs: Passes over the images afterwards that learn from CIDEr, see
             `self_critical_batches`.
-        self_critical_learning_rate: The rate of these.
+        self_critical_learning_rate: Where the cosine schedule of these begins.
         average_momentum: Momentum of the moving average of the weights, which is what is kept.
         dtype: Policy of the computation in training.
         num_beams: Beams that the trained model describes with.
@@ -83,7 +84,7 @@ class CaptioningRecipe:
     label_smoothing: float = 0.1
     subword_dropout: float = 0.0
     self_critical_epochs: int = 0
-    self_critical_learning_rate: float = 5e-5
+    self_critical_learning_rate: float = 1e-4
     average_momentum: float = 0.999
     dtype: str = "mixed_bfloat16"
     num_beams: int = 5
@@ -167,9 +168,13 @@ class CaptioningRecipe:
 
     def _learn_from_rewards(self, model, train, validation, run_dir):
         run_dir.mkdir(exist_ok=True)
+        steps = -(-int(train.cardinality()) // IMAGES_THAT_EARN)
+        schedule = runs.cosine(
+            self.self_critical_learning_rate, self.self_critical_epochs * steps, warmup_steps=0
+        )
         model.compile(
             optimizer=keras.optimizers.Adam(
-                self.self_critical_learning_rate,
+                schedule,
                 global_clipnorm=1.0,
                 use_ema=True,
                 ema_momentum=0.99,
@@ -180,7 +185,7 @@ class CaptioningRecipe:
         )
         seed = self.seed + len(runs.history(run_dir))
         model.fit(
-            self_critical_batches(model, train, seed=seed),
+            self_critical_batches(model, train, batch_size=IMAGES_THAT_EARN, seed=seed),
             epochs=self.self_critical_epochs,
             callbacks=runs.callbacks(run_dir, "val_cider", "max", [ValidationCaptions(validation)]),
         )
