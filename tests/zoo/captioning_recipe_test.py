@@ -92,6 +92,18 @@ def test_self_critical_training_goes_on_from_the_best_epoch(preset):
     assert (preset.parent / "self_critical" / "best.weights.h5").exists()
 
 
+def test_nothing_but_rewards_acts_in_self_critical_training(preset, images, monkeypatch):
+    seen = []
+    monkeypatch.setattr(captioning, "Backbone", MeanColours)
+    monkeypatch.setattr(
+        CaptioningRecipe, "_learn_from_rewards", lambda self, model, *rest: seen.append(model)
+    )
+    recipe = dataclasses.replace(RECIPE, overrides={**RECIPE.overrides, "dropout": 0.5})
+    trained = recipe.train(images, images, preset.parent)
+    assert trained.core.config["dropout"] == 0.5
+    assert seen[0].core.config["dropout"] == seen[0].core.config["doubly_stochastic"] == 0.0
+
+
 def test_a_recipe_may_begin_with_a_trained_model(preset, images, tmp_path, monkeypatch):
     monkeypatch.setattr(captioning, "Backbone", MeanColours)
     overrides = {**RECIPE.overrides, "attention": "hard"}

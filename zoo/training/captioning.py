@@ -127,6 +127,8 @@ class CaptioningRecipe:
         self._learn_captions(model, train_images, train, validation, run_dir)
         best = run_dir / runs.BEST
         if self.self_critical_epochs:
+            # Captions are drawn without dropout, so they are learned from without it.
+            model = self._build(model.tokenizer, self.dtype, dropout=0.0, doubly_stochastic=0.0)
             model.load_weights(best)
             self._learn_from_rewards(model, views[0], validation, run_dir / "self_critical")
             best = run_dir / "self_critical" / runs.BEST
@@ -224,9 +226,9 @@ class CaptioningRecipe:
             ema_overwrite_frequency=None,
         )
 
-    def _build(self, tokenizer, dtype):
+    def _build(self, tokenizer, dtype, **overrides):
         backbone = Backbone(**self.backbone)
-        overrides = {"channels": backbone.channels, **self.overrides}
+        overrides = {"channels": backbone.channels, **self.overrides, **overrides}
         return build(self.architecture, tokenizer, dtype, backbone=backbone, **overrides)
 
     def _best_sampler(self, model, features):

@@ -19,7 +19,9 @@ def self_critical_batches(model, features, samples=5, batch_size=16, max_length=
 
     The reward is CIDEr-D. The batches are those of plain training, with the factor in front as the
     weight of each word; so the loss to compile with is `policy_gradient_loss()`. Nothing must be
-    prefetched: the captions are those of the weights of the moment.
+    prefetched: the captions are those of the weights of the moment. They are drawn without dropout;
+    a model that learns from them with dropout learns from another model's captions, and in a few
+    epochs comes to write nonsense. So build it with `dropout=0.0` and load the weights.
 
     Papers: Rennie et al. 2017, Self-critical sequence training (https://arxiv.org/abs/1612.00563);
     Luo 2020, A better variant of self-critical sequence training

@@ -12,7 +12,6 @@ from zoo.evaluation import best_sampler, evaluate_translator, translator_quality
 from zoo.text import ByteBPETokenizer
 from zoo.training import runs
 from zoo.training.bleu import ValidationBleu
-from zoo.training.consistency import ConsistentTokenCrossentropy, twice
 from zoo.training.losses import TokenCrossentropy
 
 
@@ -31,10 +30,6 @@ class TranslationRecipe:
         cycles: How many times it falls to 1 % of that; each time it begins 20 % lower.
         label_smoothing, subword_dropout: As for `TokenCrossentropy` and `Translator.batches`.
         average_momentum: Momentum of the moving average of the weights, which is what is kept.
-        consistent_epochs: Epochs afterwards with `ConsistentTokenCrossentropy`, from the best
-            weights on, with a cosine schedule of their own.
-        consistent_learning_rate: Where that begins.
-        consistency: As for `ConsistentTokenCrossentropy`.
         dtype: Policy of the computation in training.
         num_beams: Beams that the trained model translates with.
         length_penalties: Of these it uses the one that does best on the validation pairs.
@@ -54,9 +49,6 @@ class TranslationRecipe:
     label_smoothing: float = 0.1
     subword_dropout: float = 0.05
     average_momentum: float = 0.998
-    consistent_epochs: int = 0
-    consistent_learning_rate: float = 1e-3
-    consistency: float = 5.0
     dtype: str = "mixed_bfloat16"
     num_beams: int = 5
     length_penalties: tuple = (0.6, 1.0, 1.4, 1.8, 2.2)
@@ -87,54 +79,31 @@ class TranslationRecipe:
         keras.utils.set_random_seed(self.seed)
         tokenizer = self._tokenizer(train_pairs, run_dir / "tokenizer.json")
         model = build(self.architecture, tokenizer, self.dtype, **self.overrides)
-        self._learn_pairs(model, train_pairs, validation_pairs, run_dir)
-        best = run_dir / runs.BEST
-        if self.consistent_epochs:
-            model.load_weights(best)
-            self._learn_consistency(model, train_pairs, validation_pairs, run_dir / "consistent")
-            best = run_dir / "consistent" / runs.BEST
+        num_pairs = int(train_pairs.cardinality())
+        model.compile(
+            optimizer=self.make_optimizer(num_pairs // self.batch_size),
+            loss=TokenCrossentropy(self.label_smoothing),
+            weighted_metrics=[],  # each would look at all logits once more
+        )
+        bleu = ValidationBleu(validation_pairs)
+        seed = self.seed + len(runs.history(run_dir))  # a run that goes on draws anew
+        model.fit(
+            train_pairs.shuffle(num_pairs, seed=seed),
+            batch_size=self.batch_size,
+            subword_dropout=self.subword_dropout,
+            seed=seed,
+            epochs=self.epochs,
+            validation_data=validation_pairs,
+            callbacks=runs.callbacks(run_dir, "val_bleu", "max", [bleu]),
+        )
         trained = build(self.architecture, tokenizer, "float32", **self.overrides)
-        trained.load_weights(best)
+        trained.load_weights(run_dir / runs.BEST)
         samplers = [
             BeamSampler(num_beams=self.num_beams, length_penalty=penalty, exact=False)
             for penalty in self.length_penalties
         ]
         trained.default_sampler = best_sampler(trained, validation_pairs, samplers)
         return trained
-
-    def _learn_pairs(self, model, train, validation, run_dir):
-        model.compile(
-            optimizer=self.make_optimizer(int(train.cardinality()) // self.batch_size),
-            loss=TokenCrossentropy(self.label_smoothing),
-            weighted_metrics=[],  # each would look at all logits once more
-        )
-        self._fit(model, self.epochs, train, validation, run_dir)
-
-    def _learn_consistency(self, model, train, validation, run_dir):
-        run_dir.mkdir(exist_ok=True)
-        again = dataclasses.replace(
-            self,
-            learning_rate=self.consistent_learning_rate,
-            epochs=self.consistent_epochs,
-            cycles=1,
-        )
-        model.compile(
-            optimizer=again.make_optimizer(int(train.cardinality()) // self.batch_size),
-            loss=ConsistentTokenCrossentropy(self.consistency, self.label_smoothing),
-            weighted_metrics=[],
-        )
-        self._fit(model, self.consistent_epochs, train, validation, run_dir, twice)
-
-    def _fit(self, model, epochs, train, validation, run_dir, prepare=lambda *batch: batch):
-        seed = self.seed + len(runs.history(run_dir))  # a run that goes on draws anew
-        train = train.shuffle(int(train.cardinality()), seed=seed)
-        batches = model.batches(train, None, self.batch_size, self.subword_dropout, seed)
-        model.fit(
-            batches.map(prepare),
-            epochs=epochs,
-            validation_data=model.batches(validation, None, self.batch_size).map(prepare),
-            callbacks=runs.callbacks(run_dir, "val_bleu", "max", [ValidationBleu(validation)]),
-        )
 
     def evaluate(self, model, pairs):
         """Returns every metric of a model on pairs."""
