@@ -467,10 +467,10 @@ def test_recomputed_block_trains(make):
         else:
             y = DecoderBlock(2, 12, **arguments)(x, encoded)
     model = keras.Model([x, encoded], keras.layers.Dense(1)(y))
-    model.compile("adam", "mse")
+    model.compile(keras.optimizers.Adam(0.01), "mse")
     inputs = [random(16, LENGTH, SIZE), random(16, ENCODED, 6)]
-    losses = model.fit(inputs, inputs[0][..., :1], epochs=8, verbose=0).history["loss"]
-    assert losses[-1] < losses[0]
+    losses = model.fit(inputs, inputs[0][..., :1], epochs=30, verbose=0).history["loss"]
+    assert losses[-1] < 0.5 * losses[0]
 
 
 def test_trains_in_half_precision_and_compiled():
@@ -478,10 +478,10 @@ def test_trains_in_half_precision_and_compiled():
     y = EncoderBlock(2, 12, normalize="pre", dropout=0.1, attention_dropout=0.1)(x)
     y = DecoderBlock(2, 12, position="rotary", dropout=0.1, dtype="mixed_float16")(y, x)
     model = keras.Model(x, keras.layers.Dense(1, dtype="float32")(y))
-    model.compile("adam", "mse", jit_compile=True)
+    model.compile(keras.optimizers.Adam(0.01), "mse", jit_compile=True)
     inputs = random(16, LENGTH, SIZE)
-    losses = model.fit(inputs, inputs[..., :1], epochs=8, verbose=0).history["loss"]
-    assert losses[-1] < losses[0]
+    losses = model.fit(inputs, inputs[..., :1], epochs=30, verbose=0).history["loss"]
+    assert losses[-1] < 0.5 * losses[0]
 
 
 # Files
