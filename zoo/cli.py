@@ -30,11 +30,15 @@ def list_command():
     """List all models, trained ones first."""
     import zoo
 
+    rows = []
     for model in zoo.list_models():
         quality = next(reversed(model.quality.items()), None)
         measured = f"{quality[0]}: {quality[1]}" if quality else "weights=None, to train"
         size = f"{model.megabytes:.1f} MB" if model.card else ""
-        click.echo(f"{model.name:30} {model.task:12} {model.data:16} {size:8} {measured}")
+        rows.append([model.name, model.task, model.data, size, measured])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        click.echo("  ".join(map(str.ljust, row, widths)).rstrip())
 
 
 @main.command("info")

@@ -44,7 +44,10 @@ def translate(run, bahdanau, monkeypatch):
 
 def test_list_has_a_line_for_each_model(run):
     lines = run("list").stdout.splitlines()
-    assert [line.split()[0] for line in lines] == [model.name for model in zoo.list_models()]
+    models = zoo.list_models()
+    assert [line.split()[0] for line in lines] == [model.name for model in models]
+    columns = {line.index(f" {model.task}") for line, model in zip(lines, models, strict=True)}
+    assert len(columns) == 1
 
 
 def test_info_tells_quality_and_protocol(run, preset):
