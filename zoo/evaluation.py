@@ -144,10 +144,14 @@ def captioner_quality(scores, split, sampler):
     names = {f"BLEU-{n}": f"bleu_{n}" for n in (1, 2, 3, 4)}
     names |= {"METEOR": "meteor", "ROUGE-L": "rouge_l", "CIDEr-D": "cider"}
     values = {metric: getattr(measured, name) for metric, name in names.items()}
-    return [_entry("perplexity", split, scores["perplexity"], FORCED)] + [
-        _entry(metric, split, value, protocol)
-        for metric, value in values.items()
-        if value is not None
+    return [
+        _entry("perplexity", split, scores["perplexity"], FORCED),
+        *(
+            _entry(metric, split, value, protocol)
+            for metric, value in values.items()
+            if value is not None
+        ),
+        _entry("brevity penalty of BLEU", split, measured.brevity_penalty, protocol, digits=3),
     ]
 
 

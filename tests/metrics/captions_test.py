@@ -21,7 +21,7 @@ from zoo.metrics.captions import (
 HYPOTHESES = [
     "a dog runs over the green grass",
     "two girls in red sing",
-    "a man on a bike rides a bike on a road",
+    "a man on a bike rides a bike",
     "the snow is white",
 ]
 REFERENCES = [
@@ -49,7 +49,7 @@ def ngrams(tokens, n):
 
 
 def bleu(largest_n):
-    """Corpus BLEU of several references: the most of an n-gram in any, and the closest length."""
+    """Corpus BLEU of several references: the most of an n-gram in any."""
     logs = []
     for n in range(1, largest_n + 1):
         matched = proposed = 0
@@ -61,13 +61,18 @@ def bleu(largest_n):
             )
             proposed += mine.total()
         logs.append(math.log(matched / proposed))
+    return 100 * brevity_penalty() * math.exp(sum(logs) / largest_n)
+
+
+def brevity_penalty():
+    """By the length of the closest reference."""
     h = r = 0
     for hypothesis, references in zip(HYPOTHESES, REFERENCES, strict=True):
         length = len(hypothesis.split())
         lengths = sorted(len(text.split()) for text in references)
         h += length
         r += min(lengths, key=lambda each: abs(each - length))
-    return 100 * min(1.0, math.exp(1 - r / h)) * math.exp(sum(logs) / largest_n)
+    return min(1.0, math.exp(1 - r / h))
 
 
 def cider(hypothesis, references, corpus):
@@ -116,6 +121,8 @@ def split(texts):
 def test_scores_equal_their_equations(scores):
     for n in (1, 2, 3, 4):
         assert getattr(scores, f"bleu_{n}") == pytest.approx(bleu(n), rel=1e-6)
+    assert scores.brevity_penalty == pytest.approx(brevity_penalty())
+    assert scores.brevity_penalty < 1
     corpus = split(REFERENCES)
     ciders = [
         cider(text.split(), references, corpus)
@@ -190,15 +197,16 @@ def test_signature_states_the_protocol(scores):
 
 
 def test_prints_as_papers_do():
-    scores = CaptionScores(67.04, 45.72, 31.41, 21.3, 55.06, 46.2, 20.26, "nrefs:5")
+    scores = CaptionScores(67.04, 45.72, 31.41, 21.3, 0.98, 55.06, 46.2, 20.26, "nrefs:5")
     assert str(scores) == (
-        "BLEU-1/2/3/4 67.0/45.7/31.4/21.3, METEOR 20.3, ROUGE-L 46.2, CIDEr 55.1 nrefs:5"
+        "BLEU-1/2/3/4 67.0/45.7/31.4/21.3 (BP 0.980), METEOR 20.3, ROUGE-L 46.2, CIDEr 55.1 nrefs:5"
     )
 
 
 def test_a_blank_caption_scores_nothing(no_java):
     scores = caption_scores([*HYPOTHESES, " ..."], [*REFERENCES, ["a cat"]])
     assert np.isfinite([scores.bleu_4, scores.cider, scores.rouge_l]).all()
+    assert caption_scores(["..."], [["a cat"]]).brevity_penalty == 0
     assert CiderReward(split(REFERENCES))([[]], [[["a", "cat"]]]) == [0.0]
 
 
@@ -273,7 +281,7 @@ def test_what_cannot_be_rewarded_is_refused():
 
 
 def test_a_missing_library_says_what_to_install(monkeypatch, no_java):
-    monkeypatch.setitem(sys.modules, "pycocoevalcap.bleu.bleu", None)
+    monkeypatch.setitem(sys.modules, "pycocoevalcap.bleu.bleu_scorer", None)
     with pytest.raises(ImportError, match=r'pycocoevalcap.*"keras-attention-zoo\[train\]"'):
         caption_scores(HYPOTHESES, REFERENCES)
 

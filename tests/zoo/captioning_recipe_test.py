@@ -107,7 +107,9 @@ def test_nothing_but_rewards_acts_in_self_critical_training(preset, images, monk
 def test_a_recipe_may_begin_with_a_trained_model(preset, images, tmp_path, monkeypatch):
     monkeypatch.setattr(captioning, "Backbone", MeanColours)
     overrides = {**RECIPE.overrides, "attention": "hard"}
-    recipe = dataclasses.replace(RECIPE, overrides=overrides, begin_with=str(preset))
+    recipe = dataclasses.replace(
+        RECIPE, overrides=overrides, begin_with=str(preset), self_critical_epochs=0
+    )
     soft, hard = zoo.load(preset), recipe._begin(images, tmp_path)
     assert hard.core.is_hard
     assert hard.tokenizer.vocabulary_size == soft.tokenizer.vocabulary_size
@@ -129,3 +131,8 @@ def test_recipes_of_the_zoo_fit_their_architecture(name):
     assert recipe.overrides.get("attention", "soft") == ("hard" if "hard" in name else "soft")
     optimizer = recipe.make_optimizer(100)
     assert optimizer.use_ema
+
+
+def test_hard_attention_learns_from_a_soft_model_not_from_rewards():
+    with pytest.raises(ValueError, match=r"begin_with.*self_critical_epochs=1"):
+        dataclasses.replace(RECIPE, overrides={"attention": "hard"})

@@ -26,6 +26,9 @@ class CaptionScores:
         bleu_1, bleu_2, bleu_3, bleu_4: Corpus BLEU of n-grams up to n, 0 to 100, unsmoothed; the
             length of each caption is compared with the closest of its references (Papineni et
             al. 2002).
+        brevity_penalty: The factor, at most 1, by which all four are smaller because the captions
+            are shorter than their references. Some papers print BLEU without it, that of Show,
+            Attend and Tell for one: divide by it to compare.
         cider: CIDEr-D from 0 to 1000, a hundred times what coco-caption prints, as papers have it.
             An n-gram that many images share counts little, and the images are those given: scores
             of different test sets do not compare (Vedantam et al. 2015).
@@ -40,6 +43,7 @@ class CaptionScores:
     bleu_2: float
     bleu_3: float
     bleu_4: float
+    brevity_penalty: float
     cider: float
     rouge_l: float
     meteor: float | None
@@ -49,8 +53,8 @@ class CaptionScores:
         bleu = "/".join(f"{getattr(self, f'bleu_{n}'):.1f}" for n in (1, 2, 3, 4))
         meteor = "" if self.meteor is None else f"METEOR {self.meteor:.1f}, "
         return (
-            f"BLEU-1/2/3/4 {bleu}, {meteor}ROUGE-L {self.rouge_l:.1f}, CIDEr {self.cider:.1f} "
-            f"{self.signature}"
+            f"BLEU-1/2/3/4 {bleu} (BP {self.brevity_penalty:.3f}), {meteor}"
+            f"ROUGE-L {self.rouge_l:.1f}, CIDEr {self.cider:.1f} {self.signature}"
         )
 
 
@@ -97,7 +101,7 @@ def caption_scores(hypotheses, references, with_meteor=True):
     proposed = {image: [next(texts)] for image in range(len(hypotheses))}
     expected = {image: [next(texts) for _ in each] for image, each in enumerate(references)}
 
-    bleu, _ = _coco_caption("bleu.bleu").Bleu().compute_score(expected, proposed, verbose=0)
+    bleu, brevity_penalty = _bleu(expected, proposed)
     rouge_l, _ = _coco_caption("rouge.rouge").Rouge().compute_score(expected, proposed)
     cider, _ = _coco_caption("cider.cider").Cider().compute_score(expected, proposed)
     meteor = None
@@ -105,6 +109,7 @@ def caption_scores(hypotheses, references, with_meteor=True):
         meteor, _ = _coco_caption("meteor.meteor").Meteor().compute_score(expected, proposed)
     return CaptionScores(
         *(100 * float(score) for score in bleu),
+        brevity_penalty=brevity_penalty,
         cider=100 * float(cider),
         rouge_l=100 * float(rouge_l),
         meteor=None if meteor is None else 100 * meteor,
@@ -209,6 +214,16 @@ def _ngram_counts(tokens):
         for n in (1, 2, 3, 4)
         for start in range(len(tokens) - n + 1)
     )
+
+
+def _bleu(expected, proposed):
+    """Returns BLEU-1 to 4 from 0 to 1, and their brevity penalty, which coco-caption keeps."""
+    scorer = _coco_caption("bleu.bleu_scorer").BleuScorer()
+    for image, (text,) in proposed.items():
+        scorer += (text, expected[image])
+    scores, _ = scorer.compute_score("closest")
+    length = scorer.testlen("closest")
+    return scores, min(1.0, math.exp(1 - scorer.reflen("closest") / length)) if length else 0.0
 
 
 def _ptb_tokenize(texts):

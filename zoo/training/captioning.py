@@ -94,6 +94,15 @@ class CaptioningRecipe:
     splits: ClassVar = ("train", "validation")
     measured_splits: ClassVar = ("validation",)
 
+    def __post_init__(self):
+        if self.self_critical_epochs and self.overrides.get("attention") == "hard":
+            raise ValueError(
+                "Self-critical training teaches soft attention: hard attention draws where it looks"
+                " while it learns, but describes without drawing. Train a soft model first and name"
+                " it as begin_with. Received: attention='hard', self_critical_epochs="
+                f"{self.self_critical_epochs}."
+            )
+
     def load(self, split, data_dir=None):
         """Returns a split of images and captions, from the folder with the original archives."""
         from zoo.datasets import load_flickr8k
