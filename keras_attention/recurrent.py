@@ -14,6 +14,15 @@ def _is_cell(cell):
     return one_size and not isinstance(cell, keras.layers.RNN)
 
 
+def _values(variables):
+    return [ops.convert_to_tensor(each) for each in variables]
+
+
+def _assign(variables, values):
+    for variable, value in zip(variables, values, strict=True):
+        variable.assign(value)
+
+
 @keras.saving.register_keras_serializable(package="keras_attention")
 class AttentionCell(keras.layers.Layer):
     """One step of a recurrent decoder that attends to a memory.
@@ -292,17 +301,26 @@ class AttentionRNN(keras.layers.Layer):
         if initial_state is None:
             initial_state = ops.zeros((ops.shape(inputs)[0], self.cell.cell.units), inputs.dtype)
 
+        # JAX follows a loop but once: a seed that the attention draws from in a step goes on to the
+        # next step as a part of the state, and is assigned again where the loop has ended.
+        weights = {id(weight) for weight in self.cell.weights}
+        seeds = [each for each in self.cell.variables if training and id(each) not in weights]
+
         def step(carry, x):
-            output, states, weights = self.cell(x, carry[2:], prepared, training=training)
-            carry = [output, weights, *states]
-            return carry, carry
+            _, _, states, drawn_from = carry
+            _assign(seeds, drawn_from)
+            output, states, weights = self.cell(x, states, prepared, training=training)
+            carry = [output, weights, states, _values(seeds)]
+            return carry, carry  # Keras wants both of one structure
 
         states = self.cell.initial_state(initial_state)
         if training:
             self.cell.draw_dropout(ops.shape(inputs)[0])
         inputs = ops.swapaxes(inputs, 0, 1)  # (length, batch, input_size)
         output, weights = self._empty_output(prepared, states)
-        _, history = ops.scan(step, [output, weights, *states], inputs)
+        first = [output, weights, states, _values(seeds)]
+        last, history = ops.scan(step, first, inputs)
+        _assign(seeds, last[-1])
         self.cell.forget_dropout()
         outputs = ops.swapaxes(history[0], 0, 1)  # (batch, length, output_size)
         if not return_attention_scores:

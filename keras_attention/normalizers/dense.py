@@ -30,18 +30,21 @@ class Softmax(Normalizer):
             return ops.softmax(scores, axis=-1)
         is_seeing = ops.any(visible, axis=-1, keepdims=True)
 
-        @ops.custom_gradient  # what is hidden has a weight of 0: no need to look at the mask again
-        def softmax(scores):
+        # What is hidden has a weight of 0, so the gradient need not look at the mask again. The
+        # mask is an argument, since JAX allows no other tensors of a loop here.
+        @ops.custom_gradient
+        def softmax(scores, visible, is_seeing):
             seen = ops.where(visible, scores, ops.where(is_seeing, -float("inf"), 0.0))
             weights = ops.where(is_seeing, ops.softmax(seen, axis=-1), 0.0)
 
             def gradient(*arguments, upstream=None):
                 weighted = weights * (arguments[0] if upstream is None else upstream)
-                return weighted - weights * ops.sum(weighted, axis=-1, keepdims=True)
+                of_scores = weighted - weights * ops.sum(weighted, axis=-1, keepdims=True)
+                return of_scores, None, None
 
             return weights, gradient
 
-        return softmax(scores)
+        return softmax(scores, visible, is_seeing)
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")

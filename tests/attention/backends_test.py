@@ -9,12 +9,13 @@ import keras
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FILES = ["conformance_test.py", "cache_test.py", "chunked_test.py"]
+FILES = ["conformance_test.py", "cache_test.py", "chunked_test.py", "recurrent_test.py"]
 # JAX compiles every new shape, which takes a second for each case.
 PART = (
     "(test_equals_the_equations and softmax and nested) or (hidden and chunked)"
     " or (finite_differences and chunked and several and (additive or scaled_dot or shaw))"
     " or (every_position and multi_head) or (dropout and multi_head)"
+    " or (every_weight_gets and luong) or learns_with_an_attention"
 )
 
 

@@ -6,6 +6,7 @@ import pytest
 from keras import ops
 
 from keras_attention import Attention, AttentionCell, AttentionRNN, MultiHeadAttention
+from keras_attention.normalizers import Hard
 from tests.attention import oracle
 from tests.attention.gradients import gradients, weight_gradients
 
@@ -182,6 +183,8 @@ def test_half_precision_is_near_the_equations(dtype, order):
 @pytest.mark.parametrize("shape", [(0, LENGTH, MEMORY), (BATCH, 0, MEMORY), (BATCH, 1, 1)])
 def test_axes_may_be_empty_or_one(shape):
     batch, length, memory = shape
+    if length == 0 and keras.backend.backend() == "torch":
+        pytest.skip("ops.scan of PyTorch needs a step")
     outputs, weights = make_layer()(
         np.ones((batch, length, INPUT_SIZE)),
         np.ones((batch, memory, MEMORY_SIZE)),
@@ -216,9 +219,6 @@ def test_dropout_of_the_cell_is_the_same_in_every_step_of_a_sequence():
     assert np.abs(oracle.float64(first - other)).max() > 0.01
 
 
-@pytest.mark.skipif(
-    keras.backend.backend() == "jax", reason="JAX has no random state inside a scan"
-)
 def test_dropout_of_the_attention_changes_outputs_but_not_the_first_weights():
     layer = make_layer(attention=Attention("additive", dropout=0.5, seed=0))
     outputs, weights = run(layer)
@@ -228,6 +228,37 @@ def test_dropout_of_the_attention_changes_outputs_but_not_the_first_weights():
     np.testing.assert_allclose(
         oracle.float64(weights_in_training[:, 0]), oracle.float64(weights[:, 0]), atol=1e-6
     )
+
+
+RANDOM = [{"dropout": 0.5}, {"normalizer": Hard(stochastic=True, seed=0)}]
+
+
+@pytest.mark.parametrize("random", RANDOM, ids=["dropout", "hard"])
+def test_what_an_attention_draws_is_new_in_every_step_and_call(random):
+    layer = make_layer(attention=Attention("additive", seed=0, **random))
+    for weight in layer.cell.attention.weights:
+        weight.assign(np.zeros(weight.shape))  # so that contexts differ by what is drawn alone
+    first, second = (
+        oracle.float64(run(layer, memory_mask=None, training=True)[0])[..., UNITS:]
+        for _ in range(2)
+    )
+    assert np.ptp(first, axis=1).max() > 0.1
+    assert np.abs(first - second).max() > 0.1
+
+
+@pytest.mark.parametrize("random", RANDOM, ids=["dropout", "hard"])
+def test_learns_with_an_attention_that_draws(random):
+    layer = make_layer(attention=Attention("additive", seed=0, **random))
+    inputs, encoded = keras.Input(INPUTS.shape[1:]), keras.Input(ENCODED.shape[1:])
+    model = keras.Model([inputs, encoded], layer(inputs, encoded))
+    targets = 0.1 * np.ones((BATCH, LENGTH, UNITS + MEMORY_SIZE))
+    model.compile(keras.optimizers.SGD(0.0), "mean_squared_error")
+    still = model.fit([INPUTS, ENCODED], targets, epochs=3, verbose=0).history["loss"]
+    assert len(set(still)) == 3  # other draws in every step of training
+    model.compile(keras.optimizers.Adam(0.03), "mean_squared_error")
+    model.fit([INPUTS, ENCODED], targets, epochs=40, verbose=0)
+    after = model.evaluate([INPUTS, ENCODED], targets, verbose=0)
+    assert after < 0.6 * np.mean(still)
 
 
 def test_one_cell_may_serve_two_layers():
