@@ -15,7 +15,7 @@ PART = (
     "(test_equals_the_equations and softmax and nested) or (hidden and chunked)"
     " or (finite_differences and chunked and several and (additive or scaled_dot or shaw))"
     " or (every_position and multi_head) or (dropout and multi_head)"
-    " or (every_weight_gets and luong) or learns_with_an_attention"
+    " or (every_weight_gets and luong) or learns_with_an_attention or trains_in_a_model"
 )
 
 

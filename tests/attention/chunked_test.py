@@ -275,5 +275,5 @@ def test_trains_in_a_model():
     model = keras.Model(inputs, layer(inputs, inputs))
     model.compile(keras.optimizers.Adam(0.01), "mse")
     x = random(8, 10, SIZE)
-    losses = model.fit(x, np.roll(x, 1, axis=1), epochs=6, verbose=0).history["loss"]
-    assert losses[-1] < losses[0]
+    losses = model.fit(x, np.roll(x, 1, axis=1), epochs=20, verbose=0).history["loss"]
+    assert losses[-1] < 0.95 * losses[0]
