@@ -303,8 +303,7 @@ class AttentionRNN(keras.layers.Layer):
 
         # JAX follows a loop but once: a seed that the attention draws from in a step goes on to the
         # next step as a part of the state, and is assigned again where the loop has ended.
-        weights = {id(weight) for weight in self.cell.weights}
-        seeds = [each for each in self.cell.variables if training and id(each) not in weights]
+        seeds = self._seeds() if training else []
 
         def step(carry, x):
             _, _, states, drawn_from = carry
@@ -326,6 +325,11 @@ class AttentionRNN(keras.layers.Layer):
         if not return_attention_scores:
             return outputs
         return outputs, ops.moveaxis(history[1], 0, -2)  # (batch, *heads, length, memory_length)
+
+    def _seeds(self):
+        """Returns the states of all generators of random numbers."""
+        weights = {id(weight) for weight in self.cell.weights}
+        return [each for each in self.cell.variables if id(each) not in weights]
 
     def _empty_output(self, prepared, states):
         """Returns zeros in the shape of a step's output and weights, which the scan starts from."""

@@ -60,9 +60,12 @@ RECIPES = {
             "size": 288,
             "num_heads": 6,
             "context_length": 256,
-            "activation": "squared_relu",
+            "activation": "gelu",
             "dropout": 0.25,
         },
+        epochs=26,
+        cycles=2,
+        weight_decay=1.0,
     ),
 }
 _OF_TASK = {
