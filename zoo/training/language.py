@@ -24,7 +24,6 @@ class LanguageRecipe:
         epochs, batch_size: As for `TextGenerator.fit`.
         optimizer: `"adamw"`, or `"muon"` for the matrices between the embeddings.
         learning_rate: Where the cosine schedule begins, after `warmup_steps`.
-        cycles: How many times it falls to 1 % of that; each time it begins 20 % lower.
         weight_decay: Decay of all matrices.
         average_momentum: Momentum of the moving average of the weights, which is what is kept.
         dtype: Policy of the computation in training.
@@ -38,7 +37,6 @@ class LanguageRecipe:
     batch_size: int = 32
     optimizer: str = "adamw"
     learning_rate: float = 1.5e-3
-    cycles: int = 1
     warmup_steps: int = 100
     weight_decay: float = 0.1
     average_momentum: float = 0.995
@@ -113,8 +111,7 @@ class LanguageRecipe:
         return {"variant": "characters", "data": data, "chosen_by": chosen_by}
 
     def make_optimizer(self, steps_per_epoch):
-        steps = self.epochs * steps_per_epoch
-        schedule = runs.cosine(self.learning_rate, steps, self.warmup_steps, self.cycles)
+        schedule = runs.cosine(self.learning_rate, self.epochs * steps_per_epoch, self.warmup_steps)
         common = {
             "weight_decay": self.weight_decay,
             "global_clipnorm": 1.0,
