@@ -88,7 +88,7 @@ class CaptioningRecipe:
     average_momentum: float = 0.999
     dtype: str = "mixed_bfloat16"
     num_beams: int = 5
-    length_penalties: tuple = (0.0, 0.5, 1.0, 1.5)
+    length_penalties: tuple = (0.0, 0.5, 1.0, 1.5, 2.0)
     seed: int = 1
 
     splits: ClassVar = ("train", "validation")

@@ -23,7 +23,7 @@ RECIPES = {
         "show_attend_tell",
         overrides={"doubly_stochastic": 0.25},
         epochs=3,
-        self_critical_epochs=4,
+        self_critical_epochs=5,
     ),
     "show_attend_tell_hard_flickr8k": CaptioningRecipe(
         "show_attend_tell",
