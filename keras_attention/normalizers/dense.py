@@ -28,23 +28,23 @@ class Softmax(Normalizer):
             return ops.where(visible, ops.ones_like(scores), 0.0)
         if visible is True:
             return ops.softmax(scores, axis=-1)
-        is_seeing = ops.any(visible, axis=-1, keepdims=True)
 
         # What is hidden has a weight of 0, so the gradient need not look at the mask again. The
         # mask is an argument, since JAX allows no other tensors of a loop here.
         @ops.custom_gradient
-        def softmax(scores, visible, is_seeing):
+        def softmax(scores, visible):
+            is_seeing = ops.any(visible, axis=-1, keepdims=True)
             seen = ops.where(visible, scores, ops.where(is_seeing, -float("inf"), 0.0))
             weights = ops.where(is_seeing, ops.softmax(seen, axis=-1), 0.0)
 
             def gradient(*arguments, upstream=None):
                 weighted = weights * (arguments[0] if upstream is None else upstream)
                 of_scores = weighted - weights * ops.sum(weighted, axis=-1, keepdims=True)
-                return of_scores, None, None
+                return of_scores, None
 
             return weights, gradient
 
-        return softmax(scores, visible, is_seeing)
+        return softmax(scores, visible)
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")

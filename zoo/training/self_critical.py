@@ -28,7 +28,7 @@ def self_critical_batches(model, features, samples=5, batch_size=16, max_length=
     (https://arxiv.org/abs/2003.09971), for the other samples as the baseline.
 
     Args:
-        model: A `Captioner`.
+        model: A `Captioner` with soft attention; hard attention draws only while it learns.
         features: Data set of `annotations` and `captions`, as for `Captioner.fit`.
         samples: Captions drawn for each image, at least 2.
         batch_size: Images a batch.
