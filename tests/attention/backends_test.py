@@ -27,7 +27,7 @@ def test_conformance(backend, chosen):
     pytest.importorskip(backend)
     files = [str(ROOT / "tests" / "attention" / name) for name in FILES]
     finished = subprocess.run(
-        [sys.executable, "-m", "pytest", *files, *chosen],
+        [sys.executable, "-m", "pytest", "-n", "0", *files, *chosen],
         cwd=ROOT,
         env={**os.environ, "KERAS_BACKEND": backend},
         capture_output=True,

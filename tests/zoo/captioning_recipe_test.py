@@ -30,6 +30,14 @@ RECIPE = CaptioningRecipe(
 )
 
 
+@pytest.fixture(scope="module", autouse=True)
+def no_java():
+    """Without METEOR, which takes seconds to start and is tested with the metrics."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", "")
+        yield
+
+
 @pytest.fixture(scope="module")
 def images():
     names = [f"{number}.png" for number in range(len(IMAGES))]

@@ -89,6 +89,7 @@ def caption_scores(hypotheses, references, with_meteor=True):
     >>> scores = caption_scores(
     ...     ["A dog runs on grass.", "Two girls sing."],
     ...     [["A dog runs.", "A brown dog runs on the grass."], ["Two girls sing a song."]],
+    ...     with_meteor=False,
     ... )
     >>> round(scores.bleu_1, 1), round(scores.cider, 1)
     (100.0, 459.7)
