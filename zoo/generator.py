@@ -76,7 +76,8 @@ class TextGenerator(Task):
         An epoch has as many windows as cover the texts about once.
 
         Args:
-            x: A `str`, a list of `str`, or a `tf.data.Dataset` of scalar strings.
+            x: A `str`, a list of `str`, or a `tf.data.Dataset` of scalar strings; or batches of
+                `(inputs, labels, weights)`, as `zoo.training.distillation` makes them.
             batch_size: Windows a batch.
             validation_data: Texts as `x`, measured as by `evaluate`.
             seed: Seed of the windows.
@@ -88,12 +89,13 @@ class TextGenerator(Task):
         Raises:
             ValueError: If `x` is no text, or holds fewer than two tokens.
         """
-        stream = self.tokens(x)
-        require(len(stream) > 1, "texts of two tokens at least", x=x)
-        train = random_windows(stream, self.core.context_length, batch_size, seed)
+        if not is_batches(x):
+            stream = self.tokens(x)
+            require(len(stream) > 1, "texts of two tokens at least", x=x)
+            x = random_windows(stream, self.core.context_length, batch_size, seed)
         if validation_data is not None:
             validation_data = self._windows(validation_data, batch_size)
-        return super().fit(train, validation_data=validation_data, shuffle=False, **kwargs)
+        return super().fit(x, validation_data=validation_data, shuffle=False, **kwargs)
 
     def evaluate(self, x, batch_size=32, **kwargs):
         """Returns loss, token accuracy and perplexity; each token of the texts counts once.

@@ -102,6 +102,19 @@ def test_loss_is_that_of_the_real_tokens(bahdanau, batch, label_smoothing):
     assert float(padded) == pytest.approx(expected, abs=1e-5)
 
 
+@pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
+def test_labels_may_be_probabilities(label_smoothing):
+    draws = np.random.default_rng(0)
+    logits = draws.normal(size=(2, 3, 5)).astype("float32")
+    labels = draws.dirichlet(np.ones(5), size=(2, 3)).astype("float32")
+    weights = np.array([[1.0, 1.0, 0.0], [1.0, 0.0, 0.0]])
+    # Of a token drawn from the labels, on average.
+    losses = [token_losses(np.full((2, 3), token), logits, label_smoothing) for token in range(5)]
+    expected = (labels * np.stack(losses, axis=-1)).sum(-1)[weights > 0].mean()
+    found = TokenCrossentropy(label_smoothing)(labels, logits, weights)
+    assert float(found) == pytest.approx(expected, rel=1e-5)
+
+
 def test_label_smoothing_must_be_a_share():
     with pytest.raises(ValueError, match="label_smoothing=1"):
         TokenCrossentropy(1.0)

@@ -10,7 +10,9 @@ from zoo.architectures import build
 from zoo.evaluation import evaluate_language_model, language_model_quality
 from zoo.text import ByteBPETokenizer
 from zoo.training import runs
+from zoo.training.distillation import side_by_side, with_soft_labels, with_swapped_words
 from zoo.training.losses import TokenCrossentropy
+from zoo.training.windows import random_windows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,6 +30,12 @@ class LanguageRecipe:
         average_momentum: Momentum of the moving average of the weights, which is what is kept.
         dtype: Policy of the computation in training.
         seed: Seed of everything random.
+        teachers: Arguments of the recipes of models that are trained before. The model then begins
+            with the weights of the first of them and learns from all, see
+            `zoo.training.distillation`.
+        teacher_shares: Share of each teacher in the labels; the rest is what the text says.
+        swapped_words: Half of each batch are windows of the text with this share of the words
+            swapped, where the labels are those of the teachers alone.
     """
 
     architecture: str
@@ -42,6 +50,9 @@ class LanguageRecipe:
     average_momentum: float = 0.995
     dtype: str = "mixed_bfloat16"
     seed: int = 1
+    teachers: list = dataclasses.field(default_factory=list)
+    teacher_shares: list = dataclasses.field(default_factory=list)
+    swapped_words: float = 0.25
 
     splits: ClassVar = ("train", "validation")
     measured_splits: ClassVar = ("validation", "test", "validation+test")
@@ -61,7 +72,8 @@ class LanguageRecipe:
 
         Args:
             train_text, validation_text: Two `str`.
-            run_dir: Folder for checkpoints, TensorBoard logs and `history.csv`.
+            run_dir: Folder for checkpoints, TensorBoard logs and `history.csv`, and for the same of
+                each teacher, `teacher_1` and so on.
 
         Returns:
             The trained `TextGenerator` in float32, with the averaged weights of the epoch that had
@@ -69,25 +81,44 @@ class LanguageRecipe:
         """
         run_dir = pathlib.Path(run_dir)
         run_dir.mkdir(parents=True, exist_ok=True)
+        teachers = [
+            LanguageRecipe(**each).train(train_text, validation_text, run_dir / f"teacher_{number}")
+            for number, each in enumerate(self.teachers, start=1)
+        ]
         keras.utils.set_random_seed(self.seed)
         model = self._build(self.dtype)
-        window = self.batch_size * model.core.context_length
+        if teachers:
+            model.set_weights(teachers[0].get_weights())
+        seed = self.seed + len(runs.history(run_dir))  # a run that goes on draws anew
+        windows = self._windows(model, train_text, teachers, seed)
         model.compile(
-            optimizer=self.make_optimizer(max(1, round(len(train_text.encode()) / window))),
+            optimizer=self.make_optimizer(int(windows.cardinality())),
             loss=TokenCrossentropy(),
             weighted_metrics=[],
         )
         model.fit(
-            train_text,
-            batch_size=self.batch_size,
-            seed=self.seed + len(runs.history(run_dir)),  # a run that goes on draws anew
+            windows,
             epochs=self.epochs,
             validation_data=validation_text,
+            batch_size=self.batch_size,
             callbacks=runs.callbacks(run_dir, "val_loss", "min"),
         )
         trained = self._build("float32")
         trained.load_weights(run_dir / runs.BEST)
         return trained
+
+    def _windows(self, model, text, teachers, seed):
+        """Returns batches of windows of a text: those of one epoch."""
+        length, stream = model.core.context_length, model.tokens(text)
+        if not teachers:
+            return random_windows(stream, length, self.batch_size, seed)
+        swapped = with_swapped_words(text, self.swapped_words, self.seed)
+        alone = [share / sum(self.teacher_shares) for share in self.teacher_shares]
+        lessons = []
+        for part, shares in ((stream, self.teacher_shares), (model.tokens(swapped), alone)):
+            windows = random_windows(part, length, self.batch_size // 2, seed)
+            lessons.append(with_soft_labels(windows, teachers, shares))
+        return side_by_side(*lessons)
 
     def evaluate(self, model, text):
         """Returns every metric of a model on a text."""

@@ -12,7 +12,8 @@ class TokenCrossentropy(keras.losses.Loss):
        / \\sum_i w_i $$
 
     The sum over tokens is divided by the weight of the tokens, so padding of weight 0 changes
-    nothing. Computed in float32.
+    nothing. Where the labels are probabilities q, `-Σ_v q_i(v) log p_i(v)` stands for `-log
+    p_i(y_i)`. Computed in float32.
 
     Paper: Szegedy et al. 2016, section 7 (https://arxiv.org/abs/1512.00567).
 
@@ -20,7 +21,8 @@ class TokenCrossentropy(keras.losses.Loss):
         label_smoothing: ε, the share of the target that goes to all tokens evenly.
 
     Call arguments:
-        y_true: Integer tokens `(batch, length)`.
+        y_true: Integer tokens `(batch, length)`, or probabilities of all tokens `(batch, length,
+            vocabulary)`.
         y_pred: Logits `(batch, length, vocabulary)`.
         sample_weight: Weights `(batch, length)`: 1 for tokens, 0 for padding.
 
@@ -43,11 +45,16 @@ class TokenCrossentropy(keras.losses.Loss):
 
     def call(self, y_true, y_pred):
         logits = ops.cast(y_pred, "float32")
-        loss = ops.sparse_categorical_crossentropy(y_true, logits, from_logits=True)
+        is_soft = len(y_true.shape) == 3
+        of = ops.categorical_crossentropy if is_soft else ops.sparse_categorical_crossentropy
+        loss = of(y_true, logits, from_logits=True)
         if not self.label_smoothing:
             return loss
+        if is_soft:
+            target = ops.sum(y_true * logits, axis=-1)
+        else:
+            target = ops.squeeze(ops.take_along_axis(logits, y_true[..., None], axis=-1), axis=-1)
         # -mean(log p) = loss + logit of y - mean(logits): no second softmax over the vocabulary.
-        target = ops.squeeze(ops.take_along_axis(logits, y_true[..., None], axis=-1), axis=-1)
         return loss + self.label_smoothing * (target - ops.mean(logits, axis=-1))
 
     def get_config(self):

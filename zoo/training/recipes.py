@@ -17,6 +17,13 @@ from zoo.training.translation import TranslationRecipe
 from zoo.translator import Translator
 
 RECURRENT = {"decoder_units": 384, "dropout": 0.3}
+WRITER = {
+    "num_layers": 6,
+    "size": 288,
+    "num_heads": 6,
+    "context_length": 256,
+    "activation": "squared_relu",
+}
 
 RECIPES = {
     "show_attend_tell_flickr8k": CaptioningRecipe(
@@ -56,14 +63,18 @@ RECIPES = {
     ),
     "transformer_lm_shakespeare": LanguageRecipe(
         "transformer_lm",
-        overrides={
-            "num_layers": 6,
-            "size": 288,
-            "num_heads": 6,
-            "context_length": 256,
-            "activation": "squared_relu",
-            "dropout": 0.25,
-        },
+        overrides={**WRITER, "dropout": 0.15},
+        epochs=10,
+        learning_rate=8e-4,
+        teachers=[
+            {"architecture": "transformer_lm", "overrides": {**WRITER, "dropout": 0.25}},
+            {
+                "architecture": "transformer_lm",
+                "overrides": {**WRITER, "dropout": 0.3, "activation": "gelu"},
+                "seed": 2,
+            },
+        ],
+        teacher_shares=[0.4, 0.4],
     ),
 }
 _OF_TASK = {

@@ -1,0 +1,78 @@
+"""Distillation: a model learns what trained ones expect, which tells more than the text alone."""
+
+import re
+
+import numpy as np
+import tensorflow as tf
+
+
+def with_soft_labels(batches, teachers, shares):
+    """Returns batches whose labels are probabilities: what teachers expect, and what is there.
+
+    $$ q(v) = \\sum_k share_k \\, p^{(k)}(v) + (1 - \\sum_k share_k) [v = y] $$
+
+    Paper: Hinton et al. 2015, Distilling the knowledge in a neural network
+    (https://arxiv.org/abs/1503.02531).
+
+    Args:
+        batches: Data set of `(inputs, labels, weights)`; labels are int32 `(batch, length)`.
+        teachers: Trained models of the task, of one vocabulary.
+        shares: Share of each teacher; together at most 1.
+
+    Returns:
+        A data set of `(inputs, labels, weights)`, the labels float32 `(batch, length, vocabulary)`.
+    """
+
+    def soften(inputs, labels, weights):
+        expected = [tf.nn.softmax(teacher.core(inputs, training=False)) for teacher in teachers]
+        real = (1.0 - sum(shares)) * tf.one_hot(labels, expected[0].shape[-1])
+        soft = [share * each for share, each in zip(shares, expected, strict=True)]
+        return inputs, sum(soft, real), weights
+
+    return batches.map(soften).prefetch(1)
+
+
+def with_swapped_words(text, share, seed=0):
+    """Returns a text in which some words gave way to others of it.
+
+    What teachers know by heart helps them little here, so that they tell what they have understood.
+    A word in lower case is replaced by one in lower case, any other by another, each as often as it
+    occurs; what is between words stays.
+
+    Paper: Tang et al. 2019, Distilling task-specific knowledge from BERT into simple neural
+    networks, section 3.3 (https://arxiv.org/abs/1903.12136), where words are replaced as well.
+
+    Args:
+        text: A `str`.
+        share: Share of the words, 0 to 1.
+        seed: Integer seed.
+
+    Example:
+
+    >>> with_swapped_words("The cat sat. A dog ran.", share=0.5, seed=3)
+    'A sat sat. A sat cat.'
+    """
+    pieces = re.split(r"([\w']+)", text)  # words stand at odd places
+    words = pieces[1::2]
+    alike = {True: [], False: []}
+    for word in words:
+        alike[word.islower()].append(word)
+    draws = np.random.default_rng(seed)
+    chosen = draws.random(len(words)) < share
+    for place in np.flatnonzero(chosen):
+        others = alike[words[place].islower()]
+        pieces[2 * place + 1] = others[draws.integers(len(others))]
+    return "".join(pieces)
+
+
+def side_by_side(first, second):
+    """Returns batches that hold the rows of two data sets, as long as both have some.
+
+    Args:
+        first, second: Data sets of `(inputs, labels, weights)`, tensors of equal shapes.
+    """
+
+    def join(one, other):
+        return tuple(tf.concat(pair, axis=0) for pair in zip(one, other, strict=True))
+
+    return tf.data.Dataset.zip(first, second).map(join)
