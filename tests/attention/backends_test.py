@@ -12,9 +12,10 @@ ROOT = Path(__file__).parents[2]
 FILES = ["conformance_test.py", "cache_test.py", "chunked_test.py", "recurrent_test.py"]
 # JAX compiles every new shape, which takes a second for each case.
 PART = (
-    "(test_equals_the_equations and softmax and nested) or (hidden and chunked)"
-    " or (finite_differences and chunked and several and (additive or scaled_dot or shaw))"
-    " or (every_position and multi_head) or (dropout and multi_head)"
+    "several and ((test_equals_the_equations and softmax and nested)"
+    " or (hidden and chunked and (additive or scaled_dot or synthesizer))"
+    " or (finite_differences and chunked and (additive or scaled_dot or shaw)))"
+    " or (every_position and multi_head) or (same_forward and single_head)"
     " or (every_weight_gets and luong) or learns_with_an_attention or trains_in_a_model"
 )
 

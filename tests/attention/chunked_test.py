@@ -156,7 +156,7 @@ def test_dropout_is_the_same_forward_and_backward(make):
     found = gradients(function, query, value)
     arrays = [query.astype("float64"), value.astype("float64")]
     for array, gradient in zip(arrays, found, strict=True):
-        for index in [(0, 0, 0), (1, 5, 2), (0, 10, 5)]:
+        for index in [(1, 5, 2), (0, 10, 5)]:
             values = []
             for step in (1e-2, -1e-2):
                 moved = [each.astype("float32") for each in arrays]

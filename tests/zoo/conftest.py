@@ -113,7 +113,7 @@ def generator(fresh_model, byte_tokenizer):
     options = {**TINY["transformer_lm"], "opening": "\n"}
     model = zoo.load("transformer_lm", weights=None, tokenizer=byte_tokenizer, **options)
     model.compile(keras.optimizers.Adam(0.01))
-    model.fit(LINE * 40, epochs=40, batch_size=16, verbose=0)
+    model.fit(LINE * 400, epochs=5, batch_size=16, verbose=0)
     return model
 
 
