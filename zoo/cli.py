@@ -178,7 +178,11 @@ _data_dir = click.option(
     type=click.Path(file_okay=False, path_type=pathlib.Path),
     help="Folder for checkpoints and logs; a run that broke off goes on.  [default: runs/NAME]",
 )
-@click.option("--epochs", type=click.IntRange(min=1), help="Epochs instead of the recipe's.")
+@click.option(
+    "--epochs",
+    type=click.IntRange(min=1),
+    help="Epochs instead of the recipe's; earlier and later stages keep theirs.",
+)
 def train(name, data_dir, run_dir, epochs):
     """Train the model NAME by its recipe, and write it as a preset to RUN_DIR/NAME."""
     from zoo.training import recipes

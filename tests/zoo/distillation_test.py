@@ -102,7 +102,7 @@ def test_a_recipe_with_teachers_begins_with_the_first_and_learns_from_all(tmp_pa
     ]
     assert [len(losses) for losses in of_teachers] == [6, 6]
     (of_student,) = (float(row["val_loss"]) for row in runs.history(tmp_path))
-    assert of_student < 1.1 * min(of_teachers[0])
+    assert of_student < 0.3 * of_teachers[0][0]  # it has not begun anew
     assert trained.core.config["num_heads"] == 2
     plain = dataclasses.replace(RECIPE, teachers=[]).train(TEXT, TEXT, tmp_path / "plain")
     assert plain.score(TEXT).perplexity[0] > 1.5 * trained.score(TEXT).perplexity[0]

@@ -116,6 +116,7 @@ class LanguageRecipe:
         alone = [share / sum(self.teacher_shares) for share in self.teacher_shares]
         lessons = []
         for part, shares in ((stream, self.teacher_shares), (model.tokens(swapped), alone)):
+            seed += 1  # other places of the one text than of the other
             windows = random_windows(part, length, self.batch_size // 2, seed)
             lessons.append(with_soft_labels(windows, teachers, shares))
         return side_by_side(*lessons)

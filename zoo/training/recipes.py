@@ -91,7 +91,7 @@ def run(name, data_dir, run_dir, epochs=None):
         name: Name of a recipe.
         data_dir: Folder with the data set, or `None` to download it.
         run_dir: Folder for checkpoints and logs; the preset goes to `run_dir / name`.
-        epochs: Epochs instead of the recipe's.
+        epochs: Epochs instead of the recipe's; teachers and self-critical training keep theirs.
 
     Returns:
         The folder of the preset.
