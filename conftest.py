@@ -1,4 +1,9 @@
-"""What every doctest may use without importing it."""
+"""What every doctest may use without importing it, and how many threads a worker has."""
+
+import os
+
+if "PYTEST_XDIST_WORKER" in os.environ:  # one is enough: there is a worker for each core
+    os.environ |= {"TF_NUM_INTRAOP_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 import keras
 import numpy as np

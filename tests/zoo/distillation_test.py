@@ -70,6 +70,12 @@ def following(stream, windows):
     )
 
 
+@pytest.mark.parametrize("shares", [[], [0.4], [0.8, 0.4], [0.0, 0.0]])
+def test_each_teacher_has_a_share(shares):
+    with pytest.raises(ValueError, match=r"above 0 and at most 1.*teacher_shares=.*2 teachers"):
+        LanguageRecipe("transformer_lm", teachers=[{}, {}], teacher_shares=shares)
+
+
 def test_side_by_side_holds_the_rows_of_both():
     first, second = (random_windows(np.arange(of, of + 50), 5, 2, seed=of) for of in (0, 50))
     batches = list(side_by_side(first, second).as_numpy_iterator())
@@ -104,5 +110,7 @@ def test_a_recipe_with_teachers_begins_with_the_first_and_learns_from_all(tmp_pa
     (of_student,) = (float(row["val_loss"]) for row in runs.history(tmp_path))
     assert of_student < 0.3 * of_teachers[0][0]  # it has not begun anew
     assert trained.core.config["num_heads"] == 2
-    plain = dataclasses.replace(RECIPE, teachers=[]).train(TEXT, TEXT, tmp_path / "plain")
+    plain = dataclasses.replace(RECIPE, teachers=[], teacher_shares=[]).train(
+        TEXT, TEXT, tmp_path / "plain"
+    )
     assert plain.score(TEXT).perplexity[0] > 1.5 * trained.score(TEXT).perplexity[0]

@@ -33,7 +33,8 @@ class LanguageRecipe:
         teachers: Arguments of the recipes of models that are trained before. The model then begins
             with the weights of the first of them and learns from all, see
             `zoo.training.distillation`.
-        teacher_shares: Share of each teacher in the labels; the rest is what the text says.
+        teacher_shares: Share of each teacher in the labels, together above 0 and at most 1; the
+            rest is what the text says.
         swapped_words: Half of each batch are windows of the text with this share of the words
             swapped, where the labels are those of the teachers alone.
     """
@@ -56,6 +57,14 @@ class LanguageRecipe:
 
     splits: ClassVar = ("train", "validation")
     measured_splits: ClassVar = ("validation", "test", "validation+test")
+
+    def __post_init__(self):
+        shares = self.teacher_shares
+        if len(shares) != len(self.teachers) or (shares and not 0.0 < sum(shares) <= 1.0 + 1e-6):
+            raise ValueError(
+                "`teacher_shares` must hold a share for each of `teachers`, together above 0 and at"
+                f" most 1. Received: teacher_shares={shares} for {len(self.teachers)} teachers."
+            )
 
     def load(self, split, data_dir=None):
         """Returns the text of a split; `data_dir` is the folder where TFDS keeps it."""
