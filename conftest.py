@@ -2,7 +2,7 @@
 
 import os
 
-if "PYTEST_XDIST_WORKER" in os.environ:  # one is enough: there is a worker for each core
+if "PYTEST_XDIST_WORKER" in os.environ:  # they share the cores
     os.environ |= {"TF_NUM_INTRAOP_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 import keras
