@@ -1,35 +1,27 @@
-"""Scores of captions against their equations written out, and rewards against coco-caption."""
+"""Scores of captions against their equations written out."""
 
-import collections
-import math
 import shutil
 import sys
 
 import numpy as np
 import pytest
-from pycocoevalcap.cider.cider import Cider
 from pycocoevalcap.tokenizer.ptbtokenizer import PTBTokenizer
 
+from tests.metrics.caption_equations import (
+    HYPOTHESES,
+    REFERENCES,
+    bleu,
+    brevity_penalty,
+    cider,
+    split,
+)
 from zoo.metrics.captions import (
     CaptionScores,
-    CiderReward,
     _plain_tokenize,
     _ptb_tokenize,
     caption_scores,
 )
 
-HYPOTHESES = [
-    "a dog runs over the green grass",
-    "two girls in red sing",
-    "a man on a bike rides a bike",
-    "the snow is white",
-]
-REFERENCES = [
-    ["a dog runs over the grass", "a dog is running on the grass", "dog plays"],
-    ["two girls sing a song", "girls in red coats sing in the street"],
-    ["a man rides a bike", "a man is on a bike on the road", "someone rides on a road", "a bike"],
-    ["people walk in the snow", "two people on the white snow"],
-]
 needs_java = pytest.mark.skipif(shutil.which("java") is None, reason="there is no java")
 
 
@@ -42,57 +34,6 @@ def scores():
 @pytest.fixture
 def no_java(monkeypatch):
     monkeypatch.setenv("PATH", "")
-
-
-def ngrams(tokens, n):
-    return [" ".join(tokens[start : start + n]) for start in range(len(tokens) - n + 1)]
-
-
-def bleu(largest_n):
-    """Corpus BLEU of several references: the most of an n-gram in any."""
-    logs = []
-    for n in range(1, largest_n + 1):
-        matched = proposed = 0
-        for hypothesis, references in zip(HYPOTHESES, REFERENCES, strict=True):
-            mine = collections.Counter(ngrams(hypothesis.split(), n))
-            theirs = [collections.Counter(ngrams(text.split(), n)) for text in references]
-            matched += sum(
-                min(count, max(each[ngram] for each in theirs)) for ngram, count in mine.items()
-            )
-            proposed += mine.total()
-        logs.append(math.log(matched / proposed))
-    return 100 * brevity_penalty() * math.exp(sum(logs) / largest_n)
-
-
-def brevity_penalty():
-    """By the length of the closest reference."""
-    h = r = 0
-    for hypothesis, references in zip(HYPOTHESES, REFERENCES, strict=True):
-        length = len(hypothesis.split())
-        lengths = sorted(len(text.split()) for text in references)
-        h += length
-        r += min(lengths, key=lambda each: abs(each - length))
-    return min(1.0, math.exp(1 - r / h))
-
-
-def cider(hypothesis, references, corpus):
-    """CIDEr-D of one caption by its equation, with dense vectors over all n-grams."""
-    total = 0.0
-    for n in range(1, 5):
-        images = [{ngram for text in image for ngram in ngrams(text, n)} for image in corpus]
-        texts = (hypothesis, *references)
-        known = sorted({ngram for text in texts for ngram in ngrams(text, n)})
-        frequency = np.array([max(1, sum(ngram in image for image in images)) for ngram in known])
-        mine, *vectors = (
-            np.log(len(corpus) / frequency) * [ngrams(text, n).count(ngram) for ngram in known]
-            for text in texts
-        )
-        for text, theirs in zip(references, vectors, strict=True):
-            norm = np.linalg.norm(mine) * np.linalg.norm(theirs)
-            penalty = np.exp(-((len(hypothesis) - len(text)) ** 2) / (2 * 6.0**2))
-            if norm:
-                total += penalty * np.minimum(mine, theirs) @ theirs / norm
-    return 10 * total / 4 / len(references)
 
 
 def rouge_l(hypothesis, references):
@@ -114,14 +55,12 @@ def longest_common(one, other):
     return max(longest_common(one[:-1], other), longest_common(one, other[:-1]))
 
 
-def split(texts):
-    return [[text.split() for text in group] for group in texts]
-
-
 def test_scores_equal_their_equations(scores):
     for n in (1, 2, 3, 4):
-        assert getattr(scores, f"bleu_{n}") == pytest.approx(bleu(n), rel=1e-6)
-    assert scores.brevity_penalty == pytest.approx(brevity_penalty())
+        assert getattr(scores, f"bleu_{n}") == pytest.approx(
+            bleu(HYPOTHESES, REFERENCES, n), rel=1e-6
+        )
+    assert scores.brevity_penalty == pytest.approx(brevity_penalty(HYPOTHESES, REFERENCES))
     assert scores.brevity_penalty < 1
     corpus = split(REFERENCES)
     ciders = [
@@ -183,7 +122,7 @@ def test_meteor_equals_its_equation_and_nothing_is_printed(capfd):
 def test_without_java(no_java):
     scores = caption_scores([f"{text.title()}." for text in HYPOTHESES], REFERENCES)
     assert scores.meteor is None
-    assert scores.bleu_4 == pytest.approx(bleu(4), rel=1e-6)
+    assert scores.bleu_4 == pytest.approx(bleu(HYPOTHESES, REFERENCES, 4), rel=1e-6)
     assert "tok:regex.lower.nopunct" in scores.signature
     assert "meteor:none" in scores.signature
     assert "|nrefs:1|" in caption_scores(["a"], [["a"]]).signature
@@ -207,46 +146,6 @@ def test_a_blank_caption_scores_nothing(no_java):
     scores = caption_scores([*HYPOTHESES, " ..."], [*REFERENCES, ["a cat"]])
     assert np.isfinite([scores.bleu_4, scores.cider, scores.rouge_l]).all()
     assert caption_scores(["..."], [["a cat"]]).brevity_penalty == 0
-    assert CiderReward(split(REFERENCES))([[]], [[["a", "cat"]]]) == [0.0]
-
-
-def test_rewards_are_those_of_coco_caption():
-    words = np.random.default_rng(0).integers(0, 12, (40, 4, 9)).astype(str)
-    texts = [
-        [" ".join(text[: len(text) - (image + row) % 5]) for row, text in enumerate(group)]
-        for image, group in enumerate(words)
-    ]
-    hypotheses, references = [group[0] for group in texts], [group[1:] for group in texts]
-    _, expected = Cider().compute_score(
-        dict(enumerate(references)), {image: [text] for image, text in enumerate(hypotheses)}
-    )
-    reward = CiderReward(split(references))
-    rewards = reward([text.split() for text in hypotheses], split(references))
-    np.testing.assert_allclose(rewards, expected)
-    assert min(rewards) < 1 < max(rewards)
-    some = reward([text.split() for text in hypotheses[5:7]], split(references)[5:7])
-    np.testing.assert_allclose(some, expected[5:7])
-
-
-def test_rewards_of_captions_beyond_the_corpus():
-    corpus = split(REFERENCES)
-    hypothesis, references = ["a", "zebra", "runs", "over"], [["a", "zebra"], ["a", "dog"]]
-    (reward,) = CiderReward(corpus)([hypothesis], [references])
-    assert reward == pytest.approx(cider(hypothesis, references, corpus))
-
-
-def test_token_ids_do_as_well():
-    corpus, hypotheses = split(REFERENCES), [text.split() for text in HYPOTHESES]
-    ids = collections.defaultdict(lambda: len(ids))
-
-    def numbered(captions):
-        return [[ids[word] for word in text] for text in captions]
-
-    as_ids = CiderReward([numbered(image) for image in corpus])
-    np.testing.assert_allclose(
-        as_ids(numbered(hypotheses), [numbered(image) for image in corpus]),
-        CiderReward(corpus)(hypotheses, corpus),
-    )
 
 
 def test_what_cannot_be_scored_is_refused():
@@ -262,22 +161,6 @@ def test_what_cannot_be_scored_is_refused():
         caption_scores(["a dog"], ["a dog"])
     with pytest.raises(TypeError, match=r"references\[0\] must be a list of strings"):
         caption_scores(["a dog"], [[["a", "dog"]]])
-
-
-def test_what_cannot_be_rewarded_is_refused():
-    reward = CiderReward([[["a", "dog"]]])
-    with pytest.raises(ValueError, match="empty corpus"):
-        CiderReward([])
-    with pytest.raises(TypeError, match=r"corpus\[0\] must be .* lists? of tokens: split them"):
-        CiderReward([["a dog"]])
-    with pytest.raises(TypeError, match=r"corpus\[0\] must be .*corpus\[0\]=\[1, 2\]"):
-        CiderReward([[1, 2], [3]])
-    with pytest.raises(TypeError, match="hypotheses must be .*split them first"):
-        reward(["a dog"], [[["a", "dog"]]])
-    with pytest.raises(ValueError, match="1 hypotheses and 2 lists"):
-        reward([["a"]], [[["a"]], [["a"]]])
-    with pytest.raises(ValueError, match=r"references\[0\]=\[\]"):
-        reward([["a"]], [[]])
 
 
 def test_a_missing_library_says_what_to_install(monkeypatch, no_java):

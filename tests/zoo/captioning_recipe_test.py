@@ -26,6 +26,7 @@ RECIPE = CaptioningRecipe(
     average_momentum=0.5,
     dtype="float32",
     self_critical_epochs=1,
+    self_critical_rewards={"cider": 1.0, "unigram_f": 2.0},
     length_penalties=(0.0, 1.0),
 )
 
@@ -110,6 +111,17 @@ def test_nothing_but_rewards_acts_in_self_critical_training(preset, images, monk
     trained = recipe.train(images, images, preset.parent)
     assert trained.core.config["dropout"] == 0.5
     assert seen[0].core.config["dropout"] == seen[0].core.config["doubly_stochastic"] == 0.0
+
+
+def test_rewards_are_earned_in_any_view():
+    views = [
+        tf.data.Dataset.from_tensors({"annotations": np.full((2, 3), view), "captions": ["a dog"]})
+        for view in range(3)
+    ]
+    drawn = tf.data.Dataset.zip(*views).repeat(60).map(captioning._any_view).as_numpy_iterator()
+    seen = [tuple(np.unique(example["annotations"])) for example in drawn]
+    assert set(seen) == {(0,), (1,), (2,)}
+    assert len(seen) == 60
 
 
 def test_a_recipe_may_begin_with_a_trained_model(preset, images, tmp_path, monkeypatch):

@@ -7,10 +7,11 @@ import tensorflow as tf
 
 import zoo
 from tests.zoo.pictures import CHANNELS, MeanColours
-from zoo.metrics.captions import CiderReward
+from zoo.metrics.caption_rewards import CaptionReward
 from zoo.training.self_critical import advantages, policy_gradient_loss, self_critical_batches
 
 REFERENCES = [["a red dog runs", "the red dog"], ["a blue cat sleeps", "one blue cat"]]
+CIDER = {"cider": 1.0}
 
 
 @pytest.fixture(scope="module")
@@ -37,13 +38,10 @@ def model():
     )
 
 
-def with_end(caption):
-    return [*caption.split(), "<end>"]
-
-
-def reward_of(texts, owners):
-    corpus = [[with_end(caption) for caption in captions] for captions in REFERENCES]
-    return CiderReward(corpus)([with_end(text) for text in texts], [corpus[o] for o in owners])
+def reward_of(texts, owners, weights):
+    corpus = [[caption.split() for caption in captions] for captions in REFERENCES]
+    reward = CaptionReward(corpus, weights)
+    return reward([text.split() for text in texts], [corpus[owner] for owner in owners])
 
 
 def test_advantages():
@@ -51,10 +49,12 @@ def test_advantages():
     np.testing.assert_allclose(found, [1 - 5.5, 4 - 4, 7 - 2.5, 0, 0, 0])
 
 
-def test_batches_weigh_each_word_by_what_its_caption_earned(model, features):
+@pytest.mark.parametrize("rewards", [None, {"bleu_1": 3.0, "unigram_f": 1.0}], ids=str)
+def test_batches_weigh_each_word_by_what_its_caption_earned(model, features, rewards):
     model.compile(optimizer="adam")
     model.fit(features.repeat(20), batch_size=4, verbose=0)
-    ((inputs, labels, weights),) = self_critical_batches(model, features, samples=4, max_length=6)
+    batches = self_critical_batches(model, features, rewards, samples=4, max_length=6)
+    ((inputs, labels, weights),) = batches
     assert inputs["annotations"].shape == (8, 4, CHANNELS)
     stack = {
         tuple(each["annotations"].ravel()): n for n, each in enumerate(features.as_numpy_iterator())
@@ -65,7 +65,8 @@ def test_batches_weigh_each_word_by_what_its_caption_earned(model, features):
     ids = np.where(ends, model.tokenizer.pad_id, labels)
     texts = [text.decode() for text in model.tokenizer.detokenize(ids).numpy()]
     assert len(set(texts)) > 2
-    expected = advantages(reward_of(texts, owners), samples=4)[:, None] * is_word
+    earned = reward_of(texts, owners, rewards or CIDER)
+    expected = advantages(earned, samples=4)[:, None] * is_word
     np.testing.assert_allclose(weights, expected, atol=1e-5)
     np.testing.assert_array_equal(inputs["target_ids"][:, 1:], ids[:, :-1])
 
@@ -78,7 +79,7 @@ def test_captions_earn_more_afterwards(model, features):
         annotations = np.stack([each["annotations"] for each in features.as_numpy_iterator()])
         annotations = np.repeat(annotations, 40, axis=0)
         texts = model.caption_annotations(annotations, sampler="random", seed=1, max_length=8)
-        return np.mean(reward_of(texts, np.repeat([0, 1], 40)))
+        return np.mean(reward_of(texts, np.repeat([0, 1], 40), CIDER))
 
     before = earned()
     model.compile(optimizer=keras.optimizers.Adam(0.005), loss=policy_gradient_loss())

@@ -1,11 +1,13 @@
 """Scores as people publish them, computed by their own libraries, and perplexity."""
 
 from zoo.metrics.bleu import BleuScore, moses_lowercase_bleu, sacrebleu_score
-from zoo.metrics.captions import CaptionScores, CiderReward, caption_scores
+from zoo.metrics.caption_rewards import CaptionReward, CiderReward
+from zoo.metrics.captions import CaptionScores, caption_scores
 from zoo.metrics.perplexity import Perplexity
 
 __all__ = [
     "BleuScore",
+    "CaptionReward",
     "CaptionScores",
     "CiderReward",
     "Perplexity",

@@ -1,19 +1,14 @@
-"""Scores of captions as papers print them, by coco-caption, and CIDEr-D as a reward."""
+"""Scores of captions as papers print them, by coco-caption."""
 
-import collections
-import collections.abc
 import dataclasses
 import importlib
 import importlib.metadata
 import math
-import operator
 import pathlib
 import re
 import shutil
 import subprocess
-import typing
 
-_SIGMA = 6.0  # of CIDEr-D's penalty of lengths, in words
 _CONTRACTION = re.compile(r"(?<=\w)(n't|'(?:s|re|ve|ll|d|m))\b")
 _WORD = re.compile(r"n't|'(?:s|re|ve|ll|d|m)\b|\w+(?:[-.,'/&]\w+)*|[#&$%@]")
 
@@ -95,7 +90,7 @@ def caption_scores(hypotheses, references, with_meteor=True):
     (100.0, 459.7)
     """
     _require_captions("hypotheses", hypotheses)
-    _require_references(hypotheses, references, _require_captions)
+    require_references(hypotheses, references, _require_captions)
     java = shutil.which("java") is not None
     tokenize = _ptb_tokenize if java else _plain_tokenize
     texts = iter(tokenize([*hypotheses, *(text for texts in references for text in texts)]))
@@ -103,11 +98,11 @@ def caption_scores(hypotheses, references, with_meteor=True):
     expected = {image: [next(texts) for _ in each] for image, each in enumerate(references)}
 
     bleu, brevity_penalty = _bleu(expected, proposed)
-    rouge_l, _ = _coco_caption("rouge.rouge").Rouge().compute_score(expected, proposed)
-    cider, _ = _coco_caption("cider.cider").Cider().compute_score(expected, proposed)
+    rouge_l, _ = coco_caption("rouge.rouge").Rouge().compute_score(expected, proposed)
+    cider, _ = coco_caption("cider.cider").Cider().compute_score(expected, proposed)
     meteor = None
     if java and with_meteor:
-        meteor, _ = _coco_caption("meteor.meteor").Meteor().compute_score(expected, proposed)
+        meteor, _ = coco_caption("meteor.meteor").Meteor().compute_score(expected, proposed)
     return CaptionScores(
         *(100 * float(score) for score in bleu),
         brevity_penalty=brevity_penalty,
@@ -118,108 +113,9 @@ def caption_scores(hypotheses, references, with_meteor=True):
     )
 
 
-class CiderReward:
-    """CIDEr-D of one caption after the other, a reward for self-critical training.
-
-        reward = 10 · meanᵣ exp(−(|h| − |r|)² / (2 · 6²)) · ¼ Σₙ cosₙ(h, r)
-        cosₙ(h, r) = min(gₙ(h), gₙ(r)) · gₙ(r) / (‖gₙ(h)‖ ‖gₙ(r)‖)
-
-    with h the hypothesis and r its references. gₙ counts the n-grams of n words, n = 1 ... 4, each
-    count times log(images / images that have it in a reference); this weight is learned from a
-    corpus, once. On the corpus itself the rewards are those of coco-caption, and their mean is a
-    hundredth of `CaptionScores.cider`.
-
-    Papers: Vedantam et al. 2015, "CIDEr: consensus-based image description evaluation"; Rennie et
-    al. 2017, "Self-critical sequence training for image captioning".
-
-    Args:
-        corpus: For each image of the training data a list of its captions, each a list of tokens:
-            `str`, or the ids that the model makes. End and padding tokens count like any other.
-
-    Call arguments:
-        hypotheses: A list of captions, each a list of tokens.
-        references: For each hypothesis a list of captions, of the corpus or others.
-
-    Returns:
-        A list of rewards from 0 to 10, one for each hypothesis.
-
-    Example:
-
-    >>> dog, girls = [["a", "dog", "runs"], ["the", "dog"]], [["two", "girls", "sing"]]
-    >>> reward = CiderReward([dog, girls])
-    >>> [round(each, 3) for each in reward([["a", "dog"], ["two", "dogs"]], [dog, girls])]
-    [2.503, 1.007]
-    """
-
-    def __init__(self, corpus):
-        if len(corpus) == 0:
-            raise ValueError("CiderReward needs captions to learn from. Received an empty corpus.")
-        images_with = collections.Counter()
-        for image, captions in enumerate(corpus):
-            _require_token_lists(f"corpus[{image}]", captions)
-            images_with.update({ngram for tokens in captions for ngram in _ngram_counts(tokens)})
-        self._unseen = math.log(len(corpus))
-        self._weights = {
-            ngram: self._unseen - math.log(images) for ngram, images in images_with.items()
-        }
-
-    def __call__(self, hypotheses, references):
-        _require_token_lists("hypotheses", hypotheses)
-        _require_references(hypotheses, references, _require_token_lists)
-        return [
-            self._reward(hypothesis, captions)
-            for hypothesis, captions in zip(hypotheses, references, strict=True)
-        ]
-
-    def _reward(self, hypothesis, captions):
-        proposed = self._vector(hypothesis)
-        similarities = [_similarity(proposed, self._vector(caption)) for caption in captions]
-        return 10 * sum(similarities) / len(similarities)
-
-    def _vector(self, tokens):
-        weighted = {
-            ngram: count * self._weights.get(ngram, self._unseen)
-            for ngram, count in _ngram_counts(tokens).items()
-        }
-        squares = [0.0] * 4
-        for ngram, weight in weighted.items():
-            squares[len(ngram) - 1] += weight**2
-        return _Vector(weighted, [math.sqrt(square) for square in squares], len(tokens))
-
-
-class _Vector(typing.NamedTuple):
-    """The weighted n-grams of a caption, their norm for each n, and the length of the caption."""
-
-    weighted: dict
-    norms: list
-    length: int
-
-
-def _similarity(proposed, expected):
-    """Mean over n of the clipped cosines of two vectors, less for lengths that differ."""
-    products = [0.0] * 4
-    for ngram in proposed.weighted.keys() & expected.weighted.keys():
-        weight = expected.weighted[ngram]
-        products[len(ngram) - 1] += min(proposed.weighted[ngram], weight) * weight
-    norms = map(operator.mul, proposed.norms, expected.norms)
-    cosines = [
-        product / norm if norm else 0.0 for product, norm in zip(products, norms, strict=True)
-    ]
-    penalty = math.exp(-((proposed.length - expected.length) ** 2) / (2 * _SIGMA**2))
-    return penalty * sum(cosines) / 4
-
-
-def _ngram_counts(tokens):
-    return collections.Counter(
-        tuple(tokens[start : start + n])
-        for n in (1, 2, 3, 4)
-        for start in range(len(tokens) - n + 1)
-    )
-
-
 def _bleu(expected, proposed):
     """Returns BLEU-1 to 4 from 0 to 1, and their brevity penalty, which coco-caption keeps."""
-    scorer = _coco_caption("bleu.bleu_scorer").BleuScorer()
+    scorer = coco_caption("bleu.bleu_scorer").BleuScorer()
     for image, (text,) in proposed.items():
         scorer += (text, expected[image])
     scores, _ = scorer.compute_score("closest")
@@ -229,7 +125,7 @@ def _bleu(expected, proposed):
 
 def _ptb_tokenize(texts):
     """Tokenizes as `pycocoevalcap.tokenizer` does, but quietly and without a temporary file."""
-    ptb = _coco_caption("tokenizer.ptbtokenizer")
+    ptb = coco_caption("tokenizer.ptbtokenizer")
     jar = pathlib.Path(ptb.__file__).with_name(ptb.STANFORD_CORENLP_3_4_1_JAR)
     command = ["java", "-cp", str(jar), "edu.stanford.nlp.process.PTBTokenizer"]
     # The program takes and gives a line a text, and other characters than "\n" end lines, too.
@@ -270,7 +166,7 @@ def _signature(references, java, has_meteor):
     return "|".join(parts)
 
 
-def _require_references(hypotheses, references, require):
+def require_references(hypotheses, references, require):
     """Refuses other references than at least one caption for each hypothesis."""
     if len(hypotheses) == 0:
         raise ValueError("There is nothing to score: hypotheses is empty.")
@@ -292,18 +188,7 @@ def _require_captions(name, captions):
         raise TypeError(f"{name} must be a list of strings. Received: {name}={captions!r:.80}")
 
 
-def _require_token_lists(name, captions):
-    if isinstance(captions, str) or any(
-        isinstance(tokens, str) or not isinstance(tokens, collections.abc.Sized)
-        for tokens in captions
-    ):
-        raise TypeError(
-            f"{name} must be a list of captions, each a list of tokens: split them first. "
-            f"Received: {name}={captions!r:.80}"
-        )
-
-
-def _coco_caption(module):
+def coco_caption(module):
     try:
         return importlib.import_module(f"pycocoevalcap.{module}")
     except ImportError as error:

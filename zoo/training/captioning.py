@@ -61,8 +61,9 @@ class CaptioningRecipe:
         epochs, batch_size: As for `Captioner.fit`.
         learning_rate: Where the cosine schedule begins, after `warmup_steps`.
         label_smoothing, subword_dropout: As for `TokenCrossentropy` and `Captioner.batches`.
-        self_critical_epochs: Passes over the images afterwards that learn from CIDEr, see
-            `self_critical_batches`.
+        self_critical_epochs: Passes over the images afterwards, each in any of its views, that
+            learn from rewards, see `self_critical_batches`.
+        self_critical_rewards: What counts how much there, as `weights` of `CaptionReward`.
         self_critical_learning_rate: Where the cosine schedule of these begins.
         average_momentum: Momentum of the moving average of the weights, which is what is kept.
         dtype: Policy of the computation in training.
@@ -84,6 +85,7 @@ class CaptioningRecipe:
     label_smoothing: float = 0.1
     subword_dropout: float = 0.0
     self_critical_epochs: int = 0
+    self_critical_rewards: dict = dataclasses.field(default_factory=lambda: {"cider": 1.0})
     self_critical_learning_rate: float = 1e-4
     average_momentum: float = 0.999
     dtype: str = "mixed_bfloat16"
@@ -139,7 +141,8 @@ class CaptioningRecipe:
             # Captions are drawn without dropout, so they are learned from without it.
             model = self._build(model.tokenizer, self.dtype, dropout=0.0, doubly_stochastic=0.0)
             model.load_weights(best)
-            self._learn_from_rewards(model, views[0], validation, run_dir / "self_critical")
+            train = tf.data.Dataset.zip(*views).map(_any_view)
+            self._learn_from_rewards(model, train, validation, run_dir / "self_critical")
             best = run_dir / "self_critical" / runs.BEST
         trained = self._build(model.tokenizer, "float32")
         trained.load_weights(best)
@@ -196,7 +199,9 @@ class CaptioningRecipe:
         )
         seed = self.seed + len(runs.history(run_dir))
         model.fit(
-            self_critical_batches(model, train, batch_size=IMAGES_THAT_EARN, seed=seed),
+            self_critical_batches(
+                model, train, self.self_critical_rewards, batch_size=IMAGES_THAT_EARN, seed=seed
+            ),
             epochs=self.self_critical_epochs,
             callbacks=runs.callbacks(run_dir, "val_cider", "max", [ValidationCaptions(validation)]),
         )
@@ -275,6 +280,13 @@ def plain(captions):
     captions = tf.strings.lower(captions, encoding="utf-8")
     captions = tf.strings.regex_replace(captions, r"[^\p{L}\p{N}'-]+", " ")
     return tf.strings.strip(captions)
+
+
+def _any_view(*views):
+    """Returns one of the views of an image, drawn anew each time."""
+    drawn = tf.random.uniform([], 0, len(views), tf.int32)
+    annotations = tf.stack([view["annotations"] for view in views])[drawn]
+    return {"annotations": annotations, "captions": views[0]["captions"]}
 
 
 def _captions(example):

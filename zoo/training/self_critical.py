@@ -5,23 +5,23 @@ import numpy as np
 import tensorflow as tf
 
 from zoo.decoding import RandomSampler
-from zoo.metrics.captions import CiderReward
-
-END = "<end>"  # a word of its own: a caption that stops too early misses it
+from zoo.metrics.caption_rewards import CaptionReward
 
 
-def self_critical_batches(model, features, samples=5, batch_size=16, max_length=24, seed=0):
+def self_critical_batches(
+    model, features, rewards=None, samples=5, batch_size=16, max_length=24, seed=0
+):
     """Returns batches of captions that the model draws as they are asked for, and what they earn.
 
     With `n` captions drawn for each image, and their rewards `r`, the loss of a caption is
 
     $$ -(r_i - \\frac{1}{n - 1} \\sum_{j ≠ i} r_j) \\, \\log p(caption_i) $$
 
-    The reward is CIDEr-D. The batches are those of plain training, with the factor in front as the
-    weight of each word; so the loss to compile with is `policy_gradient_loss()`. Nothing must be
-    prefetched: the captions are those of the weights of the moment. They are drawn without dropout;
-    a model that learns from them with dropout learns from another model's captions, and in a few
-    epochs comes to write nonsense. So build it with `dropout=0.0` and load the weights.
+    The batches are those of plain training, with the factor in front as the weight of each word; so
+    the loss to compile with is `policy_gradient_loss()`. Nothing must be prefetched: the captions
+    are those of the weights of the moment. They are drawn without dropout; a model that learns from
+    them with dropout learns from another model's captions, and in a few epochs comes to write
+    nonsense. So build it with `dropout=0.0` and load the weights.
 
     Papers: Rennie et al. 2017, Self-critical sequence training (https://arxiv.org/abs/1612.00563);
     Luo 2020, A better variant of self-critical sequence training
@@ -30,6 +30,7 @@ def self_critical_batches(model, features, samples=5, batch_size=16, max_length=
     Args:
         model: A `Captioner` with soft attention; hard attention draws only while it learns.
         features: Data set of `annotations` and `captions`, as for `Captioner.fit`.
+        rewards: What counts how much, as `weights` of `CaptionReward`; by default CIDEr-D alone.
         samples: Captions drawn for each image, at least 2.
         batch_size: Images a batch.
         max_length: Tokens of a drawn caption at most.
@@ -44,10 +45,10 @@ def self_critical_batches(model, features, samples=5, batch_size=16, max_length=
             f"Received: samples={samples}."
         )
     corpus = [
-        [_words(caption) for caption in example["captions"]]
+        [caption.decode().split() for caption in example["captions"]]
         for example in features.map(lambda each: {"captions": each["captions"]}).as_numpy_iterator()
     ]
-    reward = CiderReward(corpus)
+    reward = CaptionReward(corpus, rewards or {"cider": 1.0})
     numbered = tf.data.Dataset.zip(
         tf.data.Dataset.range(len(corpus)), features.map(lambda example: example["annotations"])
     )
@@ -67,11 +68,11 @@ def self_critical_batches(model, features, samples=5, batch_size=16, max_length=
             owners = np.repeat(images.numpy(), samples)
             seeds = draws.integers(2**31, size=(len(owners), 2)).astype("int32")
             ids, texts = draw(annotations, seeds)
-            captions = [_words(text) for text in texts.numpy()]
-            rewards = reward(captions, [corpus[owner] for owner in owners])
+            captions = [text.decode().split() for text in texts.numpy()]
+            earned = reward(captions, [corpus[owner] for owner in owners])
             # Of a caption that was cut at the maximum, the end was not drawn.
             inputs, labels, is_word = (each[:, :max_length] for each in model.teach(ids))
-            weights = is_word * tf.constant(advantages(rewards, samples), tf.float32)[:, None]
+            weights = is_word * tf.constant(advantages(earned, samples), tf.float32)[:, None]
             yield {"annotations": annotations, "target_ids": inputs}, labels, weights
 
     shape = features.element_spec["annotations"].shape
@@ -104,7 +105,3 @@ def advantages(rewards, samples):
     rewards = np.array(rewards, "float64").reshape(-1, samples)
     others = (rewards.sum(axis=1, keepdims=True) - rewards) / (samples - 1)
     return (rewards - others).ravel()
-
-
-def _words(caption):
-    return [*caption.decode().split(), END]
