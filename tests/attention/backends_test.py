@@ -10,7 +10,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 FILES = ["conformance_test.py", "cache_test.py", "chunked_test.py", "recurrent_test.py"]
-# JAX compiles every new shape, which takes a second for each case.
+# JAX compiles every new shape, which takes a second for each case, less without optimizations.
+QUICKLY = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
 PART = (
     "several and ((test_equals_the_equations and softmax and nested)"
     " or (hidden and chunked and (additive or scaled_dot or synthesizer))"
@@ -30,7 +31,7 @@ def test_conformance(backend, chosen):
     finished = subprocess.run(
         [sys.executable, "-m", "pytest", "-n", "0", *files, *chosen],
         cwd=ROOT,
-        env={**os.environ, "KERAS_BACKEND": backend},
+        env={**os.environ, **QUICKLY, "KERAS_BACKEND": backend},
         capture_output=True,
         text=True,
         check=False,

@@ -14,6 +14,7 @@ from zoo.architectures import build
 from zoo.decoding import BeamSampler
 from zoo.evaluation import captioner_quality, evaluate_captioner
 from zoo.images import Backbone, cache_features, load_features
+from zoo.metrics.caption_rewards import CaptionReward
 from zoo.metrics.captions import caption_scores
 from zoo.text import ByteBPETokenizer
 from zoo.training import runs
@@ -25,18 +26,19 @@ IMAGES_THAT_EARN = 16  # a batch of self-critical training
 
 
 class ValidationCaptions(keras.callbacks.Callback):
-    """Describes validation images after an epoch and logs `val_bleu_4` and `val_cider`.
+    """Describes validation images after an epoch: logs `val_bleu_4`, `val_cider`, `val_reward`.
 
     Args:
         features: Data set of `annotations` and `captions`, as `zoo.images.load_features` gives it.
+        rewards: What counts how much in `val_reward`, the mean of `CaptionReward`.
         sampler: Sampler of the captions; greedy is quick.
         batch_size: Images described at a time.
     """
 
-    def __init__(self, features, sampler="greedy", batch_size=64):
+    def __init__(self, features, rewards, sampler="greedy", batch_size=64):
         super().__init__()
         self.annotations, self.references = _annotations_and_references(features)
-        self.sampler, self.batch_size = sampler, batch_size
+        self.rewards, self.sampler, self.batch_size = rewards, sampler, batch_size
 
     def on_epoch_end(self, epoch, logs=None):
         captions = self.model.caption_annotations(
@@ -45,6 +47,7 @@ class ValidationCaptions(keras.callbacks.Callback):
         scores = caption_scores(captions, self.references, with_meteor=False)
         if logs is not None:
             logs |= {"val_bleu_4": scores.bleu_4, "val_cider": scores.cider}
+            logs["val_reward"] = mean_reward(captions, self.references, self.rewards)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,9 +65,10 @@ class CaptioningRecipe:
         learning_rate: Where the cosine schedule begins, after `warmup_steps`.
         label_smoothing, subword_dropout: As for `TokenCrossentropy` and `Captioner.batches`.
         self_critical_epochs: Passes over the images afterwards, each in any of its views, that
-            learn from rewards, see `self_critical_batches`.
-        self_critical_rewards: What counts how much there, as `weights` of `CaptionReward`.
+            learn from `rewards`, see `self_critical_batches`.
         self_critical_learning_rate: Where the cosine schedule of these begins.
+        rewards: What counts how much there, as `weights` of `CaptionReward`; by the same mixture
+            epoch and length penalty are chosen on the validation images.
         average_momentum: Momentum of the moving average of the weights, which is what is kept.
         dtype: Policy of the computation in training.
         num_beams: Beams that the trained model describes with.
@@ -85,8 +89,8 @@ class CaptioningRecipe:
     label_smoothing: float = 0.1
     subword_dropout: float = 0.0
     self_critical_epochs: int = 0
-    self_critical_rewards: dict = dataclasses.field(default_factory=lambda: {"cider": 1.0})
     self_critical_learning_rate: float = 1e-4
+    rewards: dict = dataclasses.field(default_factory=lambda: {"cider": 1.0})
     average_momentum: float = 0.999
     dtype: str = "mixed_bfloat16"
     num_beams: int = 5
@@ -122,8 +126,9 @@ class CaptioningRecipe:
                 logs and `history.csv`.
 
         Returns:
-            The trained `Captioner` in float32, with the averaged weights of the epoch that had the
-            best CIDEr on the validation images, and the length penalty that does best there.
+            The trained `Captioner` in float32, with the averaged weights of the epoch whose
+            captions of the validation images earned most, and the length penalty that does best
+            there.
         """
         run_dir = pathlib.Path(run_dir)
         run_dir.mkdir(parents=True, exist_ok=True)
@@ -177,7 +182,7 @@ class CaptioningRecipe:
             seed=seed,
             epochs=self.epochs,
             validation_data=validation,
-            callbacks=runs.callbacks(run_dir, "val_cider", "max", [ValidationCaptions(validation)]),
+            callbacks=self._callbacks(run_dir, validation),
         )
 
     def _learn_from_rewards(self, model, train, validation, run_dir):
@@ -200,11 +205,15 @@ class CaptioningRecipe:
         seed = self.seed + len(runs.history(run_dir))
         model.fit(
             self_critical_batches(
-                model, train, self.self_critical_rewards, batch_size=IMAGES_THAT_EARN, seed=seed
+                model, train, self.rewards, batch_size=IMAGES_THAT_EARN, seed=seed
             ),
             epochs=self.self_critical_epochs,
-            callbacks=runs.callbacks(run_dir, "val_cider", "max", [ValidationCaptions(validation)]),
+            callbacks=self._callbacks(run_dir, validation),
         )
+
+    def _callbacks(self, run_dir, validation):
+        measure = ValidationCaptions(validation, self.rewards)
+        return runs.callbacks(run_dir, "val_reward", "max", [measure])
 
     def evaluate(self, model, images):
         """Returns every metric of a model on a data set of `image` and `captions`."""
@@ -224,9 +233,10 @@ class CaptioningRecipe:
             "citation": "Hodosh, Young and Hockenmaier 2013, Framing Image Description as a Ranking"
             " Task (https://doi.org/10.1613/jair.3994)",
         }
+        mixture = " + ".join(f"{weight:g} {name}" for name, weight in self.rewards.items())
         chosen_by = (
-            "CIDEr of the validation split: the epoch by greedy captions, the length penalty by "
-            f"those with {self.num_beams} beams"
+            f"mean reward on the validation split ({mixture}): the epoch by greedy captions, the "
+            f"length penalty by those with {self.num_beams} beams"
         )
         return {"variant": "English", "data": data, "chosen_by": chosen_by}
 
@@ -248,16 +258,16 @@ class CaptioningRecipe:
     def _best_sampler(self, model, features):
         annotations, references = _annotations_and_references(features)
 
-        def cider(sampler):
+        def earned(sampler):
             captions = model.caption_annotations(annotations, sampler)
-            return caption_scores(captions, references, with_meteor=False).cider
+            return mean_reward(captions, references, self.rewards)
 
         return max(
             [
                 BeamSampler(num_beams=self.num_beams, length_penalty=penalty, exact=False)
                 for penalty in self.length_penalties
             ],
-            key=cider,
+            key=earned,
         )
 
     def _tokenizer(self, images, path):
@@ -280,6 +290,25 @@ def plain(captions):
     captions = tf.strings.lower(captions, encoding="utf-8")
     captions = tf.strings.regex_replace(captions, r"[^\p{L}\p{N}'-]+", " ")
     return tf.strings.strip(captions)
+
+
+def mean_reward(captions, references, rewards):
+    """Returns what captions earn on average.
+
+    Args:
+        captions: A list of strings, one for each image.
+        references: For each image a list of strings; how common an n-gram is, is known from these.
+        rewards: What counts how much, as `weights` of `CaptionReward`.
+
+    Example:
+
+    >>> references = [["a dog runs"], ["a cat sleeps", "a cat"]]
+    >>> round(mean_reward(["a dog", "a cat"], references, {"bleu_1": 1.0}), 3)
+    0.858
+    """
+    references = [[text.split() for text in texts] for texts in references]
+    earned = CaptionReward(references, rewards)([text.split() for text in captions], references)
+    return float(earned.mean())
 
 
 def _any_view(*views):
