@@ -67,12 +67,12 @@ class CaptioningRecipe:
         self_critical_epochs: Passes over the images afterwards, each in any of its views, that
             learn from `rewards`, see `self_critical_batches`.
         self_critical_learning_rate: Where the cosine schedule of these begins.
-        rewards: What counts how much there, as `weights` of `CaptionReward`; by the same mixture
-            epoch and length penalty are chosen on the validation images.
+        rewards: What counts how much there, as `weights` of `CaptionReward`. By the same mixture
+            the epoch is chosen on the validation images.
         average_momentum: Momentum of the moving average of the weights, which is what is kept.
         dtype: Policy of the computation in training.
         num_beams: Beams that the trained model describes with.
-        length_penalties: Of these it uses the one that does best on the validation images.
+        length_penalties: Of these it uses the one with the best CIDEr on the validation images.
         seed: Seed of everything random.
     """
 
@@ -127,8 +127,8 @@ class CaptioningRecipe:
 
         Returns:
             The trained `Captioner` in float32, with the averaged weights of the epoch whose
-            captions of the validation images earned most, and the length penalty that does best
-            there.
+            captions of the validation images earned most, and the length penalty that has the best
+            CIDEr there.
         """
         run_dir = pathlib.Path(run_dir)
         run_dir.mkdir(parents=True, exist_ok=True)
@@ -235,8 +235,8 @@ class CaptioningRecipe:
         }
         mixture = " + ".join(f"{weight:g} {name}" for name, weight in self.rewards.items())
         chosen_by = (
-            f"mean reward on the validation split ({mixture}): the epoch by greedy captions, the "
-            f"length penalty by those with {self.num_beams} beams"
+            f"the validation split: the epoch by what greedy captions earn ({mixture}), the length "
+            f"penalty by CIDEr of captions with {self.num_beams} beams"
         )
         return {"variant": "English", "data": data, "chosen_by": chosen_by}
 
@@ -258,16 +258,16 @@ class CaptioningRecipe:
     def _best_sampler(self, model, features):
         annotations, references = _annotations_and_references(features)
 
-        def earned(sampler):
+        def cider(sampler):
             captions = model.caption_annotations(annotations, sampler)
-            return mean_reward(captions, references, self.rewards)
+            return caption_scores(captions, references, with_meteor=False).cider
 
         return max(
             [
                 BeamSampler(num_beams=self.num_beams, length_penalty=penalty, exact=False)
                 for penalty in self.length_penalties
             ],
-            key=earned,
+            key=cider,
         )
 
     def _tokenizer(self, images, path):
