@@ -1,5 +1,6 @@
 """The command line: `python -m zoo list | info | translate | caption | generate | train | …`."""
 
+import itertools
 import pathlib
 import sys
 
@@ -50,11 +51,21 @@ def info_command(name):
 
     model = zoo.info(name)
     click.echo(str(model))
-    for entry in model.card.get("quality", []):
-        if "protocol" in entry:
-            click.echo(f"  {measured(entry)}: {entry['protocol']}")
-    if "training" in model.card:
-        click.echo(f"  trained by: {model.card['training']['command']}")
+    for protocol, entries in _by_protocol(model.card.get("quality", [])):
+        if protocol:
+            metrics = ", ".join(entry["metric"] for entry in entries)
+            click.echo(f"  {measured(entries[0] | {'metric': metrics})}: {protocol}")
+    training = model.card.get("training", {})
+    titles = {"command": "trained by", "chosen_by": "chosen by", "remarks": "remarks"}
+    for key, title in titles.items():
+        if key in training:
+            click.echo(f"  {title}: {training[key]}")
+
+
+def _by_protocol(quality):
+    """Returns pairs of a protocol and the neighbouring entries that were measured so on a split."""
+    key = lambda entry: (entry.get("protocol"), entry.get("split"))  # noqa: E731
+    return [(protocol, list(same)) for (protocol, _), same in itertools.groupby(quality, key)]
 
 
 def _load(name, method):
@@ -210,8 +221,10 @@ def evaluate(name, data_dir, split, **options):
     model.default_sampler = model.sampler(**options)
     scores = recipe.evaluate(model, recipe.load(split, data_dir))
     click.echo(f"{name} on {split}")
-    for entry in recipe.quality(scores, split, model):
-        click.echo(f"{entry['value']:10}  {entry['metric']}: {entry['protocol']}")
+    for protocol, entries in _by_protocol(recipe.quality(scores, split, model)):
+        for entry in entries:
+            click.echo(f"{entry['value']:10}  {entry['metric']}")
+        click.echo(f"{'':12}({protocol})")
 
 
 @main.command()

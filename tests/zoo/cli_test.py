@@ -56,6 +56,20 @@ def test_info_tells_quality_and_protocol(run, preset):
         assert fact in output
 
 
+def test_info_tells_a_protocol_once_for_the_numbers_that_share_it(run):
+    lines = run("info", "show_attend_tell_flickr8k").stdout.splitlines()
+    (protocol,) = [line for line in lines if "meteor:1.5" in line]
+    metrics = "BLEU-1, BLEU-2, BLEU-3, BLEU-4, METEOR, ROUGE-L, CIDEr-D, brevity penalty of BLEU"
+    assert protocol.startswith(f"  {metrics}, validation: BeamSampler(num_beams=5")
+
+
+def test_info_tells_how_a_model_was_trained(run):
+    training = zoo.info("show_attend_tell_flickr8k").card["training"]
+    output = run("info", "show_attend_tell_flickr8k").stdout
+    for key in "command", "chosen_by", "remarks":
+        assert training[key] in output
+
+
 def test_info_of_an_architecture(run):
     assert "Luong et al. 2015" in run("info", "luong_nmt").stdout
 
@@ -147,15 +161,16 @@ def test_evaluate_prints_each_number_with_its_protocol(run, preset, bahdanau, mo
     assert asked == [("en-de", "validation", None)]
     sampler = zoo.Translator.usual_sampler
     scores = evaluate_translator(bahdanau, dataset, "de", type(sampler)(num_beams=2, exact=False))
-    perplexity, moses, sacrebleu = [
-        line.split(maxsplit=1) for line in result.stdout.splitlines()[1:]
-    ]
-    assert float(perplexity[0]) == pytest.approx(scores["perplexity"], abs=0.01)
-    assert "teacher forcing" in perplexity[1]
-    for line, key in (moses, "bleu_moses_lowercase"), (sacrebleu, "bleu_sacrebleu"):
-        assert float(line[0]) == pytest.approx(scores[key].score, abs=0.01)
-        assert "num_beams=2" in line[1]
-        assert str(scores[key]) in line[1]
+    lines = result.stdout.splitlines()[1:]
+    values = [float(line.split()[0]) for line in lines[::2]]
+    perplexity, moses, sacrebleu = lines[1::2]
+    assert values[0] == pytest.approx(scores["perplexity"], abs=0.01)
+    assert "teacher forcing" in perplexity
+    keys = ["bleu_moses_lowercase", "bleu_sacrebleu"]
+    for value, protocol, key in zip(values[1:], [moses, sacrebleu], keys, strict=True):
+        assert value == pytest.approx(scores[key].score, abs=0.01)
+        assert "num_beams=2" in protocol
+        assert str(scores[key]) in protocol
 
 
 def test_export_prints_the_version(run, bahdanau, monkeypatch, tmp_path):
