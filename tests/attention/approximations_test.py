@@ -1,16 +1,11 @@
 """What local attention and the approximations have in common with every other attention layer."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import keras
 import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import masks
+from keras_attention import masks, normalizers, scores
 from keras_attention.linformer import LinformerAttention
 from keras_attention.local import LocalAttention
 from keras_attention.performer import PerformerAttention
@@ -18,8 +13,8 @@ from keras_attention.reformer import ReformerAttention
 from tests.attention import oracle
 from tests.attention.compiled import compiled
 from tests.attention.gradients import gradients, weight_gradients
+from tests.attention.saved import check_config, check_file
 
-REPOSITORY = Path(__file__).parents[2]
 BATCH, SIZE = 2, 5
 LAYERS = {
     "local, monotonic": lambda **also: LocalAttention("monotonic", 2, **also),
@@ -240,10 +235,10 @@ EVERY_ARGUMENT = [
         {
             "mode": "predictive",
             "half_width": 3,
-            "score": "additive",
+            "score": scores.Additive(),
             "units": 4,
             "kernel_initializer": keras.initializers.HeNormal(seed=1),
-            "normalizer": "softmax",
+            "normalizer": normalizers.Softmax(),
             "mask": masks.Causal(),
             "soft_cap": 20.0,
             "dropout": 0.25,
@@ -274,32 +269,7 @@ EVERY_ARGUMENT = [
 
 @pytest.mark.parametrize(("layer_class", "arguments"), EVERY_ARGUMENT)
 def test_config_has_every_argument_and_makes_the_same_layer(layer_class, arguments):
-    layer = layer_class(**arguments)
-    config = layer.get_config()
-    for name in set(arguments) - {"score", "normalizer", "mask", "dtype"}:
-        expected = arguments[name]
-        if isinstance(expected, keras.initializers.Initializer):
-            expected = keras.initializers.serialize(expected)
-        assert config[name] == expected, name
-    again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(layer))
-    assert type(again) is layer_class
-    assert again.get_config() == config
-
-
-FRESH_PROCESS = """
-import sys
-
-import keras
-import numpy as np
-
-import keras_attention.linformer, keras_attention.local
-import keras_attention.performer, keras_attention.reformer
-
-path, inputs, outputs = sys.argv[1:]
-model = keras.models.load_model(path)
-found = model.predict(dict(np.load(inputs)), verbose=0)
-np.savez(outputs, **{name: np.float32(array) for name, array in found.items()})
-"""
+    check_config(layer_class, arguments)
 
 
 def test_saved_file_gives_the_same_in_a_process_that_only_imports_the_package(tmp_path):
@@ -312,20 +282,7 @@ def test_saved_file_gives_the_same_in_a_process_that_only_imports_the_package(tm
     for variable in model.trainable_variables:
         variable.assign(RNG.normal(size=variable.shape))
     inputs = {"x": random(BATCH, 9, SIZE), "visible": RNG.random((BATCH, 9)) < 0.7}
-    expected = model.predict(inputs, verbose=0)
-    model.save(tmp_path / "model.keras")
-    np.savez(tmp_path / "inputs.npz", **inputs)
-    files = [tmp_path / name for name in ("model.keras", "inputs.npz", "outputs.npz")]
-    finished = subprocess.run(
-        [sys.executable, "-c", FRESH_PROCESS, *files],
-        check=True,
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-    )
-    assert "UserWarning" not in finished.stderr
-    with np.load(tmp_path / "outputs.npz") as found:
-        assert set(found) == set(expected)
-        for name in found:
-            np.testing.assert_allclose(found[name], np.float32(expected[name]), atol=1e-5)
+    modules = [
+        f"keras_attention.{name}" for name in ("linformer", "local", "performer", "reformer")
+    ]
+    check_file(model, inputs, tmp_path, modules)

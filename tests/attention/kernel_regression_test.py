@@ -6,6 +6,7 @@ import pytest
 
 from keras_attention import NadarayaWatson, scores
 from tests.attention import oracle
+from tests.attention.saved import check_config
 
 RNG = np.random.default_rng(0)
 KERNELS = {
@@ -131,14 +132,7 @@ EVERY_ARGUMENT = [
 
 @pytest.mark.parametrize("arguments", EVERY_ARGUMENT)
 def test_every_argument_survives_a_config(arguments):
-    plain = keras.saving.serialize_keras_object
-    layer = NadarayaWatson(**arguments)
-    config = layer.get_config()
-    for name, value in arguments.items():
-        value = keras.dtype_policies.get(value) if name == "dtype" else value
-        assert plain(config[name]) == plain(value), name
-    again = keras.saving.deserialize_keras_object(plain(layer))
-    assert again.get_config() == config
+    check_config(NadarayaWatson, arguments)
 
 
 def test_learned_width_survives_a_file(tmp_path):

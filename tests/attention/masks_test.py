@@ -1,10 +1,5 @@
 """Masks: rules pair by pair, tiles, composition, serialization, text."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import keras
 import numpy as np
 import pytest
@@ -26,8 +21,8 @@ from tests.attention.mask_cases import (
     brute_force,
     compiled,
 )
+from tests.attention.saved import check_file
 
-REPOSITORY = Path(__file__).parents[2]
 LENGTHS = [(4, 6), (6, 6), (6, 4), (1, 5), (13, 13)]
 # Positions that nobody has in a row: gaps, repeated ones, backwards.
 SCATTERED = [5, 2, 2, 11, 0], [7, 0, 3, 3, 12, 1]
@@ -230,42 +225,15 @@ def test_lengths_of_a_tensor_do_not_become_part_of_a_file(make):
     assert f"{make.__name__}(shape=(2,))" in repr(layer.mask)
 
 
-FRESH_PROCESS = """
-import sys
-
-import keras
-import numpy as np
-
-import keras_attention
-
-path, inputs, outputs = sys.argv[1:]
-found = keras.models.load_model(path).predict(np.load(inputs), verbose=0)
-np.savez(outputs, **found)
-"""
-
-
 def test_saved_file_gives_the_same_in_a_fresh_process(tmp_path):
     x = np.random.default_rng(0).normal(size=(BATCH, 13, 4)).astype("float32")
-    inputs = keras.Input(batch_shape=x.shape)
+    inputs = keras.Input(batch_shape=x.shape, name="x")
     outputs = {
         name: Attention(mask=mask, implementation="reference")(inputs, inputs)
         for name, (mask, _) in NUMBERS.items()
     }
-    model = keras.Model(inputs, outputs)
-    expected = model.predict(x, verbose=0)
-    model.save(tmp_path / "model.keras")
-    np.save(tmp_path / "inputs.npy", x)
-    files = [tmp_path / name for name in ("model.keras", "inputs.npy", "outputs.npz")]
-    subprocess.run(
-        [sys.executable, "-c", FRESH_PROCESS, *files],
-        check=True,
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-    )
-    with np.load(tmp_path / "outputs.npz") as found:
-        assert set(found) == set(NUMBERS)
-        for name in found:
-            np.testing.assert_allclose(found[name], expected[name], atol=1e-6)
+    model = keras.Model({"x": inputs}, outputs)
+    check_file(model, {"x": x}, tmp_path, atol=1e-6)
 
 
 # mask: its text

@@ -10,6 +10,7 @@ from keras_attention.positions.alibi import slopes
 from keras_attention.positions.t5 import bucket
 from tests.attention import oracle
 from tests.attention.gradients import gradients, weight_gradients
+from tests.attention.saved import check_config
 
 RNG = np.random.default_rng(0)
 HALF = {"float16": 2.0**-11, "bfloat16": 2.0**-8}  # half the distance of neighbours, relatively
@@ -458,15 +459,7 @@ ARGUMENTS = [
 
 @pytest.mark.parametrize(("layer_class", "arguments"), ARGUMENTS)
 def test_config_has_every_argument_and_makes_the_same_layer(layer_class, arguments):
-    plain = keras.saving.serialize_keras_object
-    layer = layer_class(**arguments)
-    config = layer.get_config()
-    for name, value in arguments.items():
-        value = keras.dtype_policies.get(value) if name == "dtype" else value
-        assert plain(config[name]) == plain(value), name
-    again = keras.saving.deserialize_keras_object(plain(layer))
-    assert type(again) is layer_class
-    assert again.get_config() == config
+    check_config(layer_class, arguments)
 
 
 @pytest.mark.parametrize("heads", [(), (HEADS,)])

@@ -8,6 +8,7 @@ from keras import ops
 from keras_attention import Attention, MultiHeadAttention, masks, normalizers, scores
 from tests.attention import oracle
 from tests.attention.gradients import gradients, weight_gradients
+from tests.attention.saved import check_config
 
 BATCH, HEADS, QUERIES, KEYS, SIZE = 2, 3, 4, 6, 5
 TOLERANCE = {"float32": 1e-5, "float16": 2e-2, "bfloat16": 2e-1}
@@ -492,14 +493,7 @@ EVERY_ARGUMENT = [
 
 @pytest.mark.parametrize(("score_class", "arguments"), EVERY_ARGUMENT)
 def test_every_argument_survives_a_config(score_class, arguments):
-    plain = keras.saving.serialize_keras_object
-    score = score_class(**arguments)
-    config = score.get_config()
-    for name, value in arguments.items():
-        assert plain(config[name]) == plain(value), name
-    again = scores.get(plain(score))
-    assert type(again) is score_class
-    assert again.get_config() == config
+    check_config(score_class, arguments)
 
 
 @pytest.mark.parametrize("name", SCORES)

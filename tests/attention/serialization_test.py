@@ -1,10 +1,5 @@
 """Every argument survives a config, a `.keras` file and a fresh process."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import keras
 import numpy as np
 import pytest
@@ -19,8 +14,8 @@ from keras_attention import (
     positions,
     scores,
 )
+from tests.attention.saved import check_config, check_file
 
-REPOSITORY = Path(__file__).parents[2]
 PAIRS = np.tri(3, 6, 2, dtype=bool)
 
 
@@ -67,26 +62,9 @@ EVERY_ARGUMENT = [
 ]
 
 
-def plain(value):
-    """The config of a value, in which two equal objects are equal."""
-    return keras.saving.serialize_keras_object(value)
-
-
 @pytest.mark.parametrize(("layer_class", "arguments"), EVERY_ARGUMENT)
-def test_config_has_every_argument_of_the_constructor(layer_class, arguments):
-    config = layer_class(**arguments).get_config()
-    for name, value in arguments.items():
-        if name == "dtype":
-            value = keras.dtype_policies.get(value)
-        assert plain(config[name]) == plain(value), name
-
-
-@pytest.mark.parametrize(("layer_class", "arguments"), EVERY_ARGUMENT)
-def test_config_makes_a_layer_with_the_same_config(layer_class, arguments):
-    layer = layer_class(**arguments)
-    again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(layer))
-    assert type(again) is layer_class
-    assert again.get_config() == layer.get_config()
+def test_config_has_every_argument_and_makes_the_same_layer(layer_class, arguments):
+    check_config(layer_class, arguments)
 
 
 def test_arguments_may_be_names_objects_or_configs():
@@ -97,21 +75,6 @@ def test_arguments_may_be_names_objects_or_configs():
     assert isinstance(again.normalizer, normalizers.Softmax)
     assert isinstance(again.mask, masks.Causal)
     assert Attention(again.score).score is again.score
-
-
-FRESH_PROCESS = """
-import sys
-
-import keras
-import numpy as np
-
-import keras_attention
-
-path, inputs, outputs = sys.argv[1:]
-model = keras.models.load_model(path)
-found = model.predict(dict(np.load(inputs)), verbose=0)
-np.savez(outputs, **{name: np.float32(array) for name, array in found.items()})
-"""
 
 
 def model_of_every_layer():
@@ -153,20 +116,7 @@ def test_saved_file_gives_the_same_in_a_process_that_only_imports_the_package(tm
         "memory": rng.normal(size=(2, 6, 5)).astype("float32"),
         "visible": rng.random((2, 6)) < 0.7,
     }
-    expected = model.predict(inputs, verbose=0)
-    model.save(tmp_path / "model.keras")
-    np.savez(tmp_path / "inputs.npz", **inputs)
-    files = [tmp_path / name for name in ("model.keras", "inputs.npz", "outputs.npz")]
-    subprocess.run(
-        [sys.executable, "-c", FRESH_PROCESS, *files],
-        check=True,
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-    )
-    with np.load(tmp_path / "outputs.npz") as found:
-        assert set(found) == set(expected)
-        for name in found:
-            np.testing.assert_allclose(found[name], np.float32(expected[name]), atol=1e-5)
+    check_file(model, inputs, tmp_path)
 
 
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="is about SavedModel")

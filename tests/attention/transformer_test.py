@@ -1,10 +1,5 @@
 """The blocks of a Transformer against their equations in float64 NumPy."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import keras
 import numpy as np
 import pytest
@@ -15,8 +10,8 @@ from keras_attention.feed_forward import FeedForward
 from keras_attention.transformer import DecoderBlock, EncoderBlock
 from tests.attention import oracle
 from tests.attention.gradients import weight_gradients
+from tests.attention.saved import check_config, check_file
 
-REPOSITORY = Path(__file__).parents[2]
 RNG = np.random.default_rng(0)
 BATCH, LENGTH, ENCODED, SIZE = 2, 5, 7, 8
 TOLERANCE = {"float32": 2e-5, "float16": 2e-2, "bfloat16": 1.5e-1}
@@ -513,31 +508,7 @@ EVERY_ARGUMENT = [
 
 @pytest.mark.parametrize(("layer_class", "arguments"), EVERY_ARGUMENT)
 def test_config_has_every_argument_and_makes_the_same_layer(layer_class, arguments):
-    plain = keras.saving.serialize_keras_object
-    layer = layer_class(**arguments)
-    config = layer.get_config()
-    for name, value in arguments.items():
-        value = keras.dtype_policies.get(value) if name == "dtype" else value
-        assert plain(config[name]) == plain(value), name
-    again = keras.saving.deserialize_keras_object(plain(layer))
-    assert type(again) is layer_class
-    assert again.get_config() == config
-
-
-FRESH_PROCESS = """
-import sys
-
-import keras
-import numpy as np
-
-import keras_attention.positions
-import keras_attention.transformer
-
-path, inputs, outputs = sys.argv[1:]
-model = keras.models.load_model(path)
-found = model.predict(dict(np.load(inputs)), verbose=0)
-np.savez(outputs, **{name: np.float32(array) for name, array in found.items()})
-"""
+    check_config(layer_class, arguments)
 
 
 def model_of_everything():
@@ -564,20 +535,8 @@ def test_saved_file_gives_the_same_in_a_process_that_only_imports_the_package(tm
     model = model_of_everything()
     randomize(model)
     inputs = {"x": random(BATCH, LENGTH, SIZE), "visible": some(BATCH, LENGTH)}
-    expected = model.predict(inputs, verbose=0)
-    model.save(tmp_path / "model.keras")
-    np.savez(tmp_path / "inputs.npz", **inputs)
-    files = [tmp_path / name for name in ("model.keras", "inputs.npz", "outputs.npz")]
-    subprocess.run(
-        [sys.executable, "-c", FRESH_PROCESS, *files],
-        check=True,
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-    )
-    with np.load(tmp_path / "outputs.npz") as found:
-        assert set(found) == set(expected)
-        for name in found:
-            np.testing.assert_allclose(found[name], expected[name], atol=1e-5, err_msg=name)
+    modules = ["keras_attention.positions", "keras_attention.transformer"]
+    check_file(model, inputs, tmp_path, modules)
 
 
 def test_parts_of_a_block_are_within_reach():
