@@ -110,7 +110,7 @@ class Translator(Task):
         def tokenize(texts, seeds):
             source, target = texts
             return (
-                self._source_tokens(source, subword_dropout, seeds[:2]),
+                self.source_tokens(source, subword_dropout, seeds[:2]),
                 self.tokenizer.tokenize(target, subword_dropout, seeds[2:]),
             )
 
@@ -162,7 +162,8 @@ class Translator(Task):
         with unknown_number_of_batches():
             return super().evaluate(self.batches(x, y, batch_size), **kwargs)
 
-    def _source_tokens(self, texts, subword_dropout=0.0, seed=None):
+    def source_tokens(self, texts, subword_dropout=0.0, seed=None):
+        """Returns the ragged tokens of texts, the end token included, as the encoder reads them."""
         tokens = self.tokenizer.tokenize(texts, subword_dropout, seed)
         end = tf.fill([tf.shape(texts)[0], 1], self.tokenizer.end_id)
         return tf.concat([tokens, end], axis=1)
@@ -247,7 +248,7 @@ class Translator(Task):
             )
         target = self.translate(source) if target is None else target
         (source, target), _ = as_texts([source, target])
-        source_ids = self._source_tokens([source]).to_tensor()
+        source_ids = self.source_tokens([source]).to_tensor()
         inputs, *_ = self._teach(source_ids, self.tokenizer.tokenize([target]).to_tensor())
         _, weights = self.core(inputs, return_attention_scores=True, training=False)
         (sources,), (targets,) = (self.tokenizer.pieces(ids.numpy()) for ids in inputs.values())
@@ -302,7 +303,7 @@ class Translator(Task):
 
     def _read(self, texts, max_lengths):
         """Returns tokens of texts `[batch, source_length]`, and how many each may become."""
-        source_ids = self._source_tokens(texts).to_tensor(self.tokenizer.pad_id)
+        source_ids = self.source_tokens(texts).to_tensor(self.tokenizer.pad_id)
         is_empty = tf.cast(tf.shape(texts)[0] == 0, tf.int32)
         source_ids = tf.pad(source_ids, [[0, 0], [0, is_empty]])  # an RNN needs a step to take
         lengths = tf.reduce_sum(tf.cast(source_ids != self.tokenizer.pad_id, tf.int32), axis=1)

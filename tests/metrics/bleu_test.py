@@ -11,7 +11,7 @@ import pytest
 import sacrebleu
 
 from zoo.metrics import BleuScore, moses_lowercase_bleu, sacrebleu_score
-from zoo.metrics.bleu import _moses_lowercase_tokenizer
+from zoo.metrics.bleu import _moses_lowercase_tokenizer, sentence_bleu
 
 HYPOTHESES = [
     "the cat sat on the mat",
@@ -25,8 +25,8 @@ REFERENCES = [
 ]
 
 
-def papineni(hypotheses, references):
-    """Corpus BLEU of whitespace tokens, with one reference each."""
+def papineni(hypotheses, references, added=0):
+    """Corpus BLEU of whitespace tokens, with one reference each, `added` to counts if n > 1."""
     hypothesis_tokens = [text.split() for text in hypotheses]
     reference_tokens = [text.split() for text in references]
     precisions = []
@@ -36,7 +36,8 @@ def papineni(hypotheses, references):
             counts, allowed = ngrams(hypothesis, n), ngrams(reference, n)
             matched += sum(min(count, allowed[ngram]) for ngram, count in counts.items())
             proposed += sum(counts.values())
-        precisions.append(matched / proposed)
+        more = added if n > 1 else 0
+        precisions.append((matched + more) / (proposed + more))
     h = sum(map(len, hypothesis_tokens))
     r = sum(map(len, reference_tokens))
     penalty = 1.0 if h > r else math.exp(1 - r / h)
@@ -59,6 +60,17 @@ def test_equals_papineni(bleu):
     assert result.brevity_penalty == pytest.approx(penalty)
     assert penalty < 1
     assert (result.hypothesis_length, result.reference_length) == (h, r)
+
+
+def test_bleu_of_sentences_equals_papineni_with_added_ones():
+    found = sentence_bleu(HYPOTHESES, REFERENCES)
+    pairs = zip(HYPOTHESES, REFERENCES, strict=True)
+    expected = [papineni([text], [reference], added=1)[0] for text, reference in pairs]
+    assert found == pytest.approx(expected)
+
+
+def test_bleu_of_sentences_that_say_nothing_is_zero():
+    assert sentence_bleu(["", "xyz"], ["a dog", "a dog"]) == [0.0, 0.0]
 
 
 def test_moses_tokens_are_normalized_escaped_and_lower_case():

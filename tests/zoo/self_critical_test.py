@@ -1,4 +1,4 @@
-"""Self-critical training: what a drawn caption earns, and that the captions earn more."""
+"""Self-critical training: what a drawn text earns, and that the texts earn more afterwards."""
 
 import keras
 import numpy as np
@@ -7,8 +7,14 @@ import tensorflow as tf
 
 import zoo
 from tests.zoo.pictures import CHANNELS, MeanColours
+from zoo.metrics.bleu import sentence_bleu
 from zoo.metrics.caption_rewards import CaptionReward
-from zoo.training.self_critical import advantages, policy_gradient_loss, self_critical_batches
+from zoo.training.self_critical import (
+    advantages,
+    policy_gradient_loss,
+    self_critical_captions,
+    self_critical_translations,
+)
 
 REFERENCES = [["a red dog runs", "the red dog"], ["a blue cat sleeps", "one blue cat"]]
 CIDER = {"cider": 1.0}
@@ -53,7 +59,7 @@ def test_advantages():
 def test_batches_weigh_each_word_by_what_its_caption_earned(model, features, rewards):
     model.compile(optimizer="adam")
     model.fit(features.repeat(20), batch_size=4, verbose=0)
-    batches = self_critical_batches(model, features, rewards, samples=4, max_length=6)
+    batches = self_critical_captions(model, features, rewards, samples=4, max_length=6)
     ((inputs, labels, weights),) = batches
     assert inputs["annotations"].shape == (8, 4, CHANNELS)
     stack = {
@@ -83,11 +89,76 @@ def test_captions_earn_more_afterwards(model, features):
 
     before = earned()
     model.compile(optimizer=keras.optimizers.Adam(0.005), loss=policy_gradient_loss())
-    batches = self_critical_batches(model, features, samples=8, max_length=8, seed=2)
+    batches = self_critical_captions(model, features, samples=8, max_length=8, seed=2)
     model.fit(batches, epochs=25, verbose=0)
     assert earned() > 1.3 * before
 
 
 def test_one_sample_has_nothing_to_be_compared_with(model, features):
     with pytest.raises(ValueError, match="samples=1"):
-        self_critical_batches(model, features, samples=1)
+        self_critical_captions(model, features, samples=1)
+    with pytest.raises(ValueError, match="samples=1"):
+        self_critical_translations(None, None, samples=1)
+
+
+# ---------------------------------------------------------------------------------- translations
+
+
+PAIRS = [
+    ("a man sleeps", "ein mann schläft"),
+    ("the dog reads a book about cats", "der hund liest ein buch über katzen"),
+    ("two girls", "zwei mädchen"),
+]
+
+
+@pytest.fixture
+def pairs():
+    return tf.data.Dataset.from_tensor_slices(tuple(map(list, zip(*PAIRS, strict=True))))
+
+
+@pytest.fixture
+def translator():
+    keras.utils.set_random_seed(1)
+    tokenizer = zoo.ByteBPETokenizer.train([text for pair in PAIRS for text in pair], 300)
+    sizes = {"num_layers": 1, "size": 16, "num_heads": 2, "hidden": 16, "dropout": 0.0}
+    return zoo.load("transformer_nmt", weights=None, tokenizer=tokenizer, **sizes)
+
+
+def test_translations_weigh_each_token_by_their_bleu(translator, pairs):
+    translator.compile(optimizer=keras.optimizers.Adam(0.01))
+    translator.fit(pairs.repeat(20), batch_size=6, verbose=0)
+    tokenizer = translator.tokenizer
+    read = {}
+    for inputs, labels, weights in self_critical_translations(
+        translator, pairs, samples=4, batch_size=2, max_length=9
+    ):
+        assert labels.shape[1] <= 9
+        is_word = labels.numpy() != tokenizer.pad_id
+        ids = np.where(labels.numpy() == tokenizer.end_id, tokenizer.pad_id, labels)
+        texts = [text.decode() for text in tokenizer.detokenize(ids).numpy()]
+        assert len(set(texts)) > 2
+        sources = inputs["source_ids"].numpy()
+        sources = np.where(sources == tokenizer.end_id, tokenizer.pad_id, sources)
+        sources = [text.decode() for text in tokenizer.detokenize(sources).numpy()]
+        read |= {source: sources.count(source) for source in sources}
+        earned = sentence_bleu(texts, [dict(PAIRS)[source] for source in sources])
+        expected = advantages(earned, samples=4)[:, None] / 10 * is_word
+        np.testing.assert_allclose(weights, expected, atol=1e-5)
+        np.testing.assert_array_equal(inputs["target_ids"][:, 1:], ids[:, :-1])
+    assert read == {source: 4 for source, _ in PAIRS}
+
+
+def test_translations_earn_more_afterwards(translator, pairs):
+    translator.compile(optimizer=keras.optimizers.Adam(0.01))
+    translator.fit(pairs.repeat(10), batch_size=6, epochs=2, verbose=0)
+    sources, references = (list(texts) * 40 for texts in zip(*PAIRS, strict=True))
+
+    def earned():
+        texts = translator.translate(sources, sampler="random", seed=1, max_length=12)
+        return np.mean(sentence_bleu(texts, references))
+
+    before = earned()
+    translator.compile(optimizer=keras.optimizers.Adam(0.003), loss=policy_gradient_loss())
+    batches = self_critical_translations(translator, pairs, samples=8, max_length=12, seed=2)
+    translator.fit(batches, epochs=25, verbose=0)
+    assert earned() > 1.3 * before

@@ -70,6 +70,40 @@ def sacrebleu_score(hypotheses, references):
     return _bleu_score(result, str(metric.get_signature()))
 
 
+def sentence_bleu(hypotheses, references):
+    """Computes BLEU of one sentence after the other, a reward for self-critical training.
+
+        BLEU = 100 · BP · (p₁ · p₂ · p₃ · p₄)^¼        pₙ = (matches + 1) / (n-grams + 1) for n > 1
+
+    with the tokens of `sacrebleu_score`. Without the added ones most sentences would have none.
+
+    Paper: Lin and Och 2004, "ORANGE: a method for evaluating automatic evaluation metrics for
+    machine translation" (https://aclanthology.org/C04-1072).
+
+    Args:
+        hypotheses: A list of strings, the translations.
+        references: A list of strings, one for each hypothesis.
+
+    Returns:
+        A list of numbers from 0 to 100.
+
+    Raises:
+        ValueError, TypeError, ImportError: As `sacrebleu_score`.
+
+    Example:
+
+    >>> scores = sentence_bleu(["A man rides.", "A cat"], ["A man sleeps.", "The dog"])
+    >>> [round(score, 2) for score in scores]
+    [50.0, 0.0]
+    """
+    hypotheses, references = _checked_sentences(hypotheses, references)
+    metric = _import("sacrebleu").BLEU(smooth_method="add-k", smooth_value=1, effective_order=True)
+    return [
+        metric.sentence_score(hypothesis, [reference]).score
+        for hypothesis, reference in zip(hypotheses, references, strict=True)
+    ]
+
+
 def moses_lowercase_bleu(hypotheses, references, language):
     """Computes BLEU as papers on Multi30k print it: lower-cased, on Moses tokens, unsmoothed.
 

@@ -19,7 +19,7 @@ from zoo.metrics.captions import caption_scores
 from zoo.text import ByteBPETokenizer
 from zoo.training import runs
 from zoo.training.losses import TokenCrossentropy
-from zoo.training.self_critical import policy_gradient_loss, self_critical_batches
+from zoo.training.self_critical import policy_gradient_loss, self_critical_captions
 
 SHUFFLED_IMAGES = 1000
 IMAGES_THAT_EARN = 16  # a batch of self-critical training
@@ -65,7 +65,7 @@ class CaptioningRecipe:
         learning_rate: Where the cosine schedule begins, after `warmup_steps`.
         label_smoothing, subword_dropout: As for `TokenCrossentropy` and `Captioner.batches`.
         self_critical_epochs: Passes over the images afterwards, each in any of its views, that
-            learn from `rewards`, see `self_critical_batches`.
+            learn from `rewards`, see `self_critical_captions`.
         self_critical_learning_rate: Where the cosine schedule of these begins.
         rewards: What counts how much there, as `weights` of `CaptionReward`. By the same mixture
             the epoch is chosen on the validation images.
@@ -188,23 +188,15 @@ class CaptioningRecipe:
     def _learn_from_rewards(self, model, train, validation, run_dir):
         run_dir.mkdir(exist_ok=True)
         steps = -(-int(train.cardinality()) // IMAGES_THAT_EARN)
-        schedule = runs.cosine(
-            self.self_critical_learning_rate, self.self_critical_epochs * steps, warmup_steps=0
-        )
+        steps *= self.self_critical_epochs
         model.compile(
-            optimizer=keras.optimizers.Adam(
-                schedule,
-                global_clipnorm=1.0,
-                use_ema=True,
-                ema_momentum=0.99,
-                ema_overwrite_frequency=None,
-            ),
+            optimizer=runs.self_critical_optimizer(self.self_critical_learning_rate, steps),
             loss=policy_gradient_loss(),
             weighted_metrics=[],
         )
         seed = self.seed + len(runs.history(run_dir))
         model.fit(
-            self_critical_batches(
+            self_critical_captions(
                 model, train, self.rewards, batch_size=IMAGES_THAT_EARN, seed=seed
             ),
             epochs=self.self_critical_epochs,

@@ -18,6 +18,17 @@ def cosine(learning_rate, steps, warmup_steps, cycles=1):
     return WarmUp(falling, min(warmup_steps, steps // 2))
 
 
+def self_critical_optimizer(learning_rate, steps):
+    """Returns the optimizer of self-critical training: a cosine, and a short moving average."""
+    return keras.optimizers.Adam(
+        cosine(learning_rate, steps, warmup_steps=0),
+        global_clipnorm=1.0,
+        use_ema=True,
+        ema_momentum=0.99,
+        ema_overwrite_frequency=None,
+    )
+
+
 def callbacks(run_dir, monitor, mode, measure=()):
     """Returns the callbacks of a run that keeps the averaged weights of its best epoch.
 

@@ -1,31 +1,37 @@
-"""Self-critical training: a captioner learns from the scores of its own captions."""
+"""Self-critical training: a model learns from the scores of what it writes itself.
+
+Several texts are drawn for each image or sentence, and each is compared with the others of its own.
+With `n` texts and their rewards `r`, the loss of a text is
+
+$$ -(r_i - \\frac{1}{n - 1} \\sum_{j ≠ i} r_j) \\, \\log p(text_i) $$
+
+The batches are those of plain training, with the factor in front as the weight of each word; so the
+loss to compile with is `policy_gradient_loss()`. Nothing must be prefetched: the texts are those of
+the weights of the moment. They are drawn without dropout; a model that learns from them with
+dropout learns from another model's texts, and in a few epochs comes to write nonsense. So build it
+with `dropout=0.0` and load the weights.
+
+Papers: Rennie et al. 2017, Self-critical sequence training (https://arxiv.org/abs/1612.00563); Luo
+2020, A better variant of self-critical sequence training (https://arxiv.org/abs/2003.09971), for
+the other samples as the baseline.
+"""
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from zoo.decoding import RandomSampler
+from zoo.metrics.bleu import sentence_bleu
 from zoo.metrics.caption_rewards import CaptionReward
 
+IDS = tf.TensorSpec([None, None], tf.int32)
+WEIGHTS = tf.TensorSpec([None, None], tf.float32)
 
-def self_critical_batches(
+
+def self_critical_captions(
     model, features, rewards=None, samples=5, batch_size=16, max_length=24, seed=0
 ):
-    """Returns batches of captions that the model draws as they are asked for, and what they earn.
-
-    With `n` captions drawn for each image, and their rewards `r`, the loss of a caption is
-
-    $$ -(r_i - \\frac{1}{n - 1} \\sum_{j ≠ i} r_j) \\, \\log p(caption_i) $$
-
-    The batches are those of plain training, with the factor in front as the weight of each word; so
-    the loss to compile with is `policy_gradient_loss()`. Nothing must be prefetched: the captions
-    are those of the weights of the moment. They are drawn without dropout; a model that learns from
-    them with dropout learns from another model's captions, and in a few epochs comes to write
-    nonsense. So build it with `dropout=0.0` and load the weights.
-
-    Papers: Rennie et al. 2017, Self-critical sequence training (https://arxiv.org/abs/1612.00563);
-    Luo 2020, A better variant of self-critical sequence training
-    (https://arxiv.org/abs/2003.09971), for the other samples as the baseline.
+    """Returns batches of captions that a model draws as they are asked for, and what they earn.
 
     Args:
         model: A `Captioner` with soft attention; hard attention draws only while it learns.
@@ -39,11 +45,7 @@ def self_critical_batches(
     Returns:
         A data set of `(inputs, labels, weights)` for `fit`.
     """
-    if samples < 2:
-        raise ValueError(
-            "Each caption is compared with the others of its image, so there must be 2 at least. "
-            f"Received: samples={samples}."
-        )
+    _require_others(samples)
     corpus = [
         [caption.decode().split() for caption in example["captions"]]
         for example in features.map(lambda each: {"captions": each["captions"]}).as_numpy_iterator()
@@ -70,23 +72,64 @@ def self_critical_batches(
             ids, texts = draw(annotations, seeds)
             captions = [text.decode().split() for text in texts.numpy()]
             earned = reward(captions, [corpus[owner] for owner in owners])
-            # Of a caption that was cut at the maximum, the end was not drawn.
-            inputs, labels, is_word = (each[:, :max_length] for each in model.teach(ids))
-            weights = is_word * tf.constant(advantages(earned, samples), tf.float32)[:, None]
+            inputs, labels, weights = _weighed(model, ids, earned, samples, max_length)
             yield {"annotations": annotations, "target_ids": inputs}, labels, weights
 
     shape = features.element_spec["annotations"].shape
-    ids = tf.TensorSpec([None, None], tf.int32)
-    signature = (
-        {"annotations": tf.TensorSpec([None, *shape], tf.float32), "target_ids": ids},
-        ids,
-        tf.TensorSpec([None, None], tf.float32),
+    inputs = {"annotations": tf.TensorSpec([None, *shape], tf.float32), "target_ids": IDS}
+    return tf.data.Dataset.from_generator(generate, output_signature=(inputs, IDS, WEIGHTS))
+
+
+def self_critical_translations(model, pairs, samples=5, batch_size=48, max_length=40, seed=0):
+    """Returns batches of translations that a model draws as they are asked for, and what they earn.
+
+    The reward of a translation is a tenth of its `sentence_bleu`.
+
+    Args:
+        model: A `Translator`.
+        pairs: Data set of (source, target) strings.
+        samples: Translations drawn for each source, at least 2.
+        batch_size: Sources a batch, all of about the same length.
+        max_length: Tokens of a drawn translation at most.
+        seed: Seed of the draws.
+
+    Returns:
+        A data set of `(inputs, labels, weights)` for `keras.Model.fit`.
+    """
+    _require_others(samples)
+    batches = pairs.shuffle(64 * batch_size, seed=seed).bucket_by_sequence_length(
+        lambda source, target: tf.strings.length(source),
+        bucket_boundaries=list(range(20, 200, 20)),
+        bucket_batch_sizes=[batch_size] * 10,
     )
-    return tf.data.Dataset.from_generator(generate, output_signature=signature)
+    draws = np.random.default_rng(seed)
+    sampler = RandomSampler()
+
+    @tf.function(reduce_retracing=True)
+    def draw(sources, seeds):
+        limits = tf.fill([tf.shape(sources)[0]], max_length)
+        drawn = model.generate(sources, seeds, limits, sampler)
+        return drawn["token_ids"][:, 0], drawn["text"][:, 0]
+
+    def generate():
+        for sources, targets in batches:
+            sources, references = (tf.repeat(texts, samples) for texts in (sources, targets))
+            seeds = draws.integers(2**31, size=(len(sources), 2)).astype("int32")
+            ids, texts = draw(sources, seeds)
+            texts, references = (
+                [text.decode() for text in each.numpy()] for each in (texts, references)
+            )
+            earned = np.array(sentence_bleu(texts, references)) / 10
+            inputs, labels, weights = _weighed(model, ids, earned, samples, max_length)
+            source_ids = model.source_tokens(sources).to_tensor(model.tokenizer.pad_id)
+            yield {"source_ids": source_ids, "target_ids": inputs}, labels, weights
+
+    inputs = {"source_ids": IDS, "target_ids": IDS}
+    return tf.data.Dataset.from_generator(generate, output_signature=(inputs, IDS, WEIGHTS))
 
 
 def policy_gradient_loss():
-    """Returns the loss of `self_critical_batches`: weights may be negative, and sum to nothing."""
+    """Returns the loss of such batches: weights may be negative, and sum to nothing."""
     return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
 
@@ -105,3 +148,18 @@ def advantages(rewards, samples):
     rewards = np.array(rewards, "float64").reshape(-1, samples)
     others = (rewards.sum(axis=1, keepdims=True) - rewards) / (samples - 1)
     return (rewards - others).ravel()
+
+
+def _weighed(model, ids, earned, samples, max_length):
+    """Returns drawn tokens as inputs and labels, and how much each of them counts."""
+    # Of a text that was cut at the maximum, the end was not drawn.
+    inputs, labels, is_word = (each[:, :max_length] for each in model.teach(ids))
+    return inputs, labels, is_word * tf.constant(advantages(earned, samples), tf.float32)[:, None]
+
+
+def _require_others(samples):
+    if samples < 2:
+        raise ValueError(
+            "Each text is compared with the others of its own, so there must be 2 at least. "
+            f"Received: samples={samples}."
+        )

@@ -13,6 +13,9 @@ from zoo.text import ByteBPETokenizer
 from zoo.training import runs
 from zoo.training.bleu import ValidationBleu
 from zoo.training.losses import TokenCrossentropy
+from zoo.training.self_critical import policy_gradient_loss, self_critical_translations
+
+SOURCES_THAT_EARN = 48  # a batch of self-critical training
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,6 +33,9 @@ class TranslationRecipe:
         cycles: How many times it falls to 1 % of that; each time it begins 20 % lower.
         label_smoothing, subword_dropout: As for `TokenCrossentropy` and `Translator.batches`.
         average_momentum: Momentum of the moving average of the weights, which is what is kept.
+        self_critical_epochs: Passes over the sources afterwards that learn from the BLEU of drawn
+            translations, see `self_critical_translations`.
+        self_critical_learning_rate: Where the cosine schedule of these begins.
         dtype: Policy of the computation in training.
         num_beams: Beams that the trained model translates with.
         length_penalties: Of these it uses the one that does best on the validation pairs.
@@ -49,6 +55,8 @@ class TranslationRecipe:
     label_smoothing: float = 0.1
     subword_dropout: float = 0.05
     average_momentum: float = 0.998
+    self_critical_epochs: int = 0
+    self_critical_learning_rate: float = 5e-5
     dtype: str = "mixed_bfloat16"
     num_beams: int = 5
     length_penalties: tuple = (0.6, 1.0, 1.4, 1.8, 2.2)
@@ -79,6 +87,25 @@ class TranslationRecipe:
         keras.utils.set_random_seed(self.seed)
         tokenizer = self._tokenizer(train_pairs, run_dir / "tokenizer.json")
         model = build(self.architecture, tokenizer, self.dtype, **self.overrides)
+        self._learn_pairs(model, train_pairs, validation_pairs, run_dir)
+        best = run_dir / runs.BEST
+        if self.self_critical_epochs:
+            # Translations are drawn without dropout, so they are learned from without it.
+            overrides = {**self.overrides, "dropout": 0.0}
+            model = build(self.architecture, tokenizer, self.dtype, **overrides)
+            model.load_weights(best)
+            self._learn_from_bleu(model, train_pairs, validation_pairs, run_dir / "self_critical")
+            best = run_dir / "self_critical" / runs.BEST
+        trained = build(self.architecture, tokenizer, "float32", **self.overrides)
+        trained.load_weights(best)
+        samplers = [
+            BeamSampler(num_beams=self.num_beams, length_penalty=penalty, exact=False)
+            for penalty in self.length_penalties
+        ]
+        trained.default_sampler = best_sampler(trained, validation_pairs, samplers)
+        return trained
+
+    def _learn_pairs(self, model, train_pairs, validation_pairs, run_dir):
         num_pairs = int(train_pairs.cardinality())
         model.compile(
             optimizer=self.make_optimizer(num_pairs // self.batch_size),
@@ -96,14 +123,25 @@ class TranslationRecipe:
             validation_data=validation_pairs,
             callbacks=runs.callbacks(run_dir, "val_bleu", "max", [bleu]),
         )
-        trained = build(self.architecture, tokenizer, "float32", **self.overrides)
-        trained.load_weights(run_dir / runs.BEST)
-        samplers = [
-            BeamSampler(num_beams=self.num_beams, length_penalty=penalty, exact=False)
-            for penalty in self.length_penalties
-        ]
-        trained.default_sampler = best_sampler(trained, validation_pairs, samplers)
-        return trained
+
+    def _learn_from_bleu(self, model, train_pairs, validation_pairs, run_dir):
+        run_dir.mkdir(exist_ok=True)
+        steps = -(-int(train_pairs.cardinality()) // SOURCES_THAT_EARN) * self.self_critical_epochs
+        model.compile(
+            optimizer=runs.self_critical_optimizer(self.self_critical_learning_rate, steps),
+            loss=policy_gradient_loss(),
+            weighted_metrics=[],
+        )
+        seed = self.seed + len(runs.history(run_dir))
+        batches = self_critical_translations(
+            model, train_pairs, batch_size=SOURCES_THAT_EARN, seed=seed
+        )
+        bleu = ValidationBleu(validation_pairs)
+        model.fit(
+            batches,
+            epochs=self.self_critical_epochs,
+            callbacks=runs.callbacks(run_dir, "val_bleu", "max", [bleu]),
+        )
 
     def evaluate(self, model, pairs):
         """Returns every metric of a model on pairs."""
