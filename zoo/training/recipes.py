@@ -61,6 +61,7 @@ RECIPES = {
         warmup_steps=200,
         subword_dropout=0.05,
         average_momentum=0.999,
+        self_critical_epochs=1,
     ),
     "transformer_lm_shakespeare": LanguageRecipe(
         "transformer_lm",
