@@ -11,7 +11,7 @@ import pytest
 import zoo
 from zoo.metrics import sacrebleu_score
 from zoo.storage import CARD
-from zoo.training import recipes, runs
+from zoo.training import recipes, runs, self_critical
 from zoo.training.bleu import ValidationBleu
 from zoo.training.translation import TranslationRecipe
 
@@ -150,6 +150,24 @@ def test_a_preset_uses_the_length_penalty_that_did_best(run, dataset):
     sources, references = map(list, zip(*texts, strict=True))
     scores = [sacrebleu_score(model.translate(sources, each), references).score for each in tried]
     assert scores[tried.index(sampler)] == max(scores)
+
+
+def test_self_critical_training_comes_last_and_is_not_repeated(dataset, tmp_path, monkeypatch):
+    # A model that has learned nothing yet has a BLEU of 0, whatever it draws.
+    monkeypatch.setattr(
+        self_critical, "sentence_bleu", lambda texts, references: [*map(len, texts)]
+    )
+    recipe = dataclasses.replace(RECIPE, epochs=1, self_critical_epochs=2, length_penalties=(1.0,))
+    model = recipe.train(dataset, dataset, tmp_path)
+    assert len(read_history(tmp_path)) == 1
+    history = read_history(tmp_path / "self_critical")
+    assert [row["epoch"] for row in history] == ["0", "1"]
+    assert "val_bleu" in history[0]
+    again = recipe.train(dataset, dataset, tmp_path)
+    assert read_history(tmp_path / "self_critical") == history
+    np.testing.assert_array_equal(again.core.output_bias, model.core.output_bias)
+    again.load_weights(tmp_path / runs.BEST)
+    assert np.abs(again.core.output_bias - model.core.output_bias).max() > 0
 
 
 def test_warm_up_fits_into_a_short_training():
