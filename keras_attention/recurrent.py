@@ -269,6 +269,8 @@ class AttentionRNN(keras.layers.Layer):
     def __init__(self, cell, **kwargs):
         super().__init__(**kwargs)
         self.supports_masking = True
+        # XLA refuses the gradient of a loop whose length TensorFlow does not tell it: `ops.scan`.
+        self.supports_jit = keras.backend.backend() != "tensorflow"
         self.cell = keras.saving.deserialize_keras_object(cell) if isinstance(cell, dict) else cell
         if not isinstance(self.cell, AttentionCell):
             raise ValueError(

@@ -261,6 +261,19 @@ def test_learns_with_an_attention_that_draws(random):
     assert after < 0.5 * np.mean(still)
 
 
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="is about XLA in TensorFlow")
+def test_trains_without_xla_which_cannot_differentiate_a_scan():
+    layer = make_layer()
+    inputs, encoded = keras.Input((None, INPUT_SIZE)), keras.Input((None, MEMORY_SIZE))
+    model = keras.Model([inputs, encoded], layer(inputs, encoded))
+    with pytest.warns(UserWarning, match="jit_compile=False"):
+        model.compile("sgd", "mse", jit_compile=True)
+    before = [oracle.float64(weight) for weight in layer.trainable_weights]
+    model.fit([INPUTS, ENCODED], np.ones((BATCH, LENGTH, UNITS + MEMORY_SIZE)), verbose=0)
+    for weight, old in zip(layer.trainable_weights, before, strict=True):
+        assert np.abs(oracle.float64(weight) - old).max() > 0.0
+
+
 def test_one_cell_may_serve_two_layers():
     layer = make_layer()
     shared = AttentionRNN(layer.cell)

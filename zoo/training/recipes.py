@@ -29,8 +29,9 @@ RECIPES = {
     "show_attend_tell_flickr8k": CaptioningRecipe(
         "show_attend_tell",
         overrides={"doubly_stochastic": 0.25},
-        epochs=3,
+        epochs=2,
         self_critical_epochs=10,
+        self_critical_learning_rate=1.5e-4,
         rewards={"cider": 0.5, "bleu_1": 5.0, "bleu_2": 1.0, "bleu_4": 1.0, "unigram_f": 5.0},
     ),
     "show_attend_tell_hard_flickr8k": CaptioningRecipe(

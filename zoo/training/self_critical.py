@@ -5,8 +5,8 @@ With `n` texts and their rewards `r`, the loss of a text is
 
 $$ -(r_i - \\frac{1}{n - 1} \\sum_{j ≠ i} r_j) \\, \\log p(text_i) $$
 
-The batches are those of plain training, with the factor in front as the weight of each word; so the
-loss to compile with is `policy_gradient_loss()`. Nothing must be prefetched: the texts are those of
+The batches are those of plain training, with the factor in front, divided by the number of words in
+the batch, as the weight of each word; so the loss to compile with is `policy_gradient_loss()`. Nothing must be prefetched: the texts are those of
 the weights of the moment. They are drawn without dropout; a model that learns from them with
 dropout learns from another model's texts, and in a few epochs comes to write nonsense. So build it
 with `dropout=0.0` and load the weights.
@@ -129,8 +129,8 @@ def self_critical_translations(model, pairs, samples=5, batch_size=48, max_lengt
 
 
 def policy_gradient_loss():
-    """Returns the loss of such batches: weights may be negative, and sum to nothing."""
-    return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    """Returns the loss of such batches, whose weights may be negative and sum to nothing."""
+    return keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="sum")
 
 
 def advantages(rewards, samples):
@@ -151,10 +151,18 @@ def advantages(rewards, samples):
 
 
 def _weighed(model, ids, earned, samples, max_length):
-    """Returns drawn tokens as inputs and labels, and how much each of them counts."""
+    """Returns drawn tokens as inputs and labels, and how much each of them counts.
+
+    All are as long as the longest text, and weights are divided by the number of words.
+    """
+    inputs, labels, is_word = model.teach(ids)
+    longest = int(tf.reduce_max(tf.reduce_sum(is_word, axis=1)))
     # Of a text that was cut at the maximum, the end was not drawn.
-    inputs, labels, is_word = (each[:, :max_length] for each in model.teach(ids))
-    return inputs, labels, is_word * tf.constant(advantages(earned, samples), tf.float32)[:, None]
+    inputs, labels, is_word = (
+        each[:, : min(longest, max_length)] for each in (inputs, labels, is_word)
+    )
+    weights = tf.constant(advantages(earned, samples), tf.float32)[:, None]
+    return inputs, labels, is_word * weights / tf.reduce_sum(is_word)
 
 
 def _require_others(samples):
