@@ -55,6 +55,16 @@ def test_advantages():
     np.testing.assert_allclose(found, [1 - 5.5, 4 - 4, 7 - 2.5, 0, 0, 0])
 
 
+def test_loss_is_the_sum_of_weighed_log_probabilities():
+    rng = np.random.default_rng(0)
+    logits, weights = rng.normal(size=(2, 3, 5)), rng.normal(size=(2, 3))
+    labels = rng.integers(5, size=(2, 3))
+    log_probabilities = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+    of_labels = np.take_along_axis(log_probabilities, labels[:, :, None], axis=-1)[:, :, 0]
+    found = float(policy_gradient_loss()(labels, logits, weights))
+    assert found == pytest.approx(-(weights * of_labels).sum(), rel=1e-5)
+
+
 @pytest.mark.parametrize("rewards", [None, {"bleu_1": 3.0, "unigram_f": 1.0}], ids=str)
 def test_batches_weigh_each_word_by_what_its_caption_earned(model, features, rewards):
     model.compile(optimizer="adam")
@@ -72,8 +82,9 @@ def test_batches_weigh_each_word_by_what_its_caption_earned(model, features, rew
     texts = [text.decode() for text in model.tokenizer.detokenize(ids).numpy()]
     assert len(set(texts)) > 2
     earned = reward_of(texts, owners, rewards or CIDER)
-    expected = advantages(earned, samples=4)[:, None] * is_word
-    np.testing.assert_allclose(weights, expected, atol=1e-5)
+    expected = advantages(earned, samples=4)[:, None] * is_word / is_word.sum()
+    np.testing.assert_allclose(weights, expected, atol=1e-6)
+    assert is_word.any(axis=0).all(), "longer than the longest"
     np.testing.assert_array_equal(inputs["target_ids"][:, 1:], ids[:, :-1])
 
 
@@ -142,8 +153,8 @@ def test_translations_weigh_each_token_by_their_bleu(translator, pairs):
         sources = [text.decode() for text in tokenizer.detokenize(sources).numpy()]
         read |= {source: sources.count(source) for source in sources}
         earned = sentence_bleu(texts, [dict(PAIRS)[source] for source in sources])
-        expected = advantages(earned, samples=4)[:, None] / 10 * is_word
-        np.testing.assert_allclose(weights, expected, atol=1e-5)
+        expected = advantages(earned, samples=4)[:, None] / 10 * is_word / is_word.sum()
+        np.testing.assert_allclose(weights, expected, atol=1e-6)
         np.testing.assert_array_equal(inputs["target_ids"][:, 1:], ids[:, :-1])
     assert read == {source: 4 for source, _ in PAIRS}
 
