@@ -6,10 +6,10 @@ With `n` texts and their rewards `r`, the loss of a text is
 $$ -(r_i - \\frac{1}{n - 1} \\sum_{j ≠ i} r_j) \\, \\log p(text_i) $$
 
 The batches are those of plain training, with the factor in front, divided by the number of words in
-the batch, as the weight of each word; so the loss to compile with is `policy_gradient_loss()`. Nothing must be prefetched: the texts are those of
-the weights of the moment. They are drawn without dropout; a model that learns from them with
-dropout learns from another model's texts, and in a few epochs comes to write nonsense. So build it
-with `dropout=0.0` and load the weights.
+the batch, as the weight of each word; so the loss to compile with is `policy_gradient_loss()`.
+Nothing must be prefetched: the texts are those of the weights of the moment. They are drawn without
+dropout; a model that learns from them with dropout learns from another model's texts, and in a few
+epochs comes to write nonsense. So build it with `dropout=0.0` and load the weights.
 
 Papers: Rennie et al. 2017, Self-critical sequence training (https://arxiv.org/abs/1612.00563); Luo
 2020, A better variant of self-critical sequence training (https://arxiv.org/abs/2003.09971), for
