@@ -404,7 +404,7 @@ def _seeds(seed, places):
 
 def _traced(function, of_images):
     signature = [of_images, tf.TensorSpec([None, 2], tf.int32), tf.TensorSpec([None], tf.int32)]
-    return tf.function(function, input_signature=signature).get_concrete_function()
+    return tf.function(function, signature, autograph=False).get_concrete_function()
 
 
 def _encoded(images):

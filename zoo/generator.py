@@ -164,7 +164,7 @@ class TextGenerator(Task):
 
     @functools.cached_property
     def _compiled_log_probs(self):
-        @tf.function(reduce_retracing=True)
+        @tf.function(reduce_retracing=True, autograph=False)
         def log_probs(inputs, labels):
             every = tf.nn.log_softmax(self.core(inputs, training=False))
             return tf.gather(every, labels, batch_dims=2)

@@ -383,11 +383,11 @@ class Translator(Task):
             return self.generate(texts, seeds, max_lengths, sampler, return_attention)
 
         signature = [TEXTS, tf.TensorSpec([None, 2], tf.int32), LENGTHS]
-        return tf.function(compiled, input_signature=signature).get_concrete_function()
+        return tf.function(compiled, signature, autograph=False).get_concrete_function()
 
     def _compile_with_xla(self, sampler, return_attention):
         """The same, with a core of its own for each of a few shapes."""
-        read = tf.function(self._read, input_signature=[TEXTS, LENGTHS])
+        read = tf.function(self._read, [TEXTS, LENGTHS], autograph=False)
 
         @functools.cache
         def core_of(rows, length, longest):

@@ -254,7 +254,7 @@ def test_compiles_with_unknown_lengths(score_name, jit):
     reference, chunked = both(multi_head, query, value, score=score_name, dropout=0.1)
     spec = tf.TensorSpec([None, None, SIZE])
 
-    @tf.function(input_signature=[spec, spec], jit_compile=jit)
+    @tf.function(input_signature=[spec, spec], jit_compile=jit, autograph=False)
     def run(query, value):
         with tf.GradientTape() as tape:
             tape.watch([query, value])

@@ -1,6 +1,7 @@
 """Compilation on whatever backend Keras runs."""
 
 import keras
+from keras import ops
 
 
 def compiled(function):
@@ -12,5 +13,5 @@ def compiled(function):
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 
-        return tf.function(function, jit_compile=True)
-    return function
+        return tf.function(function, jit_compile=True, autograph=False)
+    return lambda *arrays: function(*map(ops.convert_to_tensor, arrays))

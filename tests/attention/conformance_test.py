@@ -10,6 +10,7 @@ from keras import ops
 from keras_attention import Attention, MultiHeadAttention, normalizers, scores
 from keras_attention.compute import tiles
 from tests.attention import mask_cases, oracle
+from tests.attention.compiled import compiled
 from tests.attention.gradients import gradients
 
 BATCH, HEADS, QUERIES, KEYS = (
@@ -175,7 +176,7 @@ def test_compiled_equals_eager(kind, score, implementation):
     normalizer = "sum" if score in KERNELS else "softmax"
     layer = make_layer(kind, score, normalizer, implementation)
     query, value = (ops.convert_to_tensor(x, "float32") for x in (QUERY, VALUE))
-    call = mask_cases.compiled(lambda query, value: layer(query, value, use_causal_mask=True))
+    call = compiled(lambda query, value: layer(query, value, use_causal_mask=True))
     np.testing.assert_allclose(
         oracle.float64(call(query, value)),
         oracle.float64(layer(query, value, use_causal_mask=True)),

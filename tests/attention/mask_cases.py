@@ -2,9 +2,7 @@
 
 import hashlib
 
-import keras
 import numpy as np
-from keras import ops
 
 from keras_attention import masks
 
@@ -193,16 +191,3 @@ def brute_force(rule, query_positions, key_positions):
             example, head, int(query_positions[row]), int(key_positions[column])
         )
     return visible
-
-
-def compiled(function):
-    """The function as the backend compiles it with XLA, or as it is where it does not."""
-    if keras.backend.backend() == "tensorflow":
-        import tensorflow as tf
-
-        return tf.function(function, jit_compile=True)
-    if keras.backend.backend() == "jax":
-        import jax
-
-        return jax.jit(function)
-    return lambda *arrays: function(*map(ops.convert_to_tensor, arrays))

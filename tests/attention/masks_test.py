@@ -6,6 +6,7 @@ import pytest
 from keras import ops
 
 from keras_attention import Attention, masks
+from tests.attention.compiled import compiled
 from tests.attention.mask_cases import (
     ALL,
     BATCH,
@@ -19,7 +20,6 @@ from tests.attention.mask_cases import (
     QUERIES,
     QUERY_PADDING,
     brute_force,
-    compiled,
 )
 from tests.attention.saved import check_file
 

@@ -6,7 +6,8 @@ import pytest
 from keras import ops
 
 from keras_attention import masks
-from tests.attention.mask_cases import ALL, brute_force, compiled
+from tests.attention.compiled import compiled
+from tests.attention.mask_cases import ALL, brute_force
 
 TILES = [1, 2, 3, 5]
 LENGTHS = [(13, 13), (4, 6), (6, 4)]

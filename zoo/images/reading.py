@@ -96,6 +96,7 @@ def image_bytes(image):
     )
 
 
+@tf.autograph.experimental.do_not_convert
 def _read(encoded, size):
     image = tf.image.resize(_decode(encoded), (size, size), antialias=True)
     return upright(tf.ensure_shape(image, (size, size, 3)), orientation_of(encoded))

@@ -123,6 +123,7 @@ class ByteBPETokenizer(tf.Module):
         """Number of ids: special tokens, bytes and merges."""
         return len(self._pieces)
 
+    @tf.autograph.experimental.do_not_convert
     def tokenize(self, texts, dropout=0.0, seed=None):
         """Splits texts into the ids of their pieces, without start and end tokens.
 
@@ -163,6 +164,7 @@ class ByteBPETokenizer(tf.Module):
             pieces = words.with_values(pieces)  # [batch, (words), (pieces)]
             return pieces.merge_dims(1, 2)  # [batch, (pieces)]
 
+    @tf.autograph.experimental.do_not_convert
     def detokenize(self, token_ids):
         """Joins pieces back into texts, up to the first end token.
 

@@ -58,7 +58,7 @@ def self_critical_captions(
     draws = np.random.default_rng(seed)
     sampler = RandomSampler()
 
-    @tf.function(reduce_retracing=True)
+    @tf.function(reduce_retracing=True, autograph=False)
     def draw(annotations, seeds):
         limits = tf.fill([tf.shape(annotations)[0]], max_length)
         drawn = model.generate_from_annotations(annotations, seeds, limits, sampler)
@@ -105,7 +105,7 @@ def self_critical_translations(model, pairs, samples=5, batch_size=48, max_lengt
     draws = np.random.default_rng(seed)
     sampler = RandomSampler()
 
-    @tf.function(reduce_retracing=True)
+    @tf.function(reduce_retracing=True, autograph=False)
     def draw(sources, seeds):
         limits = tf.fill([tf.shape(sources)[0]], max_length)
         drawn = model.generate(sources, seeds, limits, sampler)
