@@ -96,6 +96,7 @@ def image_bytes(image):
     )
 
 
+# AutoGraph, which tf.data applies, would take seconds and change nothing.
 @tf.autograph.experimental.do_not_convert
 def _read(encoded, size):
     image = tf.image.resize(_decode(encoded), (size, size), antialias=True)

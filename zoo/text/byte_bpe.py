@@ -123,6 +123,7 @@ class ByteBPETokenizer(tf.Module):
         """Number of ids: special tokens, bytes and merges."""
         return len(self._pieces)
 
+    # AutoGraph, which tf.data applies, would take seconds and change nothing.
     @tf.autograph.experimental.do_not_convert
     def tokenize(self, texts, dropout=0.0, seed=None):
         """Splits texts into the ids of their pieces, without start and end tokens.
