@@ -12,7 +12,7 @@ from keras import ops
 from keras_attention import plotting
 from zoo import decoding
 from zoo.decoding.base import require
-from zoo.images import Backbone, image_bytes, read_images
+from zoo.images import Backbone, image_bytes, read_image, read_images
 from zoo.serving import Endpoint, Start, buckets
 from zoo.task import (
     Task,
@@ -53,7 +53,7 @@ class Caption(NamedTuple):
         Returns:
             The `matplotlib.figure.Figure`.
         """
-        picture = tf.io.decode_image(self.images[position], 3, expand_animations=False).numpy()
+        picture = read_image(self.images[position])
         return plotting.plot_caption(picture, self.words[position], self.attention[position])
 
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 from PIL import Image, ImageOps
 
 from tests.images import pictures
-from zoo.images import image_bytes, read_images
+from zoo.images import image_bytes, read_image, read_images
 
 SIZE = 24
 
@@ -35,15 +35,20 @@ BROKEN = {
 }
 
 
-def by_pil(encoded):
-    """Returns a picture by PIL: upright, over white, 8 bits a channel, resized."""
+def whole_by_pil(encoded):
+    """Returns a picture by PIL: upright, over white, 8 bits a channel."""
     image = ImageOps.exif_transpose(Image.open(io.BytesIO(encoded)))
     if image.mode == "I;16":
         image = Image.fromarray((np.asarray(image) >> 8).astype("uint8"))
     image = image.convert("RGBA")
     white = Image.new("RGBA", image.size, "white")
-    image = Image.alpha_composite(white, image).convert("RGB")
-    return np.asarray(image.resize((SIZE, SIZE), Image.Resampling.BILINEAR), "float32")
+    return Image.alpha_composite(white, image).convert("RGB")
+
+
+def by_pil(encoded):
+    """Returns the same, resized."""
+    resized = whole_by_pil(encoded).resize((SIZE, SIZE), Image.Resampling.BILINEAR)
+    return np.asarray(resized, "float32")
 
 
 @pytest.mark.parametrize("name", pictures.FILES)
@@ -55,6 +60,22 @@ def test_every_format_reads_as_by_pil(name):
     # PIL rounds after it has put a picture over white, and after each direction of resizing.
     tolerance = 4.0 if name == "CMYK JPEG" else 1.01
     np.testing.assert_allclose(images[0], by_pil(encoded), atol=tolerance)
+
+
+@pytest.mark.parametrize("name", pictures.FILES)
+def test_one_picture_keeps_its_size(name):
+    found = read_image(pictures.FILES[name])
+    assert found.dtype == np.uint8
+    tolerance = 6 if name == "CMYK JPEG" else 1
+    expected = np.asarray(whole_by_pil(pictures.FILES[name]), "float32")
+    np.testing.assert_allclose(found, expected, atol=tolerance)
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_one_photograph_stands_upright(orientation):
+    encoded = pictures.with_orientation(orientation)
+    expected = np.asarray(whole_by_pil(encoded), "float32")
+    np.testing.assert_allclose(read_image(encoded), expected, atol=1)
 
 
 @pytest.mark.parametrize("byte_order", ["<", ">"])

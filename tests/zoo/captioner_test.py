@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 
 import zoo
+from tests.images.pictures import FILES, scene, with_orientation
 from tests.zoo.pictures import CAPTIONS, CHANNELS, COLOURS, GRID, IMAGES, NAMES, SIZE, MeanColours
 from zoo.cli import main
 from zoo.evaluation import captioner_quality, evaluate_captioner
@@ -93,6 +94,20 @@ def test_words_and_where_they_looked(captioner):
         np.testing.assert_allclose(attention.sum(axis=(1, 2)), 1.0, atol=1e-5)
     assert (result.log_probs < 0).all()
     assert len(result.plot(1).axes) == 1 + len(result.words[1])
+
+
+def test_a_photograph_is_drawn_as_the_model_sees_it(captioner):
+    """Upright, and over white where it is transparent: else the maps lie on other places."""
+    result = captioner.caption(
+        [with_orientation(6), FILES["PNG with alpha"]], return_attention=True
+    )
+    turned, over_white = (result.plot(place).axes[0].images[0].get_array() for place in (0, 1))
+    expected = np.asarray(scene().transpose(PIL.Image.Transpose.ROTATE_270), "float32")
+    np.testing.assert_allclose(turned, expected, atol=12)  # it was a JPEG
+    picture = scene("RGBA")
+    white = PIL.Image.new("RGBA", picture.size, "white")
+    expected = np.asarray(PIL.Image.alpha_composite(white, picture).convert("RGB"), "float32")
+    np.testing.assert_allclose(over_white, expected, atol=1.01)
 
 
 def test_attention_of_a_word_is_the_average_of_its_pieces(captioner):

@@ -27,11 +27,8 @@ def upright(image, orientation):
     """Turns a picture that was stored with an EXIF orientation the right way up.
 
     Args:
-        image: Tensor (rows, columns, channels), square for orientations of 5 and more.
-        orientation: Scalar from 1 to 8.
-
-    Returns:
-        Tensor of the same shape.
+        image: Tensor (rows, columns, channels); in a graph it must be square.
+        orientation: Scalar from 1 to 8; from 5 on it exchanges rows and columns.
     """
 
     def one_of(*orientations):

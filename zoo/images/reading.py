@@ -59,6 +59,24 @@ def read_images(image_bytes, size):
     return images[:-1], is_image[:-1]
 
 
+def read_image(encoded):
+    """Returns one picture in its own size, as `read_images` sees it.
+
+    Args:
+        encoded: `bytes`, the content of a file.
+
+    Returns:
+        Uint8 array (rows, columns, 3).
+
+    Example:
+
+    >>> read_image(image_bytes(np.full((8, 12), 0.5)))[0, 0]
+    array([128, 128, 128], dtype=uint8)
+    """
+    pixels = upright(_decode(encoded), orientation_of(encoded))
+    return np.rint(pixels).astype("uint8")
+
+
 def image_bytes(image):
     """Returns the bytes of a picture file for what a user has at hand.
 
