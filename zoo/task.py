@@ -117,6 +117,16 @@ class Task(keras.Model, abc.ABC):
             **kw,
         )
 
+    def fit(self, *args, **kwargs):
+        """Trains as `keras.Model.fit` does, which begins in half the time here.
+
+        Where an optimizer makes its variables within the first step, TensorFlow traces that step
+        twice.
+        """
+        if self.compiled and self.built and not self.optimizer.built:
+            self.optimizer.build(self.trainable_variables)
+        return super().fit(*args, **kwargs)
+
     def teach(self, target_ids):
         """Teacher forcing: from the tokens so far, the next one; the end token comes last.
 

@@ -183,6 +183,15 @@ def test_a_step_in_mixed_precision(fresh_model, batch):
         assert not np.array_equal(weight.numpy(), old), weight.path
 
 
+def test_a_step_is_traced_once(fresh_model, batch, monkeypatch):
+    model = fresh_model()
+    model.compile("adam")
+    traced, step = [], model.train_step
+    monkeypatch.setattr(model, "train_step", lambda data: traced.append(0) or step(data))
+    model.fit(tf.data.Dataset.from_tensors(batch).repeat(2), verbose=0)
+    assert len(traced) == 1
+
+
 WRONG_DATA = {
     "batched": lambda pairs: (pairs.batch(2),),
     "sources alone": lambda pairs: (pairs.map(lambda source, target: source),),
