@@ -8,7 +8,7 @@ from keras import ops
 from keras_attention import Attention, MultiHeadAttention, masks, positions, scores
 from keras_attention.compute import tiles
 from tests.attention import oracle
-from tests.attention.gradients import gradients, weight_gradients
+from tests.attention.gradients import gradients, layer_gradients
 
 BATCH, QUERIES, KEYS, SIZE = 2, 11, 13, 6
 RNG = np.random.default_rng(0)
@@ -40,11 +40,11 @@ def multi_head(**arguments):
 def both(make, query, value, **arguments):
     """Returns a layer by the reference and a chunked one with the same weights."""
     reference = make(implementation="reference", **arguments)
-    reference(query, value)
+    reference.build(query.shape, value.shape)
     for weight in reference.trainable_weights:
         weight.assign(weight + 0.3 * random(*weight.shape))
     chunked = type(reference).from_config({**reference.get_config(), "implementation": "chunked"})
-    chunked(query, value)
+    chunked.build(query.shape, value.shape)
     chunked.set_weights(reference.get_weights())
     return reference, chunked
 
@@ -54,20 +54,16 @@ def assert_equal(reference, chunked, query, value, tolerance=2e-5, **masks):
     expected, found = (layer(query, value, **masks) for layer in (reference, chunked))
     np.testing.assert_allclose(oracle.float64(found), oracle.float64(expected), atol=tolerance)
     direction = ops.convert_to_tensor(random(*expected.shape))
-
-    def along(layer):
-        return lambda query, value: layer(query, value, **masks) * direction
-
-    for expected, found in zip(
-        gradients(along(reference), query, value),
-        gradients(along(chunked), query, value),
-        strict=True,
-    ):
+    (of_inputs, of_weights), (tiled_of_inputs, tiled_of_weights) = (
+        layer_gradients(layer, query, value, direction=direction, **masks)
+        for layer in (reference, chunked)
+    )
+    for expected, found in zip(of_inputs, tiled_of_inputs, strict=True):
         np.testing.assert_allclose(oracle.float64(found), oracle.float64(expected), atol=tolerance)
-    expected = weight_gradients(reference, query, value, **masks)
-    found = weight_gradients(chunked, query, value, **masks)
-    for one, other in zip(expected.values(), found.values(), strict=True):
-        np.testing.assert_allclose(oracle.float64(other), oracle.float64(one), atol=10 * tolerance)
+    for expected, found in zip(of_weights.values(), tiled_of_weights.values(), strict=True):
+        np.testing.assert_allclose(
+            oracle.float64(found), oracle.float64(expected), atol=10 * tolerance
+        )
 
 
 MASKS = {

@@ -35,16 +35,25 @@ def gradients(function, *inputs):
     return tape.gradient(loss, inputs, unconnected_gradients="zero")
 
 
-def weight_gradients(layer, *inputs, **arguments):
-    """Returns the gradients of the sum of a built layer's output, by the path of the weight."""
+def layer_gradients(layer, *inputs, direction=1.0, **arguments):
+    """Returns the gradients of the sum of a built layer's output times `direction`.
+
+    Returns:
+        `(by_inputs, by_weights)`: a list, and a dictionary with the path of the weight.
+    """
+    variables = layer.trainable_variables
     frozen = [variable.value for variable in layer.non_trainable_variables]
 
-    def call(*weights):
-        outputs, _ = layer.stateless_call(weights, frozen, *inputs, **arguments)
-        return outputs
+    def call(*arrays):
+        inputs_now, weights = arrays[: len(inputs)], arrays[len(inputs) :]
+        outputs, _ = layer.stateless_call(weights, frozen, *inputs_now, **arguments)
+        return outputs * direction
 
-    variables = layer.trainable_variables
-    if not variables:
-        return {}
-    found = gradients(call, *(variable.value for variable in variables))
-    return {variable.path: each for variable, each in zip(variables, found, strict=True)}
+    found = gradients(call, *inputs, *(variable.value for variable in variables))
+    paths = [variable.path for variable in variables]
+    return found[: len(inputs)], dict(zip(paths, found[len(inputs) :], strict=True))
+
+
+def weight_gradients(layer, *inputs, **arguments):
+    """Returns the gradients of the sum of a built layer's output, by the path of the weight."""
+    return layer_gradients(layer, *inputs, **arguments)[1]

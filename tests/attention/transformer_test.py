@@ -353,9 +353,8 @@ def test_blocks_compile(normalize, jit_compile):
 
     vectors = tf.TensorSpec((None, None, SIZE))
     unknown = [vectors, vectors, tf.TensorSpec((None, None), tf.bool)]
-    compiled = tf.function(
-        run, input_signature=None if jit_compile else unknown, jit_compile=jit_compile
-    )
+    signature = None if jit_compile else unknown
+    compiled = tf.function(run, signature, jit_compile=jit_compile, autograph=False)
     for length, other in [(4, 6), (5, 1)]:
         x, y = random(BATCH, length, SIZE), random(BATCH, other, SIZE)
         inputs = [tf.constant(each) for each in (x, y, some(BATCH, length))]
@@ -385,7 +384,7 @@ def results(function, variables, *inputs, compiled=False):
         found = tape.gradient(loss, [*inputs, *(each.value for each in variables)])
         return [output, *map(tf.convert_to_tensor, found)]
 
-    run = tf.function(run) if compiled else run
+    run = tf.function(run, autograph=False) if compiled else run
     return [oracle.float64(each) for each in run(*map(tf.constant, inputs))]
 
 

@@ -43,7 +43,7 @@ def by_hand(model, prompt, max_length):
     ids = tokenizer.tokenize([model.opening + prompt]).values.numpy().tolist()
     context, stretch = model.core.context_length, model.core.context_length // 4
     start = len(ids)
-    forward = tf.function(model.core, reduce_retracing=True)
+    forward = tf.function(model.core, reduce_retracing=True, autograph=False)
     for step in range(max_length):
         if step % stretch == 0:
             first = max(0, len(ids) - (context - stretch + 1))
@@ -281,7 +281,7 @@ def test_exported_equals_in_memory(signature, generator, prompt):
     found = signature(text=tf.constant([prompt, "x"]), seed=tf.constant([3, 4]))
     steps = CONTEXT // 2
     ids = generator.tokenizer.tokenize(["\n" + prompt]).values.numpy()[-(CONTEXT - steps + 1) :]
-    decode = tf.function(generator.decode)
+    decode = tf.function(generator.decode, autograph=False)
     decoded = decode(tf.constant(ids[None]), [[3, 0]], [steps], generator.default_sampler, steps)
     np.testing.assert_array_equal(found["token_ids"][0], decoded.token_ids[0, 0])
     np.testing.assert_allclose(found["log_prob"][0], decoded.log_probs[0, 0], atol=1e-4)

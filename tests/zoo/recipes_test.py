@@ -19,12 +19,13 @@ RECIPE = TranslationRecipe(
     "luong_nmt",
     overrides={"embedding_dim": 8, "encoder_units": 8, "decoder_units": 8},
     vocabulary_size=300,
-    epochs=6,
+    epochs=4,
     batch_size=8,
     learning_rate=0.01,
     warmup_steps=1,
     average_momentum=0.5,
     dtype="float32",
+    length_penalties=(0.0, 1.0),
 )
 
 KILLED_IN_ITS_THIRD_EPOCH = """
@@ -79,7 +80,7 @@ def run(broken_off, dataset):
 def test_a_killed_run_goes_on_where_it_was(run):
     run_dir, _ = run
     history = read_history(run_dir)
-    assert [row["epoch"] for row in history] == ["0", "1", "2", "3", "4", "5"]
+    assert [row["epoch"] for row in history] == ["0", "1", "2", "3"]
     losses = [float(row["val_loss"]) for row in history]
     assert losses == sorted(losses, reverse=True), "it did not go on with the weights it had"
 
@@ -157,7 +158,7 @@ def test_self_critical_training_comes_last_and_is_not_repeated(dataset, tmp_path
     monkeypatch.setattr(
         self_critical, "sentence_bleu", lambda texts, references: [*map(len, texts)]
     )
-    recipe = dataclasses.replace(RECIPE, epochs=1, self_critical_epochs=2, length_penalties=(1.0,))
+    recipe = dataclasses.replace(RECIPE, epochs=1, self_critical_epochs=2)
     model = recipe.train(dataset, dataset, tmp_path)
     assert len(read_history(tmp_path)) == 1
     history = read_history(tmp_path / "self_critical")

@@ -153,7 +153,7 @@ def test_greedy_with_a_cache_equals_greedy_without(position, jit_compile):
             ids.append(int(scores.argmax()))
         expected.append(ids[1:])
 
-    @tf.function(jit_compile=jit_compile)
+    @tf.function(jit_compile=jit_compile, autograph=False)
     def greedy(source_ids):
         limits = tf.fill([3], 9)
         options = {"start_id": 1, "end_id": 2, "max_lengths": limits, "max_length": 9}

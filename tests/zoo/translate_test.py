@@ -31,7 +31,7 @@ def greedy_by_hand(model, text):
     tokenizer = model.tokenizer
     source_ids = tokenizer.tokenize([text]).to_list()[0] + [tokenizer.end_id]
     context, state = model.core.start(tf.constant([source_ids]), 100)
-    step = tf.function(model.core.step)
+    step = tf.function(model.core.step, autograph=False)
     token, token_ids, attention = tokenizer.start_id, [], []
     while len(token_ids) < 2 * len(source_ids) + 10:
         logits, state, weights = step(tf.constant([token]), state, context)
