@@ -83,8 +83,9 @@ class Task(keras.Model, abc.ABC):
     usual_sampler = decoding.GreedySampler()
     fingerprint = None
 
-    def __init__(self, core, tokenizer, sampler=None, **kwargs):
-        super().__init__(**kwargs)
+    def __init__(self, core, tokenizer, sampler=None, dtype=None, **kwargs):
+        # By the policy of the whole, Keras decides whether to scale the loss.
+        super().__init__(dtype=dtype or core.dtype_policy, **kwargs)
         self.core = core
         self.tokenizer = tokenizer
         self.default_sampler = decoding.get(sampler or self.usual_sampler)
@@ -124,7 +125,8 @@ class Task(keras.Model, abc.ABC):
         twice.
         """
         if self.compiled and self.built and not self.optimizer.built:
-            self.optimizer.build(self.trainable_variables)
+            with self.distribute_strategy.scope():
+                self.optimizer.build(self.trainable_variables)
         return super().fit(*args, **kwargs)
 
     def teach(self, target_ids):

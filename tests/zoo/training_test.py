@@ -183,6 +183,29 @@ def test_a_step_in_mixed_precision(fresh_model, batch):
         assert not np.array_equal(weight.numpy(), old), weight.path
 
 
+def test_float16_is_trained_with_a_scaled_loss(fresh_model, batch):
+    model = fresh_model(dtype="mixed_float16")
+    model.compile("adam")
+    assert isinstance(model.optimizer, keras.optimizers.LossScaleOptimizer)
+    before = [weight.numpy() for weight in model.trainable_weights]
+    history = model.fit(tf.data.Dataset.from_tensors(batch).repeat(20), verbose=0).history
+    assert np.isfinite(history["loss"]).all()
+    for old, weight in zip(before, model.trainable_weights, strict=True):
+        assert not np.array_equal(weight.numpy(), old), weight.path
+
+
+def test_fit_under_a_strategy_is_fit(fresh_model, sources, targets):
+    losses = []
+    for strategy in (tf.distribute.MirroredStrategy(["CPU:0"]), tf.distribute.get_strategy()):
+        with strategy.scope():
+            model = fresh_model(dropout=0.0)
+            model.compile(keras.optimizers.Adam(0.01))
+        given = {"batch_size": 4, "validation_data": (sources, targets), "shuffle": False}
+        history = model.fit(sources, targets, **given, epochs=2, verbose=0).history
+        losses.append([*history["loss"], *history["val_loss"]])
+    np.testing.assert_allclose(*losses, rtol=1e-5)
+
+
 def test_a_step_is_traced_once(fresh_model, batch, monkeypatch):
     model = fresh_model()
     model.compile("adam")
