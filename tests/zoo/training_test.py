@@ -1,10 +1,13 @@
 """Training on raw pairs of texts: batches, loss and metrics against NumPy, and what it learns."""
 
+import json
+
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.zoo.conftest import TINY
 from zoo.training.batching import BUCKET_WIDTH, bucket_by_length
 from zoo.training.losses import TokenCrossentropy
 
@@ -194,16 +197,36 @@ def test_float16_is_trained_with_a_scaled_loss(fresh_model, batch):
         assert not np.array_equal(weight.numpy(), old), weight.path
 
 
-def test_fit_under_a_strategy_is_fit(fresh_model, sources, targets):
-    losses = []
-    for strategy in (tf.distribute.MirroredStrategy(["CPU:0"]), tf.distribute.get_strategy()):
-        with strategy.scope():
-            model = fresh_model(dropout=0.0)
-            model.compile(keras.optimizers.Adam(0.01))
-        given = {"batch_size": 4, "validation_data": (sources, targets), "shuffle": False}
-        history = model.fit(sources, targets, **given, epochs=2, verbose=0).history
-        losses.append([*history["loss"], *history["val_loss"]])
-    np.testing.assert_allclose(*losses, rtol=1e-5)
+TWO_REPLICAS = """
+import json, sys
+import keras
+import tensorflow as tf
+import zoo
+
+(device,) = tf.config.list_physical_devices("CPU")
+tf.config.set_logical_device_configuration(device, [tf.config.LogicalDeviceConfiguration()] * 2)
+cpus = [each.name for each in tf.config.list_logical_devices("CPU")]
+options = json.loads(sys.argv[1])
+texts = ["as many tokens for each replica"] * 8
+for strategy in (tf.distribute.MirroredStrategy(cpus), tf.distribute.get_strategy()):
+    keras.utils.set_random_seed(1)
+    with strategy.scope():
+        model = zoo.load(weights=None, tokenizer=zoo.ByteBPETokenizer([]), **options)
+        model.compile(keras.optimizers.Adam(0.01))
+    given = {"batch_size": 4, "validation_data": (texts, texts)}
+    history = model.fit(texts, texts, **given, epochs=2, verbose=0).history
+    print(strategy.num_replicas_in_sync, *history["loss"], *history["val_loss"])
+"""
+
+
+@pytest.mark.parametrize("name", ["transformer_nmt", "luong_nmt"])
+def test_two_replicas_learn_as_one(name, run_python):
+    options = json.dumps({"name": name, **TINY[name], "dropout": 0.0})
+    output = run_python("-c", TWO_REPLICAS, options)
+    assert output.returncode == 0, output.stderr.decode()
+    (two, *expected), (one, *found) = np.loadtxt(output.stdout.decode().splitlines())
+    assert (two, one) == (2, 1)
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
 
 
 def test_a_step_is_traced_once(fresh_model, batch, monkeypatch):

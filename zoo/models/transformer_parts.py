@@ -85,6 +85,7 @@ class TokenEmbedding(keras.layers.Layer):
             self.place.build((None, None, self.size))
 
     def call(self, ids, start=0, training=None):
+        ids = ops.cast(ids, "int32")  # to build under a strategy, Keras gives the mean of replicas
         x = ops.take(ops.convert_to_tensor(self.table), ids, axis=0) * math.sqrt(self.size)
         if self.position in EMBEDDED:
             x = self.place(x, start=start)
