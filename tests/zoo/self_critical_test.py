@@ -10,8 +10,8 @@ from tests.zoo.pictures import CHANNELS, MeanColours
 from zoo.metrics.bleu import sentence_bleu
 from zoo.metrics.caption_rewards import CaptionReward
 from zoo.training.self_critical import (
+    PolicyGradientLoss,
     advantages,
-    policy_gradient_loss,
     self_critical_captions,
     self_critical_translations,
 )
@@ -55,14 +55,23 @@ def test_advantages():
     np.testing.assert_allclose(found, [1 - 5.5, 4 - 4, 7 - 2.5, 0, 0, 0])
 
 
-def test_loss_is_the_sum_of_weighed_log_probabilities():
+def test_loss_is_the_sum_of_weighed_log_probabilities_of_what_can_be_drawn():
+    tokenizer = zoo.ByteBPETokenizer([])
+    assert (tokenizer.pad_id, tokenizer.start_id) == (0, 1)
     rng = np.random.default_rng(0)
-    logits, weights = rng.normal(size=(2, 3, 5)), rng.normal(size=(2, 3))
-    labels = rng.integers(5, size=(2, 3))
-    log_probabilities = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
-    of_labels = np.take_along_axis(log_probabilities, labels[:, :, None], axis=-1)[:, :, 0]
-    found = float(policy_gradient_loss()(labels, logits, weights))
-    assert found == pytest.approx(-(weights * of_labels).sum(), rel=1e-5)
+    logits, weights = rng.normal(size=(2, 3, 7)), rng.normal(size=(2, 3))
+    labels = rng.integers(2, 7, size=(2, 3))
+    labels[1, 2], weights[1, 2] = tokenizer.pad_id, 0.0
+    of_labels = np.take_along_axis(logits, labels[:, :, None], axis=-1)[:, :, 0]
+    log_probabilities = of_labels - np.log(np.exp(logits[:, :, 2:]).sum(axis=-1))
+    loss = PolicyGradientLoss(tokenizer)
+    with tf.GradientTape() as tape:
+        given = tf.Variable(logits, dtype=tf.float32)
+        found = loss(labels, given, weights)
+    assert float(found) == pytest.approx(-(weights * log_probabilities).sum(), rel=1e-5)
+    gradient = tape.gradient(found, given).numpy()
+    assert (gradient[:, :, :2] == 0.0).all()
+    assert (gradient[:, :, 2:][weights != 0.0] != 0.0).all()
 
 
 @pytest.mark.parametrize("rewards", [None, {"bleu_1": 3.0, "unigram_f": 1.0}], ids=str)
@@ -99,7 +108,7 @@ def test_captions_earn_more_afterwards(model, features):
         return np.mean(reward_of(texts, np.repeat([0, 1], 40), CIDER))
 
     before = earned()
-    model.compile(optimizer=keras.optimizers.Adam(0.005), loss=policy_gradient_loss())
+    model.compile(optimizer=keras.optimizers.Adam(0.005), loss=PolicyGradientLoss(model.tokenizer))
     batches = self_critical_captions(model, features, samples=8, max_length=8, seed=2)
     model.fit(batches, epochs=25, verbose=0)
     assert earned() > 1.3 * before
@@ -169,7 +178,8 @@ def test_translations_earn_more_afterwards(translator, pairs):
         return np.mean(sentence_bleu(texts, references))
 
     before = earned()
-    translator.compile(optimizer=keras.optimizers.Adam(0.003), loss=policy_gradient_loss())
+    loss = PolicyGradientLoss(translator.tokenizer)
+    translator.compile(optimizer=keras.optimizers.Adam(0.003), loss=loss)
     batches = self_critical_translations(translator, pairs, samples=8, max_length=12, seed=2)
     translator.fit(batches, epochs=25, verbose=0)
     assert earned() > 1.3 * before

@@ -19,7 +19,7 @@ from zoo.metrics.captions import caption_scores
 from zoo.text import ByteBPETokenizer
 from zoo.training import runs
 from zoo.training.losses import TokenCrossentropy
-from zoo.training.self_critical import policy_gradient_loss, self_critical_captions
+from zoo.training.self_critical import PolicyGradientLoss, self_critical_captions
 
 SHUFFLED_IMAGES = 1000
 IMAGES_THAT_EARN = 16  # a batch of self-critical training
@@ -191,7 +191,7 @@ class CaptioningRecipe:
         steps *= self.self_critical_epochs
         model.compile(
             optimizer=runs.self_critical_optimizer(self.self_critical_learning_rate, steps),
-            loss=policy_gradient_loss(),
+            loss=PolicyGradientLoss(model.tokenizer),
             weighted_metrics=[],
         )
         seed = self.seed + len(runs.history(run_dir))

@@ -6,7 +6,7 @@ With `n` texts and their rewards `r`, the loss of a text is
 $$ -(r_i - \\frac{1}{n - 1} \\sum_{j ≠ i} r_j) \\, \\log p(text_i) $$
 
 The batches are those of plain training, with the factor in front, divided by the number of words in
-the batch, as the weight of each word; so the loss to compile with is `policy_gradient_loss()`.
+the batch, as the weight of each word; the loss to compile with is a `PolicyGradientLoss`.
 Nothing must be prefetched: the texts are those of the weights of the moment. They are drawn without
 dropout; a model that learns from them with dropout learns from another model's texts, and in a few
 epochs comes to write nonsense. So build it with `dropout=0.0` and load the weights.
@@ -19,6 +19,7 @@ the other samples as the baseline.
 import keras
 import numpy as np
 import tensorflow as tf
+from keras import ops
 
 from zoo.decoding import RandomSampler
 from zoo.metrics.bleu import sentence_bleu
@@ -128,9 +129,25 @@ def self_critical_translations(model, pairs, samples=5, batch_size=48, max_lengt
     return tf.data.Dataset.from_generator(generate, output_signature=(inputs, IDS, WEIGHTS))
 
 
-def policy_gradient_loss():
-    """Returns the loss of such batches, whose weights may be negative and sum to nothing."""
-    return keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="sum")
+class PolicyGradientLoss(keras.losses.Loss):
+    """Cross-entropy of such batches, whose weights may be negative and sum to nothing.
+
+    Padding and the start token are never drawn, so their logits do not count. If they did, whatever
+    texts that earn little lose would go to them, where no reward takes it away again.
+
+    Args:
+        tokenizer: The tokenizer of the texts.
+    """
+
+    def __init__(self, tokenizer):
+        super().__init__(reduction="sum")
+        self.never_drawn = tokenizer.pad_id, tokenizer.start_id
+
+    def call(self, labels, logits):
+        tokens = ops.arange(ops.shape(logits)[-1])
+        for token in self.never_drawn:
+            logits = ops.where(tokens == token, -1e9, logits)
+        return ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)
 
 
 def advantages(rewards, samples):

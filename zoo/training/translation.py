@@ -13,7 +13,7 @@ from zoo.text import ByteBPETokenizer
 from zoo.training import runs
 from zoo.training.bleu import ValidationBleu
 from zoo.training.losses import TokenCrossentropy
-from zoo.training.self_critical import policy_gradient_loss, self_critical_translations
+from zoo.training.self_critical import PolicyGradientLoss, self_critical_translations
 
 SOURCES_THAT_EARN = 48  # a batch of self-critical training
 
@@ -129,7 +129,7 @@ class TranslationRecipe:
         steps = -(-int(train_pairs.cardinality()) // SOURCES_THAT_EARN) * self.self_critical_epochs
         model.compile(
             optimizer=runs.self_critical_optimizer(self.self_critical_learning_rate, steps),
-            loss=policy_gradient_loss(),
+            loss=PolicyGradientLoss(model.tokenizer),
             weighted_metrics=[],
         )
         seed = self.seed + len(runs.history(run_dir))
