@@ -80,6 +80,7 @@ def test_batches_weigh_each_word_by_what_its_caption_earned(model, features, rew
     model.fit(features.repeat(20), batch_size=4, verbose=0)
     batches = self_critical_captions(model, features, rewards, samples=4, max_length=6)
     ((inputs, labels, weights),) = batches
+    assert len(batches) == 1
     assert inputs["annotations"].shape == (8, 4, CHANNELS)
     stack = {
         tuple(each["annotations"].ravel()): n for n, each in enumerate(features.as_numpy_iterator())

@@ -78,7 +78,9 @@ def self_critical_captions(
 
     shape = features.element_spec["annotations"].shape
     inputs = {"annotations": tf.TensorSpec([None, *shape], tf.float32), "target_ids": IDS}
-    return tf.data.Dataset.from_generator(generate, output_signature=(inputs, IDS, WEIGHTS))
+    drawn = tf.data.Dataset.from_generator(generate, output_signature=(inputs, IDS, WEIGHTS))
+    number = -(-len(corpus) // batch_size)
+    return drawn.apply(tf.data.experimental.assert_cardinality(number))
 
 
 def self_critical_translations(model, pairs, samples=5, batch_size=48, max_length=40, seed=0):
