@@ -29,8 +29,8 @@ RECIPES = {
     "show_attend_tell_flickr8k": CaptioningRecipe(
         "show_attend_tell",
         overrides={"doubly_stochastic": 0.25},
-        epochs=2,
-        self_critical_epochs=6,
+        epochs=3,
+        self_critical_epochs=5,
         self_critical_learning_rate=2e-4,
         rewards={
             "cider": 1.0,
