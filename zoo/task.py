@@ -71,6 +71,7 @@ class Task(keras.Model, abc.ABC):
         tokenizer: What turns strings into its ids and back.
         sampler: How it decodes unless told otherwise: a name, a sampler of `zoo.decoding`, or
             `None` for the usual one of the task.
+        dtype: Keras dtype policy; by default that of the core, which computes.
 
     Class attributes:
         task_name: What it does, in a word or two.
@@ -84,7 +85,7 @@ class Task(keras.Model, abc.ABC):
     fingerprint = None
 
     def __init__(self, core, tokenizer, sampler=None, dtype=None, **kwargs):
-        # By the policy of the whole, Keras decides whether to scale the loss.
+        # Whether to scale the loss, Keras decides by the policy of the whole.
         super().__init__(dtype=dtype or core.dtype_policy, **kwargs)
         self.core = core
         self.tokenizer = tokenizer
