@@ -102,6 +102,7 @@ class Flat:
     """A core to which letters from a to z are all the same."""
 
     context_length = CONTEXT
+    dtype_policy = keras.DTypePolicy("float32")
 
     def start(self, prompt_ids, max_length):
         return (), (tf.constant(0),)
