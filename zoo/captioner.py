@@ -73,6 +73,7 @@ class Captioner(Task):
     """
 
     task_name = "captioning"
+    task_method = "caption"
     usual_sampler = decoding.BeamSampler(num_beams=5, length_penalty=1.0, exact=False)
 
     def __init__(self, core, tokenizer, backbone=None, sampler=None, **kwargs):

@@ -53,6 +53,7 @@ class TextGenerator(Task):
     """
 
     task_name = "language model"
+    task_method = "generate"
     usual_sampler = decoding.RandomSampler(temperature=0.8)
 
     def __init__(self, core, tokenizer, sampler=None, opening=None, **kwargs):

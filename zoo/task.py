@@ -4,6 +4,7 @@ import abc
 import collections.abc
 import contextlib
 import dataclasses
+import os
 import warnings
 
 import keras
@@ -75,12 +76,14 @@ class Task(keras.Model, abc.ABC):
 
     Class attributes:
         task_name: What it does, in a word or two.
+        task_method: The method that does it.
         usual_sampler: The sampler where none was chosen for the model.
         fingerprint: What tells whether a network that others trained is the right one, if the task
             builds on one; `check_fingerprint` then compares it.
     """
 
     task_name = None
+    task_method = None
     usual_sampler = decoding.GreedySampler()
     fingerprint = None
 
@@ -91,8 +94,36 @@ class Task(keras.Model, abc.ABC):
         self.tokenizer = tokenizer
         self.default_sampler = decoding.get(sampler or self.usual_sampler)
 
+    def __call__(self, inputs, *args, **kwargs):
+        self._require_batch(inputs)
+        return super().__call__(inputs, *args, **kwargs)
+
     def call(self, inputs, training=None):
         return self.core(inputs, training=training)
+
+    def predict(self, x, *args, **kwargs):
+        """Returns what the core gives for batches of numbers, as `keras.Model.predict` does.
+
+        Args:
+            x: What the core takes, or a data set of such batches, as `fit` makes them.
+            *args, **kwargs: Further arguments of `keras.Model.predict`.
+
+        Raises:
+            ValueError: If `x` holds texts or images.
+        """
+        self._require_batch(getattr(x, "element_spec", x))
+        with unknown_number_of_batches():
+            return super().predict(x, *args, **kwargs)
+
+    def _require_batch(self, inputs):
+        """Raises a `ValueError` for what is yet to become numbers of a batch."""
+        for leaf in filter(_is_text_or_image, keras.tree.flatten(inputs)):
+            is_array = hasattr(leaf, "shape")
+            received = f"shape {leaf.shape}, {leaf.dtype}" if is_array else repr(leaf)
+            raise ValueError(
+                f"{type(self).__name__} takes batches of numbers here. Received: {received}. For "
+                f"texts or images call `{self.task_method}`; to learn from them, `fit`."
+            )
 
     def build(self, input_shape=None):
         if not self.core.built:
@@ -341,3 +372,11 @@ def seeds_of(strings, seed):
     """Returns int32 `[batch, 2]` for a request, whose `seed` is `None` if no sampler needs one."""
     seed = tf.zeros(tf.shape(strings), tf.int32) if seed is None else seed
     return tf.stack([seed, tf.zeros_like(seed)], axis=1)
+
+
+def _is_text_or_image(leaf):
+    if isinstance(leaf, str | bytes | os.PathLike):
+        return True
+    if not hasattr(leaf, "shape"):
+        return False
+    return tf.as_dtype(leaf.dtype) == tf.string or tf.TensorShape(leaf.shape).rank == 4

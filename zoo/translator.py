@@ -78,6 +78,7 @@ class Translator(Task):
     """
 
     task_name = "translation"
+    task_method = "translate"
     usual_sampler = decoding.BeamSampler(num_beams=5, length_penalty=1.0, exact=False)
 
     def __init__(self, core, tokenizer, sampler=None, **kwargs):

@@ -146,6 +146,11 @@ def test_what_is_no_image_is_named(captioner):
         captioner.caption(IMAGES, max_length=0)
 
 
+def test_images_where_annotations_belong_are_told_the_way(captioner):
+    with pytest.raises(ValueError, match="Captioner takes batches of numbers .* `caption`"):
+        captioner.predict(np.zeros((2, 64, 64, 3), "uint8"))
+
+
 # --------------------------------------------------------------------------------------- training
 
 

@@ -70,6 +70,29 @@ def test_white_space_gives_nothing(bahdanau, text):
     assert bahdanau.translate(text) == ""
 
 
+@pytest.mark.parametrize("method", ["predict", "__call__", "predict_on_batch"])
+@pytest.mark.parametrize(
+    "texts", [["a man"], np.array(["a man"]), tf.constant(["a man"]), {"source_ids": ["a man"]}]
+)
+def test_texts_where_numbers_belong_are_told_the_way(bahdanau, method, texts):
+    with pytest.raises(ValueError, match="Translator takes batches of numbers .* `translate`"):
+        getattr(bahdanau, method)(texts)
+
+
+def test_predict_refuses_a_data_set_of_texts(bahdanau, dataset):
+    with pytest.raises(ValueError, match="batches of numbers here. Received: .*string"):
+        bahdanau.predict(dataset.batch(2))
+
+
+@pytest.mark.filterwarnings("error")
+def test_predict_gives_the_logits_of_batches(bahdanau, sources, targets):
+    batches = bahdanau.batches(sources[:1], targets[:1])
+    ((inputs, *_),) = batches
+    for x in (inputs, batches):
+        logits = bahdanau.predict(x, verbose=0)
+        np.testing.assert_allclose(logits, bahdanau.core(inputs), atol=1e-5)
+
+
 def test_a_long_text(bahdanau):
     text = ("the dog eats " * 400)[:5000]
     assert isinstance(bahdanau.translate(text), str)
