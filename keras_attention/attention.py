@@ -139,7 +139,7 @@ class Attention(keras.layers.Layer):
             self._padding_mask("value_mask", value_mask, value),
             self._padding_mask("key_mask", key_mask, key),
         )
-        return self._prepare(_without_hidden(key, mask), _without_hidden(value, mask), mask, start)
+        return self._prepare(self._ready(key, mask), self._ready(value, mask), mask, start)
 
     def extend(self, memory, value, start, key=None):
         """Writes further keys and values into a memory that has room for them: a cache.
@@ -192,7 +192,7 @@ class Attention(keras.layers.Layer):
         if query_mask is not None:
             rules.append(masks.Queries(query_mask, start + query_length))
         return self._attend(
-            _without_hidden(query, query_mask),
+            self._ready(query, query_mask),
             memory,
             start=start,
             mask=masks.combine(*rules),
@@ -243,6 +243,11 @@ class Attention(keras.layers.Layer):
             query, memory, query_mask, mask, training, None, return_attention_scores
         )
         return (context, weights) if return_attention_scores else context
+
+    def _ready(self, x, mask):
+        """Returns floats, with zeros for what is hidden: 0 · NaN would be NaN, and its gradient."""
+        x = as_floats(x, self.compute_dtype)
+        return x if mask is None else ops.where(mask[:, :, None], x, ops.cast(0.0, x.dtype))
 
     def _prepare(self, key, value, mask, start):
         return Memory(self._prepare_key(key, start), value, mask)
@@ -358,6 +363,11 @@ class Attention(keras.layers.Layer):
         }
 
 
+def as_floats(x, dtype):
+    """Returns integers and booleans as floats of a dtype, and floats as they are."""
+    return x if keras.backend.is_float_dtype(x.dtype) else ops.cast(x, dtype)
+
+
 def _agree(shape, other):
     """Whether two shapes are equal as far as they are known."""
     pairs = zip(shape, other, strict=True)
@@ -368,13 +378,6 @@ def _both(first, second):
     if first is None or first is second:
         return second
     return first if second is None else ops.logical_and(first, second)
-
-
-def _without_hidden(tensor, mask):
-    """Returns zeros for what is hidden: 0 · NaN would be NaN, forward and backward."""
-    if mask is None:
-        return tensor
-    return ops.where(mask[:, :, None], tensor, ops.cast(0.0, tensor.dtype))
 
 
 def _overwritten(old, new, start):

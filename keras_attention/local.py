@@ -5,7 +5,7 @@ from keras import ops
 
 from keras_attention import masks
 from keras_attention._checks import require_positive_integers, require_positive_integers_or_none
-from keras_attention.attention import Attention, _without_hidden
+from keras_attention.attention import Attention
 
 MODES = ("monotonic", "predictive")
 
@@ -161,7 +161,7 @@ class LocalAttention(Attention):
         """Attends around places `(batch or 1, query_length)`, or predicted ones if `None`."""
         predicts = centers is None
         if predicts:
-            centers = self._predict(_without_hidden(query, query_mask), memory)
+            centers = self._predict(self._ready(query, query_mask), memory)
         if start is None:
             start = ops.shape(memory.key)[-2] - ops.shape(query)[1]
         window = _Window(centers, _places_of_keys(memory), self.half_width, start)

@@ -121,9 +121,8 @@ class PerformerAttention(Approximation):
         if causal and start is not None:
             self._refuse("start", "its causal queries end where the keys end", "Leave it out")
         query_mask = self._padding_mask("query_mask", query_mask, query)
-        if query_mask is not None:
-            query = ops.where(query_mask[:, :, None], query, ops.cast(0.0, query.dtype))
-        query = self._split_heads(self.query_projection(query), self.key_dim)
+        query = self.query_projection(self._ready(query, query_mask))
+        query = self._split_heads(query, self.key_dim)
         query, key = self._log_features(query), memory.key
         context = features.attend(query, key, memory.value, memory.mask, query_mask, causal)
         weights = None

@@ -147,8 +147,7 @@ class ReformerAttention(Approximation):
         padding = [(0, 0), (0, -length % chunk)]  # at the end, hidden
 
         def pad(x):
-            x = ops.where(visible[:, :, None], x, ops.cast(0.0, x.dtype))
-            return ops.pad(x, [*padding, (0, 0)])
+            return ops.pad(self._ready(x, visible), [*padding, (0, 0)])
 
         query = self._split_heads(self.query_projection(pad(query)), self.key_dim)
         value = self._split_heads(self.value_projection(pad(value)), self.value_dim)

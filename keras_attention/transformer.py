@@ -7,7 +7,7 @@ from keras.src.backend import get_keras_mask  # has no public name; JAX tracers 
 from keras_attention import masks, positions, scores
 from keras_attention._checks import require_fractions, require_positive_integers
 from keras_attention._recompute import recomputed
-from keras_attention.attention import Memory
+from keras_attention.attention import Memory, as_floats
 from keras_attention.feed_forward import FeedForward, get_activation, serialize_activation
 from keras_attention.multi_head import MultiHeadAttention
 
@@ -133,6 +133,7 @@ class _Block(keras.layers.Layer):
 
     def _attend(self, attention, norm, x, memory, mask, memory_mask, with_weights, training):
         """Adds what an attention sees in a memory, `None` for its own input, to its input."""
+        x = as_floats(x, self.compute_dtype)
         query = self._before(norm, x)
         context = attention(
             query,
@@ -147,6 +148,7 @@ class _Block(keras.layers.Layer):
 
     def _look_up(self, attention, norm, x, memory, start, extend, with_weights):
         """As `_attend`, from some positions to a memory, which they may extend first."""
+        x = as_floats(x, self.compute_dtype)
         query = self._before(norm, x)
         if extend:
             memory = attention.extend(memory, query, start)

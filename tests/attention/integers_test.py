@@ -1,0 +1,54 @@
+"""Integers and booleans where tensors of numbers belong: they count as floats."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_attention import (
+    Attention,
+    DecoderBlock,
+    EncoderBlock,
+    LinformerAttention,
+    LocalAttention,
+    MultiHeadAttention,
+    NadarayaWatson,
+    PerformerAttention,
+    ReformerAttention,
+)
+
+RNG = np.random.default_rng(0)
+BOOLEANS = RNG.random((2, 4, 6)) < 0.5
+INTEGERS = RNG.integers(-2, 3, (2, 4, 6))
+MASK = np.array([[True, True, True, False], [False, True, True, True]])
+LAYERS = {
+    "single head": Attention("general"),
+    "chunked": Attention("dot", implementation="chunked"),
+    "fused": Attention("scaled_dot", implementation="fused"),
+    "half precision": Attention("dot", dtype="mixed_bfloat16"),
+    "several heads": MultiHeadAttention(2, 3),
+    "local": LocalAttention("predictive", half_width=2),
+    "regression": NadarayaWatson(),
+    "Performer": PerformerAttention(2, 3),
+    "Linformer": LinformerAttention(2, 3, projected_length=2, max_length=4),
+    "Reformer": ReformerAttention(2, 3, bucket_size=2),
+    "encoder": EncoderBlock(2, 8),
+    "decoder": DecoderBlock(2, 8, normalize="pre"),
+}
+
+
+@pytest.mark.parametrize("x", [INTEGERS, BOOLEANS], ids=["integers", "booleans"])
+@pytest.mark.parametrize("name", LAYERS)
+def test_integers_count_as_floats(name, x):
+    layer = LAYERS[name]
+    inputs = [x] * {"regression": 3, "encoder": 1}.get(name, 2)
+    found, expected = layer(*inputs), layer(*(each.astype("float32") for each in inputs))
+    assert keras.backend.standardize_dtype(found.dtype) == layer.compute_dtype
+    np.testing.assert_array_equal(ops.convert_to_numpy(found), ops.convert_to_numpy(expected))
+
+
+def test_hidden_integers_are_still_hidden():
+    layer = Attention("dot")
+    context = layer(INTEGERS, INTEGERS, query_mask=MASK, value_mask=MASK)
+    other = np.where(MASK[:, :, None], INTEGERS, 99)
+    np.testing.assert_array_equal(context, layer(other, other, query_mask=MASK, value_mask=MASK))
