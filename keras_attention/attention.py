@@ -110,6 +110,15 @@ class Attention(keras.layers.Layer):
         self.seed = seed
         self.seed_generator = keras.random.SeedGenerator(seed) if dropout else None
 
+    def __call__(self, *args, **kwargs):
+        if args and isinstance(args[0], (list, tuple)):  # as Keras' own Attention wants it
+            raise ValueError(
+                f"Query, value and key are arguments of their own in {type(self).__name__}: "
+                f"layer(query, value, key). Received: a list of {len(args[0])} as the query. "
+                "Unpack it: layer(*inputs)."
+            )
+        return super().__call__(*args, **kwargs)
+
     def build(self, query_shape, value_shape, key_shape=None):
         key_shape = key_shape or value_shape
         self._require_fitting_shapes(query_shape, value_shape, key_shape)

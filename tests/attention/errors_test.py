@@ -397,6 +397,10 @@ MISTAKES = {
         lambda: attend_again(QUERY[0], VALUE[0]),
         ["Attention needs", "(batch, length, size)", "query (3, 4)"],
     ),
+    "a list, as of keras.layers.Attention": (
+        lambda: MultiHeadAttention(2, 3)([QUERY, VALUE]),
+        ["arguments of their own in MultiHeadAttention", "a list of 2", "layer(*inputs)"],
+    ),
     "another number of keys than of values": (
         attend(key=VALUE[:, :4]),
         ["Attention needs one value for each key", "value (2, 5, 4), key (2, 4, 4)", "equal"],
