@@ -7,6 +7,8 @@ from keras import ops
 
 from keras_attention import (
     Attention,
+    AttentionCell,
+    AttentionRNN,
     DecoderBlock,
     EncoderBlock,
     LinformerAttention,
@@ -32,6 +34,7 @@ LAYERS = {
     "Performer": PerformerAttention(2, 3),
     "Linformer": LinformerAttention(2, 3, projected_length=2, max_length=4),
     "Reformer": ReformerAttention(2, 3, bucket_size=2),
+    "recurrent": AttentionRNN(AttentionCell(keras.layers.GRUCell(8), order="luong")),
     "encoder": EncoderBlock(2, 8),
     "decoder": DecoderBlock(2, 8, normalize="pre"),
 }
