@@ -1,6 +1,5 @@
 """The task of captioning: images in, strings out."""
 
-import functools
 from numbers import Integral
 from typing import NamedTuple
 
@@ -12,6 +11,7 @@ from keras import ops
 from keras_attention import plotting
 from zoo import decoding
 from zoo.decoding.base import require
+from zoo.decoding.compiled import NUMBERS, for_every_form
 from zoo.images import Backbone, image_bytes, read_image, read_images
 from zoo.serving import Endpoint, Start, buckets
 from zoo.task import (
@@ -87,8 +87,8 @@ class Captioner(Task):
                 f"backbone makes {self.backbone.channels}. Make the model with "
                 f"channels={self.backbone.channels}, or choose other layers of the backbone."
             )
-        self._compiled = functools.cache(self._compile_generate)
-        self._compiled_of_annotations = functools.cache(self._compile_of_annotations)
+        self._compiled = for_every_form(self._compile_generate)
+        self._compiled_of_annotations = for_every_form(self._compile_of_annotations)
 
     @property
     def settings(self):
@@ -361,14 +361,16 @@ class Captioner(Task):
         require(is_length, "an integer of at least 1", max_length=max_length)
         return seed, max_length, self.sampler(sampler, **options)
 
-    def _compile_generate(self, sampler, return_attention):
-        def compiled(encoded, seeds, max_lengths):
+    def _compile_generate(self, with_numbers, return_attention):
+        def compiled(numbers, encoded, seeds, max_lengths):
+            sampler = with_numbers(numbers)
             return self.generate(encoded, seeds, max_lengths, sampler, return_attention)
 
         return _traced(compiled, tf.TensorSpec([None], tf.string))
 
-    def _compile_of_annotations(self, sampler):
-        def compiled(annotations, seeds, max_lengths):
+    def _compile_of_annotations(self, with_numbers):
+        def compiled(numbers, annotations, seeds, max_lengths):
+            sampler = with_numbers(numbers)
             return self.generate_from_annotations(annotations, seeds, max_lengths, sampler)
 
         return _traced(compiled, tf.TensorSpec([None, None, self.backbone.channels], tf.float32))
@@ -404,7 +406,8 @@ def _seeds(seed, places):
 
 
 def _traced(function, of_images):
-    signature = [of_images, tf.TensorSpec([None, 2], tf.int32), tf.TensorSpec([None], tf.int32)]
+    shapes = [None, 2], [None]
+    signature = [NUMBERS, of_images, *(tf.TensorSpec(shape, tf.int32) for shape in shapes)]
     return tf.function(function, signature, autograph=False).get_concrete_function()
 
 

@@ -12,6 +12,7 @@ import tensorflow as tf
 from zoo import decoding
 from zoo.attention_maps import AttentionMaps, stacked
 from zoo.decoding.base import require
+from zoo.decoding.compiled import NUMBERS, for_every_form
 from zoo.decoding.loop import allowed_log_probs
 from zoo.decoding.noise import uniforms
 from zoo.serving import Endpoint, Start, buckets
@@ -66,8 +67,8 @@ class TextGenerator(Task):
         is_text = isinstance(opening, str) and opening != ""
         require(opening is None or is_text, "None or a str that is not empty", opening=opening)
         self.opening = opening
-        self._compiled_generate = functools.cache(self._compile_generate)
-        self._compiled_stream = functools.cache(self._compile_stream)
+        self._compiled_generate = for_every_form(self._compile_generate)
+        self._compiled_step = for_every_form(self._compile_step)
 
     # ------------------------------------------------------------------------------------ training
 
@@ -263,7 +264,7 @@ class TextGenerator(Task):
         return self._stream(self._prompt_ids(prompt), max_length, sampler, seed, stops)
 
     def _stream(self, ids, max_length, sampler, seed, stops):
-        start, step = self._compiled_stream(sampler)
+        start, step = self._compiled_start, self._compiled_step(sampler)
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         noise = uniforms(tf.constant([[seed, 0]], tf.int32), max_length)
         waiting, added = "", 0
@@ -355,33 +356,39 @@ class TextGenerator(Task):
         require(is_length, "an integer of at least 1", max_length=max_length)
         require(isinstance(seed, Integral), "an integer", seed=seed)
 
-    def _compile_generate(self, sampler, steps, shape=None):
+    def _compile_generate(self, with_numbers, steps, shape=None):
         """Compiles the decoding of `steps` tokens, with XLA if for one `shape` of prompts only."""
 
-        def generate(prompt_ids, seeds, max_lengths, first_step):
+        def generate(numbers, prompt_ids, seeds, max_lengths, first_step):
+            sampler = with_numbers(numbers)
             outputs = self.decode(prompt_ids, seeds, max_lengths, sampler, steps, first_step)
             return {"token_ids": outputs.token_ids, "lengths": outputs.lengths}
 
         rows, length = shape or (None, None)
         shapes = [rows, length], [rows, 2], [rows], []
-        signature = [tf.TensorSpec(each, tf.int32) for each in shapes]
+        signature = [NUMBERS, *(tf.TensorSpec(each, tf.int32) for each in shapes)]
         jit_compile = shape is not None
         compiled = tf.function(generate, signature, autograph=False, jit_compile=jit_compile)
         return compiled.get_concrete_function()
 
-    def _compile_stream(self, sampler):
-        """Compiles the start from a prompt, and a step from token to token."""
-
+    @functools.cached_property
+    def _compiled_start(self):
         def start(prompt_ids):
             return self.core.start(prompt_ids, self._steps)
 
-        def step(tokens, state, context, numbers):
+        signature = [tf.TensorSpec([1, None], tf.int32)]
+        return tf.function(start, signature, autograph=False)
+
+    def _compile_step(self, with_numbers):
+        """Compiles a step from token to token of a stream."""
+
+        def step(numbers, tokens, state, context, noise):
             logits, state, _ = self.core.step(tokens, state, context)
             special = self.tokenizer.pad_id, self.tokenizer.start_id
             log_probs = allowed_log_probs(logits, self.tokenizer.end_id, special)
-            return sampler.pick(log_probs, numbers), state
+            return with_numbers(numbers).pick(log_probs, noise), state
 
-        return tf.function(start, autograph=False), tf.function(step, autograph=False)
+        return tf.function(step, autograph=False, reduce_retracing=True)
 
     def decode(self, prompt_ids, seeds, max_lengths, sampler, max_length, first_step=0):
         """The numeric core of `generate` and of the exported model.

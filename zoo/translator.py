@@ -14,6 +14,7 @@ from keras_attention.plotting import plot_alignment
 from zoo import decoding
 from zoo.attention_maps import AttentionMaps, TranslationAttention, stacked
 from zoo.decoding.base import require
+from zoo.decoding.compiled import NUMBERS, for_every_form
 from zoo.serving import Endpoint, Start, buckets
 from zoo.task import (
     Task,
@@ -83,7 +84,7 @@ class Translator(Task):
 
     def __init__(self, core, tokenizer, sampler=None, **kwargs):
         super().__init__(core, tokenizer, sampler, **kwargs)
-        self._compiled = functools.cache(self._compile_generate)
+        self._compiled = for_every_form(self._compile_generate)
 
     # ----------------------------------------------------------------------------------- training
 
@@ -376,38 +377,41 @@ class Translator(Task):
         tokens_a_word = self.tokenizer.tokenize(["a"]).row_lengths()[0]
         return " ".join(["a"] * int((length - 1) // tokens_a_word))
 
-    def _compile_generate(self, sampler, return_attention, jit_compile):
+    def _compile_generate(self, with_numbers, return_attention, jit_compile):
         if jit_compile:
-            return self._compile_with_xla(sampler, return_attention)
+            return self._compile_with_xla(with_numbers, return_attention)
 
-        def compiled(texts, seeds, max_lengths):
+        def compiled(numbers, texts, seeds, max_lengths):
+            sampler = with_numbers(numbers)
             return self.generate(texts, seeds, max_lengths, sampler, return_attention)
 
-        signature = [TEXTS, tf.TensorSpec([None, 2], tf.int32), LENGTHS]
+        signature = [NUMBERS, TEXTS, tf.TensorSpec([None, 2], tf.int32), LENGTHS]
         return tf.function(compiled, signature, autograph=False).get_concrete_function()
 
-    def _compile_with_xla(self, sampler, return_attention):
+    def _compile_with_xla(self, with_numbers, return_attention):
         """The same, with a core of its own for each of a few shapes."""
         read = tf.function(self._read, [TEXTS, LENGTHS], autograph=False)
 
         @functools.cache
         def core_of(rows, length, longest):
-            def decode(source_ids, seeds, max_lengths):
+            def decode(numbers, source_ids, seeds, max_lengths):
+                sampler = with_numbers(numbers)
                 return self.decode(
                     source_ids, seeds, max_lengths, longest, sampler, return_attention
                 )
 
             shapes = [rows, length], [rows, 2], [rows]
-            signature = [tf.TensorSpec(shape, tf.int32) for shape in shapes]
+            signature = [NUMBERS, *(tf.TensorSpec(shape, tf.int32) for shape in shapes)]
             return tf.function(decode, signature, autograph=False, jit_compile=True)
 
-        def compiled(texts, seeds, max_lengths):
+        def compiled(numbers, texts, seeds, max_lengths):
             source_ids, max_lengths = read(texts, max_lengths)
             given, length = source_ids.shape
             # Rows and columns that fill up produce nothing.
             rows, columns = 1 << (given - 1).bit_length(), _rounded_up(length)
             decode = core_of(rows, columns, _rounded_up(max(1, int(tf.reduce_max(max_lengths)))))
             decoded = decode(
+                numbers,
                 tf.pad(source_ids, [(0, rows - given), (0, columns - length)]),
                 tf.pad(seeds, [(0, rows - given), (0, 0)]),
                 tf.pad(max_lengths, [(0, rows - given)]),

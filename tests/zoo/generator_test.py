@@ -84,6 +84,21 @@ def test_same_seed_same_text_other_seed_other_text(generator):
     assert first == second != third
 
 
+def test_another_temperature_compiles_nothing(generator, monkeypatch):
+    model = zoo.TextGenerator(generator.core, generator.tokenizer, opening="\n")
+    traced, step = [], model.core.step
+    monkeypatch.setattr(model.core, "step", lambda *arguments: traced.append(0) or step(*arguments))
+    texts, counts = set(), []
+    for temperature in (0.9, 1.1, 3.0):
+        options = {"sampler": "top_p", "p": temperature / 4, "temperature": temperature}
+        text = model.generate("e", 20, **options)
+        assert "".join(model.stream("e", 20, **options)) == text
+        texts.add(text)
+        counts.append(len(traced))
+    assert len(texts) > 1
+    assert counts[0] == counts[-1] > 0
+
+
 def test_other_prompts_do_not_matter(generator):
     together = generator.generate(PROMPTS, 40, seed=5)
     assert together[0] == generator.generate(PROMPTS[:1], 40, seed=5)[0]
@@ -117,7 +132,7 @@ class Flat:
 
 @pytest.mark.parametrize("sampler", ["random", "beam"])
 def test_compiled_by_xla_it_generates_alike(generator, sampler):
-    options = {"max_length": 18, "sampler": sampler}
+    options = {"max_length": 12, "sampler": sampler}
     expected = generator.generate(PROMPTS[:3], **options)
     assert generator.generate(PROMPTS[:3], **options, jit_compile=True) == expected
 

@@ -141,17 +141,12 @@ def log_probs_of(core, source_ids, hypothesis):
 )
 def test_greedy_with_a_cache_equals_greedy_without(position, jit_compile):
     core = translator(position)
-    expected = []
-    for row in SOURCE:
-        ids = [1]
-        while len(ids) < 10:
-            inputs = {"source_ids": row[None], "target_ids": np.array([ids], "int32")}
-            scores = core(inputs).numpy()[0, -1]
-            scores[[0, 1]] = -np.inf
-            if scores.argmax() == 2:
-                break
-            ids.append(int(scores.argmax()))
-        expected.append(ids[1:])
+    ids = np.ones([len(SOURCE), 1], "int32")
+    for _ in range(9):
+        scores = core({"source_ids": SOURCE, "target_ids": ids}).numpy()[:, -1]
+        scores[:, [0, 1]] = -np.inf
+        ids = np.append(ids, scores.argmax(axis=1)[:, None].astype("int32"), axis=1)
+    expected = [list(itertools.takewhile(lambda token: token != 2, row)) for row in ids[:, 1:]]
 
     @tf.function(jit_compile=jit_compile, autograph=False)
     def greedy(source_ids):

@@ -1,5 +1,6 @@
 """What the decoding loop asks of a sampler."""
 
+import copy
 import dataclasses
 from typing import NamedTuple
 
@@ -29,11 +30,14 @@ class Sampler:
         num_beams: How many hypotheses of a row stay alive.
         num_return_sequences: How many finished hypotheses of a row are kept and returned.
         is_random: Whether `pick` needs uniform numbers, hence the loop seeds.
+        numbers: Names of options that only enter the arithmetic. They may be tensors, so that one
+            compiled function serves all of their values.
     """
 
     num_beams = 1
     num_return_sequences = 1
     is_random = False
+    numbers = ()
 
     def pick(self, log_probs, uniforms):
         """Returns the next token of each row, `[batch]` int32.
@@ -72,6 +76,13 @@ class Sampler:
             max_lengths: `[batch]` int32.
         """
         return log_probs
+
+    def with_numbers(self, values):
+        """Returns the same sampler with other values, unchecked, of the options in `numbers`."""
+        sampler = copy.copy(self)
+        for name, value in zip(self.numbers, values, strict=True):
+            object.__setattr__(sampler, name, value)
+        return sampler
 
     def get_config(self):
         return dataclasses.asdict(self)

@@ -54,6 +54,8 @@ class BeamSampler(Sampler):
     num_return_sequences: int = 1
     exact: bool = True
 
+    numbers = ("length_penalty",)
+
     def __post_init__(self):
         beams, penalty, returned = self.num_beams, self.length_penalty, self.num_return_sequences
         is_count = isinstance(beams, Integral) and beams >= 1
@@ -77,6 +79,7 @@ class BeamSampler(Sampler):
     def attainable(self, log_probs, length, max_lengths):
         # A log-probability only falls. As long as it stays where it is, the score rises with the
         # length for a positive penalty and falls with it for a negative one.
-        if self.exact and self.length_penalty > 0:
-            return self.score(log_probs, max_lengths)
-        return self.score(log_probs, length + 1)
+        until = length + 1
+        if self.exact:
+            until = tf.where(self.length_penalty > 0, max_lengths, until)
+        return self.score(log_probs, until)

@@ -50,6 +50,7 @@ class RandomSampler(Sampler):
     temperature: float = 1.0
 
     is_random = True
+    numbers = ("temperature",)
 
     def __post_init__(self):
         is_positive = isinstance(self.temperature, Real) and self.temperature > 0
@@ -120,6 +121,8 @@ class TopPSampler(RandomSampler):
     """
 
     p: float = 0.9
+
+    numbers = ("temperature", "p")
 
     def __post_init__(self):
         super().__post_init__()
