@@ -45,7 +45,7 @@ def for_every_form(compile_form):
         return compile_form(with_numbers, *key)
 
     def compiled(sampler, *key):
-        numbers = [getattr(sampler, name) for name in sampler.numbers]
+        numbers = [float(getattr(sampler, name)) for name in sampler.numbers]
         form = sampler.with_numbers([None] * len(numbers))
         return functools.partial(kept(form, *key), tf.constant(numbers, tf.float32))
 

@@ -67,12 +67,14 @@ class CaptioningRecipe:
         self_critical_epochs: Passes over the images afterwards, each in any of its views, that
             learn from `rewards`, see `self_critical_captions`.
         self_critical_learning_rate: Where the cosine schedule of these begins.
+        self_critical_momentum: Momentum of the moving average of the weights in these.
         rewards: What counts how much there, as `weights` of `CaptionReward`. By the same mixture
             the epoch is chosen on the validation images.
         average_momentum: Momentum of the moving average of the weights, which is what is kept.
         dtype: Policy of the computation in training.
         num_beams: Beams that the trained model describes with.
-        length_penalties: Of these it uses the one with the best CIDEr on the validation images.
+        length_penalties: Of these it uses the one with which captions of the validation images earn
+            most.
         seed: Seed of everything random.
     """
 
@@ -90,6 +92,7 @@ class CaptioningRecipe:
     subword_dropout: float = 0.0
     self_critical_epochs: int = 0
     self_critical_learning_rate: float = 1e-4
+    self_critical_momentum: float = 0.99
     rewards: dict = dataclasses.field(default_factory=lambda: {"cider": 1.0})
     average_momentum: float = 0.999
     dtype: str = "mixed_bfloat16"
@@ -127,8 +130,8 @@ class CaptioningRecipe:
 
         Returns:
             The trained `Captioner` in float32, with the averaged weights of the epoch whose
-            captions of the validation images earned most, and the length penalty that has the best
-            CIDEr there.
+            captions of the validation images earned most, and the length penalty with which they
+            earn most.
         """
         run_dir = pathlib.Path(run_dir)
         run_dir.mkdir(parents=True, exist_ok=True)
@@ -190,7 +193,9 @@ class CaptioningRecipe:
         steps = -(-int(train.cardinality()) // IMAGES_THAT_EARN)
         steps *= self.self_critical_epochs
         model.compile(
-            optimizer=runs.self_critical_optimizer(self.self_critical_learning_rate, steps),
+            optimizer=runs.self_critical_optimizer(
+                self.self_critical_learning_rate, steps, self.self_critical_momentum
+            ),
             loss=PolicyGradientLoss(model.tokenizer),
             weighted_metrics=[],
         )
@@ -227,8 +232,8 @@ class CaptioningRecipe:
         }
         mixture = " + ".join(f"{weight:g} {name}" for name, weight in self.rewards.items())
         chosen_by = (
-            f"the validation split: the epoch by what greedy captions earn ({mixture}), the length "
-            f"penalty by CIDEr of captions with {self.num_beams} beams"
+            f"the validation split, by what its captions earn ({mixture}): the epoch by greedy "
+            f"captions, the length penalty by captions with {self.num_beams} beams"
         )
         return {"variant": "English", "data": data, "chosen_by": chosen_by}
 
@@ -250,16 +255,16 @@ class CaptioningRecipe:
     def _best_sampler(self, model, features):
         annotations, references = _annotations_and_references(features)
 
-        def cider(sampler):
+        def reward(sampler):
             captions = model.caption_annotations(annotations, sampler)
-            return caption_scores(captions, references, with_meteor=False).cider
+            return mean_reward(captions, references, self.rewards)
 
         return max(
             [
                 BeamSampler(num_beams=self.num_beams, length_penalty=penalty, exact=False)
                 for penalty in self.length_penalties
             ],
-            key=cider,
+            key=reward,
         )
 
     def _tokenizer(self, images, path):

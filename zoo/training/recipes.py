@@ -30,8 +30,9 @@ RECIPES = {
         "show_attend_tell",
         overrides={"doubly_stochastic": 0.25},
         epochs=3,
-        self_critical_epochs=5,
+        self_critical_epochs=6,
         self_critical_learning_rate=2e-4,
+        self_critical_momentum=0.998,
         rewards={
             "cider": 1.0,
             "bleu_1": 2.0,

@@ -18,13 +18,13 @@ def cosine(learning_rate, steps, warmup_steps, cycles=1):
     return WarmUp(falling, min(warmup_steps, steps // 2))
 
 
-def self_critical_optimizer(learning_rate, steps):
-    """Returns the optimizer of self-critical training: a cosine, and a short moving average."""
+def self_critical_optimizer(learning_rate, steps, average_momentum):
+    """Returns the optimizer of self-critical training: a cosine without warm-up."""
     return keras.optimizers.Adam(
         cosine(learning_rate, steps, warmup_steps=0),
         global_clipnorm=1.0,
         use_ema=True,
-        ema_momentum=0.99,
+        ema_momentum=average_momentum,
         ema_overwrite_frequency=None,
     )
 
