@@ -59,10 +59,12 @@ def assert_equal(reference, chunked, query, value, tolerance=2e-5, **masks):
         for layer in (reference, chunked)
     )
     for expected, found in zip(of_inputs, tiled_of_inputs, strict=True):
-        np.testing.assert_allclose(oracle.float64(found), oracle.float64(expected), atol=tolerance)
+        np.testing.assert_allclose(
+            oracle.float64(found), oracle.float64(expected), rtol=1e-5, atol=tolerance
+        )
     for expected, found in zip(of_weights.values(), tiled_of_weights.values(), strict=True):
         np.testing.assert_allclose(
-            oracle.float64(found), oracle.float64(expected), atol=10 * tolerance
+            oracle.float64(found), oracle.float64(expected), rtol=1e-5, atol=10 * tolerance
         )
 
 
