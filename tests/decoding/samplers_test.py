@@ -81,7 +81,7 @@ def test_what_is_masked_is_never_drawn(name, jit_compile):
         assert np.isfinite(tf.gather(log_probs, tokens, batch_dims=1)).all()
 
 
-@pytest.mark.parametrize("temperature", [1e-3, 1e-30])
+@pytest.mark.parametrize("temperature", [1e-3, 1e-30, 1e-39, 1e-50])
 @pytest.mark.parametrize("name", ["random", "top_k", "top_p"])
 def test_temperature_towards_zero_is_greedy(name, temperature):
     assert frequencies(decoding.get(name, temperature=temperature))[1] == 1.0

@@ -102,6 +102,23 @@ def test_self_critical_training_goes_on_from_the_best_epoch(preset):
     assert (preset.parent / "self_critical" / "best.weights.h5").exists()
 
 
+@pytest.mark.parametrize(("weight", "expected"), [(1.0, 0.0), (-1.0, 1.0)])
+def test_the_length_penalty_is_the_one_that_earns_most(weight, expected):
+    captions = [["a dog runs"], ["a cat sleeps"]]
+
+    class Model:
+        def caption_annotations(self, annotations, sampler):
+            is_long = sampler.length_penalty > 0
+            return ["zebra"] * 2 if is_long else [caption for (caption,) in captions]
+
+    annotations = np.zeros((2, 4, 3), "float32")
+    features = tf.data.Dataset.from_tensor_slices(
+        {"annotations": annotations, "captions": captions}
+    )
+    recipe = dataclasses.replace(RECIPE, rewards={"bleu_1": weight})
+    assert recipe._best_sampler(Model(), features).length_penalty == expected
+
+
 def test_nothing_but_rewards_acts_in_self_critical_training(preset, images, monkeypatch):
     seen = []
     monkeypatch.setattr(captioning, "Backbone", MeanColours)

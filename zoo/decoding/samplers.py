@@ -11,6 +11,7 @@ from zoo.decoding.base import Sampler, require
 from zoo.decoding.beam import BeamSampler
 
 _LARGE_NUCLEUS = 256
+_SMALLEST_TEMPERATURE = 1e-37
 
 
 @keras.saving.register_keras_serializable(package="zoo")
@@ -61,7 +62,9 @@ class RandomSampler(Sampler):
 
     def weights(self, log_probs):
         """Returns probabilities up to a factor, so that the largest is 1 at any temperature."""
-        return tf.exp((log_probs - tf.reduce_max(log_probs, -1, keepdims=True)) / self.temperature)
+        # What is 0 in float32 would make 0 / 0 of the best token.
+        temperature = tf.maximum(self.temperature, _SMALLEST_TEMPERATURE)
+        return tf.exp((log_probs - tf.reduce_max(log_probs, -1, keepdims=True)) / temperature)
 
 
 @keras.saving.register_keras_serializable(package="zoo")

@@ -18,7 +18,7 @@ def cosine(learning_rate, steps, warmup_steps, cycles=1):
     return WarmUp(falling, min(warmup_steps, steps // 2))
 
 
-def self_critical_optimizer(learning_rate, steps, average_momentum):
+def self_critical_optimizer(learning_rate, steps, average_momentum=0.99):
     """Returns the optimizer of self-critical training: a cosine without warm-up."""
     return keras.optimizers.Adam(
         cosine(learning_rate, steps, warmup_steps=0),

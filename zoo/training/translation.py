@@ -128,9 +128,7 @@ class TranslationRecipe:
         run_dir.mkdir(exist_ok=True)
         steps = -(-int(train_pairs.cardinality()) // SOURCES_THAT_EARN) * self.self_critical_epochs
         model.compile(
-            optimizer=runs.self_critical_optimizer(
-                self.self_critical_learning_rate, steps, average_momentum=0.99
-            ),
+            optimizer=runs.self_critical_optimizer(self.self_critical_learning_rate, steps),
             loss=PolicyGradientLoss(model.tokenizer),
             weighted_metrics=[],
         )
