@@ -1,6 +1,5 @@
 """The task of language modelling: texts that go on, and how probable texts are."""
 
-import codecs
 import functools
 from numbers import Integral
 from typing import NamedTuple
@@ -11,13 +10,10 @@ import tensorflow as tf
 
 from zoo import decoding
 from zoo.attention_maps import AttentionMaps, stacked
+from zoo.continuation import Continuation, room
 from zoo.decoding.base import require
-from zoo.decoding.compiled import NUMBERS, for_every_form
-from zoo.decoding.loop import allowed_log_probs
-from zoo.decoding.noise import uniforms
 from zoo.serving import Endpoint, Start, buckets
 from zoo.task import Task, as_texts, seeds_of, serving_inputs, unknown_number_of_batches
-from zoo.text import stopping
 from zoo.training.pairs import is_batches
 from zoo.training.windows import random_windows, sliding_windows
 
@@ -67,8 +63,7 @@ class TextGenerator(Task):
         is_text = isinstance(opening, str) and opening != ""
         require(opening is None or is_text, "None or a str that is not empty", opening=opening)
         self.opening = opening
-        self._compiled_generate = for_every_form(self._compile_generate)
-        self._compiled_step = for_every_form(self._compile_step)
+        self._continuation = Continuation(self)
 
     # ------------------------------------------------------------------------------------ training
 
@@ -240,7 +235,7 @@ class TextGenerator(Task):
             places = by_length[first : first + batch_size]
             batch = [streams[place] for place in places]
             seeds = [[seed, place] for place in places]
-            found = self._go_on(batch, seeds, max_length, sampler, stops, jit_compile)
+            found = self._continuation.texts(batch, seeds, max_length, sampler, stops, jit_compile)
             for place, text in zip(places, found, strict=True):
                 texts[place] = text
         return texts[0] if is_one else texts
@@ -261,134 +256,16 @@ class TextGenerator(Task):
         sampler = self.sampler(sampler, **options)
         require(sampler.num_beams == 1, "a sampler with one beam", sampler=sampler)
         (prompt,), _ = as_texts([prompt])
-        return self._stream(self._prompt_ids(prompt), max_length, sampler, seed, stops)
-
-    def _stream(self, ids, max_length, sampler, seed, stops):
-        start, step = self._compiled_start, self._compiled_step(sampler)
-        decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        noise = uniforms(tf.constant([[seed, 0]], tf.int32), max_length)
-        waiting, added = "", 0
-        ids = list(ids)
-        while added < max_length:
-            prompt = _padded_in_front([ids], self._room(self._steps), self._steps)
-            context, state = start(tf.constant(prompt))
-            for _ in range(min(self._steps, max_length - added)):
-                token, state = step(tf.constant(ids[-1:], tf.int32), state, context, noise[added])
-                ids.append(int(token[0]))
-                added += 1
-                if ids[-1] == self.tokenizer.end_id:
-                    added = max_length
-                    break
-                waiting += decoder.decode(self.tokenizer.piece_bytes(ids[-1]))
-                waiting, is_stopped = stopping.cut(waiting, stops)
-                if is_stopped:
-                    yield waiting
-                    return
-                ready = stopping.certain(waiting, stops)
-                if ready:
-                    yield ready
-                waiting = waiting[len(ready) :]
-        yield stopping.cut(waiting + decoder.decode(b"", final=True), stops)[0]
-
-    def _go_on(self, prompts, seeds, max_length, sampler, stops, jit_compile):
-        """Generates in stretches, each of which sees as much as the context has room for."""
-        steps = self._steps if sampler.num_beams == 1 else max_length
-        room = self._room(steps)
-        if room < 1:
-            raise ValueError(
-                f"Beam search generates a text as a whole, so max_length={max_length} must be "
-                f"at most the context of {self.core.context_length} tokens. Pass a smaller one, or "
-                "a sampler with one beam."
-            )
-        ids = [list(prompt) for prompt in prompts]
-        texts, running = [""] * len(ids), list(range(len(ids)))
-        for first in range(0, max_length, steps):
-            limit = min(steps, max_length - first)
-            batch = _padded_in_front([ids[row] for row in running], room, self._steps)
-            limits = np.full(len(running), limit)
-            of_rows = [seeds[row] for row in running]
-            if jit_compile:  # few shapes: rows that produce nothing fill a batch up
-                extra = (1 << (len(running) - 1).bit_length()) - len(running)
-                batch, of_rows = np.pad(batch, [(0, extra), (0, 0)]), of_rows + [[0, 0]] * extra
-                limits = np.pad(limits, (0, extra))
-            shape = batch.shape if jit_compile else None
-            outputs = self._compiled_generate(sampler, steps, shape)(
-                tf.constant(batch, tf.int32),
-                tf.constant(of_rows, tf.int32),
-                tf.constant(limits, tf.int32),
-                tf.constant(first, tf.int32),
-            )
-            found, lengths = (outputs[name].numpy() for name in ("token_ids", "lengths"))
-            if sampler.num_return_sequences > 1:
-                return [
-                    [stopping.cut(text, stops)[0] for text in self._texts(row)] for row in found
-                ]
-            going_on = []
-            for row, new, length in zip(running, found[:, 0], lengths[:, 0], strict=False):
-                ids[row] += new[:length].tolist()
-                (text,) = self._texts([ids[row][len(prompts[row]) :]])
-                texts[row], is_stopped = stopping.cut(text, stops)
-                if length == limit and not is_stopped:
-                    going_on.append(row)
-            running = going_on
-            if not running:
-                break
-        return texts
-
-    @property
-    def _steps(self):
-        """Tokens that are generated from one reading of the prompt."""
-        return max(1, self.core.context_length // 4)
-
-    def _room(self, steps):
-        """Tokens of a prompt that are looked at; the last of them takes part in the first step."""
-        return self.core.context_length - steps + 1
+        ids = self._prompt_ids(prompt)
+        return self._continuation.pieces(ids, max_length, sampler, seed, stops)
 
     def _prompt_ids(self, prompt):
         return np.concatenate([self._opening_ids, self._ids(prompt)]).astype("int32")
-
-    def _texts(self, rows):
-        texts = self.tokenizer.detokenize(tf.ragged.constant([list(row) for row in rows], tf.int32))
-        return [text.decode() for text in texts.numpy()]
 
     def _require_lengths(self, max_length, seed):
         is_length = isinstance(max_length, Integral) and max_length >= 1
         require(is_length, "an integer of at least 1", max_length=max_length)
         require(isinstance(seed, Integral), "an integer", seed=seed)
-
-    def _compile_generate(self, with_numbers, steps, shape=None):
-        """Compiles the decoding of `steps` tokens, with XLA if for one `shape` of prompts only."""
-
-        def generate(numbers, prompt_ids, seeds, max_lengths, first_step):
-            sampler = with_numbers(numbers)
-            outputs = self.decode(prompt_ids, seeds, max_lengths, sampler, steps, first_step)
-            return {"token_ids": outputs.token_ids, "lengths": outputs.lengths}
-
-        rows, length = shape or (None, None)
-        shapes = [rows, length], [rows, 2], [rows], []
-        signature = [NUMBERS, *(tf.TensorSpec(each, tf.int32) for each in shapes)]
-        jit_compile = shape is not None
-        compiled = tf.function(generate, signature, autograph=False, jit_compile=jit_compile)
-        return compiled.get_concrete_function()
-
-    @functools.cached_property
-    def _compiled_start(self):
-        def start(prompt_ids):
-            return self.core.start(prompt_ids, self._steps)
-
-        signature = [tf.TensorSpec([1, None], tf.int32)]
-        return tf.function(start, signature, autograph=False)
-
-    def _compile_step(self, with_numbers):
-        """Compiles a step from token to token of a stream."""
-
-        def step(numbers, tokens, state, context, noise):
-            logits, state, _ = self.core.step(tokens, state, context)
-            special = self.tokenizer.pad_id, self.tokenizer.start_id
-            log_probs = allowed_log_probs(logits, self.tokenizer.end_id, special)
-            return with_numbers(numbers).pick(log_probs, noise), state
-
-        return tf.function(step, autograph=False, reduce_retracing=True)
 
     def decode(self, prompt_ids, seeds, max_lengths, sampler, max_length, first_step=0):
         """The numeric core of `generate` and of the exported model.
@@ -435,7 +312,7 @@ class TextGenerator(Task):
             rows = tf.shape(text)[0]
             opening = tf.repeat(tf.constant(np.array(opening_ids)[None], tf.int32), rows, axis=0)
             ids = tf.concat([opening, self.tokenizer.tokenize(text)], axis=1)
-            prompt_ids = _cut_and_padded_in_front(ids, self._room(steps))
+            prompt_ids = _cut_and_padded_in_front(ids, room(self.core, steps))
             decoded = decode(prompt_ids, seeds_of(text, seed), tf.fill([rows], steps))
             return {name: x[:, 0] for name, x in self.write(decoded).items()}
 
@@ -458,7 +335,7 @@ class TextGenerator(Task):
             return self.core.start(prompt_ids, self._served_steps)
 
         prompt_ids = tf.TensorSpec([None, None], tf.int32, name="prompt_ids")
-        return Start(start, prompt_ids, self._room(self._served_steps))
+        return Start(start, prompt_ids, room(self.core, self._served_steps))
 
     @property
     def _served_steps(self):
@@ -477,19 +354,8 @@ def _stops(stop):
     return stops
 
 
-def _padded_in_front(rows, room, multiple):
-    """Returns the ends of rows as int32 `(rows, length)`, the length a multiple or all the room."""
-    rows = [row[-room:] for row in rows]
-    longest = max(map(len, rows))
-    length = min(-(-longest // multiple) * multiple, room)
-    padded = np.zeros((len(rows), length), "int32")
-    for place, row in enumerate(rows):
-        padded[place, length - len(row) :] = row
-    return padded
-
-
 def _cut_and_padded_in_front(ids, length):
-    """The same of ragged ids in the graph, with a fixed length."""
+    """Returns the ends of ragged ids as int32 `(rows, length)`, zeros in front, in the graph."""
     lengths = tf.cast(ids.row_lengths(), tf.int32)[:, None]
     places = lengths - length + tf.range(length)  # (rows, length)
     dense = ids.to_tensor(shape=[None, None])

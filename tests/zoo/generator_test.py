@@ -181,9 +181,9 @@ def test_a_stop_string_that_never_comes_takes_nothing_away(generator):
 
 def test_generation_stops_early(generator, monkeypatch):
     stretches = []
-    compiled = generator._compiled_generate
+    compiled = generator._continuation._compiled_stretch
     counted = lambda *given: stretches.append(given) or compiled(*given)  # noqa: E731
-    monkeypatch.setattr(generator, "_compiled_generate", counted)
+    monkeypatch.setattr(generator._continuation, "_compiled_stretch", counted)
     generator.generate("the quick", 1000, "greedy", stop="brown")
     assert len(stretches) == 1
 
