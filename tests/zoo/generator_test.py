@@ -288,7 +288,7 @@ def test_a_preset_keeps_tokenizer_sampler_and_opening(generator, tmp_path):
 
 @pytest.fixture(scope="module")
 def signature(generator, tmp_path_factory):
-    path = generator.export(tmp_path_factory.mktemp("exported") / "toy")
+    path = generator.export(tmp_path_factory.mktemp("exported") / "toy", jit_compile=False)
     return tf.saved_model.load(str(path)).signatures["serving_default"]
 
 
