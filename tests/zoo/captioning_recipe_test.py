@@ -3,10 +3,12 @@
 import csv
 import dataclasses
 import json
+import shutil
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from keras import ops
 
 import zoo
 from tests.zoo.pictures import CAPTIONS, IMAGES, MeanColours
@@ -26,7 +28,7 @@ RECIPE = CaptioningRecipe(
     average_momentum=0.5,
     dtype="float32",
     self_critical_epochs=1,
-    rewards={"cider": 1.0, "unigram_f": 2.0},
+    rewards=[{"cider": 1.0}, {"cider": 1.0, "unigram_f": 2.0}],
     length_penalties=(0.0, 1.0),
 )
 
@@ -95,11 +97,22 @@ def test_a_run_that_goes_on_does_not_look_at_the_images_again(preset, images, mo
     assert trained.default_sampler.length_penalty in RECIPE.length_penalties
 
 
-def test_self_critical_training_goes_on_from_the_best_epoch(preset):
-    with open(preset.parent / "self_critical" / "history.csv", newline="") as file:
-        (row,) = csv.DictReader(file)
-    assert float(row["val_reward"]) >= 0
-    assert (preset.parent / "self_critical" / "best.weights.h5").exists()
+def test_what_is_learned_from_each_mixture_of_rewards_is_averaged(preset, images, tmp_path):
+    run_dir = tmp_path / "run"
+    shutil.copytree(preset.parent, run_dir)
+    for number in (1, 2):
+        with open(run_dir / f"self_critical_{number}" / "history.csv", newline="") as file:
+            (row,) = csv.DictReader(file)
+        assert float(row["val_reward"]) >= 0
+    model = zoo.load(preset)
+    model.load_weights(run_dir / "self_critical_1" / "best.weights.h5")
+    learned = [weight.numpy() for weight in model.core.weights]
+    for weight in model.core.weights:
+        weight.assign_add(ops.full_like(weight, 0.5))
+    model.save_weights(run_dir / "self_critical_2" / "best.weights.h5")
+    trained = RECIPE.train(images, images, run_dir)
+    for weight, expected in zip(trained.core.weights, learned, strict=True):
+        np.testing.assert_allclose(weight, expected + 0.25, atol=1e-6)
 
 
 @pytest.mark.parametrize(("weight", "expected"), [(1.0, 0.0), (-1.0, 1.0)])
@@ -115,7 +128,9 @@ def test_the_length_penalty_is_the_one_that_earns_most(weight, expected):
     features = tf.data.Dataset.from_tensor_slices(
         {"annotations": annotations, "captions": captions}
     )
-    recipe = dataclasses.replace(RECIPE, rewards={"bleu_1": weight})
+    # For the sign of the mean of the mixtures, not of either: they are 3 and -1, or 1 and -3.
+    mixtures = [{"bleu_1": weight + 2.0}, {"bleu_1": weight - 2.0}]
+    recipe = dataclasses.replace(RECIPE, rewards=mixtures)
     assert recipe._best_sampler(Model(), features).length_penalty == expected
 
 
@@ -123,12 +138,14 @@ def test_nothing_but_rewards_acts_in_self_critical_training(preset, images, monk
     seen = []
     monkeypatch.setattr(captioning, "Backbone", MeanColours)
     monkeypatch.setattr(
-        CaptioningRecipe, "_learn_from_rewards", lambda self, model, *rest: seen.append(model)
+        CaptioningRecipe, "_learn_from_rewards", lambda self, *given: seen.append(given[:2])
     )
     recipe = dataclasses.replace(RECIPE, overrides={**RECIPE.overrides, "dropout": 0.5})
     trained = recipe.train(images, images, preset.parent)
     assert trained.core.config["dropout"] == 0.5
-    assert seen[0].core.config["dropout"] == seen[0].core.config["doubly_stochastic"] == 0.0
+    assert [rewards for _, rewards in seen] == RECIPE.rewards
+    for model, _ in seen:
+        assert model.core.config["dropout"] == model.core.config["doubly_stochastic"] == 0.0
 
 
 def test_rewards_are_earned_in_any_view():

@@ -65,16 +65,18 @@ class CaptioningRecipe:
         learning_rate: Where the cosine schedule begins, after `warmup_steps`.
         label_smoothing, subword_dropout: As for `TokenCrossentropy` and `Captioner.batches`.
         self_critical_epochs: Passes over the images afterwards, each in any of its views, that
-            learn from `rewards`, see `self_critical_captions`.
+            learn from rewards, see `self_critical_captions`.
         self_critical_learning_rate: Where the cosine schedule of these begins.
         self_critical_momentum: Momentum of the moving average of the weights in these.
-        rewards: What counts how much there, as `weights` of `CaptionReward`. By the same mixture
-            the epoch is chosen on the validation images.
+        rewards: What counts how much there: mixtures, each as `weights` of `CaptionReward`. From
+            the same weights on, the model learns by each mixture alone, which also chooses among
+            the epochs; the weights it comes to are averaged (Ramé et al. 2023, Rewarded soups,
+            https://arxiv.org/abs/2306.04488). All else is chosen by the mean of the mixtures.
         average_momentum: Momentum of the moving average of the weights, which is what is kept.
         dtype: Policy of the computation in training.
         num_beams: Beams that the trained model describes with.
         length_penalties: Of these it uses the one with which captions of the validation images earn
-            most.
+            most. From 0 to 1 they lead from the sum of a caption's log-probabilities to the mean.
         seed: Seed of everything random.
     """
 
@@ -93,11 +95,11 @@ class CaptioningRecipe:
     self_critical_epochs: int = 0
     self_critical_learning_rate: float = 1e-4
     self_critical_momentum: float = 0.99
-    rewards: dict = dataclasses.field(default_factory=lambda: {"cider": 1.0})
+    rewards: list = dataclasses.field(default_factory=lambda: [{"cider": 1.0}])
     average_momentum: float = 0.999
     dtype: str = "mixed_bfloat16"
     num_beams: int = 5
-    length_penalties: tuple = (0.0, 0.5, 1.0, 1.5, 2.0)
+    length_penalties: tuple = (0.0, 0.25, 0.5, 0.75, 1.0)
     seed: int = 1
 
     splits: ClassVar = ("train", "validation")
@@ -129,7 +131,7 @@ class CaptioningRecipe:
                 logs and `history.csv`.
 
         Returns:
-            The trained `Captioner` in float32, with the averaged weights of the epoch whose
+            The trained `Captioner` in float32, with the averaged weights of the epochs whose
             captions of the validation images earned most, and the length penalty with which they
             earn most.
         """
@@ -144,16 +146,18 @@ class CaptioningRecipe:
         train = functools.reduce(tf.data.Dataset.concatenate, views)
         validation = load_features(validation)
         self._learn_captions(model, train_images, train, validation, run_dir)
-        best = run_dir / runs.BEST
+        best = [run_dir / runs.BEST]
         if self.self_critical_epochs:
-            # Captions are drawn without dropout, so they are learned from without it.
-            model = self._build(model.tokenizer, self.dtype, dropout=0.0, doubly_stochastic=0.0)
-            model.load_weights(best)
             train = tf.data.Dataset.zip(*views).map(_any_view)
-            self._learn_from_rewards(model, train, validation, run_dir / "self_critical")
-            best = run_dir / "self_critical" / runs.BEST
+            folders = [run_dir / f"self_critical_{each + 1}" for each in range(len(self.rewards))]
+            for rewards, folder in zip(self.rewards, folders, strict=True):
+                # Captions are drawn without dropout, so they are learned from without it.
+                model = self._build(model.tokenizer, self.dtype, dropout=0.0, doubly_stochastic=0.0)
+                model.load_weights(run_dir / runs.BEST)
+                self._learn_from_rewards(model, rewards, train, validation, folder)
+            best = [folder / runs.BEST for folder in folders]
         trained = self._build(model.tokenizer, "float32")
-        trained.load_weights(best)
+        runs.load_mean_weights(trained, best)
         trained.default_sampler = self._best_sampler(trained, validation)
         return trained
 
@@ -185,10 +189,10 @@ class CaptioningRecipe:
             seed=seed,
             epochs=self.epochs,
             validation_data=validation,
-            callbacks=self._callbacks(run_dir, validation),
+            callbacks=_callbacks(run_dir, validation, self._mean_rewards()),
         )
 
-    def _learn_from_rewards(self, model, train, validation, run_dir):
+    def _learn_from_rewards(self, model, rewards, train, validation, run_dir):
         run_dir.mkdir(exist_ok=True)
         steps = -(-int(train.cardinality()) // IMAGES_THAT_EARN)
         steps *= self.self_critical_epochs
@@ -201,16 +205,17 @@ class CaptioningRecipe:
         )
         seed = self.seed + len(runs.history(run_dir))
         model.fit(
-            self_critical_captions(
-                model, train, self.rewards, batch_size=IMAGES_THAT_EARN, seed=seed
-            ),
+            self_critical_captions(model, train, rewards, batch_size=IMAGES_THAT_EARN, seed=seed),
             epochs=self.self_critical_epochs,
-            callbacks=self._callbacks(run_dir, validation),
+            callbacks=_callbacks(run_dir, validation, rewards),
         )
 
-    def _callbacks(self, run_dir, validation):
-        measure = ValidationCaptions(validation, self.rewards)
-        return runs.callbacks(run_dir, "val_reward", "max", [measure])
+    def _mean_rewards(self):
+        names = dict.fromkeys(name for mixture in self.rewards for name in mixture)
+        return {
+            name: sum(mixture.get(name, 0.0) for mixture in self.rewards) / len(self.rewards)
+            for name in names
+        }
 
     def evaluate(self, model, images):
         """Returns every metric of a model on a data set of `image` and `captions`."""
@@ -230,11 +235,13 @@ class CaptioningRecipe:
             "citation": "Hodosh, Young and Hockenmaier 2013, Framing Image Description as a Ranking"
             " Task (https://doi.org/10.1613/jair.3994)",
         }
-        mixture = " + ".join(f"{weight:g} {name}" for name, weight in self.rewards.items())
+        mixture = " + ".join(f"{weight:g} {name}" for name, weight in self._mean_rewards().items())
         chosen_by = (
             f"the validation split, by what its captions earn ({mixture}): the epoch by greedy "
             f"captions, the length penalty by captions with {self.num_beams} beams"
         )
+        if len(self.rewards) > 1:
+            chosen_by += "; an epoch of self-critical training by the mixture it learned from"
         return {"variant": "English", "data": data, "chosen_by": chosen_by}
 
     def make_optimizer(self, steps_per_epoch):
@@ -257,7 +264,7 @@ class CaptioningRecipe:
 
         def reward(sampler):
             captions = model.caption_annotations(annotations, sampler)
-            return mean_reward(captions, references, self.rewards)
+            return mean_reward(captions, references, self._mean_rewards())
 
         return max(
             [
@@ -306,6 +313,11 @@ def mean_reward(captions, references, rewards):
     references = [[text.split() for text in texts] for texts in references]
     earned = CaptionReward(references, rewards)([text.split() for text in captions], references)
     return float(earned.mean())
+
+
+def _callbacks(run_dir, validation, rewards):
+    measure = ValidationCaptions(validation, rewards)
+    return runs.callbacks(run_dir, "val_reward", "max", [measure])
 
 
 def _any_view(*views):

@@ -33,14 +33,24 @@ RECIPES = {
         self_critical_epochs=6,
         self_critical_learning_rate=2e-4,
         self_critical_momentum=0.998,
-        rewards={
-            "cider": 1.0,
-            "bleu_1": 2.0,
-            "bleu_2": 1.0,
-            "bleu_3": 1.0,
-            "bleu_4": 2.0,
-            "unigram_f": 5.0,
-        },
+        rewards=[
+            {
+                "cider": 1.0,
+                "bleu_1": 2.0,
+                "bleu_2": 1.0,
+                "bleu_3": 1.0,
+                "bleu_4": 2.0,
+                "unigram_f": 5.0,
+            },
+            {
+                "cider": 1.0,
+                "bleu_1": 4.0,
+                "bleu_2": 1.0,
+                "bleu_3": 1.0,
+                "bleu_4": 2.0,
+                "unigram_f": 8.0,
+            },
+        ],
     ),
     "show_attend_tell_hard_flickr8k": CaptioningRecipe(
         "show_attend_tell",

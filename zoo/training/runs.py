@@ -3,6 +3,7 @@
 import csv
 
 import keras
+import numpy as np
 
 from zoo.training.schedules import WarmUp
 
@@ -73,3 +74,17 @@ def history(run_dir):
         return []
     with open(path, newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
+
+
+def load_mean_weights(model, paths):
+    """Gives a model the mean of the weights in several files.
+
+    Models that learned on from the same weights mostly lie in one basin, where the mean is no worse
+    than any of them (Wortsman et al. 2022, Model soups, https://arxiv.org/abs/2203.05482).
+    """
+    loaded = []
+    for path in paths:
+        model.load_weights(path)
+        loaded.append([weight.numpy() for weight in model.weights])
+    for weight, values in zip(model.weights, zip(*loaded, strict=True), strict=True):
+        weight.assign(np.mean(values, axis=0))
