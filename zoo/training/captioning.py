@@ -148,13 +148,12 @@ class CaptioningRecipe:
         self._learn_captions(model, train_images, train, validation, run_dir)
         best = [run_dir / runs.BEST]
         if self.self_critical_epochs:
-            train = tf.data.Dataset.zip(*views).map(_any_view)
             folders = [run_dir / f"self_critical_{each + 1}" for each in range(len(self.rewards))]
             for rewards, folder in zip(self.rewards, folders, strict=True):
                 # Captions are drawn without dropout, so they are learned from without it.
                 model = self._build(model.tokenizer, self.dtype, dropout=0.0, doubly_stochastic=0.0)
                 model.load_weights(run_dir / runs.BEST)
-                self._learn_from_rewards(model, rewards, train, validation, folder)
+                self._learn_from_rewards(model, rewards, views, validation, folder)
             best = [folder / runs.BEST for folder in folders]
         trained = self._build(model.tokenizer, "float32")
         runs.load_mean_weights(trained, best)
@@ -192,8 +191,10 @@ class CaptioningRecipe:
             callbacks=_callbacks(run_dir, validation, self._mean_rewards()),
         )
 
-    def _learn_from_rewards(self, model, rewards, train, validation, run_dir):
+    def _learn_from_rewards(self, model, rewards, views, validation, run_dir):
         run_dir.mkdir(exist_ok=True)
+        seed = self.seed + len(runs.history(run_dir))
+        train = _any_view(views, seed)
         steps = -(-int(train.cardinality()) // IMAGES_THAT_EARN)
         steps *= self.self_critical_epochs
         model.compile(
@@ -203,7 +204,6 @@ class CaptioningRecipe:
             loss=PolicyGradientLoss(model.tokenizer),
             weighted_metrics=[],
         )
-        seed = self.seed + len(runs.history(run_dir))
         model.fit(
             self_critical_captions(model, train, rewards, batch_size=IMAGES_THAT_EARN, seed=seed),
             epochs=self.self_critical_epochs,
@@ -320,11 +320,15 @@ def _callbacks(run_dir, validation, rewards):
     return runs.callbacks(run_dir, "val_reward", "max", [measure])
 
 
-def _any_view(*views):
-    """Returns one of the views of an image, drawn anew each time."""
-    drawn = tf.random.uniform([], 0, len(views), tf.int32)
-    annotations = tf.stack([view["annotations"] for view in views])[drawn]
-    return {"annotations": annotations, "captions": views[0]["captions"]}
+def _any_view(views, seed):
+    """Returns images in one of their views, drawn anew in each epoch."""
+
+    def choose(number, *views):
+        annotations = tf.stack([view["annotations"] for view in views])
+        return {**views[0], "annotations": annotations[number % len(views)]}
+
+    numbers = tf.data.Dataset.random(seed=seed, rerandomize_each_iteration=True)
+    return tf.data.Dataset.zip(numbers, *views).map(choose)
 
 
 def _captions(example):
