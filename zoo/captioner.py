@@ -1,5 +1,6 @@
 """The task of captioning: images in, strings out."""
 
+from collections.abc import Iterable
 from numbers import Integral
 from typing import NamedTuple
 
@@ -10,7 +11,7 @@ from keras import ops
 
 from keras_attention import plotting
 from zoo import decoding
-from zoo.decoding.base import require
+from zoo.decoding.base import as_length, require
 from zoo.decoding.compiled import NUMBERS, for_every_form
 from zoo.images import Backbone, image_bytes, read_image, read_images
 from zoo.serving import Endpoint, Start, buckets
@@ -21,6 +22,7 @@ from zoo.task import (
     seeds_of,
     serving_inputs,
     unknown_number_of_batches,
+    validation_arguments,
 )
 from zoo.training.batching import bucket_by_length
 from zoo.training.captions import annotated, examples_of_lists, pairs
@@ -161,9 +163,8 @@ class Captioner(Task):
         Returns:
             A `keras.callbacks.History`.
         """
-        if isinstance(validation_data, tf.data.Dataset):
-            validation_data = (validation_data,)
         if validation_data is not None:
+            validation_data = validation_arguments(validation_data)
             validation_data = self.batches(*validation_data, batch_size=batch_size)
         train = self.batches(x, y, batch_size, shuffle, subword_dropout, seed)
         with unknown_number_of_batches():
@@ -199,7 +200,7 @@ class Captioner(Task):
         """Describes an image or a list of images.
 
         Args:
-            images: An image or a list of them, each a path (`str` or `pathlib.Path`), encoded
+            images: An image or several in a list, each a path (`str` or `pathlib.Path`), encoded
                 `bytes`, a `PIL.Image`, or an array `(height, width, 3)`, uint8 or float from 0 to
                 1. An array of four axes is a list.
             sampler: `"greedy"`, `"beam"`, `"random"`, `"top_k"`, `"top_p"`, a sampler object of
@@ -254,8 +255,11 @@ class Captioner(Task):
 
     def annotate(self, encoded):
         """Returns the annotation vectors `(batch, positions, channels)` of encoded images."""
-        images, _ = read_images(encoded, self.backbone.image_size)
-        return self.backbone(images)
+        images, is_image = read_images(encoded, self.backbone.image_size)
+        broken = tf.reduce_sum(tf.cast(~is_image, tf.int32))
+        what = [broken, "of", tf.size(is_image), "images cannot be decoded: leave them out."]
+        with tf.control_dependencies([tf.debugging.Assert(broken == 0, what)]):
+            return self.backbone(tf.identity(images))
 
     def generate(self, encoded, seeds, max_lengths, sampler, return_attention=False):
         """The graph behind `caption` and the exported model: encoded images to strings.
@@ -357,9 +361,7 @@ class Captioner(Task):
     def _decoding_options(self, sampler, options):
         seed, max_length = options.pop("seed", 0), options.pop("max_length", LONGEST_CAPTION)
         require(isinstance(seed, Integral), "an integer", seed=seed)
-        is_length = isinstance(max_length, Integral) and max_length >= 1
-        require(is_length, "an integer of at least 1", max_length=max_length)
-        return seed, max_length, self.sampler(sampler, **options)
+        return seed, as_length(max_length), self.sampler(sampler, **options)
 
     def _compile_generate(self, with_numbers, return_attention):
         def compiled(numbers, encoded, seeds, max_lengths):
@@ -394,11 +396,13 @@ class Captioner(Task):
 
 
 def _as_list(images):
-    """Returns a list of images for an image or a list of them, and whether it was one image."""
-    is_array = hasattr(images, "shape") and hasattr(images, "dtype")
-    if isinstance(images, (list, tuple)) or (is_array and len(images.shape) == 4):
-        return list(images), False
-    return [images], True
+    """Returns a list of images for an image or several, and whether it was one image."""
+    if hasattr(images, "shape") and hasattr(images, "dtype"):
+        is_list = len(images.shape) in (1, 4)  # paths, or pictures
+    else:
+        is_bytes = isinstance(images, bytes | bytearray | memoryview)
+        is_list = isinstance(images, Iterable) and not is_bytes and not isinstance(images, str)
+    return (list(images), False) if is_list else ([images], True)
 
 
 def _seeds(seed, places):

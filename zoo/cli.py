@@ -1,5 +1,6 @@
 """The command line: `python -m zoo list | info | translate | caption | generate | train | …`."""
 
+import functools
 import itertools
 import pathlib
 import sys
@@ -79,16 +80,30 @@ def _load(name, method):
     return model
 
 
+_SAMPLER = click.option(
+    "--sampler", help="greedy, beam, random, top_k or top_p.  [default: the model's own]"
+)
+_RANDOM = [
+    click.option("--temperature", type=float, help="Temperature of a random sampler."),
+    click.option("--top-k", "k", type=int, help="Tokens to draw from, for top_k."),
+    click.option("--top-p", "p", type=float, help="Probability to draw from, for top_p."),
+]
+
+
 def _decoding_options(command):
     """Adds the options that every task with beam search has."""
     options = [
-        click.option("--sampler", help="greedy, beam, random, top_k or top_p.  [default: beam]"),
+        _SAMPLER,
         click.option("--num-beams", type=int, help="Beams of beam search."),
         click.option("--length-penalty", type=float, help="Exponent of the length in beam search."),
         click.option("--max-length", type=int, help="Tokens at most."),
-        click.option("--temperature", type=float, help="Temperature of a random sampler."),
+        *_RANDOM,
         click.option("--seed", type=int, help="Seed of a random sampler."),
     ]
+    return _with_options(command, options)
+
+
+def _with_options(command, options):
     for option in reversed(options):
         command = option(command)
     return command
@@ -111,7 +126,7 @@ def translate(name, texts, show_attention, batch_size, sampler, **options):
     """
     options = {key: value for key, value in options.items() if value is not None}
     if not texts:
-        lines = sys.stdin.buffer.read().decode("utf-8", errors="replace")
+        lines = sys.stdin.buffer.read().decode("utf-8-sig", errors="replace")
         texts = lines.replace("\r\n", "\n").split("\n")
         texts = texts[:-1] if texts[-1] == "" else texts
     model = _load(name, "translate")
@@ -151,10 +166,8 @@ def caption(name, images, show_attention, batch_size, sampler, **options):
 @click.argument("name")
 @click.option("--prompt", default="", help="What the text begins with.")
 @click.option("--max-length", type=int, default=500, show_default=True, help="Tokens to add.")
-@click.option("--sampler", help="greedy, beam, random, top_k or top_p.  [default: the model's own]")
-@click.option("--temperature", type=float, help="Temperature of a random sampler.")
-@click.option("--top-k", "k", type=int, help="Tokens to draw from, for top_k.")
-@click.option("--top-p", "p", type=float, help="Probability to draw from, for top_p.")
+@_SAMPLER
+@functools.partial(_with_options, options=_RANDOM)
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of a random sampler.")
 @click.option("--stop", multiple=True, help="Where to stop; may be given several times.")
 def generate(name, prompt, max_length, sampler, seed, stop, **options):

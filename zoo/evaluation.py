@@ -141,17 +141,14 @@ def captioner_quality(scores, split, sampler):
     """Returns what the card of a model says of the results of `evaluate_captioner`."""
     measured = scores["captions"]
     protocol = f"{sampler}; {measured.signature}"
-    names = {f"BLEU-{n}": f"bleu_{n}" for n in (1, 2, 3, 4)}
-    names |= {"METEOR": "meteor", "ROUGE-L": "rouge_l", "CIDEr-D": "cider"}
-    values = {metric: getattr(measured, name) for metric, name in names.items()}
+    bleu = {f"BLEU-{n}": getattr(measured, f"bleu_{n}") for n in (1, 2, 3, 4)}
+    others = {"METEOR": measured.meteor, "ROUGE-L": measured.rouge_l, "CIDEr-D": measured.cider}
+    measured_others = {metric: value for metric, value in others.items() if value is not None}
     return [
         _entry("perplexity", split, scores["perplexity"], FORCED),
-        *(
-            _entry(metric, split, value, protocol)
-            for metric, value in values.items()
-            if value is not None
-        ),
+        *(_entry(metric, split, value, protocol) for metric, value in bleu.items()),
         _entry("brevity penalty of BLEU", split, measured.brevity_penalty, protocol, digits=3),
+        *(_entry(metric, split, value, protocol) for metric, value in measured_others.items()),
     ]
 
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 from zoo import decoding
 from zoo.attention_maps import AttentionMaps, stacked
 from zoo.continuation import Continuation, room
-from zoo.decoding.base import require
+from zoo.decoding.base import Sampler, as_length, require
 from zoo.serving import Endpoint, Start, buckets
 from zoo.task import Task, as_texts, seeds_of, serving_inputs, unknown_number_of_batches
 from zoo.training.pairs import is_batches
@@ -114,6 +114,7 @@ class TextGenerator(Task):
         Returns:
             `TextScores`. The end token of a whole text counts in its perplexity and comes last.
         """
+        require(batch_size >= 1, "at least 1", batch_size=batch_size)
         texts, _ = as_texts(texts)
         tokens, log_probs = [], []
         for stream, opening in self._streams_and_openings(texts):
@@ -145,6 +146,13 @@ class TextGenerator(Task):
     def _streams_and_openings(self, texts):
         """Yields the tokens of each text, what opens and ends it included, and how many open it."""
         if isinstance(texts, tf.data.Dataset):
+            spec = texts.element_spec
+            is_text = isinstance(spec, tf.TensorSpec) and spec.dtype == tf.string
+            if not is_text or spec.shape.rank != 0:
+                raise ValueError(
+                    "A text generator takes a tf.data.Dataset of scalar strings. Received: a data "
+                    f"set of {spec}. Batches become texts by dataset.unbatch()."
+                )
             texts = [text.decode("utf-8", "replace") for text in texts.as_numpy_iterator()]
         texts, _ = as_texts(texts)
         end = [self.tokenizer.end_id] if self.opening is None else []
@@ -224,7 +232,8 @@ class TextGenerator(Task):
             ValueError: If a prompt is not a `str`, or an argument is unknown or out of range.
         """
         stops = _stops(stop)
-        self._require_lengths(max_length, seed)
+        max_length = as_length(max_length)
+        require(isinstance(seed, Integral), "an integer", seed=seed)
         require(batch_size >= 1, "at least 1", batch_size=batch_size)
         sampler = self.sampler(sampler, **options)
         prompts, is_one = as_texts(prompts)
@@ -252,20 +261,17 @@ class TextGenerator(Task):
             An iterator of `str`.
         """
         stops = _stops(stop)
-        self._require_lengths(max_length, seed)
+        max_length = as_length(max_length)
+        require(isinstance(seed, Integral), "an integer", seed=seed)
         sampler = self.sampler(sampler, **options)
-        require(sampler.num_beams == 1, "a sampler with one beam", sampler=sampler)
+        is_stepwise = type(sampler).pick is not Sampler.pick
+        require(is_stepwise, "a sampler that picks token after token", sampler=sampler)
         (prompt,), _ = as_texts([prompt])
         ids = self._prompt_ids(prompt)
         return self._continuation.pieces(ids, max_length, sampler, seed, stops)
 
     def _prompt_ids(self, prompt):
         return np.concatenate([self._opening_ids, self._ids(prompt)]).astype("int32")
-
-    def _require_lengths(self, max_length, seed):
-        is_length = isinstance(max_length, Integral) and max_length >= 1
-        require(is_length, "an integer of at least 1", max_length=max_length)
-        require(isinstance(seed, Integral), "an integer", seed=seed)
 
     def decode(self, prompt_ids, seeds, max_lengths, sampler, max_length, first_step=0):
         """The numeric core of `generate` and of the exported model.

@@ -5,6 +5,7 @@ import collections.abc
 import contextlib
 import dataclasses
 import os
+import reprlib
 import warnings
 
 import keras
@@ -23,7 +24,8 @@ def as_texts(texts):
     """
     if isinstance(texts, str):
         return [_valid_unicode(texts)], True
-    if isinstance(texts, bytes) or not isinstance(texts, collections.abc.Iterable):
+    is_several = isinstance(texts, collections.abc.Iterable)
+    if not is_several or isinstance(texts, bytes | collections.abc.Mapping):
         raise ValueError(
             f"Expected a str or a list of str. Received: {texts!r} of type {type(texts).__name__}."
         )
@@ -92,7 +94,7 @@ class Task(keras.Model, abc.ABC):
         super().__init__(dtype=dtype or core.dtype_policy, **kwargs)
         self.core = core
         self.tokenizer = tokenizer
-        self.default_sampler = decoding.get(sampler or self.usual_sampler)
+        self.default_sampler = sampler or self.usual_sampler
 
     def __call__(self, inputs, *args, **kwargs):
         self._require_batch(inputs)
@@ -318,6 +320,15 @@ class Task(keras.Model, abc.ABC):
             ) from error
 
     @property
+    def default_sampler(self):
+        """The sampler that it decodes with unless told otherwise; may be set by name, too."""
+        return self._default_sampler
+
+    @default_sampler.setter
+    def default_sampler(self, sampler):
+        self._default_sampler = decoding.get(sampler)
+
+    @property
     def settings(self):
         """What the task takes besides core and tokenizer, as it goes into a config."""
         return {"sampler": keras.saving.serialize_keras_object(self.default_sampler)}
@@ -343,6 +354,22 @@ def decoded_texts(row):
     """Returns the texts of a row of what was generated: a `str`, or a list of several."""
     texts = [text.decode() for text in row["text"]]
     return texts[0] if len(texts) == 1 else texts
+
+
+def validation_arguments(validation_data):
+    """Returns the arguments of `batches` for the validation data of `fit`: one, or `x` and `y`.
+
+    Raises:
+        ValueError: If it is something else.
+    """
+    if isinstance(validation_data, tf.data.Dataset):
+        return (validation_data,)
+    if not isinstance(validation_data, list | tuple) or len(validation_data) != 2:
+        raise ValueError(
+            "`validation_data` must be a tf.data.Dataset or a tuple (x, y) of two lists. Received: "
+            f"{reprlib.repr(validation_data)}."
+        )
+    return tuple(validation_data)
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ import tensorflow as tf
 from keras_attention.plotting import plot_alignment
 from zoo import decoding
 from zoo.attention_maps import AttentionMaps, TranslationAttention, stacked
-from zoo.decoding.base import require
+from zoo.decoding.base import as_length, require
 from zoo.decoding.compiled import NUMBERS, for_every_form
 from zoo.serving import Endpoint, Start, buckets
 from zoo.task import (
@@ -24,6 +24,7 @@ from zoo.task import (
     seeds_of,
     serving_inputs,
     unknown_number_of_batches,
+    validation_arguments,
 )
 from zoo.training.batching import bucket_by_length
 from zoo.training.pairs import is_batches, pairs_of_lists, require_pairs
@@ -73,7 +74,8 @@ class Translator(Task):
     everywhere.
 
     Args:
-        core: A model of token ids with `start` and `step`, such as `AttentionRNNTranslator`.
+        core: A model of token ids with `start` and `step`, such as `AttentionRNNTranslator`. Where
+            it has room for `longest` tokens only, sources and translations are cut there.
         tokenizer: A `ByteBPETokenizer` of both languages.
         sampler: How it decodes unless told otherwise; by default beam search with 5 beams.
     """
@@ -146,9 +148,8 @@ class Translator(Task):
         if y is not None and shuffle:
             pairs = pairs_of_lists(x, y)
             x, y = pairs.shuffle(len(pairs), seed=seed), None
-        if isinstance(validation_data, tf.data.Dataset):
-            validation_data = (validation_data,)
         if validation_data is not None:
+            validation_data = validation_arguments(validation_data)
             validation_data = self.batches(*validation_data, batch_size=batch_size)
         train = self.batches(x, y, batch_size, subword_dropout, seed)
         with unknown_number_of_batches():
@@ -164,9 +165,13 @@ class Translator(Task):
         with unknown_number_of_batches():
             return super().evaluate(self.batches(x, y, batch_size), **kwargs)
 
-    def source_tokens(self, texts, subword_dropout=0.0, seed=None):
-        """Returns the ragged tokens of texts, the end token included, as the encoder reads them."""
+    def source_tokens(self, texts, subword_dropout=0.0, seed=None, longest=None):
+        """Returns the ragged tokens of texts, the end token included, as the encoder reads them.
+
+        Those of more than `longest` tokens are cut.
+        """
         tokens = self.tokenizer.tokenize(texts, subword_dropout, seed)
+        tokens = tokens if longest is None else tokens[:, : longest - 1]
         end = tf.fill([tf.shape(texts)[0], 1], self.tokenizer.end_id)
         return tf.concat([tokens, end], axis=1)
 
@@ -211,12 +216,10 @@ class Translator(Task):
         """
         seed, max_length = options.pop("seed", 0), options.pop("max_length", None)
         require(isinstance(seed, Integral), "an integer", seed=seed)
-        is_length = isinstance(max_length, Integral) and max_length >= 1
-        require(is_length or max_length is None, "an integer of at least 1", max_length=max_length)
+        limit = DEFAULT_LENGTH if max_length is None else as_length(max_length)
         sampler = self.sampler(sampler, **options)
         texts, is_one = as_texts(texts)
         generate = self._compiled(sampler, return_attention, jit_compile)
-        limit = DEFAULT_LENGTH if max_length is None else max_length
 
         def of_batch(places):
             batch = tf.constant([texts[place] for place in places], tf.string)
@@ -305,11 +308,14 @@ class Translator(Task):
 
     def _read(self, texts, max_lengths):
         """Returns tokens of texts `[batch, source_length]`, and how many each may become."""
-        source_ids = self.source_tokens(texts).to_tensor(self.tokenizer.pad_id)
+        longest = self._longest
+        source_ids = self.source_tokens(texts, longest=longest).to_tensor(self.tokenizer.pad_id)
         is_empty = tf.cast(tf.shape(texts)[0] == 0, tf.int32)
         source_ids = tf.pad(source_ids, [[0, 0], [0, is_empty]])  # an RNN needs a step to take
         lengths = tf.reduce_sum(tf.cast(source_ids != self.tokenizer.pad_id, tf.int32), axis=1)
         max_lengths = tf.where(max_lengths == DEFAULT_LENGTH, _usual_length(lengths), max_lengths)
+        if longest is not None:
+            max_lengths = tf.minimum(max_lengths, longest)
         is_blank = tf.strings.regex_full_match(texts, r"[\s\v\x{85}\p{Z}]*")
         return source_ids, tf.where(is_blank, 0, max_lengths)
 
@@ -408,8 +414,9 @@ class Translator(Task):
             source_ids, max_lengths = read(texts, max_lengths)
             given, length = source_ids.shape
             # Rows and columns that fill up produce nothing.
-            rows, columns = 1 << (given - 1).bit_length(), _rounded_up(length)
-            decode = core_of(rows, columns, _rounded_up(max(1, int(tf.reduce_max(max_lengths)))))
+            rows, columns = 1 << (given - 1).bit_length(), self._rounded_up(length)
+            steps = self._rounded_up(max(1, int(tf.reduce_max(max_lengths))))
+            decode = core_of(rows, columns, steps)
             decoded = decode(
                 numbers,
                 tf.pad(source_ids, [(0, rows - given), (0, columns - length)]),
@@ -421,6 +428,15 @@ class Translator(Task):
             return self._write(decoded, padded)
 
         return compiled
+
+    @property
+    def _longest(self):
+        return getattr(self.core, "longest", None)
+
+    def _rounded_up(self, length):
+        """Returns the length that XLA compiles for."""
+        rounded = -(-length // LENGTH_STEP) * LENGTH_STEP
+        return rounded if self._longest is None else min(rounded, self._longest)
 
     def _translation(self, translated, rows):
         """Takes the best hypothesis of each row apart into pieces and alignments, unpadded."""
@@ -443,7 +459,3 @@ class Translator(Task):
 def _usual_length(source_length):
     """Returns how many tokens a translation may have unless told otherwise."""
     return tf.minimum(2 * source_length + 10, LONGEST_TRANSLATION)
-
-
-def _rounded_up(length):
-    return -(-length // LENGTH_STEP) * LENGTH_STEP

@@ -1,5 +1,7 @@
 """Samplers: what they draw, against NumPy; how they are named, compared and checked."""
 
+import json
+
 import keras
 import numpy as np
 import pytest
@@ -125,6 +127,19 @@ def test_samplers_compare_print_and_hash_by_their_options():
     assert eval(repr(one), vars(decoding)) == one
 
 
+def test_numbers_of_numpy_are_numbers():
+    options = {"num_beams": np.int64(3), "num_return_sequences": np.uint8(2)}
+    found = decoding.get("beam", length_penalty=np.float32(0.5), **options)
+    found = [found, decoding.get("top_k", k=np.int64(4)), decoding.get("top_p", p=np.float64(0.5))]
+    expected = [
+        decoding.BeamSampler(num_beams=3, length_penalty=0.5, num_return_sequences=2),
+        decoding.TopKSampler(k=4),
+        decoding.TopPSampler(p=0.5),
+    ]
+    assert list(map(repr, found)) == list(map(repr, expected))
+    json.dumps([sampler.get_config() for sampler in found])
+
+
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
@@ -137,7 +152,8 @@ def test_samplers_compare_print_and_hash_by_their_options():
         ("top_k", {"k": 2.5}, "`k` must be an integer"),
         ("top_p", {"p": 1.5}, "`p` must be a number above 0 and at most 1. Received: p=1.5"),
         ("top_p", {"p": 0.0}, "`p` must be"),
-        ("random", {"temperature": 0}, "`temperature` must be a number above 0. Received"),
+        ("random", {"temperature": 0}, "`temperature` must be a finite number above 0. Received"),
+        ("random", {"temperature": 1e39}, "`temperature` must be a finite number"),
         ("top_p", {"temperature": float("nan")}, "`temperature` must be"),
         ("beam", {"num_beams": 0}, "`num_beams` must be an integer of at least 1. Received"),
         ("beam", {"length_penalty": float("inf")}, "`length_penalty` must be a finite number"),

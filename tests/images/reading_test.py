@@ -161,6 +161,13 @@ def test_pil_images_keep_their_colours(mode):
     np.testing.assert_allclose(images[0], expected, atol=1.01)
 
 
+def test_pil_images_of_32_bits_are_of_16():
+    pixels = np.arange(0, 2**16, 2**8).reshape(16, 16)
+    whole, deep = (Image.fromarray(pixels.astype(dtype)) for dtype in ("int32", "uint16"))
+    assert (whole.mode, deep.mode) == ("I", "I;16")
+    np.testing.assert_array_equal(read_image(image_bytes(whole)), read_image(image_bytes(deep)))
+
+
 @pytest.mark.parametrize("mode", ["RGBA", "LA", "RGBa"])
 def test_transparent_pil_images_show_white(mode):
     image = pictures.scene("RGBA" if mode == "RGBa" else mode)

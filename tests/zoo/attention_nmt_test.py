@@ -69,6 +69,11 @@ def test_config_makes_the_same_model_again(core, batch):
     np.testing.assert_array_equal(again(batch), core(batch))
 
 
+def test_an_unknown_cell_is_named(fresh_model):
+    with pytest.raises(ValueError, match="Unknown cell 'GRU'. Known: gru, lstm"):
+        fresh_model(cell="GRU")
+
+
 def test_dropout_is_for_training_alone(fresh_model, batch):
     core = fresh_model(dropout=0.5).core
     assert not np.allclose(core(batch, training=True), core(batch, training=True))

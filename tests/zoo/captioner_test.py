@@ -79,6 +79,15 @@ def test_an_array_of_four_axes_is_a_list(captioner):
     assert captioner.caption([]) == []
 
 
+def test_several_images_come_in_any_order_of_things(captioner, tmp_path):
+    paths = []
+    for number, image in enumerate(IMAGES[:3]):
+        paths.append(tmp_path / f"{number}.png")
+        paths[-1].write_bytes(image_bytes(image))
+    for several in (tuple(paths), iter(paths), np.array([str(path) for path in paths])):
+        assert captioner.caption(several) == CAPTIONS[:3]
+
+
 def test_what_an_image_gives_does_not_depend_on_the_others(captioner):
     alone = [captioner.caption([image], sampler="random", seed=3)[0] for image in IMAGES[:1]]
     together = captioner.caption(IMAGES, sampler="random", seed=3, batch_size=4)
@@ -145,6 +154,7 @@ def test_what_is_no_image_is_named(captioner):
         captioner.caption(["missing.jpg"])
     with pytest.raises(ValueError, match="max_length"):
         captioner.caption(IMAGES, max_length=0)
+    assert captioner.caption(IMAGES[:1], max_length=np.int64(5)) == CAPTIONS[:1]
 
 
 def test_images_where_annotations_belong_are_told_the_way(captioner):
@@ -243,6 +253,13 @@ def test_wrong_data_gets_a_clear_error(captioner, tokenizer):
         captioner.fit(tf.data.Dataset.from_tensor_slices({"image": ["a"]}))
     with pytest.raises(ValueError, match=r"Received: 2 images and 1 captions"):
         captioner.fit(IMAGES[:2], ["red"])
+    with pytest.raises(ValueError, match=r"a list of captions. Received: 'ab'"):
+        captioner.fit(IMAGES[:2], "ab")
+    with pytest.raises(ValueError, match=r"`validation_data` must be"):
+        captioner.fit(IMAGES[:1], ["red"], validation_data=(IMAGES[:1],))
+    broken = tf.data.Dataset.from_tensors({"image": b"none", "captions": ["red"]})
+    with pytest.raises(tf.errors.InvalidArgumentError, match="images cannot be decoded"):
+        captioner.evaluate(broken)
     with pytest.raises(ValueError, match=r"1 of them empty"):
         captioner.fit(IMAGES[:2], ["red", []])
     with pytest.raises(ValueError, match=r"takes annotations of 5.*channels=4"):

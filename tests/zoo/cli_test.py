@@ -48,6 +48,7 @@ def test_list_has_a_line_for_each_model(run):
     assert [line.split()[0] for line in lines] == [model.name for model in models]
     columns = {line.index(f" {model.task}") for line, model in zip(lines, models, strict=True)}
     assert len(columns) == 1
+    assert any(line.startswith("show_attend_tell") and "CIDEr-D" in line for line in lines)
 
 
 def test_info_tells_quality_and_protocol(run, preset):
@@ -59,7 +60,7 @@ def test_info_tells_quality_and_protocol(run, preset):
 def test_info_tells_a_protocol_once_for_the_numbers_that_share_it(run):
     lines = run("info", "show_attend_tell_flickr8k").stdout.splitlines()
     (protocol,) = [line for line in lines if "meteor:1.5" in line]
-    metrics = "BLEU-1, BLEU-2, BLEU-3, BLEU-4, METEOR, ROUGE-L, CIDEr-D, brevity penalty of BLEU"
+    metrics = "BLEU-1, BLEU-2, BLEU-3, BLEU-4, brevity penalty of BLEU, METEOR, ROUGE-L, CIDEr-D"
     assert protocol.startswith(f"  {metrics}, validation: BeamSampler(num_beams=5")
 
 
@@ -85,6 +86,10 @@ def test_translates_lines_of_standard_input(translate, sources, targets):
     assert translate(input="\n".join(sources) + "\n") == targets
     assert translate(input="\n".join(sources)) == targets
     assert translate(input="\r\n".join(sources)) == targets
+
+
+def test_a_byte_order_mark_is_no_word(translate):
+    assert translate(input="\ufeffa man sleeps\n") == translate("a man sleeps")
 
 
 def test_empty_lines_stay(translate):

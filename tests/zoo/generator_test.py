@@ -318,7 +318,7 @@ def test_an_empty_batch_gives_an_empty_batch(signature):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"max_length": 0}, "`max_length` must be an integer of at least 1.*max_length=0"),
+        ({"max_length": 0}, "`max_length` must be an integer from 1 to 2147483647.*max_length=0"),
         ({"seed": 1.5}, "`seed` must be an integer.*seed=1.5"),
         ({"stop": [""]}, "`stop` must be a str or several, none of them empty"),
         ({"stop": 3}, "`stop` must be"),
@@ -332,9 +332,22 @@ def test_wrong_arguments_are_named(generator, arguments, message):
         generator.generate("the", **arguments)
 
 
-def test_beams_cannot_be_streamed(generator):
-    with pytest.raises(ValueError, match="`sampler` must be a sampler with one beam.*BeamSampler"):
-        generator.stream("the", sampler="beam")
+@pytest.mark.parametrize("num_beams", [1, 4])
+def test_beams_cannot_be_streamed(generator, num_beams):
+    with pytest.raises(ValueError, match="`sampler` must be .* token after token.*BeamSampler"):
+        generator.stream("the", sampler="beam", num_beams=num_beams)
+
+
+def test_a_data_set_must_be_of_texts(generator):
+    texts = tf.data.Dataset.from_tensor_slices(["the cat", "sat"])
+    for wrong in (texts.batch(2), texts.map(lambda text: (text, text)), texts.enumerate()):
+        with pytest.raises(ValueError, match=r"of scalar strings. .*dataset\.unbatch\(\)"):
+            generator.evaluate(wrong)
+
+
+def test_a_batch_of_scores_is_not_empty(generator):
+    with pytest.raises(ValueError, match="`batch_size` must be at least 1"):
+        generator.score("the", batch_size=0)
 
 
 def test_a_tokenizer_that_adds_spaces_is_refused(generator):

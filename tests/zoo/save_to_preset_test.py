@@ -164,6 +164,23 @@ def test_what_could_not_be_loaded_is_not_saved(fresh_model, tmp_path, value, dty
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [{"description": 5}, {"data": None}, {"license": b"MIT"}, {"quality": {1: 3.0}}]
+    + [{"quality": [("BLEU", 3.0)]}, {"quality": {"BLEU": "3"}}],
+    ids=str,
+)
+def test_a_card_of_other_types_is_not_saved(model, tmp_path, wrong):
+    (argument,) = wrong
+    with pytest.raises(ValueError, match=f"`{argument}` must be .* Received: {argument}="):
+        model.save_to_preset(tmp_path / "toy", **wrong)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_archive_may_have_any_name(model, tmp_path):
+    assert zoo.info(model.save_to_preset(tmp_path / "run 12:30 \\ 1.zip")).task == "translation"
+
+
 def test_an_archive_replaces_nothing(model, tmp_path):
     path = tmp_path / "toy.zip"
     path.write_text("mine")

@@ -251,6 +251,7 @@ WRONG_DATA = {
     "nothing": lambda pairs: (None,),
     "lists of other lengths": lambda pairs: (["a man", "a dog"], ["ein mann"]),
     "empty lists": lambda pairs: ([], []),
+    "two strs": lambda pairs: ("ab", "cd"),
 }
 
 
@@ -258,6 +259,12 @@ WRONG_DATA = {
 def test_wrong_data_is_explained(luong, dataset, wrong):
     with pytest.raises(ValueError, match="learns from pairs of texts"):
         luong.fit(*wrong(dataset))
+
+
+@pytest.mark.parametrize("wrong", [(["a"], ["b"], ["c"]), [("a", "b")], {"a": "b"}])
+def test_wrong_validation_data_is_explained(luong, dataset, wrong):
+    with pytest.raises(ValueError, match=r"`validation_data` must be .* \(x, y\) of two lists"):
+        luong.fit(dataset, validation_data=wrong)
 
 
 def test_batched_pairs_are_told_the_way_out(luong, dataset):

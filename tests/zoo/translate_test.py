@@ -108,6 +108,11 @@ def test_half_a_surrogate_pair_counts_as_the_replacement_character(bahdanau):
     assert bahdanau.translate(halves) == bahdanau.translate(["a \ufffd man", "\ufffd", "🚀 dog"])
 
 
+def test_a_dictionary_is_no_list_of_texts(bahdanau):
+    with pytest.raises(ValueError, match="a str or a list of str.*dict"):
+        bahdanau.translate({"en": ["a man"]})
+
+
 @pytest.mark.parametrize("wrong", [b"bytes", 7, None])
 def test_what_is_no_text_is_named_with_its_position(bahdanau, wrong):
     with pytest.raises(ValueError, match=f"{type(wrong).__name__} at position 1"):
@@ -185,6 +190,29 @@ def test_options_alone_change_the_default_sampler(bahdanau):
     assert bahdanau.translate(MIXED, num_beams=2) == bahdanau.translate(MIXED, sampler=sampler)
 
 
+def test_the_default_sampler_may_be_set_by_name(fresh_model):
+    model = fresh_model("luong_nmt")
+    model.default_sampler = "greedy"
+    assert model.default_sampler == decoding.GreedySampler()
+    with pytest.raises(ValueError, match="Did you mean 'greedy'"):
+        model.default_sampler = "gready"
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_learned_positions_cut_what_is_longer(fresh_model, tokenizer, jit_compile):
+    longest = 12
+    model = fresh_model("transformer_nmt", position="learned", max_length=longest)
+    (short,) = model.source_tokens(["a man sleeps"]).to_list()
+    (cut,) = model.source_tokens(["a man sleeps " * 5], longest=longest).to_list()
+    assert cut == [*(short[:-1] * 5)[: longest - 1], tokenizer.end_id]
+    for text in ("a man sleeps", "a man sleeps " * 5):
+        result = model.translate(
+            [text], "greedy", return_attention=True, max_length=40, jit_compile=jit_compile
+        )
+        assert len(result.source_tokens[0]) <= longest
+        assert 0 < len(result.tokens[0]) <= longest
+
+
 def test_several_hypotheses_are_lists_the_best_first(bahdanau, sources, targets):
     options = {"sampler": "beam", "num_beams": 4}
     several = bahdanau.translate(sources, num_return_sequences=3, **options)
@@ -204,6 +232,7 @@ def test_several_hypotheses_are_lists_the_best_first(bahdanau, sources, targets)
         ({"sampler": "random", "seed": None}, "seed=None"),
         ({"max_length": 0}, "max_length=0"),
         ({"max_length": -1}, "max_length=-1"),
+        ({"max_length": 2**31}, "an integer from 1 to 2147483647.*max_length=2147483648"),
     ],
 )
 def test_wrong_options_are_named(bahdanau, options, message):
@@ -213,7 +242,8 @@ def test_wrong_options_are_named(bahdanau, options, message):
 
 @pytest.mark.parametrize("sampler", ["greedy", "beam"])
 def test_max_length_is_a_number_of_tokens(bahdanau, sampler):
-    result = bahdanau.translate(MIXED, sampler=sampler, max_length=3, return_attention=True)
+    options = {"max_length": np.int64(3), "return_attention": True}
+    result = bahdanau.translate(MIXED, sampler=sampler, **options)
     assert [len(tokens) for tokens in result.tokens] == [3, 0, 3, 0, 3, 3]
 
 

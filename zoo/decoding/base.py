@@ -2,9 +2,12 @@
 
 import copy
 import dataclasses
+from numbers import Integral
 from typing import NamedTuple
 
 import tensorflow as tf
+
+LARGEST = tf.int32.max
 
 
 class Candidates(NamedTuple):
@@ -80,9 +83,12 @@ class Sampler:
     def with_numbers(self, values):
         """Returns the same sampler with other values, unchecked, of the options in `numbers`."""
         sampler = copy.copy(self)
-        for name, value in zip(self.numbers, values, strict=True):
-            object.__setattr__(sampler, name, value)
+        sampler._keep(**dict(zip(self.numbers, values, strict=True)))
         return sampler
+
+    def _keep(self, **options):
+        for name, value in options.items():
+            object.__setattr__(self, name, value)
 
     def get_config(self):
         return dataclasses.asdict(self)
@@ -90,6 +96,17 @@ class Sampler:
     @classmethod
     def from_config(cls, config):
         return cls(**config)
+
+
+def as_length(max_length):
+    """Returns a number of tokens as an `int`.
+
+    Raises:
+        ValueError: If it is none.
+    """
+    is_length = isinstance(max_length, Integral) and 1 <= max_length <= LARGEST
+    require(is_length, f"an integer from 1 to {LARGEST}", max_length=max_length)
+    return int(max_length)
 
 
 def require(condition, expectation, **argument):

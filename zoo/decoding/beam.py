@@ -64,6 +64,9 @@ class BeamSampler(Sampler):
         require(is_finite, "a finite number", length_penalty=penalty)
         is_part = isinstance(returned, Integral) and 1 <= returned <= beams
         require(is_part, f"an integer from 1 to num_beams={beams}", num_return_sequences=returned)
+        self._keep(
+            num_beams=int(beams), length_penalty=float(penalty), num_return_sequences=int(returned)
+        )
 
     def candidates(self, log_probs, totals, uniforms):
         vocabulary = tf.shape(log_probs)[2]

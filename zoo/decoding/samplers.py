@@ -54,8 +54,10 @@ class RandomSampler(Sampler):
     numbers = ("temperature",)
 
     def __post_init__(self):
-        is_positive = isinstance(self.temperature, Real) and self.temperature > 0
-        require(is_positive, "a number above 0", temperature=self.temperature)
+        is_number = isinstance(self.temperature, Real)
+        is_positive = is_number and 0 < float(self.temperature) <= float(tf.float32.max)
+        require(is_positive, "a finite number above 0", temperature=self.temperature)
+        self._keep(temperature=float(self.temperature))
 
     def pick(self, log_probs, uniforms):
         return draw(self.weights(log_probs), uniforms)
@@ -94,6 +96,7 @@ class TopKSampler(RandomSampler):
         super().__post_init__()
         is_count = isinstance(self.k, Integral) and self.k >= 1
         require(is_count, "an integer of at least 1", k=self.k)
+        self._keep(k=int(self.k))
 
     def pick(self, log_probs, uniforms):
         log_probs, tokens = tf.math.top_k(log_probs, tf.minimum(self.k, tf.shape(log_probs)[-1]))
@@ -131,6 +134,7 @@ class TopPSampler(RandomSampler):
         super().__post_init__()
         is_probability = isinstance(self.p, Real) and 0 < self.p <= 1
         require(is_probability, "a number above 0 and at most 1", p=self.p)
+        self._keep(p=float(self.p))
 
     def pick(self, log_probs, uniforms):
         weights = self.weights(log_probs)

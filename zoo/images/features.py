@@ -186,6 +186,11 @@ def _survey(images):
     """Returns what a manifest tells of pictures: their number, a hash, how many captions."""
     digest, count, captions = hashlib.sha256(), 0, set()
     for example in _examples(images):
+        if isinstance(example["captions"], str | bytes):
+            raise ValueError(
+                f"`captions` of {example['name']!r} must be a list. Received: "
+                f"{example['captions']!r}. Put it into a list."
+            )
         fields = [example["name"], *example["captions"]]
         # A path names the picture by where it is, which may change.
         fields += [example["image"]] if isinstance(example["image"], bytes) else []

@@ -13,7 +13,7 @@ from zoo.images.orientation import orientation_of, upright
 FORMATS = "JPEG, PNG, GIF or BMP"
 WHITE = 255.0
 # What PIL can write as PNG as it is; all else is converted first.
-_PNG_MODES = {"1", "L", "LA", "P", "RGB", "RGBA", "I", "I;16", "I;16B"}
+_PNG_MODES = {"1", "L", "LA", "P", "RGB", "RGBA", "I;16", "I;16B"}
 
 
 def read_images(image_bytes, size):
@@ -198,9 +198,11 @@ def _require_picture(content, owner):
 
 
 def _png_of_pil(image):
-    from PIL import ImageOps
+    from PIL import Image, ImageOps
 
     image = ImageOps.exif_transpose(image)
+    if image.mode == "I":  # grey of 32 bits, of which a PNG holds 16
+        image = Image.fromarray(np.clip(np.asarray(image), 0, 2**16 - 1).astype("uint16"))
     if image.mode not in _PNG_MODES:
         image = image.convert("RGBA" if image.mode.lower().endswith("a") else "RGB")
     file = io.BytesIO()

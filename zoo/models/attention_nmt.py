@@ -10,6 +10,7 @@ import keras
 from keras import ops
 
 from keras_attention import Attention, AttentionCell, AttentionRNN, scores
+from keras_attention.errors import unknown_name
 
 # ---------------------------------------------------------------------------------------- layers
 
@@ -34,10 +35,11 @@ class BidirectionalEncoder(keras.layers.Layer):
     def __init__(self, units, cell="gru", dropout=0.0, **kwargs):
         super().__init__(**kwargs)
         self.units, self.cell = units, cell
-        layer = {"gru": keras.layers.GRU, "lstm": keras.layers.LSTM}[cell]
-        self.recurrent = keras.layers.Bidirectional(
-            layer(units, return_sequences=True, dtype=self.dtype_policy), dtype=self.dtype_policy
-        )
+        layers = {"gru": keras.layers.GRU, "lstm": keras.layers.LSTM}
+        if cell not in layers:
+            raise ValueError(unknown_name("cell", cell, layers))
+        forward = layers[cell](units, return_sequences=True, dtype=self.dtype_policy)
+        self.recurrent = keras.layers.Bidirectional(forward, dtype=self.dtype_policy)
         self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
 
     def build(self, embedded_shape):

@@ -128,6 +128,11 @@ class TransformerTranslator(keras.Model):
         logits = self.embedding.logits(self.decoder_norm(x))
         return (logits, weights) if return_attention_scores else logits
 
+    @property
+    def longest(self):
+        """Tokens that there are learned positions for, or `None` for any number."""
+        return self.config["max_length"] if self.config["position"] == "learned" else None
+
     # The step protocol of zoo.decoding.
 
     def start(self, source_ids, max_length):

@@ -17,9 +17,10 @@ _BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, Runtim
 
 def pack(folder, path):
     """Writes the files of a preset into a new archive."""
+    root = re.sub(r"[/\\:]", "_", folder.name)  # such as `unpack` accepts
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in FILES:
-            archive.write(folder / name, f"{folder.name}/{name}")
+            archive.write(folder / name, f"{root}/{name}")
 
 
 def unpack(path, folder):

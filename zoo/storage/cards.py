@@ -2,6 +2,7 @@
 
 import json
 import re
+from numbers import Real
 
 from zoo import architectures
 from zoo.storage import CARD, HASHED
@@ -29,15 +30,22 @@ def make_card(model, description="", data="", quality=None, license=""):
         quality: Dictionary of a metric and its protocol to the value measured.
         license: Terms for those who use it.
     """
+    for argument, value in {"description": description, "data": data, "license": license}.items():
+        if not isinstance(value, str):
+            raise ValueError(f"`{argument}` must be a str. Received: {argument}={value!r}.")
+    quality = {} if quality is None else quality
+    if not isinstance(quality, dict) or not all(map(_is_metric, quality.items())):
+        raise ValueError(
+            "`quality` must be a dictionary of a metric and its protocol to a number, such as "
+            f"{{'BLEU, test split': 38.7}}. Received: quality={quality!r}."
+        )
     name = architectures.name_of(model)
     card = {
         "task": model.task_name,
         "architecture": name,
         "description": description or architectures.ARCHITECTURES[name].description,
         "data": {"name": data},
-        "quality": [
-            {"metric": metric, "value": float(value)} for metric, value in (quality or {}).items()
-        ],
+        "quality": [{"metric": metric, "value": float(value)} for metric, value in quality.items()],
     }
     return {**card, "license": license} if license else card
 
@@ -88,6 +96,11 @@ def _problem_of(card):
         if not isinstance(entry, dict) or not _is_fingerprint(entry):
             return f"{name} in 'files' has no 'sha256' and 'bytes'"
     return None
+
+
+def _is_metric(item):
+    metric, value = item
+    return isinstance(metric, str) and isinstance(value, Real)
 
 
 def _is_measurement(entry):

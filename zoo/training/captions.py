@@ -15,6 +15,11 @@ def examples_of_lists(images, captions):
         images: Images as `Captioner.caption` takes them.
         captions: For each image a `str` or a list of `str`.
     """
+    if isinstance(captions, str):
+        raise ValueError(
+            f"A captioner learns from a list of captions. Received: {captions!r}. Put it into a "
+            "list, one caption or a list of them for each image."
+        )
     images = [image_bytes(image) for image in images]
     captions = [[each] if isinstance(each, str) else list(each) for each in captions]
     if not images or len(images) != len(captions) or not all(captions):

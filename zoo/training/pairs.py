@@ -5,6 +5,11 @@ import tensorflow as tf
 
 def pairs_of_lists(sources, targets):
     """Returns a data set of pairs from a list of sources and one of their targets."""
+    if isinstance(sources, str) or isinstance(targets, str):
+        raise ValueError(
+            "A translator learns from pairs of texts, given as two lists. Received: a str. Put it "
+            "into a list."
+        )
     sources, targets = list(sources), list(targets)
     if not sources or len(sources) != len(targets):
         raise ValueError(
