@@ -48,10 +48,13 @@ class Approximation(MultiHeadAttention):
         query,
         value,
         key=None,
+        query_mask=None,
+        value_mask=None,
+        key_mask=None,
         attention_mask=None,
         return_attention_scores=False,
         use_causal_mask=False,
-        **masks,
+        training=None,
     ):
         # Said here, because JAX cannot follow lengths that are cut into chunks or buckets.
         key_shape = value.shape if key is None else key.shape

@@ -1,12 +1,15 @@
 """Checks of the arguments that many classes have."""
 
+import math
+from numbers import Integral, Real
+
 import numpy as np
 
 
 def require_positive_integers(owner, **sizes):
     """Raises a `ValueError` that names the first of some arguments that is no positive integer."""
     for name, size in sizes.items():
-        if not _is_positive_integer(size):
+        if not is_positive_integer(size):
             raise ValueError(
                 f"`{name}` of {owner} must be a positive integer. Received: {name}={size!r}."
             )
@@ -15,7 +18,7 @@ def require_positive_integers(owner, **sizes):
 def require_positive_integers_or_none(owner, **sizes):
     """The same of arguments that may be left out."""
     for name, size in sizes.items():
-        if size is not None and not _is_positive_integer(size):
+        if size is not None and not is_positive_integer(size):
             raise ValueError(
                 f"`{name}` of {owner} must be a positive integer or None. "
                 f"Received: {name}={size!r}."
@@ -31,5 +34,14 @@ def require_fractions(owner, **fractions):
             )
 
 
-def _is_positive_integer(size):
-    return isinstance(size, int | np.integer) and not isinstance(size, bool) and size >= 1
+def is_positive_integer(size):
+    return isinstance(size, Integral) and not isinstance(size, bool) and size >= 1
+
+
+def is_positive_number(number):
+    return isinstance(number, Real) and not isinstance(number, bool) and 0 < number < math.inf
+
+
+def plain(number):
+    """Returns a number of NumPy as one of Python, as Keras wants sizes, and others as given."""
+    return number.item() if isinstance(number, np.generic) else number

@@ -126,10 +126,14 @@ class Attention(keras.layers.Layer):
 
     def _build_parts(self, query_shape, key_shape):
         """Builds what compares queries with keys of these shapes."""
+        heads = tuple(query_shape[1:-2])
         if not self.score.built:  # it is when it comes from a file or is shared
             self.score.build(query_shape, key_shape)
-        if self.position is not None and not self.position.built:
-            self.position.build(tuple(query_shape[1:-2]), query_shape[-1])
+        self._require_same_heads("score", self.score, heads)
+        if self.position is not None:
+            if not self.position.built:
+                self.position.build(heads, query_shape[-1])
+            self._require_same_heads("position", self.position, heads)
         self.scoring = compute.Scoring(self.score, self.position, self.soft_cap)
 
     def prepare(self, value, key=None, value_mask=None, key_mask=None, start=0):
@@ -337,6 +341,17 @@ class Attention(keras.layers.Layer):
                 "prepare a memory. Call the layer once, or its build(query_shape, value_shape)."
             )
 
+    def _require_same_heads(self, name, part, heads):
+        built_for = getattr(part, "heads", heads)  # one of the user's own may not keep them
+        if part.per_head and built_for != heads:
+            kind = type(part).__name__
+            raise ValueError(
+                f"`{name}` of {type(self).__name__} has been built before, for another number of "
+                f"heads: layers can share one object only if they have equally many. Received: "
+                f"{kind} built for heads {built_for}, in the layer {self.name!r} with heads "
+                f"{heads}. Give each layer a {name} of its own, such as a new {kind}."
+            )
+
     def _require_fitting_shapes(self, query_shape, value_shape, key_shape):
         shapes = {"query": query_shape, "value": value_shape, "key": key_shape}
         received = ", ".join(f"{name} {tuple(shape)}" for name, shape in shapes.items())
@@ -394,7 +409,7 @@ def _overwritten(old, new, start):
 
     `ops.slice_update` would do, but with TensorFlow it needs XLA, which not every server has.
     """
-    places = ops.arange(ops.shape(old)[-2]) - start  # (length,)
+    places = ops.arange(ops.shape(old)[-2], dtype="int32") - start  # (length,)
     count = ops.shape(new)[-2]
     is_new = ops.logical_and(places >= 0, places < count)
     if new.shape[-2] != 1:

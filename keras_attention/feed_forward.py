@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_attention._checks import require_fractions, require_positive_integers
+from keras_attention._checks import plain, require_fractions, require_positive_integers
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
@@ -73,7 +73,7 @@ class FeedForward(keras.layers.Layer):
         require_positive_integers("FeedForward", hidden=hidden)
         require_fractions("FeedForward", dropout=dropout)
         self.supports_masking = True
-        self.hidden = hidden
+        self.hidden = plain(hidden)
         self.activation = get_activation(activation)
         self.dropout = dropout
         self.use_bias = use_bias
@@ -92,6 +92,9 @@ class FeedForward(keras.layers.Layer):
 
     def call(self, x, training=None):
         return self.outer(self.drop(self._activate(self.inner(x)), training=training))
+
+    def compute_output_shape(self, x_shape):
+        return tuple(x_shape)
 
     def _activate(self, x):
         """Smooth activations are float32 inside and rounded once, which is faster as well."""

@@ -3,7 +3,12 @@
 import keras
 from keras import ops
 
-from keras_attention._checks import require_positive_integers, require_positive_integers_or_none
+from keras_attention._checks import (
+    is_positive_integer,
+    plain,
+    require_positive_integers,
+    require_positive_integers_or_none,
+)
 from keras_attention._initializers import independent
 from keras_attention.attention import Attention, Memory
 
@@ -74,16 +79,16 @@ class MultiHeadAttention(Attention):
         require_positive_integers(owner, num_heads=num_heads, key_dim=key_dim)
         require_positive_integers_or_none(owner, value_dim=value_dim, output_dim=output_dim)
         groups = num_heads if num_key_value_heads is None else num_key_value_heads
-        if not isinstance(groups, int) or groups < 1 or num_heads % groups:
+        if not is_positive_integer(groups) or num_heads % groups:
             raise ValueError(
                 "`num_key_value_heads` of MultiHeadAttention must divide num_heads="
                 f"{num_heads}. Received: num_key_value_heads={num_key_value_heads!r}."
             )
-        self.num_key_value_heads = groups
-        self.num_heads = num_heads
-        self.key_dim = key_dim
-        self.value_dim = value_dim or key_dim
-        self.output_dim = output_dim
+        self.num_key_value_heads = plain(groups)
+        self.num_heads = plain(num_heads)
+        self.key_dim = plain(key_dim)
+        self.value_dim = plain(value_dim or key_dim)
+        self.output_dim = plain(output_dim)
         self.use_bias = use_bias
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
 

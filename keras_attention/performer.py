@@ -168,7 +168,8 @@ def _orthogonal_rows(shape, seed):
     """
     heads, rows, size = shape
     groups = -(-rows // size)
-    directions, lengths = keras.random.normal((2, heads, groups, size, size), seed=seed)
+    drawn = keras.random.normal((2, heads, groups, size, size), dtype="float32", seed=seed)
+    directions, lengths = drawn
     directions, triangle = ops.qr(directions)
     # The signs make every rotation equally likely, whatever convention the backend has.
     signs = ops.sign(ops.diagonal(triangle, axis1=-2, axis2=-1))

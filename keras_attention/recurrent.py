@@ -336,7 +336,8 @@ class AttentionRNN(keras.layers.Layer):
     def _empty_output(self, prepared, states):
         """Returns zeros in the shape of a step's output and weights, which the scan starts from."""
         batch, length = ops.shape(states[0])[0], ops.shape(prepared.key)[-2]
-        heads = prepared.key.shape[1:-2]
+        has_heads = len(prepared.key.shape) == 4  # of which queries may have more than keys
+        heads = (self.cell.attention.num_heads,) if has_heads else ()
         output = ops.zeros((batch, self.cell.output_size), self.compute_dtype)
         return output, ops.zeros((batch, *heads, length), "float32")
 

@@ -106,7 +106,7 @@ class ReformerAttention(Approximation):
         self.rotations = self.add_weight(
             name="rotations",
             shape=(self.num_hashes, self.key_dim, self.max_buckets // 2),
-            initializer=lambda shape, dtype=None: keras.random.normal(shape, seed=self.seed),
+            initializer=lambda shape, dtype=None: _drawn(shape, self.seed),
             dtype="float32",
             autocast=False,
             trainable=False,
@@ -114,7 +114,7 @@ class ReformerAttention(Approximation):
 
     def redraw(self, seed=None):
         """Draws new rotations, as one may do now and then while training."""
-        self.rotations.assign(keras.random.normal(self.rotations.shape, seed=seed))
+        self.rotations.assign(_drawn(self.rotations.shape, seed))
 
     def prepare(self, *args, **kwargs):
         raise ValueError(
@@ -178,7 +178,7 @@ class ReformerAttention(Approximation):
         query = ops.cast(ops.stop_gradient(query), "float32")
         rotated = ops.matmul(query[:, :, None], self.rotations)
         pairs = (length + self.bucket_size - 1) // (2 * self.bucket_size)
-        is_used = ops.arange(self.max_buckets // 2) < pairs
+        is_used = ops.arange(self.max_buckets // 2, dtype="int32") < pairs
         both_ways = [ops.where(is_used, x, -float("inf")) for x in (rotated, -rotated)]
         buckets = ops.cast(ops.argmax(ops.concatenate(both_ways, axis=-1), axis=-1), "int32")
         buckets = ops.where(is_used[0], buckets, 0)  # a short sequence is a single bucket
@@ -211,3 +211,7 @@ class ReformerAttention(Approximation):
             "max_buckets": self.max_buckets,
             "causal": self.causal,
         }
+
+
+def _drawn(shape, seed):
+    return keras.random.normal(shape, dtype="float32", seed=seed)

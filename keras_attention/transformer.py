@@ -1,11 +1,12 @@
 """The blocks of a Transformer: attention and a feed-forward network, each added to its input."""
 
 import keras
+import numpy as np
 from keras import ops
 from keras.src.backend import get_keras_mask  # has no public name; JAX tracers hide the attribute
 
 from keras_attention import masks, positions, scores
-from keras_attention._checks import require_fractions, require_positive_integers
+from keras_attention._checks import plain, require_fractions, require_positive_integers
 from keras_attention._recompute import recomputed
 from keras_attention.attention import Memory, as_floats
 from keras_attention.feed_forward import FeedForward, get_activation, serialize_activation
@@ -51,9 +52,9 @@ class _Block(keras.layers.Layer):
                 f"Received: normalize={normalize!r}."
             )
         self.supports_masking = True
-        self.num_heads = num_heads
-        self.hidden = hidden
-        self.key_dim = key_dim
+        self.num_heads = plain(num_heads)
+        self.hidden = plain(hidden)
+        self.key_dim = plain(key_dim)
         self.normalize = normalize
         self.epsilon = epsilon
         self.dropout = dropout
@@ -289,8 +290,25 @@ class EncoderBlock(_Block):
             batch: Number of sequences.
             max_length: Positions that there is room for.
             mask: Boolean `(batch, max_length)`, `False` where padding will stand, or `None`.
+
+        Raises:
+            ValueError: If the mask of the block lets positions see what has not been written yet.
         """
+        if self.mask is None or self._sees_the_last(max_length):
+            raise ValueError(
+                "`mask` of EncoderBlock must be causal for steps, since a cache does not have yet "
+                f"what comes later. Received: mask={self.mask!r}. Make the block with "
+                "mask='causal', or with masks.Causal() & another mask."
+            )
         return self._room(self.attention, batch, max_length, mask)
+
+    def _sees_the_last(self, length):
+        """Whether some position certainly sees the last one, which is written after it."""
+        if not isinstance(length, int) or length < 2:
+            return False
+        earlier, last = np.arange(length - 1, dtype="int32"), np.int32(length - 1)
+        certain = self.mask.sees_all((earlier, earlier), (last, last))
+        return not ops.is_tensor(certain) and bool(np.any(certain))
 
     def step(self, x, cache, start, return_attention_scores=False):
         """Takes the next positions: what `call` gives for them, with those before in the cache.

@@ -118,8 +118,8 @@ def attend(
     if name == "fused":
         return fused.attend(queries, key, value, mask=mask, start=start), None
     arguments = {"scoring": scoring, "normalizer": normalizer, "mask": mask, "dropout": dropout}
-    # JAX infers shapes with symbols for unknown sizes, of which no tiles can be made.
-    if name == "chunked" and all(size is None or isinstance(size, int) for size in shape):
+    # No tiles can be made of nothing, nor of the symbols that are unknown sizes to JAX.
+    if name == "chunked" and all(size is None or isinstance(size, int) and size for size in shape):
         return chunked.attend(queries, key, value, start=start, **arguments), None
     context, weights = reference.attend(
         queries, key, value, start=start, training=training, **arguments

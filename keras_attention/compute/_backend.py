@@ -33,6 +33,12 @@ def _jax(function, inputs):
 def _torch(function, inputs):
     import torch
 
+    if torch.is_grad_enabled():  # by create_graph=True
+        raise RuntimeError(
+            "The chunked computation of attention has no gradient of its gradient on PyTorch. "
+            "Received: a backward pass that is to be differentiated again, create_graph=True. "
+            "Make the layer with implementation='reference'."
+        )
     with torch.enable_grad():
         inputs = [each.detach().requires_grad_() for each in inputs]
         output = function(*inputs)

@@ -24,10 +24,14 @@ class WeightDropout:
         The same number drops the same places, so that a gradient sees what the output saw.
         """
         seed = self.seed_generator.next()
+        # The next seed is but 1 away: tiles are counted from a random number on, not from there.
+        first = keras.random.randint((2,), 0, 2**31 - 1, dtype="int32", seed=_Drawn(seed))
+        first = ops.cast(first, seed.dtype)
 
         def drop(weights, tile):
-            of_tile = ops.stack([seed[0], seed[1] + ops.cast(tile, seed.dtype)])
-            uniform = keras.random.uniform(ops.shape(weights), seed=_Drawn(of_tile))
+            of_tile = ops.stack([first[0], first[1] + ops.cast(tile, seed.dtype)])
+            shape = ops.shape(weights)
+            uniform = keras.random.uniform(shape, dtype="float32", seed=_Drawn(of_tile))
             return ops.where(uniform >= self.rate, weights / (1.0 - self.rate), 0.0)
 
         return drop

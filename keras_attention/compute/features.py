@@ -86,7 +86,7 @@ def _sums_up_to_now(query, key, value):
     of_chunks = ops.matmul(_transposed(key), value)  # (batch, heads, chunks, features, size)
     up_to = ops.cumsum(of_chunks[:, :, :-1], axis=2)
     before = ops.concatenate([ops.zeros_like(of_chunks[:, :, :1]), up_to], axis=2)
-    pairs = ops.matmul(query, _transposed(key)) * ops.tril(ops.ones((chunk, chunk)))
+    pairs = ops.matmul(query, _transposed(key)) * ops.tril(ops.ones((chunk, chunk), "float32"))
     sums = ops.matmul(pairs, value) + ops.matmul(query, before)
     batch, heads, _, _, size = ops.shape(sums)
     joined = ops.reshape(sums, (batch, heads, number * chunk, size))

@@ -1,5 +1,6 @@
 """The kernel that Keras' backend brings for softmax attention of scaled dot products."""
 
+import keras
 from keras import ops
 
 from keras_attention.compute.tiles import positions_of
@@ -30,8 +31,15 @@ def attend(queries, key, value, *, mask=None, start=None):
     value_size = value.shape[-1]
     size = max(query.shape[-1], value_size)  # some kernels take one size for all three
     query, key, value = (_widened(x, size) for x in (query, key, value))
+    dtype = value.dtype
+    if (
+        keras.backend.backend() == "tensorflow"
+        and keras.backend.standardize_dtype(query.dtype) == "float16"
+    ):
+        # It would hold the scores in the dtype of the inputs, where large ones overflow.
+        query, key, value = (ops.cast(x, "float32") for x in (query, key, value))
     context = ops.dot_product_attention(query, key, value, mask=visible, scale=1.0)
-    context = context[..., :value_size]
+    context = ops.cast(context[..., :value_size], dtype)
     context = ops.swapaxes(context, 1, 2)  # (batch, heads, Tq, value_size)
     if visible is not None:  # the kernel averages the values where a row sees nothing
         context = ops.where(ops.any(visible, axis=-1, keepdims=True), context, 0.0)

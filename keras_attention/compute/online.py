@@ -3,6 +3,7 @@
 from keras import ops
 
 from keras_attention import normalizers
+from keras_attention.normalizers.base import NONE
 
 
 class OnlineSoftmax:
@@ -74,7 +75,7 @@ class OnlineSum:
     @staticmethod
     def finish(sums):
         total, context = sums
-        is_seeing = total != 0.0
+        is_seeing = ops.abs(total) > NONE
         inverse = ops.where(is_seeing, 1.0 / ops.where(is_seeing, total, 1.0), 0.0)
         return context * inverse, inverse
 

@@ -103,7 +103,9 @@ class Grid:
         if isinstance(needed, np.ndarray):
             shape = self.num_query_tiles, self.num_key_tiles
             places = np.flatnonzero(np.broadcast_to(needed, shape)).astype("int32")
-            return ops.convert_to_tensor(places), len(places)
+            count = len(places)
+            # JAX follows a loop even if it never runs, and cannot take anything from nothing.
+            return ops.convert_to_tensor(places if count else np.zeros(1, "int32")), count
         shape = self.num_query_tiles, self.num_key_tiles
         needed = ops.reshape(ops.cast(ops.broadcast_to(needed, shape), "int32"), (-1,))
         places = ops.arange(total, dtype="int32")

@@ -2,6 +2,8 @@
 
 from keras import ops
 
+NONE = 1.2e-38  # a sum up to which none is left of it: its inverse would overflow
+
 
 class Normalizer:
     """Base class of all normalizers: `normalizer(scores, visible)` gives the weights.
@@ -50,6 +52,9 @@ def below_highest(scores, visible):
 
 
 def ratio(part, whole):
-    """Returns `part / whole`, and 0 with a gradient of 0 where the whole is 0."""
-    is_some = whole != 0.0
-    return ops.where(is_some, part / ops.where(is_some, whole, 1.0), 0.0)
+    """Returns `part / whole`, and 0 with a gradient of 0 where the whole is none."""
+    is_some = ops.abs(whole) > NONE
+    whole = ops.where(is_some, whole, 1.0)
+    # First by a constant: the gradient of a division squares the divisor, which may vanish.
+    constant = ops.stop_gradient(whole)
+    return ops.where(is_some, (part / constant) / (whole / constant), 0.0)

@@ -34,7 +34,8 @@ class Softmax(Normalizer):
         @ops.custom_gradient
         def softmax(scores, visible):
             is_seeing = ops.any(visible, axis=-1, keepdims=True)
-            seen = ops.where(visible, scores, ops.where(is_seeing, -float("inf"), 0.0))
+            hidden = ops.where(is_seeing, ops.cast(-float("inf"), "float32"), 0.0)
+            seen = ops.where(visible, scores, hidden)
             weights = ops.where(is_seeing, ops.softmax(seen, axis=-1), 0.0)
 
             def gradient(*arguments, upstream=None):

@@ -19,6 +19,10 @@ class Position(keras.layers.Layer):
     `()` or `(heads,)`, and `self.size` is the size of one head. Vectors of positions may hold any
     integers in any order, so that the keys of a cache or of a tile keep their places.
 
+    Class attributes:
+        per_head: Whether it may hold something of its own for each head, as is assumed: layers with
+            other numbers of heads then cannot share it.
+
     Example:
 
     A position of one's own, by which the keys from a distance of 3 on lose one unit:
@@ -31,6 +35,8 @@ class Position(keras.layers.Layer):
     >>> Near().bias(None, np.array([5]), np.array([1, 3, 5])).numpy().tolist()
     [[-1.0, -0.0, -0.0]]
     """
+
+    per_head = True
 
     def build(self, heads, size):
         """Creates the weights.

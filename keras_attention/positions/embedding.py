@@ -81,6 +81,10 @@ class PositionEmbedding(keras.layers.Layer):
         shape = (*ops.shape(x)[:2], self.position_size)
         return ops.concatenate([x, ops.broadcast_to(ops.cast(vectors, x.dtype), shape)], axis=-1)
 
+    def compute_output_shape(self, x_shape):
+        *front, size = x_shape
+        return (*front, size if self.mode == "add" else size + (self.size or size))
+
     def _vectors_from(self, start, length):
         """Returns vectors that broadcast to `(batch, length, position_size)`."""
         steps = ops.arange(length, dtype="int32")

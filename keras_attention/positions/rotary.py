@@ -42,6 +42,8 @@ class Rotary(Position):
     [[[1.0, 0.0], [0.5403, 0.8415]]]
     """
 
+    per_head = False
+
     def __init__(self, max_wavelength=10000, fraction=1.0, **kwargs):
         super().__init__(**kwargs)
         require_wavelength("Rotary", max_wavelength)
@@ -55,17 +57,23 @@ class Rotary(Position):
 
     def build(self, heads, size):
         super().build(heads, size)
-        self.rotated = round(self.fraction * size)
-        if self.rotated % 2 or not self.rotated:
+        self._rotated(size)
+
+    def _rotated(self, size):
+        """Returns how many dimensions of so many are rotated."""
+        rotated = round(self.fraction * size)
+        if rotated % 2 or not rotated:
             raise ValueError(
                 "Rotary rotates pairs of dimensions, so it needs an even number of them. Received: "
-                f"size {size} of a head, of which fraction={self.fraction} is {self.rotated}. Give "
+                f"size {size} of a head, of which fraction={self.fraction} is {rotated}. Give "
                 "the layer an even key_dim, or choose another fraction."
             )
+        return rotated
 
     def rotate(self, x, positions):
-        angles = angles_of(positions, self.rotated, self.max_wavelength)  # (length, pairs)
-        still = ops.zeros((ops.shape(angles)[0], x.shape[-1] - self.rotated), "float32")
+        rotated = self._rotated(x.shape[-1])
+        angles = angles_of(positions, rotated, self.max_wavelength)  # (length, pairs)
+        still = ops.zeros((ops.shape(angles)[0], x.shape[-1] - rotated), "float32")
         angles = ops.concatenate([ops.repeat(angles, 2, axis=-1), still], axis=-1)
         # One matmul in place of slices, whose gradients are slow. Each sum has one term: no error.
         crossed = ops.matmul(x, ops.cast(_cross(x.shape[-1]), x.dtype))

@@ -40,6 +40,8 @@ class Shaw(Position):
     ((1, 4, 3, 5), (1, 4, 3, 6))
     """
 
+    per_head = False
+
     def __init__(self, max_distance=16, embeddings_initializer="glorot_uniform", **kwargs):
         super().__init__(**kwargs)
         require_positive_integers("Shaw", max_distance=max_distance)

@@ -49,6 +49,11 @@ class Score(keras.layers.Layer):
 
     pair_size = None
 
+    @property
+    def per_head(self):
+        """Whether it has weights of each head, so that it goes with so many heads only."""
+        return bool(self.weights)
+
     def build(self, query_shape, key_shape):
         self.heads = tuple(query_shape[1:-2])
         self.pair_size = self.pair_size or key_shape[-1]

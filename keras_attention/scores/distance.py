@@ -5,6 +5,7 @@ import math
 import keras
 from keras import ops
 
+from keras_attention._checks import is_positive_number
 from keras_attention.scores._vectors import squared_norm
 from keras_attention.scores.base import Score
 
@@ -33,13 +34,13 @@ class Euclidean(Score):
 
     def build(self, query_shape, key_shape):
         self.require_equal_sizes(query_shape, key_shape)
-        self.size = query_shape[-1]
-        self.pair_size = self.size if self.size <= FEW_FEATURES else 1
+        size = query_shape[-1]
+        self.pair_size = size if size <= FEW_FEATURES else 1
         super().build(query_shape, key_shape)
 
     def prepare_query(self, query, positions):
         query = ops.cast(query, "float32")
-        if self.size <= FEW_FEATURES:
+        if query.shape[-1] <= FEW_FEATURES:
             return query
         return ops.concatenate([query, squared_norm(query)], axis=-1)
 
@@ -48,11 +49,13 @@ class Euclidean(Score):
 
     def squared_distance(self, query, key):
         """Returns `‖q - k‖²` of prepared queries and keys, `(..., query_tile, key_tile)`."""
-        size = self.size
+        self.require_equal_sizes(query.shape, key.shape)
+        size = query.shape[-1]
         if size <= FEW_FEATURES:
             return sum(
                 ops.square(query[..., :, None, i] - key[..., None, :, i]) for i in range(size)
             )
+        size -= 1  # the last is the squared norm
         norms = query[..., size:] + ops.swapaxes(key[..., size:], -1, -2)
         products = ops.matmul(query[..., :size], ops.swapaxes(key[..., :size], -1, -2))
         return ops.maximum(norms - 2.0 * products, 0.0)  # rounding may go below 0
@@ -72,11 +75,7 @@ class OfWidth(Euclidean):
 
     def __init__(self, width=1.0, learned_width=False, **kwargs):
         super().__init__(**kwargs)
-        if (
-            isinstance(width, bool)
-            or not isinstance(width, (int, float))
-            or not 0 < width < math.inf
-        ):
+        if not is_positive_number(width):
             raise ValueError(
                 f"`width` of the score {type(self).__name__} must be a number above 0. "
                 f"Received: width={width!r}. For a width that training finds, say where it begins, "

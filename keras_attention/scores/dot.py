@@ -5,6 +5,7 @@ import math
 import keras
 from keras import ops
 
+from keras_attention._checks import is_positive_number
 from keras_attention._initializers import for_each_head
 from keras_attention.scores._vectors import unit
 from keras_attention.scores.base import Score
@@ -136,8 +137,7 @@ class Cosine(Dot):
 
     def __init__(self, sharpness=1.0, learned_sharpness=False, **kwargs):
         super().__init__(**kwargs)
-        is_number = isinstance(sharpness, (int, float)) and not isinstance(sharpness, bool)
-        if not is_number or not 0 < sharpness < math.inf:
+        if not is_positive_number(sharpness):
             raise ValueError(
                 "`sharpness` of the score Cosine must be a number above 0. "
                 f"Received: sharpness={sharpness!r}. For one that training finds, say where it "

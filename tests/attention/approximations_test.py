@@ -103,6 +103,16 @@ def test_symbolic_shapes_equal_real_shapes(name, lengths):
     assert symbolic[0].shape[-1] == real[0].shape[-1]
 
 
+@pytest.mark.parametrize("name", LAYERS)
+def test_model_takes_the_arguments_in_the_order_of_the_call(name):
+    layer = make(name)
+    x, visible = keras.Input((6, SIZE)), keras.Input((6,), dtype="bool")
+    model = keras.Model([x, visible], layer(x, x, None, visible, visible, visible))
+    inputs = random(BATCH, 6, SIZE), RNG.random((BATCH, 6)) < 0.75
+    expected = layer(inputs[0], inputs[0], query_mask=inputs[1], value_mask=inputs[1])
+    assert_close(model.predict(inputs, verbose=0), expected)
+
+
 @pytest.mark.parametrize("shape", [(0, 6), (BATCH, 0), (BATCH, 1)])
 @pytest.mark.parametrize("name", LAYERS)
 def test_axes_may_be_empty_or_of_length_one(name, shape):

@@ -373,6 +373,17 @@ def test_memory_prepared_once_serves_every_query(make, score):
         )
 
 
+@pytest.mark.parametrize("implementation", ["reference", "chunked", "fused"])
+def test_logits_beyond_half_precision_do_not_overflow(implementation):
+    x = np.full((1, 3, 64), 100.0)  # logits of 80,000, sums of 640,000 on the way
+    value = random(1, 3, 64, dtype="float16")
+    layer = Attention(implementation=implementation, dtype="float16")
+    context = layer(x, value, x)
+    assert keras.backend.standardize_dtype(context.dtype) == "float16"
+    expected = np.broadcast_to(value.mean(1, keepdims=True), value.shape)
+    np.testing.assert_allclose(oracle.float64(context), expected, atol=2e-3)
+
+
 def test_prepared_memory_has_the_batch_first_so_that_beams_can_be_reordered():
     layer, _ = multi_head("additive")
     x = ops.cast(random(BATCH, QUERIES, SIZE), "float32")

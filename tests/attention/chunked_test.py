@@ -1,12 +1,14 @@
 """The chunked computation: the numbers and gradients of the reference, tile by tile."""
 
+import itertools
+
 import keras
 import numpy as np
 import pytest
 from keras import ops
 
 from keras_attention import Attention, MultiHeadAttention, masks, positions, scores
-from keras_attention.compute import tiles
+from keras_attention.compute import WeightDropout, tiles
 from tests.attention import oracle
 from tests.attention.gradients import gradients, layer_gradients
 
@@ -177,6 +179,17 @@ def test_dropout_drops_the_fraction_and_draws_anew():
     np.testing.assert_allclose(oracle.float64(whole), 1.0, atol=1e-6)
 
 
+def test_every_tile_of_every_call_drops_other_places():
+    dropout = WeightDropout(0.5, keras.random.SeedGenerator(0))
+    calls, weights = [dropout.for_tiles() for _ in range(3)], ops.ones((64, 64))
+    places = list(itertools.product(calls, map(ops.convert_to_tensor, range(3))))
+    kept = [oracle.float64(call(weights, tile)) > 0 for call, tile in places]
+    for first, second in itertools.combinations(kept, 2):
+        assert (first == second).mean() == pytest.approx(0.5, abs=0.05)
+    for (call, tile), expected in zip(places, kept, strict=True):
+        np.testing.assert_array_equal(oracle.float64(call(weights, tile)) > 0, expected)
+
+
 # ------------------------------------------------------------------------------------ what is done
 
 
@@ -278,3 +291,53 @@ def test_trains_in_a_model_as_the_reference_does():
         losses.append(history["loss"])
     np.testing.assert_allclose(losses[1], losses[0], rtol=1e-4)
     assert losses[0][-1] < 0.95 * losses[0][0]
+
+
+# ------------------------------------------------------------------------------------------- limits
+
+
+@pytest.mark.parametrize("lengths", [(0, 5), (5, 0)])
+def test_empty_lengths(lengths):
+    query, value = (random(BATCH, length, SIZE) for length in lengths)
+    assert_equal(*both(multi_head, query, value), query, value)
+
+
+@pytest.mark.parametrize("mask", [masks.Lengths([0, 0]), ~masks.Causal()])
+def test_mask_that_leaves_no_tile(mask):
+    query, value = random(BATCH, 1, SIZE), random(BATCH, KEYS, SIZE)
+    reference, chunked = both(multi_head, query, value, mask=mask, score="general")
+    assert_equal(reference, chunked, query, value)
+
+
+class RadialBasis(scores.Kernel):
+    def of_squared(self, u_squared):
+        return ops.exp(-u_squared / 2)
+
+
+@pytest.mark.parametrize("implementation", ["reference", "chunked"])
+def test_gradients_of_tiny_sums(implementation):
+    query = np.array([[[11.0], [12.5], [13.2]]])  # sums of weights down to 5e-33
+    key, value = np.array([[[0.0], [1.0]]]), np.array([[[1.0], [0.0]]])
+    layer = Attention(RadialBasis(), normalizer="sum", implementation=implementation)
+
+    def expected(query, key, value):
+        weights = np.exp(-((query - key.swapaxes(1, 2)) ** 2) / 2)
+        return (weights @ value / weights.sum(-1, keepdims=True)).sum()
+
+    def call(query, key, value):
+        return layer(query, value, key)
+
+    found = gradients(call, *(each.astype("float32") for each in (query, key, value)))
+    wanted = oracle.numerical_gradients(expected, query, key, value)
+    for gradient, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(oracle.float64(gradient), other, rtol=2e-3, atol=1e-9)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="the others have it")
+def test_gradient_of_a_gradient_is_refused():
+    import torch
+
+    layer, x = Attention(implementation="chunked"), torch.tensor(random(1, 5, SIZE))
+    output = layer(x.requires_grad_(), x)
+    with pytest.raises(RuntimeError, match="create_graph=True.*implementation='reference'"):
+        torch.autograd.grad(output.sum(), x, create_graph=True)

@@ -34,11 +34,17 @@ def attend(layer=None, query=QUERY, value=VALUE, key=None, **arguments):
     return lambda: (layer or Attention())(query, value, key, **arguments)
 
 
-def attend_again(query, value):
+def attend_again(query, value, layer=None):
     """Calls a layer that has been built by good inputs before."""
-    layer = Attention()
+    layer = layer or Attention()
     layer(QUERY, VALUE)
     return layer(query, value)
+
+
+def share(**part):
+    """Gives one object to layers with other numbers of heads."""
+    Attention(**part)(QUERY, VALUE)
+    return MultiHeadAttention(4, 3, **part)(QUERY, VALUE)
 
 
 def prepare_cell(state):
@@ -588,6 +594,31 @@ MISTAKES = {
     "position embedding without vectors": (
         lambda: positions.PositionEmbedding()(QUERY),
         ["PositionEmbedding must implement `vectors(positions)`"],
+    ),
+    "score of each head that layers share": (
+        lambda: share(score=scores.Additive()),
+        [
+            "`score` of MultiHeadAttention",
+            "Additive built for heads (), in the layer 'multi_head_attention",
+            "with heads (4,)",
+            "a score of its own",
+        ],
+    ),
+    "slopes of each head that layers share": (
+        lambda: share(position=positions.ALiBi()),
+        ["`position` of MultiHeadAttention", "ALiBi built for heads ()", "position of its own"],
+    ),
+    "biases of each head that layers share": (
+        lambda: share(position=positions.T5Bias()),
+        ["`position` of MultiHeadAttention", "T5Bias built for heads ()", "with heads (4,)"],
+    ),
+    "sizes that differ in a later call": (
+        lambda: attend_again(QUERY[..., :3], VALUE, Attention("euclidean")),
+        ["The score Euclidean needs queries and keys of the same size"],
+    ),
+    "steps of a block that looks ahead": (
+        lambda: EncoderBlock(2, 8).start(2, 3),
+        ["`mask` of EncoderBlock must be causal for steps", "mask=None", "mask='causal'"],
     ),
     "size that the heads of a block do not share": (
         lambda: EncoderBlock(3, 8)(QUERY),

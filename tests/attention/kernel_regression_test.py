@@ -49,6 +49,18 @@ def test_equals_the_formula(kernel, width, features):
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
+def test_a_layer_takes_any_number_of_features(kernel):
+    layer = NadarayaWatson(kernel, width=2.0)
+    for features in (1, 3, 6, 2):
+        inputs = random_points(features)
+        found = layer(*inputs)
+        for sequence in range(2):
+            given = (each[sequence].astype("float64") for each in inputs)
+            expected, _ = regression(kernel, 2.0, *given)
+            np.testing.assert_allclose(oracle.float64(found)[sequence], expected, atol=2e-5)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
 def test_points_that_do_not_count_do_not_count(kernel):
     query_x, key_x, value_y = random_points()
     key_mask = RNG.random((2, 9)) < 0.6

@@ -76,6 +76,18 @@ def test_weights_are_float32(name, dtype):
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("floatx", ["float64", "float16"])
+def test_weights_are_float32_whatever_floatx_is(name, floatx):
+    scores, visible = random_scores(name), random_visible()
+    keras.config.set_floatx(floatx)
+    try:
+        weights = normalizers.get(name)(scores, visible)
+    finally:
+        keras.config.set_floatx("float32")
+    assert keras.backend.standardize_dtype(weights.dtype) == "float32"
+
+
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_hidden_keys_and_rows_without_keys_weigh_exactly_zero(name, dtype):
     visible = random_visible()

@@ -176,9 +176,12 @@ def multi_head_attention(layer, query, value, key=None, visible=None, **masks):
     key = value if key is None else key
     if visible is None:
         visible = visible_pairs(len(query), layer.num_heads, query.shape[1], key.shape[1], **masks)
+    groups = layer.num_key_value_heads
     queries = _heads(layer.query_projection, query, layer.num_heads)
-    keys = _heads(layer.key_projection, key, layer.num_heads)
-    values = _heads(layer.value_projection, value, layer.num_heads)
+    keys, values = (
+        np.repeat(_heads(projection, x, groups), layer.num_heads // groups, axis=0)
+        for projection, x in ((layer.key_projection, key), (layer.value_projection, value))
+    )
     weights = np.zeros(visible.shape)
     contexts = []
     for head in range(layer.num_heads):

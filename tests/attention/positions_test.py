@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import positions
+from keras_attention import Attention, MultiHeadAttention, positions
 from keras_attention.positions.alibi import slopes
 from keras_attention.positions.t5 import bucket
 from tests.attention import oracle
@@ -171,6 +171,17 @@ def test_embeddings_in_a_functional_model_keep_mask_and_shape(kind, mode):
 
 
 @pytest.mark.parametrize("kind", EMBEDDINGS)
+@pytest.mark.parametrize(
+    "arguments", [{}, {"mode": "concatenate"}, {"mode": "concatenate", "size": 3}]
+)
+def test_embeddings_tell_their_shape(kind, arguments):
+    layer = EMBEDDINGS[kind](**arguments)
+    each = keras.layers.TimeDistributed(layer)
+    x = random(BATCH, 3, 5, SIZE)
+    assert each(keras.Input(x.shape[1:])).shape == (None, *tuple(each(x).shape)[1:])
+
+
+@pytest.mark.parametrize("kind", EMBEDDINGS)
 def test_embeddings_may_be_empty(kind):
     for shape in [(0, 3, SIZE), (2, 0, SIZE)]:
         assert tuple(EMBEDDINGS[kind]()(np.zeros(shape)).shape) == shape
@@ -213,6 +224,24 @@ def test_rotary_equals_its_matrix(heads, fraction, rotated):
     np.testing.assert_allclose(oracle.float64(found), expected, atol=3e-4)
     assert position.features(x) is None
     assert position.bias(None, places, places) is None
+
+
+def test_rotary_serves_all_sizes():
+    position, places = positions.Rotary(), np.arange(QUERIES, dtype="int32")
+    position.build((HEADS,), SIZE)
+    for size in (2, SIZE, 16):
+        x = random(BATCH, HEADS, QUERIES, size)
+        expected = rotary(oracle.float64(x), places, 10000, size)
+        found = oracle.float64(position.rotate(ops.convert_to_tensor(x), places))
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+    layer = Attention(position="rotary")
+    layer(random(BATCH, QUERIES, SIZE), random(BATCH, KEYS, SIZE))
+    query, value = random(BATCH, QUERIES, 16), random(BATCH, KEYS, 16)
+    np.testing.assert_allclose(
+        oracle.float64(layer(query, value)),
+        oracle.float64(Attention(position="rotary")(query, value)),
+        atol=1e-6,
+    )
 
 
 @pytest.mark.parametrize("shift", [1, 100, 3000])
@@ -416,6 +445,30 @@ def test_positions_compile_for_unknown_lengths(kind, jit_compile):
             np.testing.assert_allclose(
                 oracle.float64(found), oracle.float64(expected), atol=1e-4, rtol=1e-4
             )
+
+
+@pytest.mark.parametrize("name", positions.names())
+def test_layers_of_equally_many_heads_share_a_position(name):
+    position = positions.get(name)
+    x = random(BATCH, KEYS, SIZE)
+    first, second = (MultiHeadAttention(HEADS, 4, position=position) for _ in range(2))
+    first(x, x)
+    second(x, x)
+    second.set_weights(first.get_weights())
+    np.testing.assert_array_equal(oracle.float64(second(x, x)), oracle.float64(first(x, x)))
+
+
+@pytest.mark.parametrize("name", ["rotary", "shaw"])
+def test_what_is_the_same_in_all_heads_serves_any_number_of_them(name):
+    position = positions.get(name)
+    x = random(BATCH, KEYS, SIZE)
+    Attention(position=position)(x, x)
+    layer = MultiHeadAttention(HEADS, SIZE, position=position)
+    found = layer(x, x)
+    own = MultiHeadAttention(HEADS, SIZE, position=name)
+    own.build(x.shape, x.shape)
+    own.set_weights(layer.get_weights())
+    np.testing.assert_allclose(oracle.float64(found), oracle.float64(own(x, x)), atol=1e-6)
 
 
 def test_names_make_the_positions_inside_heads():

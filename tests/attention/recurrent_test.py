@@ -21,6 +21,7 @@ ATTENTIONS = {
     "additive": lambda: "additive",
     "general": lambda: Attention("general"),
     "multi_head": lambda: MultiHeadAttention(2, 3, score="additive", output_dim=5),
+    "grouped": lambda: MultiHeadAttention(4, 3, num_key_value_heads=2),
 }
 
 

@@ -284,6 +284,30 @@ def test_one_query_at_a_time_over_growing_keys_equals_the_causal_layer(name):
 # Cosine
 
 
+@pytest.mark.parametrize("implementation", ["reference", "chunked"])
+@pytest.mark.parametrize("name", ["dot", "scaled_dot", "cosine", "euclidean", "boxcar"])
+def test_score_without_weights_serves_all_sizes_and_heads(name, implementation):
+    score = SCORES[name]()
+    one = Attention(score, implementation=implementation)
+    for size in (2, 8, SIZE):
+        x = random(BATCH, KEYS, size)
+        expected, _ = oracle.attention(one, x, x)
+        np.testing.assert_allclose(oracle.float64(one(x, x)), expected, atol=1e-5)
+    several = MultiHeadAttention(HEADS, 3, score=score, implementation=implementation)
+    found = several(x, x)
+    expected, _ = oracle.multi_head_attention(several, x, x)
+    np.testing.assert_allclose(oracle.float64(found), expected, atol=1e-5)
+
+
+def test_layers_of_equally_many_heads_share_a_score():
+    score = scores.Additive(units=3)
+    layers, x = [MultiHeadAttention(HEADS, 4, score=score) for _ in range(2)], random(1, KEYS, SIZE)
+    for layer in layers:
+        found = layer(x, x)
+        expected, _ = oracle.multi_head_attention(layer, x, x)
+        np.testing.assert_allclose(oracle.float64(found), expected, atol=1e-5)
+
+
 def test_cosine_does_not_see_lengths_and_is_0_with_a_vector_of_zeros():
     query = np.array([[[1e-4, 0.0], [0.0, 0.0], [0.0, 3e4]]], "float32")
     key = np.array([[[5.0, 0.0], [3e-4, 4e-4]]], "float32")

@@ -8,12 +8,19 @@ from keras_attention import (
     Attention,
     AttentionCell,
     AttentionRNN,
+    EncoderBlock,
+    LinformerAttention,
+    LocalAttention,
     MultiHeadAttention,
+    NadarayaWatson,
+    PerformerAttention,
+    ReformerAttention,
     masks,
     normalizers,
     positions,
     scores,
 )
+from keras_attention.feed_forward import FeedForward
 from tests.attention.saved import check_config, check_file
 
 PAIRS = np.tri(3, 6, 2, dtype=bool)
@@ -64,6 +71,38 @@ EVERY_ARGUMENT = [
 
 @pytest.mark.parametrize(("layer_class", "arguments"), EVERY_ARGUMENT)
 def test_config_has_every_argument_and_makes_the_same_layer(layer_class, arguments):
+    check_config(layer_class, arguments)
+
+
+ONE, TWO, HALF = np.int64(1), np.int32(2), np.float32(0.5)
+NUMBERS_OF_NUMPY = [
+    (Attention, {"soft_cap": HALF, "dropout": HALF}),
+    (MultiHeadAttention, {"num_heads": TWO, "key_dim": TWO, "num_key_value_heads": ONE}),
+    (MultiHeadAttention, {"num_heads": 2, "key_dim": 4, "value_dim": TWO, "output_dim": TWO}),
+    (PerformerAttention, {"num_heads": TWO, "key_dim": TWO, "num_features": TWO}),
+    (LinformerAttention, {"num_heads": 2, "key_dim": TWO, "projected_length": TWO}),
+    (ReformerAttention, {"num_heads": 2, "key_dim": 2, "bucket_size": TWO, "num_hashes": TWO}),
+    (LocalAttention, {"half_width": TWO, "units": TWO}),
+    (NadarayaWatson, {"width": TWO}),
+    (EncoderBlock, {"num_heads": TWO, "hidden": TWO, "key_dim": TWO, "dropout": HALF}),
+    (FeedForward, {"hidden": TWO, "dropout": HALF}),
+    (scores.Cosine, {"sharpness": HALF}),
+    (scores.Gaussian, {"width": TWO, "learned_width": True}),
+    (scores.Additive, {"units": TWO}),
+    (scores.RandomSynthesizer, {"max_length": np.int64(8), "rank": TWO}),
+    (positions.LearnedPosition, {"max_length": np.int64(8), "mode": "concatenate", "size": TWO}),
+    (positions.SinusoidalPosition, {"max_wavelength": np.int64(500)}),
+]
+
+
+@pytest.mark.parametrize(("layer_class", "arguments"), NUMBERS_OF_NUMPY)
+def test_numbers_of_numpy_are_numbers(layer_class, arguments):
+    layer, x = layer_class(**arguments), np.ones((2, 4, 4), "float32")
+    number_of_inputs = {EncoderBlock: 1, FeedForward: 1, NadarayaWatson: 3}.get(layer_class, 2)
+    is_embedding = issubclass(layer_class, positions.PositionEmbedding)
+    layer(*[x] * (1 if is_embedding else number_of_inputs))
+    config = layer.get_config()
+    assert {name: config[name] for name in arguments} == arguments
     check_config(layer_class, arguments)
 
 

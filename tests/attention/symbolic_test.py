@@ -4,7 +4,15 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attention import Attention, AttentionCell, AttentionRNN, MultiHeadAttention
+from keras_attention import (
+    Attention,
+    AttentionCell,
+    AttentionRNN,
+    LocalAttention,
+    MultiHeadAttention,
+    PerformerAttention,
+    ReformerAttention,
+)
 
 pytestmark = pytest.mark.filterwarnings("error::UserWarning")
 
@@ -18,6 +26,28 @@ LAYERS = {
         AttentionCell(keras.layers.LSTMCell(8), "general", order="luong")
     ),
 }
+
+
+OTHERS = {
+    "Attention, chunked": lambda: Attention("additive", implementation="chunked", dropout=0.1),
+    "LocalAttention, predictive": lambda: LocalAttention("predictive", 2),
+    "LocalAttention, monotonic": lambda: LocalAttention("monotonic", 2),
+    "PerformerAttention": lambda: PerformerAttention(2, 4),
+    "ReformerAttention": lambda: ReformerAttention(2, 4, bucket_size=2),
+}
+
+
+@pytest.fixture
+def floatx(request):
+    """Keras' default of dtypes while a test runs."""
+    if (keras.backend.backend(), request.param) == ("jax", "float64"):
+        pytest.skip("JAX has no float64 unless it is asked to")
+    before = keras.config.floatx(), keras.config.dtype_policy()
+    keras.config.set_floatx(request.param)
+    keras.config.set_dtype_policy(request.param)
+    yield request.param
+    keras.config.set_floatx(before[0])
+    keras.config.set_dtype_policy(before[1])
 
 
 def assert_compatible(symbolic, shape):
@@ -74,3 +104,18 @@ def test_trains_in_a_functional_model(name):
     inputs = [rng.normal(size=(4, 3, 5)), rng.normal(size=(4, 6, 4))]
     history = model.fit(inputs, np.ones((4, 3, 1)), epochs=3, verbose=0).history["loss"]
     assert history[-1] < history[0]
+
+
+@pytest.mark.parametrize("floatx", ["float64", "float16"], indirect=True)
+@pytest.mark.parametrize("name", [*LAYERS, *OTHERS])
+def test_trains_whatever_floatx_is(name, floatx):
+    layer = {**LAYERS, **OTHERS}[name]()
+    x = np.random.default_rng(0).normal(size=(4, 6, 5))
+    inputs = keras.Input((None, 5))
+    causal = {} if "RNN" in name else {"use_causal_mask": True}
+    model = keras.Model(inputs, layer(inputs, inputs, **causal))
+    model.compile("sgd", "mse")
+    history = model.fit(x, model.predict(x, verbose=0) + 1, epochs=2, verbose=0).history["loss"]
+    assert np.isfinite(history).all()
+    if keras.backend.backend() == "tensorflow":  # the others make float32 of NumPy's float64
+        assert keras.backend.standardize_dtype(layer(x, x, **causal).dtype) == floatx

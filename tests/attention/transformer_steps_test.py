@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 
+from keras_attention import masks
 from tests.attention import oracle
 from tests.attention.transformer_test import BATCH, ENCODED, LENGTH, decoder, encoder, random, some
 
@@ -56,6 +57,20 @@ def test_steps_of_a_decoder_block_equal_the_call(normalize, position, split):
         np.testing.assert_allclose(oracle.float64(of_self), expected[1][:, :, rows], atol=2e-5)
         np.testing.assert_allclose(oracle.float64(of_cross), expected[2][:, :, rows], atol=2e-5)
         start += length
+
+
+def test_steps_go_through_a_prefix_at_once():
+    block = encoder(mask=masks.Causal() | masks.Prefix(3))
+    (found,) = encoder_steps(block, X, [3, *[1] * (LENGTH - 3)], LENGTH + 2)
+    np.testing.assert_allclose(found, oracle.float64(block(X)), atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    "mask", [None, masks.SlidingWindow(2, 1), masks.Causal() | masks.GlobalTokens(1)]
+)
+def test_block_that_looks_ahead_has_no_steps(mask):
+    with pytest.raises(ValueError, match="`mask` of EncoderBlock must be causal for steps"):
+        encoder(mask=mask).start(BATCH, LENGTH)
 
 
 def test_weights_of_a_step_are_those_of_the_call():

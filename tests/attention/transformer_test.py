@@ -273,6 +273,14 @@ def test_implicit_and_explicit_masks_count_together_and_are_handed_on(normalize)
     assert_all_close([again], [expected_again], 1e-4)
 
 
+def test_feed_forward_tells_its_shape():
+    layer = FeedForward(16)
+    each = keras.layers.TimeDistributed(layer)
+    assert each(keras.Input((3, 5, SIZE))).shape == (None, 3, 5, SIZE)
+    x = random(BATCH, 3, 5, SIZE)
+    assert_all_close(ops.unstack(each(x), axis=1), [layer(x[:, i]) for i in range(3)], 1e-5)
+
+
 @pytest.mark.parametrize("normalize", ["post", "pre"])
 def test_functional_model_of_unknown_lengths_equals_the_blocks(normalize):
     source, target = keras.Input((None,), dtype="int32"), keras.Input((None,), dtype="int32")
