@@ -19,7 +19,7 @@ PART = (
     " or (every_position and multi_head) or (same_forward and single_head)"
     " or (every_weight_gets and luong) or learns_with_an_attention or trains_in_a_model"
     " or (equations and grouped and GRUCell and luong) or leaves_no_tile or empty_lengths"
-    " or tiny_sums or other_places"
+    " or tiny_sums or other_places or computed_again"
 )
 
 

@@ -333,6 +333,21 @@ def test_gradients_of_tiny_sums(implementation):
         np.testing.assert_allclose(oracle.float64(gradient), other, rtol=2e-3, atol=1e-9)
 
 
+@pytest.mark.skipif(keras.backend.backend() != "jax", reason="JAX alone traces it anew")
+@pytest.mark.parametrize("arguments", [{}, {"mask": "causal"}, {"score": "additive"}], ids=str)
+def test_computed_again_in_the_backward_pass(arguments):
+    import jax
+
+    layer, x = multi_head(implementation="chunked", **arguments), random(BATCH, KEYS, SIZE)
+    layer.build(x.shape, x.shape)
+
+    def loss(x):
+        return ops.sum(ops.square(layer(x, x)))
+
+    expected, found = jax.grad(loss)(x), jax.grad(jax.checkpoint(loss))(x)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
 @pytest.mark.skipif(keras.backend.backend() != "torch", reason="the others have it")
 def test_gradient_of_a_gradient_is_refused():
     import torch
