@@ -1,4 +1,4 @@
-"""What keras.ops lacks, on every backend: the gradient of a function, and a list of tensors."""
+"""What keras.ops lacks, on every backend: gradients of functions, and a list of tensors."""
 
 import keras
 from keras import ops
@@ -54,6 +54,50 @@ def _torch(function, inputs):
 
 
 _PULLBACKS = {"tensorflow": _tensorflow, "jax": _jax, "torch": _torch}
+
+
+def custom_gradient(function):
+    """`ops.custom_gradient` for functions that use tensors besides their arguments.
+
+    JAX would not have those where it traces a function anew, as `jax.checkpoint` does, so they
+    become arguments, with no gradient.
+    """
+    if keras.backend.backend() != "jax":
+        return ops.custom_gradient(function)
+    import jax
+
+    def call(*inputs):
+        rules = []
+
+        def with_residuals(*inputs):
+            output, gradient = function(*inputs)
+            rule, residuals = _closed(gradient, output)
+            rules.append(rule)
+            return output, residuals
+
+        forward, used = _closed(with_residuals, *inputs)
+
+        @jax.custom_vjp
+        def compute(used, *inputs):
+            return forward(used, *inputs)[0]
+
+        compute.defvjp(forward, lambda residuals, upstream: (None, *rules[0](residuals, upstream)))
+        return compute(used, *inputs)
+
+    return call
+
+
+def _closed(function, *examples):
+    """Returns a JAX function that is told first what it used besides its arguments, and that."""
+    import jax
+
+    traced, output = jax.make_jaxpr(function, return_shape=True)(*examples)
+    structure = jax.tree.structure(output)
+
+    def closed(used, *inputs):
+        return structure.unflatten(jax.core.eval_jaxpr(traced.jaxpr, used, *inputs))
+
+    return closed, traced.consts
 
 
 class TileList:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from keras import ops
 
-from keras_attention.compute._backend import TileList, pullback
+from keras_attention.compute._backend import TileList, custom_gradient, pullback
 from keras_attention.compute.online import ONLINE
 from keras_attention.compute.tiles import Grid
 
@@ -47,7 +47,7 @@ def attend(queries, key, value, *, scoring, normalizer, mask=None, dropout=None,
     grid = Grid(queries[0], key, scoring.pair_size, longest_tile, start)
     tiles = _Tiles(grid, scoring, ONLINE[type(normalizer)], mask, dropout)
 
-    @ops.custom_gradient
+    @custom_gradient
     def compute(key, value, *others):
         tensors = Tensors(
             [grid.query_tiles(query) for query in others[: len(queries)]],

@@ -99,14 +99,13 @@ class Grid:
         total = self.num_query_tiles * self.num_key_tiles
         needed = True if mask is None else mask.may_see(*self._bounds())
         if needed is True:
-            arange = np.arange if isinstance(total, int) else ops.arange
-            return arange(total, dtype="int32"), total
+            return ops.arange(total, dtype="int32"), total
         if isinstance(needed, np.ndarray):
             shape = self.num_query_tiles, self.num_key_tiles
             places = np.flatnonzero(np.broadcast_to(needed, shape)).astype("int32")
             count = len(places)
             # JAX follows a loop even if it never runs, and cannot take anything from nothing.
-            return places if count else np.zeros(1, "int32"), count
+            return ops.convert_to_tensor(places if count else np.zeros(1, "int32")), count
         shape = self.num_query_tiles, self.num_key_tiles
         needed = ops.reshape(ops.cast(ops.broadcast_to(needed, shape), "int32"), (-1,))
         places = ops.arange(total, dtype="int32")

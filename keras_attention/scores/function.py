@@ -13,7 +13,8 @@ class Function(Score):
 
     $$ score(q, k) = function(q, k) $$
 
-    The function sees tiles of queries and keys, so it must not depend on what else there is. It
+    The function sees tiles of queries and keys, so it must not depend on what else there is, nor
+    on variables that train: those belong to a class of your own that derives from `Score`. It
     survives saving if it is registered by `keras.saving.register_keras_serializable`.
 
     Args:
