@@ -9,7 +9,24 @@ from keras.src.backend import get_keras_mask, set_keras_mask  # have no public n
 DRAWS = 64  # more random numbers than one call of a layer asks of one generator
 
 
-def recomputed(layer, layer_call, remat):
+class Recomputable(keras.layers.Layer):
+    """A layer that is computed again as a whole if it was made inside `keras.RematScope()`.
+
+    What it makes itself, it makes inside `keras.RematScope(mode=None)`, where it is called as well:
+    in the other scope some operations of Keras would be computed again on their own.
+    """
+
+    def rematerialized_call(self, layer_call, *args, **kwargs):
+        """What Keras calls instead of `call` then."""
+        remat = super().rematerialized_call
+        return _recomputed(self, layer_call, lambda function: remat(function, *args, **kwargs))
+
+    def compute_output_spec(self, *args, **kwargs):
+        with keras.RematScope(mode=None):
+            return super().compute_output_spec(*args, **kwargs)
+
+
+def _recomputed(layer, layer_call, remat):
     """Returns a layer's `call` made of a function that `remat` can take.
 
     TensorFlow recomputes functions of float tensors only, given by position, when it builds a
@@ -37,7 +54,7 @@ def recomputed(layer, layer_call, remat):
             for tensor, given in zip(tensors, inputs.values(), strict=False):
                 set_keras_mask(tensor, get_keras_mask(given))
             changing = zip(weights, tensors[len(inputs) :], strict=True)
-            with keras.StatelessScope([*fixed, *changing]):
+            with keras.RematScope(mode=None), keras.StatelessScope([*fixed, *changing]):
                 return layer_call(**dict(zip(inputs, tensors, strict=False)), **others)
 
         return remat(on_tensors)(*inputs.values(), *map(ops.copy, weights))

@@ -8,6 +8,7 @@ from keras.src.backend import get_keras_mask  # has no public name; JAX tracers 
 
 from keras_attention import compute, masks, normalizers, positions, scores
 from keras_attention._checks import require_fractions
+from keras_attention._recompute import Recomputable
 
 
 class Memory(NamedTuple):
@@ -19,7 +20,7 @@ class Memory(NamedTuple):
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
-class Attention(keras.layers.Layer):
+class Attention(Recomputable):
     """Attention of queries over the keys and values of a memory.
 
     $$ weights = normalize(mask(score(query, key))), \\quad context = weights · value $$

@@ -112,13 +112,14 @@ class MultiHeadAttention(Attention):
         )
 
     def _projection(self, name, units, input_shape):
-        layer = keras.layers.Dense(
-            units,
-            use_bias=self.use_bias,
-            kernel_initializer=independent(self.kernel_initializer),
-            dtype=self.dtype_policy,
-            name=name,
-        )
+        with keras.RematScope(mode=None):
+            layer = keras.layers.Dense(
+                units,
+                use_bias=self.use_bias,
+                kernel_initializer=independent(self.kernel_initializer),
+                dtype=self.dtype_policy,
+                name=name,
+            )
         layer.build(input_shape)
         return layer
 

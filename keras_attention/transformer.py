@@ -7,7 +7,7 @@ from keras.src.backend import get_keras_mask  # has no public name; JAX tracers 
 
 from keras_attention import masks, positions, scores
 from keras_attention._checks import plain, require_fractions, require_positive_integers
-from keras_attention._recompute import recomputed
+from keras_attention._recompute import Recomputable
 from keras_attention.attention import Memory, as_floats
 from keras_attention.feed_forward import FeedForward, get_activation, serialize_activation
 from keras_attention.multi_head import MultiHeadAttention
@@ -15,7 +15,7 @@ from keras_attention.multi_head import MultiHeadAttention
 NORMALIZE = ("post", "pre")
 
 
-class _Block(keras.layers.Layer):
+class _Block(Recomputable):
     """What encoder and decoder blocks have in common: the arguments, and how parts are added."""
 
     def __init__(
@@ -72,11 +72,6 @@ class _Block(keras.layers.Layer):
         if previous_mask is None or implicit is None or previous_mask is implicit:
             return previous_mask
         return ops.logical_and(previous_mask, implicit)
-
-    def rematerialized_call(self, layer_call, *args, **kwargs):
-        """What Keras calls instead of `call` if the block was made inside `keras.RematScope()`."""
-        remat = super().rematerialized_call
-        return recomputed(self, layer_call, lambda function: remat(function, *args, **kwargs))
 
     def _padding(self, name, mask, x):
         """Joins the mask of the call with the implicit one that Keras left on `x`."""
@@ -260,7 +255,7 @@ class EncoderBlock(_Block):
     def build(self, x_shape):
         self._require_sequences(x=x_shape)
         self.size = x_shape[-1]
-        with keras.RematScope(mode=None):  # a block is recomputed as a whole
+        with keras.RematScope(mode=None):
             self.attention = self._make_attention(
                 "attention", x_shape, x_shape, self.score, mask=self.mask, position=self.position
             )
@@ -379,7 +374,7 @@ class DecoderBlock(_Block):
     def build(self, x_shape, encoded_shape):
         self._require_sequences(x=x_shape, encoded=encoded_shape)
         self.size = x_shape[-1]
-        with keras.RematScope(mode=None):  # a block is recomputed as a whole
+        with keras.RematScope(mode=None):
             causal = masks.combine(masks.Causal(), self.mask)
             self.self_attention = self._make_attention(
                 "self_attention", x_shape, x_shape, self.score, mask=causal, position=self.position

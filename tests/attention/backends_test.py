@@ -9,7 +9,13 @@ import keras
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FILES = ["conformance_test.py", "cache_test.py", "chunked_test.py", "recurrent_test.py"]
+FILES = [
+    "conformance_test.py",
+    "cache_test.py",
+    "chunked_test.py",
+    "recurrent_test.py",
+    "recompute_test.py",
+]
 # JAX compiles every new shape, which takes a second for each case, less without optimizations.
 QUICKLY = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
 PART = (
@@ -19,7 +25,7 @@ PART = (
     " or (every_position and multi_head) or (same_forward and single_head)"
     " or (every_weight_gets and luong) or learns_with_an_attention or trains_in_a_model"
     " or (equations and grouped and GRUCell and luong) or leaves_no_tile or empty_lengths"
-    " or tiny_sums or other_places or computed_again"
+    " or tiny_sums or other_places or (learn_the_same and chunked)"
 )
 
 

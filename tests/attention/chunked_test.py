@@ -333,30 +333,6 @@ def test_gradients_of_tiny_sums(implementation):
         np.testing.assert_allclose(oracle.float64(gradient), other, rtol=2e-3, atol=1e-9)
 
 
-@pytest.mark.skipif(keras.backend.backend() != "jax", reason="JAX alone traces it anew")
-@pytest.mark.parametrize(
-    ("score", "dropout", "is_padded"),
-    [("scaled_dot", 0.0, True), ("scaled_dot", 0.4, False), ("additive", 0.4, True)],
-)
-def test_computed_again_in_the_backward_pass(score, dropout, is_padded):
-    import jax
-
-    layer = multi_head(implementation="chunked", score=score, dropout=dropout, mask="causal")
-    x, key_mask = random(BATCH, KEYS, SIZE), some(BATCH, KEYS) if is_padded else None
-    layer.build(x.shape, x.shape)
-    weights = [
-        [each.value for each in variables]
-        for variables in (layer.trainable_variables, layer.non_trainable_variables)
-    ]
-
-    def loss(x, key_mask):
-        output, _ = layer.stateless_call(*weights, x, x, key_mask=key_mask, training=True)
-        return ops.sum(ops.square(output))
-
-    expected, found = jax.grad(loss)(x, key_mask), jax.grad(jax.checkpoint(loss))(x, key_mask)
-    np.testing.assert_allclose(found, expected, atol=1e-5)
-
-
 @pytest.mark.skipif(keras.backend.backend() != "torch", reason="the others have it")
 def test_gradient_of_a_gradient_is_refused():
     import torch

@@ -1,0 +1,74 @@
+"""Attention made inside `keras.RematScope()`: computed again in the backward pass, same numbers."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_attention import (
+    Attention,
+    EncoderBlock,
+    LinformerAttention,
+    LocalAttention,
+    MultiHeadAttention,
+    PerformerAttention,
+    ReformerAttention,
+    compute,
+    normalizers,
+)
+from keras_attention.compute import tiles
+
+BATCH, LENGTH, SIZE = 8, 13, 8
+
+LAYERS = [
+    Attention("additive", dropout=0.3),
+    Attention("general", normalizer=normalizers.Hard(stochastic=True)),
+    MultiHeadAttention(2, 4, position="shaw", dropout=0.3),
+    MultiHeadAttention(2, 4, implementation="chunked", dropout=0.3, name="chunked"),
+    LocalAttention(half_width=2, dropout=0.3),
+    LinformerAttention(2, 4, projected_length=6, max_length=LENGTH, dropout=0.3),
+    PerformerAttention(2, 4),
+    ReformerAttention(2, 4, bucket_size=4),
+]
+
+
+@pytest.fixture(autouse=True)
+def small_tiles(monkeypatch):
+    monkeypatch.setattr(tiles, "LONGEST_TILE", 4)
+    monkeypatch.setattr(tiles, "SHORTEST_TILE", 4)
+
+
+def losses(make, mode):
+    """What a model of one layer loses in its first steps."""
+    keras.utils.set_random_seed(0)
+    rng = np.random.default_rng(0)
+    x, key_mask = keras.Input((LENGTH, SIZE)), keras.Input((LENGTH,), dtype="bool")
+    with keras.RematScope(mode=mode):
+        y = make(x, key_mask)
+    model = keras.Model([x, key_mask], keras.layers.Dense(SIZE)(y))
+    model.compile(keras.optimizers.SGD(0.3), "mse", jit_compile=False)
+    inputs = rng.normal(size=(BATCH, LENGTH, SIZE)), rng.random((BATCH, LENGTH)) < 0.7
+    targets = rng.normal(size=(BATCH, LENGTH, SIZE))
+    return model.fit([*inputs], targets, batch_size=2, epochs=2, verbose=0).history["loss"]
+
+
+def assert_same_losses(make):
+    plain, again = losses(make, mode=None), losses(make, mode="full")
+    np.testing.assert_allclose(again, plain, rtol=1e-5)
+    assert plain[0] != plain[1]
+
+
+@pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer.name)
+def test_layers_learn_the_same(layer):
+    def make(x, key_mask):
+        return type(layer).from_config(layer.get_config())(x, x, key_mask=key_mask)
+
+    assert_same_losses(make)
+
+
+def test_blocks_that_choose_chunks_learn_the_same(monkeypatch):
+    monkeypatch.setattr(compute, "LARGE", 0)
+
+    def make(x, mask):
+        return EncoderBlock(2, 12, position="t5", dropout=0.2, attention_dropout=0.3)(x, mask=mask)
+
+    assert_same_losses(make)
