@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_attention._checks import plain, require_fractions, require_positive_integers
+from keras_attention._recompute import Recomputable
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
@@ -38,7 +39,7 @@ def serialize_activation(activation):
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
-class FeedForward(keras.layers.Layer):
+class FeedForward(Recomputable):
     """The same two dense layers at every position.
 
     $$ FeedForward(x) = W_2 activation(W_1 x + b_1) + b_2 $$
@@ -84,9 +85,10 @@ class FeedForward(keras.layers.Layer):
                 units, use_bias=self.use_bias, dtype=self.dtype_policy, **arguments
             )
 
-        self.inner = dense(self.hidden, name="inner")
-        self.drop = keras.layers.Dropout(self.dropout, dtype=self.dtype_policy)
-        self.outer = dense(x_shape[-1], name="outer")
+        with keras.RematScope(mode=None):
+            self.inner = dense(self.hidden, name="inner")
+            self.drop = keras.layers.Dropout(self.dropout, dtype=self.dtype_policy)
+            self.outer = dense(x_shape[-1], name="outer")
         self.inner.build(x_shape)
         self.outer.build((*x_shape[:-1], self.hidden))
 

@@ -3,6 +3,7 @@
 import keras
 
 from keras_attention import scores
+from keras_attention._recompute import Recomputable
 from keras_attention.attention import Attention
 from keras_attention.errors import unknown_name
 
@@ -15,7 +16,7 @@ KERNELS = {
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
-class NadarayaWatson(keras.layers.Layer):
+class NadarayaWatson(Recomputable):
     """Nadaraya-Watson kernel regression: a mean of known values, the nearer the more it counts.
 
     $$ f(x) = \\sum_i \\frac{K((x - x_i) / width)}{\\sum_j K((x - x_j) / width)} y_i $$
@@ -84,13 +85,14 @@ class NadarayaWatson(keras.layers.Layer):
                 )
         self.kernel = kernel if isinstance(kernel, str) else score
         self.width, self.learned_width = width, learned_width
-        self.attention = Attention(
-            score,
-            normalizer="sum" if isinstance(score, scores.Kernel) else "softmax",
-            implementation=implementation,
-            dtype=self.dtype_policy,
-            name="attention",
-        )
+        with keras.RematScope(mode=None):
+            self.attention = Attention(
+                score,
+                normalizer="sum" if isinstance(score, scores.Kernel) else "softmax",
+                implementation=implementation,
+                dtype=self.dtype_policy,
+                name="attention",
+            )
 
     def build(self, query_x_shape, key_x_shape, value_y_shape):
         self._require_sequences(query_x_shape, key_x_shape, value_y_shape)

@@ -7,9 +7,11 @@ import pytest
 from keras_attention import (
     Attention,
     EncoderBlock,
+    FeedForward,
     LinformerAttention,
     LocalAttention,
     MultiHeadAttention,
+    NadarayaWatson,
     PerformerAttention,
     ReformerAttention,
     compute,
@@ -61,6 +63,17 @@ def assert_same_losses(make):
 def test_layers_learn_the_same(layer):
     def make(x, key_mask):
         return type(layer).from_config(layer.get_config())(x, x, key_mask=key_mask)
+
+    assert_same_losses(make)
+
+
+def test_feed_forward_learns_the_same():
+    assert_same_losses(lambda x, _: FeedForward(12, dropout=0.3)(x))
+
+
+def test_kernel_regression_learns_the_same():
+    def make(x, key_mask):
+        return NadarayaWatson("gaussian", learned_width=True)(x, x, x, key_mask=key_mask)
 
     assert_same_losses(make)
 
