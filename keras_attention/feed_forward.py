@@ -1,5 +1,7 @@
 """The same small network at every position."""
 
+import math
+
 import keras
 from keras import ops
 
@@ -20,6 +22,19 @@ def squared_relu(x):
     [0.0, 0.25, 4.0]
     """
     return ops.square(ops.relu(x))
+
+
+@ops.custom_gradient
+def _lean_gelu(x):
+    """The GELU of Keras, with half as many passes over memory where nothing fuses them."""
+    probability = 0.5 + 0.5 * ops.erf(x * math.sqrt(0.5))
+
+    def gradient(*arguments, upstream=None):
+        density = ops.exp(-0.5 * ops.square(x)) * (1.0 / math.sqrt(2.0 * math.pi))
+        upstream = arguments[0] if upstream is None else upstream
+        return upstream * (probability + x * density)
+
+    return x * probability, gradient
 
 
 # Activations that half precision loses nothing by.
@@ -102,7 +117,10 @@ class FeedForward(Recomputable):
         """Smooth activations are float32 inside and rounded once, which is faster as well."""
         if self.activation in ROUNDED_ONCE:
             return self.activation(x)
-        return ops.cast(self.activation(ops.cast(x, "float32")), x.dtype)
+        is_slow = self.activation is keras.activations.gelu
+        is_slow = is_slow and keras.backend.backend() == "tensorflow"
+        activation = _lean_gelu if is_slow else self.activation
+        return ops.cast(activation(ops.cast(x, "float32")), x.dtype)
 
     def get_config(self):
         return {

@@ -36,7 +36,7 @@ class Softmax(Normalizer):
             is_seeing = ops.any(visible, axis=-1, keepdims=True)
             hidden = ops.where(is_seeing, ops.cast(-float("inf"), "float32"), 0.0)
             seen = ops.where(visible, scores, hidden)
-            weights = ops.where(is_seeing, ops.softmax(seen, axis=-1), 0.0)
+            weights = ops.softmax(seen, axis=-1) * ops.cast(is_seeing, "float32")
 
             def gradient(*arguments, upstream=None):
                 weighted = weights * (arguments[0] if upstream is None else upstream)

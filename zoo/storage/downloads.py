@@ -175,9 +175,12 @@ def _from_hub(name):
         raise ImportError(
             f"{HUB} needs the client of Hugging Face: pip install 'keras-attention-zoo[hub]'."
         ) from error
-    folder = huggingface_hub.snapshot_download(
-        repository, revision=revision or None, allow_patterns=list(FILES)
-    )
+    try:
+        folder = huggingface_hub.snapshot_download(
+            repository, revision=revision or None, allow_patterns=list(FILES)
+        )
+    except OSError as error:  # which says what was asked for or not, as the version has it
+        raise OSError(f"{HUB}{name} cannot be downloaded: {error}") from error
     if not (pathlib.Path(folder) / CARD).is_file():
         raise ValueError(
             f"{HUB}{name} holds no preset: there is no {CARD} in the root of the repository."
