@@ -1,4 +1,4 @@
-"""What every doctest may use without importing it, and how many threads a worker has."""
+"""What every doctest may use without importing it, how many threads a worker has, and `--full`."""
 
 import os
 
@@ -8,6 +8,23 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # they share the cores
 import keras
 import numpy as np
 import pytest
+
+
+def pytest_addoption(parser):
+    parser.addoption("--full", action="store_true", help="Also run the tests marked `full`.")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "full: a large product of cases, which only --full runs")
+
+
+def pytest_collection_modifyitems(config, items):
+    if config.getoption("--full"):
+        return
+    left_out = [item for item in items if item.get_closest_marker("full")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("full")]
 
 
 @pytest.fixture(autouse=True)
