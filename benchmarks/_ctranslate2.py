@@ -11,8 +11,8 @@ from ctranslate2.specs import TransformerSpec, common_spec
 
 from zoo import decoding
 from zoo.models.transformer_nmt import TransformerTranslator
-from zoo.text.pieces import SPECIAL_TOKENS
-from zoo.translator import LONGEST_TRANSLATION
+from zoo.readers.text.pieces import SPECIAL_TOKENS
+from zoo.tasks.translation import LONGEST_TRANSLATION
 
 PAD, START, END = SPECIAL_TOKENS
 PAD_ID, START_ID, END_ID = range(3)
@@ -166,7 +166,7 @@ def _varied_core(vocabulary_size, normalize):
 
 
 def _positions(core):
-    nothing = np.zeros((1, POSITIONS, core.config["size"]), "float32")
+    nothing = np.zeros((1, POSITIONS, core.config.size), "float32")
     return keras.ops.convert_to_numpy(core.embedding.place(nothing))[0]
 
 

@@ -50,7 +50,7 @@ def zoo_steps(core, sampler, tokens, jit):
             *core.start(source, tokens),
             sampler,
             start_id=_ctranslate2.START_ID,
-            end_id=core.config["vocabulary_size"],
+            end_id=core.config.vocabulary_size,
             max_lengths=tf.fill([source.shape[0]], tokens),
             max_length=tokens,
         )

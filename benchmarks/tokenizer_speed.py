@@ -11,7 +11,7 @@ import time
 
 import tensorflow as tf
 
-from zoo.text import ByteBPETokenizer
+from zoo.readers.text import ByteBPETokenizer
 
 BATCH_SIZES = (1, 64)
 BATCHES_PER_ROUND = 200

@@ -35,8 +35,8 @@ else:  # TensorFlow and PyTorch do not share a process
     import tensorflow as tf
     from keras import layers, ops
 
+    from zoo.metrics.crossentropy import TokenCrossentropy
     from zoo.models.transformer_lm import TransformerLanguageModel
-    from zoo.training.losses import TokenCrossentropy
 
 LAYERS, SIZE, HIDDEN, DROPOUT = 4, 256, 1024, 0.1
 BATCH, CONTEXT = 16, 256

@@ -9,12 +9,12 @@ import sys
 
 import numpy as np
 import pytest
+import zoo.datasets
+import zoo.images
 
 import keras_attention
 import zoo
-import zoo.datasets
 import zoo.decoding
-import zoo.images
 import zoo.metrics
 from keras_attention import compute, masks, normalizers, plotting, positions, scores
 

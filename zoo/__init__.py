@@ -1,12 +1,15 @@
 """Ready models made of attention: load, train, translate, caption, generate, serve."""
 
-from zoo.captioner import Caption, Captioner
 from zoo.catalog import info, list_models, load
-from zoo.generator import TextGenerator, TextScores
-from zoo.text import ByteBPETokenizer
-from zoo.translator import Translation, Translator
+from zoo.models.backbone import Backbone
+from zoo.readers.text import ByteBPETokenizer
+from zoo.tasks.captioning import Captioner
+from zoo.tasks.results import Caption, TextScores, Translation
+from zoo.tasks.translation import Translator
+from zoo.tasks.writing import TextGenerator
 
 __all__ = [
+    "Backbone",
     "ByteBPETokenizer",
     "Caption",
     "Captioner",

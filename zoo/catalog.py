@@ -1,18 +1,64 @@
 """The models by name: the trained ones of the package, those from elsewhere, architectures."""
 
+import inspect
 import pathlib
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from keras_attention.errors import unknown_name
-from zoo import architectures
+from zoo.models.recurrent_nmt import ORDERS, AttentionRNNTranslator
+from zoo.models.show_attend_tell import ShowAttendTell
+from zoo.models.transformer_lm import TransformerLanguageModel
+from zoo.models.transformer_nmt import TransformerTranslator
+from zoo.readers.text import ByteBPETokenizer
 from zoo.storage import CARD, TOKENIZER, WEIGHTS, downloads
 from zoo.storage.cards import measured, read_card
 from zoo.storage.configs import read_config
 from zoo.storage.presets import check_files
 from zoo.storage.weights import load_weights
-from zoo.text import ByteBPETokenizer
+from zoo.tasks.captioning import Captioner
+from zoo.tasks.translation import Translator
+from zoo.tasks.writing import TextGenerator
 
 PRESETS = pathlib.Path(__file__).parent / "presets"
+
+
+class Architecture(NamedTuple):
+    """A kind of model, before anybody has trained it.
+
+    Attributes:
+        task: The class that users call.
+        core: The class of the model of tensors; its first argument is the vocabulary size.
+        defaults: Options of `core`.
+        description: One line for people.
+    """
+
+    task: Any
+    core: Any
+    defaults: dict
+    description: str
+
+
+def _only(task, core):
+    return Architecture(task, core, {}, core.description)
+
+
+ARCHITECTURES = {
+    "bahdanau_nmt": Architecture(
+        Translator,
+        AttentionRNNTranslator,
+        {"order": "bahdanau", "score": "additive", "cell": "gru"},
+        ORDERS["bahdanau"],
+    ),
+    "luong_nmt": Architecture(
+        Translator,
+        AttentionRNNTranslator,
+        {"order": "luong", "score": "general", "cell": "lstm"},
+        ORDERS["luong"],
+    ),
+    "show_attend_tell": _only(Captioner, ShowAttendTell),
+    "transformer_lm": _only(TextGenerator, TransformerLanguageModel),
+    "transformer_nmt": _only(Translator, TransformerTranslator),
+}
 
 
 class ModelInfo(NamedTuple):
@@ -61,7 +107,7 @@ def list_models():
     """
     trained = sorted(folder.parent for folder in PRESETS.glob(f"*/{CARD}"))
     return [_preset_info(folder) for folder in trained] + [
-        _architecture_info(name) for name in architectures.ARCHITECTURES
+        _architecture_info(name) for name in ARCHITECTURES
     ]
 
 
@@ -74,7 +120,7 @@ def info(name):
     Raises:
         ValueError: If there is no such model; the nearest names are in the message.
     """
-    if name in architectures.ARCHITECTURES:
+    if name in ARCHITECTURES:
         return _architecture_info(name)
     return _preset_info(_folder(name))
 
@@ -108,10 +154,10 @@ def load(name, weights="pretrained", tokenizer=None, dtype=None, **overrides):
     Example:
 
     >>> model = load("bahdanau_nmt", weights=None, tokenizer=ByteBPETokenizer([]), dropout=0.2)
-    >>> model.core.config["dropout"]
+    >>> model.core.config.dropout
     0.2
     """
-    if name in architectures.ARCHITECTURES:
+    if name in ARCHITECTURES:
         return _fresh_architecture(name, weights, tokenizer, dtype, overrides)
     folder = _folder(name)
     check_files(
@@ -127,7 +173,7 @@ def load(name, weights="pretrained", tokenizer=None, dtype=None, **overrides):
             f"{', '.join(changed)}. Pass weights=None to train it anew with these."
         )
     tokenizer = tokenizer or ByteBPETokenizer.load(folder / TOKENIZER)
-    model = architectures.build(architecture, tokenizer, dtype, **{**arguments, **overrides})
+    model = build(architecture, tokenizer, dtype, **{**arguments, **overrides})
     if weights is not None:
         load_weights(model, folder / WEIGHTS if weights == "pretrained" else weights)
         if model.fingerprint is not None:
@@ -135,6 +181,36 @@ def load(name, weights="pretrained", tokenizer=None, dtype=None, **overrides):
             if expected is None:
                 raise ValueError(f"{folder / CARD} lacks the fingerprint of the backbone.")
             model.check_fingerprint(expected)
+    return model
+
+
+def build(name, tokenizer, dtype=None, /, **overrides):
+    """Returns a task with fresh weights.
+
+    Args:
+        name: Name of an architecture.
+        tokenizer: The tokenizer, which decides on the size of the vocabulary.
+        dtype: Keras dtype policy of the computation; the global one by default.
+        **overrides: Options of the core that differ from the architecture's own, and those of the
+            task, such as `sampler`.
+
+    Raises:
+        ValueError: If the architecture or an option is unknown.
+    """
+    if name not in ARCHITECTURES:
+        raise ValueError(unknown_name("architecture", name, ARCHITECTURES))
+    task, core, defaults, _ = ARCHITECTURES[name]
+    parameters = inspect.signature(task).parameters.values()
+    settings = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
+    settings = settings[2:]  # without core and tokenizer
+    allowed = sorted([*core.options(), *settings])
+    for override in overrides:
+        if override not in allowed:
+            raise ValueError(unknown_name(f"option of {name}", override, allowed))
+    of_task = {key: overrides.pop(key) for key in settings if key in overrides}
+    core = core(tokenizer.vocabulary_size, **{**defaults, **overrides}, dtype=dtype)
+    model = task(core, tokenizer, **of_task)
+    model.build()
     return model
 
 
@@ -150,7 +226,7 @@ def _fresh_architecture(name, weights, tokenizer, dtype, overrides):
             f"{name} with fresh weights needs a tokenizer: tokenizer=zoo.ByteBPETokenizer.train("
             "sentences, vocabulary_size=8000), with the sentences of both languages."
         )
-    model = architectures.build(name, tokenizer, dtype, **overrides)
+    model = build(name, tokenizer, dtype, **overrides)
     if weights is not None:
         load_weights(model, weights)
     return model
@@ -186,6 +262,6 @@ def _preset_info(folder):
 
 
 def _architecture_info(name):
-    architecture = architectures.ARCHITECTURES[name]
+    architecture = ARCHITECTURES[name]
     task = architecture.task.task_name
     return ModelInfo(name, task, architecture.description, "", None, None, {}, {})

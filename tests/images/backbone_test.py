@@ -13,7 +13,9 @@ from keras.src.utils import file_utils
 
 from tests import imagenet_weights
 from tests.images import pictures
-from zoo.images import Backbone, networks, read_images
+from zoo.models import networks
+from zoo.models.backbone import Backbone
+from zoo.readers.images import read_images
 
 SIZE = 32
 

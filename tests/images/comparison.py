@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from zoo.images import load_features
+from zoo.data.features import load_features
 
 
 def assert_same_features(folder, other, view=0):

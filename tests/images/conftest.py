@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from tests.images import pictures
-from zoo.images import Backbone
+from zoo.models.backbone import Backbone
 
 ROOT = pathlib.Path(__file__).parents[2]
 SIZE = 32

@@ -4,8 +4,9 @@ import pytest
 
 from tests.images import pictures
 from tests.images.comparison import assert_same_features
-from zoo.images import cache_features, distributed
-from zoo.images.manifest import Manifest
+from zoo.data import distributed
+from zoo.data.feature_manifest import Manifest
+from zoo.data.features import cache_features
 
 dask = pytest.importorskip("distributed")
 

@@ -10,9 +10,12 @@ import tensorflow as tf
 
 from tests.images import pictures
 from tests.images.comparison import assert_same_features
-from zoo.images import Backbone, cache_features, features, load_features, read_images
-from zoo.images.manifest import Manifest
-from zoo.images.shards import UNFINISHED, compute_shard
+from zoo.data import features
+from zoo.data.feature_manifest import Manifest
+from zoo.data.feature_shards import UNFINISHED, compute_shard
+from zoo.data.features import cache_features, load_features
+from zoo.models.backbone import Backbone
+from zoo.readers.images import read_images
 
 SHARDS = 3
 
@@ -109,7 +112,8 @@ import os, pathlib, signal, sys
 import tensorflow as tf
 from tests.images import pictures
 from tests.images.comparison import assert_same_features
-from zoo.images import Backbone, cache_features
+from zoo.data.features import cache_features
+from zoo.models.backbone import Backbone
 
 folder, picture_folder = map(pathlib.Path, sys.argv[1:])
 paths = sorted(picture_folder.iterdir())

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from zoo.images.views import SMALLEST_AREA, view_of
+from zoo.data.views import SMALLEST_AREA, view_of
 
 SIZE = 33
 NAMES = [f"{number}.jpg" for number in range(200)]

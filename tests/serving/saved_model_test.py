@@ -15,7 +15,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 from tests.serving.conftest import OPTIONS
 from tests.zoo.pictures import IMAGES
-from zoo.images import image_bytes
+from zoo.readers.images import image_bytes
 from zoo.serving import Endpoint, buckets, write_version
 
 TEXTS = ["a man sleeps", "", "two women ride bikes " * 3]

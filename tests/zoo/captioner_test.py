@@ -16,9 +16,9 @@ import zoo
 from tests.images.pictures import FILES, scene, with_orientation
 from tests.zoo.pictures import CAPTIONS, CHANNELS, COLOURS, GRID, IMAGES, NAMES, SIZE, MeanColours
 from zoo.cli import main
-from zoo.evaluation import captioner_quality, evaluate_captioner
-from zoo.images import image_bytes, read_images
+from zoo.readers.images import image_bytes, read_images
 from zoo.storage import presets
+from zoo.training.evaluation import captioner_quality, evaluate_captioner
 
 TINY = {"channels": CHANNELS, "size": 24, "units": 24, "dropout": 0.0}
 
@@ -121,10 +121,12 @@ def test_a_photograph_is_drawn_as_the_model_sees_it(captioner):
 
 
 def test_attention_of_a_word_is_the_average_of_its_pieces(captioner):
-    pieces = zoo.captioner._of_words(["gre", "·en", "dog", "·s", "·!"], np.eye(5).reshape(5, 1, 5))
+    pieces = zoo.tasks.captioning._of_words(
+        ["gre", "·en", "dog", "·s", "·!"], np.eye(5).reshape(5, 1, 5)
+    )
     assert pieces[0] == ["green", "dogs!"]
     np.testing.assert_allclose(pieces[1][:, 0], [[0.5, 0.5, 0, 0, 0], [0, 0, 1 / 3, 1 / 3, 1 / 3]])
-    assert zoo.captioner._of_words([], np.zeros((0, 2, 2)))[1].shape == (0, 2, 2)
+    assert zoo.tasks.captioning._of_words([], np.zeros((0, 2, 2)))[1].shape == (0, 2, 2)
 
 
 def test_several_captions_come_best_first(captioner):

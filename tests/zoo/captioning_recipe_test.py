@@ -12,7 +12,7 @@ from keras import ops
 
 import zoo
 from tests.zoo.pictures import CAPTIONS, IMAGES, MeanColours
-from zoo.images import image_bytes
+from zoo.readers.images import image_bytes
 from zoo.training import captioning, recipes
 from zoo.training.captioning import CaptioningRecipe
 
@@ -142,10 +142,10 @@ def test_nothing_but_rewards_acts_in_self_critical_training(preset, images, monk
     )
     recipe = dataclasses.replace(RECIPE, overrides={**RECIPE.overrides, "dropout": 0.5})
     trained = recipe.train(images, images, preset.parent)
-    assert trained.core.config["dropout"] == 0.5
+    assert trained.core.config.dropout == 0.5
     assert [rewards for _, rewards in seen] == RECIPE.rewards
     for model, _ in seen:
-        assert model.core.config["dropout"] == model.core.config["doubly_stochastic"] == 0.0
+        assert model.core.config.dropout == model.core.config.doubly_stochastic == 0.0
 
 
 def test_rewards_are_earned_in_any_view():

@@ -8,8 +8,8 @@ import tensorflow as tf
 
 import zoo
 from zoo.cli import main
-from zoo.evaluation import evaluate_translator
 from zoo.training import recipes
+from zoo.training.evaluation import evaluate_translator
 from zoo.training.translation import TranslationRecipe
 
 PNG = b"\x89PNG"

@@ -8,10 +8,10 @@ import pytest
 
 import zoo
 from tests.zoo.conftest import LINE
+from zoo.data.windows import random_windows
 from zoo.training import runs
 from zoo.training.distillation import side_by_side, with_soft_labels, with_swapped_words
 from zoo.training.language import LanguageRecipe
-from zoo.training.windows import random_windows
 
 TEXT = LINE * 20
 SIZES = {"num_layers": 1, "size": 16, "num_heads": 2, "context_length": 16, "dropout": 0.0}
@@ -109,7 +109,7 @@ def test_a_recipe_with_teachers_begins_with_the_first_and_learns_from_all(tmp_pa
     assert [len(losses) for losses in of_teachers] == [6, 6]
     (of_student,) = (float(row["val_loss"]) for row in runs.history(tmp_path))
     assert of_student < 0.3 * of_teachers[0][0]  # it has not begun anew
-    assert trained.core.config["num_heads"] == 2
+    assert trained.core.config.num_heads == 2
     plain = dataclasses.replace(RECIPE, teachers=[], teacher_shares=[]).train(
         TEXT, TEXT, tmp_path / "plain"
     )

@@ -267,7 +267,7 @@ def over_https(server, monkeypatch):
 
 def test_a_url_is_downloaded_once(over_https, answers, cache, capsys):
     size = len(answers["/toy.zip"])
-    assert zoo.load(over_https).core.config["cell"] == "lstm"
+    assert zoo.load(over_https).core.config.cell == "lstm"
     answers.clear()
     assert zoo.info(over_https).name == "toy"
     assert Server.requests == ["/toy.zip"]
@@ -403,7 +403,7 @@ def hub(folder, monkeypatch):
 
 
 def test_the_hub_is_asked_for_the_four_files(hub, cache):
-    assert zoo.load("hf://somebody/toy").core.config["cell"] == "lstm"
+    assert zoo.load("hf://somebody/toy").core.config.cell == "lstm"
     assert zoo.info("hf://somebody/toy@v1.0").name == "toy"
     assert hub == [
         ("somebody/toy", None, sorted(FILES)),
@@ -454,7 +454,7 @@ def local_hub(server, answers, folder, tmp_path, monkeypatch):
 
 
 def test_the_client_of_the_hub_gets_them_and_keeps_them(local_hub):
-    assert zoo.load("hf://somebody/toy").core.config["cell"] == "lstm"
+    assert zoo.load("hf://somebody/toy").core.config.cell == "lstm"
     assert zoo.info("hf://somebody/toy@v1.0").name == "toy"
     assert not any("evil" in path for path in Server.requests)
     local_hub.clear()

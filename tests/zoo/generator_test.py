@@ -11,8 +11,8 @@ import tensorflow as tf
 import zoo
 from tests.zoo.conftest import LINE
 from zoo import decoding
+from zoo.data.windows import sliding_windows
 from zoo.storage import presets
-from zoo.training.windows import sliding_windows
 
 PROMPTS = ["the quick", "", "lazy dog. the", "é" * 40, "jumps over the lazy dog. " * 8]
 CONTEXT = 32

@@ -43,7 +43,7 @@ def test_a_run_learns_and_ends_in_a_preset(run):
     assert losses[1] < losses[0] < math.log(259)
     model = zoo.load(folder)
     assert model.opening == "\n"
-    assert model.core.config["context_length"] == 16
+    assert model.core.config.context_length == 16
     assert np.exp(losses[1]) == pytest.approx(model.score(TEXT).perplexity[0], rel=0.05)
 
 

@@ -112,8 +112,8 @@ def test_a_run_ends_in_a_preset(run):
     run_dir, folder = run
     assert folder == run_dir / "toy_en_de"
     core = zoo.load(folder).core
-    assert core.config["embedding_dim"] == RECIPE.overrides["embedding_dim"]
-    assert core.config["vocabulary_size"] == RECIPE.vocabulary_size
+    assert core.config.embedding_dim == RECIPE.overrides["embedding_dim"]
+    assert core.config.vocabulary_size == RECIPE.vocabulary_size
 
 
 def test_the_card_says_how_it_was_trained_and_measured(run):

@@ -11,7 +11,7 @@ import zoo
 from keras_attention import scores
 from tests.zoo.pictures import CAPTIONS, CHANNELS, IMAGES, MeanColours
 from zoo import decoding
-from zoo.images import image_bytes
+from zoo.readers.images import image_bytes
 from zoo.storage import FILES, WEIGHTS
 from zoo.storage.presets import fingerprint
 

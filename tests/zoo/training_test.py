@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 
 from tests.zoo.conftest import TINY
-from zoo.training.batching import BUCKET_WIDTH, bucket_by_length
-from zoo.training.losses import TokenCrossentropy
+from zoo.data.batching import BUCKET_WIDTH, bucket_by_length
+from zoo.metrics.crossentropy import TokenCrossentropy
 
 
 def token_losses(labels, logits, label_smoothing=0.0):

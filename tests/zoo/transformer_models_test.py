@@ -8,9 +8,9 @@ import pytest
 import tensorflow as tf
 
 from zoo import decoding
+from zoo.models.transformer import TokenEmbedding
 from zoo.models.transformer_lm import TransformerLanguageModel
 from zoo.models.transformer_nmt import TransformerTranslator
-from zoo.models.transformer_parts import TokenEmbedding
 
 POSITIONS = ["sinusoidal", "learned", "rotary", "alibi", "t5", "shaw"]
 VOCABULARY = 30
@@ -207,7 +207,7 @@ PUBLISHED = [  # Vaswani et al. 2017, table 3, in millions; a shared vocabulary 
 def test_published_models_have_the_published_size_and_train(options, millions):
     core = TransformerTranslator(37000, **options)
     core.build()
-    size, hidden = core.embedding.size, core.config["hidden"]
+    size, hidden = core.embedding.size, core.config.hidden
     dense = 4 * (size * size + size)
     feed_forward = 2 * size * hidden + hidden + size
     encoder, decoder = dense + feed_forward + 4 * size, 2 * dense + feed_forward + 6 * size

@@ -1,8 +1,9 @@
 """Show, Attend and Tell: annotation vectors of a picture to logits of words, soft or hard.
 
-The task, image files to captions, is `zoo.captioner.Captioner`.
+The task, image files to captions, is `zoo.tasks.captioning.Captioner`.
 """
 
+import dataclasses
 import math
 
 import keras
@@ -11,12 +12,47 @@ from keras import ops
 from keras_attention import Attention, AttentionCell, AttentionRNN
 from keras_attention.attention import Memory
 from keras_attention.normalizers import Hard
+from zoo.models.core import Core
 
 BASELINE_MOMENTUM = 0.9
 
 
+@dataclasses.dataclass(frozen=True)
+class ShowAttendTellConfig:
+    """Options of a captioner.
+
+    Args:
+        vocabulary_size: Number of tokens; 0 is padding.
+        channels: Size of an annotation vector.
+        size: Size of embeddings and of the annotations that the decoder sees.
+        units: Size of the LSTM.
+        attention: `"soft"` or `"hard"`.
+        doubly_stochastic: λ of `attention_loss`, for soft attention.
+        entropy: λ_e of `attention_loss`, for hard attention.
+        dropout: Fraction dropped of annotations, embeddings and outputs in training.
+        seed: Seed of the draws of hard attention.
+
+    Raises:
+        ValueError: If the attention is neither.
+    """
+
+    vocabulary_size: int
+    channels: int = 1280
+    size: int = 512
+    units: int = 512
+    attention: str = "soft"
+    doubly_stochastic: float = 1.0
+    entropy: float = 0.01
+    dropout: float = 0.5
+    seed: int | None = None
+
+    def __post_init__(self):
+        if self.attention not in ("soft", "hard"):
+            raise ValueError(f"`attention` must be 'soft' or 'hard'. Received: {self.attention!r}.")
+
+
 @keras.saving.register_keras_serializable(package="zoo")
-class ShowAttendTell(keras.Model):
+class ShowAttendTell(Core):
     """A recurrent decoder that looks at a picture again before each word.
 
     With the annotation vectors `a_1 … a_L` of the picture and the word before, `y_{t-1}`:
@@ -36,14 +72,7 @@ class ShowAttendTell(keras.Model):
 
     Args:
         vocabulary_size: Number of tokens; 0 is padding.
-        channels: Size of an annotation vector.
-        size: Size of embeddings and of the annotations that the decoder sees.
-        units: Size of the LSTM.
-        attention: `"soft"` or `"hard"`.
-        doubly_stochastic: λ of `attention_loss`, for soft attention.
-        entropy: λ_e of `attention_loss`, for hard attention.
-        dropout: Fraction dropped of annotations, embeddings and outputs in training.
-        seed: Seed of the draws of hard attention.
+        **options: The fields of `ShowAttendTellConfig`.
 
     Call arguments:
         inputs: Dictionary of `annotations` `(batch, positions, channels)` and int32 `target_ids`
@@ -55,56 +84,42 @@ class ShowAttendTell(keras.Model):
         were made of.
     """
 
-    def __init__(
-        self,
-        vocabulary_size,
-        channels=1280,
-        size=512,
-        units=512,
-        attention="soft",
-        doubly_stochastic=1.0,
-        entropy=0.01,
-        dropout=0.5,
-        seed=None,
-        **kwargs,
-    ):
-        super().__init__(**kwargs)
-        if attention not in ("soft", "hard"):
-            raise ValueError(f"`attention` must be 'soft' or 'hard'. Received: {attention!r}.")
-        self.config = {
-            "vocabulary_size": vocabulary_size,
-            "channels": channels,
-            "size": size,
-            "units": units,
-            "attention": attention,
-            "doubly_stochastic": doubly_stochastic,
-            "entropy": entropy,
-            "dropout": dropout,
-            "seed": seed,
-        }
-        self.is_hard = attention == "hard"
+    Config = ShowAttendTellConfig
+    architecture = "show_attend_tell"
+    description = "LSTM that looks at a picture again before each word (Xu et al. 2015)"
+
+    def __init__(self, vocabulary_size, **options):
+        super().__init__(vocabulary_size, **options)
+        config = self.config
+        self.is_hard = config.attention == "hard"
         dtype = self.dtype_policy
-        self.dropout = keras.layers.Dropout(dropout, dtype=dtype)
+        self.dropout = keras.layers.Dropout(config.dropout, dtype=dtype)
         self.embedding = keras.layers.Embedding(
             vocabulary_size,
-            size,
-            embeddings_initializer=keras.initializers.RandomNormal(stddev=size**-0.5),
+            config.size,
+            embeddings_initializer=keras.initializers.RandomNormal(stddev=config.size**-0.5),
             dtype=dtype,
         )
-        self.annotate = keras.layers.Dense(size, "relu", dtype=dtype, name="annotate")
-        self.initial_hidden = keras.layers.Dense(units, "tanh", dtype=dtype, name="initial_hidden")
-        self.initial_memory = keras.layers.Dense(units, "tanh", dtype=dtype, name="initial_memory")
-        drawn = Hard(stochastic=True, seed=seed, straight_through=False)
+        self.annotate = keras.layers.Dense(config.size, "relu", dtype=dtype, name="annotate")
+        self.initial_hidden = keras.layers.Dense(
+            config.units, "tanh", dtype=dtype, name="initial_hidden"
+        )
+        self.initial_memory = keras.layers.Dense(
+            config.units, "tanh", dtype=dtype, name="initial_memory"
+        )
+        drawn = Hard(stochastic=True, seed=config.seed, straight_through=False)
         self.decoder = AttentionRNN(
             AttentionCell(
-                keras.layers.LSTMCell(units, dtype=dtype),
+                keras.layers.LSTMCell(config.units, dtype=dtype),
                 Attention("additive", normalizer=drawn if self.is_hard else "softmax", dtype=dtype),
                 gated=True,
                 dtype=dtype,
             ),
             dtype=dtype,
         )
-        self.readout = keras.layers.Dense(size, dtype=dtype, name="readout")  # L_y, L_h and L_z
+        self.readout = keras.layers.Dense(
+            config.size, dtype=dtype, name="readout"
+        )  # L_y, L_h and L_z
         self.output_bias = self.add_weight(
             name="output_bias", shape=(vocabulary_size,), initializer="zeros"
         )
@@ -116,14 +131,11 @@ class ShowAttendTell(keras.Model):
     def build(self, input_shape=None):
         size = self.embedding.output_dim
         self.embedding.build((None, None))
-        self.annotate.build((None, None, self.config["channels"]))
+        self.annotate.build((None, None, self.config.channels))
         self.initial_hidden.build((None, size))
         self.initial_memory.build((None, size))
         self.decoder.build((None, None, size), (None, None, size))
         self.readout.build((None, None, size + self.decoder.cell.output_size))
-
-    def build_from_config(self, config):
-        self.build()
 
     def call(self, inputs, training=None):
         annotations, state = self._look(inputs["annotations"], training)
@@ -137,7 +149,7 @@ class ShowAttendTell(keras.Model):
         )
         told = {"logits": self._logits(outputs, embedded, training), "weights": weights}
         if self.is_hard:  # the state before a word is what asks
-            hidden = outputs[:, :, : self.config["units"]]  # of [h_t; z_t]
+            hidden = outputs[:, :, : self.config.units]  # of [h_t; z_t]
             asked = ops.concatenate([state[0][:, None], hidden[:, :-1]], axis=1)
             scores = self.decoder.cell.attention.score(asked, annotations)
             told["scores"] = ops.cast(scores, "float32")
@@ -169,7 +181,7 @@ class ShowAttendTell(keras.Model):
         if not self.is_hard:
             looked_at = ops.sum(outputs["weights"] * is_word[:, :, None], axis=1)
             penalty = ops.sum(ops.square(1.0 - looked_at))
-            return self.config["doubly_stochastic"] * penalty / words
+            return self.config.doubly_stochastic * penalty / words
         log_weights = ops.log_softmax(outputs["scores"], axis=-1)  # log α
         drawn = ops.sum(outputs["weights"] * log_weights, axis=-1)  # log p(s_t)
         entropy = -ops.sum(ops.exp(log_weights) * log_weights, axis=-1)
@@ -179,7 +191,7 @@ class ShowAttendTell(keras.Model):
         rewards = ops.flip(ops.cumsum(ops.flip(rewards, axis=1), axis=1), axis=1)
         mean = ops.sum(of_words * is_word) / words
         self.baseline.assign(BASELINE_MOMENTUM * self.baseline + (1.0 - BASELINE_MOMENTUM) * mean)
-        told = rewards * drawn + self.config["entropy"] * entropy
+        told = rewards * drawn + self.config.entropy * entropy
         return -ops.sum(told * is_word) / words
 
     # The step protocol of zoo.decoding.
@@ -224,6 +236,3 @@ class ShowAttendTell(keras.Model):
         table = ops.cast(self.embedding.embeddings, readout.dtype)
         logits = ops.matmul(readout, ops.transpose(table))
         return ops.cast(logits, "float32") + self.output_bias
-
-    def get_config(self):
-        return {**super().get_config(), **self.config}

@@ -1,18 +1,42 @@
 """Language models made of Transformer blocks: token ids to logits, and the step protocol.
 
-The task, strings to strings, is `zoo.generator.TextGenerator`.
+The task, strings to strings, is `zoo.tasks.writing.TextGenerator`.
 """
+
+import dataclasses
 
 import keras
 from keras import ops
 
 from keras_attention import EncoderBlock
 from keras_attention.attention import Memory
-from zoo.models.transformer_parts import TokenEmbedding, make_blocks
+from zoo.models.core import Core
+from zoo.models.transformer import TokenEmbedding, TransformerConfig, make_blocks, run_blocks
+
+
+@dataclasses.dataclass(frozen=True)
+class TransformerLMConfig(TransformerConfig):
+    """Options of a language model: those of `TransformerConfig`, some with other defaults, and
+
+    Args:
+        context_length: Number of tokens that it is trained to look at.
+        hidden: Defaults to `4 · size`.
+    """
+
+    hidden: int | None = None
+    normalize: str = "pre"
+    position: str = "rotary"
+    activation: str = "gelu"
+    use_bias: bool = False
+    context_length: int = 256
+
+    def __post_init__(self):
+        super().__post_init__()
+        object.__setattr__(self, "hidden", self.hidden or 4 * self.size)
 
 
 @keras.saving.register_keras_serializable(package="zoo")
-class TransformerLanguageModel(keras.Model):
+class TransformerLanguageModel(Core):
     """A stack of causal blocks that tells each next token.
 
     Paper: Radford et al. 2018, Improving Language Understanding by Generative Pre-Training; with
@@ -21,18 +45,7 @@ class TransformerLanguageModel(keras.Model):
 
     Args:
         vocabulary_size: Number of tokens; 0 is padding.
-        num_layers: Number of blocks.
-        size: Size of the vector of a token.
-        num_heads: Number of heads.
-        hidden: Size inside the feed-forward networks. Defaults to `4 · size`.
-        context_length: Number of tokens that it is trained to look at.
-        normalize: `"pre"` or `"post"`.
-        position: `"rotary"`, `"alibi"`, `"t5"`, `"shaw"`, `"sinusoidal"` or `"learned"`.
-        activation: Activation of the feed-forward networks.
-        dropout: Fraction dropped of embeddings and of what blocks add, in training.
-        attention_dropout, hidden_dropout: Fraction dropped of the weights of attention, and inside
-            the feed-forward networks.
-        use_bias: Whether projections and dense layers add a bias.
+        **options: The fields of `TransformerLMConfig`.
 
     Call arguments:
         token_ids: int32 `(batch, length)`.
@@ -43,46 +56,28 @@ class TransformerLanguageModel(keras.Model):
         list of `(batch, num_heads, length, length)`, a tensor for each block.
     """
 
-    def __init__(
-        self,
-        vocabulary_size,
-        num_layers=6,
-        size=512,
-        num_heads=8,
-        hidden=None,
-        context_length=256,
-        normalize="pre",
-        position="rotary",
-        activation="gelu",
-        dropout=0.1,
-        attention_dropout=0.0,
-        hidden_dropout=0.0,
-        use_bias=False,
-        **kwargs,
-    ):
-        super().__init__(**kwargs)
-        self.config = {
-            "vocabulary_size": vocabulary_size,
-            "num_layers": num_layers,
-            "size": size,
-            "num_heads": num_heads,
-            "hidden": hidden or 4 * size,
-            "context_length": context_length,
-            "normalize": normalize,
-            "position": position,
-            "activation": activation,
-            "dropout": dropout,
-            "attention_dropout": attention_dropout,
-            "hidden_dropout": hidden_dropout,
-            "use_bias": use_bias,
-        }
-        self.context_length = context_length
-        dtype = self.dtype_policy
+    Config = TransformerLMConfig
+    architecture = "transformer_lm"
+    description = "Transformer language model"
+
+    def __init__(self, vocabulary_size, **options):
+        super().__init__(vocabulary_size, **options)
+        config, dtype = self.config, self.dtype_policy
         self.embedding = TokenEmbedding(
-            vocabulary_size, size, position, context_length, dropout, dtype=dtype
+            vocabulary_size,
+            config.size,
+            config.position,
+            config.context_length,
+            config.dropout,
+            dtype=dtype,
         )
-        self.blocks = make_blocks(EncoderBlock, "block", self.config, mask="causal", dtype=dtype)
+        self.blocks = make_blocks(EncoderBlock, "block", config, mask="causal", dtype=dtype)
         self.norm = keras.layers.LayerNormalization(epsilon=1e-5, dtype=dtype, name="norm")
+
+    @property
+    def context_length(self):
+        """Number of tokens that it looks at."""
+        return self.config.context_length
 
     def build(self, input_shape=None):
         shape = (None, None, self.embedding.size)
@@ -91,19 +86,13 @@ class TransformerLanguageModel(keras.Model):
             block.build(shape)
         self.norm.build(shape)
 
-    def build_from_config(self, config):
-        self.build()
-
     def call(self, token_ids, return_attention_scores=False, training=None):
         x = self.embedding(token_ids, training=training)
-        weights = []
-        for block in self.blocks:
-            x = block(x, return_attention_scores=return_attention_scores, training=training)
-            if return_attention_scores:
-                x, of_block = x
-                weights.append(of_block)
+        x, weights = run_blocks(
+            self.blocks, x, return_attention_scores=return_attention_scores, training=training
+        )
         logits = self.embedding.logits(self.norm(x))
-        return (logits, weights) if return_attention_scores else logits
+        return (logits, [each for (each,) in weights]) if return_attention_scores else logits
 
     # The step protocol of zoo.decoding.
 
@@ -147,6 +136,3 @@ class TransformerLanguageModel(keras.Model):
             x, cache = block.step(x, Memory(key, value, visible), time)
             caches.append(cache[:2])
         return x, {"time": time + ops.shape(ids)[1], "caches": caches}
-
-    def get_config(self):
-        return {**super().get_config(), **self.config}

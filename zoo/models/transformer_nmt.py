@@ -1,18 +1,38 @@
 """Translation by a Transformer: token ids to logits, and the step protocol of `zoo.decoding`.
 
-The task, strings to strings, is `zoo.translator.Translator`.
+The task, strings to strings, is `zoo.tasks.translation.Translator`.
 """
+
+import dataclasses
 
 import keras
 from keras import ops
 
 from keras_attention import DecoderBlock, EncoderBlock
 from keras_attention.attention import Memory
-from zoo.models.transformer_parts import TokenEmbedding, make_blocks
+from zoo.models.core import Core
+from zoo.models.transformer import (
+    TokenEmbedding,
+    TransformerConfig,
+    final_norm,
+    make_blocks,
+    run_blocks,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class TransformerNMTConfig(TransformerConfig):
+    """Options of a Transformer translator: those of `TransformerConfig`, and
+
+    Args:
+        max_length: Number of learned positions.
+    """
+
+    max_length: int = 512
 
 
 @keras.saving.register_keras_serializable(package="zoo")
-class TransformerTranslator(keras.Model):
+class TransformerTranslator(Core):
     """Encoder and decoder of a Transformer; one vocabulary and one table for both languages.
 
     Paper: Vaswani et al. 2017, Attention Is All You Need (https://arxiv.org/abs/1706.03762). The
@@ -21,19 +41,7 @@ class TransformerTranslator(keras.Model):
 
     Args:
         vocabulary_size: Number of tokens; 0 is padding.
-        num_layers: Number of blocks of encoder and decoder.
-        size: Size of the vector of a token.
-        num_heads: Number of heads.
-        hidden: Size inside the feed-forward networks.
-        normalize: `"post"` or `"pre"`.
-        position: `"sinusoidal"`, `"learned"`, `"rotary"`, `"alibi"`, `"t5"` or `"shaw"`; the last
-            four act in self-attention.
-        max_length: Number of learned positions.
-        activation: Activation of the feed-forward networks.
-        dropout: Fraction dropped of embeddings and of what blocks add, in training.
-        attention_dropout, hidden_dropout: Fraction dropped of the weights of attention, and inside
-            the feed-forward networks.
-        use_bias: Whether projections and dense layers add a bias.
+        **options: The fields of `TransformerNMTConfig`.
 
     Call arguments:
         inputs: Dictionary of int32 `source_ids` `(batch, source_length)` and `target_ids`
@@ -46,53 +54,25 @@ class TransformerTranslator(keras.Model):
         `encoder`, `decoder`, `cross`.
     """
 
-    def __init__(
-        self,
-        vocabulary_size,
-        num_layers=6,
-        size=512,
-        num_heads=8,
-        hidden=2048,
-        normalize="post",
-        position="sinusoidal",
-        max_length=512,
-        activation="relu",
-        dropout=0.1,
-        attention_dropout=0.0,
-        hidden_dropout=0.0,
-        use_bias=True,
-        **kwargs,
-    ):
-        super().__init__(**kwargs)
-        self.config = {
-            "vocabulary_size": vocabulary_size,
-            "num_layers": num_layers,
-            "size": size,
-            "num_heads": num_heads,
-            "hidden": hidden,
-            "normalize": normalize,
-            "position": position,
-            "max_length": max_length,
-            "activation": activation,
-            "dropout": dropout,
-            "attention_dropout": attention_dropout,
-            "hidden_dropout": hidden_dropout,
-            "use_bias": use_bias,
-        }
-        dtype = self.dtype_policy
+    Config = TransformerNMTConfig
+    architecture = "transformer_nmt"
+    description = "Transformer translator (Vaswani et al. 2017)"
+
+    def __init__(self, vocabulary_size, **options):
+        super().__init__(vocabulary_size, **options)
+        config, dtype = self.config, self.dtype_policy
         self.embedding = TokenEmbedding(
-            vocabulary_size, size, position, max_length, dropout, dtype=dtype
+            vocabulary_size,
+            config.size,
+            config.position,
+            config.max_length,
+            config.dropout,
+            dtype=dtype,
         )
-
-        def norm(name):  # what leaves a block of kind "post" is normalized already
-            if normalize == "post":
-                return keras.layers.Identity(dtype=dtype, name=name)
-            return keras.layers.LayerNormalization(epsilon=1e-5, dtype=dtype, name=name)
-
-        self.encoder = make_blocks(EncoderBlock, "encoder", self.config, dtype=dtype)
-        self.encoder_norm = norm("encoder_norm")
-        self.decoder = make_blocks(DecoderBlock, "decoder", self.config, dtype=dtype)
-        self.decoder_norm = norm("decoder_norm")
+        self.encoder = make_blocks(EncoderBlock, "encoder", config, dtype=dtype)
+        self.encoder_norm = final_norm(config, "encoder_norm", dtype)
+        self.decoder = make_blocks(DecoderBlock, "decoder", config, dtype=dtype)
+        self.decoder_norm = final_norm(config, "decoder_norm", dtype)
 
     def build(self, input_shape=None):
         shape = (None, None, self.embedding.size)
@@ -104,34 +84,24 @@ class TransformerTranslator(keras.Model):
         self.encoder_norm.build(shape)
         self.decoder_norm.build(shape)
 
-    def build_from_config(self, config):
-        self.build()
-
     def call(self, inputs, return_attention_scores=False, training=None):
-        encoded, mask, encoder_weights = self._encode(
-            inputs["source_ids"], return_attention_scores, training
-        )
+        options = {"return_attention_scores": return_attention_scores, "training": training}
+        encoded, mask, of_encoder = self._encode(inputs["source_ids"], **options)
         x = self.embedding(inputs["target_ids"], training=training)
-        weights = {"encoder": encoder_weights, "decoder": [], "cross": []}
-        for block in self.decoder:
-            x = block(
-                x,
-                encoded,
-                encoded_mask=mask,
-                return_attention_scores=return_attention_scores,
-                training=training,
-            )
-            if return_attention_scores:
-                x, of_decoder, of_cross = x
-                weights["decoder"].append(of_decoder)
-                weights["cross"].append(of_cross)
+        x, of_decoder = run_blocks(self.decoder, x, encoded, encoded_mask=mask, **options)
         logits = self.embedding.logits(self.decoder_norm(x))
-        return (logits, weights) if return_attention_scores else logits
+        if not return_attention_scores:
+            return logits
+        return logits, {
+            "encoder": [weights for (weights,) in of_encoder],
+            "decoder": [weights for weights, _ in of_decoder],
+            "cross": [weights for _, weights in of_decoder],
+        }
 
     @property
     def longest(self):
         """Tokens that there are learned positions for, or `None` for any number."""
-        return self.config["max_length"] if self.config["position"] == "learned" else None
+        return self.config.max_length if self.config.position == "learned" else None
 
     # The step protocol of zoo.decoding.
 
@@ -145,7 +115,7 @@ class TransformerTranslator(keras.Model):
         Returns:
             What stays while decoding and the first state.
         """
-        encoded, mask, _ = self._encode(source_ids, False, False)
+        encoded, mask, _ = self._encode(source_ids, training=False)
         caches, memories = [], []
         for block in self.decoder:
             cache, memory = block.start(encoded, max_length, mask)
@@ -180,16 +150,8 @@ class TransformerTranslator(keras.Model):
         average = ops.mean(ops.concatenate(weights, axis=1), axis=(1, 2))
         return logits, {"time": time + 1, "caches": caches}, average
 
-    def _encode(self, source_ids, with_weights, training):
+    def _encode(self, source_ids, **options):
         mask = ops.not_equal(source_ids, 0)
-        x = self.embedding(source_ids, training=training)
-        weights = []
-        for block in self.encoder:
-            x = block(x, mask=mask, return_attention_scores=with_weights, training=training)
-            if with_weights:
-                x, of_block = x
-                weights.append(of_block)
+        x = self.embedding(source_ids, training=options["training"])
+        x, weights = run_blocks(self.encoder, x, mask=mask, **options)
         return self.encoder_norm(x), mask, weights
-
-    def get_config(self):
-        return {**super().get_config(), **self.config}

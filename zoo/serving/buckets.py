@@ -6,12 +6,13 @@ ROWS = (1, 8, 32)  # also the batches that TF Serving makes: see `server_config`
 LENGTHS = (16, 32, 64)
 
 
-def rounded_up(size, buckets):
+def rounded_up(size, buckets, longest=None):
     """Returns the smallest bucket that holds a size; above the largest, multiples of that.
 
     Args:
         size: int32 scalar.
         buckets: Integers, rising.
+        longest: What is never exceeded, or `None`.
 
     Example:
 
@@ -20,18 +21,24 @@ def rounded_up(size, buckets):
     """
     largest = buckets[-1]
     fitting = tf.reduce_min(tf.where(size <= tf.constant(buckets), buckets, largest))
-    return tf.where(size <= largest, fitting, -(-size // largest) * largest)
+    rounded = tf.where(size <= largest, fitting, -(-size // largest) * largest)
+    return rounded if longest is None else tf.minimum(rounded, longest)
 
 
-def filled_up(tensor, buckets, axis=0):
+def filled_up(tensor, buckets, axis=0, longest=None):
     """Returns a tensor with zeros at the end of an axis, whose size is a bucket then.
+
+    Args:
+        tensor: Any tensor.
+        buckets, longest: As for `rounded_up`.
+        axis: The axis.
 
     Example:
 
     >>> filled_up(tf.constant([[5, 6, 7]]), (2, 4), axis=1).numpy()
     array([[5, 6, 7, 0]], dtype=int32)
     """
-    missing = rounded_up(tf.shape(tensor)[axis], buckets) - tf.shape(tensor)[axis]
+    missing = rounded_up(tf.shape(tensor)[axis], buckets, longest) - tf.shape(tensor)[axis]
     padding = [[0, 0]] * axis + [[0, missing]] + [[0, 0]] * (tensor.shape.rank - axis - 1)
     return tf.pad(tensor, padding)
 
@@ -44,16 +51,16 @@ def compiled(function):
     Args:
         function: Takes tensors and returns a nest of tensors or `None`, all with the batch first.
             It must know nothing of strings, and compute the lengths of loops and arrays from shapes
-            alone.
+            alone. What it takes by name has no batch.
 
     Returns:
         A function of the same arguments with the same results.
     """
     function = tf.function(function, jit_compile=True, autograph=False)
 
-    def of_any_rows(*tensors):
+    def of_any_rows(*tensors, **others):
         rows = tf.shape(tensors[0])[0]
-        results = function(*(filled_up(tensor, ROWS) for tensor in tensors))
+        results = function(*(filled_up(tensor, ROWS) for tensor in tensors), **others)
         return tf.nest.map_structure(lambda x: None if x is None else x[:rows], results)
 
     return of_any_rows

@@ -4,7 +4,6 @@ import json
 import re
 from numbers import Real
 
-from zoo import architectures
 from zoo.storage import CARD, HASHED
 
 FORMAT = 1  # a card without a number is of format 1
@@ -39,15 +38,29 @@ def make_card(model, description="", data="", quality=None, license=""):
             "`quality` must be a dictionary of a metric and its protocol to a number, such as "
             f"{{'BLEU, test split': 38.7}}. Received: quality={quality!r}."
         )
-    name = architectures.name_of(model)
     card = {
         "task": model.task_name,
-        "architecture": name,
-        "description": description or architectures.ARCHITECTURES[name].description,
+        "architecture": architecture_of(model.core),
+        "description": description or model.core.description,
         "data": {"name": data},
         "quality": [{"metric": metric, "value": float(value)} for metric, value in quality.items()],
     }
     return {**card, "license": license} if license else card
+
+
+def architecture_of(core):
+    """Returns the name in the zoo of what a model of tensors is.
+
+    Raises:
+        ValueError: If it is none of the zoo's.
+    """
+    name = getattr(core, "architecture", None)
+    if name is None:
+        raise ValueError(
+            f"{type(core).__name__} is no architecture of the zoo, so there is no preset of it. "
+            "Save it with model.save(path.keras) instead."
+        )
+    return name
 
 
 def measured(entry):

@@ -1,14 +1,14 @@
 """The four files of a preset, written together and checked together."""
 
+import dataclasses
 import hashlib
 import json
 import os
 import pathlib
 import tempfile
 
-from zoo import architectures
 from zoo.storage import CARD, CONFIG, HASHED, TOKENIZER, WEIGHTS, archives
-from zoo.storage.cards import FORMAT, read_card
+from zoo.storage.cards import FORMAT, architecture_of, read_card
 from zoo.storage.weights import save_weights
 
 
@@ -75,8 +75,9 @@ def fingerprint(path):
 
 
 def _write_files(model, folder, card, dtype):
-    config = {"architecture": architectures.name_of(model), "options": dict(model.core.config)}
-    config["options"].pop("vocabulary_size")  # the tokenizer's business
+    options = dataclasses.asdict(model.core.config)
+    del options["vocabulary_size"]  # the tokenizer's business
+    config = {"architecture": architecture_of(model.core), "options": options}
     _write_json(folder / CONFIG, config | model.settings)
     save_weights(model, folder / WEIGHTS, dtype)
     model.tokenizer.save(folder / TOKENIZER)

@@ -10,15 +10,16 @@ import numpy as np
 import tensorflow as tf
 
 from zoo import catalog
-from zoo.architectures import build
+from zoo.catalog import build
+from zoo.data.features import cache_features, load_features
 from zoo.decoding import BeamSampler
-from zoo.evaluation import captioner_quality, evaluate_captioner
-from zoo.images import Backbone, cache_features, load_features
 from zoo.metrics.caption_rewards import CaptionReward
 from zoo.metrics.captions import caption_scores
-from zoo.text import ByteBPETokenizer
+from zoo.metrics.crossentropy import TokenCrossentropy
+from zoo.models.backbone import Backbone
+from zoo.readers.text import ByteBPETokenizer
 from zoo.training import runs
-from zoo.training.losses import TokenCrossentropy
+from zoo.training.evaluation import captioner_quality, evaluate_captioner
 from zoo.training.self_critical import PolicyGradientLoss, self_critical_captions
 
 SHUFFLED_IMAGES = 1000
@@ -29,7 +30,7 @@ class ValidationCaptions(keras.callbacks.Callback):
     """Describes validation images after an epoch: logs `val_bleu_4`, `val_cider`, `val_reward`.
 
     Args:
-        features: Data set of `annotations` and `captions`, as `zoo.images.load_features` gives it.
+        features: Data set of `annotations` and `captions`, as `zoo.data.features.load_features` gives it.
         rewards: What counts how much in `val_reward`, the mean of `CaptionReward`.
         sampler: Sampler of the captions; greedy is quick.
         batch_size: Images described at a time.
@@ -58,7 +59,7 @@ class CaptioningRecipe:
         architecture: Name of the architecture.
         overrides: Arguments of the model that differ from the architecture's own.
         begin_with: Name of a trained model whose weights and tokenizer it begins with, or `""`.
-        backbone: Arguments of `zoo.images.Backbone` that differ from its own.
+        backbone: Arguments of `zoo.models.backbone.Backbone` that differ from its own.
         views: In how many views an epoch shows each training image: the whole, mirrored, cropped.
         vocabulary_size: Tokens of the vocabulary.
         epochs, batch_size: As for `Captioner.fit`.
@@ -116,7 +117,7 @@ class CaptioningRecipe:
 
     def load(self, split, data_dir=None):
         """Returns a split of images and captions, from the folder with the original archives."""
-        from zoo.datasets import load_flickr8k
+        from zoo.data.flickr8k import load_flickr8k
 
         return load_flickr8k(split, manual_dir=data_dir).map(
             lambda example: {**example, "captions": plain(example["captions"])}

@@ -6,13 +6,13 @@ from typing import ClassVar
 
 import keras
 
-from zoo.architectures import build
-from zoo.evaluation import evaluate_language_model, language_model_quality
-from zoo.text import ByteBPETokenizer
+from zoo.catalog import build
+from zoo.data.windows import random_windows
+from zoo.metrics.crossentropy import TokenCrossentropy
+from zoo.readers.text import ByteBPETokenizer
 from zoo.training import runs
 from zoo.training.distillation import side_by_side, with_soft_labels, with_swapped_words
-from zoo.training.losses import TokenCrossentropy
-from zoo.training.windows import random_windows
+from zoo.training.evaluation import evaluate_language_model, language_model_quality
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,14 +7,14 @@ import keras
 import tensorflow as tf
 
 from keras_attention.errors import unknown_name
-from zoo.architectures import ARCHITECTURES
-from zoo.captioner import Captioner
-from zoo.generator import TextGenerator
+from zoo.catalog import ARCHITECTURES
 from zoo.storage import presets
+from zoo.tasks.captioning import Captioner
+from zoo.tasks.translation import Translator
+from zoo.tasks.writing import TextGenerator
 from zoo.training.captioning import CaptioningRecipe
 from zoo.training.language import LanguageRecipe
 from zoo.training.translation import TranslationRecipe
-from zoo.translator import Translator
 
 RECURRENT = {"decoder_units": 384, "dropout": 0.3}
 WRITER = {

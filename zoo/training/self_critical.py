@@ -62,7 +62,7 @@ def self_critical_captions(
     @tf.function(reduce_retracing=True, autograph=False)
     def draw(annotations, seeds):
         limits = tf.fill([tf.shape(annotations)[0]], max_length)
-        drawn = model.generate_from_annotations(annotations, seeds, limits, sampler)
+        drawn = model.answer_inputs(annotations, seeds, limits, sampler)
         return drawn["token_ids"][:, 0], drawn["text"][:, 0]
 
     def generate():
@@ -111,7 +111,7 @@ def self_critical_translations(model, pairs, samples=5, batch_size=48, max_lengt
     @tf.function(reduce_retracing=True, autograph=False)
     def draw(sources, seeds):
         limits = tf.fill([tf.shape(sources)[0]], max_length)
-        drawn = model.generate(sources, seeds, limits, sampler)
+        drawn = model.answer(sources, seeds, limits, sampler)
         return drawn["token_ids"][:, 0], drawn["text"][:, 0]
 
     def generate():

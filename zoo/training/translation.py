@@ -6,13 +6,13 @@ from typing import ClassVar
 
 import keras
 
-from zoo.architectures import build
+from zoo.catalog import build
 from zoo.decoding import BeamSampler
-from zoo.evaluation import best_sampler, evaluate_translator, translator_quality
-from zoo.text import ByteBPETokenizer
+from zoo.metrics.crossentropy import TokenCrossentropy
+from zoo.readers.text import ByteBPETokenizer
 from zoo.training import runs
 from zoo.training.bleu import ValidationBleu
-from zoo.training.losses import TokenCrossentropy
+from zoo.training.evaluation import best_sampler, evaluate_translator, translator_quality
 from zoo.training.self_critical import PolicyGradientLoss, self_critical_translations
 
 SOURCES_THAT_EARN = 48  # a batch of self-critical training
@@ -67,7 +67,7 @@ class TranslationRecipe:
 
     def load(self, split, data_dir=None):
         """Returns a split as pairs, downloaded or from the folder with the raw files."""
-        from zoo.datasets import load_multi30k
+        from zoo.data.multi30k import load_multi30k
 
         return load_multi30k(self.pair, split, manual_dir=data_dir)
 

@@ -1,0 +1,56 @@
+"""Batches of examples of similar length, so that little of a batch is padding."""
+
+import tensorflow as tf
+
+BUCKET_WIDTH = 4
+LONGEST_BUCKET = 128
+
+
+def bucket_by_length(dataset, batch_size):
+    """Groups examples of similar length and pads each batch to its longest example.
+
+    Args:
+        dataset: `tf.data.Dataset` of tuples of tensors, of which the vectors are texts; the length
+            of an example is that of its longest text.
+        batch_size: Examples a batch.
+
+    Returns:
+        A data set of tuples of tensors with the batch first, texts padded with 0.
+    """
+    boundaries = list(range(BUCKET_WIDTH, LONGEST_BUCKET + 1, BUCKET_WIDTH))
+    # A row of a ragged tensor is a vector, but tf.data pads only what it knows to be a tensor.
+    dataset = dataset.map(lambda *tensors: tuple(map(tf.identity, tensors)))
+    return dataset.bucket_by_sequence_length(
+        lambda *tensors: tf.reduce_max([tf.size(each) for each in tensors if each.shape.rank == 1]),
+        bucket_boundaries=boundaries,
+        bucket_batch_sizes=[batch_size] * (len(boundaries) + 1),
+    )
+
+
+def is_batches(dataset):
+    """Whether the elements are (inputs, labels, weights), as Keras takes them."""
+    spec = getattr(dataset, "element_spec", None)
+    return isinstance(spec, tuple) and len(spec) == 3
+
+
+def in_batches_by_length(function, lengths, batch_size):
+    """Calls a function on batches of places of similar length.
+
+    Args:
+        function: Takes a list of places, returns a dictionary of tensors with the batch first.
+        lengths: Length of what stands at each place.
+        batch_size: Places a batch.
+
+    Returns:
+        A list of dictionaries of NumPy arrays, one for each place, in the original order.
+    """
+    if batch_size < 1:
+        raise ValueError(f"`batch_size` must be at least 1. Received: batch_size={batch_size}.")
+    by_length = sorted(range(len(lengths)), key=lengths.__getitem__)
+    rows = [None] * len(lengths)
+    for first in range(0, len(lengths), batch_size):
+        places = by_length[first : first + batch_size]
+        outputs = {name: value.numpy() for name, value in function(places).items()}
+        for row, place in enumerate(places):
+            rows[place] = {name: value[row] for name, value in outputs.items()}
+    return rows

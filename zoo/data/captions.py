@@ -1,0 +1,94 @@
+"""Images and their captions: what a captioner learns from."""
+
+import tensorflow as tf
+
+from zoo.readers.images import image_bytes
+
+IMAGES_A_STEP = 32
+SHUFFLED_PAIRS = 4096
+
+
+def examples_of_lists(images, captions):
+    """Returns a data set of `{"image", "captions"}` from a list of each.
+
+    Args:
+        images: Images as `Captioner.caption` takes them.
+        captions: For each image a `str` or a list of `str`.
+    """
+    if isinstance(captions, str):
+        raise ValueError(
+            f"A captioner learns from a list of captions. Received: {captions!r}. Put it into a "
+            "list, one caption or a list of them for each image."
+        )
+    images = [image_bytes(image) for image in images]
+    captions = [[each] if isinstance(each, str) else list(each) for each in captions]
+    if not images or len(images) != len(captions) or not all(captions):
+        raise ValueError(
+            "A captioner learns from images and, for each, one caption or a list of them. "
+            f"Received: {len(images)} images and {len(captions)} captions or lists, "
+            f"{sum(not each for each in captions)} of them empty."
+        )
+    captions = tf.ragged.constant(captions, tf.string)
+    return tf.data.Dataset.from_tensor_slices({"image": images, "captions": captions})
+
+
+def annotated(examples, annotate):
+    """Returns examples with `annotations` in place of `image`.
+
+    Args:
+        examples: Data set of dictionaries with `captions`, and `annotations` or `image`.
+        annotate: Makes `(batch, positions, channels)` of encoded images `[batch]`.
+    """
+    kind = _kind(examples)
+    if kind == "image":
+        examples = examples.ragged_batch(IMAGES_A_STEP)
+        examples = examples.map(
+            lambda example: {
+                "annotations": annotate(example["image"]),
+                "captions": example["captions"],
+            }
+        ).unbatch()
+    return examples.map(lambda example: (example["annotations"], example["captions"]))
+
+
+def pairs(examples, tokenize, shuffle, seed):
+    """Returns a data set of `(annotations, ids)`, an element for each caption.
+
+    Args:
+        examples: Data set of `(annotations, captions)`.
+        tokenize: Function of captions `[batch]` and a seed to ragged ids.
+        shuffle: Whether to mix the captions of neighbours.
+        seed: Seed of both.
+    """
+    seeds = tf.data.Dataset.random(seed=seed, rerandomize_each_iteration=True)
+    seeds = seeds.map(lambda number: tf.cast(number % tf.int32.max, tf.int32)).batch(2)
+
+    def of_images(images, seeds):
+        annotations, captions = images
+        if isinstance(captions, tf.Tensor):  # as many for each image
+            captions = tf.RaggedTensor.from_tensor(captions)
+        tokens = tokenize(captions.flat_values, seeds)
+        rows = tf.data.Dataset.from_tensor_slices((captions.value_rowids(), tokens))
+        return rows.map(lambda row, ids: (annotations[row], ids))
+
+    images = examples.ragged_batch(IMAGES_A_STEP)
+    found = tf.data.Dataset.zip(images, seeds).flat_map(of_images)
+    return found.shuffle(SHUFFLED_PAIRS, seed=seed) if shuffle else found
+
+
+def _kind(examples):
+    """Returns whether examples hold `"annotations"` or an `"image"`."""
+    spec = getattr(examples, "element_spec", None)
+    ranks = {}
+    if isinstance(spec, dict):
+        ranks = {name: (each.dtype.is_floating, each.shape.rank) for name, each in spec.items()}
+    if ranks.get("captions") == (False, 1):
+        if ranks.get("annotations") == (True, 2):
+            return "annotations"
+        if ranks.get("image") == (False, 0):
+            return "image"
+    raise ValueError(
+        "A captioner learns from a tf.data.Dataset of dictionaries with `captions`, strings (n,), "
+        "and `image`, a string, or `annotations` (positions, channels); or from x=list of images, "
+        f"y=list of captions. Received: {'a data set of ' + str(spec) if spec else type(examples)}."
+    )

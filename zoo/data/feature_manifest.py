@@ -1,0 +1,79 @@
+"""What a folder of features holds: its `manifest.json`."""
+
+import dataclasses
+import json
+import pathlib
+
+from zoo.data.feature_shards import DTYPE, whole_file
+
+NAME = "manifest.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class Manifest:
+    """What a folder of features holds.
+
+    Args:
+        examples: Number of pictures.
+        digest: Hash of their names, contents and captions, in order.
+        captions: Number of captions of every picture, `None` if it differs.
+        shape: Positions and channels of the features of a picture.
+        backbone: Config of the backbone, with its fingerprint.
+        views: Number of views.
+        shards: Number of files of each view.
+        dtype: Type of the features.
+        version: Version of this form.
+    """
+
+    examples: int
+    digest: str
+    captions: int | None
+    shape: tuple
+    backbone: dict
+    views: int
+    shards: int
+    dtype: str = DTYPE
+    version: int = 1
+
+    @classmethod
+    def read(cls, folder):
+        """Reads the manifest of a folder; a `FileNotFoundError` says that there is none."""
+        path = pathlib.Path(folder) / NAME
+        if not path.is_file():
+            raise FileNotFoundError(
+                f"'{folder}' holds no features: there is no {NAME} in it. "
+                "zoo.data.features.cache_features(backbone, images, folder) computes them."
+            )
+        return cls(**json.loads(path.read_text(encoding="utf-8")))
+
+    def write(self, folder):
+        """Writes it into a folder, in place of the one there."""
+        with whole_file(pathlib.Path(folder) / NAME) as unfinished:
+            text = json.dumps(dataclasses.asdict(self), indent=2)
+            unfinished.write_text(text + "\n", encoding="utf-8")
+
+    def paths(self, folder, view):
+        """Returns the files of a view, in order."""
+        folder = pathlib.Path(folder) / f"view-{view}"
+        return [
+            folder / f"{shard:05d}-of-{self.shards:05d}.tfrecord" for shard in range(self.shards)
+        ]
+
+    def sizes(self):
+        """Returns the number of pictures of each shard."""
+        ends = [self.examples * end // self.shards for end in range(self.shards + 1)]
+        return [end - start for start, end in zip(ends, ends[1:], strict=False)]
+
+    def require_backbone(self, backbone, folder):
+        """Raises a `ValueError` unless the features are those that a backbone computes."""
+        config = backbone.get_config()
+        for name in ("name", "layers", "image_size"):
+            if config[name] != self.backbone[name]:
+                raise ValueError(
+                    f"'{folder}' holds features of a backbone with {name}={self.backbone[name]!r}. "
+                    f"Received: {name}={config[name]!r}. Choose another folder, or that backbone."
+                )
+        try:
+            backbone.check_fingerprint(self.backbone["fingerprint"])
+        except ValueError as error:
+            raise ValueError(f"'{folder}' holds features of other weights. {error}") from None

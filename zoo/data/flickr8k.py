@@ -1,0 +1,153 @@
+"""Flickr8k as a TensorFlow Datasets builder, and `load_flickr8k`."""
+
+import warnings
+
+try:
+    import tensorflow_datasets as tfds
+except ImportError as error:
+    raise ImportError(
+        "zoo.datasets needs tensorflow_datasets, which could not be imported. "
+        'Install it with: pip install "keras-attention-zoo[train]"'
+    ) from error
+
+from keras_attention.errors import unknown_name
+from zoo.data import flickr8k_files as files
+
+_DESCRIPTION = """\
+Flickr8k: photographs from Flickr, each described by five people in one English sentence. One image
+an example, in the order of the published lists of the splits.
+"""
+
+_CITATION = """\
+@article{hodosh-etal-2013-flickr8k,
+  title = {Framing Image Description as a Ranking Task: Data, Models and Evaluation Metrics},
+  author = {Hodosh, Micah and Young, Peter and Hockenmaier, Julia},
+  journal = {Journal of Artificial Intelligence Research},
+  volume = {47},
+  pages = {853--899},
+  year = {2013},
+}
+"""
+
+
+class Flickr8k(tfds.core.GeneratorBasedBuilder):
+    """The data set `flickr8k`: `name`, `image` and five `captions`.
+
+    The files come from `DownloadConfig(manual_dir=...)`: they are given to researchers who ask for
+    them, so nothing is downloaded.
+
+    Args:
+        splits: Names of the splits to prepare; each must be there. By default all three, less those
+            whose list the folder lacks, which are skipped with a warning.
+        **kwargs: Arguments of `tfds.core.GeneratorBasedBuilder`: `data_dir`, `version`.
+    """
+
+    VERSION = tfds.core.Version("1.0.0")
+    MANUAL_DOWNLOAD_INSTRUCTIONS = files.HOW_TO_GET
+
+    def __init__(self, *, splits=None, **kwargs):
+        self._asked_splits = splits
+        self._manual_dir = None
+        super().__init__(**kwargs)
+
+    @property
+    def url_infos(self):
+        """Sizes and hashes of downloads: none, nothing is downloaded."""
+        return {}
+
+    def download_and_prepare(self, *, download_config=None, **kwargs):
+        # TFDS would stop at a folder that is not there before it comes to what is missing in it.
+        self._manual_dir = download_config.manual_dir if download_config else None
+        super().download_and_prepare(download_config=download_config, **kwargs)
+
+    def _info(self):
+        return tfds.core.DatasetInfo(
+            builder=self,
+            description=_DESCRIPTION,
+            features=tfds.features.FeaturesDict(
+                {
+                    "name": tfds.features.Text(),
+                    "image": tfds.features.Image(encoding_format="jpeg"),
+                    "captions": tfds.features.Sequence(
+                        tfds.features.Text(), length=files.CAPTIONS_PER_IMAGE
+                    ),
+                }
+            ),
+            supervised_keys=("image", "captions"),
+            homepage="https://forms.illinois.edu/sec/1713398",
+            citation=_CITATION,
+            license="For non-commercial research and education; cite Hodosh et al. 2013.",
+            # Papers and other people's outputs refer to images by their place in the list.
+            disable_shuffling=True,
+        )
+
+    def _split_generators(self, dl_manager):
+        del dl_manager
+        if self._manual_dir is None:
+            raise FileNotFoundError(f"Flickr8k: no folder was named.\n{files.HOW_TO_GET}")
+        return {
+            split: self._generate_examples(examples) for split, examples in self._found().items()
+        }
+
+    def _generate_examples(self, examples):
+        for number, (path, captions) in enumerate(examples):
+            yield number, {"name": path.name, "image": path, "captions": captions}
+
+    def _found(self):
+        found = {}
+        for split in self._asked_splits or files.IMAGE_LISTS:
+            try:
+                found[split] = files.find_split(self._manual_dir, split)
+            except FileNotFoundError as error:
+                if self._asked_splits:
+                    raise
+                warnings.warn(f"Split {split!r} is skipped. {error}", stacklevel=2)
+        if not found:
+            raise FileNotFoundError(
+                f"The manual folder '{self._manual_dir}' holds no Flickr8k split."
+            )
+        return found
+
+
+def load_flickr8k(split="train", manual_dir=None, data_dir=None):
+    """Loads images and captions of Flickr8k, preparing them at the first call.
+
+    Args:
+        split: `"train"` (6,000 images), `"validation"` (1,000, the list "dev") or `"test"` (1,000).
+        manual_dir: Folder with what the archives hold: `Flicker8k_Dataset/*.jpg` and
+            `Flickr8k_text/*.txt`. Not read where the split is prepared.
+        data_dir: Folder of prepared data sets. Defaults to that of TensorFlow Datasets.
+
+    Returns:
+        A `tf.data.Dataset` of `{"name", "image", "captions"}`, in the order of the list: the name
+        of the file, its bytes as they are (JPEG), and five strings.
+
+    Raises:
+        ValueError: Unknown split, or images whose captions are not complete.
+        FileNotFoundError: `manual_dir` lacks the split; the message says how to get it.
+
+    Example:
+
+    >>> train = load_flickr8k("train", "~/flickr8k")  # doctest: +SKIP
+    >>> next(iter(train))["captions"][0]  # doctest: +SKIP
+    """
+    if split not in files.IMAGE_LISTS:
+        raise ValueError(unknown_name("split", split, files.IMAGE_LISTS))
+    return _prepared_builder(split, data_dir, manual_dir).as_dataset(
+        split=split, decoders={"image": tfds.decode.SkipDecoding()}
+    )
+
+
+def _prepared_builder(split, data_dir, manual_dir):
+    builder = Flickr8k(data_dir=data_dir)
+    if split in builder.info.splits:
+        return builder
+    # TFDS never adds a split to what it has prepared, and a manual folder may hold some splits
+    # only. So each split is prepared for itself, in its own place.
+    root = builder.data_dir_root
+    builder = Flickr8k(splits=(split,), data_dir=root / "flickr8k_splits" / split)
+    builder.download_and_prepare(
+        download_dir=root / "downloads",
+        download_config=tfds.download.DownloadConfig(manual_dir=manual_dir),
+    )
+    return builder

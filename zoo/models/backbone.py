@@ -1,0 +1,190 @@
+"""`Backbone`: a pretrained convolutional network that turns pictures into annotation vectors."""
+
+import math
+import types
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import ops
+
+from keras_attention._checks import require_positive_integers
+from keras_attention.errors import unknown_name
+from zoo.models.networks import NETWORKS, draw_weights, frozen, grids_of, make_network
+
+# Between machines the same weights differ by 1e-5, weights that somebody folded and rounded by
+# some 0.02, other weights by 1 and more.
+TOLERANCE = 0.1
+
+
+@keras.saving.register_keras_serializable(package="zoo")
+class Backbone(keras.layers.Layer):
+    """A frozen network of `keras.applications`: pictures to a grid of annotation vectors.
+
+    Xu et al. 2015, "Show, Attend and Tell", https://arxiv.org/abs/1502.03044, section 3.1.1: a
+    lower convolutional layer gives one vector for each part of the picture. Of several layers the
+    first one gives the grid; the grids of the others are averaged or interpolated to it, and the
+    vectors of a part concatenated.
+
+    The layer has no variables: its weights come from `keras.applications` at the first picture, and
+    are constants from then on. So a model that owns a backbone is saved without it, and is loaded
+    where its weights are not yet. The fingerprint in the config tells whether the weights found
+    then are those that the model was trained with.
+
+    Args:
+        name: Class of the network in `keras.applications`.
+        layers: Names of layers of the network whose outputs are grids.
+        image_size: Rows and columns of the pictures.
+        weights: `"imagenet"`, path of a file of weights for `keras.applications`, or `None` for
+            random ones, the same ones each time, for tests.
+        fingerprint: What `fingerprint()` must give, checked when the weights are loaded; anything
+            by default.
+
+    Attributes:
+        grid: Rows and columns of the grid.
+        channels: Size of an annotation vector.
+
+    Call arguments:
+        images: Tensor (batch, image_size, image_size, 3), RGB from 0 to 255, as `read_images` gives
+            them. What the network wants done to its pixels is done inside.
+
+    Returns:
+        Float32 tensor (batch, rows * columns, channels), the grid row by row.
+
+    Raises:
+        ValueError: Unknown network or layer; a layer that gives no grid; pictures of another size;
+            weights with another fingerprint.
+        ConnectionError: The weights are not there and could not be downloaded.
+
+    Example:
+
+    >>> backbone = Backbone("MobileNetV2", ["out_relu"], image_size=64, weights=None)
+    >>> backbone.grid, backbone.channels, backbone(np.zeros((5, 64, 64, 3))).shape
+    ((2, 2), 1280, TensorShape([5, 4, 1280]))
+    """
+
+    def __init__(
+        self,
+        name="MobileNetV2",
+        layers=("out_relu",),
+        image_size=224,
+        weights="imagenet",
+        fingerprint=None,
+    ):
+        if name not in NETWORKS:
+            raise ValueError(unknown_name("network of keras.applications", name, NETWORKS))
+        require_positive_integers("Backbone", image_size=image_size)
+        super().__init__(name=name, dtype="float32", trainable=False)
+        self.layer_names = [layers] if isinstance(layers, str) else list(layers)
+        self.image_size = image_size
+        self.weights_source = weights
+        network = make_network(name, image_size, weights=None)
+        grids = grids_of(network, name, self.layer_names)
+        self.grid = grids[0].shape[1:3]
+        annotations = _concatenated([_resized(grid, self.grid) for grid in grids])
+        self.channels = annotations.shape[-1]
+        # Keras and TensorFlow look for variables to save in every attribute, but not inside this.
+        self._hidden = types.SimpleNamespace(
+            network=network,
+            annotator=keras.Model(network.input, annotations),
+            function=None,
+            fingerprint=fingerprint,
+        )
+
+    def call(self, images):
+        shape = tuple(images.shape[1:])
+        if shape != (self.image_size, self.image_size, 3):
+            raise ValueError(
+                f"The images of this {self.name} must have shape (batch, {self.image_size}, "
+                f"{self.image_size}, 3). Received: shape {tuple(images.shape)}. Make them by "
+                f"read_images(image_bytes, size={self.image_size})."
+            )
+        self._load()
+        return self._hidden.function(ops.cast(images, "float32"))
+
+    def compute_output_shape(self, images_shape):
+        return images_shape[0], math.prod(self.grid), self.channels
+
+    def fingerprint(self):
+        """Returns a few numbers that tell this network with its weights from any other.
+
+        They are sums, weighted by cosines, of the annotation vectors of a picture made of waves.
+        """
+        self._load()
+        return self._hidden.fingerprint
+
+    def check_fingerprint(self, expected):
+        """Raises a `ValueError` unless this network computes what another one computed.
+
+        Args:
+            expected: What `fingerprint()` of the other one gave.
+        """
+        self._require_same(self.fingerprint(), expected)
+
+    def get_config(self):
+        return {
+            "name": self.name,
+            "layers": self.layer_names,
+            "image_size": self.image_size,
+            "weights": self.weights_source,
+            "fingerprint": self._hidden.fingerprint,
+        }
+
+    def _load(self):
+        """Loads the weights, unless they are here."""
+        if self._hidden.function is not None:
+            return
+        with tf.init_scope():  # the first pictures may come while a graph is traced
+            if self.weights_source is None:
+                draw_weights(self._hidden.network)
+            else:
+                source = make_network(self.name, self.image_size, self.weights_source)
+                self._hidden.network.set_weights(source.get_weights())
+            function = frozen(self.name, self._hidden.annotator)
+            found = _numbers_of(function(_waves(self.image_size)).numpy())
+        if self._hidden.fingerprint is not None:
+            self._require_same(found, self._hidden.fingerprint)
+        self._hidden.function = function
+        self._hidden.fingerprint = self._hidden.fingerprint or found
+
+    def _require_same(self, found, expected):
+        difference = np.linalg.norm(np.subtract(found, expected)) / np.linalg.norm(expected)
+        if not difference <= TOLERANCE:
+            raise ValueError(
+                f"The weights that were found for {self.name} (weights={self.weights_source!r}) "
+                f"give other features than the expected ones: fingerprint {found} instead of "
+                f"{expected}, {difference:.0%} off. Use the weights of then, or compute the "
+                "features and train the model again with these."
+            )
+
+
+def _resized(grid, size):
+    """Returns a grid with other numbers of rows and columns."""
+    if grid.shape[1:3] == size:
+        return grid
+    strides = tuple(there // here for there, here in zip(grid.shape[1:3], size, strict=True))
+    if tuple(np.multiply(strides, size)) == grid.shape[1:3]:
+        return ops.average_pool(grid, strides, strides)
+    return ops.image.resize(grid, size, interpolation="bilinear", antialias=True)
+
+
+def _concatenated(grids):
+    """Returns the vectors (batch, positions, channels) of grids of one size."""
+    joined = ops.concatenate(grids, axis=-1)
+    return ops.reshape(joined, (-1, math.prod(joined.shape[1:3]), joined.shape[-1]))
+
+
+def _waves(size):
+    """Returns one picture with something to see for every network."""
+    rows, columns = np.meshgrid(*[np.linspace(0.0, 1.0, size)] * 2, indexing="ij")
+    waves = [np.sin(9 * rows * columns), np.cos(7 * rows - 4 * columns), rows - columns]
+    return (127.5 + 127.5 * np.stack(waves, axis=-1))[None].astype("float32")
+
+
+def _numbers_of(annotations):
+    """Returns the fingerprint of annotation vectors."""
+    flat = annotations.ravel().astype("float64")
+    flat -= flat.mean()
+    # Angles that grow quadratically: no pattern in the features is in step with them.
+    angles = np.outer(np.sqrt([2, 3, 5, 7, 11, 13, 17, 19]), np.arange(flat.size) ** 2)
+    return [float(f"{number:.4g}") for number in np.cos(angles) @ flat / math.sqrt(flat.size)]

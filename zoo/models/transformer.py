@@ -1,0 +1,171 @@
+"""What the Transformers of the zoo share: the embedding, and how their blocks are made."""
+
+import dataclasses
+import math
+
+import keras
+from keras import ops
+
+from keras_attention import positions
+from keras_attention.errors import unknown_name
+
+EMBEDDED = ("sinusoidal", "learned")  # positions that are added here, not inside attention
+
+
+@dataclasses.dataclass(frozen=True)
+class TransformerConfig:
+    """Options of every Transformer.
+
+    Args:
+        vocabulary_size: Number of tokens; 0 is padding.
+        num_layers: Number of blocks of a stack.
+        size: Size of the vector of a token.
+        num_heads: Number of heads.
+        hidden: Size inside the feed-forward networks.
+        normalize: `"post"` or `"pre"`.
+        position: `"sinusoidal"` or `"learned"`, added to the embedding; or `"rotary"`, `"alibi"`,
+            `"t5"` or `"shaw"`, which act in self-attention.
+        activation: Activation of the feed-forward networks.
+        dropout: Fraction dropped of embeddings and of what blocks add, in training.
+        attention_dropout, hidden_dropout: Fraction dropped of the weights of attention, and inside
+            the feed-forward networks.
+        use_bias: Whether projections and dense layers add a bias.
+
+    Raises:
+        ValueError: If the position is unknown.
+    """
+
+    vocabulary_size: int
+    num_layers: int = 6
+    size: int = 512
+    num_heads: int = 8
+    hidden: int = 2048
+    normalize: str = "post"
+    position: str = "sinusoidal"
+    activation: str = "relu"
+    dropout: float = 0.1
+    attention_dropout: float = 0.0
+    hidden_dropout: float = 0.0
+    use_bias: bool = True
+
+    def __post_init__(self):
+        names = [*EMBEDDED, *positions.names()]
+        if self.position not in names:
+            raise ValueError(unknown_name("position", self.position, sorted(names)))
+
+
+def make_blocks(kind, name, config, **arguments):
+    """Returns the blocks of a stack.
+
+    Args:
+        kind: `EncoderBlock` or `DecoderBlock`.
+        name: What their names begin with.
+        config: A `TransformerConfig`.
+        **arguments: Further arguments of a block.
+    """
+    return [
+        kind(
+            config.num_heads,
+            config.hidden,
+            normalize=config.normalize,
+            dropout=config.dropout,
+            attention_dropout=config.attention_dropout,
+            hidden_dropout=config.hidden_dropout,
+            activation=config.activation,
+            use_bias=config.use_bias,
+            position=None if config.position in EMBEDDED else config.position,
+            name=f"{name}_{number}",
+            **arguments,
+        )
+        for number in range(config.num_layers)
+    ]
+
+
+def run_blocks(blocks, x, *args, return_attention_scores=False, **arguments):
+    """Runs a stack.
+
+    Args:
+        blocks: The blocks, one after the other.
+        x: What the first one takes, `(batch, length, size)`.
+        *args, **arguments: Further arguments of each block.
+
+    Returns:
+        `(x, weights)`; the weights are a list of the tuples of weights that each block returned,
+        empty unless asked for.
+    """
+    weights = []
+    for block in blocks:
+        x = block(x, *args, return_attention_scores=return_attention_scores, **arguments)
+        if return_attention_scores:
+            x, *of_block = x
+            weights.append(of_block)
+    return x, weights
+
+
+def final_norm(config, name, dtype):
+    """Returns the normalization after a stack: what leaves a block of kind "post" is normalized."""
+    if config.normalize == "post":
+        return keras.layers.Identity(dtype=dtype, name=name)
+    return keras.layers.LayerNormalization(epsilon=1e-5, dtype=dtype, name=name)
+
+
+@keras.saving.register_keras_serializable(package="zoo")
+class TokenEmbedding(keras.layers.Layer):
+    """One table of vectors for the input and, by `logits`, the output layer (Vaswani et al. 2017,
+    section 3.4): an input is scaled by the root of its size.
+
+    Args:
+        vocabulary_size: Number of tokens.
+        size: Size of a vector.
+        position: `"sinusoidal"` or `"learned"` to add where a token stands; others add nothing.
+        max_length: Number of learned positions.
+        dropout: Fraction dropped in training.
+
+    Call arguments:
+        ids: int32 `(batch, length)`.
+        start: Where the first token stands, an integer, a scalar or int32 `(batch,)`.
+    """
+
+    def __init__(
+        self, vocabulary_size, size, position=None, max_length=None, dropout=0.0, **kwargs
+    ):
+        super().__init__(**kwargs)
+        self.vocabulary_size, self.size = vocabulary_size, size
+        self.position, self.max_length, self.dropout = position, max_length, dropout
+        dtype = self.dtype_policy
+        if position == "learned":
+            self.place = positions.LearnedPosition(max_length, dtype=dtype)
+        else:
+            self.place = positions.SinusoidalPosition(dtype=dtype)
+        self.drop = keras.layers.Dropout(dropout, dtype=dtype)
+
+    def build(self, ids_shape=None):
+        self.table = self.add_weight(
+            name="table",
+            shape=(self.vocabulary_size, self.size),
+            initializer=keras.initializers.RandomNormal(stddev=self.size**-0.5),
+        )
+        if self.position in EMBEDDED:
+            self.place.build((None, None, self.size))
+
+    def call(self, ids, start=0, training=None):
+        ids = ops.cast(ids, "int32")  # to build under a strategy, Keras gives the mean of replicas
+        x = ops.take(ops.convert_to_tensor(self.table), ids, axis=0) * math.sqrt(self.size)
+        if self.position in EMBEDDED:
+            x = self.place(x, start=start)
+        return self.drop(x, training=training)
+
+    def logits(self, x):
+        """Returns float32 `(batch, length, vocabulary_size)`."""
+        table = ops.cast(self.table, x.dtype)
+        return ops.cast(ops.matmul(x, ops.transpose(table)), "float32")
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "vocabulary_size": self.vocabulary_size,
+            "size": self.size,
+            "position": self.position,
+            "max_length": self.max_length,
+            "dropout": self.dropout,
+        }

@@ -1,0 +1,1 @@
+"""Raw inputs to tensors, in one graph for training and serving."""

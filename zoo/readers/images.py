@@ -1,0 +1,231 @@
+"""Pictures out of what people have: files, bytes, arrays; and out of bytes inside of graphs."""
+
+import io
+import os
+import pathlib
+import sys
+
+import numpy as np
+import tensorflow as tf
+
+from zoo.readers.orientation import orientation_of, upright
+
+FORMATS = "JPEG, PNG, GIF or BMP"
+WHITE = 255.0
+# What PIL can write as PNG as it is; all else is converted first.
+_PNG_MODES = {"1", "L", "LA", "P", "RGB", "RGBA", "I;16", "I;16B"}
+
+
+def read_images(image_bytes, size):
+    """Decodes pictures of any size and format into a batch of one size, inside a graph or outside.
+
+    JPEG, PNG, GIF and BMP; grey ones, palettes and CMYK become RGB, transparency shows white (in
+    GIFs black, as TensorFlow decodes them), an animation its first frame, and a photograph is
+    turned the way up that its EXIF orientation says. Pictures are squashed into a square, with
+    antialiasing. One that cannot be decoded does not fail the others: its row is zeros, and the
+    second output says so.
+
+    Args:
+        image_bytes: String tensor (batch,), contents of files. The batch may be empty.
+        size: Rows and columns of the results, an `int`.
+
+    Returns:
+        Float32 tensor (batch, size, size, 3), RGB from 0 to 255; boolean tensor (batch,), whether
+        a row is a picture.
+
+    Example:
+
+    >>> grey = image_bytes(np.full((8, 12), 0.5))
+    >>> images, is_image = read_images([grey, b"no picture"], size=2)
+    >>> images[:, 0, 0].numpy().round()
+    array([[128., 128., 128.],
+           [  0.,   0.,   0.]], dtype=float32)
+    >>> is_image.numpy()
+    array([ True, False])
+    """
+    image_bytes = tf.convert_to_tensor(image_bytes, tf.string)
+    count = tf.size(image_bytes, tf.int64)
+    pictures = tf.data.Dataset.from_tensor_slices((tf.range(count), image_bytes))
+    pictures = pictures.map(
+        lambda place, encoded: (place, _read(encoded, size)), num_parallel_calls=tf.data.AUTOTUNE
+    )
+    # Outside of tf.data an operation that fails takes the whole graph along. The row at the end is
+    # there because exactly one element must remain, even of no pictures.
+    end = tf.data.Dataset.from_tensors((count, tf.zeros((size, size, 3))))
+    places, images = pictures.ignore_errors().concatenate(end).batch(count + 1).get_single_element()
+    places = places[:, None]
+    images = tf.scatter_nd(places, images, (count + 1, size, size, 3))
+    is_image = tf.scatter_nd(places, tf.ones_like(places[:, 0]), (count + 1,)) > 0
+    return images[:-1], is_image[:-1]
+
+
+def read_image(encoded):
+    """Returns one picture in its own size, as `read_images` sees it.
+
+    Args:
+        encoded: `bytes`, the content of a file.
+
+    Returns:
+        Uint8 array (rows, columns, 3).
+
+    Example:
+
+    >>> read_image(image_bytes(np.full((8, 12), 0.5)))[0, 0]
+    array([128, 128, 128], dtype=uint8)
+    """
+    pixels = upright(_decode(encoded), orientation_of(encoded))
+    return np.rint(pixels).astype("uint8")
+
+
+def image_bytes(image):
+    """Returns the bytes of a picture file for what a user has at hand.
+
+    Args:
+        image: Path of a file (`str` or `pathlib.Path`), bytes of a file, PIL image, or array of
+            shape (rows, columns), or (rows, columns, channels) with 1, 3 or 4 channels, of uint8
+            or of floats from 0 to 1.
+
+    Returns:
+        `bytes`: a file as it is, everything else as PNG.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        ValueError: It is no picture that `read_images` can decode, or an array of another form.
+        TypeError: It is something else.
+
+    Example:
+
+    >>> image_bytes(np.zeros((2, 2, 3), "uint8"))[1:4]
+    b'PNG'
+    """
+    if isinstance(image, str | os.PathLike):
+        return _require_picture(_file_content(pathlib.Path(image)), f"The file '{image}'")
+    if isinstance(image, bytes | bytearray | memoryview):
+        return _require_picture(bytes(image), f"A picture of {len(image)} bytes")
+    # Nobody has a PIL image who has not imported PIL.
+    pil = sys.modules.get("PIL.Image")
+    if pil is not None and isinstance(image, pil.Image):
+        return _png_of_pil(image)
+    if hasattr(image, "__array__"):
+        return _png_of_array(np.asarray(image))
+    raise TypeError(
+        "A picture must be a path, the bytes of a file, a PIL image or an array. "
+        f"Received: {image!r} of type {type(image).__name__}."
+    )
+
+
+# AutoGraph, which tf.data applies, would take seconds and change nothing.
+@tf.autograph.experimental.do_not_convert
+def _read(encoded, size):
+    image = tf.image.resize(_decode(encoded), (size, size), antialias=True)
+    return upright(tf.ensure_shape(image, (size, size, 3)), orientation_of(encoded))
+
+
+def _decode(encoded):
+    """Returns float32 (rows, columns, 3) for the content of a file."""
+
+    def starts_with(signature):
+        return tf.strings.substr(encoded, 0, len(signature)) == signature
+
+    return tf.case(
+        [
+            # The default method is off by one shade on average, and no faster.
+            (
+                starts_with(b"\xff\xd8"),
+                lambda: _float(tf.io.decode_jpeg(encoded, 3, dct_method="INTEGER_ACCURATE")),
+            ),
+            (starts_with(b"\x89PNG"), lambda: _decode_png(encoded)),
+            (starts_with(b"BM"), lambda: _decode_bmp(encoded)),
+        ],
+        lambda: _float(tf.io.decode_image(encoded, 3, expand_animations=False)),
+    )
+
+
+def _decode_png(encoded):
+    pixels = _float(tf.io.decode_png(encoded, channels=4))
+    alpha = pixels[..., 3:]
+    # To a picture of fewer bits TensorFlow adds an alpha of the greatest number of so few bits.
+    bits = tf.cast(tf.io.decode_raw(tf.strings.substr(encoded, 24, 1), tf.uint8)[0], tf.float32)
+    is_opaque = tf.reduce_all(alpha == 2.0**bits - 1.0)
+    opacity = tf.where(is_opaque, 1.0, alpha / 255.0)
+    return pixels[..., :3] * opacity + WHITE * (1.0 - opacity)
+
+
+def _decode_bmp(encoded):
+    header = tf.io.decode_raw(tf.strings.substr(encoded, 14, 16), tf.uint16)
+    has_palette = header[7] == 8
+    # Of four channels the last is padding, whatever its name.
+    return tf.cond(
+        has_palette,
+        lambda: _colours_of_bmp(encoded, tf.cast(header[0], tf.int32)),
+        lambda: _float(tf.io.decode_bmp(encoded)[..., :3]),
+    )
+
+
+def _colours_of_bmp(encoded, header_size):
+    """Returns the colours of a BMP with a palette, which TensorFlow takes for shades of grey."""
+    numbers = tf.io.decode_bmp(encoded)[..., 0]
+    first_pixel = tf.io.decode_raw(tf.strings.substr(encoded, 10, 4), tf.int32)[0]
+    table = tf.strings.substr(encoded, 14 + header_size, first_pixel - 14 - header_size)
+    table = tf.reshape(tf.io.decode_raw(table, tf.uint8), (-1, 4))
+    return _float(tf.gather(table[:, 2::-1], tf.cast(numbers, tf.int32)))
+
+
+def _float(pixels):
+    return tf.cast(pixels, tf.float32)
+
+
+def _file_content(path):
+    path = path.expanduser()
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"There is no picture '{path}'"
+            f"{': it is a folder.' if path.is_dir() else '. A str is the path of a file.'}"
+        )
+    return path.read_bytes()
+
+
+def _require_picture(content, owner):
+    try:
+        _decode(content)
+    except tf.errors.InvalidArgumentError as error:
+        if not content:
+            raise ValueError(f"{owner} is empty.") from None
+        raise ValueError(
+            f"{owner} is no picture that can be read: it must be {FORMATS}, whole. {error.message}"
+        ) from None
+    return content
+
+
+def _png_of_pil(image):
+    from PIL import Image, ImageOps
+
+    image = ImageOps.exif_transpose(image)
+    if image.mode == "I":  # grey of 32 bits, of which a PNG holds 16
+        image = Image.fromarray(np.clip(np.asarray(image), 0, 2**16 - 1).astype("uint16"))
+    if image.mode not in _PNG_MODES:
+        image = image.convert("RGBA" if image.mode.lower().endswith("a") else "RGB")
+    file = io.BytesIO()
+    image.save(file, "PNG", compress_level=1)
+    return file.getvalue()
+
+
+def _png_of_array(array):
+    pixels = array[..., None] if array.ndim == 2 else array
+    if pixels.ndim != 3 or pixels.shape[-1] not in (1, 3, 4) or not pixels.size:
+        raise ValueError(
+            "An array must be a picture of shape (rows, columns) or (rows, columns, channels) with "
+            f"1, 3 or 4 channels. Received: shape {array.shape}."
+        )
+    if pixels.dtype.kind == "f":
+        if not (pixels.min() >= 0.0 and pixels.max() <= 1.0):
+            raise ValueError(
+                "An array of floats must hold numbers from 0 to 1. Received: from "
+                f"{pixels.min():g} to {pixels.max():g}. Divide by 255, or pass uint8."
+            )
+        pixels = np.rint(pixels * 255.0).astype("uint8")
+    if pixels.dtype != np.uint8:
+        raise ValueError(
+            f"An array must be of uint8, or of floats from 0 to 1. Received: dtype {pixels.dtype}."
+        )
+    return tf.io.encode_png(pixels).numpy()

@@ -1,0 +1,382 @@
+"""Byte-level byte-pair encoding inside the TensorFlow graph."""
+
+import json
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from zoo.readers.text import library
+from zoo.readers.text.pieces import (
+    BYTE_ALPHABET,
+    FIRST_BYTE_ID,
+    FIRST_MERGE_ID,
+    SPECIAL_TOKENS,
+    number_pieces,
+    spell,
+)
+from zoo.readers.text.words import split_words, to_valid_utf8
+
+FILE_FORMAT = "ByteBPETokenizer 1"
+_NO_MERGE = tf.int64.max
+
+
+@keras.saving.register_keras_serializable(package="zoo")
+class ByteBPETokenizer(tf.Module):
+    """Lossless byte-level byte-pair encoding, made of core TensorFlow ops only.
+
+    A text becomes a sequence of pieces: frequent words stay whole, rare words fall into parts, and
+    anything else into single bytes, so that no text is ever unknown. It runs eagerly, in a
+    `tf.function`, in `tf.data` and in a SavedModel on any runtime, and gives the same pieces as the
+    Hugging Face `tokenizers` library, which trains it.
+
+    A text gets one leading space, so that a word is the same piece at the start of a sentence and
+    inside it; `prefix_space=False` leaves it out, so that texts can be taken apart and joined. Ids
+    are 0 for padding, 1 for start, 2 for end, then 256 bytes, then merges in order.
+
+    References: Sennrich et al. 2016, "Neural Machine Translation of Rare Words with Subword Units";
+    Provilkov et al. 2020, "BPE-Dropout: Simple and Effective Subword Regularization".
+
+    Args:
+        merges: List of `(left, right)` pairs of pieces to join, the most urgent first. Bytes are
+            written in the printable alphabet of GPT-2, where a space is `"Ġ"`.
+        words: Frequent words, with their leading space, to be looked up whole. They change the
+            speed, never the pieces.
+        prefix_space: Whether a text gets a leading space, which `detokenize` takes away again.
+
+    Raises:
+        ValueError: If a merge joins something that is not a piece yet, or makes a piece again.
+
+    Example:
+
+    >>> tokenizer = ByteBPETokenizer([("Ġ", "h"), ("Ġh", "i")])
+    >>> tokenizer.tokenize(["hi", "hihi", ""])
+    <tf.RaggedTensor [[260], [260, 107, 108], []]>
+    >>> tokenizer.detokenize([[260, 107, 108, 2, 0]]).numpy().tolist()
+    [b'hihi']
+    """
+
+    pad_id = 0
+    start_id = 1
+    end_id = 2
+
+    def __init__(self, merges, words=(), prefix_space=True):
+        super().__init__()
+        self.prefix_space = prefix_space
+        merges = list(merges)
+        words = list(dict.fromkeys(["", *words]))  # `split_words` gives the empty word as well
+        pieces, merged_pairs = number_pieces(merges)
+        # Arrays of objects, because a tf.Module tracks every entry of a list.
+        self._merges = np.array(merges, dtype=object).reshape(-1, 2)
+        self._words = np.array(words, dtype=object)
+        self._pieces = np.array(pieces, dtype=object)
+        with tf.init_scope(), tf.device("CPU"):
+            self._piece_bytes = tf.constant(pieces, tf.string)
+            # A table must not be empty: key 0, a pair of padding tokens, occurs in no text.
+            self._merge_table = _static_table(
+                keys=np.insert(self._pair_key(*merged_pairs), 0, 0),
+                values=[_NO_MERGE, *range(FIRST_MERGE_ID, len(pieces))],
+                default=_NO_MERGE,
+            )
+            self._word_table = _static_table(words, range(len(words)), default=-1)
+            self._known_pieces = self._merge_words(tf.constant(words))  # [known words, (pieces)]
+
+    @classmethod
+    def train(cls, sentences, vocabulary_size=8000, num_words=20000, prefix_space=True):
+        """Learns merges and frequent words from text, with the `tokenizers` library.
+
+        Args:
+            sentences: Iterable of `str`.
+            vocabulary_size: Number of ids, at least 259. Little text may fill fewer.
+            num_words: Number of most frequent words to look up whole.
+            prefix_space: As for the class.
+
+        Returns:
+            A `ByteBPETokenizer`, the same for the same text.
+
+        Raises:
+            ImportError: If `tokenizers` is not installed.
+            ValueError: If there are no sentences, or `vocabulary_size` is too small.
+
+        Example:
+
+        >>> tokenizer = ByteBPETokenizer.train(["the cat", "the hat"], vocabulary_size=300)
+        >>> tokenizer.pieces(tokenizer.tokenize(["the hats"]))
+        [['the', 'hat', '·s']]
+        """
+        if vocabulary_size < FIRST_MERGE_ID:
+            raise ValueError(
+                f"vocabulary_size must be at least {FIRST_MERGE_ID} (special tokens and bytes), "
+                f"got {vocabulary_size}."
+            )
+        if isinstance(sentences, str):
+            raise ValueError("sentences must be an iterable of texts, got a single text.")
+        sentences = list(sentences)
+        if not any(sentences):
+            raise ValueError("sentences holds no text to learn from (an exhausted generator?).")
+        merges = library.learn_merges(sentences, vocabulary_size - FIRST_BYTE_ID, prefix_space)
+        words = library.frequent_words(sentences, num_words, prefix_space)
+        return cls(merges, words, prefix_space)
+
+    @property
+    def vocabulary_size(self):
+        """Number of ids: special tokens, bytes and merges."""
+        return len(self._pieces)
+
+    # AutoGraph, which tf.data applies, would take seconds and change nothing.
+    @tf.autograph.experimental.do_not_convert
+    def tokenize(self, texts, dropout=0.0, seed=None):
+        """Splits texts into the ids of their pieces, without start and end tokens.
+
+        Invalid UTF-8 counts as U+FFFD.
+
+        Args:
+            texts: Strings of shape `[batch]`.
+            dropout: Probability that a pair is out of the running in a merge step, so that training
+                sees a word in many splits (BPE dropout, as in the paper; the library forgives some
+                drops, and splits less). 1 gives bytes.
+            seed: Integer tensor of shape `[2]`, needed with dropout. Same seed, same split.
+
+        Returns:
+            A `tf.RaggedTensor` of int32 ids, of shape `[batch, (pieces)]`.
+
+        Raises:
+            ValueError: If `texts` is not `[batch]`, or `dropout` not in [0, 1] or without a seed.
+
+        Example:
+
+        >>> tokenizer = ByteBPETokenizer([("Ġ", "h"), ("Ġh", "i")])
+        >>> tokenizer.tokenize(["hi"], dropout=1.0, seed=[0, 1])
+        <tf.RaggedTensor [[35, 107, 108]]>
+        """
+        texts = tf.convert_to_tensor(texts, tf.string)
+        if texts.shape.rank not in (1, None):
+            raise ValueError(f"texts must have the shape [batch], got {texts.shape}.")
+        if not 0 <= dropout <= 1:
+            raise ValueError(f"dropout must be between 0 and 1, got {dropout}.")
+        if dropout and seed is None:
+            raise ValueError("dropout needs a seed: an integer tensor of shape [2].")
+        with tf.device("CPU"):  # where strings and tables are: a GPU would only send ids to and fro
+            words = split_words(texts, self.prefix_space)  # [batch, (words)]
+            if dropout:
+                pieces = self._merge_words(words.values, dropout, seed)
+            else:
+                pieces = self._look_up_words(words.values)
+            pieces = words.with_values(pieces)  # [batch, (words), (pieces)]
+            return pieces.merge_dims(1, 2)  # [batch, (pieces)]
+
+    @tf.autograph.experimental.do_not_convert
+    def detokenize(self, token_ids):
+        """Joins pieces back into texts, up to the first end token.
+
+        Other special tokens are left out; bytes that are not valid UTF-8 become U+FFFD.
+
+        Args:
+            token_ids: Integer ids of shape `[batch, length]`, dense or ragged.
+
+        Returns:
+            Strings of shape `[batch]`.
+
+        Example:
+
+        >>> ByteBPETokenizer([]).detokenize([[1, 35, 75, 108, 2, 75]]).numpy().tolist()
+        [b'Hi']
+        """
+        if isinstance(token_ids, tf.RaggedTensor):
+            token_ids = token_ids.to_tensor(self.pad_id)
+        token_ids = tf.convert_to_tensor(token_ids, dtype_hint=tf.int32)  # [batch, length]
+        ended = tf.cumsum(tf.cast(token_ids == self.end_id, tf.int32), axis=1) > 0
+        token_ids = tf.where(ended, tf.cast(self.pad_id, token_ids.dtype), token_ids)
+        texts = tf.strings.reduce_join(tf.gather(self._piece_bytes, token_ids), axis=1)  # [batch]
+        texts = to_valid_utf8(texts)
+        if not self.prefix_space:
+            return texts
+        return tf.strings.regex_replace(texts, r"\A ", "", replace_global=False)
+
+    def piece_texts(self, token_ids):
+        """Spells ids in the graph: strings of the shape of `token_ids`, special tokens empty.
+
+        A leading space is part of a piece; bytes that are no character of their own are U+FFFD.
+
+        Example:
+
+        >>> ByteBPETokenizer([("Ġ", "h")]).piece_texts([[259, 108, 2]]).numpy().tolist()
+        [[b' h', b'i', b'']]
+        """
+        return to_valid_utf8(tf.gather(self._piece_bytes, token_ids))
+
+    def piece_bytes(self, token_id):
+        """Returns the bytes behind one id, none for a special token.
+
+        Example:
+
+        >>> ByteBPETokenizer([]).piece_bytes(3 + 0xC3)
+        b'\xc3'
+        """
+        return self._pieces[token_id]
+
+    def pieces(self, token_ids):
+        """Spells ids for people: the axes of an attention plot.
+
+        A piece inside a word starts with `·`, white space alone shows as `▁`, and a byte that is no
+        character of its own as `<0xC3>`.
+
+        Args:
+            token_ids: Integer ids of shape `[batch, length]`: dense, ragged or nested lists.
+
+        Returns:
+            A list of lists of `str`, one for each id.
+
+        Example:
+
+        >>> tokenizer = ByteBPETokenizer([("Ġ", "h"), ("Ġh", "i")])
+        >>> tokenizer.pieces([[1, 260, 107, 108, 3 + 0xC3, 2]])
+        [['<start>', 'hi', '·h', '·i', '·<0xC3>', '<end>']]
+        """
+        if isinstance(token_ids, tf.RaggedTensor):
+            token_ids = token_ids.to_list()
+        return [[self._spell(int(token)) for token in row] for row in token_ids]
+
+    def save(self, path):
+        """Writes merges and words to one readable JSON file, for `load`.
+
+        Args:
+            path: Where to write.
+        """
+        content = {
+            "format": FILE_FORMAT,
+            "merges": [" ".join(pair) for pair in self._merges],
+            "words": self._words[1:].tolist(),
+            "prefix_space": self.prefix_space,
+        }
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(content, file, ensure_ascii=False, indent=1)
+
+    @classmethod
+    def load(cls, path):
+        """Reads a tokenizer that `save` wrote.
+
+        Args:
+            path: The file.
+
+        Returns:
+            A `ByteBPETokenizer`.
+
+        Raises:
+            ValueError: If the file does not hold a tokenizer; it says why.
+        """
+        try:
+            with open(path, encoding="utf-8") as file:
+                return cls(*_parse_content(json.load(file)))
+        except ValueError as error:
+            raise ValueError(f"{path} does not hold a ByteBPETokenizer: {error}") from error
+
+    def get_config(self):
+        return {
+            "merges": self._merges.tolist(),
+            "words": self._words[1:].tolist(),
+            "prefix_space": self.prefix_space,
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**config)
+
+    def to_library(self):
+        """Gives the same tokenizer as an object of the `tokenizers` library.
+
+        Returns:
+            A `tokenizers.Tokenizer` that encodes texts into the same ids.
+
+        Raises:
+            ImportError: If `tokenizers` is not installed.
+        """
+        merges = [tuple(pair) for pair in self._merges]
+        names = [*SPECIAL_TOKENS, *BYTE_ALPHABET, *map("".join, merges)]
+        vocabulary = {name: token for token, name in enumerate(names)}
+        return library.encoder(vocabulary, merges, self.prefix_space)
+
+    def _look_up_words(self, words):
+        """Ids of words [words] -> [words, (pieces)]; only those not in the table are merged."""
+        places = self._word_table.lookup(words)
+        is_new = places < 0
+        new_pieces = self._merge_words(tf.boolean_mask(words, is_new))
+        new_places = self._known_pieces.nrows() - 1 + tf.cumsum(tf.cast(is_new, tf.int64))
+        all_pieces = tf.concat([self._known_pieces, new_pieces], axis=0)
+        return tf.gather(all_pieces, tf.where(is_new, new_places, places))
+
+    def _merge_words(self, words, dropout=0.0, seed=None):
+        """Ids of words [words] -> [words, (pieces)], by merging their bytes.
+
+        The symbols of all words lie in one vector, and each step merges in every word the pair that
+        was learned first, everywhere it occurs, until no word has a pair left.
+        """
+        ends = tf.cumsum(tf.cast(tf.strings.length(words), tf.int64))
+        text = tf.io.decode_raw(tf.strings.reduce_join(words), tf.uint8)  # [symbols]
+        symbols = tf.cast(text, tf.int64) + FIRST_BYTE_ID
+        places = tf.range(tf.size(symbols, tf.int64))
+        owners = tf.searchsorted(ends, places, side="right", out_type=tf.int64)  # [symbols]
+
+        def some_word_merges(step, symbols, owners, best):
+            return tf.reduce_any(best < _NO_MERGE)
+
+        def merge_best_pairs(step, symbols, owners, best):
+            left, right, pair_owners = symbols[:-1], symbols[1:], owners[:-1]  # [pairs]
+            merged = self._merge_table.lookup(self._pair_key(left, right))
+            # A word that had no pair left is finished, and draws no second chance from dropout.
+            allowed = (pair_owners == owners[1:]) & (tf.gather(best, pair_owners) < _NO_MERGE)
+            if dropout:
+                step_seed = tf.random.fold_in(seed, step)
+                allowed &= tf.random.stateless_uniform(tf.shape(left), step_seed) >= dropout
+            merged = tf.where(allowed, merged, _NO_MERGE)
+            best = tf.math.unsorted_segment_min(merged, pair_owners, tf.size(words))
+            chosen = (merged < _NO_MERGE) & (merged == tf.gather(best, pair_owners))
+            chosen = _without_overlaps(chosen)
+            symbols = tf.concat([tf.where(chosen, merged, left), symbols[-1:]], axis=0)
+            # The right symbol of a merged pair goes; the first of all symbols is never one.
+            kept = tf.concat([tf.ones_like(symbols[:1], tf.bool), ~chosen], axis=0)
+            kept = tf.where(kept)[:, 0]
+            return step + 1, tf.gather(symbols, kept), tf.gather(owners, kept), best
+
+        vector = tf.TensorShape([None])
+        _, symbols, owners, _ = tf.while_loop(
+            some_word_merges,
+            merge_best_pairs,
+            loop_vars=(tf.constant(0), symbols, owners, tf.zeros_like(ends)),
+            shape_invariants=(tf.TensorShape([]), vector, vector, vector),
+        )
+        return tf.RaggedTensor.from_value_rowids(
+            tf.cast(symbols, tf.int32), owners, nrows=tf.size(words, tf.int64), validate=False
+        )
+
+    def _pair_key(self, left, right):
+        return left * self.vocabulary_size + right
+
+    def _spell(self, token):
+        return SPECIAL_TOKENS[token] if token < FIRST_BYTE_ID else spell(self._pieces[token])
+
+
+def _without_overlaps(chosen):
+    """Keeps the 1st, 3rd, ... of neighbouring chosen pairs: in `aaaa`, (a, a) merges twice."""
+    gaps = tf.where(~chosen)[:, 0]
+    gaps_so_far = tf.cumsum(tf.cast(~chosen, tf.int32))
+    last_gap = tf.gather(tf.concat([[-1], gaps], axis=0), gaps_so_far)  # [pairs]
+    place_in_run = tf.range(tf.size(chosen, tf.int64)) - last_gap
+    return chosen & (place_in_run % 2 == 1)
+
+
+def _static_table(keys, values, default):
+    initializer = tf.lookup.KeyValueTensorInitializer(keys, tf.constant(values, tf.int64))
+    return tf.lookup.StaticHashTable(initializer, default)
+
+
+def _parse_content(content):
+    """Merges and words of a file, and whether texts get a space in front."""
+    if not isinstance(content, dict) or content.get("format") != FILE_FORMAT:
+        raise ValueError(f'"format" is not "{FILE_FORMAT}".')
+    for key in ("merges", "words"):
+        entries = content.get(key)
+        if not isinstance(entries, list) or not all(isinstance(entry, str) for entry in entries):
+            raise ValueError(f'"{key}" is not a list of strings.')
+    merges = [tuple(merge.split(" ")) for merge in content["merges"]]
+    return merges, content["words"], content.get("prefix_space", True)

@@ -1,0 +1,61 @@
+"""Learning a vocabulary with the Hugging Face `tokenizers` library, imported only when needed."""
+
+import collections
+import json
+
+import tensorflow as tf
+
+from zoo.readers.text.words import WORD_PATTERN, split_words
+
+
+def learn_merges(sentences, vocabulary_size, prefix_space):
+    """Returns `(left, right)` pairs for a vocabulary of bytes and merges, the most urgent first."""
+    tokenizers = _import_tokenizers()
+    library = _tokenizer_around(tokenizers.models.BPE(), prefix_space)
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=vocabulary_size,
+        initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    library.train_from_iterator(sentences, trainer)
+    return json.loads(library.to_str())["model"]["merges"]
+
+
+def encoder(vocabulary, merges, prefix_space):
+    """Returns a `tokenizers.Tokenizer` that splits texts as `ByteBPETokenizer` does."""
+    return _tokenizer_around(_import_tokenizers().models.BPE(vocabulary, merges), prefix_space)
+
+
+def frequent_words(sentences, num_words, prefix_space):
+    """Returns the most frequent words, their leading space included, the most frequent first."""
+    counts = collections.Counter()
+    for batch in tf.data.Dataset.from_tensor_slices(sentences).batch(1024):
+        counts.update(split_words(batch, prefix_space).values.numpy().tolist())
+    del counts[b""]
+    return [word.decode("utf-8") for word, _ in counts.most_common(num_words)]
+
+
+def _import_tokenizers():
+    try:
+        import tokenizers
+    except ImportError as error:
+        raise ImportError(
+            'This needs the `tokenizers` library: pip install "keras-attention-zoo[train]"'
+        ) from error
+    return tokenizers
+
+
+def _tokenizer_around(model, prefix_space):
+    """The library's tokenizer that splits words as `split_words` does."""
+    tokenizers = _import_tokenizers()
+    pre_tokenizers = tokenizers.pre_tokenizers
+    library = tokenizers.Tokenizer(model)
+    if prefix_space:
+        library.normalizer = tokenizers.normalizers.Prepend(" ")
+    library.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(tokenizers.Regex(WORD_PATTERN), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    return library

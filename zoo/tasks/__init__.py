@@ -1,0 +1,1 @@
+"""What users call: raw inputs in, texts, pictures or numbers out."""

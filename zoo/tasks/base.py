@@ -1,0 +1,215 @@
+"""What every task has in common: raw inputs in, training, evaluation, saving."""
+
+import abc
+import contextlib
+import os
+import reprlib
+import warnings
+
+import keras
+import tensorflow as tf
+
+from zoo.data.batching import is_batches
+from zoo.storage import cards, presets
+
+
+class Task(keras.Model, abc.ABC):
+    """A model of tensors together with what reads its raw inputs: texts, images.
+
+    A subclass turns raw inputs into tensors (`batches`), and the tensors that the core computes
+    into what users want.
+
+    Args:
+        core: A `keras.Model` of tensors.
+        dtype: Keras dtype policy; by default that of the core, which computes.
+
+    Class attributes:
+        task_name: What it does, in a word or two.
+        task_method: The method that does it.
+        usual_batch_size: Examples a batch in training and evaluation unless told otherwise.
+        data_options: Options of `batches` that `fit` takes for the training data.
+        fingerprint: What tells whether a network that others trained is the right one, if the task
+            builds on one; `check_fingerprint` then compares it.
+    """
+
+    task_name = None
+    task_method = None
+    usual_batch_size = 64
+    data_options = ()
+    fingerprint = None
+
+    def __init__(self, core, dtype=None, **kwargs):
+        # Whether to scale the loss, Keras decides by the policy of the whole.
+        super().__init__(dtype=dtype or core.dtype_policy, **kwargs)
+        self.core = core
+
+    def __call__(self, inputs, *args, **kwargs):
+        self._require_batch(inputs)
+        return super().__call__(inputs, *args, **kwargs)
+
+    def call(self, inputs, training=None):
+        return self.core(inputs, training=training)
+
+    def build(self, input_shape=None):
+        if not self.core.built:
+            self.core.build()
+
+    def build_from_config(self, config):
+        self.build()
+
+    # ----------------------------------------------------------------------------------- training
+
+    @abc.abstractmethod
+    def batches(self, x, y=None, batch_size=None, shuffle=False, seed=0):
+        """Returns a data set of `(inputs, labels, weights)`, as Keras trains on it, of raw data."""
+
+    def compile_from_config(self, config):
+        """Compiles a model that comes from a file, whose optimizer goes on where it was."""
+        self.compile(**keras.saving.deserialize_keras_object(config))
+        if self.built:
+            self.optimizer.build(self.trainable_variables)
+
+    def fit(self, x, y=None, batch_size=None, validation_data=None, shuffle=True, seed=0, **kwargs):
+        """Trains on raw data.
+
+        Args:
+            x, y, batch_size, seed: As for `batches`.
+            validation_data: A data set as `x`, or a tuple `(x, y)`.
+            shuffle: As for `batches`.
+            **kwargs: Further options of `batches`, and arguments of `keras.Model.fit`.
+
+        Returns:
+            A `keras.callbacks.History`.
+        """
+        if validation_data is not None:
+            validation_data = self._validation_arguments(validation_data)
+            validation_data = self._batches(*validation_data, batch_size=batch_size)
+        options = {name: kwargs.pop(name) for name in self.data_options if name in kwargs}
+        train = self._batches(x, y, batch_size=batch_size, shuffle=shuffle, seed=seed, **options)
+        if self.compiled and self.built and not self.optimizer.built:
+            # If the first step makes the variables of the optimizer, TensorFlow traces it twice.
+            with self.distribute_strategy.scope():
+                self.optimizer.build(self.trainable_variables)
+        with _unknown_number_of_batches():
+            return super().fit(train, validation_data=validation_data, shuffle=False, **kwargs)
+
+    def evaluate(self, x, y=None, batch_size=None, **kwargs):
+        """Returns the loss and the metrics on raw data.
+
+        Args:
+            x, y, batch_size: As for `batches`.
+            **kwargs: Further arguments of `keras.Model.evaluate`.
+        """
+        with _unknown_number_of_batches():
+            return super().evaluate(self._batches(x, y, batch_size=batch_size), **kwargs)
+
+    def predict(self, x, *args, **kwargs):
+        """Returns what the core computes for batches of tensors, as `keras.Model.predict` does.
+
+        Args:
+            x: What the core takes, or a data set of such batches, as `batches` makes them.
+            *args, **kwargs: Further arguments of `keras.Model.predict`.
+
+        Raises:
+            ValueError: If `x` holds texts or images.
+        """
+        self._require_batch(getattr(x, "element_spec", x))
+        with _unknown_number_of_batches():
+            return super().predict(x, *args, **kwargs)
+
+    def _batches(self, x, y=None, **options):
+        """Returns `batches`, or a data set of batches as it is."""
+        return x if y is None and is_batches(x) else self.batches(x, y, **options)
+
+    def _validation_arguments(self, validation_data):
+        """Returns the arguments of `batches` for the validation data of `fit`."""
+        if isinstance(validation_data, tf.data.Dataset):
+            return (validation_data,)
+        if not isinstance(validation_data, list | tuple) or len(validation_data) != 2:
+            raise ValueError(
+                "`validation_data` must be a tf.data.Dataset or a tuple (x, y) of two lists. "
+                f"Received: {reprlib.repr(validation_data)}."
+            )
+        return tuple(validation_data)
+
+    def _require_batch(self, inputs):
+        """Raises a `ValueError` for what is yet to become numbers of a batch."""
+        for leaf in filter(_is_text_or_image, keras.tree.flatten(inputs)):
+            is_array = hasattr(leaf, "shape")
+            received = f"shape {leaf.shape}, {leaf.dtype}" if is_array else repr(leaf)
+            raise ValueError(
+                f"{type(self).__name__} takes batches of numbers here. Received: {received}. For "
+                f"texts or images call `{self.task_method}`; to learn from them, `fit`."
+            )
+
+    # ------------------------------------------------------------------------------------- saving
+
+    @property
+    def parts(self):
+        """The objects that the task is made of, by the names of the constructor's arguments."""
+        return {"core": self.core}
+
+    @property
+    def settings(self):
+        """What the constructor takes besides `core` and `tokenizer`, as it goes into a config."""
+        return {}
+
+    def twin(self):
+        """Returns a task of the very same parts, not compiled."""
+        return type(self)(**{**self.settings, **self.parts})
+
+    def get_config(self):
+        serialize = keras.saving.serialize_keras_object
+        config = {"name": self.name, "trainable": self.trainable, "dtype": self.dtype_policy}
+        serialized = {name: serialize(value) for name, value in {**config, **self.parts}.items()}
+        return {**serialized, **self.settings}
+
+    @classmethod
+    def from_config(cls, config):
+        deserialize = keras.saving.deserialize_keras_object
+        return cls(**{name: deserialize(value) for name, value in config.items()})
+
+    def save_to_preset(self, path, description="", data="", quality=None, license="", dtype=None):
+        """Writes the model as a preset, which `zoo.load` reads: whole or not at all.
+
+        A preset is four files that hold no code: a card, a config, the weights and the tokenizer,
+        with hashes that `zoo.load` checks. It does not hold the optimizer; `model.save(path.keras)`
+        does. Offer an archive at any URL, or a folder by
+        `huggingface_hub.upload_folder(repo_id="user/name", folder_path=path)`.
+
+        Args:
+            path: A new folder, or a new archive that ends with `.zip`.
+            description: One line for people; by default that of the architecture.
+            data: What the model was trained on, in a few words.
+            quality: Dictionary of a metric with its protocol to the value, such as
+                `{"BLEU, test split": 38.7}`.
+            license: Terms for those who use it, such as `"CC-BY-4.0"`.
+            dtype: `None` for the weights as they are: the model that is loaded computes the same
+                numbers. `"float16"` for half the size: floats are rounded to 3 decimal digits.
+
+        Returns:
+            What `zoo.load` takes, a `str`: the path, for an archive with its hash,
+            `model.zip#sha256=...`, which may go behind a URL as well.
+
+        Raises:
+            ValueError: If the path exists, the core is of no architecture of the zoo, or a weight
+                is not finite or beyond `dtype`.
+        """
+        card = cards.make_card(self, description, data, quality, license)
+        return presets.save(self, path, card, dtype)
+
+
+@contextlib.contextmanager
+def _unknown_number_of_batches():
+    """Keeps Keras from calling the end of such a data set an interruption of the training."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Your input ran out of data")
+        yield
+
+
+def _is_text_or_image(leaf):
+    if isinstance(leaf, str | bytes | os.PathLike):
+        return True
+    if not hasattr(leaf, "shape"):
+        return False
+    return tf.as_dtype(leaf.dtype) == tf.string or tf.TensorShape(leaf.shape).rank == 4

@@ -1,0 +1,267 @@
+"""The task of captioning: images in, strings out."""
+
+from collections.abc import Iterable
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import ops
+
+from zoo import decoding
+from zoo.data.batching import bucket_by_length
+from zoo.data.captions import annotated, examples_of_lists, pairs
+from zoo.decoding.compiled import NUMBERS, for_every_form
+from zoo.models.backbone import Backbone
+from zoo.readers.images import image_bytes, read_images
+from zoo.serving import Start
+from zoo.tasks.generating import LIMITS, SEEDS, USUAL_LENGTH, GeneratingTask, best_texts
+from zoo.tasks.results import Caption
+
+LONGEST_CAPTION = 60
+
+
+@keras.saving.register_keras_serializable(package="zoo")
+class Captioner(GeneratingTask):
+    """A captioning model together with its backbone, tokenizer, decoding and export.
+
+    `fit`, `evaluate` and `caption` take images as they come: encoded bytes, which the same graph
+    decodes everywhere.
+
+    Args:
+        core: A model of annotation vectors with `start` and `step`, such as `ShowAttendTell`.
+        tokenizer: A `ByteBPETokenizer` of the captions.
+        backbone: A `zoo.models.backbone.Backbone`, which makes the annotation vectors. By default that of
+            MobileNetV2 with the weights of ImageNet.
+        sampler: How it decodes unless told otherwise; by default beam search with 5 beams.
+    """
+
+    task_name = "captioning"
+    task_method = "caption"
+    usual_sampler = decoding.BeamSampler(num_beams=5, length_penalty=1.0, exact=False)
+    data_options = ("subword_dropout",)
+    request_name = "image_bytes"
+
+    def __init__(self, core, tokenizer, backbone=None, sampler=None, **kwargs):
+        super().__init__(core, tokenizer, sampler, **kwargs)
+        if isinstance(backbone, dict):
+            backbone = keras.saving.deserialize_keras_object(backbone)
+        self.backbone = Backbone() if backbone is None else backbone
+        if self.backbone.channels != core.config.channels:
+            raise ValueError(
+                f"The model takes annotations of {core.config.channels} channels, and the "
+                f"backbone makes {self.backbone.channels}. Make the model with "
+                f"channels={self.backbone.channels}, or choose other layers of the backbone."
+            )
+        self._compiled_of_annotations = for_every_form(self._compile_of_annotations)
+
+    @property
+    def parts(self):
+        return {**super().parts, "backbone": self.backbone}
+
+    @property
+    def settings(self):
+        backbone = keras.saving.serialize_keras_object(self.backbone)
+        return {**super().settings, "backbone": backbone}
+
+    @property
+    def fingerprint(self):
+        """What the backbone makes of a built-in picture: other weights make something else."""
+        return self.backbone.fingerprint()
+
+    def check_fingerprint(self, fingerprint):
+        """Raises a `ValueError` unless the backbone is the one that the model was trained with."""
+        self.backbone.check_fingerprint(fingerprint)
+
+    # ----------------------------------------------------------------------------------- training
+
+    def batches(self, x, y=None, batch_size=None, shuffle=False, seed=0, subword_dropout=0.0):
+        """Turns images and their captions into batches for Keras, grouped by length.
+
+        Args:
+            x: A list of images as `caption` takes them; or a `tf.data.Dataset` of dictionaries
+                with `captions`, strings `(n,)`, and either `image`, the encoded bytes, or
+                `annotations`, what the backbone made of it (see `zoo.data.features.cache_features`,
+                which saves making them anew in every epoch).
+            y: If `x` is a list: for each image a caption or a list of captions.
+            batch_size: Captions a batch, by default 64.
+            shuffle: Whether captions of images that are near each other are mixed.
+            seed: Seed of that and of `subword_dropout`.
+            subword_dropout: Probability of BPE dropout: each epoch sees words in other pieces.
+
+        Returns:
+            A data set of `(inputs, labels, weights)`.
+        """
+        examples = x if y is None else examples_of_lists(x, y)
+        examples = annotated(examples, self.annotate)
+
+        def tokenize(captions, seed):
+            return self.tokenizer.tokenize(captions, subword_dropout, seed)
+
+        tokens = pairs(examples, tokenize, shuffle, seed)
+        batches = bucket_by_length(tokens, batch_size or self.usual_batch_size)
+        return batches.map(self._teach).prefetch(tf.data.AUTOTUNE)
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        """The mean loss of a word and, in training, what the model adds for its attention."""
+        loss = super().compute_loss(x, y, y_pred["logits"], sample_weight, training)
+        if not training:
+            return loss
+        return loss + self.core.attention_loss(y_pred, y, ops.not_equal(sample_weight, 0))
+
+    def compute_metrics(self, x, y, y_pred, sample_weight=None):
+        return super().compute_metrics(x, y, y_pred["logits"], sample_weight)
+
+    def _teach(self, annotations, target_ids):
+        inputs, labels, weights = self.teach(target_ids)
+        return {"annotations": annotations, "target_ids": inputs}, labels, weights
+
+    # --------------------------------------------------------------------------------- captioning
+
+    def caption(self, images, sampler=None, return_attention=False, batch_size=32, **options):
+        """Describes an image or a list of images.
+
+        Args:
+            images: An image or several in a list, each a path (`str` or `pathlib.Path`), encoded
+                `bytes`, a `PIL.Image`, or an array `(height, width, 3)`, uint8 or float from 0 to
+                1. An array of four axes is a list.
+            sampler: `"greedy"`, `"beam"`, `"random"`, `"top_k"`, `"top_p"`, a sampler object of
+                `zoo.decoding`, or `None` for the model's own, `model.default_sampler`.
+            return_attention: Whether to return the words and where they looked as well.
+            batch_size: Images described at a time.
+            **options: `seed` for the random samplers, `max_length` for the number of tokens at
+                most, and options of the sampler, such as `num_beams=8`.
+
+        Returns:
+            A `str` for one image, a list of `str` for a list; or a `Caption`. With
+            `num_return_sequences` above 1 each caption is a list, best first.
+
+        Raises:
+            ValueError: If something is no image, or sampler or options are unknown.
+            FileNotFoundError: If a file is missing.
+        """
+        images, is_one = _as_list(images)
+        encoded = _encoded(images)
+        rows = self._answers(encoded, sampler, return_attention, batch_size, **options)
+        texts = [best_texts(row) for row in rows]
+        if return_attention:
+            return self._caption(texts, rows, encoded)
+        return texts[0] if is_one else texts
+
+    def caption_annotations(self, annotations, sampler=None, batch_size=64, **options):
+        """Describes images by annotation vectors that were made before.
+
+        Args:
+            annotations: Array `(images, positions, channels)`.
+            sampler, batch_size, **options: As for `caption`.
+
+        Returns:
+            A list of `str`, or of lists of them.
+        """
+        annotations = np.asarray(annotations, "float32")
+        compiled = self._compiled_of_annotations
+        rows = self._answers(
+            annotations, sampler, batch_size=batch_size, compiled=compiled, **options
+        )
+        return [best_texts(row) for row in rows]
+
+    def annotate(self, encoded):
+        """Returns the annotation vectors `(batch, positions, channels)` of encoded images."""
+        images, is_image = read_images(encoded, self.backbone.image_size)
+        broken = tf.reduce_sum(tf.cast(~is_image, tf.int32))
+        what = [broken, "of", tf.size(is_image), "images cannot be decoded: leave them out."]
+        with tf.control_dependencies([tf.debugging.Assert(broken == 0, what)]):
+            return self.backbone(tf.identity(images))
+
+    # ---------------------------------------------------------------------------------- the graph
+
+    def read(self, requests):
+        """Returns the annotation vectors of encoded images; what is none may have no caption."""
+        images, is_image = read_images(requests, self.backbone.image_size)
+        return self.backbone(images), tf.where(is_image, LONGEST_CAPTION, 0)
+
+    def write(self, decoded):
+        """As every task does; the attention is `[batch, n, length, rows, columns]`."""
+        outputs = super().write(decoded)
+        if decoded.attention is not None:
+            shape = tf.concat([tf.shape(decoded.attention)[:3], self.backbone.grid], axis=0)
+            outputs["attention"] = tf.reshape(decoded.attention, shape)
+        return outputs
+
+    def longest_answer(self, inputs):
+        return LONGEST_CAPTION
+
+    def example_request(self, length):
+        """Returns a grey picture."""
+        return tf.io.encode_png(tf.fill([8, 8, 3], tf.constant(128, tf.uint8))).numpy()
+
+    def serving_start(self):
+        def start(images):
+            return self.core.start(self.backbone(images), LONGEST_CAPTION)
+
+        size = self.backbone.image_size
+        return Start(start, tf.TensorSpec([None, size, size, 3], tf.float32, name="images"))
+
+    def _compile_of_annotations(self, with_numbers, return_attention, jit_compile):
+        """Compiles `answer_inputs` for the samplers of one form."""
+
+        def compiled(numbers, annotations, seeds, max_lengths):
+            limits = tf.where(max_lengths == USUAL_LENGTH, LONGEST_CAPTION, max_lengths)
+            sampler = with_numbers(numbers)
+            return self.answer_inputs(annotations, seeds, limits, sampler, return_attention)
+
+        annotations = tf.TensorSpec([None, None, self.backbone.channels], tf.float32)
+        signature = [NUMBERS, annotations, SEEDS, LIMITS]
+        return tf.function(compiled, signature, autograph=False).get_concrete_function()
+
+    def _caption(self, texts, rows, encoded):
+        """Takes the best hypothesis of each row apart into words and maps, unpadded."""
+        targets = [row["token_ids"][0] for row in rows]
+        lengths = [int(np.sum(ids != self.tokenizer.pad_id)) for ids in targets]
+        pieces = self.tokenizer.pieces(
+            [ids[:length] for ids, length in zip(targets, lengths, strict=True)]
+        )
+        maps = [row["attention"][0, :length] for row, length in zip(rows, lengths, strict=True)]
+        told = [_of_words(*each) for each in zip(pieces, maps, strict=True)]
+        return Caption(
+            texts=texts,
+            words=[words for words, _ in told],
+            attention=[attention for _, attention in told],
+            log_probs=np.array([row["log_prob"][0] for row in rows], "float32"),
+            images=encoded,
+        )
+
+
+def _as_list(images):
+    """Returns a list of images for an image or several, and whether it was one image."""
+    if hasattr(images, "shape") and hasattr(images, "dtype"):
+        is_list = len(images.shape) in (1, 4)  # paths, or pictures
+    else:
+        is_bytes = isinstance(images, bytes | bytearray | memoryview)
+        is_list = isinstance(images, Iterable) and not is_bytes and not isinstance(images, str)
+    return (list(images), False) if is_list else ([images], True)
+
+
+def _encoded(images):
+    """Returns the bytes of each image; an error tells which one is none."""
+    encoded = []
+    for position, image in enumerate(images):
+        try:
+            encoded.append(image_bytes(image))
+        except (ValueError, TypeError, OSError) as error:
+            error.add_note(f"This is number {position} of {len(images)} images, from 0.")
+            raise
+    return encoded
+
+
+def _of_words(pieces, maps):
+    """Puts the pieces of words together: their maps are averaged."""
+    words, of_word = [], []
+    for piece, attention in zip(pieces, maps, strict=True):
+        if words and piece.startswith("·"):
+            words[-1] += piece[1:]
+            of_word[-1].append(attention)
+        else:
+            words.append(piece)
+            of_word.append([attention])
+    averages = [np.mean(each, axis=0) for each in of_word]
+    return words, np.array(averages, "float32").reshape(len(words), *maps.shape[1:])

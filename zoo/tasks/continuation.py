@@ -1,0 +1,190 @@
+"""How texts go on: in stretches, each of which sees as much as the context has room for."""
+
+import codecs
+import functools
+
+import numpy as np
+import tensorflow as tf
+
+from zoo.decoding.compiled import for_every_form
+from zoo.decoding.loop import allowed_log_probs
+from zoo.decoding.noise import uniforms
+from zoo.readers.text import stopping
+from zoo.serving import buckets
+
+
+class Continuation:
+    """What a `TextGenerator` lets texts go on by, and all that is compiled for it.
+
+    Prompt and new tokens share the context of the model. So a text grows in stretches of a quarter
+    of the context, each of which begins by reading the end of the text so far.
+
+    Args:
+        model: The `TextGenerator`.
+    """
+
+    def __init__(self, model):
+        self.model = model
+        self.steps = max(1, model.core.context_length // 4)
+        self._compiled_stretch = for_every_form(self._compile_stretch)
+        self._compiled_step = for_every_form(self._compile_step)
+
+    def texts(self, prompts, seeds, max_length, sampler, stops, jit_compile):
+        """Returns what follows prompts: a `str` each, or a list of several hypotheses.
+
+        Args:
+            prompts: List of int32 arrays, tokens.
+            seeds: List of pairs of integers, one for each prompt.
+            max_length, sampler, stops, jit_compile: As for `TextGenerator.generate`.
+
+        Raises:
+            ValueError: If beams do not fit into the context.
+        """
+        if sampler.num_beams > 1:
+            return self._hypotheses(prompts, seeds, max_length, sampler, stops, jit_compile)
+        ids = [list(prompt) for prompt in prompts]
+        texts, running = [""] * len(ids), list(range(len(ids)))
+        for first in range(0, max_length, self.steps):
+            limit = min(self.steps, max_length - first)
+            found, lengths = self._stretch(
+                [ids[row] for row in running],
+                [seeds[row] for row in running],
+                first,
+                limit,
+                self.steps,
+                sampler,
+                jit_compile,
+            )
+            going_on = []
+            for row, new, length in zip(running, found[:, 0], lengths[:, 0], strict=True):
+                ids[row] += new[:length].tolist()
+                (text,) = self._texts([ids[row][len(prompts[row]) :]])
+                texts[row], is_stopped = stopping.cut(text, stops)
+                if length == limit and not is_stopped:
+                    going_on.append(row)
+            running = going_on
+            if not running:
+                break
+        return texts
+
+    def pieces(self, ids, max_length, sampler, seed, stops):
+        """Yields what follows a prompt, as soon as it is certain that no stop string begins there.
+
+        Args:
+            ids: int32 array, the tokens of the prompt.
+            max_length, sampler, seed, stops: As for `TextGenerator.stream`.
+        """
+        start, step = self._compiled_start, self._compiled_step(sampler)
+        tokenizer = self.model.tokenizer
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        noise = uniforms(tf.constant([[seed, 0]], tf.int32), max_length)
+        waiting, added = "", 0
+        ids = list(ids)
+        while added < max_length:
+            prompt = _padded_in_front([ids], room(self.model.core, self.steps), self.steps)
+            context, state = start(tf.constant(prompt))
+            for _ in range(min(self.steps, max_length - added)):
+                token, state = step(tf.constant(ids[-1:], tf.int32), state, context, noise[added])
+                ids.append(int(token[0]))
+                added += 1
+                if ids[-1] == tokenizer.end_id:
+                    added = max_length
+                    break
+                waiting += decoder.decode(tokenizer.piece_bytes(ids[-1]))
+                waiting, is_stopped = stopping.cut(waiting, stops)
+                if is_stopped:
+                    yield waiting
+                    return
+                ready = stopping.certain(waiting, stops)
+                if ready:
+                    yield ready
+                waiting = waiting[len(ready) :]
+        yield stopping.cut(waiting + decoder.decode(b"", final=True), stops)[0]
+
+    def _hypotheses(self, prompts, seeds, max_length, sampler, stops, jit_compile):
+        """Returns what beam search finds, which generates a text as a whole."""
+        longest = self.model.core.context_length
+        if max_length > longest:
+            raise ValueError(
+                f"Beam search generates a text as a whole, so max_length={max_length} must be "
+                f"at most the context of {longest} tokens. Pass a smaller one, or a sampler with "
+                "one beam."
+            )
+        ids, _ = self._stretch(prompts, seeds, 0, max_length, max_length, sampler, jit_compile)
+        texts = [[stopping.cut(text, stops)[0] for text in self._texts(each)] for each in ids]
+        return texts if sampler.num_return_sequences > 1 else [text for (text,) in texts]
+
+    def _stretch(self, ids, seeds, first, limit, steps, sampler, jit_compile):
+        """Adds `limit` tokens at most, of `steps` that are compiled for.
+
+        Args:
+            ids: List of the tokens of each text so far.
+            seeds: List of the seeds of each text.
+            first: How many tokens were added before.
+
+        Returns:
+            Arrays of tokens `(texts, n, steps)`, and how many of them there are, `(texts, n)`.
+        """
+        batch = _padded_in_front(ids, room(self.model.core, steps), self.steps)
+        batch, seeds, limits = (
+            tf.constant(x, tf.int32) for x in (batch, seeds, [limit] * len(ids))
+        )
+        stretch = self._compiled_stretch(sampler, steps, jit_compile)
+        outputs = stretch(batch, seeds, limits, tf.constant(first))
+        return [outputs[name].numpy() for name in ("token_ids", "lengths")]
+
+    def _texts(self, rows):
+        rows = tf.ragged.constant([list(row) for row in rows], tf.int32)
+        return [text.decode() for text in self.model.tokenizer.detokenize(rows).numpy()]
+
+    def _compile_stretch(self, with_numbers, steps, jit_compile):
+        """Compiles the decoding of `steps` tokens, with XLA for a few sizes of batches."""
+
+        def stretch(prompt_ids, seeds, limits, numbers, first_step):
+            decoded = self.model.decode(
+                prompt_ids, seeds, limits, steps, with_numbers(numbers), first_step=first_step
+            )
+            return {"token_ids": decoded.token_ids, "lengths": decoded.lengths}
+
+        if jit_compile:
+            compiled = buckets.compiled(stretch)
+        else:
+            compiled = tf.function(stretch, autograph=False, reduce_retracing=True)
+        return lambda numbers, prompt_ids, seeds, limits, first_step: compiled(
+            prompt_ids, seeds, limits, numbers=numbers, first_step=first_step
+        )
+
+    @functools.cached_property
+    def _compiled_start(self):
+        def start(prompt_ids):
+            return self.model.core.start(prompt_ids, self.steps)
+
+        signature = [tf.TensorSpec([1, None], tf.int32)]
+        return tf.function(start, signature, autograph=False)
+
+    def _compile_step(self, with_numbers):
+        """Compiles a step from token to token of a stream."""
+        core, tokenizer = self.model.core, self.model.tokenizer
+        special = tokenizer.pad_id, tokenizer.start_id
+
+        def step(numbers, tokens, state, context, noise):
+            logits, state, _ = core.step(tokens, state, context)
+            log_probs = allowed_log_probs(logits, tokenizer.end_id, special)
+            return with_numbers(numbers).pick(log_probs, noise), state
+
+        return tf.function(step, autograph=False, reduce_retracing=True)
+
+
+def room(core, steps):
+    """Tokens of a prompt that are looked at; the last of them takes part in the first step."""
+    return core.context_length - steps + 1
+
+
+def _padded_in_front(rows, longest, multiple):
+    """Returns the ends of rows as int32 `(rows, length)`, the length a multiple or `longest`."""
+    rows = [row[-longest:] for row in rows]
+    length = min(-(-max(map(len, rows)) // multiple) * multiple, longest)
+    padded = np.zeros((len(rows), length), "int32")
+    for place, row in enumerate(rows):
+        padded[place, length - len(row) :] = row
+    return padded

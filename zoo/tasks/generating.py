@@ -1,0 +1,438 @@
+"""What every task that generates has in common: decoding, teacher forcing, exported endpoints."""
+
+import abc
+import dataclasses
+import functools
+import itertools
+from numbers import Integral
+
+import keras
+import tensorflow as tf
+
+from keras_attention.errors import unknown_name
+from zoo import decoding, serving
+from zoo.data.batching import in_batches_by_length
+from zoo.decoding.base import as_length, require
+from zoo.decoding.compiled import NUMBERS, for_every_form
+from zoo.metrics.crossentropy import TokenCrossentropy
+from zoo.metrics.perplexity import Perplexity
+from zoo.serving import Endpoint, buckets
+from zoo.tasks.base import Task
+
+USUAL_LENGTH = -1  # stands for as many tokens as `read` allows
+REQUESTS = tf.TensorSpec([None], tf.string)
+SEEDS, LIMITS = tf.TensorSpec([None, 2], tf.int32), tf.TensorSpec([None], tf.int32)
+
+
+class GeneratingTask(Task):
+    """A task whose core writes token after token: requests in, texts out.
+
+    A request is a string: a text, or the bytes of an image. A subclass says how requests become
+    tensors (`read`), and may add to what is written (`write`, `explanation`). The same graph serves
+    Python and the exported model.
+
+    Args:
+        core: A model of token ids with the step protocol of `zoo.decoding`.
+        tokenizer: What turns strings into its ids and back.
+        sampler: How it decodes unless told otherwise: a name, a sampler of `zoo.decoding`, or
+            `None` for the usual one of the task.
+        dtype: Keras dtype policy; by default that of the core.
+
+    Class attributes:
+        usual_sampler: The sampler where none was chosen for the model.
+        request_name: What a request is called in the exported model.
+        explains: Whether the core returns attention, and so the exported model has `explain`.
+        served_lengths: Lengths of inputs that the exported model warms up for.
+        longest: Tokens that the core has room for; `None` for any number.
+    """
+
+    usual_sampler = decoding.GreedySampler()
+    request_name = "text"
+    explains = True
+    served_lengths = (None,)
+    longest = None
+
+    def __init__(self, core, tokenizer, sampler=None, **kwargs):
+        super().__init__(core, **kwargs)
+        self.tokenizer = tokenizer
+        self.default_sampler = sampler or self.usual_sampler
+        self._compiled = for_every_form(self._compile)
+
+    @property
+    def parts(self):
+        return {**super().parts, "tokenizer": self.tokenizer}
+
+    @property
+    def settings(self):
+        return {"sampler": keras.saving.serialize_keras_object(self.default_sampler)}
+
+    # ------------------------------------------------------------------------------------ sampler
+
+    def sampler(self, sampler=None, **options):
+        """Returns a sampler by its name, or the default one with other options."""
+        if sampler is not None:
+            return decoding.get(sampler, **options)
+        try:
+            return dataclasses.replace(self.default_sampler, **options)
+        except TypeError as error:
+            raise ValueError(
+                f"The default sampler {self.default_sampler!r} lacks one of the options "
+                f"{', '.join(options)}. Name another: sampler='greedy', 'beam', 'random', "
+                "'top_k' or 'top_p'."
+            ) from error
+
+    @property
+    def default_sampler(self):
+        """The sampler that it decodes with unless told otherwise; may be set by name, too."""
+        return self._default_sampler
+
+    @default_sampler.setter
+    def default_sampler(self, sampler):
+        self._default_sampler = decoding.get(sampler)
+
+    # ----------------------------------------------------------------------------------- training
+
+    def compile(self, optimizer="adam", loss=None, weighted_metrics=None, jit_compile=False, **kw):
+        """Configures training: cross-entropy, token accuracy and perplexity unless told otherwise.
+
+        Args:
+            optimizer, loss, weighted_metrics, jit_compile: As for `keras.Model.compile`.
+            **kw: Further arguments of `keras.Model.compile`.
+        """
+        if weighted_metrics is None:
+            accuracy = keras.metrics.SparseCategoricalAccuracy("token_accuracy")
+            weighted_metrics = [accuracy, Perplexity()]
+        super().compile(
+            optimizer=optimizer,
+            loss=loss or TokenCrossentropy(),
+            weighted_metrics=weighted_metrics,
+            jit_compile=jit_compile,
+            **kw,
+        )
+
+    def teach(self, target_ids):
+        """Teacher forcing: from the tokens so far, the next one; the end token comes last.
+
+        Args:
+            target_ids: int32 `[rows, length]`, padded.
+
+        Returns:
+            `(inputs, labels, weights)`, each `[rows, length + 1]`; weights are 1 for tokens and 0
+            for padding.
+        """
+        rows = tf.shape(target_ids)[0]
+        start = tf.fill([rows, 1], self.tokenizer.start_id)
+        inputs = tf.concat([start, target_ids], axis=1)
+        lengths = tf.reduce_sum(tf.cast(target_ids != self.tokenizer.pad_id, tf.int32), axis=1)
+        end = tf.one_hot(lengths, tf.shape(inputs)[1], self.tokenizer.end_id, dtype=tf.int32)
+        labels = tf.pad(target_ids, [[0, 0], [0, 1]]) + end
+        weights = tf.sequence_mask(lengths + 1, tf.shape(inputs)[1], tf.float32)
+        return inputs, labels, weights
+
+    # ------------------------------------------------------------------------- what a task decides
+
+    @abc.abstractmethod
+    def read(self, requests):
+        """Reads requests, in the graph.
+
+        Args:
+            requests: Strings `[batch]`.
+
+        Returns:
+            `(inputs, limits)`: the tensor that the core starts from, batch first, and int32
+            `[batch]`, how many tokens each answer may have, the end token included. 0 stands for
+            what cannot be read, whose answer is empty.
+        """
+
+    def write(self, decoded):
+        """Returns what was decoded, and its texts, as the exported model names them.
+
+        Args:
+            decoded: What `decode` returned.
+
+        Returns:
+            Dictionary of `text` and `log_prob`, of shape `[batch, n]`, `token_ids` `[batch, n,
+            length]`, and `attention` if it was asked for.
+        """
+        shape = tf.shape(decoded.token_ids)  # batch, n, length
+        flat = tf.reshape(decoded.token_ids, [-1, shape[2]])  # [batch * n, length]
+        outputs = {
+            "text": tf.reshape(self.tokenizer.detokenize(flat), shape[:2]),
+            "token_ids": decoded.token_ids,
+            "log_prob": decoded.log_probs,
+        }
+        return outputs if decoded.attention is None else outputs | {"attention": decoded.attention}
+
+    def explanation(self, inputs):
+        """Returns what goes with the attention to inputs: a dictionary of tensors."""
+        return {}
+
+    def fill_up(self, inputs):
+        """Returns inputs in one of the few sizes, but for the batch, that XLA compiles for."""
+        return inputs
+
+    @abc.abstractmethod
+    def longest_answer(self, inputs):
+        """Returns how many tokens an answer to inputs of this shape may have."""
+
+    def example_request(self, length):
+        """Returns a request whose inputs have at most one of `served_lengths`."""
+        return "a"
+
+    # ---------------------------------------------------------------------------------- the graph
+
+    def decode(self, inputs, seeds, limits, max_length, sampler, return_attention=False, **options):
+        """Runs the core and the decoding loop: tensors to tokens.
+
+        Args:
+            inputs: What `read` made.
+            seeds: int32 `[batch, 2]`, for the random samplers.
+            limits: int32 `[batch]`, tokens at most, the end token included.
+            max_length: The largest limit that can be.
+            sampler: A `zoo.decoding.Sampler`.
+            return_attention: Whether to return the attention, too.
+            **options: Further options of `zoo.decoding.decode`.
+
+        Returns:
+            `zoo.decoding.Decoded`.
+        """
+        context, state = self.core.start(inputs, max_length)
+        return decoding.decode(
+            self.core.step,
+            context,
+            state,
+            sampler,
+            start_id=self.tokenizer.start_id,
+            end_id=self.tokenizer.end_id,
+            pad_id=self.tokenizer.pad_id,
+            max_lengths=limits,
+            max_length=max_length,
+            seeds=seeds,
+            return_attention=return_attention,
+            **options,
+        )
+
+    def answer(self, requests, seeds, max_lengths, sampler, return_attention=False):
+        """Requests to texts: the graph behind Python and the exported model.
+
+        Args:
+            requests: Strings `[batch]`.
+            max_lengths: int32 `[batch]`, tokens at most, the end token included; `USUAL_LENGTH` for
+                what `read` allows.
+            seeds, sampler, return_attention: As for `decode`.
+
+        Returns:
+            What `write` returns and, with the attention, `explanation`.
+        """
+        inputs, usual = self.read(requests)
+        limits = self._limits(max_lengths, usual)
+        return self.answer_inputs(inputs, seeds, limits, sampler, return_attention)
+
+    def answer_inputs(self, inputs, seeds, limits, sampler, return_attention=False):
+        """The part of `answer` after `read`."""
+        max_length = tf.maximum(tf.reduce_max(limits), 1)
+        decoded = self.decode(inputs, seeds, limits, max_length, sampler, return_attention)
+        return self._explained(decoded, inputs)
+
+    def _limits(self, max_lengths, usual):
+        """Returns how many tokens each answer may have, given what the caller asked for."""
+        limits = tf.where(max_lengths == USUAL_LENGTH, usual, max_lengths)
+        limits = limits if self.longest is None else tf.minimum(limits, self.longest)
+        return tf.where(usual == 0, 0, limits)
+
+    def _explained(self, decoded, inputs):
+        """Returns what was decoded as strings and, with attention, what that is about."""
+        outputs = self.write(decoded)
+        return outputs if decoded.attention is None else outputs | self.explanation(inputs)
+
+    # ------------------------------------------------------------------------------------- Python
+
+    def _answers(
+        self,
+        requests,
+        sampler=None,
+        return_attention=False,
+        batch_size=64,
+        lengths=None,
+        jit_compile=False,
+        max_length=None,
+        seed=0,
+        compiled=None,
+        **options,
+    ):
+        """Answers a list of requests, in batches of similar length.
+
+        Args:
+            requests: List of strings, or of what `compiled` takes instead.
+            lengths: Length of each, by default all the same.
+            max_length: Tokens of an answer at most; `None` for what `read` allows.
+            seed: Seed of a random sampler; an answer depends on it and on its place in the list.
+            compiled: What `for_every_form` made, by default of `answer`.
+            sampler, **options: As for `sampler`.
+
+        Returns:
+            A list of dictionaries of NumPy arrays, one for each request: what `answer` returns.
+        """
+        require(isinstance(seed, Integral), "an integer", seed=seed)
+        limit = USUAL_LENGTH if max_length is None else as_length(max_length)
+        compiled = compiled or self._compiled
+        run = compiled(self.sampler(sampler, **options), return_attention, jit_compile)
+
+        def of_batch(places):
+            batch = tf.convert_to_tensor([requests[place] for place in places])
+            seeds = tf.constant([[seed, place] for place in places], tf.int32)
+            return run(batch, seeds, tf.fill([len(places)], limit))
+
+        return in_batches_by_length(of_batch, lengths or [0] * len(requests), batch_size)
+
+    def _compile(self, with_numbers, return_attention, jit_compile):
+        """Compiles `answer` for the samplers of one form."""
+        if jit_compile:
+            return self._compile_with_xla(with_numbers, return_attention)
+
+        def compiled(numbers, requests, seeds, max_lengths):
+            sampler = with_numbers(numbers)
+            return self.answer(requests, seeds, max_lengths, sampler, return_attention)
+
+        signature = [NUMBERS, REQUESTS, SEEDS, LIMITS]
+        return tf.function(compiled, signature, autograph=False).get_concrete_function()
+
+    def _compile_with_xla(self, with_numbers, return_attention):
+        """The same, with the decoding compiled by XLA, for a few sizes only."""
+        read = tf.function(self.read, [REQUESTS], autograph=False)
+
+        @functools.cache
+        def decoder(max_length):
+            def decode(inputs, seeds, limits, numbers):
+                sampler = with_numbers(numbers)
+                return self.decode(inputs, seeds, limits, max_length, sampler, return_attention)
+
+            return buckets.compiled(decode)
+
+        def compiled(numbers, requests, seeds, max_lengths):
+            inputs, usual = read(requests)
+            inputs, limits = self.fill_up(inputs), self._limits(max_lengths, usual)
+            longest = tf.reduce_max(limits, initial=1)
+            max_length = int(buckets.rounded_up(longest, buckets.LENGTHS, self.longest))
+            decoded = decoder(max_length)(inputs, seeds, limits, numbers=numbers)
+            return self._explained(decoded, inputs)
+
+        return compiled
+
+    # ------------------------------------------------------------------------------------- export
+
+    def serving_endpoints(self, sampler):
+        """Returns a dictionary of the `zoo.serving.Endpoint`s of the exported model.
+
+        All take `request_name` `[batch]`, and `seed` int32 `[batch]` if the sampler is a random
+        one. `explain` adds pieces and attention; of `serving_jit`, XLA compiles the decoding.
+        """
+        inputs = [tf.TensorSpec([None], tf.string, name=self.request_name)]
+        if sampler.is_random:
+            inputs.append(tf.TensorSpec([None], tf.int32, name="seed"))
+
+        def answer(return_attention, requests, seed=None):
+            limits = tf.fill(tf.shape(requests), USUAL_LENGTH)
+            seeds = _seeds_of(requests, seed)
+            return self.answer(requests, seeds, limits, sampler, return_attention)
+
+        def serving_default(*inputs):
+            return _first_of_each(answer(False, *inputs))
+
+        def explain(*inputs):
+            outputs = _first_of_each(answer(True, *inputs))
+            outputs["tokens"] = self.tokenizer.piece_texts(outputs["token_ids"])
+            if "source_ids" in outputs:
+                outputs["source_tokens"] = self.tokenizer.piece_texts(outputs.pop("source_ids"))
+            return outputs
+
+        def decode(inputs, seeds, limits):
+            return self.decode(inputs, seeds, limits, self.longest_answer(inputs), sampler)
+
+        decode_with_xla = buckets.compiled(decode)
+
+        def serving_jit(requests, seed=None):
+            inputs, limits = self.read(requests)
+            decoded = decode_with_xla(self.fill_up(inputs), _seeds_of(requests, seed), limits)
+            outputs = _first_of_each(self.write(decoded))
+            longest = tf.maximum(tf.reduce_max(limits), 1)
+            return {**outputs, "token_ids": outputs["token_ids"][:, :longest]}
+
+        def request(rows, length):
+            return [[self.example_request(length)] * rows, [0] * rows][: len(inputs)]
+
+        one = [request(1, length) for length in self.served_lengths]
+        sizes = itertools.product(buckets.ROWS, self.served_lengths)
+        every = [request(*size) for size in sizes]
+        endpoints = {"serving_default": Endpoint(serving_default, inputs, one)}
+        if self.explains:
+            endpoints["explain"] = Endpoint(explain, inputs, one)
+        return {**endpoints, "serving_jit": Endpoint(serving_jit, inputs, every)}
+
+    @abc.abstractmethod
+    def serving_start(self):
+        """Returns the `zoo.serving.Start` of the model exported as graphs of numbers."""
+
+    def export(self, path, sampler=None, format="tf_saved_model", jit_compile=True, **options):
+        """Writes the model for others to serve.
+
+        `"tf_saved_model"` is for TF Serving, strings in, strings out: `serving_default`,
+        `serving_jit`, which XLA compiles for a few sizes, and, where the model can, `explain`. With
+        tensorflow-serving-api installed it holds warm-up requests for each of them.
+
+        `"onnx"` and `"litert"` are for run-times of numbers, who get two graphs and the tokenizer:
+        see `zoo.serving.steps`. Picking the next token is up to the caller.
+
+        Args:
+            path: For a SavedModel the folder of all versions of this model: the export goes to the
+                next number in it, `path/1` first. Otherwise a new folder. It appears only when it
+                is complete.
+            sampler: For a SavedModel, as for generation in Python; one hypothesis is returned.
+            format: `"tf_saved_model"`, `"onnx"` or `"litert"`.
+            jit_compile: Whether a SavedModel has `serving_jit`. TF Serving on a CPU then needs
+                `--xla_cpu_compilation_enabled`; without, it refuses the model at its warm-up.
+            **options: Options of the sampler.
+
+        Returns:
+            `pathlib.Path` of what was written.
+
+        Raises:
+            ValueError: If `path` is not free, an argument is unknown, or the format lacks
+                something that the model needs.
+            ImportError: If a library for the format is missing.
+        """
+        if format in serving.GRAPH_FORMATS:
+            if sampler is not None or options:
+                raise ValueError(
+                    f"A sampler or its options go into a SavedModel only; with format={format!r} "
+                    "whoever calls the graphs picks the tokens."
+                )
+            start = self.serving_start()
+            return serving.write_graphs(path, format, self.core, start, self.tokenizer)
+        if format != "tf_saved_model":
+            formats = ["tf_saved_model", *serving.GRAPH_FORMATS]
+            raise ValueError(unknown_name("format", format, formats))
+        sampler = self.sampler(sampler, **options)
+        if sampler.num_return_sequences > 1:
+            sampler = dataclasses.replace(sampler, num_return_sequences=1)
+        endpoints = self.serving_endpoints(sampler)
+        if not jit_compile:
+            del endpoints["serving_jit"]
+        return serving.write_version(path, [self.tokenizer], endpoints)
+
+
+def best_texts(row):
+    """Returns the texts of one of the `_answers`: a `str`, or a list of several."""
+    texts = [text.decode() for text in row["text"]]
+    return texts[0] if len(texts) == 1 else texts
+
+
+def _seeds_of(requests, seed):
+    """Returns int32 `[batch, 2]` for served requests, whose `seed` is `None` if none is needed."""
+    seed = tf.zeros(tf.shape(requests), tf.int32) if seed is None else seed
+    return tf.stack([seed, tf.zeros_like(seed)], axis=1)
+
+
+def _first_of_each(outputs):
+    """Returns the best hypothesis of each row; the tokens of the source are one a row anyway."""
+    return {name: x if name == "source_ids" else x[:, 0] for name, x in outputs.items()}

@@ -1,0 +1,134 @@
+"""What tasks return besides texts: tokens, attention, probabilities, and their pictures."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from keras_attention.plotting import plot_alignment, plot_caption, plot_heads
+from zoo.decoding.base import require
+from zoo.readers.images import read_image
+
+
+class Translation(NamedTuple):
+    """What `translate(..., return_attention=True)` returns, an entry for each text.
+
+    Attributes:
+        texts: List of `str`, the translations.
+        tokens: List of lists of `str`, the pieces of each translation.
+        source_tokens: List of lists of `str`, the pieces of each source.
+        attention: List of float32 arrays (target tokens × source tokens); rows sum to 1. Of a
+            Transformer it is the average of all cross-attention; `attention` of the model tells
+            layers and heads apart.
+        log_probs: float32 array, the log-probability of each translation.
+    """
+
+    texts: list
+    tokens: list
+    source_tokens: list
+    attention: list
+    log_probs: np.ndarray
+
+    def plot(self, position=0):
+        """Draws the alignment of one of the texts.
+
+        Returns:
+            The `matplotlib.figure.Figure`.
+        """
+        return plot_alignment(
+            self.attention[position], self.source_tokens[position], self.tokens[position]
+        )
+
+
+class Caption(NamedTuple):
+    """What `caption(..., return_attention=True)` returns, an entry for each image.
+
+    Attributes:
+        texts: List of `str`, the captions.
+        words: List of lists of `str`, the words of each caption.
+        attention: List of float32 arrays (words × rows × columns), where each word looked; a map
+            sums to 1.
+        log_probs: float32 array, the log-probability of each caption.
+        images: List of `bytes`, the encoded images.
+    """
+
+    texts: list
+    words: list
+    attention: list
+    log_probs: np.ndarray
+    images: list
+
+    def plot(self, position=0):
+        """Draws one of the images, once for each word, with the places that the word looked at.
+
+        Returns:
+            The `matplotlib.figure.Figure`.
+        """
+        picture = read_image(self.images[position])
+        return plot_caption(picture, self.words[position], self.attention[position])
+
+
+class TextScores(NamedTuple):
+    """What `score` returns, an entry for each text.
+
+    Attributes:
+        perplexity: float64 array, the exponential of the mean of `-log_probs`.
+        tokens: List of lists of `str`, the pieces of each text.
+        log_probs: List of float32 arrays, the log-probability of each piece after those before it.
+    """
+
+    perplexity: np.ndarray
+    tokens: list
+    log_probs: list
+
+
+class AttentionMaps(NamedTuple):
+    """Who looks at whom, in every layer and head.
+
+    Attributes:
+        weights: float32 array `(layers, heads, queries, keys)`; rows sum to 1.
+        query_tokens: List of `str`, who looks.
+        key_tokens: List of `str`, who is looked at.
+    """
+
+    weights: np.ndarray
+    query_tokens: list
+    key_tokens: list
+
+    def plot(self, layer=-1, head=None):
+        """Draws one head, or all heads of a layer side by side.
+
+        Args:
+            layer: Number of the layer, from 0; below 0 it counts from the last one.
+            head: Number of the head, or `None` for all.
+
+        Returns:
+            The `matplotlib.figure.Figure`.
+
+        Raises:
+            ValueError: If there is no such layer or head.
+        """
+        layers, heads = self.weights.shape[:2]
+        require(-layers <= layer < layers, f"a layer from 0 to {layers - 1}", layer=layer)
+        if head is None:
+            return plot_heads(self.weights[layer], self.key_tokens, self.query_tokens)
+        require(-heads <= head < heads, f"a head from 0 to {heads - 1}", head=head)
+        return plot_alignment(self.weights[layer, head], self.key_tokens, self.query_tokens)
+
+
+class TranslationAttention(NamedTuple):
+    """The three kinds of attention in an encoder and decoder, each an `AttentionMaps`.
+
+    Attributes:
+        encoder: Of source tokens to each other.
+        decoder: Of target tokens to those before; each predicts the one after it.
+        cross: Of target tokens to those of the source.
+    """
+
+    encoder: AttentionMaps
+    decoder: AttentionMaps
+    cross: AttentionMaps
+
+
+def stacked(weights):
+    """Returns `(layers, heads, queries, keys)` of the first example, from a list of layers."""
+    return np.stack([np.asarray(of_layer)[0] for of_layer in weights]).astype("float32")

@@ -1,0 +1,298 @@
+"""The task of language modelling: texts that go on, and how probable texts are."""
+
+import functools
+from numbers import Integral
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from zoo import decoding
+from zoo.data.windows import random_windows, sliding_windows
+from zoo.decoding.base import Sampler, as_length, require
+from zoo.serving import Start
+from zoo.tasks.continuation import Continuation, room
+from zoo.tasks.generating import GeneratingTask
+from zoo.tasks.results import AttentionMaps, TextScores, stacked
+from zoo.tasks.texts import as_texts
+
+
+@keras.saving.register_keras_serializable(package="zoo")
+class TextGenerator(GeneratingTask):
+    """A language model together with its tokenizer, decoding and export.
+
+    `fit`, `evaluate`, `score` and `generate` take raw strings. The model looks back as far as its
+    `core.context_length`. Where texts are longer, each token is predicted from half of that at
+    least, in `evaluate` and `score`, and from three quarters in `generate`.
+
+    Args:
+        core: A model of token ids with `start` and `step`, such as `TransformerLanguageModel`.
+        tokenizer: A `ByteBPETokenizer` with `prefix_space=False`.
+        sampler: How it decodes unless told otherwise; by default at random at temperature 0.8.
+        opening: What stands before a text. `None` for a start token; the text is then a whole, and
+            ends with an end token. A `str` such as `"\\n"` where texts are passages out of a longer
+            one, whose ends mean nothing.
+    """
+
+    task_name = "language model"
+    task_method = "generate"
+    usual_sampler = decoding.RandomSampler(temperature=0.8)
+    usual_batch_size = 32
+    explains = False
+
+    def __init__(self, core, tokenizer, sampler=None, opening=None, **kwargs):
+        super().__init__(core, tokenizer, sampler, **kwargs)
+        if tokenizer.prefix_space:
+            raise ValueError(
+                "A text generator puts texts together, so its tokenizer must not add spaces. Make "
+                "it with prefix_space=False: ByteBPETokenizer.train(texts, prefix_space=False)."
+            )
+        is_text = isinstance(opening, str) and opening != ""
+        require(opening is None or is_text, "None or a str that is not empty", opening=opening)
+        self.opening = opening
+        self._continuation = Continuation(self)
+
+    # ------------------------------------------------------------------------------------ training
+
+    def batches(self, x, y=None, batch_size=None, shuffle=False, seed=0):
+        """Turns texts into windows for Keras.
+
+        Args:
+            x: A `str`, a list of `str`, or a `tf.data.Dataset` of scalar strings.
+            y: Nothing: a text is its own target.
+            batch_size: Windows a batch, by default 32.
+            shuffle: Whether the windows begin anywhere in the texts, put one after the other: as
+                many as cover them about once. Otherwise each token of each text counts once.
+            seed: Seed of the windows.
+
+        Returns:
+            A data set of `(inputs, labels, weights)`.
+
+        Raises:
+            ValueError: If `x` is no text, holds fewer than two tokens, or there is a `y`.
+        """
+        require(y is None, "left out: a language model learns from texts alone", y=y)
+        batch_size = batch_size or self.usual_batch_size
+        if shuffle:
+            stream = self.tokens(x)
+            require(len(stream) > 1, "texts of two tokens at least", x=x)
+            return random_windows(stream, self.core.context_length, batch_size, seed)
+        windows = [sliding_windows(each, self.core.context_length) for each in self._streams(x)]
+        require(windows, "texts", x=x)
+        arrays = tuple(np.concatenate(parts) for parts in zip(*windows, strict=True))
+        return tf.data.Dataset.from_tensor_slices(arrays).batch(batch_size)
+
+    def _validation_arguments(self, validation_data):
+        return (validation_data,)
+
+    def score(self, texts, batch_size=32):
+        """Returns how probable each piece of each text is, and the perplexity of the texts.
+
+        Args:
+            texts: A `str` or a list of `str`.
+            batch_size: Windows computed at a time.
+
+        Returns:
+            `TextScores`. The end token of a whole text counts in its perplexity and comes last.
+        """
+        require(batch_size >= 1, "at least 1", batch_size=batch_size)
+        texts, _ = as_texts(texts)
+        tokens, log_probs = [], []
+        for stream, opening in self._streams_and_openings(texts):
+            inputs, labels, weights = sliding_windows(stream, self.core.context_length)
+            rows = range(0, len(inputs), batch_size)
+            parts = [slice(row, row + batch_size) for row in rows]
+            parts = [self._compiled_log_probs(inputs[part], labels[part]) for part in parts]
+            of_text = np.concatenate(parts)[weights > 0]
+            log_probs.append(of_text[opening - 1 :])
+            tokens.append(self.tokenizer.pieces([stream[opening:]])[0])
+        means = [each.mean(dtype="float64") if len(each) else 0.0 for each in log_probs]
+        return TextScores(np.exp(-np.array(means)), tokens, log_probs)
+
+    def tokens(self, texts):
+        """Returns what `fit` learns from: the tokens of texts, one after the other, int32."""
+        return np.concatenate([*self._streams(texts)] or [np.zeros(0, "int32")])
+
+    def _streams(self, texts):
+        return (stream for stream, _ in self._streams_and_openings(texts))
+
+    def _streams_and_openings(self, texts):
+        """Yields the tokens of each text, what opens and ends it included, and how many open it."""
+        if isinstance(texts, tf.data.Dataset):
+            spec = texts.element_spec
+            is_text = isinstance(spec, tf.TensorSpec) and spec.dtype == tf.string
+            if not is_text or spec.shape.rank != 0:
+                raise ValueError(
+                    "A text generator takes a tf.data.Dataset of scalar strings. Received: a data "
+                    f"set of {spec}. Batches become texts by dataset.unbatch()."
+                )
+            texts = [text.decode("utf-8", "replace") for text in texts.as_numpy_iterator()]
+        texts, _ = as_texts(texts)
+        end = [self.tokenizer.end_id] if self.opening is None else []
+        for text in texts:
+            ids = np.concatenate([self._opening_ids, self._ids(text), end]).astype("int32")
+            yield ids, len(self._opening_ids)
+
+    def _ids(self, text):
+        return self.tokenizer.tokenize([text]).values.numpy()
+
+    @property
+    def _opening_ids(self):
+        return [self.tokenizer.start_id] if self.opening is None else self._ids(self.opening)
+
+    @functools.cached_property
+    def _compiled_log_probs(self):
+        @tf.function(reduce_retracing=True, autograph=False)
+        def log_probs(inputs, labels):
+            every = tf.nn.log_softmax(self.core(inputs, training=False))
+            return tf.gather(every, labels, batch_dims=2)
+
+        return lambda inputs, labels: log_probs(tf.constant(inputs), tf.constant(labels)).numpy()
+
+    def attention(self, text):
+        """Returns the attention of every layer and head on a text.
+
+        Args:
+            text: A `str`, at most as long as the context.
+
+        Returns:
+            `AttentionMaps`, with `plot(layer, head)`. A token looks at itself and those before, and
+            predicts the next one.
+        """
+        ((stream, _),) = self._streams_and_openings([text])
+        longest = self.core.context_length
+        require(len(stream) <= longest, f"a text of at most {longest} tokens", text=text)
+        _, weights = self.core(stream[None], return_attention_scores=True, training=False)
+        (tokens,) = self.tokenizer.pieces([stream])
+        return AttentionMaps(stacked(weights), tokens, tokens)
+
+    # ---------------------------------------------------------------------------------- generation
+
+    def generate(
+        self,
+        prompts,
+        max_length=200,
+        sampler=None,
+        seed=0,
+        stop=(),
+        batch_size=32,
+        jit_compile=False,
+        **options,
+    ):
+        """Lets texts go on.
+
+        What follows a prompt depends on it, the sampler and the seed and its place in the list, not
+        on the other prompts.
+
+        Args:
+            prompts: A `str` or a list of `str`.
+            max_length: Number of tokens to add at most.
+            sampler: `"greedy"`, `"random"`, `"top_k"`, `"top_p"`, `"beam"`, a sampler object of
+                `zoo.decoding`, or `None` for the model's own, `model.default_sampler`. Beams must
+                fit into the context as a whole.
+            seed: Seed of a random sampler: same seed, same texts.
+            stop: A `str` or several at which a text ends; they are left out.
+            batch_size: Prompts that go on at a time.
+            jit_compile: Whether to compile with XLA: seconds for the first texts of a shape, then
+                several times as fast.
+            **options: Options of the sampler, such as `temperature=0.8` or `p=0.95`.
+
+        Returns:
+            What follows: a `str` for a `str`, a list of `str` for a list, in order. With
+            `num_return_sequences` above 1 each is a list, best first.
+
+        Raises:
+            ValueError: If a prompt is not a `str`, or an argument is unknown or out of range.
+        """
+        stops = _stops(stop)
+        max_length = as_length(max_length)
+        require(isinstance(seed, Integral), "an integer", seed=seed)
+        require(batch_size >= 1, "at least 1", batch_size=batch_size)
+        sampler = self.sampler(sampler, **options)
+        prompts, is_one = as_texts(prompts)
+        streams = [self._prompt_ids(prompt) for prompt in prompts]
+        by_length = sorted(range(len(prompts)), key=lambda place: len(streams[place]))
+        texts = [None] * len(prompts)
+        for first in range(0, len(prompts), batch_size):
+            places = by_length[first : first + batch_size]
+            batch = [streams[place] for place in places]
+            seeds = [[seed, place] for place in places]
+            found = self._continuation.texts(batch, seeds, max_length, sampler, stops, jit_compile)
+            for place, text in zip(places, found, strict=True):
+                texts[place] = text
+        return texts[0] if is_one else texts
+
+    def stream(self, prompt, max_length=200, sampler=None, seed=0, stop=(), **options):
+        """Yields what follows a prompt as it is generated; joined, it is what `generate` returns.
+
+        Args:
+            prompt: A `str`.
+            max_length, sampler, seed, stop, **options: As for `generate`, of which beam search
+                cannot be streamed.
+
+        Returns:
+            An iterator of `str`.
+        """
+        stops = _stops(stop)
+        max_length = as_length(max_length)
+        require(isinstance(seed, Integral), "an integer", seed=seed)
+        sampler = self.sampler(sampler, **options)
+        is_stepwise = type(sampler).pick is not Sampler.pick
+        require(is_stepwise, "a sampler that picks token after token", sampler=sampler)
+        (prompt,), _ = as_texts([prompt])
+        ids = self._prompt_ids(prompt)
+        return self._continuation.pieces(ids, max_length, sampler, seed, stops)
+
+    def _prompt_ids(self, prompt):
+        return np.concatenate([self._opening_ids, self._ids(prompt)]).astype("int32")
+
+    # ---------------------------------------------------------------------------------- the graph
+
+    def read(self, requests):
+        """Returns the ends of texts, int32 `[batch, room]`, padded in front; half a context may
+        follow each.
+        """
+        rows = tf.shape(requests)[0]
+        opening = tf.constant(np.array(self._opening_ids)[None], tf.int32)
+        opening = tf.repeat(opening, rows, axis=0)
+        ids = tf.concat([opening, self.tokenizer.tokenize(requests)], axis=1)
+        prompt_ids = _cut_and_padded_in_front(ids, room(self.core, self._served_steps))
+        return prompt_ids, tf.fill([rows], self._served_steps)
+
+    def decode(self, inputs, *args, **options):
+        return super().decode(inputs, *args, first_tokens=inputs[:, -1], **options)
+
+    def longest_answer(self, inputs):
+        return self._served_steps
+
+    def serving_start(self):
+        def start(prompt_ids):
+            return self.core.start(prompt_ids, self._served_steps)
+
+        prompt_ids = tf.TensorSpec([None, None], tf.int32, name="prompt_ids")
+        return Start(start, prompt_ids, room(self.core, self._served_steps))
+
+    @property
+    def _served_steps(self):
+        """Tokens that an exported model adds to a text at most."""
+        return max(1, self.core.context_length // 2)
+
+    @property
+    def settings(self):
+        return {**super().settings, "opening": self.opening}
+
+
+def _stops(stop):
+    stops = [stop] if isinstance(stop, str) else stop
+    is_text = isinstance(stops, list | tuple) and all(isinstance(each, str) for each in stops)
+    require(is_text and all(stops), "a str or several, none of them empty", stop=stop)
+    return stops
+
+
+def _cut_and_padded_in_front(ids, length):
+    """Returns the ends of ragged ids as int32 `(rows, length)`, zeros in front, in the graph."""
+    lengths = tf.cast(ids.row_lengths(), tf.int32)[:, None]
+    places = lengths - length + tf.range(length)  # (rows, length)
+    dense = ids.to_tensor(shape=[None, None])
+    dense = tf.pad(dense, [[0, 0], [0, 1]])
+    return tf.where(places >= 0, tf.gather(dense, tf.maximum(places, 0), batch_dims=1), 0)

@@ -1,5 +1,0 @@
-"""Tokenizers built from core TensorFlow ops, so that any SavedModel runtime can load them."""
-
-from zoo.text.byte_bpe import ByteBPETokenizer
-
-__all__ = ["ByteBPETokenizer"]

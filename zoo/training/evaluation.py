@@ -1,0 +1,168 @@
+"""Measuring models the way papers do, each number with its protocol."""
+
+import math
+
+import numpy as np
+import tensorflow as tf
+
+from zoo.data.windows import random_windows
+from zoo.metrics.bleu import moses_lowercase_bleu, sacrebleu_score
+from zoo.metrics.captions import caption_scores
+
+FORCED = "teacher forcing, per token of the model's vocabulary, end token included"
+RANDOM_BATCHES, RANDOM_BATCH_SIZE = 200, 64  # nanoGPT's estimate of a loss
+
+
+def evaluate_translator(model, pairs, target_language, sampler=None, batch_size=64):
+    """Returns every metric of a translator on a data set of pairs.
+
+    Args:
+        model: A `Translator`.
+        pairs: Data set of (source, target) strings.
+        target_language: Language code for the Moses tokenizer, such as `"de"`.
+        sampler: Sampler of the translations; by default the model's own.
+        batch_size: Texts translated at a time.
+
+    Returns:
+        Dictionary of `token_accuracy` and `perplexity` (teacher forcing, per token of the model's
+        vocabulary, end token included) and the two `BleuScore` `bleu_moses_lowercase` and
+        `bleu_sacrebleu`.
+    """
+    measured = _compiled_anew(model)
+    scores = measured.evaluate(pairs, batch_size=batch_size, return_dict=True, verbose=0)
+    sources, references = _texts(pairs)
+    hypotheses = model.translate(sources, sampler=sampler, batch_size=batch_size)
+    return {
+        "token_accuracy": scores["token_accuracy"],
+        "perplexity": scores["perplexity"],
+        "bleu_moses_lowercase": moses_lowercase_bleu(hypotheses, references, target_language),
+        "bleu_sacrebleu": sacrebleu_score(hypotheses, references),
+    }
+
+
+def best_sampler(model, pairs, samplers, batch_size=64):
+    """Returns the sampler whose translations have the best sacreBLEU on a data set of pairs.
+
+    Args:
+        model, pairs, batch_size: As for `evaluate_translator`.
+        samplers: The samplers to try; of equals, the first wins.
+    """
+    sources, references = _texts(pairs)
+
+    def score(sampler):
+        hypotheses = model.translate(sources, sampler=sampler, batch_size=batch_size)
+        return sacrebleu_score(hypotheses, references).score
+
+    return max(samplers, key=score)
+
+
+def translator_quality(scores, split, sampler):
+    """Returns what the card of a model says of the results of `evaluate_translator`."""
+    entries = [_entry("perplexity", split, scores["perplexity"], FORCED)]
+    names = {
+        "bleu_moses_lowercase": "BLEU (lower-cased, Moses tokens)",
+        "bleu_sacrebleu": "sacreBLEU (cased, detokenized)",
+    }
+    for key, metric in names.items():
+        entries.append(_entry(metric, split, scores[key].score, f"{sampler}; {scores[key]}"))
+    return entries
+
+
+def evaluate_language_model(model, text, batch_size=32):
+    """Returns the metrics of a language model on a text.
+
+    Args:
+        model: A `TextGenerator`.
+        text: A `str`.
+        batch_size: Windows computed at a time.
+
+    Returns:
+        Dictionary of `token_accuracy`, `perplexity` and `loss` with each token once, see
+        `TextGenerator.evaluate`, and `loss_random_windows`: the mean over 200 batches of 64 windows
+        that begin anywhere, as nanoGPT estimates it. Losses are in nats a token.
+    """
+    measured = _compiled_anew(model)
+    scores = measured.evaluate(text, batch_size=batch_size, return_dict=True, verbose=0)
+    scores["loss"] = math.log(scores["perplexity"])  # Keras averages losses over batches
+    windows = random_windows(
+        measured.tokens(text), model.core.context_length, RANDOM_BATCH_SIZE, seed=1
+    )
+    windows = windows.repeat().take(RANDOM_BATCHES)
+    random = measured.evaluate(windows, return_dict=True, verbose=0)
+    return {**scores, "loss_random_windows": math.log(random["perplexity"])}
+
+
+def language_model_quality(scores, split, context_length):
+    """Returns what the card of a model says of the results of `evaluate_language_model`."""
+    once = (
+        f"nats, each token once, in windows of {context_length} that overlap by half: predicted "
+        f"from {context_length // 2} tokens at least, but for the first ones"
+    )
+    random = (
+        f"nats, mean over {RANDOM_BATCHES} batches of {RANDOM_BATCH_SIZE} windows of "
+        f"{context_length} tokens that begin anywhere (nanoGPT's protocol)"
+    )
+    return [
+        _entry("loss a token", split, scores["loss"], once, digits=4),
+        _entry("loss a token, random windows", split, scores["loss_random_windows"], random, 4),
+    ]
+
+
+def evaluate_captioner(model, images, batch_size=32):
+    """Returns every metric of a captioner on images with captions.
+
+    Args:
+        model: A `Captioner`.
+        images: Data set of dictionaries with `image`, encoded bytes, and `captions`.
+        batch_size: Images described at a time.
+
+    Returns:
+        Dictionary of `token_accuracy` and `perplexity` (teacher forcing, per token of the model's
+        vocabulary, end token included), and `captions`, the `CaptionScores` of one caption an
+        image by the model's own sampler.
+    """
+    captions = [each["captions"] for each in images.as_numpy_iterator()]
+    encoded = images.map(lambda example: example["image"]).batch(batch_size)
+    annotations = np.concatenate([model.annotate(batch).numpy() for batch in encoded])
+    features = tf.data.Dataset.from_tensor_slices(
+        {"annotations": annotations, "captions": tf.ragged.constant(captions, tf.string)}
+    )
+    scores = _compiled_anew(model).evaluate(features, return_dict=True, verbose=0)
+    hypotheses = model.caption_annotations(annotations, batch_size=batch_size)
+    references = [[caption.decode() for caption in each] for each in captions]
+    return {
+        "token_accuracy": scores["token_accuracy"],
+        "perplexity": scores["perplexity"],
+        "captions": caption_scores(hypotheses, references),
+    }
+
+
+def captioner_quality(scores, split, sampler):
+    """Returns what the card of a model says of the results of `evaluate_captioner`."""
+    measured = scores["captions"]
+    protocol = f"{sampler}; {measured.signature}"
+    bleu = {f"BLEU-{n}": getattr(measured, f"bleu_{n}") for n in (1, 2, 3, 4)}
+    others = {"METEOR": measured.meteor, "ROUGE-L": measured.rouge_l, "CIDEr-D": measured.cider}
+    measured_others = {metric: value for metric, value in others.items() if value is not None}
+    return [
+        _entry("perplexity", split, scores["perplexity"], FORCED),
+        *(_entry(metric, split, value, protocol) for metric, value in bleu.items()),
+        _entry("brevity penalty of BLEU", split, measured.brevity_penalty, protocol, digits=3),
+        *(_entry(metric, split, value, protocol) for metric, value in measured_others.items()),
+    ]
+
+
+def _compiled_anew(model):
+    """Returns a task of the same parts, which leaves alone what the model was compiled with."""
+    measured = model.twin()
+    measured.compile()
+    return measured
+
+
+def _entry(metric, split, value, protocol, digits=2):
+    return {"metric": metric, "split": split, "value": round(value, digits), "protocol": protocol}
+
+
+def _texts(pairs):
+    texts = [(source.decode(), target.decode()) for source, target in pairs.as_numpy_iterator()]
+    return tuple(map(list, zip(*texts, strict=True)))
