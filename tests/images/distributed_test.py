@@ -4,7 +4,7 @@ import pytest
 
 from tests.images import pictures
 from tests.images.comparison import assert_same_features
-from zoo.data import distributed
+from zoo.data import distributed_features as distributed
 from zoo.data.feature_manifest import Manifest
 from zoo.data.features import cache_features
 

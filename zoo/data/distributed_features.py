@@ -26,7 +26,8 @@ def cache_features(client, backbone, images, folder, views=1, batch_size=32, sha
 
     Args:
         client: `distributed.Client` of the cluster.
-        backbone, images, folder, views, batch_size, shards: As for `zoo.data.features.cache_features`.
+        backbone, images, folder, views, batch_size, shards: As for
+            `zoo.data.features.cache_features`.
             Let `"image"` be paths: contents would all pass through this process.
 
     Returns:

@@ -23,7 +23,7 @@ def compute_shard(backbone, examples, path, view=0, batch_size=32, progress=None
     So this function can be called for any shard anywhere, again and at the same time.
 
     Args:
-        backbone: `zoo.models.backbone.Backbone`.
+        backbone: `zoo.Backbone`.
         examples: List of dictionaries: `"name"`, `"image"` (content or path of a file) and
             `"captions"`, a list of strings.
         path: Where the file goes, a TFRecord.

@@ -25,10 +25,10 @@ def cache_features(backbone, images, folder, views=1, batch_size=32, shards=None
     `zoo.data.distributed_features`.
 
     Args:
-        backbone: `zoo.models.backbone.Backbone`.
+        backbone: `zoo.Backbone`.
         images: `tf.data.Dataset`, or list, of `{"name", "image", "captions"}`, as
-            `zoo.data.flickr8k.load_flickr8k` gives it; `"image"` is the content of a file, or in a list
-            its path. It is read twice, once to see what it holds.
+            `zoo.data.flickr8k.load_flickr8k` gives it; `"image"` is the content of a file, or in a
+            list its path. It is read twice, once to see what it holds.
         folder: Where the features go; it is made if it is not there.
         views: How many views of each picture: the whole one, its mirror image, and then parts of
             it, see `zoo.data.views`. An epoch reads one view.
@@ -62,7 +62,7 @@ def load_features(folder, view=0, backbone=None):
     Args:
         folder: The folder of the features.
         view: Number of the view.
-        backbone: `zoo.models.backbone.Backbone` that must have computed them. By default any.
+        backbone: `zoo.Backbone` that must have computed them. By default any.
 
     Returns:
         A `tf.data.Dataset` of `{"name", "annotations", "captions"}` in the order of the pictures,

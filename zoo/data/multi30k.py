@@ -7,7 +7,7 @@ try:
     import tensorflow_datasets as tfds
 except ImportError as error:
     raise ImportError(
-        "zoo.datasets needs tensorflow_datasets, which could not be imported. "
+        "This data set needs tensorflow_datasets, which could not be imported. "
         'Install it with: pip install "keras-attention-zoo[train]"'
     ) from error
 

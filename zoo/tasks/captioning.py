@@ -30,7 +30,7 @@ class Captioner(GeneratingTask):
     Args:
         core: A model of annotation vectors with `start` and `step`, such as `ShowAttendTell`.
         tokenizer: A `ByteBPETokenizer` of the captions.
-        backbone: A `zoo.models.backbone.Backbone`, which makes the annotation vectors. By default that of
+        backbone: A `zoo.Backbone`, which makes the annotation vectors. By default that of
             MobileNetV2 with the weights of ImageNet.
         sampler: How it decodes unless told otherwise; by default beam search with 5 beams.
     """

@@ -312,7 +312,7 @@ class GeneratingTask(Task):
         def compiled(numbers, requests, seeds, max_lengths):
             inputs, usual = read(requests)
             inputs, limits = self.fill_up(inputs), self._limits(max_lengths, usual)
-            longest = tf.reduce_max(limits, initial=1)
+            longest = tf.maximum(tf.reduce_max(limits), 1)
             max_length = int(buckets.rounded_up(longest, buckets.LENGTHS, self.longest))
             decoded = decoder(max_length)(inputs, seeds, limits, numbers=numbers)
             return self._explained(decoded, inputs)

@@ -30,7 +30,8 @@ class ValidationCaptions(keras.callbacks.Callback):
     """Describes validation images after an epoch: logs `val_bleu_4`, `val_cider`, `val_reward`.
 
     Args:
-        features: Data set of `annotations` and `captions`, as `zoo.data.features.load_features` gives it.
+        features: Data set of `annotations` and `captions`, as
+            `zoo.data.features.load_features` gives it.
         rewards: What counts how much in `val_reward`, the mean of `CaptionReward`.
         sampler: Sampler of the captions; greedy is quick.
         batch_size: Images described at a time.
@@ -59,7 +60,7 @@ class CaptioningRecipe:
         architecture: Name of the architecture.
         overrides: Arguments of the model that differ from the architecture's own.
         begin_with: Name of a trained model whose weights and tokenizer it begins with, or `""`.
-        backbone: Arguments of `zoo.models.backbone.Backbone` that differ from its own.
+        backbone: Arguments of `zoo.Backbone` that differ from its own.
         views: In how many views an epoch shows each training image: the whole, mirrored, cropped.
         vocabulary_size: Tokens of the vocabulary.
         epochs, batch_size: As for `Captioner.fit`.
