@@ -83,6 +83,7 @@ class Attention(Recomputable):
         score="scaled_dot",
         normalizer="softmax",
         mask=None,
+        *,
         position=None,
         soft_cap=None,
         dropout=0.0,

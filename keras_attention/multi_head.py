@@ -22,19 +22,21 @@ class MultiHeadAttention(Attention):
 
     Paper: Vaswani et al. 2017, section 3.2.2 (https://arxiv.org/abs/1706.03762).
 
-    Scores with weights, such as `"general"` and `"additive"`, have their own for each head.
+    Scores with weights, such as `"general"` and `"additive"`, have their own for each head. The
+    first five arguments come in the order of `keras.layers.MultiHeadAttention`; the others have to
+    be named.
 
     Args:
         num_heads: Number of heads.
         key_dim: Size of the queries and keys of one head.
         value_dim: Size of the values of one head. Defaults to `key_dim`.
+        dropout: As for `Attention`.
+        use_bias: Whether the four projections add a bias.
         num_key_value_heads: Number of heads of keys and values, a divisor of `num_heads`: so many
             groups of heads share theirs (Ainslie et al. 2023, https://arxiv.org/abs/2305.13245);
             with 1 all do (Shazeer 2019, https://arxiv.org/abs/1911.02150). Defaults to `num_heads`.
         output_dim: Size of the output. Defaults to the size of the query.
-        score, normalizer, mask, position, soft_cap, dropout, implementation, seed: As for
-            `Attention`.
-        use_bias: Whether the four projections add a bias.
+        score, normalizer, mask, position, soft_cap, implementation, seed: As for `Attention`.
         kernel_initializer: Initializer of the projections.
 
     Call arguments:
@@ -58,6 +60,9 @@ class MultiHeadAttention(Attention):
         num_heads,
         key_dim,
         value_dim=None,
+        dropout=0.0,
+        use_bias=True,
+        *,
         num_key_value_heads=None,
         output_dim=None,
         score="scaled_dot",
@@ -65,15 +70,21 @@ class MultiHeadAttention(Attention):
         mask=None,
         position=None,
         soft_cap=None,
-        dropout=0.0,
-        use_bias=True,
         kernel_initializer="glorot_uniform",
         implementation="auto",
         seed=None,
         **kwargs,
     ):
         super().__init__(
-            score, normalizer, mask, position, soft_cap, dropout, implementation, seed, **kwargs
+            score,
+            normalizer,
+            mask,
+            position=position,
+            soft_cap=soft_cap,
+            dropout=dropout,
+            implementation=implementation,
+            seed=seed,
+            **kwargs,
         )
         owner = type(self).__name__
         require_positive_integers(owner, num_heads=num_heads, key_dim=key_dim)
