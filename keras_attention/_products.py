@@ -24,16 +24,17 @@ def matmul(a, b):
 def dot(x, vectors):
     """Returns the dot products of `x` with the vector of each head.
 
+    The vector of a single head has no axes that could broadcast, for the reason `matmul` gives.
+
     Args:
         x: Tensor `(batch, *heads, query_length, key_length, size)`.
-        vectors: Tensor `(*heads, size)`. That of a single head goes without its axis, for the
-            reason that `matmul` gives.
+        vectors: Tensor `(*heads, size)`.
 
     Returns:
         Tensor `(batch, *heads, query_length, key_length)`.
     """
-    if len(vectors.shape) > 1 and vectors.shape[0] == 1:
-        vectors = ops.squeeze(vectors, axis=0)
+    if tuple(vectors.shape[:-1]) in ((), (1,)):
+        return ops.matmul(x, ops.reshape(vectors, (-1,)))
     return ops.einsum("...qku,...u->...qk", x, vectors)
 
 
@@ -43,4 +44,5 @@ def _size(x, axis):
 
 
 def _without(x, axes):
-    return ops.squeeze(x, axis=[axis for axis in axes if -axis <= len(x.shape)])
+    axes = [axis for axis in axes if -axis <= len(x.shape)]
+    return ops.squeeze(x, axis=axes) if axes else x
