@@ -22,7 +22,9 @@ class MultiHeadAttention(Attention):
 
     Paper: Vaswani et al. 2017, section 3.2.2 (https://arxiv.org/abs/1706.03762).
 
-    Scores with weights, such as `"general"` and `"additive"`, have their own for each head.
+    Scores with weights, such as `"general"` and `"additive"`, have their own for each head. Scores
+    that do not read the keys, such as `scores.Location`, have no `W^K`, and those that do not read
+    the queries, no `W^Q`.
 
     Args:
         num_heads: Number of heads.
@@ -34,7 +36,7 @@ class MultiHeadAttention(Attention):
         output_dim: Size of the output. Defaults to the size of the query.
         score, normalizer, mask, position, soft_cap, dropout, implementation, seed: As for
             `Attention`.
-        use_bias: Whether the four projections add a bias.
+        use_bias: Whether the projections add a bias.
         kernel_initializer: Initializer of the projections.
 
     Call arguments:
@@ -98,8 +100,14 @@ class MultiHeadAttention(Attention):
         heads, batch = self.num_heads, query_shape[0]
         key_heads = self.num_key_value_heads
 
-        self.query_projection = self._projection("query", heads * self.key_dim, query_shape)
-        self.key_projection = self._projection("key", key_heads * self.key_dim, key_shape)
+        # What nobody reads has no projection, which would never get a gradient.
+        position = self.position
+        reads_query = self.score.uses_query or (position is not None and position.uses_query)
+        self.query_projection = self.key_projection = None
+        if reads_query:
+            self.query_projection = self._projection("query", heads * self.key_dim, query_shape)
+        if self.score.uses_key:
+            self.key_projection = self._projection("key", key_heads * self.key_dim, key_shape)
         self.value_projection = self._projection("value", key_heads * self.value_dim, value_shape)
         self.output_projection = self._projection(
             "output",
@@ -128,18 +136,28 @@ class MultiHeadAttention(Attention):
         return self.num_heads
 
     def _prepare(self, key, value, mask, start):
-        key = self._split_heads(self.key_projection(key), self.key_dim)
+        key = self._projected(self.key_projection, key)
         value = self._split_heads(self.value_projection(value), self.value_dim)
-        if self.score.weights:  # a head has weights of its own for the keys that it shares
+        # A head has weights of its own for the keys that it shares.
+        if self.score.weights and self.score.uses_key:
             key = self._for_each_head(key)
         return Memory(self._prepare_key(key, start), value, mask)
 
     def _attend(self, query, memory, start, **arguments):
-        query = self._split_heads(self.query_projection(query), self.key_dim)
+        query = self._projected(self.query_projection, query)
         key, value = self._for_each_head(memory.key), self._for_each_head(memory.value)
         memory = Memory(key, value, memory.mask)
         context, weights = super()._attend(query, memory, start, **arguments)
         return self._output(context), weights
+
+    def _projected(self, projection, x):
+        """Returns queries or keys `(batch, heads, length, key_dim)`.
+
+        Without a projection only their length counts: one head of what came.
+        """
+        if projection is None:
+            return ops.cast(x, self.compute_dtype)[:, None]
+        return self._split_heads(projection(x), self.key_dim)
 
     def _output(self, context):
         """Joins the heads of a context `(batch, heads, length, value_dim)` and projects them."""
