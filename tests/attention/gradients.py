@@ -90,7 +90,7 @@ def of_layer(layer, *inputs, direction=1.0, **arguments):
     def call(*arrays):
         inputs_now, weights = arrays[: len(inputs)], arrays[len(inputs) :]
         outputs, _ = layer.stateless_call(weights, frozen, *inputs_now, **arguments)
-        return outputs * direction
+        return ops.multiply(outputs, direction)
 
     return call, *inputs, *(variable.value for variable in variables)
 

@@ -135,6 +135,7 @@ def test_gradients_equal_finite_differences():
             seen = np.ones(scores.shape, bool) if given is None else given
 
             def call(scores, name=name, given=given):
+                given = None if given is None else ops.convert_to_tensor(given)
                 return weighted(name, scores, given)
 
             def expected_total(scores, name=name, seen=seen):
