@@ -270,7 +270,7 @@ class Attention(Recomputable):
     def _prepare_key(self, key, start):
         """Returns what `Memory` keeps of keys `(batch, *heads, length, size)`."""
         positions = ops.arange(ops.shape(key)[-2], dtype="int32") + start
-        if self.position is not None:
+        if self.position is not None and self.score.uses_key:
             key = self.position.rotate(key, positions)
         return self.score.prepare_key(key, positions)
 
@@ -280,6 +280,7 @@ class Attention(Recomputable):
         features = None
         if self.position is not None:
             features = self.position.features(query)
+        if self.position is not None and self.score.uses_query:
             query = self.position.rotate(query, positions)
         queries = [self.score.prepare_query(query, positions)]
         queries += [] if features is None else [features]

@@ -77,6 +77,7 @@ class OfPositions(Score):
         }
 
     pair_size = 1
+    uses_key = False
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")

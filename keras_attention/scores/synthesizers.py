@@ -91,6 +91,8 @@ class RandomSynthesizer(OfPositions):
     [[[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]]
     """
 
+    uses_query = False
+
     def __init__(self, max_length=512, rank=None, kernel_initializer="glorot_uniform", **kwargs):
         super().__init__(max_length, kernel_initializer, **kwargs)
         if rank is not None:

@@ -289,6 +289,8 @@ def _name(normalizer):
 
 
 def _heads(projection, x, heads):
+    if projection is None:  # the score reads nothing of it but its length
+        return [x] * heads
     return np.split(_dense(projection, x), heads, axis=-1)
 
 
