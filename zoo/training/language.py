@@ -1,6 +1,7 @@
 """Training of language models on the characters of tiny Shakespeare."""
 
 import dataclasses
+import functools
 import pathlib
 from typing import ClassVar
 
@@ -98,15 +99,16 @@ class LanguageRecipe:
         model = self._build(self.dtype)
         if teachers:
             model.set_weights(teachers[0].get_weights())
-        seed = self.seed + len(runs.history(run_dir))  # a run that goes on draws anew
-        windows = self._windows(model, train_text, teachers, seed)
+        windows = functools.partial(self._windows, model, train_text, teachers)
         model.compile(
-            optimizer=self.make_optimizer(int(windows.cardinality())),
+            optimizer=self.make_optimizer(int(windows(self.seed).cardinality())),
             loss=TokenCrossentropy(),
             weighted_metrics=[],
         )
+        done = runs.restore(model, run_dir)
         model.fit(
-            windows,
+            windows(self.seed + done),  # a run that goes on draws anew
+            initial_epoch=done,
             epochs=self.epochs,
             validation_data=validation_text,
             batch_size=self.batch_size,
