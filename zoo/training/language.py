@@ -68,14 +68,10 @@ class LanguageRecipe:
             )
 
     def load(self, split, data_dir=None):
-        """Returns the text of a split; `data_dir` is the folder where TFDS keeps it."""
-        import tensorflow_datasets as tfds
+        """Returns the text of a split, downloaded or from the folder where TFDS has prepared it."""
+        from zoo.datasets import load_tiny_shakespeare
 
-        texts = [
-            next(iter(tfds.load("tiny_shakespeare", split=part, data_dir=data_dir)))["text"]
-            for part in split.split("+")
-        ]
-        return "".join(text.numpy().decode() for text in texts)
+        return load_tiny_shakespeare(split, data_dir)
 
     def train(self, train_text, validation_text, run_dir):
         """Trains a model; started again after a crash, it goes on with the last finished epoch.

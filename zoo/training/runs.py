@@ -75,17 +75,17 @@ def restore(model, run_dir):
         rows = _read(state)
         if rows is not None:
             break
-        print(f"{state} or the weights beside it are damaged and are ignored.")
+        print(f"{state} is damaged, or the weights beside it. It is ignored.")
     else:
         rows = []
         if states:
-            print(f"{run_dir} holds no state to go on from: training begins anew.")
+            print(f"{run_dir}: there is no other state, training begins anew.")
     _write_history(run_dir, rows)  # what a killed process did not come to
     if rows:
         if not model.optimizer.built:
             model.optimizer.build(model.trainable_variables)
         model.load_weights(_weights(state))
-        print(f"{run_dir}: {len(rows)} epochs are done, training goes on from there.")
+        print(f"{run_dir}: training goes on after epoch {len(rows)}.")
     return len(rows)
 
 
@@ -189,7 +189,8 @@ class _FinishEpoch(keras.callbacks.Callback):
 
 
 def _write_history(run_dir, rows):
-    if rows == history(run_dir):
+    if not rows:
+        (run_dir / HISTORY).unlink(missing_ok=True)
         return
     names = dict.fromkeys(name for row in rows for name in row)
     with (
