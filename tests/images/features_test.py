@@ -10,9 +10,10 @@ import tensorflow as tf
 
 from tests.images import pictures
 from tests.images.comparison import assert_same_features
+from zoo.atomic import UNFINISHED
 from zoo.images import Backbone, cache_features, features, load_features, read_images
 from zoo.images.manifest import Manifest
-from zoo.images.shards import UNFINISHED, compute_shard
+from zoo.images.shards import compute_shard
 
 SHARDS = 3
 

@@ -2,5 +2,6 @@
 
 from zoo.datasets.flickr8k import load_flickr8k
 from zoo.datasets.multi30k import load_multi30k
+from zoo.datasets.tiny_shakespeare import load_tiny_shakespeare
 
-__all__ = ["load_flickr8k", "load_multi30k"]
+__all__ = ["load_flickr8k", "load_multi30k", "load_tiny_shakespeare"]

@@ -2,11 +2,10 @@
 
 import hashlib
 import json
-import os
 import pathlib
-import tempfile
 
 from zoo import architectures
+from zoo.atomic import whole
 from zoo.storage import CARD, CONFIG, HASHED, TOKENIZER, WEIGHTS, archives
 from zoo.storage.cards import FORMAT, read_card
 from zoo.storage.weights import save_weights
@@ -32,19 +31,13 @@ def save(model, path, card, dtype=None):
     if path.exists():
         raise ValueError(f"{path} exists already. Remove it, or choose another name.")
     is_archive = path.suffix == ".zip"
-    name = path.stem if is_archive else path.name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=path.parent) as unfinished:
-        folder = pathlib.Path(unfinished) / name
+    with whole(path) as unfinished:
+        folder = unfinished.with_suffix("") if is_archive else unfinished
         folder.mkdir()
         _write_files(model, folder, card, dtype)
-        if not is_archive:
-            os.rename(folder, path)
-            return str(path)
-        archive = pathlib.Path(unfinished) / path.name
-        archives.pack(folder, archive)
-        os.rename(archive, path)
-    return f"{path}#sha256={fingerprint(path)['sha256']}"
+        if is_archive:
+            archives.pack(folder, unfinished)
+    return f"{path}#sha256={fingerprint(path)['sha256']}" if is_archive else str(path)
 
 
 def check_files(folder, way_out):

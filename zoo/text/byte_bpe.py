@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from zoo.atomic import whole
 from zoo.text import library
 from zoo.text.pieces import (
     BYTE_ALPHABET,
@@ -249,8 +250,9 @@ class ByteBPETokenizer(tf.Module):
             "words": self._words[1:].tolist(),
             "prefix_space": self.prefix_space,
         }
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump(content, file, ensure_ascii=False, indent=1)
+        with whole(path) as unfinished:
+            text = json.dumps(content, ensure_ascii=False, indent=1)
+            unfinished.write_text(text, encoding="utf-8")
 
     @classmethod
     def load(cls, path):
