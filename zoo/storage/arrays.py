@@ -9,9 +9,10 @@ _BROKEN = (OSError, RuntimeError, KeyError, TypeError, ValueError)  # what h5py 
 
 
 def arrays_in(path):
-    """Returns a dictionary of the names of the arrays in a weights file to their shapes.
+    """Returns a dictionary of the names of the arrays of floats in a weights file to their shapes.
 
-    No array is read, and all of them together take no more memory than the file has bytes.
+    No array is read, and all of them together take no more memory than the file has bytes. Beside
+    them there may be integers, such as the step of an optimizer.
 
     Args:
         path: A `pathlib.Path` of a file as Keras writes it: each array once, in one piece.
@@ -27,8 +28,9 @@ def arrays_in(path):
                 problem = _problem_of(dataset)
                 if problem:
                     raise ValueError(f"{name} {problem}")
-                shapes[name] = dataset.shape
                 total += dataset.nbytes
+                if dataset.dtype.kind not in "iu":
+                    shapes[name] = dataset.shape
     except _BROKEN as error:
         raise ValueError(
             f"{path} is damaged, or is no weights file as Keras writes it: {error}. Get it anew, "
