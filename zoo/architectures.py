@@ -1,5 +1,6 @@
 """The architectures of the zoo by name, before anybody has trained them."""
 
+import contextlib
 import inspect
 from typing import Any, NamedTuple
 
@@ -63,13 +64,14 @@ ARCHITECTURES = {
 }
 
 
-def build(name, tokenizer, dtype=None, /, **overrides):
+def build(name, tokenizer, dtype=None, within=None, /, **overrides):
     """Returns a task with fresh weights.
 
     Args:
         name: Name of an architecture.
         tokenizer: The tokenizer, which decides on the size of the vocabulary.
         dtype: Keras dtype policy of the computation; the global one by default.
+        within: Context manager that the weights of the core are made in; by default none.
         **overrides: Arguments of the model that differ from the architecture's own, and those of
             the task, such as `sampler`.
 
@@ -86,7 +88,10 @@ def build(name, tokenizer, dtype=None, /, **overrides):
             raise ValueError(unknown_name(f"option of {name}", override, allowed))
     of_task = {key: overrides.pop(key) for key in settings if key in overrides}
     config = {**defaults, **overrides}
-    model = task(core(tokenizer.vocabulary_size, **config, dtype=dtype), tokenizer, **of_task)
+    with within or contextlib.nullcontext():
+        core = core(tokenizer.vocabulary_size, **config, dtype=dtype)
+        core.build()
+    model = task(core, tokenizer, **of_task)
     model.build()
     return model
 

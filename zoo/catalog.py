@@ -5,11 +5,12 @@ from typing import NamedTuple
 
 from keras_attention.errors import unknown_name
 from zoo import architectures
-from zoo.storage import CARD, TOKENIZER, WEIGHTS, downloads
+from zoo.storage import CARD, CONFIG, TOKENIZER, WEIGHTS, downloads
+from zoo.storage.arrays import arrays_in
 from zoo.storage.cards import measured, read_card
 from zoo.storage.configs import read_config
 from zoo.storage.presets import check_files
-from zoo.storage.weights import load_weights
+from zoo.storage.weights import limited_to, load_weights
 from zoo.text import ByteBPETokenizer
 
 PRESETS = pathlib.Path(__file__).parent / "presets"
@@ -126,8 +127,11 @@ def load(name, weights="pretrained", tokenizer=None, dtype=None, **overrides):
             f"The weights of {name} fit its own architecture and tokenizer only. Received: "
             f"{', '.join(changed)}. Pass weights=None to train it anew with these."
         )
-    tokenizer = tokenizer or ByteBPETokenizer.load(folder / TOKENIZER)
-    model = architectures.build(architecture, tokenizer, dtype, **{**arguments, **overrides})
+    own = ByteBPETokenizer.load(folder / TOKENIZER)
+    model = _of_preset(folder, architecture, own, dtype, arguments)
+    if overrides or tokenizer is not None:
+        arguments = {**arguments, **overrides}
+        return architectures.build(architecture, tokenizer or own, dtype, **arguments)
     if weights is not None:
         load_weights(model, folder / WEIGHTS if weights == "pretrained" else weights)
         if model.fingerprint is not None:
@@ -136,6 +140,24 @@ def load(name, weights="pretrained", tokenizer=None, dtype=None, **overrides):
                 raise ValueError(f"{folder / CARD} lacks the fingerprint of the backbone.")
             model.check_fingerprint(expected)
     return model
+
+
+def _of_preset(folder, architecture, tokenizer, dtype, arguments):
+    """Returns the task of a preset with fresh weights, which have room in its file of weights."""
+    weights = folder / WEIGHTS
+    arrays, layers = len(arrays_in(weights)), arguments.get("num_layers")
+    if isinstance(layers, int) and layers > arrays:  # before a weight is made, layers are
+        raise ValueError(
+            f"{folder / CONFIG} asks for {layers} layers, and {weights} has {arrays} arrays. Get "
+            "all files of the preset anew, from one place."
+        )
+    try:
+        return architectures.build(architecture, tokenizer, dtype, limited_to(weights), **arguments)
+    except (OSError, ImportError):
+        raise
+    except Exception as error:  # whatever an argument of the wrong kind leads to
+        kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
+        raise ValueError(f"The model of {folder / CONFIG} cannot be made. {kind}{error}") from error
 
 
 def _fresh_architecture(name, weights, tokenizer, dtype, overrides):

@@ -6,7 +6,7 @@ import pathlib
 
 from zoo import architectures
 from zoo.atomic import whole
-from zoo.storage import CARD, CONFIG, HASHED, TOKENIZER, WEIGHTS, archives
+from zoo.storage import CARD, CONFIG, HASHED, LARGEST, TOKENIZER, WEIGHTS, archives
 from zoo.storage.cards import FORMAT, read_card
 from zoo.storage.weights import save_weights
 
@@ -48,8 +48,9 @@ def check_files(folder, way_out):
         way_out: What to do if they differ, for the message.
 
     Raises:
-        ValueError: If a file is missing or is not the one that the card speaks of.
+        ValueError: If a file is missing, is too large or is not the one that the card speaks of.
     """
+    _require_sizes(folder)
     for name, expected in read_card(folder)["files"].items():
         path = folder / name
         found = fingerprint(path)["sha256"] if path.is_file() else "no such file"
@@ -58,6 +59,14 @@ def check_files(folder, way_out):
                 f"{path} is damaged or was changed: its sha256 should be {expected['sha256']}. "
                 f"Found: {found}. {way_out}"
             )
+
+
+def _require_sizes(folder):
+    for name, largest in LARGEST.items():
+        path = folder / name
+        size = path.stat().st_size if path.is_file() else 0
+        if size > largest:
+            raise ValueError(f"{path} has {size} bytes, and a preset may have {largest} there.")
 
 
 def fingerprint(path):
@@ -83,6 +92,7 @@ def _write_files(model, folder, card, dtype):
     if model.fingerprint is not None:
         card["fingerprint"] = model.fingerprint
     _write_json(folder / CARD, card)
+    _require_sizes(folder)  # what `zoo.load` would refuse
 
 
 def _write_json(path, content):

@@ -7,6 +7,8 @@ import numpy as np
 import tensorflow as tf
 
 from zoo.atomic import whole
+from zoo.storage import LARGEST, TOKENIZER
+from zoo.storage.json_files import read_json
 from zoo.text import library
 from zoo.text.pieces import (
     BYTE_ALPHABET,
@@ -268,8 +270,7 @@ class ByteBPETokenizer(tf.Module):
             ValueError: If the file does not hold a tokenizer; it says why.
         """
         try:
-            with open(path, encoding="utf-8") as file:
-                return cls(*_parse_content(json.load(file)))
+            return cls(*_parse_content(read_json(path, LARGEST[TOKENIZER])))
         except ValueError as error:
             raise ValueError(f"{path} does not hold a ByteBPETokenizer: {error}") from error
 
@@ -381,4 +382,7 @@ def _parse_content(content):
         if not isinstance(entries, list) or not all(isinstance(entry, str) for entry in entries):
             raise ValueError(f'"{key}" is not a list of strings.')
     merges = [tuple(merge.split(" ")) for merge in content["merges"]]
-    return merges, content["words"], content.get("prefix_space", True)
+    prefix_space = content.get("prefix_space", True)
+    if not isinstance(prefix_space, bool):
+        raise ValueError('"prefix_space" is neither true nor false.')
+    return merges, content["words"], prefix_space
