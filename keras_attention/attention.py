@@ -83,6 +83,7 @@ class Attention(Recomputable):
         score="scaled_dot",
         normalizer="softmax",
         mask=None,
+        *,
         position=None,
         soft_cap=None,
         dropout=0.0,
@@ -269,7 +270,7 @@ class Attention(Recomputable):
     def _prepare_key(self, key, start):
         """Returns what `Memory` keeps of keys `(batch, *heads, length, size)`."""
         positions = ops.arange(ops.shape(key)[-2], dtype="int32") + start
-        if self.position is not None:
+        if self.position is not None and self.score.uses_key:
             key = self.position.rotate(key, positions)
         return self.score.prepare_key(key, positions)
 
@@ -279,6 +280,7 @@ class Attention(Recomputable):
         features = None
         if self.position is not None:
             features = self.position.features(query)
+        if self.position is not None and self.score.uses_query:
             query = self.position.rotate(query, positions)
         queries = [self.score.prepare_query(query, positions)]
         queries += [] if features is None else [features]

@@ -64,6 +64,7 @@ class NadarayaWatson(Recomputable):
         self,
         kernel="gaussian",
         width=1.0,
+        *,
         learned_width=False,
         implementation="auto",
         **kwargs,

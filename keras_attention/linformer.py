@@ -7,6 +7,7 @@ from keras_attention import masks
 from keras_attention._approximation import Approximation
 from keras_attention._checks import require_positive_integers
 from keras_attention._initializers import independent
+from keras_attention._products import matmul
 from keras_attention.attention import Memory
 
 
@@ -57,13 +58,14 @@ class LinformerAttention(Approximation):
         num_heads,
         key_dim,
         value_dim=None,
+        dropout=0.0,
+        use_bias=True,
+        *,
         output_dim=None,
         projected_length=256,
         max_length=512,
         share_projection=False,
         projection_initializer=None,
-        dropout=0.0,
-        use_bias=True,
         kernel_initializer="glorot_uniform",
         seed=None,
         **kwargs,
@@ -143,7 +145,7 @@ class LinformerAttention(Approximation):
         """(batch, heads, key_length, size) -> (batch, heads, projected_length, size)."""
         if mask is not None:  # hidden inputs are zeros, but the projection has added its bias
             x = ops.where(mask[:, None, :, None], x, ops.cast(0.0, x.dtype))
-        return ops.matmul(ops.cast(mixtures, x.dtype)[:, : ops.shape(x)[2]], x)
+        return matmul(ops.cast(mixtures, x.dtype)[:, : ops.shape(x)[2]], x)
 
     def get_config(self):
         return {

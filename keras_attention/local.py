@@ -5,6 +5,7 @@ from keras import ops
 
 from keras_attention import masks
 from keras_attention._checks import require_positive_integers, require_positive_integers_or_none
+from keras_attention._products import matmul
 from keras_attention.attention import Attention
 
 MODES = ("monotonic", "predictive")
@@ -69,6 +70,7 @@ class LocalAttention(Attention):
         mode="predictive",
         half_width=10,
         score="general",
+        *,
         units=None,
         kernel_initializer="glorot_uniform",
         **kwargs,
@@ -179,12 +181,12 @@ class LocalAttention(Attention):
         weights = weights * ops.exp(-2.0 * ops.square(window.distances() / self.half_width))
         drop = self._weight_dropout(training)
         mixing = weights if drop is None else drop(weights)
-        return ops.matmul(ops.cast(mixing, memory.value.dtype), memory.value), weights
+        return matmul(ops.cast(mixing, memory.value.dtype), memory.value), weights
 
     def _predict(self, query, memory):
         """Returns `p_t`, float32 `(batch, query_length)`."""
-        hidden = ops.tanh(ops.matmul(ops.cast(query, "float32"), _float32(self.place_kernel)))
-        relative = ops.sigmoid(ops.matmul(hidden, _float32(self.place_scale))[..., 0])
+        hidden = ops.tanh(matmul(ops.cast(query, "float32"), _float32(self.place_kernel)))
+        relative = ops.sigmoid(matmul(hidden, _float32(self.place_scale))[..., 0])
         last = ops.max(_places_of_keys(memory), axis=1, keepdims=True, initial=-1.0)
         return relative * (last + 1.0)
 

@@ -22,19 +22,24 @@ class MultiHeadAttention(Attention):
 
     Paper: Vaswani et al. 2017, section 3.2.2 (https://arxiv.org/abs/1706.03762).
 
-    Scores with weights, such as `"general"` and `"additive"`, have their own for each head.
+    Scores with weights, such as `"general"` and `"additive"`, have their own for each head. Scores
+    that do not read the keys, such as `scores.Location`, have no `W^K`, and those that do not read
+    the queries, no `W^Q`.
+
+    The first five arguments come in the order of `keras.layers.MultiHeadAttention`; the others have
+    to be named.
 
     Args:
         num_heads: Number of heads.
         key_dim: Size of the queries and keys of one head.
         value_dim: Size of the values of one head. Defaults to `key_dim`.
+        dropout: As for `Attention`.
+        use_bias: Whether the projections add a bias.
         num_key_value_heads: Number of heads of keys and values, a divisor of `num_heads`: so many
             groups of heads share theirs (Ainslie et al. 2023, https://arxiv.org/abs/2305.13245);
             with 1 all do (Shazeer 2019, https://arxiv.org/abs/1911.02150). Defaults to `num_heads`.
         output_dim: Size of the output. Defaults to the size of the query.
-        score, normalizer, mask, position, soft_cap, dropout, implementation, seed: As for
-            `Attention`.
-        use_bias: Whether the four projections add a bias.
+        score, normalizer, mask, position, soft_cap, implementation, seed: As for `Attention`.
         kernel_initializer: Initializer of the projections.
 
     Call arguments:
@@ -58,6 +63,9 @@ class MultiHeadAttention(Attention):
         num_heads,
         key_dim,
         value_dim=None,
+        dropout=0.0,
+        use_bias=True,
+        *,
         num_key_value_heads=None,
         output_dim=None,
         score="scaled_dot",
@@ -65,15 +73,21 @@ class MultiHeadAttention(Attention):
         mask=None,
         position=None,
         soft_cap=None,
-        dropout=0.0,
-        use_bias=True,
         kernel_initializer="glorot_uniform",
         implementation="auto",
         seed=None,
         **kwargs,
     ):
         super().__init__(
-            score, normalizer, mask, position, soft_cap, dropout, implementation, seed, **kwargs
+            score,
+            normalizer,
+            mask,
+            position=position,
+            soft_cap=soft_cap,
+            dropout=dropout,
+            implementation=implementation,
+            seed=seed,
+            **kwargs,
         )
         owner = type(self).__name__
         require_positive_integers(owner, num_heads=num_heads, key_dim=key_dim)
@@ -98,8 +112,14 @@ class MultiHeadAttention(Attention):
         heads, batch = self.num_heads, query_shape[0]
         key_heads = self.num_key_value_heads
 
-        self.query_projection = self._projection("query", heads * self.key_dim, query_shape)
-        self.key_projection = self._projection("key", key_heads * self.key_dim, key_shape)
+        # What nobody reads has no projection, which would never get a gradient.
+        position = self.position
+        reads_query = self.score.uses_query or (position is not None and position.uses_query)
+        self.query_projection = self.key_projection = None
+        if reads_query:
+            self.query_projection = self._projection("query", heads * self.key_dim, query_shape)
+        if self.score.uses_key:
+            self.key_projection = self._projection("key", key_heads * self.key_dim, key_shape)
         self.value_projection = self._projection("value", key_heads * self.value_dim, value_shape)
         self.output_projection = self._projection(
             "output",
@@ -128,18 +148,28 @@ class MultiHeadAttention(Attention):
         return self.num_heads
 
     def _prepare(self, key, value, mask, start):
-        key = self._split_heads(self.key_projection(key), self.key_dim)
+        key = self._projected(self.key_projection, key)
         value = self._split_heads(self.value_projection(value), self.value_dim)
-        if self.score.weights:  # a head has weights of its own for the keys that it shares
+        # A head has weights of its own for the keys that it shares.
+        if self.score.weights and self.score.uses_key:
             key = self._for_each_head(key)
         return Memory(self._prepare_key(key, start), value, mask)
 
     def _attend(self, query, memory, start, **arguments):
-        query = self._split_heads(self.query_projection(query), self.key_dim)
+        query = self._projected(self.query_projection, query)
         key, value = self._for_each_head(memory.key), self._for_each_head(memory.value)
         memory = Memory(key, value, memory.mask)
         context, weights = super()._attend(query, memory, start, **arguments)
         return self._output(context), weights
+
+    def _projected(self, projection, x):
+        """Returns queries or keys `(batch, heads, length, key_dim)`.
+
+        Without a projection only their length counts: one head of what came.
+        """
+        if projection is None:
+            return ops.cast(x, self.compute_dtype)[:, None]
+        return self._split_heads(projection(x), self.key_dim)
 
     def _output(self, context):
         """Joins the heads of a context `(batch, heads, length, value_dim)` and projects them."""

@@ -8,6 +8,7 @@ from keras import ops
 from keras_attention import masks
 from keras_attention._approximation import Approximation
 from keras_attention._checks import require_positive_integers
+from keras_attention._products import matmul
 from keras_attention.attention import Memory
 from keras_attention.compute import features
 
@@ -67,6 +68,7 @@ class PerformerAttention(Approximation):
         num_heads,
         key_dim,
         value_dim=None,
+        *,
         output_dim=None,
         num_features=None,
         kernel="softmax",
@@ -145,7 +147,7 @@ class PerformerAttention(Approximation):
     def _log_features(self, x):
         """Returns the logarithms of the features, `(batch, heads, length, num_features)`."""
         x = ops.cast(x, "float32") / self.key_dim**0.25
-        products = ops.matmul(x, ops.swapaxes(self.features, 1, 2))
+        products = matmul(x, ops.swapaxes(self.features, 1, 2))
         if self.kernel == "relu":
             return ops.log(ops.relu(products) + FLOOR)
         return products - ops.sum(ops.square(x), axis=-1, keepdims=True) / 2

@@ -5,6 +5,7 @@ from keras import ops
 
 from keras_attention._approximation import Approximation
 from keras_attention._checks import require_positive_integers
+from keras_attention._products import matmul
 from keras_attention.compute import lsh
 
 
@@ -65,6 +66,7 @@ class ReformerAttention(Approximation):
         num_heads,
         key_dim,
         value_dim=None,
+        *,
         output_dim=None,
         bucket_size=64,
         num_hashes=4,
@@ -176,7 +178,7 @@ class ReformerAttention(Approximation):
     def _hash(self, query, visible, length):
         """Returns the buckets of queries, int32 `(batch, heads, num_hashes, length)`."""
         query = ops.cast(ops.stop_gradient(query), "float32")
-        rotated = ops.matmul(query[:, :, None], self.rotations)
+        rotated = matmul(query[:, :, None], self.rotations)
         pairs = (length + self.bucket_size - 1) // (2 * self.bucket_size)
         is_used = ops.arange(self.max_buckets // 2, dtype="int32") < pairs
         both_ways = [ops.where(is_used, x, -float("inf")) for x in (rotated, -rotated)]

@@ -1,5 +1,6 @@
 """The models by name: the trained ones of the package, those from elsewhere, architectures."""
 
+import contextlib
 import inspect
 import pathlib
 from typing import Any, NamedTuple
@@ -10,11 +11,12 @@ from zoo.models.show_attend_tell import ShowAttendTell
 from zoo.models.transformer_lm import TransformerLanguageModel
 from zoo.models.transformer_nmt import TransformerTranslator
 from zoo.readers.text import ByteBPETokenizer
-from zoo.storage import CARD, TOKENIZER, WEIGHTS, downloads
+from zoo.storage import CARD, CONFIG, TOKENIZER, WEIGHTS, downloads
+from zoo.storage.arrays import arrays_in
 from zoo.storage.cards import measured, read_card
 from zoo.storage.configs import read_config
 from zoo.storage.presets import check_files
-from zoo.storage.weights import load_weights
+from zoo.storage.weights import limited_to, load_weights
 from zoo.tasks.captioning import Captioner
 from zoo.tasks.translation import Translator
 from zoo.tasks.writing import TextGenerator
@@ -172,8 +174,11 @@ def load(name, weights="pretrained", tokenizer=None, dtype=None, **overrides):
             f"The weights of {name} fit its own architecture and tokenizer only. Received: "
             f"{', '.join(changed)}. Pass weights=None to train it anew with these."
         )
-    tokenizer = tokenizer or ByteBPETokenizer.load(folder / TOKENIZER)
-    model = build(architecture, tokenizer, dtype, **{**arguments, **overrides})
+    own = ByteBPETokenizer.load(folder / TOKENIZER)
+    model = _of_preset(folder, architecture, own, dtype, arguments)
+    if overrides or tokenizer is not None:
+        arguments = {**arguments, **overrides}
+        return build(architecture, tokenizer or own, dtype, **arguments)
     if weights is not None:
         load_weights(model, folder / WEIGHTS if weights == "pretrained" else weights)
         if model.fingerprint is not None:
@@ -184,13 +189,14 @@ def load(name, weights="pretrained", tokenizer=None, dtype=None, **overrides):
     return model
 
 
-def build(name, tokenizer, dtype=None, /, **overrides):
+def build(name, tokenizer, dtype=None, within=None, /, **overrides):
     """Returns a task with fresh weights.
 
     Args:
         name: Name of an architecture.
         tokenizer: The tokenizer, which decides on the size of the vocabulary.
         dtype: Keras dtype policy of the computation; the global one by default.
+        within: Context manager that the weights of the core are made in; by default none.
         **overrides: Options of the core that differ from the architecture's own, and those of the
             task, such as `sampler`.
 
@@ -208,10 +214,30 @@ def build(name, tokenizer, dtype=None, /, **overrides):
         if override not in allowed:
             raise ValueError(unknown_name(f"option of {name}", override, allowed))
     of_task = {key: overrides.pop(key) for key in settings if key in overrides}
-    core = core(tokenizer.vocabulary_size, **{**defaults, **overrides}, dtype=dtype)
+    with within or contextlib.nullcontext():
+        core = core(tokenizer.vocabulary_size, **{**defaults, **overrides}, dtype=dtype)
+        core.build()
     model = task(core, tokenizer, **of_task)
     model.build()
     return model
+
+
+def _of_preset(folder, architecture, tokenizer, dtype, arguments):
+    """Returns the task of a preset with fresh weights, which have room in its file of weights."""
+    weights = folder / WEIGHTS
+    arrays, layers = len(arrays_in(weights)), arguments.get("num_layers")
+    if isinstance(layers, int) and layers > arrays:  # before a weight is made, layers are
+        raise ValueError(
+            f"{folder / CONFIG} asks for {layers} layers, and {weights} has {arrays} arrays. Get "
+            "all files of the preset anew, from one place."
+        )
+    try:
+        return build(architecture, tokenizer, dtype, limited_to(weights), **arguments)
+    except (OSError, ImportError):
+        raise
+    except Exception as error:  # whatever an argument of the wrong kind leads to
+        kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
+        raise ValueError(f"The model of {folder / CONFIG} cannot be made. {kind}{error}") from error
 
 
 def _fresh_architecture(name, weights, tokenizer, dtype, overrides):

@@ -7,6 +7,7 @@ softmax over everybody whom a query meets. It meets itself only if it meets nobo
 
 from keras import ops
 
+from keras_attention._products import matmul
 from keras_attention.normalizers import Softmax
 
 LOWEST = -float("inf")  # the maximum of no scores at all
@@ -34,7 +35,7 @@ def attend(query, value, buckets, visible, chunk, causal=False):
         order = orders[:, :, now]
         tiles = _cut(_take_rows(content, order), chunk)
         queries, others = tiles[..., :size], _with_previous(tiles[..., size:], 0.0)
-        scores = ops.matmul(queries, ops.swapaxes(others[..., :size], -1, -2))
+        scores = matmul(queries, ops.swapaxes(others[..., :size], -1, -2))
         up_to_now = slice(0, now + 1)
         met = _equal(*_pairs(buckets[:, :, up_to_now], order, chunk))
         met = met & _near(*_pairs(chunks[:, :, up_to_now], order, chunk))
@@ -66,7 +67,7 @@ def weights(query, buckets, visible, chunk, causal=False):
     meets = ops.any(in_round, axis=2) & _may_see(*positions, causal)
     alone = ~ops.any(meets, axis=-1, keepdims=True) & (positions[0] == positions[1])
     meets = (meets | alone) & visible[:, None, :, None]
-    return Softmax()(ops.matmul(query, ops.swapaxes(_keys(query), -1, -2)), meets)
+    return Softmax()(matmul(query, ops.swapaxes(_keys(query), -1, -2)), meets)
 
 
 def _keys(query):
@@ -119,7 +120,7 @@ def _sums(scores, meets, value):
     powers = ops.where(meets, ops.exp(ops.where(meets, scores, finite) - finite), 0.0)
     total = ops.sum(powers, axis=-1, keepdims=True)
     peak = ops.broadcast_to(peak, ops.shape(total))  # on PyTorch the maximum of nothing is smaller
-    return ops.concatenate([ops.matmul(powers, value), total, peak], axis=-1)
+    return ops.concatenate([matmul(powers, value), total, peak], axis=-1)
 
 
 def _combine(rounds):

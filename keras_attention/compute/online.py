@@ -3,6 +3,7 @@
 from keras import ops
 
 from keras_attention import normalizers
+from keras_attention._products import matmul
 from keras_attention.normalizers.base import NONE
 
 
@@ -30,7 +31,7 @@ class OnlineSoftmax:
         origin = ops.where(ops.isfinite(new_highest), new_highest, 0.0)
         powers, decay = ops.exp(seen - origin), ops.exp(highest - origin)
         total = total * decay + ops.sum(powers, axis=-1, keepdims=True)
-        return new_highest, total, context * decay + ops.matmul(drop(powers), value)
+        return new_highest, total, context * decay + matmul(drop(powers), value)
 
     @staticmethod
     def finish(sums):
@@ -70,7 +71,7 @@ class OnlineSum:
         total, context = sums
         seen = scores if visible is None else ops.where(visible, scores, 0.0)
         total = total + ops.sum(seen, axis=-1, keepdims=True)
-        return total, context + ops.matmul(drop(seen), value)
+        return total, context + matmul(drop(seen), value)
 
     @staticmethod
     def finish(sums):

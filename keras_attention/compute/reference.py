@@ -2,6 +2,7 @@
 
 from keras import ops
 
+from keras_attention._products import matmul
 from keras_attention.compute.tiles import positions_of
 
 
@@ -38,4 +39,4 @@ def attend(
             visible = ops.squeeze(visible, axis=1)  # (batch, Tq, Tk)
     weights = normalizer(scores, visible, training)
     mixing = weights if dropout is None else dropout(weights)
-    return ops.matmul(ops.cast(mixing, value.dtype), value), weights
+    return matmul(ops.cast(mixing, value.dtype), value), weights

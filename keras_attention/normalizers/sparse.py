@@ -12,7 +12,7 @@ from keras_attention.normalizers.base import Normalizer, as_float32, below_highe
 
 
 class _Sparse(Normalizer):
-    """What sparsemax and entmax have in common."""
+    """What sparsemax and entmax have in common: `w = max(0, s - τ)^power`."""
 
     def threshold(self, size, mean, spread):
         """Returns the threshold of a support of so many scores.
@@ -24,30 +24,50 @@ class _Sparse(Normalizer):
         """
         raise NotImplementedError
 
+    def excess(self, score, size, total, squares):
+        """Returns the sum of the weights if the lowest score of the support were the threshold.
+
+        Without a division or a root, small integers come out exactly.
+
+        Args:
+            score: The lowest score of the support.
+            size: Number of scores in the support.
+            total, squares: Their sum, and that of their squares.
+        """
+        raise NotImplementedError
+
     def weigh(self, scores, visible):
         """Returns how far float32 scores are above the threshold; 0 for the others."""
         scores = below_highest(scores, visible)
-        # Whoever is 1 below the highest cannot be in the support: a place for those hidden.
+        # Whoever is 1 below the highest is never in the support: a place for those hidden.
         scores = ops.where(visible, ops.maximum(scores, -1.0), -1.0)
-        is_support = scores >= self._lowest_of_support(ops.stop_gradient(scores))
+        fixed = ops.stop_gradient(scores)
+        found = ops.relu(self._above_threshold(fixed, self._support(fixed)))
+        # The gradient is that of the same formula on those that have a weight, and on nobody else:
+        # of the lowest ones, rounding may have left nothing.
+        above = self._above_threshold(scores, found > 0.0)
+        return above + (found - ops.stop_gradient(above))
+
+    def _above_threshold(self, scores, is_support):
+        """Returns how far the scores of a support are above its threshold; 0 for the others."""
 
         def total(x):
             return ops.sum(ops.where(is_support, x, 0.0), axis=-1, keepdims=True)
 
-        size = total(ops.ones_like(scores))
+        size = ops.maximum(total(ops.ones_like(scores)), 1.0)
         mean = total(scores) / size
         threshold = self.threshold(size, mean, total(ops.square(scores - mean)))
-        is_above = ops.logical_and(is_support, visible)
-        return ops.where(is_above, ops.relu(scores - threshold), 0.0)
+        return ops.where(is_support, scores - threshold, 0.0)
 
-    def _lowest_of_support(self, scores):
-        """Returns the lowest score of the support of each row."""
+    def _support(self, scores):
+        """Returns which scores between -1 and 0 are above the threshold of their row."""
         descending = -ops.sort(-scores, axis=-1)
         size = ops.cumsum(ops.ones_like(scores), axis=-1)  # if the support ended here
-        mean = ops.cumsum(descending, axis=-1) / size
-        spread = ops.cumsum(ops.square(descending), axis=-1) - size * ops.square(mean)
-        is_above = descending > self.threshold(size, mean, spread)
-        return ops.min(ops.where(is_above, descending, 0.0), axis=-1, keepdims=True, initial=0.0)
+        total = ops.cumsum(descending, axis=-1)
+        squares = ops.cumsum(ops.square(descending), axis=-1)
+        is_above = self.excess(descending, size, total, squares) < 1.0
+        lowest = ops.min(ops.where(is_above, descending, 0.0), axis=-1, keepdims=True, initial=0.0)
+        return ops.logical_and(scores >= lowest, scores > -1.0)
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
@@ -70,6 +90,9 @@ class Sparsemax(_Sparse):
 
     def threshold(self, size, mean, spread):
         return mean - 1.0 / size
+
+    def excess(self, score, size, total, squares):
+        return total - size * score
 
     def __call__(self, scores, visible=None, training=None):
         return self.weigh(*as_float32(scores, visible))
@@ -95,6 +118,9 @@ class Entmax15(_Sparse):
 
     def threshold(self, size, mean, spread):
         return mean - ops.sqrt(ops.maximum(1.0 - spread, 1e-12) / size)
+
+    def excess(self, score, size, total, squares):
+        return squares - 2.0 * score * total + size * ops.square(score)
 
     def __call__(self, scores, visible=None, training=None):
         scores, visible = as_float32(scores, visible)

@@ -38,6 +38,11 @@ class Position(keras.layers.Layer):
 
     per_head = True
 
+    @property
+    def uses_query(self):
+        """Whether it makes something of the contents of queries: whether it has `features`."""
+        return type(self).features is not Position.features
+
     def build(self, heads, size):
         """Creates the weights.
 

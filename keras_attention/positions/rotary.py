@@ -4,6 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_attention._products import matmul
 from keras_attention.positions.base import Position
 from keras_attention.positions.sinusoidal import angles_of, require_wavelength
 
@@ -76,7 +77,7 @@ class Rotary(Position):
         still = ops.zeros((ops.shape(angles)[0], x.shape[-1] - rotated), "float32")
         angles = ops.concatenate([ops.repeat(angles, 2, axis=-1), still], axis=-1)
         # One matmul in place of slices, whose gradients are slow. Each sum has one term: no error.
-        crossed = ops.matmul(x, ops.cast(_cross(x.shape[-1]), x.dtype))
+        crossed = matmul(x, ops.cast(_cross(x.shape[-1]), x.dtype))
         rotated = ops.cast(x, "float32") * ops.cos(angles)
         rotated = rotated + ops.cast(crossed, "float32") * ops.sin(angles)
         return ops.cast(rotated, x.dtype)

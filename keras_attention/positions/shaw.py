@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from keras_attention._checks import require_positive_integers
+from keras_attention._products import matmul
 from keras_attention.positions.base import Position, relative
 
 
@@ -59,7 +60,7 @@ class Shaw(Position):
 
     def features(self, query):
         vectors = ops.cast(self.embeddings, "float32") / math.sqrt(self.size)
-        return ops.matmul(ops.cast(query, "float32"), ops.transpose(vectors))
+        return matmul(ops.cast(query, "float32"), ops.transpose(vectors))
 
     def bias(self, features, query_positions, key_positions):
         *front, queries, distances = ops.shape(features)

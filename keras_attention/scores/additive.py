@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_attention._checks import require_positive_integers_or_none
 from keras_attention._initializers import for_each_head
+from keras_attention._products import dot, matmul
 from keras_attention.scores._vectors import unit
 from keras_attention.scores.base import Score
 
@@ -70,16 +71,16 @@ class Additive(Score):
         return unit(self.direction) * self.gain if self.normalized else self.direction
 
     def prepare_query(self, query, positions):
-        return ops.matmul(query, ops.cast(self.query_kernel, query.dtype))
+        return matmul(query, ops.cast(self.query_kernel, query.dtype))
 
     def prepare_key(self, key, positions):
-        projected = ops.matmul(key, ops.cast(self.key_kernel, key.dtype))
+        projected = matmul(key, ops.cast(self.key_kernel, key.dtype))
         return projected + ops.cast(self.bias, key.dtype)
 
     def pairwise(self, query, key):
         pairs = ops.expand_dims(query, -2) + ops.expand_dims(key, -3)  # (..., Tq, Tk, units)
         scale = ops.squeeze(ops.cast(self.scale, pairs.dtype), axis=-2)  # (*heads, units)
-        return ops.einsum("...qku,...u->...qk", ops.tanh(pairs), scale)
+        return dot(ops.tanh(pairs), scale)
 
     def get_config(self):
         initializer = keras.initializers.serialize(self.kernel_initializer)
@@ -126,10 +127,10 @@ class LinearAdditive(Score):
             setattr(self, name, self.add_weight(name=name, shape=shape, initializer=initializer))
 
     def prepare_query(self, query, positions):
-        return ops.matmul(query, ops.cast(self.query_kernel, query.dtype))
+        return matmul(query, ops.cast(self.query_kernel, query.dtype))
 
     def prepare_key(self, key, positions):
-        return ops.matmul(key, ops.cast(self.key_kernel, key.dtype))
+        return matmul(key, ops.cast(self.key_kernel, key.dtype))
 
     def pairwise(self, query, key):
         return query + ops.swapaxes(key, -1, -2)

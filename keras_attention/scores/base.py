@@ -27,6 +27,9 @@ class Score(keras.layers.Layer):
     Class attributes:
         pair_size: How many numbers `pairwise` holds for one pair of query and key: 1 if it is a
             matrix product; by default as many as a key has, which is on the safe side.
+        uses_query, uses_key: Whether the logits depend on what stands in the query and in the key,
+            not on their positions alone. What is not used, `MultiHeadAttention` does not project:
+            `prepare_query` or `prepare_key` gets it as it came, `(batch, 1, length, size)`.
 
     Call arguments:
         query: Tensor of shape `(batch, *heads, query_length, query_size)`.
@@ -48,6 +51,8 @@ class Score(keras.layers.Layer):
     """
 
     pair_size = None
+    uses_query = True
+    uses_key = True
 
     @property
     def per_head(self):

@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from keras_attention._checks import is_positive_number
+from keras_attention._products import matmul
 from keras_attention.scores._vectors import squared_norm
 from keras_attention.scores.base import Score
 
@@ -57,7 +58,7 @@ class Euclidean(Score):
             )
         size -= 1  # the last is the squared norm
         norms = query[..., size:] + ops.swapaxes(key[..., size:], -1, -2)
-        products = ops.matmul(query[..., :size], ops.swapaxes(key[..., :size], -1, -2))
+        products = matmul(query[..., :size], ops.swapaxes(key[..., :size], -1, -2))
         return ops.maximum(norms - 2.0 * products, 0.0)  # rounding may go below 0
 
     def pairwise(self, query, key):

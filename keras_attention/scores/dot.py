@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_attention._checks import is_positive_number
 from keras_attention._initializers import for_each_head
+from keras_attention._products import matmul
 from keras_attention.scores._vectors import unit
 from keras_attention.scores.base import Score
 
@@ -36,7 +37,7 @@ class Dot(Score):
     pair_size = 1
 
     def pairwise(self, query, key):
-        return ops.matmul(query, ops.swapaxes(key, -1, -2))
+        return matmul(query, ops.swapaxes(key, -1, -2))
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
@@ -96,12 +97,12 @@ class General(Score):
         )
 
     def prepare_query(self, query, positions):
-        return ops.matmul(query, ops.cast(self.kernel, query.dtype))
+        return matmul(query, ops.cast(self.kernel, query.dtype))
 
     pair_size = 1
 
     def pairwise(self, query, key):
-        return ops.matmul(query, ops.swapaxes(key, -1, -2))
+        return matmul(query, ops.swapaxes(key, -1, -2))
 
     def get_config(self):
         initializer = keras.initializers.serialize(self.kernel_initializer)

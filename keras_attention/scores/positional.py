@@ -6,6 +6,7 @@ from keras.src.backend import in_symbolic_scope  # has no public name
 
 from keras_attention._checks import require_positive_integers
 from keras_attention._initializers import for_each_head
+from keras_attention._products import matmul
 from keras_attention.scores.base import Score
 
 
@@ -65,7 +66,7 @@ class OfPositions(Score):
         return ops.broadcast_to(rows, (ops.shape(like)[0], *ops.shape(rows)))
 
     def pairwise(self, query, key):
-        return ops.matmul(query, ops.swapaxes(key, -1, -2))
+        return matmul(query, ops.swapaxes(key, -1, -2))
 
     def get_config(self):
         initializer = keras.initializers.serialize(self.kernel_initializer)
@@ -76,6 +77,7 @@ class OfPositions(Score):
         }
 
     pair_size = 1
+    uses_key = False
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")

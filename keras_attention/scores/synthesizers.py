@@ -6,6 +6,7 @@ from keras.src.backend import in_symbolic_scope  # has no public name
 
 from keras_attention._checks import require_positive_integers
 from keras_attention._initializers import for_each_head
+from keras_attention._products import matmul
 from keras_attention.scores.positional import OfPositions
 
 
@@ -52,7 +53,7 @@ class DenseSynthesizer(OfPositions):
         self.kernel = self.add_rows("kernel", units)
 
     def prepare_query(self, query, positions):
-        return ops.relu(ops.matmul(query, ops.cast(self.hidden_kernel, query.dtype)))
+        return ops.relu(matmul(query, ops.cast(self.hidden_kernel, query.dtype)))
 
     def prepare_key(self, key, positions):
         return self.rows(self.kernel, positions, key)
@@ -89,6 +90,8 @@ class RandomSynthesizer(OfPositions):
     >>> score(np.ones((1, 2, 5)), np.ones((1, 3, 5))).numpy().tolist()
     [[[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]]
     """
+
+    uses_query = False
 
     def __init__(self, max_length=512, rank=None, kernel_initializer="glorot_uniform", **kwargs):
         super().__init__(max_length, kernel_initializer, **kwargs)

@@ -12,7 +12,7 @@ from keras_attention.performer import PerformerAttention
 from keras_attention.reformer import ReformerAttention
 from tests.attention import oracle
 from tests.attention.compiled import compiled
-from tests.attention.gradients import gradients, weight_gradients
+from tests.attention.gradients import gradients, gradients_in_every_form, weight_gradients
 from tests.attention.saved import check_config, check_file
 
 BATCH, SIZE = 2, 5
@@ -66,15 +66,12 @@ def test_compiled_equals_eager(name, length):
     assert_close(compiled(call)(x, mask), call(x, mask))
 
 
-@pytest.mark.parametrize("name", LAYERS)
-def test_compiled_gradients_equal_eager_ones(name):
-    layer, x = make(name), random(BATCH, 150, SIZE)
-    mask = RNG.random((BATCH, 150)) < 0.75
-
-    def gradient(x):
-        return gradients(lambda x: layer(x, x, value_mask=mask), x)
-
-    assert_close(compiled(gradient)(x), gradient(x), tolerance=1e-4)
+def test_compiled_gradients_equal_eager_ones():
+    x, mask = random(BATCH, 150, SIZE), RNG.random((BATCH, 150)) < 0.75
+    layers = [make(name) for name in LAYERS]
+    calls = [lambda x, layer=layer: layer(x, x, value_mask=mask) for layer in layers]
+    cases = {name: (call, x) for name, call in zip(LAYERS, calls, strict=True)}
+    gradients_in_every_form(cases, tolerance=1e-4)
 
 
 @pytest.mark.parametrize("name", LAYERS)

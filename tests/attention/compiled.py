@@ -4,8 +4,11 @@ import keras
 from keras import ops
 
 
-def compiled(function):
-    """Returns a function of arrays compiled by XLA, or as it is where Keras runs PyTorch."""
+def compiled(function, jit_compile=True):
+    """Returns a function of arrays compiled by XLA, or as it is where Keras runs PyTorch.
+
+    With `jit_compile=False`, TensorFlow makes a graph of it, as `fit` does by default.
+    """
     if keras.backend.backend() == "jax":
         import jax
 
@@ -13,5 +16,5 @@ def compiled(function):
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 
-        return tf.function(function, jit_compile=True, autograph=False)
+        return tf.function(function, jit_compile=jit_compile, autograph=False)
     return lambda *arrays: function(*map(ops.convert_to_tensor, arrays))

@@ -35,6 +35,9 @@ CASES = [
     if implementation != "reference" or normalizer == "softmax" or mask in ("nested", "pairs")
 ]
 LAYERS = ["single head", "several heads"]
+# Multi-head attention with one head, whose axis of size 1 products have to leave out.
+ONE_HEAD = "one head"
+OF_ONE_HEAD = [(ONE_HEAD, *case) for case in CASES if case[-1] == "nested"]
 TOLERANCE = {"float32": 1e-5, "float16": 5e-3, "bfloat16": 4e-2}
 RNG = np.random.default_rng(0)
 
@@ -67,8 +70,9 @@ def make_layer(kind, score, normalizer, implementation, query=QUERY, value=VALUE
     """Returns a layer that was called, with weights that are not its initial ones."""
     arguments |= {"score": make_score(score), "implementation": implementation}
     arguments |= {"normalizer": normalizer}
-    if kind == "several heads":
-        layer = MultiHeadAttention(HEADS, 4, value_dim=2, **arguments)
+    if kind != "single head":
+        heads = 1 if kind == ONE_HEAD else HEADS
+        layer = MultiHeadAttention(heads, 4, value_dim=2, **arguments)
     else:
         layer = Attention(**arguments)
     layer(query, value)
@@ -86,14 +90,16 @@ def expected(layer, query, value, **masks):
 
 
 @functools.cache
-def visible_pairs(name):
+def visible_pairs(name, heads):
     """Who sees whom by the plain rule of the mask."""
     positions = np.arange(KEYS - QUERIES, KEYS), np.arange(KEYS)
-    return mask_cases.brute_force(mask_cases.ALL[name][1], *positions)
+    return mask_cases.brute_force(mask_cases.ALL[name][1], *positions, BATCH, heads)
 
 
-@pytest.mark.parametrize(("score", "implementation", "normalizer", "mask"), CASES)
-@pytest.mark.parametrize("kind", LAYERS)
+@pytest.mark.parametrize(
+    ("kind", "score", "implementation", "normalizer", "mask"),
+    [(kind, *case) for kind in LAYERS for case in CASES] + OF_ONE_HEAD,
+)
 def test_equals_the_equations(kind, score, implementation, normalizer, mask):
     layer = cached_layer(kind, score, normalizer, implementation)
     with_weights = implementation == "reference"
@@ -103,19 +109,20 @@ def test_equals_the_equations(kind, score, implementation, normalizer, mask):
         mask=mask_cases.ALL[mask][0],
         return_attention_scores=with_weights,
     )
-    wanted_context, wanted_weights = expected(layer, QUERY, VALUE, visible=visible_pairs(mask))
+    visible = visible_pairs(mask, getattr(layer, "num_heads", 1))
+    wanted_context, wanted_weights = expected(layer, QUERY, VALUE, visible=visible)
     np.testing.assert_allclose(oracle.float64(context), wanted_context, atol=2e-5)
     if with_weights:
         np.testing.assert_allclose(oracle.float64(weights), wanted_weights, atol=1e-5)
         hidden = np.broadcast_to(wanted_weights == 0, weights.shape)
-        seen = visible_pairs(mask) if kind == "several heads" else visible_pairs(mask)[:, 0]
+        seen = visible[:, 0] if kind == "single head" else visible
         np.testing.assert_array_equal(oracle.float64(weights)[hidden & ~seen], 0.0)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("implementation", ["reference", "chunked"])
 @pytest.mark.parametrize("score", scores.names())
-@pytest.mark.parametrize("kind", LAYERS)
+@pytest.mark.parametrize("kind", [*LAYERS, ONE_HEAD])
 def test_equals_the_equations_in_half_precision(kind, score, implementation, dtype):
     normalizer = "sum" if score in KERNELS else "softmax"
     query = random(BATCH, QUERIES, SIZE, dtype=dtype)
@@ -130,7 +137,7 @@ def test_equals_the_equations_in_half_precision(kind, score, implementation, dty
 
 @pytest.mark.parametrize("implementation", ["reference", "chunked"])
 @pytest.mark.parametrize("score", scores.names())
-@pytest.mark.parametrize("kind", LAYERS)
+@pytest.mark.parametrize("kind", [*LAYERS, ONE_HEAD])
 def test_gradients_equal_finite_differences_of_the_equations(kind, score, implementation):
     normalizer = "sum" if score in KERNELS - {"boxcar"} else "softmax"
     query, value = random(1, 5, 2), random(1, 5, 2)

@@ -1,13 +1,59 @@
-"""Gradients on whatever backend Keras runs."""
+"""Gradients on whatever backend Keras runs, and in every form in which it runs a function."""
 
 import keras
+import numpy as np
 from keras import ops
+
+from tests.attention import oracle
+from tests.attention.compiled import compiled
+
+# Besides eager, `jit_compile` of what is compiled: `fit` builds a graph, which rewrites arithmetic.
+FORMS = {"tensorflow": {"graph": False, "XLA": True}, "jax": {"XLA": True}, "torch": {}}
+IN_EVERY_FORM = False  # what `gradients` does, too, with `--full`
 
 
 def gradients(function, *inputs):
     """Returns the gradients of the sum of a function's output by each of its inputs."""
     inputs = [ops.convert_to_tensor(each) for each in inputs]
+    if IN_EVERY_FORM:
+        return gradients_in_every_form({"gradients": (function, *inputs)})["gradients"]
+    return _gradients(function, *inputs)
 
+
+def gradients_in_every_form(cases, tolerance=1e-5, forms=None):
+    """Returns the gradients of many functions, which must be the same eager, in a graph, with XLA.
+
+    All cases are compiled as one function: to compile costs a second, however little there is.
+
+    Args:
+        cases: Dictionary of `(function, *inputs)`.
+        tolerance: Of the difference of two forms, relative to the largest gradient by an input.
+        forms: Names of the forms besides eager. Defaults to all that the backend has.
+    """
+    inputs = {name: [ops.convert_to_tensor(x) for x in case[1:]] for name, case in cases.items()}
+
+    def find(inputs):
+        return {name: list(_gradients(case[0], *inputs[name])) for name, case in cases.items()}
+
+    expected = find(inputs)
+    for form, jit_compile in FORMS[keras.backend.backend()].items():
+        if forms is not None and form not in forms:
+            continue
+        found = compiled(find, jit_compile)(inputs)
+        for name, each in expected.items():
+            for place, (eager, other) in enumerate(zip(each, found[name], strict=True)):
+                eager, other = oracle.float64(eager), oracle.float64(other)
+                np.testing.assert_allclose(
+                    other,
+                    eager,
+                    atol=tolerance * max(1.0, np.abs(eager).max(initial=0.0)),
+                    rtol=0,
+                    err_msg=f"{name}: the gradient by input {place} is another one with {form}",
+                )
+    return expected
+
+
+def _gradients(function, *inputs):
     def total(*inputs):
         return ops.sum(ops.cast(function(*inputs), "float32"))
 
@@ -32,25 +78,31 @@ def gradients(function, *inputs):
     with tf.GradientTape() as tape:
         tape.watch(inputs)
         loss = total(*inputs)
-    return tape.gradient(loss, inputs, unconnected_gradients="zero")
+    found = tape.gradient(loss, inputs, unconnected_gradients="zero")
+    return [tf.convert_to_tensor(each) for each in found]  # some come as slices
 
 
-def layer_gradients(layer, *inputs, direction=1.0, **arguments):
-    """Returns the gradients of the sum of a built layer's output times `direction`.
-
-    Returns:
-        `(by_inputs, by_weights)`: a list, and a dictionary with the path of the weight.
-    """
+def of_layer(layer, *inputs, direction=1.0, **arguments):
+    """Returns `(function, *inputs, *weights)` of the sum of a built layer's output."""
     variables = layer.trainable_variables
     frozen = [variable.value for variable in layer.non_trainable_variables]
 
     def call(*arrays):
         inputs_now, weights = arrays[: len(inputs)], arrays[len(inputs) :]
         outputs, _ = layer.stateless_call(weights, frozen, *inputs_now, **arguments)
-        return outputs * direction
+        return ops.multiply(outputs, direction)
 
-    found = gradients(call, *inputs, *(variable.value for variable in variables))
-    paths = [variable.path for variable in variables]
+    return call, *inputs, *(variable.value for variable in variables)
+
+
+def layer_gradients(layer, *inputs, **arguments):
+    """Returns the gradients of the sum of a built layer's output times `direction`.
+
+    Returns:
+        `(by_inputs, by_weights)`: a list, and a dictionary with the path of the weight.
+    """
+    found = gradients(*of_layer(layer, *inputs, **arguments))
+    paths = [variable.path for variable in layer.trainable_variables]
     return found[: len(inputs)], dict(zip(paths, found[len(inputs) :], strict=True))
 
 

@@ -182,9 +182,9 @@ DATA = {
 ALL = {**NUMBERS, **DATA}
 
 
-def brute_force(rule, query_positions, key_positions):
+def brute_force(rule, query_positions, key_positions, batch=BATCH, heads=HEADS):
     """The definition, pair by pair: booleans `(batch, heads, queries, keys)`."""
-    shape = BATCH, HEADS, len(query_positions), len(key_positions)
+    shape = batch, heads, len(query_positions), len(key_positions)
     visible = np.empty(shape, bool)
     for example, head, row, column in np.ndindex(*shape):
         visible[example, head, row, column] = rule(

@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_attention import Attention, MultiHeadAttention, normalizers
 from tests.attention import oracle
-from tests.attention.gradients import gradients
+from tests.attention.gradients import gradients, gradients_in_every_form
 
 DTYPES = ["float32", "float16", "bfloat16"]
 RNG = np.random.default_rng(0)
@@ -125,21 +125,52 @@ def test_what_stands_at_hidden_places_has_no_effect(name, junk):
     np.testing.assert_array_equal(oracle.float64(spoiled), oracle.float64(expected))
 
 
-@pytest.mark.parametrize("name", SMOOTH)
-@pytest.mark.parametrize("hide", [True, False])
-@pytest.mark.parametrize("scale", [0.3, 1.0, 3.0])
-def test_gradient_equals_finite_differences(name, hide, scale):
-    visible = random_visible() if hide else np.ones((3, 4, 6), bool)
-    scores = oracle.float64(random_scores(name, scale=scale))
-    scores += 0.1 if name == "sum" else 0.0  # away from the division of 0 by 0
+def test_gradients_equal_finite_differences():
+    visible, scales = random_visible(), np.reshape([0.3, 1.0, 3.0], (3, 1, 1))
+    cases, expected = {}, {}
+    for name in SMOOTH:
+        scores = oracle.float64(random_scores(name, scale=scales))
+        scores += 0.1 if name == "sum" else 0.0  # away from the division of 0 by 0
+        for given in (visible, None):
+            seen = np.ones(scores.shape, bool) if given is None else given
 
-    def expected_total(scores):
-        return (oracle.normalized(name, scores, visible) * FACTORS).sum()
+            def call(scores, name=name, given=given):
+                given = None if given is None else ops.convert_to_tensor(given)
+                return weighted(name, scores, given)
 
-    given = visible if hide else None
-    (found,) = gradients(lambda scores: weighted(name, scores, given), scores.astype("float32"))
-    (expected,) = oracle.numerical_gradients(expected_total, scores)
-    np.testing.assert_allclose(oracle.float64(found), expected, atol=2e-5, rtol=1e-4)
+            def expected_total(scores, name=name, seen=seen):
+                return (oracle.normalized(name, scores, seen) * FACTORS).sum()
+
+            case = f"{name}, {'all visible' if given is None else 'some hidden'}"
+            cases[case] = call, scores.astype("float32")
+            (expected[case],) = oracle.numerical_gradients(expected_total, scores)
+    for name, (found,) in gradients_in_every_form(cases).items():
+        np.testing.assert_allclose(
+            oracle.float64(found), expected[name], atol=2e-5, rtol=1e-4, err_msg=name
+        )
+
+
+def test_gradients_of_sparse_weights_are_their_closed_form():
+    """With r = w^(1 - 1/power) it is r · (g - Σ r g / Σ r): r is 1 or 0, or the root of w."""
+    powers = {"sparsemax": 1, "entmax15": 2}
+    tied = np.r_[5.0, np.zeros(32)]  # 32 keys beyond reach, which tie
+    scores = np.stack([*(3 * RNG.normal(size=(300, 33))), tied])
+    upstream = RNG.normal(size=scores.shape)
+    cases = {
+        name: (
+            lambda scores, name=name: ops.multiply(
+                normalizers.get(name)(scores), upstream.astype("float32")
+            ),
+            scores.astype("float32"),
+        )
+        for name in powers
+    }
+    for name, (found,) in gradients_in_every_form(cases).items():
+        weights = oracle.normalized(name, scores, np.ones(scores.shape, bool))
+        r = weights ** (1 - 1 / powers[name]) * (weights > 0)
+        mean = (r * upstream).sum(-1, keepdims=True) / r.sum(-1, keepdims=True)
+        np.testing.assert_allclose(oracle.float64(found), r * (upstream - mean), atol=1e-5)
+        np.testing.assert_array_equal(oracle.float64(found)[weights == 0], 0.0)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -190,6 +221,15 @@ def test_sparse_weights_are_exactly_zero_beyond_their_reach(name, reach):
     np.testing.assert_array_equal(weights > 0, [True, False, False, True])
     (gradient,) = gradients(lambda scores: normalizers.get(name)(scores)[..., 0], scores)
     np.testing.assert_array_equal(oracle.float64(gradient)[0, 1:3], 0.0)
+
+
+@pytest.mark.parametrize("name", ["sparsemax", "entmax15"])
+@pytest.mark.parametrize("length", [1, 2, 7, 13, 28, 41, 700, 2000])
+def test_keys_that_tie_beyond_reach_weigh_exactly_zero(name, length):
+    scores = np.zeros((1, length), "float32")
+    scores[0, 0] = 5.0
+    found = oracle.float64(normalizers.get(name)(scores))
+    np.testing.assert_array_equal(found, scores / 5.0)
 
 
 @pytest.mark.parametrize("name", ["sparsemax", "entmax15"])

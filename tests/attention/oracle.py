@@ -3,6 +3,8 @@
 import numpy as np
 from keras import ops
 
+from tests.attention import position_equations
+
 
 def float64(tensor):
     """Returns any tensor, bfloat16 included, as a float64 array."""
@@ -162,7 +164,9 @@ def attention(layer, query, value, key=None, visible=None, **masks):
     key = value if key is None else key
     if visible is None:
         visible = visible_pairs(len(query), 1, query.shape[1], key.shape[1], **masks)
-    scores = logits(layer.score, query, key)
+    places = _places(query, key)
+    bias = position_equations.bias(layer.position, query, *places)
+    scores = _scores(layer, query, key, places, bias)
     weights = normalized(_name(layer.normalizer), scores, visible[:, 0])
     return weights @ value, weights
 
@@ -183,12 +187,31 @@ def multi_head_attention(layer, query, value, key=None, visible=None, **masks):
         for projection, x in ((layer.key_projection, key), (layer.value_projection, value))
     )
     weights = np.zeros(visible.shape)
+    places = _places(query, key)
+    biases = np.zeros(visible.shape)
+    biases += position_equations.bias(layer.position, np.stack(queries, axis=1), *places)
     contexts = []
     for head in range(layer.num_heads):
-        scores = logits(layer.score, queries[head], keys[head], head)
+        scores = _scores(layer, queries[head], keys[head], places, biases[:, head], head)
         weights[:, head] = normalized(_name(layer.normalizer), scores, visible[:, head])
         contexts.append(weights[:, head] @ values[head])
     return _dense(layer.output_projection, np.concatenate(contexts, axis=-1)), weights
+
+
+def _places(query, key):
+    """Where queries and keys stand when both end together."""
+    lengths = query.shape[1], key.shape[1]
+    return np.arange(lengths[0]) + lengths[1] - lengths[0], np.arange(lengths[1])
+
+
+def _scores(layer, query, key, places, bias, head=()):
+    """The logits of one head with its position and soft cap."""
+    query, key = (
+        position_equations.rotated(layer.position, *each)
+        for each in zip((query, key), places, strict=True)
+    )
+    scores = logits(layer.score, query, key, head) + bias
+    return scores if layer.soft_cap is None else layer.soft_cap * np.tanh(scores / layer.soft_cap)
 
 
 def gru_step(cell, inputs, states):
@@ -266,6 +289,8 @@ def _name(normalizer):
 
 
 def _heads(projection, x, heads):
+    if projection is None:  # the score reads nothing of it but its length
+        return [x] * heads
     return np.split(_dense(projection, x), heads, axis=-1)
 
 

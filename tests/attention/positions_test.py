@@ -10,6 +10,7 @@ from keras_attention.positions.alibi import slopes
 from keras_attention.positions.t5 import bucket
 from tests.attention import oracle
 from tests.attention.gradients import gradients, weight_gradients
+from tests.attention.position_equations import alibi_bias, rotary, shaw_bias, t5_bias
 from tests.attention.saved import check_config
 
 RNG = np.random.default_rng(0)
@@ -199,20 +200,6 @@ def test_learned_vectors_get_a_gradient_where_they_are_used():
 # Positions inside heads
 
 
-def rotary(x, places, max_wavelength=10000, rotated=None):
-    """Equation 34 of Su et al. as a block-diagonal matrix for each position."""
-    size = rotated or x.shape[-1]
-    y = x.copy()
-    for row, place in enumerate(places):
-        matrix = np.eye(x.shape[-1])
-        for i in range(size // 2):
-            angle = place * max_wavelength ** (-2 * i / size)
-            cosine, sine = np.cos(angle), np.sin(angle)
-            matrix[2 * i : 2 * i + 2, 2 * i : 2 * i + 2] = [[cosine, -sine], [sine, cosine]]
-        y[..., row, :] = x[..., row, :] @ matrix.T
-    return y
-
-
 @pytest.mark.parametrize("heads", [(), (HEADS,)])
 @pytest.mark.parametrize(("fraction", "rotated"), [(1.0, 8), (0.5, 4), (0.25, 2)])
 def test_rotary_equals_its_matrix(heads, fraction, rotated):
@@ -312,34 +299,6 @@ def test_buckets_equal_their_formula(num_buckets, max_distance):
             place = round(place)
         expected = distance if distance < exact else min(int(place), num_buckets - 1)
         assert bucket(-distance, num_buckets, max_distance, False) == expected
-
-
-def alibi_bias(position, query, queries, keys):
-    bias = np.zeros((*query.shape[:-1], len(keys)))
-    for *front, i, j in np.ndindex(bias.shape):
-        heads = query.shape[1:-2]
-        slope = slopes(heads[0])[front[1]] if heads else 2.0**-8
-        bias[(*front, i, j)] = -slope * abs(queries[i] - keys[j])
-    return bias
-
-
-def t5_bias(position, query, queries, keys):
-    table = oracle.weight(position, "embeddings")
-    bias = np.zeros((*query.shape[:-1], len(keys)))
-    for *front, i, j in np.ndindex(bias.shape):
-        after = int(keys[j]) - int(queries[i])
-        place = sum(abs(after) >= first for first in (1, 2, 4))  # 4 ranges: 0, 1, 2 to 3, the rest
-        bias[(*front, i, j)] = table[(*front[1:], place + (4 if after > 0 else 0))]
-    return bias
-
-
-def shaw_bias(position, query, queries, keys):
-    table = oracle.weight(position, "embeddings")
-    bias = np.zeros((*query.shape[:-1], len(keys)))
-    for *front, i, j in np.ndindex(bias.shape):
-        place = min(max(int(keys[j]) - int(queries[i]), -2), 2) + 2
-        bias[(*front, i, j)] = query[(*front, i)] @ table[place] / np.sqrt(query.shape[-1])
-    return bias
 
 
 BIASES = {

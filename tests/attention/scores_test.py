@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_attention import Attention, MultiHeadAttention, masks, normalizers, scores
 from tests.attention import oracle
-from tests.attention.gradients import gradients, weight_gradients
+from tests.attention.gradients import gradients, gradients_in_every_form, of_layer
 from tests.attention.saved import check_config
 
 BATCH, HEADS, QUERIES, KEYS, SIZE = 2, 3, 4, 6, 5
@@ -46,12 +46,6 @@ SCORES = {
     "epanechnikov, learned width": lambda: scores.Epanechnikov(3.1, learned_width=True),
 }
 KERNELS = [name for name in SCORES if isinstance(SCORES[name](), scores.Kernel)]
-WITH_WEIGHTS = [
-    name
-    for name in SCORES
-    if name in ("general", "linear_additive", "location")
-    or any(word in name for word in ("additive", "synthesizer", "learned"))
-]
 
 
 def random(*shape, dtype="float32"):
@@ -202,46 +196,52 @@ def test_what_stands_at_padded_places_has_no_effect(name, junk):
 FACTORS = np.arange(1.0, 13.0, dtype="float32").reshape(3, 4)
 
 
-@pytest.mark.parametrize("name", SCORES)
+class Weighted(keras.layers.Layer):
+    """A score whose logits count differently, so that their sum depends on each one."""
+
+    def __init__(self, score):
+        super().__init__()
+        self.score = score
+
+    def call(self, query, key):
+        return ops.multiply(self.score(query, key), FACTORS)
+
+
 @pytest.mark.parametrize("size", [2, SIZE])
-def test_gradients_equal_finite_differences_of_the_equation(name, size):
-    score, inputs = built(name, size=size), [random(1, 3, size), random(1, 4, size)]
-    found = gradients(
-        lambda *inputs: ops.multiply(score(*inputs), FACTORS), *(tensor(x) for x in inputs)
-    )
-    expected = oracle.numerical_gradients(
-        lambda *inputs: (oracle.logits(score, *inputs) * FACTORS).sum(), *inputs
-    )
-    for gradient, difference in zip(found, expected, strict=True):
-        np.testing.assert_allclose(oracle.float64(gradient), difference, atol=1e-3, rtol=1e-4)
+def test_gradients_equal_finite_differences_of_the_equations(size):
+    """Those of queries and keys one by one, those of weights in one direction."""
+    cases, expected = {}, {}
+    for name in SCORES:
+        score, inputs = built(name, size=size), [random(1, 3, size), random(1, 4, size)]
+
+        def total(*inputs, score=score):
+            return (oracle.logits(score, *inputs) * FACTORS).sum()
+
+        layer = Weighted(score)
+        layer(*(tensor(x) for x in inputs))
+        cases[name] = of_layer(layer, *(x.astype("float32") for x in inputs))
+        directions = [RNG.normal(size=weight.shape) for weight in score.trainable_weights]
+        pairs = zip(score.trainable_weights, directions, strict=True)
+        slopes = [slope_by(weight, each, lambda: total(*inputs)) for weight, each in pairs]  # noqa: B023
+        expected[name] = oracle.numerical_gradients(total, *inputs), directions, slopes
+    forms = None if size == SIZE else ()
+    for name, found in gradients_in_every_form(cases, forms=forms).items():
+        by_inputs, directions, slopes = expected[name]
+        found = [oracle.float64(each) for each in found]
+        for gradient, difference in zip(found, by_inputs, strict=False):
+            np.testing.assert_allclose(gradient, difference, atol=1e-3, rtol=1e-4, err_msg=name)
+        for gradient, each, slope in zip(found[2:], directions, slopes, strict=True):
+            assert (gradient * each).sum() == pytest.approx(slope, rel=1e-2, abs=1e-2), name
 
 
-@pytest.mark.parametrize("name", WITH_WEIGHTS)
-def test_gradients_of_weights_equal_finite_differences_of_the_equation(name):
-    score, inputs = built(name), [random(1, 3, SIZE), random(1, 4, SIZE)]
-
-    class Weighted(keras.layers.Layer):
-        def __init__(self):
-            super().__init__()
-            self.score = score
-
-        def call(self, query, key):
-            return ops.multiply(self.score(query, key), FACTORS)
-
-    layer = Weighted()
-    layer(*(tensor(x) for x in inputs))
-    found = weight_gradients(layer, *(tensor(x) for x in inputs))
-    assert found
-    for variable in score.weights:
-        value, step, sums = oracle.float64(variable), 1e-3, []
-        direction = RNG.normal(size=value.shape)
-        for sign in (1, -1):
-            variable.assign(value + sign * step * direction)
-            sums.append((oracle.logits(score, *inputs) * FACTORS).sum())
-        variable.assign(value)
-        expected = (sums[0] - sums[1]) / (2 * step)
-        slope = (oracle.float64(ops.convert_to_tensor(found[variable.path])) * direction).sum()
-        np.testing.assert_allclose(slope, expected, rtol=1e-2, atol=1e-2, err_msg=variable.name)
+def slope_by(weight, direction, total, step=1e-3):
+    """The derivative of a total by a weight in a direction, as a difference."""
+    value, sums = oracle.float64(weight), []
+    for sign in (1, -1):
+        weight.assign(value + sign * step * direction)
+        sums.append(total())
+    weight.assign(value)
+    return (sums[0] - sums[1]) / (2 * step)
 
 
 @pytest.mark.parametrize("name", SCORES)

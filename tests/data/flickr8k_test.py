@@ -80,6 +80,25 @@ def test_a_prepared_split_needs_no_files(tmp_path, manual):
     assert [each["name"] for each in again] == first
 
 
+def test_the_folder_that_is_named_is_read_whatever_is_prepared(tmp_path, manual):
+    data, changed = tmp_path / "data", tmp_path / "changed"
+
+    def first_caption(*folder):
+        (first, *_) = load_flickr8k("train", *folder, data_dir=data).as_numpy_iterator()
+        return first["captions"][0].decode()
+
+    assert first_caption(manual) == captions_of("b.jpg")[0]
+    shutil.copytree(manual, changed)
+    path = changed / "Flickr8k_text" / "Flickr8k.token.txt"
+    path.write_text(path.read_text().replace(captions_of("b.jpg")[0], "Another ."))
+    assert first_caption(changed) == "Another ."
+    assert first_caption(manual) == captions_of("b.jpg")[0]
+    with pytest.raises(ValueError, match="prepared from 2 folders that differ.*--data-dir"):
+        load_flickr8k("train", data_dir=data)
+    with pytest.raises(FileNotFoundError, match="'train' is not in the folder"):
+        load_flickr8k("train", tmp_path, data)
+
+
 def test_tfds_load_decodes_images_and_skips_splits_without_a_list(tmp_path, manual):
     (manual / "Flickr8k_text" / "Flickr_8k.testImages.txt").unlink()
     config = tfds.download.DownloadConfig(manual_dir=manual)
@@ -96,7 +115,7 @@ def test_tfds_load_decodes_images_and_skips_splits_without_a_list(tmp_path, manu
     (first, *_) = splits["train"].as_numpy_iterator()
     assert first["image"].shape == (4, 6, 3)
     assert abs(int(np.mean(first["image"][..., 0])) - ord("b")) < 3
-    with pytest.raises(FileNotFoundError, match="'test' is not in the manual folder"):
+    with pytest.raises(FileNotFoundError, match="'test' is not in the folder"):
         load_flickr8k("test", manual, tmp_path / "data")
 
 

@@ -76,6 +76,23 @@ def test_a_prepared_split_needs_no_files(tmp_path, write_split):
     assert as_text(load_multi30k("en-de", "train", tmp_path / "data")) == first
 
 
+def test_the_folder_that_is_named_is_read_whatever_is_prepared(tmp_path, write_split):
+    data, empty, short = (tmp_path / name for name in ("data", "empty", "short"))
+    write_split(tmp_path / "manual", "train", en=ENGLISH, de=GERMAN)
+    first = as_text(load_multi30k("en-de", "train", data, tmp_path / "manual"))
+    empty.mkdir()
+    with pytest.raises(FileNotFoundError, match="--data-dir '<folder>'"):
+        load_multi30k("en-de", "train", data, empty)
+    short.mkdir()
+    for name in ("train.en.gz", "train.de.gz"):
+        (short / name).write_bytes(gzip.compress(b"A line.\n"))
+    with pytest.raises(ValueError, match="short/train.en.gz is not the Multi30k file"):
+        load_multi30k("en-de", "train", data, short)
+    assert as_text(load_multi30k("en-de", "train", data, tmp_path / "manual")) == first
+    write_split(tmp_path / "other", "train", en=ENGLISH[:1], de=GERMAN[:1])  # pinned anew
+    assert len(as_text(load_multi30k("en-de", "train", data, tmp_path / "other"))) == 1
+
+
 def test_splits_may_come_from_different_folders(tmp_path, write_split):
     write_split(tmp_path / "one", "train", en=ENGLISH, de=GERMAN)
     write_split(tmp_path / "two", "test_2017_flickr", en=ENGLISH[:1], de=GERMAN[:1])
@@ -84,7 +101,7 @@ def test_splits_may_come_from_different_folders(tmp_path, write_split):
     with pytest.raises(FileNotFoundError, match="test_2017_flickr"):
         load_multi30k("en-de", "test_2017_flickr", data, tmp_path / "one")
     assert len(as_text(load_multi30k("en-de", "test_2017_flickr", data, tmp_path / "two"))) == 1
-    assert len(as_text(load_multi30k("en-de", "train", data, tmp_path / "two"))) == 3
+    assert len(as_text(load_multi30k("en-de", "train", data))) == 3
 
 
 def test_a_missing_split_names_files_places_and_the_way_out(tmp_path, write_split):

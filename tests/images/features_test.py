@@ -10,9 +10,10 @@ import tensorflow as tf
 
 from tests.images import pictures
 from tests.images.comparison import assert_same_features
+from zoo.atomic import UNFINISHED
 from zoo.data import features
 from zoo.data.feature_manifest import Manifest
-from zoo.data.feature_shards import UNFINISHED, compute_shard
+from zoo.data.feature_shards import compute_shard
 from zoo.data.features import cache_features, load_features
 from zoo.models.backbone import Backbone
 from zoo.readers.images import read_images

@@ -1,13 +1,17 @@
 """Presets of strangers: what is damaged is named, and nothing in them runs code."""
 
 import json
+import random
 
 import h5py
 import keras
 import pytest
 
 import zoo
-from zoo.storage import CARD, CONFIG, FILES, WEIGHTS, presets
+from keras_attention import scores
+from tests.zoo import mutations
+from tests.zoo.mutations import sign
+from zoo.storage import CARD, CONFIG, FILES, LARGEST, TOKENIZER, WEIGHTS
 
 
 @pytest.fixture(scope="module")
@@ -29,16 +33,6 @@ def change_card(folder, change):
     card = json.loads((folder / CARD).read_text())
     card = change(card) or card
     (folder / CARD).write_text(json.dumps(card))
-
-
-def sign(folder):
-    """Writes the hashes of changed files into the card, as whoever forges them would."""
-    change_card(
-        folder,
-        lambda card: card.update(
-            files={name: presets.fingerprint(folder / name) for name in card["files"]}
-        ),
-    )
 
 
 def forge(folder, change):
@@ -71,6 +65,8 @@ def test_what_a_card_lacks_is_named(folder, key, function):
         (lambda card: {**card, "files": {**card["files"], "../x": {}}}, "'files' should be"),
         (lambda card: {**card, "files": dict.fromkeys(card["files"], {})}, "no 'sha256'"),
         (lambda card: {**card, "format": 2}, "of format 2.*pip install --upgrade"),
+        (lambda card: {**card, "training": 3}, "'training' should be a dict, and is 3"),
+        (lambda card: {**card, "remarks": mutations.nested(900)}, "more than 32 deep"),
     ],
 )
 def test_a_card_of_another_kind_is_named(folder, change, message):
@@ -135,6 +131,9 @@ def test_no_code_is_imported_for_a_config(folder, content, place, monkeypatch):
         (lambda config: config.pop("options") and None, "KeyError: 'options'"),
         (lambda config: {**config, "options": 3}, f"{CONFIG} is damaged"),
         (lambda config: [config], f"{CONFIG} is damaged"),
+        (lambda config: {**config, "opening": mutations.nested(900)}, "more than 32 deep"),
+        (lambda config: {**config, "sampler": {"a": config["sampler"]}}, "'sampler' cannot be"),
+        (lambda config: {**config, "sampler": mutations.OBJECTS[0]}, "'sampler' cannot be"),
         *(
             (lambda config, key=key: {**config, key: "x"}, f"Unknown option of luong_nmt '{key}'")
             for key in ("name", "tokenizer", "dtype", "core", "weights", "vocabulary_size")
@@ -148,6 +147,8 @@ def test_a_config_of_another_kind_is_named(folder, change, message):
 
 
 # ------------------------------------------------------------------------------------- the weights
+
+HARMLESS = {"dtype f8", "many", "transposed"}  # transposed, a vector stays
 
 
 def test_weights_must_not_be_somewhere_else(folder):
@@ -170,5 +171,71 @@ def test_weights_of_another_model_are_refused(folder, fresh_model, tmp_path_fact
     fresh_model("luong_nmt", decoder_units=8).save_to_preset(other)
     (folder / WEIGHTS).write_bytes((other / WEIGHTS).read_bytes())
     sign(folder)
-    with pytest.raises(ValueError, match="could not be loaded"):
+    with pytest.raises(ValueError, match=rf"{WEIGHTS} does not fit {CONFIG}: .* shape \(32, 16\)"):
         zoo.load(folder)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in mutations.ARRAYS if kind not in HARMLESS])
+def test_arrays_that_no_model_has_are_refused(folder, kind):
+    mutations.change_weights(folder / WEIGHTS, random.Random(5), kind)
+    sign(folder)
+    with pytest.raises(ValueError, match=f"{WEIGHTS} (is damaged|does not fit|holds numbers)"):
+        zoo.load(folder)
+
+
+# --------------------------------------------------------------------------------------- the sizes
+
+
+@pytest.mark.parametrize("weights", ["pretrained", None])
+@pytest.mark.parametrize("option", ["embedding_dim", "encoder_units", "decoder_units"])
+def test_a_model_is_made_as_far_as_the_file_has_weights(folder, option, weights):
+    forge(folder, lambda config: config["options"].update({option: 10**9}))
+    with pytest.raises(ValueError, match=f"{WEIGHTS} does not fit {CONFIG}: .*0000000.*none has"):
+        zoo.load(folder, weights=weights)
+
+
+def test_as_many_layers_are_made_as_there_may_be(fresh_model, tmp_path):
+    folder = tmp_path / "toy"
+    fresh_model("transformer_nmt").save_to_preset(folder)
+    forge(folder, lambda config: config["options"].update(num_layers=10**9))
+    with pytest.raises(ValueError, match=f"{CONFIG} asks for 1000000000 layers, and .*{WEIGHTS}"):
+        zoo.load(folder)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_has_a_largest_size(folder, name, monkeypatch):
+    monkeypatch.setitem(LARGEST, name, 50)
+    with pytest.raises(ValueError, match=rf"{name} (is damaged: it )?has \d+ bytes, and .*50"):
+        zoo.load(folder)
+
+
+def test_what_could_not_be_loaded_is_not_saved(fresh_model, tmp_path, monkeypatch):
+    monkeypatch.setitem(LARGEST, TOKENIZER, 50)
+    with pytest.raises(ValueError, match=rf"{TOKENIZER} has \d+ bytes, and .*50"):
+        fresh_model("luong_nmt").save_to_preset(tmp_path / "toy")
+    assert list(tmp_path.iterdir()) == []
+
+
+def load_mutations(run_python, folder, first, count):
+    """Loads changed presets in a process with little memory: see `mutations`."""
+    result = run_python("-m", "tests.zoo.mutations", folder, first, count)
+    assert result.returncode == 0, result.stderr[-3000:]
+    found = json.loads(result.stdout)
+    assert found["wrong"] == []
+    assert found["refused"] > count / 2
+    assert found["megabytes"] < 300
+
+
+def test_whatever_is_changed_costs_an_error_at_most(saved, run_python):
+    load_mutations(run_python, saved, 0, 40)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("first", range(0, 300, 100))
+@pytest.mark.parametrize("architecture", ["luong_nmt", "transformer_nmt", "transformer_lm"])
+def test_many_changes(fresh_model, byte_tokenizer, run_python, tmp_path, architecture, first):
+    options = {"luong_nmt": {"score": scores.Additive(units=8)}}.get(architecture, {})
+    if architecture == "transformer_lm":
+        options = {"tokenizer": byte_tokenizer, "position": "alibi"}
+    fresh_model(architecture, **options).save_to_preset(tmp_path / "toy")
+    load_mutations(run_python, tmp_path / "toy", 1000 + first, 100)

@@ -4,7 +4,8 @@ import dataclasses
 import json
 import pathlib
 
-from zoo.data.feature_shards import DTYPE, whole_file
+from zoo.atomic import whole
+from zoo.data.feature_shards import DTYPE
 
 NAME = "manifest.json"
 
@@ -48,7 +49,7 @@ class Manifest:
 
     def write(self, folder):
         """Writes it into a folder, in place of the one there."""
-        with whole_file(pathlib.Path(folder) / NAME) as unfinished:
+        with whole(pathlib.Path(folder) / NAME) as unfinished:
             text = json.dumps(dataclasses.asdict(self), indent=2)
             unfinished.write_text(text + "\n", encoding="utf-8")
 

@@ -1,19 +1,16 @@
 """One shard of a collection of features: how it is computed, written and read."""
 
-import contextlib
 import functools
-import os
 import pathlib
-import tempfile
 
 import numpy as np
 import tensorflow as tf
 
+from zoo.atomic import whole
 from zoo.data.views import view_of
 from zoo.readers.images import read_images
 
 DTYPE = "float16"
-UNFINISHED = ".unfinished-"
 
 
 def compute_shard(backbone, examples, path, view=0, batch_size=32, progress=None):
@@ -38,9 +35,8 @@ def compute_shard(backbone, examples, path, view=0, batch_size=32, progress=None
         ValueError: Pictures cannot be decoded, or their features not be kept in float16.
     """
     path = pathlib.Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     read = _reader(backbone.image_size, view)
-    with whole_file(path) as unfinished, tf.io.TFRecordWriter(str(unfinished)) as writer:
+    with whole(path) as unfinished, tf.io.TFRecordWriter(str(unfinished)) as writer:
         for start in range(0, len(examples), batch_size):
             batch = examples[start : start + batch_size]
             names = [_bytes(example["name"]) for example in batch]
@@ -82,22 +78,6 @@ def read_shards(paths, shape, captions):
 
     records = tf.data.TFRecordDataset([str(path) for path in paths], buffer_size=2**23)
     return records.map(parse, num_parallel_calls=tf.data.AUTOTUNE)
-
-
-@contextlib.contextmanager
-def whole_file(path):
-    """Gives the name of a file to write, which gets its real name when it is on the disk."""
-    handle, unfinished = tempfile.mkstemp(prefix=UNFINISHED, dir=path.parent)
-    os.close(handle)
-    unfinished = pathlib.Path(unfinished)
-    try:
-        yield unfinished
-        with unfinished.open("rb+") as file:
-            os.fsync(file.fileno())
-        unfinished.chmod(0o644)  # mkstemp lets nobody else read
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
 
 
 @functools.lru_cache(maxsize=16)

@@ -9,8 +9,9 @@ import keras
 import tensorflow as tf
 
 from keras_attention._checks import require_positive_integers, require_positive_integers_or_none
+from zoo.atomic import sweep
 from zoo.data.feature_manifest import Manifest
-from zoo.data.feature_shards import UNFINISHED, compute_shard, read_shards
+from zoo.data.feature_shards import compute_shard, read_shards
 
 PICTURES_PER_SHARD = 512
 
@@ -163,10 +164,8 @@ def progress_bar(manifest, folder, views):
 
 def finish(folder):
     """Removes what killed processes have left behind, and returns the folder."""
-    folder = pathlib.Path(folder)
-    for unfinished in folder.glob(f"**/{UNFINISHED}*"):
-        unfinished.unlink(missing_ok=True)
-    return folder
+    sweep(folder)
+    return pathlib.Path(folder)
 
 
 def _require_same(manifest, folder, shards, seen):

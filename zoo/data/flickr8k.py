@@ -84,7 +84,7 @@ class Flickr8k(tfds.core.GeneratorBasedBuilder):
     def _split_generators(self, dl_manager):
         del dl_manager
         if self._manual_dir is None:
-            raise FileNotFoundError(f"Flickr8k: no folder was named.\n{files.HOW_TO_GET}")
+            raise FileNotFoundError(files.NO_FOLDER)
         return {
             split: self._generate_examples(examples) for split, examples in self._found().items()
         }
@@ -115,7 +115,7 @@ def load_flickr8k(split="train", manual_dir=None, data_dir=None):
     Args:
         split: `"train"` (6,000 images), `"validation"` (1,000, the list "dev") or `"test"` (1,000).
         manual_dir: Folder with what the archives hold: `Flicker8k_Dataset/*.jpg` and
-            `Flickr8k_text/*.txt`. Not read where the split is prepared.
+            `Flickr8k_text/*.txt`. By default what was prepared from such a folder before.
         data_dir: Folder of prepared data sets. Defaults to that of TensorFlow Datasets.
 
     Returns:
@@ -123,8 +123,10 @@ def load_flickr8k(split="train", manual_dir=None, data_dir=None):
         of the file, its bytes as they are (JPEG), and five strings.
 
     Raises:
-        ValueError: Unknown split, or images whose captions are not complete.
-        FileNotFoundError: `manual_dir` lacks the split; the message says how to get it.
+        ValueError: Unknown split, or images whose captions are not complete; or no folder is named
+            where the split was prepared from folders that differ.
+        FileNotFoundError: `manual_dir` lacks the split, or none is named where nothing is prepared;
+            the message says how to get it.
 
     Example:
 
@@ -140,14 +142,31 @@ def load_flickr8k(split="train", manual_dir=None, data_dir=None):
 
 def _prepared_builder(split, data_dir, manual_dir):
     builder = Flickr8k(data_dir=data_dir)
-    if split in builder.info.splits:
-        return builder
-    # TFDS never adds a split to what it has prepared, and a manual folder may hold some splits
-    # only. So each split is prepared for itself, in its own place.
     root = builder.data_dir_root
-    builder = Flickr8k(splits=(split,), data_dir=root / "flickr8k_splits" / split)
+    # TFDS never adds a split to what it has prepared, and a manual folder may hold some splits
+    # only. So each split is prepared for itself, in the place of its content.
+    places = root / "flickr8k_splits" / split
+    if manual_dir is None:
+        return builder if split in builder.info.splits else _only_builder(split, places)
+    content = files.content(files.find_split(manual_dir, split))
+    builder = Flickr8k(splits=(split,), data_dir=places / content)
     builder.download_and_prepare(
         download_dir=root / "downloads",
         download_config=tfds.download.DownloadConfig(manual_dir=manual_dir),
     )
     return builder
+
+
+def _only_builder(split, places):
+    """Returns the builder of a split that was prepared from one content."""
+    contents = sorted(places.iterdir()) if places.exists() else []
+    builders = [Flickr8k(splits=(split,), data_dir=place) for place in contents]
+    builders = [builder for builder in builders if split in builder.info.splits]
+    if not builders:
+        raise FileNotFoundError(files.NO_FOLDER)
+    if len(builders) > 1:
+        raise ValueError(
+            f"Flickr8k split {split!r} was prepared from {len(builders)} folders that differ. Name "
+            "the one to read: --data-dir '<folder>', or manual_dir='<folder>' in Python."
+        )
+    return builders[0]

@@ -1,6 +1,7 @@
 """The files of Flickr8k as its archives hold them: where they are, and how they are read."""
 
 import collections
+import hashlib
 import pathlib
 
 IMAGES = "Flicker8k_Dataset"  # spelled so in the archive
@@ -19,7 +20,9 @@ HOW_TO_GET = f"""\
 Flickr8k is for non-commercial research and education, and is not downloaded from here. Ask for it
 at https://forms.illinois.edu/sec/1713398 (Hodosh et al. 2013 is what to cite), unpack
 Flickr8k_Dataset.zip and Flickr8k_text.zip into one folder, so that it holds {IMAGES}/*.jpg and
-{TEXTS}/*.txt (or the text files themselves), and name it: manual_dir='<folder>'."""
+{TEXTS}/*.txt (or the text files themselves), and name it: --data-dir '<folder>', or
+manual_dir='<folder>' in Python."""
+NO_FOLDER = f"Flickr8k: no folder was named.\n{HOW_TO_GET}"
 
 
 def find_split(folder, split):
@@ -63,13 +66,22 @@ def find_split(folder, split):
     ]
 
 
+def content(examples):
+    """Returns a short hash of what `find_split` found: of names, images and captions, in order."""
+    digest = hashlib.sha256()
+    for path, captions in examples:
+        for field in [path.name.encode(), path.read_bytes(), *map(str.encode, captions)]:
+            digest.update(len(field).to_bytes(8, "little") + field)
+    return digest.hexdigest()[:16]
+
+
 def _find_text(folder, split, name):
     places = [folder / TEXTS, folder]
     for place in places:
         if (place / name).is_file():
             return place / name
     raise FileNotFoundError(
-        f"Flickr8k split {split!r} is not in the manual folder '{folder}'"
+        f"Flickr8k split {split!r} is not in the folder '{folder}'"
         f"{'' if folder.is_dir() else ', which does not exist'}: "
         f"{name} is neither in '{places[0]}' nor in '{places[1]}'.\n{HOW_TO_GET}"
     )

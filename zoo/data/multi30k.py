@@ -143,7 +143,7 @@ def load_multi30k(pair="en-de", split="train", data_dir=None, manual_dir=None):
             `"test_2017_mscoco"`.
         data_dir: Folder of prepared data sets. Defaults to that of TensorFlow Datasets.
         manual_dir: Folder with the upstream files, `train.en.gz` and so on, directly or in its
-            subfolder `raw`. By default they are downloaded. Not read where the split is prepared.
+            subfolder `raw`. By default the split is downloaded, unless it is prepared.
 
     Returns:
         A `tf.data.Dataset` of `(source, target)`, scalar strings, in the order of the files.
@@ -171,13 +171,15 @@ def load_multi30k(pair="en-de", split="train", data_dir=None, manual_dir=None):
 
 def _prepared_builder(config, split, data_dir, manual_dir):
     builder = Multi30k(config=config, data_dir=data_dir)
-    if split in builder.info.splits:
+    if manual_dir is None and split in builder.info.splits:
         return builder
+    if manual_dir is not None:  # what is prepared does not stand for what was named
+        files.find_split_files(manual_dir, split, builder.languages)
     # TFDS never adds a split to what it has prepared, and a manual folder may hold some splits
-    # only. So each split is prepared for itself, in its own place: whatever folder the next one
-    # comes from, nothing is overwritten or taken for complete. The hashes make it equal anyway.
-    root = builder.data_dir_root
-    builder = Multi30k(splits=(split,), config=config, data_dir=root / "multi30k_splits" / split)
+    # only. So each split is prepared for itself, in the place of its content.
+    root, key = builder.data_dir_root, files.pinned_content(split, builder.languages)
+    place = root / "multi30k_splits" / f"{split}-{key}"
+    builder = Multi30k(splits=(split,), config=config, data_dir=place)
     builder.download_and_prepare(
         download_dir=root / "downloads",
         download_config=tfds.download.DownloadConfig(manual_dir=manual_dir),

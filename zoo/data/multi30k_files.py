@@ -44,6 +44,12 @@ def split_file_names(split, languages):
     return [f"{FILE_PREFIXES[split]}.{language}.gz" for language in languages]
 
 
+def pinned_content(split, languages):
+    """Returns a short hash of the content that the files of a split are pinned to."""
+    hashes = [CHECKSUMS[name][0] for name in split_file_names(split, languages)]
+    return hashlib.sha256("".join(hashes).encode()).hexdigest()[:16]
+
+
 def find_split_files(folder, split, languages):
     """Finds and checks the files of one split in a folder, or in its subfolder `raw`.
 
@@ -66,7 +72,7 @@ def find_split_files(folder, split, languages):
     missing = [name for name, path in zip(names, found, strict=True) if path is None]
     if missing:
         raise FileNotFoundError(
-            f"Multi30k split {split!r} is not in the manual folder '{folder}'"
+            f"Multi30k split {split!r} is not in the folder '{folder}'"
             f"{'' if folder.is_dir() else ', which does not exist'}: looked for "
             f"{' and '.join(names)} in '{places[0]}' and '{places[1]}', "
             f"did not find {' and '.join(missing)}.\n{how_to_get(missing)}"
@@ -102,7 +108,8 @@ def how_to_get(names):
     urls = "\n".join(f"  {URL}{name}" for name in names)
     return (
         f"Download, on a machine with internet:\n{urls}\n"
-        "put the files into one folder (or its subfolder raw/), and name it: manual_dir='<folder>'."
+        "put the files into one folder (or its subfolder raw/), and name it: --data-dir '<folder>',"
+        " or manual_dir='<folder>' in Python."
     )
 
 

@@ -1,6 +1,8 @@
 """`Backbone`: a pretrained convolutional network that turns pictures into annotation vectors."""
 
 import math
+import os
+import reprlib
 import types
 
 import keras
@@ -12,6 +14,7 @@ from keras_attention._checks import require_positive_integers
 from keras_attention.errors import unknown_name
 from zoo.models.networks import NETWORKS, draw_weights, frozen, grids_of, make_network
 
+LARGEST_IMAGES = 1024  # rows: of a preset of somebody else, too
 # Between machines the same weights differ by 1e-5, weights that somebody folded and rounded by
 # some 0.02, other weights by 1 and more.
 TOLERANCE = 0.1
@@ -74,6 +77,15 @@ class Backbone(keras.layers.Layer):
         if name not in NETWORKS:
             raise ValueError(unknown_name("network of keras.applications", name, NETWORKS))
         require_positive_integers("Backbone", image_size=image_size)
+        if image_size > LARGEST_IMAGES:
+            raise ValueError(
+                f"`image_size` of Backbone may be {LARGEST_IMAGES} at most. Received: {image_size}."
+            )
+        if weights is not None and not isinstance(weights, str | os.PathLike):
+            raise ValueError(
+                "`weights` of Backbone must be 'imagenet', the path of a file, or None. "
+                f"Received: {weights!r}."
+            )
         super().__init__(name=name, dtype="float32", trainable=False)
         self.layer_names = [layers] if isinstance(layers, str) else list(layers)
         self.image_size = image_size
@@ -148,13 +160,16 @@ class Backbone(keras.layers.Layer):
         self._hidden.fingerprint = self._hidden.fingerprint or found
 
     def _require_same(self, found, expected):
-        difference = np.linalg.norm(np.subtract(found, expected)) / np.linalg.norm(expected)
+        try:
+            difference = np.linalg.norm(np.subtract(found, expected)) / np.linalg.norm(expected)
+        except (TypeError, ValueError):  # these are no numbers, or not as many
+            difference = math.inf
         if not difference <= TOLERANCE:
             raise ValueError(
                 f"The weights that were found for {self.name} (weights={self.weights_source!r}) "
                 f"give other features than the expected ones: fingerprint {found} instead of "
-                f"{expected}, {difference:.0%} off. Use the weights of then, or compute the "
-                "features and train the model again with these."
+                f"{reprlib.repr(expected)}, {difference:.0%} off. Use the weights of then, or "
+                "compute the features and train the model again with these."
             )
 
 

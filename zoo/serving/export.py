@@ -1,13 +1,11 @@
 """SavedModels in the layout of TF Serving: `path/1`, `path/2`, ..., never half-written."""
 
-import contextlib
 import os
 import pathlib
-import shutil
-import tempfile
 
 import keras
 
+from zoo.atomic import flush, unfinished_folder, whole
 from zoo.serving.warmup import write_requests
 
 
@@ -30,7 +28,9 @@ def write_version(path, resources, endpoints):
     path = pathlib.Path(path)
     if path.exists() and not path.is_dir():
         raise ValueError(f"`path` must be a folder for versions of the model. {path} is a file.")
-    with _unfinished_folder(path) as folder:
+    with unfinished_folder(path) as parent:
+        folder = parent / "version"
+        folder.mkdir()
         archive = keras.export.ExportArchive()
         for resource in resources:
             archive.track(resource)
@@ -57,30 +57,16 @@ def write_folder(path, write):
     path = pathlib.Path(path)
     if path.exists() and not (path.is_dir() and not any(path.iterdir())):
         raise ValueError(f"`path` must be a new folder. {path} is there already.")
-    with _unfinished_folder(path.parent) as folder:
+    with whole(path) as folder:
+        folder.mkdir()
         write(folder)
         if path.exists():
             path.rmdir()  # Windows renames over nothing
-        return folder.rename(path)
-
-
-@contextlib.contextmanager
-def _unfinished_folder(parent):
-    """Makes a folder for the block to fill and rename; if the block fails, nothing is left of it.
-
-    Its name begins with a dot: it is no number, so that TF Serving ignores it.
-    """
-    parent.mkdir(parents=True, exist_ok=True)
-    folder = pathlib.Path(tempfile.mkdtemp(prefix=".unfinished-", dir=parent))
-    folder.chmod(0o755)  # mkdtemp lets nobody else in, and a server is somebody else
-    try:
-        yield folder
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
+    return path
 
 
 def _rename_to_next_version(unfinished, path):
+    flush(unfinished)
     names = [each.name for each in path.iterdir()]
     version = 1 + max((int(name) for name in names if name.isdecimal()), default=0)
     while True:

@@ -3,6 +3,7 @@
 import os
 import pathlib
 
+from zoo.atomic import whole
 from zoo.serving.buckets import ROWS
 
 MODELS, BATCHING = "models.config", "batching.config"
@@ -38,8 +39,11 @@ def write_server_config(folder, seen_as="/models"):
             f"Export one: model.export({str(folder / 'NAME')!r})."
         )
     written = folder / MODELS, folder / BATCHING
-    written[0].write_text(_models_config(models, seen_as.rstrip("/")), encoding="utf-8")
-    written[1].write_text(batching_config(), encoding="utf-8")
+    for path, text in zip(
+        written, [_models_config(models, seen_as.rstrip("/")), batching_config()], strict=True
+    ):
+        with whole(path) as unfinished:  # a server may be reading
+            unfinished.write_text(text, encoding="utf-8")
     return written
 
 

@@ -6,10 +6,13 @@
 - `tokenizer.json`: merges and frequent words
 
 None of them holds code. Whoever made them is not trusted: hashes are compared, names of
-architectures, options and classes must be known here already, and nothing is ever unpickled.
+architectures, options and classes must be known here already, and nothing is ever unpickled. Nor
+do they decide on memory: files have a largest size, and a model is built as far as its weights are
+in the file.
 """
 
 CARD, CONFIG = "card.json", "config.json"
 WEIGHTS, TOKENIZER = "model.weights.h5", "tokenizer.json"
 HASHED = CONFIG, WEIGHTS, TOKENIZER
 FILES = CARD, *HASHED
+LARGEST = {CARD: 2**20, CONFIG: 2**20, WEIGHTS: 2**32, TOKENIZER: 2**24}  # bytes

@@ -6,11 +6,9 @@ import stat
 import zipfile
 import zlib
 
-from zoo.storage import CARD, FILES, WEIGHTS
+from zoo.storage import CARD, FILES, LARGEST
 
-LARGEST_WEIGHTS = 4 * 2**30  # bytes: a billion weights in float32
-LARGEST_JSON = 64 * 2**20
-LARGEST_ARCHIVE = LARGEST_WEIGHTS + 3 * LARGEST_JSON
+LARGEST_ARCHIVE = sum(LARGEST.values())
 
 _BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
 
@@ -66,9 +64,7 @@ def _members(archive):
     for name, member in files.items():
         if stat.S_IFMT(member.external_attr >> 16) not in (0, stat.S_IFREG):
             raise ValueError(f"{name} in it should be a file, and is a link or a device")
-        largest = LARGEST_WEIGHTS if name == WEIGHTS else LARGEST_JSON
-        if member.file_size > largest:
-            raise ValueError(
-                f"{name} in it would take {member.file_size} bytes, and {largest} are the most"
-            )
+        size, largest = member.file_size, LARGEST[name]
+        if size > largest:
+            raise ValueError(f"{name} in it would take {size} bytes, and {largest} are the most")
     return files

@@ -1,10 +1,11 @@
 """`card.json`: what a preset says of itself, and the hashes of its other files."""
 
-import json
 import re
+import reprlib
 from numbers import Real
 
-from zoo.storage import CARD, HASHED
+from zoo.storage import CARD, HASHED, LARGEST
+from zoo.storage.json_files import read_json
 
 FORMAT = 1  # a card without a number is of format 1
 
@@ -17,6 +18,7 @@ _TYPES = {
     "parameters": int,
     "files": dict,
 }
+_OPTIONAL = {"architecture": str, "license": str, "training": dict, "fingerprint": list}
 
 
 def make_card(model, description="", data="", quality=None, license=""):
@@ -76,9 +78,9 @@ def read_card(folder):
     """
     path = folder / CARD
     try:
-        card = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is damaged: it is no JSON. {error}") from error
+        card = read_json(path, LARGEST[CARD])
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged: {error}") from error
     found = card.get("format", 1) if isinstance(card, dict) else None
     if isinstance(found, int) and found > FORMAT:
         raise ValueError(
@@ -95,14 +97,15 @@ def _problem_of(card):
     """Returns what is wrong with a card, or `None`."""
     if not isinstance(card, dict):
         return "it is no dictionary"
-    for key, kind in _TYPES.items():
+    for key, kind in (_TYPES | {key: _OPTIONAL[key] for key in _OPTIONAL if key in card}).items():
         if not isinstance(card.get(key), kind):
-            return f"{key!r} should be a {kind.__name__}, and is {card.get(key, 'missing')!r}"
+            found = reprlib.repr(card.get(key, "missing"))
+            return f"{key!r} should be a {kind.__name__}, and is {found}"
     if not isinstance(card["data"].get("name"), str):
         return "'data' has no 'name'"
     for entry in card["quality"]:
         if not isinstance(entry, dict) or not _is_measurement(entry):
-            return f"{entry!r} in 'quality' is no metric with a value"
+            return f"{reprlib.repr(entry)} in 'quality' is no metric with a value"
     if card["files"].keys() != set(HASHED):
         return f"'files' should be {', '.join(HASHED)}, and is {', '.join(card['files'])}"
     for name, entry in card["files"].items():

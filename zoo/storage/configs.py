@@ -1,27 +1,35 @@
 """`config.json`: an architecture of the zoo and its arguments, and nothing that imports code."""
 
 import inspect
-import json
+import reprlib
 
 import keras
 
-from zoo.storage import CONFIG
+from keras_attention.scores import Score
+from zoo.decoding import Sampler
+from zoo.models.backbone import Backbone
+from zoo.storage import CONFIG, LARGEST
+from zoo.storage.json_files import read_json
+
+_OBJECTS = {"backbone": Backbone, "sampler": Sampler, "score": Score}  # that arguments may be
+_PACKAGES = "keras_attention", "zoo"
 
 
 def read_config(folder):
     """Returns the name of the architecture of a preset, and all arguments.
 
     Raises:
-        ValueError: If it is no config, or names a class that the program has not registered.
+        ValueError: If it is no config, names a class that the program has not registered, or one
+            of the zoo's where it does not belong.
     """
     path = folder / CONFIG
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
+        config = read_json(path, LARGEST[CONFIG])
         architecture, options = config.pop("architecture"), config.pop("options")
         if not isinstance(architecture, str):
             raise TypeError(f"'architecture' is {architecture!r}")
         arguments = {**config, **options}
-    except (ValueError, RecursionError, AttributeError, KeyError, TypeError) as error:
+    except (ValueError, AttributeError, KeyError, TypeError) as error:
         raise ValueError(
             f"{path} is damaged, or is not the config of a preset: it should be a dictionary with "
             f"'architecture' and 'options'. {type(error).__name__}: {error}"
@@ -32,6 +40,13 @@ def read_config(folder):
                 f"{path} asks for {name!r}, which this program does not know, and no code is "
                 "imported for a preset. If it is a class or function of yours, import the module "
                 "that registers it by keras.saving.register_keras_serializable before loading."
+            )
+    for argument, content in arguments.items():
+        if not _belongs(argument, content):
+            raise ValueError(
+                f"{path} is damaged: {argument!r} cannot be {reprlib.repr(content)}. It should be "
+                "a number, a text, true, false or null, or an object as Keras describes it, of a "
+                "kind that fits."
             )
     return architecture, arguments
 
@@ -58,6 +73,29 @@ def _is_known(content):
     if content.get("module") == "keras.initializers":
         return inspect.isclass(getattr(keras.initializers, str(class_name), None))
     return (content.get("module"), class_name) == ("keras", "DTypePolicy")
+
+
+def _belongs(argument, content):
+    """Whether content is plain, or one object of the kind of an argument, in which scores may be.
+
+    Keras makes whatever stands where it looks for something else.
+    """
+    if not isinstance(content, dict | list):
+        return True
+    classes = [_registered(each.get("registered_name")) for _, each in _objects(content)]
+    is_object = isinstance(content, dict) and "class_name" in content
+    return (
+        is_object
+        and _is_of(classes[0], _OBJECTS.get(argument))
+        and all(_is_of(each, Score) for each in classes[1:])
+    )
+
+
+def _is_of(registered, kind):
+    """Whether a class is of a kind, or is not one of the zoo's: then the program knows why."""
+    if not inspect.isclass(registered) or registered.__module__.split(".")[0] not in _PACKAGES:
+        return True
+    return kind is not None and issubclass(registered, kind)
 
 
 def _registered(name):

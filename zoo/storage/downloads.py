@@ -7,12 +7,12 @@ import os
 import pathlib
 import re
 import sys
-import tempfile
 import urllib.parse
 import urllib.request
 
 import keras
 
+from zoo.atomic import flush, unfinished_folder
 from zoo.storage import CARD, FILES
 from zoo.storage.archives import LARGEST_ARCHIVE, unpack
 from zoo.storage.presets import check_files, fingerprint
@@ -82,15 +82,15 @@ def _unpacked(stem, key, address, get):
     folder = home / "presets" / f"{re.sub('[^A-Za-z0-9_]', '-', stem)[:60]}-{key[:32]}"
     if (folder / CARD).is_file():
         return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=folder.parent) as unfinished:
-        archive = get(pathlib.Path(unfinished))
-        new = pathlib.Path(unfinished) / "preset"
+    with unfinished_folder(folder.parent) as unfinished:
+        archive = get(unfinished)
+        new = unfinished / "preset"
         try:
             unpack(archive, new)
             check_files(new, "Whoever made the archive has to make it anew.")
         except ValueError as error:
             raise ValueError(f"{address} holds no preset that can be used: {error}") from error
+        flush(new)
         try:
             os.rename(new, folder)
         except OSError:

@@ -3,11 +3,10 @@
 import dataclasses
 import hashlib
 import json
-import os
 import pathlib
-import tempfile
 
-from zoo.storage import CARD, CONFIG, HASHED, TOKENIZER, WEIGHTS, archives
+from zoo.atomic import whole
+from zoo.storage import CARD, CONFIG, HASHED, LARGEST, TOKENIZER, WEIGHTS, archives
 from zoo.storage.cards import FORMAT, architecture_of, read_card
 from zoo.storage.weights import save_weights
 
@@ -32,19 +31,13 @@ def save(model, path, card, dtype=None):
     if path.exists():
         raise ValueError(f"{path} exists already. Remove it, or choose another name.")
     is_archive = path.suffix == ".zip"
-    name = path.stem if is_archive else path.name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=path.parent) as unfinished:
-        folder = pathlib.Path(unfinished) / name
+    with whole(path) as unfinished:
+        folder = unfinished.with_suffix("") if is_archive else unfinished
         folder.mkdir()
         _write_files(model, folder, card, dtype)
-        if not is_archive:
-            os.rename(folder, path)
-            return str(path)
-        archive = pathlib.Path(unfinished) / path.name
-        archives.pack(folder, archive)
-        os.rename(archive, path)
-    return f"{path}#sha256={fingerprint(path)['sha256']}"
+        if is_archive:
+            archives.pack(folder, unfinished)
+    return f"{path}#sha256={fingerprint(path)['sha256']}" if is_archive else str(path)
 
 
 def check_files(folder, way_out):
@@ -55,8 +48,9 @@ def check_files(folder, way_out):
         way_out: What to do if they differ, for the message.
 
     Raises:
-        ValueError: If a file is missing or is not the one that the card speaks of.
+        ValueError: If a file is missing, is too large or is not the one that the card speaks of.
     """
+    _require_sizes(folder)
     for name, expected in read_card(folder)["files"].items():
         path = folder / name
         found = fingerprint(path)["sha256"] if path.is_file() else "no such file"
@@ -65,6 +59,14 @@ def check_files(folder, way_out):
                 f"{path} is damaged or was changed: its sha256 should be {expected['sha256']}. "
                 f"Found: {found}. {way_out}"
             )
+
+
+def _require_sizes(folder):
+    for name, largest in LARGEST.items():
+        path = folder / name
+        size = path.stat().st_size if path.is_file() else 0
+        if size > largest:
+            raise ValueError(f"{path} has {size} bytes, and a preset may have {largest} there.")
 
 
 def fingerprint(path):
@@ -91,6 +93,7 @@ def _write_files(model, folder, card, dtype):
     if model.fingerprint is not None:
         card["fingerprint"] = model.fingerprint
     _write_json(folder / CARD, card)
+    _require_sizes(folder)  # what `zoo.load` would refuse
 
 
 def _write_json(path, content):

@@ -1,9 +1,15 @@
 """`model.weights.h5`: the weights of the core of a task."""
 
+import collections
+import contextlib
 import pathlib
 
 import h5py
 import numpy as np
+import tensorflow as tf
+
+from zoo.storage import CONFIG
+from zoo.storage.arrays import arrays_in
 
 
 def save_weights(model, path, dtype=None):
@@ -49,7 +55,8 @@ def load_weights(model, path):
         path: File of a preset, of `model.save_weights`, or of a checkpoint in training.
 
     Raises:
-        ValueError: If there is no such file, it does not fit, or a number in it is not finite.
+        ValueError: If there is no such file, it holds anything but arrays of numbers in one piece,
+            does not fit, or a number in it is not finite.
     """
     path = pathlib.Path(path)
     if not path.is_file():
@@ -57,11 +64,46 @@ def load_weights(model, path):
             f"There is no weights file {path}. `weights` must be 'pretrained', None, or the path "
             "of a .weights.h5 file."
         )
-    with h5py.File(path) as file:
-        is_of_task = "core" in file  # a preset holds the weights of the core alone
-    # Keras refuses links, data in other files, and shapes that little on disk stands behind.
+    # A preset holds the weights of the core alone.
+    is_of_task = any(name.startswith("core/") for name in arrays_in(path))
     (model if is_of_task else model.core).load_weights(path)
     _require_finite(model, path)
+
+
+@contextlib.contextmanager
+def limited_to(path):
+    """Makes only those weights in the block that a file has arrays for.
+
+    What is built takes no more memory than the file, whatever sizes it was asked to have.
+
+    Args:
+        path: A `pathlib.Path` of a file with the weights of a core.
+
+    Raises:
+        ValueError: If the file holds anything but arrays of numbers in one piece; in the block, if
+            it has no array left of the shape of a new weight.
+    """
+    arrays = arrays_in(path)
+    left = collections.Counter(arrays.values())
+
+    def create(next_creator, **arguments):
+        with tf.Graph().as_default():  # where a shape takes no memory
+            shape = tuple(arguments["initial_value"]().shape)
+        if tf.as_dtype(arguments["dtype"]).is_floating:  # else the state of random numbers
+            if not left[shape]:
+                free = {name: each for name, each in arrays.items() if left[each]}
+                alike = [f"{n} {each}" for n, each in free.items() if len(each) == len(shape)]
+                raise ValueError(
+                    f"{path} does not fit {CONFIG}: the model has a weight {arguments['name']!r} "
+                    f"of shape {shape}, and of the arrays left in the file none has it. With as "
+                    f"many axes: {', '.join(alike[:9]) or 'none'}. Get all files of the preset "
+                    "anew, from one place."
+                )
+            left[shape] -= 1
+        return next_creator(**arguments)
+
+    with tf.variable_creator_scope(create):
+        yield
 
 
 def _in_half_precision(name, values):

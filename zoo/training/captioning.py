@@ -17,7 +17,6 @@ from zoo.metrics.caption_rewards import CaptionReward
 from zoo.metrics.captions import caption_scores
 from zoo.metrics.crossentropy import TokenCrossentropy
 from zoo.models.backbone import Backbone
-from zoo.readers.text import ByteBPETokenizer
 from zoo.training import runs
 from zoo.training.evaluation import captioner_quality, evaluate_captioner
 from zoo.training.self_critical import PolicyGradientLoss, self_critical_captions
@@ -182,12 +181,14 @@ class CaptioningRecipe:
             loss=TokenCrossentropy(self.label_smoothing),
             weighted_metrics=[],
         )
-        seed = self.seed + len(runs.history(run_dir))  # a run that goes on draws anew
+        done = runs.restore(model, run_dir)
+        seed = self.seed + done  # a run that goes on draws anew
         model.fit(
             train.shuffle(SHUFFLED_IMAGES, seed=seed),
             batch_size=self.batch_size,
             subword_dropout=self.subword_dropout,
             seed=seed,
+            initial_epoch=done,
             epochs=self.epochs,
             validation_data=validation,
             callbacks=_callbacks(run_dir, validation, self._mean_rewards()),
@@ -195,9 +196,7 @@ class CaptioningRecipe:
 
     def _learn_from_rewards(self, model, rewards, views, validation, run_dir):
         run_dir.mkdir(exist_ok=True)
-        seed = self.seed + len(runs.history(run_dir))
-        train = _any_view(views, seed)
-        steps = -(-int(train.cardinality()) // IMAGES_THAT_EARN)
+        steps = -(-int(views[0].cardinality()) // IMAGES_THAT_EARN)
         steps *= self.self_critical_epochs
         model.compile(
             optimizer=runs.self_critical_optimizer(
@@ -206,8 +205,12 @@ class CaptioningRecipe:
             loss=PolicyGradientLoss(model.tokenizer),
             weighted_metrics=[],
         )
+        done = runs.restore(model, run_dir)
+        seed = self.seed + done
+        train = _any_view(views, seed)
         model.fit(
             self_critical_captions(model, train, rewards, batch_size=IMAGES_THAT_EARN, seed=seed),
+            initial_epoch=done,
             epochs=self.self_critical_epochs,
             callbacks=_callbacks(run_dir, validation, rewards),
         )
@@ -277,12 +280,9 @@ class CaptioningRecipe:
         )
 
     def _tokenizer(self, images, path):
-        """Learns the vocabulary once; a run that goes on must not learn another one."""
-        if not path.exists():
-            captions = images.map(_captions).as_numpy_iterator()
-            texts = [caption.decode() for each in captions for caption in each]
-            ByteBPETokenizer.train(texts, self.vocabulary_size).save(path)
-        return ByteBPETokenizer.load(path)
+        captions = images.map(_captions).as_numpy_iterator()
+        texts = (caption.decode() for each in captions for caption in each)
+        return runs.tokenizer(path, texts, self.vocabulary_size)
 
 
 def plain(captions):

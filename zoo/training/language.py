@@ -1,6 +1,7 @@
 """Training of language models on the characters of tiny Shakespeare."""
 
 import dataclasses
+import functools
 import pathlib
 from typing import ClassVar
 
@@ -67,14 +68,10 @@ class LanguageRecipe:
             )
 
     def load(self, split, data_dir=None):
-        """Returns the text of a split; `data_dir` is the folder where TFDS keeps it."""
-        import tensorflow_datasets as tfds
+        """Returns the text of a split, downloaded or from the folder where TFDS has prepared it."""
+        from zoo.data.tiny_shakespeare import load_tiny_shakespeare
 
-        texts = [
-            next(iter(tfds.load("tiny_shakespeare", split=part, data_dir=data_dir)))["text"]
-            for part in split.split("+")
-        ]
-        return "".join(text.numpy().decode() for text in texts)
+        return load_tiny_shakespeare(split, data_dir)
 
     def train(self, train_text, validation_text, run_dir):
         """Trains a model; started again after a crash, it goes on with the last finished epoch.
@@ -98,15 +95,16 @@ class LanguageRecipe:
         model = self._build(self.dtype)
         if teachers:
             model.set_weights(teachers[0].get_weights())
-        seed = self.seed + len(runs.history(run_dir))  # a run that goes on draws anew
-        windows = self._windows(model, train_text, teachers, seed)
+        windows = functools.partial(self._windows, model, train_text, teachers)
         model.compile(
-            optimizer=self.make_optimizer(int(windows.cardinality())),
+            optimizer=self.make_optimizer(int(windows(self.seed).cardinality())),
             loss=TokenCrossentropy(),
             weighted_metrics=[],
         )
+        done = runs.restore(model, run_dir)
         model.fit(
-            windows,
+            windows(self.seed + done),  # a run that goes on draws anew
+            initial_epoch=done,
             epochs=self.epochs,
             validation_data=validation_text,
             batch_size=self.batch_size,

@@ -1,14 +1,24 @@
-"""What the runs of all recipes have in common: checkpoints, logs, going on after a crash."""
+"""What the runs of all recipes have in common: schedules, the log, going on after a crash.
+
+After each epoch `backup` holds its state: the weights that the optimizer works on and its own, and
+a JSON file with the log of all epochs and the hash of the weights. That file is written last and
+makes the epoch done: whenever a run is killed, it goes on from the last epoch that is.
+"""
 
 import csv
+import json
 
 import keras
 import numpy as np
 
+from zoo.atomic import sweep, whole
+from zoo.readers.text import ByteBPETokenizer
+from zoo.storage.presets import fingerprint
 from zoo.training.schedules import WarmUp
 
 BEST = "best.weights.h5"
 HISTORY = "history.csv"
+STATES = 2  # that are kept
 
 
 def cosine(learning_rate, steps, warmup_steps, cycles=1):
@@ -35,36 +45,57 @@ def callbacks(run_dir, monitor, mode, measure=()):
 
     Args:
         run_dir: Folder of the run.
-        monitor, mode: Which entry of the logs is best where, as for `ModelCheckpoint`.
+        monitor: Which entry of the logs tells what is best.
+        mode: `"min"` or `"max"`.
         measure: Callbacks that add entries to the logs, by the averaged weights.
     """
-    best_path = run_dir / BEST
-    # The order counts: the backup keeps the raw weights, everything below sees the averaged ones.
+    # The order counts: the state holds the raw weights, everything below sees the averaged ones.
     return [
-        keras.callbacks.BackupAndRestore(
-            run_dir / "backup", double_checkpoint=True, delete_checkpoint=False
-        ),
+        _SaveState(run_dir),
         keras.callbacks.SwapEMAWeights(swap_on_epoch=True),
         *measure,
-        keras.callbacks.ModelCheckpoint(
-            best_path,
-            monitor=monitor,
-            mode=mode,
-            save_best_only=True,
-            save_weights_only=True,
-            initial_value_threshold=best_so_far(run_dir, monitor, mode),
-        ),
-        keras.callbacks.CSVLogger(run_dir / HISTORY, append=True),
+        _FinishEpoch(run_dir, monitor, mode),
         keras.callbacks.TensorBoard(run_dir / "tensorboard"),
     ]
 
 
+def restore(model, run_dir):
+    """Gives a model the newest state of a run that can be read, and says which that is.
+
+    Args:
+        model: A compiled model.
+        run_dir: Folder of the run.
+
+    Returns:
+        The number of epochs that are done, for `initial_epoch` of `fit`.
+    """
+    sweep(run_dir)
+    states = sorted((run_dir / "backup").glob("epoch-*.json"), key=_epochs, reverse=True)
+    for state in states:
+        rows = _read(state)
+        if rows is not None:
+            break
+        print(f"{state} is damaged, or the weights beside it. It is ignored.")
+    else:
+        rows = []
+        if states:
+            print(f"{run_dir}: there is no other state, training begins anew.")
+    _write_history(run_dir, rows)  # what a killed process did not come to
+    if rows:
+        if not model.optimizer.built:
+            model.optimizer.build(model.trainable_variables)
+        model.load_weights(_weights(state))
+        print(f"{run_dir}: training goes on after epoch {len(rows)}.")
+    return len(rows)
+
+
 def best_so_far(run_dir, monitor, mode):
-    """Returns what a run that goes on has to beat, `None` for a new one."""
+    """Returns what the next epoch has to beat, `None` if anything will do."""
     if not (run_dir / BEST).exists():
         return None
-    best = {"min": min, "max": max}[mode]
-    return best((float(row[monitor]) for row in history(run_dir)), default=None)
+    values = [float(row[monitor]) for row in history(run_dir)]
+    numbers = [value for value in values if value == value]  # not those that are not a number
+    return {"min": min, "max": max}[mode](numbers, default=None)
 
 
 def history(run_dir):
@@ -74,6 +105,24 @@ def history(run_dir):
         return []
     with open(path, newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
+
+
+def tokenizer(path, texts, vocabulary_size):
+    """Returns the tokenizer of a run, which learns it once: one that goes on keeps it.
+
+    Args:
+        path: File of the tokenizer.
+        texts: Texts to learn it from; they are not read where it is there.
+        vocabulary_size: Number of its tokens.
+    """
+    try:
+        return ByteBPETokenizer.load(path)
+    except FileNotFoundError:
+        pass
+    except ValueError as error:
+        print(f"{error} It is learned anew.")
+    ByteBPETokenizer.train(texts, vocabulary_size).save(path)
+    return ByteBPETokenizer.load(path)
 
 
 def load_mean_weights(model, paths):
@@ -88,3 +137,89 @@ def load_mean_weights(model, paths):
         loaded.append([weight.numpy() for weight in model.weights])
     for weight, values in zip(model.weights, zip(*loaded, strict=True), strict=True):
         weight.assign(np.mean(values, axis=0))
+
+
+class _SaveState(keras.callbacks.Callback):
+    """Saves the weights that the optimizer works on, and its own, after each epoch.
+
+    Args:
+        run_dir: Folder of the run.
+    """
+
+    def __init__(self, run_dir):
+        super().__init__()
+        self.run_dir = run_dir
+
+    def on_epoch_end(self, epoch, logs=None):
+        with whole(_weights(_state(self.run_dir, epoch + 1))) as unfinished:
+            self.model.save_weights(unfinished)
+
+
+class _FinishEpoch(keras.callbacks.Callback):
+    """Keeps the best weights and the log of an epoch, which is done with this.
+
+    Args:
+        run_dir: Folder of the run: `best.weights.h5` and `history.csv` go there.
+        monitor: Which entry of the logs tells what is best.
+        mode: `"min"` or `"max"`.
+    """
+
+    def __init__(self, run_dir, monitor, mode):
+        super().__init__()
+        self.run_dir, self.monitor, self.mode = run_dir, monitor, mode
+
+    def on_epoch_end(self, epoch, logs=None):
+        if self._is_best(logs[self.monitor]):
+            with whole(self.run_dir / BEST) as unfinished:
+                self.model.save_weights(unfinished)
+        row = {"epoch": str(epoch)} | {name: str(logs[name]) for name in sorted(logs)}
+        rows, state = [*history(self.run_dir), row], _state(self.run_dir, epoch + 1)
+        content = {"weights": fingerprint(_weights(state)), "history": rows}
+        with whole(state) as unfinished:
+            unfinished.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        _write_history(self.run_dir, rows)
+        kept = range(epoch + 2 - STATES, epoch + 2)
+        for path in state.parent.glob("epoch-*"):
+            if _epochs(path) not in kept:
+                path.unlink()
+
+    def _is_best(self, value):
+        best = best_so_far(self.run_dir, self.monitor, self.mode)
+        return best is None or {"min": value < best, "max": value > best}[self.mode]
+
+
+def _write_history(run_dir, rows):
+    if not rows:
+        (run_dir / HISTORY).unlink(missing_ok=True)
+        return
+    names = dict.fromkeys(name for row in rows for name in row)
+    with (
+        whole(run_dir / HISTORY) as unfinished,
+        open(unfinished, "w", newline="", encoding="utf-8") as file,
+    ):
+        writer = csv.DictWriter(file, names, restval="NA")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def _state(run_dir, epochs):
+    return run_dir / "backup" / f"epoch-{epochs}.json"
+
+
+def _weights(state):
+    return state.with_suffix(".weights.h5")
+
+
+def _epochs(path):
+    """Returns the number in the name of a file of a state."""
+    return int(path.name.partition(".")[0].removeprefix("epoch-"))
+
+
+def _read(state):
+    """Returns the history that a state holds, `None` if it or its weights are damaged."""
+    try:
+        content = json.loads(state.read_text(encoding="utf-8"))
+        is_whole = content["weights"] == fingerprint(_weights(state))
+    except (OSError, ValueError):
+        return None
+    return content["history"] if is_whole else None

@@ -9,7 +9,6 @@ import keras
 from zoo.catalog import build
 from zoo.decoding import BeamSampler
 from zoo.metrics.crossentropy import TokenCrossentropy
-from zoo.readers.text import ByteBPETokenizer
 from zoo.training import runs
 from zoo.training.bleu import ValidationBleu
 from zoo.training.evaluation import best_sampler, evaluate_translator, translator_quality
@@ -113,12 +112,14 @@ class TranslationRecipe:
             weighted_metrics=[],  # each would look at all logits once more
         )
         bleu = ValidationBleu(validation_pairs)
-        seed = self.seed + len(runs.history(run_dir))  # a run that goes on draws anew
+        done = runs.restore(model, run_dir)
+        seed = self.seed + done  # a run that goes on draws anew
         model.fit(
             train_pairs.shuffle(num_pairs, seed=seed),
             batch_size=self.batch_size,
             subword_dropout=self.subword_dropout,
             seed=seed,
+            initial_epoch=done,
             epochs=self.epochs,
             validation_data=validation_pairs,
             callbacks=runs.callbacks(run_dir, "val_bleu", "max", [bleu]),
@@ -132,13 +133,14 @@ class TranslationRecipe:
             loss=PolicyGradientLoss(model.tokenizer),
             weighted_metrics=[],
         )
-        seed = self.seed + len(runs.history(run_dir))
+        done = runs.restore(model, run_dir)
         batches = self_critical_translations(
-            model, train_pairs, batch_size=SOURCES_THAT_EARN, seed=seed
+            model, train_pairs, batch_size=SOURCES_THAT_EARN, seed=self.seed + done
         )
         bleu = ValidationBleu(validation_pairs)
         model.fit(
             batches,
+            initial_epoch=done,
             epochs=self.self_critical_epochs,
             callbacks=runs.callbacks(run_dir, "val_bleu", "max", [bleu]),
         )
@@ -183,8 +185,6 @@ class TranslationRecipe:
         return keras.optimizers.Adam(schedule, beta_2=0.98, **common)
 
     def _tokenizer(self, pairs, path):
-        """Learns the shared vocabulary once; a run that goes on must not learn another one."""
-        if not path.exists():
-            sentences = [text.decode() for pair in pairs.as_numpy_iterator() for text in pair]
-            ByteBPETokenizer.train(sentences, self.vocabulary_size).save(path)
-        return ByteBPETokenizer.load(path)
+        """Returns the vocabulary that both languages share."""
+        sentences = (text.decode() for pair in pairs.as_numpy_iterator() for text in pair)
+        return runs.tokenizer(path, sentences, self.vocabulary_size)

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from zoo.atomic import whole
 from zoo.readers.text import library
 from zoo.readers.text.pieces import (
     BYTE_ALPHABET,
@@ -16,6 +17,8 @@ from zoo.readers.text.pieces import (
     spell,
 )
 from zoo.readers.text.words import split_words, to_valid_utf8
+from zoo.storage import LARGEST, TOKENIZER
+from zoo.storage.json_files import read_json
 
 FILE_FORMAT = "ByteBPETokenizer 1"
 _NO_MERGE = tf.int64.max
@@ -249,8 +252,9 @@ class ByteBPETokenizer(tf.Module):
             "words": self._words[1:].tolist(),
             "prefix_space": self.prefix_space,
         }
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump(content, file, ensure_ascii=False, indent=1)
+        with whole(path) as unfinished:
+            text = json.dumps(content, ensure_ascii=False, indent=1)
+            unfinished.write_text(text, encoding="utf-8")
 
     @classmethod
     def load(cls, path):
@@ -266,8 +270,7 @@ class ByteBPETokenizer(tf.Module):
             ValueError: If the file does not hold a tokenizer; it says why.
         """
         try:
-            with open(path, encoding="utf-8") as file:
-                return cls(*_parse_content(json.load(file)))
+            return cls(*_parse_content(read_json(path, LARGEST[TOKENIZER])))
         except ValueError as error:
             raise ValueError(f"{path} does not hold a ByteBPETokenizer: {error}") from error
 
@@ -379,4 +382,7 @@ def _parse_content(content):
         if not isinstance(entries, list) or not all(isinstance(entry, str) for entry in entries):
             raise ValueError(f'"{key}" is not a list of strings.')
     merges = [tuple(merge.split(" ")) for merge in content["merges"]]
-    return merges, content["words"], content.get("prefix_space", True)
+    prefix_space = content.get("prefix_space", True)
+    if not isinstance(prefix_space, bool):
+        raise ValueError('"prefix_space" is neither true nor false.')
+    return merges, content["words"], prefix_space

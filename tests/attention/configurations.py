@@ -1,0 +1,259 @@
+"""Any configuration of attention, drawn by a seed: its numbers and gradients against float64.
+
+Run as a script, it goes through configurations with one head that hold every score, position,
+normalizer, mask and implementation.
+"""
+
+import itertools
+from dataclasses import dataclass, field
+from unittest import mock
+
+import numpy as np
+
+from keras_attention import Attention, MultiHeadAttention, normalizers, positions, scores
+from keras_attention.compute import tiles
+from tests.attention import mask_cases, oracle
+from tests.attention.gradients import layer_gradients
+
+SIZE, LONGEST = 6, 13
+LENGTHS = range(1, LONGEST + 1, 2)
+BATCHES = 1, 2, 4
+WITH_MAX_LENGTH = {"location", "dense_synthesizer", "random_synthesizer"}
+WITH_WIDTH = {"boxcar", "gaussian", "triangular", "epanechnikov"}
+LEARNED = {"gaussian", "triangular", "epanechnikov"}
+POSITIONS = {
+    None: lambda: None,
+    "rotary": positions.Rotary,
+    "alibi": positions.ALiBi,
+    "t5": lambda: positions.T5Bias(8, 6),
+    "shaw": lambda: positions.Shaw(2),
+}
+# Masks that know how many examples there are come with the call.
+RULES = [name for name in mask_cases.NUMBERS if name not in ("prefixes", "lengths", "nested")]
+OF_THE_CALL = ["nothing", "causal", "padding", "pairs", "pairs of a batch", "pairs of heads", "all"]
+STEP = 1e-3
+
+
+@dataclass
+class Configuration:
+    """One way to put attention together; `heads` of 0 is `Attention`."""
+
+    seed: int
+    score: str = "scaled_dot"
+    normalizer: str = "softmax"
+    rule: str | None = None
+    of_the_call: str = "nothing"
+    position: str | None = None
+    heads: int = 1
+    groups: int = 1
+    batch: int = 2
+    lengths: tuple = (5, 7)
+    soft_cap: float | None = None
+    options: dict = field(default_factory=dict)
+
+
+def drawn(seed):
+    """Returns the configuration of a seed."""
+    rng = np.random.default_rng(seed)
+
+    def one_of(things):
+        things = list(things)
+        return things[rng.integers(len(things))]
+
+    score, normalizer = one_of(scores.names()), one_of(normalizers.names())
+    heads = one_of([0, 1, 2, 4])
+    options = {}
+    if score in LEARNED:
+        options["learned_width"] = one_of([False, True])
+    if score == "cosine":
+        options["learned_sharpness"] = one_of([False, True])
+    if score == "additive":
+        options = {"units": one_of([None, 1, 7]), "normalized": one_of([False, True])}
+    if score == "random_synthesizer":
+        options["rank"] = one_of([None, 1, 3])
+    return Configuration(
+        seed,
+        score,
+        normalizer,
+        rule=one_of([None, *RULES]),
+        of_the_call=one_of(OF_THE_CALL),
+        # A sum of scores and negative biases may be nearly 0, and anything divided by it.
+        position=one_of(POSITIONS if normalizer != "sum" else [None]),
+        heads=heads,
+        groups=one_of([groups for groups in (1, 2, 4) if groups <= heads]) if heads else 0,
+        batch=one_of([1, 2, 3]),
+        lengths=(one_of(LENGTHS), one_of(LENGTHS)),
+        soft_cap=one_of([None, None, 3.0]),
+        options=options,
+    )
+
+
+def of_one_head():
+    """Yields configurations with one head that hold everything there is."""
+    rules = itertools.cycle([None, *RULES])
+    calls, places = itertools.cycle(OF_THE_CALL), itertools.cycle(POSITIONS)
+    others = itertools.cycle(name for name in normalizers.names() if name != "sum")
+    for seed, (score, batch) in enumerate(itertools.product(scores.names(), BATCHES)):
+        # The one of softmax and of sum run in tiles, too.
+        normalizer = {1: "softmax", 2: "sum", 4: next(others)}[batch]
+        yield Configuration(
+            seed,
+            score,
+            normalizer,
+            next(rules),
+            next(calls),
+            None if normalizer == "sum" else next(places),
+            batch=batch,
+        )
+    yield Configuration(seed + 1, batch=4)  # by every implementation
+
+
+def check(configuration):
+    """Compares contexts and gradients of all implementations with the equations in float64."""
+    rng = np.random.default_rng([configuration.seed, 1])
+    query_length, key_length = configuration.lengths
+    heads = max(configuration.heads, 1)
+    is_sum = configuration.normalizer == "sum"
+
+    def numbers(*shape):
+        # Sums of scores are far from 0 if all of them are positive.
+        x = 0.3 + 0.7 * rng.random(shape) if is_sum else rng.normal(size=shape)
+        return x.astype("float32")
+
+    query = numbers(configuration.batch, query_length, SIZE)
+    value = numbers(configuration.batch, key_length, SIZE)
+    of_the_call = _masks_of_the_call(configuration, rng)
+    visible = oracle.visible_pairs(
+        configuration.batch, heads, query_length, key_length, **of_the_call
+    )
+    if configuration.rule is not None:
+        stand = np.arange(key_length - query_length, key_length), np.arange(key_length)
+        rule = mask_cases.NUMBERS[configuration.rule][1]
+        visible = visible & mask_cases.brute_force(rule, *stand, configuration.batch, heads)
+
+    reference = _layer(configuration, "reference")
+    reference.build(query.shape, value.shape)
+    for weight in reference.trainable_weights:
+        weight.assign(0.5 * numbers(*weight.shape))
+    direction = rng.normal(size=(configuration.batch, query_length, SIZE)).astype("float32")
+
+    attend = oracle.multi_head_attention if configuration.heads else oracle.attention
+
+    def total(query, value):
+        context, _ = attend(reference, query, value, visible=visible)
+        return context, (context * direction).sum()
+
+    expected, middle = total(*(x.astype("float64") for x in (query, value)))
+    slope = _slope(reference, total, middle, query, value, rng)
+    of_reference = None
+    for implementation in _implementations(configuration):
+        layer = _layer(configuration, implementation)
+        layer.build(query.shape, value.shape)
+        layer.set_weights(reference.get_weights())
+        found = oracle.float64(layer(query, value, **of_the_call))
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=5e-5, err_msg=implementation)
+        by_inputs, by_weights = layer_gradients(
+            layer, query, value, direction=direction, **of_the_call
+        )
+        gradients = [oracle.float64(each) for each in [*by_inputs, *by_weights.values()]]
+        if of_reference is None:
+            of_reference = gradients
+            if slope is not None:
+                directions, wanted = slope
+                found = sum((g * d).sum() for g, d in zip(gradients, directions, strict=True))
+                np.testing.assert_allclose(found, wanted, rtol=2e-3, atol=2e-3)
+        for gradient, wanted in zip(gradients, of_reference, strict=True):
+            np.testing.assert_allclose(
+                gradient, wanted, rtol=1e-3, atol=1e-4, err_msg=f"gradient of {implementation}"
+            )
+
+
+def _implementations(configuration):
+    yield "reference"
+    if configuration.normalizer in ("softmax", "sum"):
+        yield "chunked"
+    is_plain = configuration.position in (None, "rotary") and configuration.soft_cap is None
+    if (configuration.score, configuration.normalizer) == ("scaled_dot", "softmax") and is_plain:
+        yield "fused"
+
+
+def _layer(configuration, implementation):
+    options = dict(configuration.options)
+    if configuration.score in WITH_MAX_LENGTH:
+        options["max_length"] = LONGEST
+    if configuration.score in WITH_WIDTH:
+        options["width"] = 3.0
+    arguments = {
+        "score": type(scores.get(configuration.score))(**options),
+        "normalizer": configuration.normalizer,
+        "mask": configuration.rule and mask_cases.NUMBERS[configuration.rule][0],
+        "position": POSITIONS[configuration.position](),
+        "soft_cap": configuration.soft_cap,
+        "implementation": implementation,
+    }
+    if not configuration.heads:
+        return Attention(**arguments)
+    groups = configuration.groups
+    return MultiHeadAttention(
+        configuration.heads, 4, value_dim=3, num_key_value_heads=groups, **arguments
+    )
+
+
+def _masks_of_the_call(configuration, rng):
+    batch, (queries, keys) = configuration.batch, configuration.lengths
+
+    def some(*shape):
+        return rng.random(shape) < 0.7
+
+    causal = {"use_causal_mask": True}
+    padding = {"query_mask": some(batch, queries), "value_mask": some(batch, keys)}
+    of_heads = {"attention_mask": some(batch, max(configuration.heads, 1), queries, keys)}
+    return {
+        "nothing": {},
+        "causal": causal,
+        "padding": padding,
+        "pairs": {"attention_mask": some(queries, keys)},
+        "pairs of a batch": {"attention_mask": some(batch, queries, keys)},
+        "pairs of heads": of_heads,
+        "all": causal | padding | of_heads,
+    }[configuration.of_the_call]
+
+
+def _slope(layer, total, middle, query, value, rng):
+    """Returns a direction of inputs and weights, and how fast the total grows along it.
+
+    `None` where it has a kink: the slopes on both sides differ.
+    """
+    weights = layer.trainable_variables
+    centers = [x.astype("float64") for x in (query, value)] + [oracle.float64(w) for w in weights]
+    directions = [rng.normal(size=x.shape) for x in centers]
+    totals = {}
+    for sign in (1, -1):
+        moved = [x + sign * STEP * d for x, d in zip(centers, directions, strict=True)]
+        for weight, number in zip(weights, moved[2:], strict=True):
+            weight.assign(number)
+        totals[sign] = total(*moved[:2])[1]
+    for weight, number in zip(weights, centers[2:], strict=True):
+        weight.assign(number)
+    after, before = (totals[1] - middle) / STEP, (middle - totals[-1]) / STEP
+    slope = (after + before) / 2
+    return (directions, slope) if abs(after - before) < 0.02 * (1 + abs(slope)) else None
+
+
+def main():
+    number = 0
+    for configuration in of_one_head():
+        print(configuration, flush=True)
+        with small_tiles():
+            check(configuration)
+        number += 1
+    print(f"{number} configurations of one head are right")
+
+
+def small_tiles():
+    """Tiles of 4 × 4, so that these lengths make several, few of them full."""
+    return mock.patch.multiple(tiles, LONGEST_TILE=4, SHORTEST_TILE=4)
+
+
+if __name__ == "__main__":
+    main()

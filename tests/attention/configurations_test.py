@@ -1,0 +1,52 @@
+"""Configurations of attention with one head, and random ones, against the equations in float64."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import keras
+import pytest
+
+from tests.attention import configurations
+
+ROOT = Path(__file__).parents[2]
+needs_tensorflow = pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow", reason="is about the memory of TensorFlow"
+)
+
+
+@needs_tensorflow
+def test_one_head_touches_no_memory_of_others():
+    # glibc fills memory that is freed, so that what reads or writes beyond its own shows.
+    finished = subprocess.run(
+        [sys.executable, "-m", "tests.attention.configurations"],
+        cwd=ROOT,
+        env={**os.environ, "MALLOC_PERTURB_": "165"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert finished.returncode == 0, (finished.stdout + finished.stderr)[-2000:]
+    assert "of one head are right" in finished.stdout
+
+
+def check(seeds):
+    for seed in seeds:
+        configuration = configurations.drawn(seed)
+        try:
+            with configurations.small_tiles():
+                configurations.check(configuration)
+        except Exception as error:
+            error.add_note(f"of {configuration}")
+            raise
+
+
+def test_random_configurations():
+    check(range(24))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("first", range(0, 1000, 50))
+def test_a_thousand_random_configurations(first):
+    check(range(first, first + 50))

@@ -1,0 +1,53 @@
+"""Gradients of layers eager, in the graph that `fit` builds, and with XLA: the same ones.
+
+Those of scores, normalizers, plain attention, its approximations and recurrent decoders are in
+their own files, against finite differences.
+"""
+
+import numpy as np
+
+from keras_attention import (
+    DecoderBlock,
+    EncoderBlock,
+    FeedForward,
+    MultiHeadAttention,
+    NadarayaWatson,
+    positions,
+)
+from keras_attention.compute import tiles
+from tests.attention import oracle
+from tests.attention.gradients import gradients_in_every_form, of_layer
+
+RNG = np.random.default_rng(0)
+X, Y = (RNG.normal(size=(2, length, 4)).astype("float32") for length in (5, 6))
+
+
+def several_heads(**arguments):
+    return MultiHeadAttention(2, 4, **arguments)
+
+
+# Layers, with what they are called with.
+LAYERS = {
+    "sparsemax": (several_heads(position="shaw", normalizer="sparsemax"), X, Y),
+    "entmax15, shared heads": (several_heads(num_key_value_heads=1, normalizer="entmax15"), X, Y),
+    "chunked": (several_heads(implementation="chunked", position="alibi", soft_cap=3.0), X, Y),
+    "fused": (several_heads(implementation="fused"), X, Y),
+    "kernel regression": (NadarayaWatson("triangular", 3.0, learned_width=True), X, Y, Y),
+    "learned positions": (positions.LearnedPosition(8), X),
+    "feed-forward": (FeedForward(6, "gelu"), X),
+    "encoder block": (EncoderBlock(2, 6, position="rotary", mask="causal"), X),
+    "decoder block": (DecoderBlock(2, 6, normalize="pre", position="t5"), X, Y),
+}
+
+
+def test_layers_have_the_same_gradients_in_every_form(monkeypatch):
+    monkeypatch.setattr(tiles, "LONGEST_TILE", 4)
+    monkeypatch.setattr(tiles, "SHORTEST_TILE", 4)
+    cases = {}
+    for name, (layer, *inputs) in LAYERS.items():
+        layer(*inputs)
+        for weight in layer.trainable_weights:
+            weight.assign(oracle.float64(weight) + 0.3 * RNG.normal(size=weight.shape))
+        direction = RNG.normal(size=layer(*inputs).shape).astype("float32")
+        cases[name] = of_layer(layer, *inputs, direction=direction)
+    gradients_in_every_form(cases)

@@ -1,0 +1,69 @@
+"""The positions inside heads, from their equations in float64 NumPy."""
+
+import numpy as np
+from keras import ops
+
+from keras_attention import positions
+from keras_attention.positions.alibi import slopes
+
+
+def rotary(x, places, max_wavelength=10000, rotated=None):
+    """Equation 34 of Su et al. as a block-diagonal matrix for each position."""
+    size = rotated or x.shape[-1]
+    y = x.copy()
+    for row, place in enumerate(places):
+        matrix = np.eye(x.shape[-1])
+        for i in range(size // 2):
+            angle = place * max_wavelength ** (-2 * i / size)
+            cosine, sine = np.cos(angle), np.sin(angle)
+            matrix[2 * i : 2 * i + 2, 2 * i : 2 * i + 2] = [[cosine, -sine], [sine, cosine]]
+        y[..., row, :] = x[..., row, :] @ matrix.T
+    return y
+
+
+def alibi_bias(position, query, queries, keys):
+    bias = np.zeros((*query.shape[:-1], len(keys)))
+    for *front, i, j in np.ndindex(bias.shape):
+        heads = query.shape[1:-2]
+        slope = slopes(heads[0])[front[1]] if heads else 2.0**-8
+        bias[(*front, i, j)] = -slope * abs(queries[i] - keys[j])
+    return bias
+
+
+def t5_bias(position, query, queries, keys):
+    """Of `T5Bias(8, 6)`."""
+    table = _embeddings(position)
+    bias = np.zeros((*query.shape[:-1], len(keys)))
+    for *front, i, j in np.ndindex(bias.shape):
+        after = int(keys[j]) - int(queries[i])
+        place = sum(abs(after) >= first for first in (1, 2, 4))  # 4 ranges: 0, 1, 2 to 3, the rest
+        bias[(*front, i, j)] = table[(*front[1:], place + (4 if after > 0 else 0))]
+    return bias
+
+
+def shaw_bias(position, query, queries, keys):
+    """Of `Shaw(2)`."""
+    table = _embeddings(position)
+    bias = np.zeros((*query.shape[:-1], len(keys)))
+    for *front, i, j in np.ndindex(bias.shape):
+        place = min(max(int(keys[j]) - int(queries[i]), -2), 2) + 2
+        bias[(*front, i, j)] = query[(*front, i)] @ table[place] / np.sqrt(query.shape[-1])
+    return bias
+
+
+def rotated(position, x, places):
+    """Returns queries or keys as a position object changes them."""
+    return rotary(x, places) if isinstance(position, positions.Rotary) else x
+
+
+def bias(position, query, queries, keys):
+    """Returns what a position object, or none, adds to the logits."""
+    found = BIASES.get(type(position))
+    return 0.0 if found is None else found(position, query, queries, keys)
+
+
+BIASES = {positions.ALiBi: alibi_bias, positions.T5Bias: t5_bias, positions.Shaw: shaw_bias}
+
+
+def _embeddings(position):
+    return ops.convert_to_numpy(position.embeddings).astype("float64")

@@ -1,0 +1,39 @@
+"""JSON of strangers: it is read in a bounded amount of memory, and not nested without end."""
+
+import json
+import os
+
+DEEPEST = 32
+
+
+def read_json(path, largest):
+    """Returns what a JSON file holds.
+
+    Args:
+        path: The file.
+        largest: Bytes that it may have.
+
+    Raises:
+        ValueError: If it is too large, is no JSON, or holds lists and dictionaries inside each
+            other more than 32 deep.
+    """
+    size = os.path.getsize(path)
+    if size > largest:
+        raise ValueError(f"it has {size} bytes, and {largest} are the most")
+    try:
+        with open(path, encoding="utf-8") as file:
+            content = json.load(file)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"it is no JSON. {error}") from error
+    level = [content]
+    for _ in range(DEEPEST + 1):
+        level = [each for parent in level for each in _children(parent)]
+    if level:
+        raise ValueError(f"lists and dictionaries are nested in it more than {DEEPEST} deep")
+    return content
+
+
+def _children(content):
+    if isinstance(content, dict):
+        return content.values()
+    return content if isinstance(content, list) else ()
