@@ -13,6 +13,7 @@ from keras_attention import (
     FeedForward,
     MultiHeadAttention,
     NadarayaWatson,
+    normalizers,
     positions,
 )
 from keras_attention.compute import tiles
