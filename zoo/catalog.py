@@ -103,7 +103,8 @@ def load(name, weights="pretrained", tokenizer=None, dtype=None, **overrides):
 
     Raises:
         ValueError: If the name or an argument is unknown, a file is not what the card says, or a
-            preset asks for a class that the program has not registered: it brings no code.
+            preset asks for a class that the program has not registered: it brings no code. If its
+            files do not fit each other: no weight is made that its file of weights lacks.
         OSError: If it could not be downloaded.
 
     Example:

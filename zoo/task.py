@@ -240,8 +240,8 @@ class Task(keras.Model, abc.ABC):
 
         Args:
             path: For a SavedModel the folder of all versions of this model: the export goes to the
-                next number in it, `path/1` first. Otherwise a new folder. It appears only when it
-                is complete.
+                next number in it, `path/1` first, so `path` itself must not be a number. Otherwise
+                a new folder. It appears only when it is complete.
             sampler: For a SavedModel, as for generation in Python; one hypothesis is returned.
             format: `"tf_saved_model"`, `"onnx"` or `"litert"`.
             jit_compile: Whether a SavedModel has `serving_jit`. TF Serving on a CPU then needs

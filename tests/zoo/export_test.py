@@ -208,6 +208,23 @@ def test_an_export_that_fails_leaves_no_version(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("name", ["1", "20261124", "2/", "live/1"])
+def test_a_version_holds_no_versions(tmp_path, name):
+    live = tmp_path / "live" / "1"
+    live.mkdir(parents=True)
+    (live / "saved_model.pb").write_text("served")
+    with pytest.raises(ValueError, match="is one version, or named like one.*Export to .*/"):
+        write_version(f"{tmp_path}/{name}", [], DOUBLE)
+    assert [path.name for path in live.iterdir()] == ["saved_model.pb"]
+    assert [path.name for path in tmp_path.iterdir()] == ["live"]
+
+
+def test_a_saved_model_holds_no_versions(tmp_path):
+    (tmp_path / "saved_model.pb").write_text("served")
+    with pytest.raises(ValueError, match="Export to another folder"):
+        write_version(tmp_path, [], DOUBLE)
+
+
 def test_a_file_cannot_hold_versions(tmp_path):
     path = tmp_path / "model"
     path.touch()
