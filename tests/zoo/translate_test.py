@@ -113,7 +113,7 @@ def test_what_is_cut_is_told_and_not_lost(bahdanau):
             ["a man sleeps", text], max_source_length=32, return_attention=True
         )
     assert result.source_tokens[1].count("sleeps") == 60
-    assert result.texts[1].count("schläft") > 30
+    assert result.texts[1].count("ein mann") >= result.source_tokens[1].count("<end>") > 5
     with pytest.warns(UserWarning, match="max_source_length"):
         assert bahdanau.translate("x" * 300, max_source_length=64)
 

@@ -44,10 +44,10 @@ def split_sentences(text):
     """Splits a text at sentence ends; gaps and texts in turn are the text again.
 
     A sentence ends with `.`, `!`, `?` or `…` and closing quotes before white space, unless the next
-    word begins with a lower-case letter. It ends with `。`, `！` or `？`. It ends with a line break,
-    unless that is a single one before a lower-case letter. A full stop ends none after an initial,
-    letters with full stops between them (`U.S.`), a common abbreviation, or a number that begins
-    the sentence.
+    word begins with a lower-case letter. It ends with full-width marks, `。`, `！` or `？`. It ends
+    with a line break, unless that is a single one before a lower-case letter. A full stop ends none
+    after an initial, letters with full stops between them (`U.S.`), a common abbreviation, or a
+    number that begins the sentence.
 
     Args:
         text: A `str`.
