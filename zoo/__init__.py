@@ -4,7 +4,8 @@ from zoo.captioner import Caption, Captioner
 from zoo.catalog import info, list_models, load
 from zoo.generator import TextGenerator, TextScores
 from zoo.text import ByteBPETokenizer
-from zoo.translator import Translation, Translator
+from zoo.translation import Translation
+from zoo.translator import Translator
 
 __all__ = [
     "ByteBPETokenizer",

@@ -46,8 +46,9 @@ class ModelInfo(NamedTuple):
             lines.append(f"  {self.task}{trained}")
             millions = self.parameters / 1e6
             lines.append(f"  {millions:.1f} M weights, {self.megabytes:.1f} MB on disk")
-            if "license" in self.card:
-                lines.append(f"  license: {self.card['license']}")
+            lines += [
+                f"  {key}: {self.card[key]}" for key in ("license", "limits") if key in self.card
+            ]
         lines += [f"  {metric}: {value}" for metric, value in self.quality.items()]
         return "\n".join(lines)
 

@@ -14,8 +14,11 @@ from zoo.continuation import Continuation, room
 from zoo.decoding.base import Sampler, as_length, require
 from zoo.serving import Endpoint, Start, buckets
 from zoo.task import Task, as_texts, seeds_of, serving_inputs, unknown_number_of_batches
+from zoo.text.words import chunks
 from zoo.training.pairs import is_batches
 from zoo.training.windows import random_windows, sliding_windows
+
+CHARACTERS_AT_ONCE = 1_000_000  # of which tokens are made
 
 
 class TextScores(NamedTuple):
@@ -161,7 +164,8 @@ class TextGenerator(Task):
             yield ids, len(self._opening_ids)
 
     def _ids(self, text):
-        return self.tokenizer.tokenize([text]).values.numpy()
+        parts = chunks(text, CHARACTERS_AT_ONCE)
+        return np.concatenate([self.tokenizer.tokenize([part]).values.numpy() for part in parts])
 
     @property
     def _opening_ids(self):
@@ -271,7 +275,18 @@ class TextGenerator(Task):
         return self._continuation.pieces(ids, max_length, sampler, seed, stops)
 
     def _prompt_ids(self, prompt):
-        return np.concatenate([self._opening_ids, self._ids(prompt)]).astype("int32")
+        """Returns the tokens of a prompt, of a long one only the last, which there is room for."""
+        end = self._ids(prompt[-self._prompt_window :])
+        return np.concatenate([self._opening_ids, end]).astype("int32")
+
+    @property
+    def _prompt_window(self):
+        """Bytes at the end of a prompt that decide on the tokens in the context.
+
+        Half of them hold as many tokens as the context at least. A cut changes the tokens of the
+        word that it hits, and of that alone.
+        """
+        return 2 * self.core.context_length * self.tokenizer.longest_piece
 
     def decode(self, prompt_ids, seeds, max_lengths, sampler, max_length, first_step=0):
         """The numeric core of `generate` and of the exported model.
@@ -308,6 +323,7 @@ class TextGenerator(Task):
         """
         inputs = serving_inputs("text", sampler)
         steps, opening_ids = self._served_steps, self._opening_ids
+        window = self._prompt_window
 
         def decode(prompt_ids, seeds, max_lengths):
             return self.decode(prompt_ids, seeds, max_lengths, sampler, steps)
@@ -317,6 +333,7 @@ class TextGenerator(Task):
         def go_on(decode, text, seed=None):
             rows = tf.shape(text)[0]
             opening = tf.repeat(tf.constant(np.array(opening_ids)[None], tf.int32), rows, axis=0)
+            text = tf.strings.substr(text, -tf.minimum(tf.strings.length(text), window), window)
             ids = tf.concat([opening, self.tokenizer.tokenize(text)], axis=1)
             prompt_ids = _cut_and_padded_in_front(ids, room(self.core, steps))
             decoded = decode(prompt_ids, seeds_of(text, seed), tf.fill([rows], steps))
