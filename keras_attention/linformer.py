@@ -25,13 +25,13 @@ class LinformerAttention(Approximation):
     (https://arxiv.org/abs/2006.04768).
 
     Args:
-        num_heads, key_dim, value_dim, output_dim: As for `MultiHeadAttention`.
+        num_heads, key_dim, value_dim, dropout, use_bias, output_dim: As for `MultiHeadAttention`.
         projected_length: `k`, the number of mixtures.
         max_length: The largest number of keys. Fewer use the first columns of `E` and `F`.
         share_projection: Whether `F` is `E`.
         projection_initializer: Initializer of `E` and `F`. Defaults to a normal distribution of
             variance `1 / k`.
-        dropout, use_bias, kernel_initializer, seed: As for `MultiHeadAttention`.
+        kernel_initializer, seed: As for `MultiHeadAttention`.
 
     Call arguments:
         As for `Attention`; `attention_mask` and `use_causal_mask` are refused.

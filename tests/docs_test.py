@@ -1,4 +1,4 @@
-"""The API reference: it builds, and shows every public name and every equation."""
+"""The documentation: it builds, and shows every public name, equation, picture and notebook."""
 
 import inspect
 import os
@@ -26,8 +26,8 @@ PACKAGES = [
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory):
-    """The text of all pages, built from the docstrings as they are."""
+def site(tmp_path_factory):
+    """The folder of the pages, built from the docstrings as they are."""
     folder = tmp_path_factory.mktemp("reference")
     build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet"]
     result = subprocess.run(
@@ -37,7 +37,12 @@ def pages(tmp_path_factory):
         text=True,
     )
     assert result.returncode == 0, result.stdout + result.stderr
-    return {page.stem: page.read_text(encoding="utf-8") for page in folder.glob("*.html")}
+    return folder
+
+
+@pytest.fixture(scope="module")
+def pages(site):
+    return {page.stem: page.read_text(encoding="utf-8") for page in site.glob("*.html")}
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +61,14 @@ def test_every_picture_has_a_section(sections):
     for name, function in inspect.getmembers(plotting, inspect.isfunction):
         if name.startswith("plot"):
             assert f"{function.__module__}.{name}" in sections
+
+
+def test_pictures_and_notebooks_are_part_of_the_site(pages, site):
+    linked = set(re.findall(r'="((?:images|notebooks)/[^"]+)"', "".join(pages.values())))
+    assert {f"notebooks/{path.name}" for path in ROOT.glob("notebooks/*.ipynb")} <= linked
+    assert {f"images/{path.name}" for path in ROOT.glob("notebooks/images/*.png")} <= linked
+    for path in linked:
+        assert (site / path).is_file(), path
 
 
 def test_equations_are_drawn(pages):

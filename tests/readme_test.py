@@ -1,6 +1,6 @@
-"""Every Python block of the README runs, one after the other as a reader would run them.
+"""Every Python block of the README and of the guides runs, page by page, from top to bottom.
 
-The one that describes a photograph runs where Keras has the ImageNet weights of MobileNetV2.
+The one that captions a photograph runs where Keras has the ImageNet weights of MobileNetV2.
 """
 
 import pathlib
@@ -14,21 +14,24 @@ from tests import imagenet_weights
 
 ROOT = pathlib.Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+GUIDES = ("quickstart", "training", "sharing", "serving")
+PAGES = [ROOT / "README.md", *(ROOT / f"notebooks/reference/{name}.md" for name in GUIDES)]
 
 
-def test_python_blocks_run(tmp_path, monkeypatch):
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_python_blocks_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     PIL.Image.effect_noise((80, 60), 50).save("photo.jpg")
     namespace = {}
-    blocks = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
     assert blocks
     for block in blocks:
         if "photo.jpg" not in block or imagenet_weights.ARE_HERE:
-            exec(compile(block, "README.md", "exec"), namespace)
+            exec(compile(block, page.name, "exec"), namespace)
 
 
-def test_files_that_the_readme_shows_are_there():
-    for path in re.findall(r"!\[.*?\]\((.*?)\)", README):
+def test_pages_and_pictures_that_the_readme_links_exist():
+    for path in re.findall(r"\]\((?!https?:)(.*?)(?:#.*?)?\)", README):
         assert (ROOT / path).is_file(), path
 
 

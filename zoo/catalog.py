@@ -93,8 +93,9 @@ class ModelInfo(NamedTuple):
             lines.append(f"  {self.task}{trained}")
             millions = self.parameters / 1e6
             lines.append(f"  {millions:.1f} M weights, {self.megabytes:.1f} MB on disk")
-            if "license" in self.card:
-                lines.append(f"  license: {self.card['license']}")
+            lines += [
+                f"  {key}: {self.card[key]}" for key in ("license", "limits") if key in self.card
+            ]
         lines += [f"  {metric}: {value}" for metric, value in self.quality.items()]
         return "\n".join(lines)
 
@@ -150,7 +151,8 @@ def load(name, weights="pretrained", tokenizer=None, dtype=None, **overrides):
 
     Raises:
         ValueError: If the name or an argument is unknown, a file is not what the card says, or a
-            preset asks for a class that the program has not registered: it brings no code.
+            preset asks for a class that the program has not registered: it brings no code. If its
+            files do not fit each other: no weight is made that its file of weights lacks.
         OSError: If it could not be downloaded.
 
     Example:

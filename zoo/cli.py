@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import os
 import pathlib
 import sys
 
@@ -80,6 +81,45 @@ def _load(name, method):
     return model
 
 
+def _require_writable(path):
+    """Raises a `ValueError` unless a path can be made a folder with files, now and not in hours."""
+    there = next(each for each in [path, *path.absolute().parents] if each.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        raise ValueError(
+            f"Nothing can be written to {path}: {there} is no folder that you may write into. "
+            "Choose another place."
+        )
+
+
+def _check_picture(context, option, path):
+    """Returns the path of an option after making sure that a picture can be written there."""
+    if path is None:
+        return None
+    try:
+        from matplotlib.backend_bases import FigureCanvasBase
+    except ImportError as error:
+        raise ImportError(
+            f'{option.opts[0]} needs matplotlib: pip install "keras-attention-zoo[plot]"'
+        ) from error
+    formats = sorted(FigureCanvasBase.get_supported_filetypes())
+    if path.suffix[1:].lower() not in formats:
+        endings = ", ".join(f".{each}" for each in formats)
+        raise ValueError(f"{option.opts[0]} must end with one of {endings}. Received: {path}.")
+    if not path.parent.exists():
+        raise ValueError(f"There is no folder {path.parent} for {path}. Make it first.")
+    _require_writable(path.parent)
+    return path
+
+
+def _show_attention(what):
+    return click.option(
+        "--show-attention",
+        type=click.Path(dir_okay=False, writable=True, path_type=pathlib.Path),
+        callback=_check_picture,
+        help=what,
+    )
+
+
 _SAMPLER = click.option(
     "--sampler", help="greedy, beam, random, top_k or top_p.  [default: the model's own]"
 )
@@ -114,11 +154,7 @@ def _with_options(command, options):
 @click.argument("texts", nargs=-1)
 @_decoding_options
 @click.option("--batch-size", type=click.IntRange(min=1), default=64, show_default=True)
-@click.option(
-    "--show-attention",
-    type=click.Path(dir_okay=False, path_type=pathlib.Path),
-    help="Draw the alignment of the first text into this picture.",
-)
+@_show_attention("Draw the alignment of the first text into this picture.")
 def translate(name, texts, show_attention, batch_size, sampler, **options):
     """Translate TEXTS, or the lines of standard input, with the model NAME.
 
@@ -144,11 +180,7 @@ def translate(name, texts, show_attention, batch_size, sampler, **options):
 @click.argument("images", nargs=-1, required=True, type=click.Path(path_type=pathlib.Path))
 @_decoding_options
 @click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True)
-@click.option(
-    "--show-attention",
-    type=click.Path(dir_okay=False, path_type=pathlib.Path),
-    help="Draw into this picture where each word of the first caption looked.",
-)
+@_show_attention("Draw into this picture where each word of the first caption looked.")
 def caption(name, images, show_attention, batch_size, sampler, **options):
     """Describe the picture files IMAGES with the model NAME: a line for each."""
     options = {key: value for key, value in options.items() if value is not None}
@@ -212,6 +244,7 @@ def train(name, data_dir, run_dir, epochs):
     from zoo.training import recipes
 
     run_dir = run_dir or pathlib.Path("runs") / name
+    _require_writable(run_dir)
     folder = recipes.run(name, data_dir, run_dir, epochs)
     click.echo(f"Wrote {folder}. Load it by zoo.load({str(folder)!r}).")
 
@@ -258,8 +291,12 @@ def export(name, path, **options):
     into a new folder PATH.
     """
     import zoo
+    from zoo import serving
 
     options = {key: value for key, value in options.items() if value is not None}
+    is_folder = options.get("format") in serving.GRAPH_FORMATS
+    (serving.require_free if is_folder else serving.require_versions)(path)
+    _require_writable(path)
     click.echo(zoo.load(name).export(path, **options))
 
 

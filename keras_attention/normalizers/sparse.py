@@ -1,7 +1,8 @@
 """Normalizers that give most keys a weight of exactly 0, and have a gradient all the same.
 
 Both subtract a threshold from the scores and cut off what is below 0. Which keys stay above it, the
-support, is found by sorting, outside of the gradient. Given the support, the threshold is a formula
+support, is found by sorting, outside of the gradient: those scores that leave less than a sum of 1
+to the weights if they are the threshold themselves. Given the support, the threshold is a formula
 of the mean and the spread of its scores, and so is the gradient.
 """
 
@@ -24,14 +25,14 @@ class _Sparse(Normalizer):
         """
         raise NotImplementedError
 
-    def excess(self, score, size, total, squares):
-        """Returns the sum of the weights if the lowest score of the support were the threshold.
+    def weights_above(self, score, size, total, squares):
+        """Returns the sum of all weights if a score were the threshold.
 
-        Without a division or a root, small integers come out exactly.
+        It has no division and no root, so that what is an integer comes out exactly.
 
         Args:
-            score: The lowest score of the support.
-            size: Number of scores in the support.
+            score: The score.
+            size: How many scores are as high or higher, itself included.
             total, squares: Their sum, and that of their squares.
         """
         raise NotImplementedError
@@ -43,8 +44,8 @@ class _Sparse(Normalizer):
         scores = ops.where(visible, ops.maximum(scores, -1.0), -1.0)
         fixed = ops.stop_gradient(scores)
         found = ops.relu(self._above_threshold(fixed, self._support(fixed)))
-        # The gradient is that of the same formula on those that have a weight, and on nobody else:
-        # of the lowest ones, rounding may have left nothing.
+        # The gradient is that of the formula for those that have a weight, and for nobody else: of
+        # the lowest of the support, rounding may have left nothing.
         above = self._above_threshold(scores, found > 0.0)
         return above + (found - ops.stop_gradient(above))
 
@@ -62,10 +63,10 @@ class _Sparse(Normalizer):
     def _support(self, scores):
         """Returns which scores between -1 and 0 are above the threshold of their row."""
         descending = -ops.sort(-scores, axis=-1)
-        size = ops.cumsum(ops.ones_like(scores), axis=-1)  # if the support ended here
+        size = ops.cumsum(ops.ones_like(scores), axis=-1)
         total = ops.cumsum(descending, axis=-1)
         squares = ops.cumsum(ops.square(descending), axis=-1)
-        is_above = self.excess(descending, size, total, squares) < 1.0
+        is_above = self.weights_above(descending, size, total, squares) < 1.0
         lowest = ops.min(ops.where(is_above, descending, 0.0), axis=-1, keepdims=True, initial=0.0)
         return ops.logical_and(scores >= lowest, scores > -1.0)
 
@@ -91,7 +92,7 @@ class Sparsemax(_Sparse):
     def threshold(self, size, mean, spread):
         return mean - 1.0 / size
 
-    def excess(self, score, size, total, squares):
+    def weights_above(self, score, size, total, squares):
         return total - size * score
 
     def __call__(self, scores, visible=None, training=None):
@@ -119,7 +120,7 @@ class Entmax15(_Sparse):
     def threshold(self, size, mean, spread):
         return mean - ops.sqrt(ops.maximum(1.0 - spread, 1e-12) / size)
 
-    def excess(self, score, size, total, squares):
+    def weights_above(self, score, size, total, squares):
         return squares - 2.0 * score * total + size * ops.square(score)
 
     def __call__(self, scores, visible=None, training=None):

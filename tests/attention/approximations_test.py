@@ -1,11 +1,13 @@
 """What local attention and the approximations have in common with every other attention layer."""
 
+import inspect
+
 import keras
 import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import masks, normalizers, scores
+from keras_attention import MultiHeadAttention, masks, normalizers, scores
 from keras_attention.linformer import LinformerAttention
 from keras_attention.local import LocalAttention
 from keras_attention.performer import PerformerAttention
@@ -293,3 +295,13 @@ def test_saved_file_gives_the_same_in_a_process_that_only_imports_the_package(tm
         f"keras_attention.{name}" for name in ("linformer", "local", "performer", "reformer")
     ]
     check_file(model, inputs, tmp_path, modules)
+
+
+@pytest.mark.parametrize(
+    "layer", [MultiHeadAttention, LinformerAttention, PerformerAttention, ReformerAttention]
+)
+def test_arguments_without_a_name_have_the_order_of_keras(layer):
+    signature = inspect.signature(layer).parameters.values()
+    positional = [each.name for each in signature if each.kind is each.POSITIONAL_OR_KEYWORD]
+    theirs = list(inspect.signature(keras.layers.MultiHeadAttention).parameters)
+    assert positional == theirs[: max(3, len(positional))]

@@ -15,6 +15,7 @@ FILES = [
     "chunked_test.py",
     "recurrent_test.py",
     "recompute_test.py",
+    "gradient_forms_test.py",
 ]
 # JAX compiles every new shape, which takes a second for each case, less without optimizations.
 QUICKLY = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
@@ -25,7 +26,7 @@ PART = (
     " or (every_position and multi_head) or (same_forward and single_head)"
     " or (every_weight_gets and luong) or learns_with_an_attention or trains_in_a_model"
     " or (equations and grouped and GRUCell and luong) or leaves_no_tile or empty_lengths"
-    " or tiny_sums or other_places or (learn_the_same and chunked)"
+    " or tiny_sums or other_places or (learn_the_same and chunked) or closed_form"
 )
 
 

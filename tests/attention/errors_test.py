@@ -247,6 +247,10 @@ MISTAKES = {
         lambda: MultiHeadAttention(2, 3, dropout=-0.1),
         ["`dropout` of MultiHeadAttention", "dropout=-0.1"],
     ),
+    "number of heads where Keras has dropout": (
+        lambda: MultiHeadAttention(4, 3, None, 2),
+        ["`dropout` of MultiHeadAttention must be at least 0 and below 1", "dropout=2"],
+    ),
     "no heads": (
         lambda: MultiHeadAttention(0, 3),
         ["`num_heads` of MultiHeadAttention must be a positive integer", "num_heads=0"],

@@ -5,6 +5,7 @@ their own files, against finite differences.
 """
 
 import numpy as np
+from keras import ops
 
 from keras_attention import (
     DecoderBlock,
@@ -12,6 +13,7 @@ from keras_attention import (
     FeedForward,
     MultiHeadAttention,
     NadarayaWatson,
+    normalizers,
     positions,
 )
 from keras_attention.compute import tiles
@@ -51,3 +53,26 @@ def test_layers_have_the_same_gradients_in_every_form(monkeypatch):
         direction = RNG.normal(size=layer(*inputs).shape).astype("float32")
         cases[name] = of_layer(layer, *inputs, direction=direction)
     gradients_in_every_form(cases)
+
+
+def test_gradients_of_sparse_weights_are_their_closed_form():
+    """With r = w^(1 - 1/power) it is r · (g - Σ r g / Σ r): r is 1 or 0, or the root of w."""
+    powers = {"sparsemax": 1, "entmax15": 2}
+    tied = np.r_[5.0, np.zeros(32)]  # 32 keys beyond reach, which tie
+    scores = np.stack([*(3 * RNG.normal(size=(300, 33))), tied])
+    upstream = RNG.normal(size=scores.shape)
+    cases = {
+        name: (
+            lambda scores, name=name: ops.multiply(
+                normalizers.get(name)(scores), upstream.astype("float32")
+            ),
+            scores.astype("float32"),
+        )
+        for name in powers
+    }
+    for name, (found,) in gradients_in_every_form(cases).items():
+        weights = oracle.normalized(name, scores, np.ones(scores.shape, bool))
+        r = weights ** (1 - 1 / powers[name]) * (weights > 0)
+        mean = (r * upstream).sum(-1, keepdims=True) / r.sum(-1, keepdims=True)
+        np.testing.assert_allclose(oracle.float64(found), r * (upstream - mean), atol=1e-5)
+        np.testing.assert_array_equal(oracle.float64(found)[weights == 0], 0.0)

@@ -12,12 +12,16 @@ FORMS = {"tensorflow": {"graph": False, "XLA": True}, "jax": {"XLA": True}, "tor
 IN_EVERY_FORM = False  # what `gradients` does, too, with `--full`
 
 
-def gradients(function, *inputs):
-    """Returns the gradients of the sum of a function's output by each of its inputs."""
-    inputs = [ops.convert_to_tensor(each) for each in inputs]
+def gradients(function, *inputs, **checks):
+    """Returns the gradients of the sum of a function's output by each of its inputs.
+
+    Args:
+        function, *inputs: A function of tensors, and those.
+        **checks: As for `gradients_in_every_form`, which it is with `--full`.
+    """
     if IN_EVERY_FORM:
-        return gradients_in_every_form({"gradients": (function, *inputs)})["gradients"]
-    return _gradients(function, *inputs)
+        return gradients_in_every_form({"gradients": (function, *inputs)}, **checks)["gradients"]
+    return _gradients(function, *map(ops.convert_to_tensor, inputs))
 
 
 def gradients_in_every_form(cases, tolerance=1e-5, forms=None):

@@ -126,8 +126,8 @@ def test_large_and_small_numbers_neither_overflow_nor_vanish(causal, scale):
 def test_gradients_of_large_numbers_are_finite(causal):
     layer = make(causal=causal)
     scale_queries_and_keys(layer, 100.0)
-    x = random(BATCH, 9, SIZE)
-    for gradient in gradients(lambda *x: layer(*x, value_mask=some(BATCH, 9)), x, x):
+    x, mask = random(BATCH, 9, SIZE), some(BATCH, 9)
+    for gradient in gradients(lambda *x: layer(*x, value_mask=mask), x, x, tolerance=0.02):
         assert np.isfinite(oracle.float64(gradient)).all()
 
 

@@ -179,7 +179,7 @@ def test_large_numbers_stay_finite_and_exact():
     output, _ = expected_attention(layer, x, x)
     # scores reach 1000, of which float32 rounds off 1e-4
     np.testing.assert_allclose(oracle.float64(layer(x, x)), output, atol=2e-3)
-    for gradient in gradients(lambda x: layer(x, x), x):
+    for gradient in gradients(lambda x: layer(x, x), x, tolerance=1e-3):
         assert np.isfinite(oracle.float64(gradient)).all()
 
 

@@ -1,6 +1,8 @@
 """The command line: what it prints, and that mistakes cost one line instead of a traceback."""
 
 import os
+import re
+import sys
 
 import click.testing
 import pytest
@@ -211,6 +213,42 @@ def test_a_mistake_costs_one_line(run, arguments, message):
     (line,) = result.stderr.splitlines()
     assert line.startswith("Error: ")
     assert message in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["translate", "toy", "a man", "--show-attention", "a.pgn"], "must end with one of .*.png"),
+        (["translate", "toy", "a man", "--show-attention", "picture"], "must end with one of"),
+        (["caption", "toy", "a.png", "--show-attention", "not/a.png"], "no folder .*not for "),
+        (["translate", "toy", "a man", "--show-attention", "file/a.png"], "file is no folder"),
+        (["export", "toy", "nmt/1"], "Export to nmt"),
+        (["export", "toy", "file"], "file is a file"),
+        (["export", "toy", "file/nmt"], "file is no folder"),
+        (["export", "toy", ".", "--format", "onnx"], "is there already"),
+        (["train", "luong_nmt_multi30k_en_de", "--run-dir", "file/run"], "file is no folder"),
+    ],
+)
+def test_where_to_write_is_checked_before_the_work(run, monkeypatch, tmp_path, arguments, message):
+    def work(*arguments):
+        raise AssertionError("it should not come so far")
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr(zoo, "load", work)
+    monkeypatch.setattr(recipes, "run", work)
+    result = run(*arguments)
+    assert result.exit_code == 1
+    (line,) = result.stderr.splitlines()
+    assert re.search(message, line)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_picture_needs_matplotlib(run, monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "matplotlib.backend_bases", None)
+    result = run("translate", "toy", "a man", "--show-attention", tmp_path / "a.png")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert 'pip install "keras-attention-zoo[plot]"' in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 from zoo.serving import Endpoint, export, write_version
 
-TEXTS = ["a man sleeps", "", "two women ride bikes", " ", "🚲 unseen", "the dog eats " * 100]
+TEXTS = ["a man sleeps", "", "two women ride bikes", " ", "🚲 unseen", "the dog eats " * 20]
 RANDOM = {"sampler": "random", "temperature": 3.0}
 
 
@@ -95,6 +95,22 @@ def test_pieces_spell_the_texts(signatures):
     assert [text.removeprefix(" ") for text in spelled] == TEXTS[:3]
     spelled = decoded(tf.strings.reduce_join(outputs["tokens"], axis=1))
     assert [text.removeprefix(" ") for text in spelled] == decoded(outputs["text"])
+
+
+@pytest.mark.parametrize("name", ["serving_default", "explain", "serving_jit"])
+def test_a_text_that_is_too_long_is_answered_with_none(signatures, bahdanau, name):
+    """By its tokens or by its bytes alone; the others get what they get without it."""
+    fits = " ".join(["a"] * (bahdanau.max_source_length - 1))
+    assert bahdanau.source_lengths([fits]).numpy() == [bahdanau.max_source_length]
+    longer, huge = fits + " a", "a man " * 1_000_000
+    outputs = signatures[name](text=tf.constant([longer, "a man sleeps", huge]))
+    alone = signatures[name](text=tf.constant(["a man sleeps"]))
+    assert decoded(outputs["text"]) == ["", "ein mann schläft", ""]
+    assert outputs["log_prob"].numpy()[[0, 2]].tolist() == [0.0, 0.0]
+    assert {key: each.shape[1:] for key, each in outputs.items()} == {
+        key: each.shape[1:] for key, each in alone.items()
+    }, "the other texts are padded for it"
+    assert decoded(signatures[name](text=tf.constant([fits]))["text"]) != [""]
 
 
 @pytest.mark.parametrize("name", ["serving_default", "explain"])
@@ -206,6 +222,23 @@ def test_an_export_that_fails_leaves_no_version(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="disk full"):
         write_version(tmp_path, [], DOUBLE)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["1", "20261124", "2/", "live/1"])
+def test_a_version_holds_no_versions(tmp_path, name):
+    live = tmp_path / "live" / "1"
+    live.mkdir(parents=True)
+    (live / "saved_model.pb").write_text("served")
+    with pytest.raises(ValueError, match="is one version, or named like one.*Export to .*/"):
+        write_version(f"{tmp_path}/{name}", [], DOUBLE)
+    assert [path.name for path in live.iterdir()] == ["saved_model.pb"]
+    assert [path.name for path in tmp_path.iterdir()] == ["live"]
+
+
+def test_a_saved_model_holds_no_versions(tmp_path):
+    (tmp_path / "saved_model.pb").write_text("served")
+    with pytest.raises(ValueError, match="Export to another folder"):
+        write_version(tmp_path, [], DOUBLE)
 
 
 def test_a_file_cannot_hold_versions(tmp_path):

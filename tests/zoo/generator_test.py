@@ -382,3 +382,31 @@ def test_what_is_no_text_is_named(generator):
 
 def test_a_config_is_json(generator):
     json.dumps(generator.settings)
+
+
+# ------------------------------------------------------------------------------------ long texts
+
+
+def test_of_a_long_prompt_only_the_end_is_read(generator, monkeypatch):
+    prompt, read = LINE * 3000, []
+    expected = generator.generate(prompt[-2000:], sampler="greedy", max_length=12)
+    ids = generator._ids
+    monkeypatch.setattr(generator, "_ids", lambda text: read.append(len(text)) or ids(text))
+    assert generator.generate(prompt, sampler="greedy", max_length=12) == expected
+    assert "".join(generator.stream(prompt, sampler="greedy", max_length=12)) == expected
+    assert max(read) <= 1000
+
+
+def test_the_tokens_of_a_long_prompt_are_those_of_the_whole(fresh_model):
+    tokenizer = zoo.ByteBPETokenizer.train([LINE * 9], vocabulary_size=300, prefix_space=False)
+    model = fresh_model("transformer_lm", tokenizer=tokenizer)
+    prompt = "🚲 " + LINE * 300
+    room = model.core.context_length
+    np.testing.assert_array_equal(model._prompt_ids(prompt)[-room:], model._ids(prompt)[-room:])
+
+
+def test_tokens_are_made_of_parts(generator, monkeypatch):
+    text = "to be,  or\u00a0not \n to be " * 20
+    whole = generator.tokens(text)
+    monkeypatch.setattr("zoo.tasks.writing.CHARACTERS_AT_ONCE", 7)
+    np.testing.assert_array_equal(generator.tokens(text), whole)

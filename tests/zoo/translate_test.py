@@ -1,10 +1,13 @@
 """`Translator.translate` against a plain loop over the model's steps, and what users give it."""
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
+import zoo
 from zoo import decoding
+from zoo.tasks.generating import in_batches_by_length
 
 MIXED = [
     "a man rides a bike",
@@ -93,9 +96,78 @@ def test_predict_gives_the_logits_of_batches(bahdanau, sources, targets):
         np.testing.assert_allclose(logits, bahdanau.core(inputs), atol=1e-5)
 
 
-def test_a_long_text(bahdanau):
-    text = ("the dog eats " * 400)[:5000]
-    assert isinstance(bahdanau.translate(text), str)
+def test_each_sentence_of_a_text_is_translated(bahdanau, sources, targets):
+    """As it is alone, whether the text is short or much longer than what fits."""
+    capitals = [source.capitalize() + "." for source in sources]
+    alone = bahdanau.translate(capitals)
+    assert bahdanau.translate(" ".join(capitals[:2])) == " ".join(alone[:2])
+    assert bahdanau.translate("A man sleeps.\n\nthe dog eats") == f"{alone[0]}\n\n{targets[2]}"
+    result = bahdanau.translate(["a man sleeps", " ".join(capitals * 50)])
+    assert result == ["ein mann schläft", " ".join(alone * 50)]
+
+
+def test_what_is_cut_is_told_and_not_lost(bahdanau):
+    text = "a man sleeps, " * 60
+    with pytest.warns(UserWarning, match="text at position 1 has a sentence of more than 32 tok"):
+        result = bahdanau.translate(
+            ["a man sleeps", text], max_source_length=32, return_attention=True
+        )
+    assert result.source_tokens[1].count("sleeps") == 60
+    assert result.texts[1].count("ein mann") >= result.source_tokens[1].count("<end>") > 5
+    with pytest.warns(UserWarning, match="max_source_length"):
+        assert bahdanau.translate("x" * 300, max_source_length=64)
+
+
+def test_sentences_of_a_text_do_not_see_each_other(bahdanau):
+    """Attention is block-diagonal, each block that of the sentence alone."""
+    sentences = ["A man sleeps.", "The dog eats."]
+    together = bahdanau.translate([" ".join(sentences)], return_attention=True)
+    alone = bahdanau.translate(sentences, return_attention=True)
+    (rows, columns), (more_rows, more_columns) = (each.shape for each in alone.attention)
+    expected = np.zeros((rows + more_rows, columns + more_columns))
+    expected[:rows, :columns], expected[rows:, columns:] = alone.attention
+    np.testing.assert_allclose(together.attention[0], expected, atol=1e-5)
+    assert together.tokens == [sum(alone.tokens, [])]
+    assert together.source_tokens == [sum(alone.source_tokens, [])]
+    np.testing.assert_allclose(together.log_probs, [alone.log_probs.sum()], rtol=1e-5)
+    several = bahdanau.translate(sentences, num_return_sequences=2)
+    joined = bahdanau.translate(" ".join(sentences), num_return_sequences=2)
+    assert joined == [" ".join(each) for each in zip(*several, strict=True)]
+
+
+def test_equal_sentences_of_a_text_are_drawn_apart(bahdanau):
+    text = bahdanau.translate("A dog. A dog.", sampler="random", temperature=3.0, max_length=9)
+    alone = bahdanau.translate("A dog.", sampler="random", temperature=3.0, max_length=9)
+    assert text.startswith(alone)
+    assert text != f"{alone} {alone}"
+
+
+def test_a_batch_holds_fewer_of_what_is_long():
+    sizes = []
+
+    def function(places):
+        sizes.append(len(places))
+        return {"x": tf.constant(places)}
+
+    tokens = [2000] * 3 + [100] * 9 + [99999]
+    rows = in_batches_by_length(function, tokens, 8, tokens)
+    assert [int(row["x"]) for row in rows] == list(range(len(tokens)))
+    assert sizes == [8, 1, 1, 1, 1, 1]  # of at most 8 * 400 tokens, padding included
+
+
+@pytest.mark.parametrize("wrong", [0, 7, 5.0, None])
+def test_max_source_length_must_be_a_number_of_tokens(bahdanau, wrong):
+    with pytest.raises(ValueError, match="`max_source_length` must be an integer of at least 8"):
+        bahdanau.translate(["a man"], max_source_length=wrong)
+
+
+def test_max_source_length_stays_with_the_model(fresh_model, tmp_path):
+    model = fresh_model("luong_nmt", max_source_length=40)
+    assert model.twin().max_source_length == 40
+    assert zoo.load(model.save_to_preset(tmp_path / "preset")).max_source_length == 40
+    model.max_source_length = 50
+    model.save(tmp_path / "model.keras")
+    assert keras.saving.load_model(tmp_path / "model.keras").max_source_length == 50
 
 
 @pytest.mark.parametrize("text", ["👩‍👩‍👧 🚲", "e\u0301 \x00 \u202e", "\ud83d alone"], ids=ascii)
@@ -199,18 +271,17 @@ def test_the_default_sampler_may_be_set_by_name(fresh_model):
 
 
 @pytest.mark.parametrize("jit_compile", [False, True])
-def test_learned_positions_cut_what_is_longer(fresh_model, tokenizer, jit_compile):
+def test_learned_positions_limit_what_is_translated_at_once(fresh_model, tokenizer, jit_compile):
     longest = 12
     model = fresh_model("transformer_nmt", position="learned", max_length=longest)
     (short,) = model.source_tokens(["a man sleeps"]).to_list()
     (cut,) = model.source_tokens(["a man sleeps " * 5], longest=longest).to_list()
     assert cut == [*(short[:-1] * 5)[: longest - 1], tokenizer.end_id]
-    for text in ("a man sleeps", "a man sleeps " * 5):
-        result = model.translate(
-            [text], "greedy", return_attention=True, max_length=40, jit_compile=jit_compile
-        )
-        assert len(result.source_tokens[0]) <= longest
-        assert 0 < len(result.tokens[0]) <= longest
+    options = {"return_attention": True, "max_length": 40, "jit_compile": jit_compile}
+    with pytest.warns(UserWarning, match="position 0 has a sentence of more than 12 tokens"):
+        result = model.translate(["a man sleeps " * 5], "greedy", **options)
+    words = [piece for piece in result.source_tokens[0] if piece != "<end>"]
+    assert [word for word in words if word != "▁"] == ["a", "man", "sleeps"] * 5
 
 
 def test_several_hypotheses_are_lists_the_best_first(bahdanau, sources, targets):

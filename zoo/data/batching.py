@@ -4,6 +4,7 @@ import tensorflow as tf
 
 BUCKET_WIDTH = 4
 LONGEST_BUCKET = 128
+TOKENS_A_PLACE = 400  # source and translation together, before a batch takes fewer
 
 
 def bucket_by_length(dataset, batch_size):
@@ -33,24 +34,38 @@ def is_batches(dataset):
     return isinstance(spec, tuple) and len(spec) == 3
 
 
-def in_batches_by_length(function, lengths, batch_size):
+def in_batches_by_length(function, lengths, batch_size, tokens=None):
     """Calls a function on batches of places of similar length.
 
     Args:
         function: Takes a list of places, returns a dictionary of tensors with the batch first.
-        lengths: Length of what stands at each place.
-        batch_size: Places a batch.
+        lengths: Length of what stands at each place, to sort by.
+        batch_size: Places a batch at most.
+        tokens: Tokens that each place takes part in at most. Their padded number in a batch, places
+            times the largest, is at most `batch_size * TOKENS_A_PLACE`, unless one alone is more.
 
     Returns:
         A list of dictionaries of NumPy arrays, one for each place, in the original order.
     """
     if batch_size < 1:
         raise ValueError(f"`batch_size` must be at least 1. Received: batch_size={batch_size}.")
-    by_length = sorted(range(len(lengths)), key=lengths.__getitem__)
+    tokens = [0] * len(lengths) if tokens is None else tokens
     rows = [None] * len(lengths)
-    for first in range(0, len(lengths), batch_size):
-        places = by_length[first : first + batch_size]
+    for places in _batches(lengths, batch_size, tokens):
         outputs = {name: value.numpy() for name, value in function(places).items()}
         for row, place in enumerate(places):
             rows[place] = {name: value[row] for name, value in outputs.items()}
     return rows
+
+
+def _batches(lengths, batch_size, tokens):
+    batch, longest = [], 0
+    for place in sorted(range(len(lengths)), key=lengths.__getitem__):
+        padded = (len(batch) + 1) * max(longest, tokens[place])
+        if batch and (len(batch) == batch_size or padded > batch_size * TOKENS_A_PLACE):
+            yield batch
+            batch, longest = [], 0
+        batch.append(place)
+        longest = max(longest, tokens[place])
+    if batch:
+        yield batch

@@ -23,11 +23,9 @@ def write_version(path, resources, endpoints):
         `pathlib.Path` of the new version.
 
     Raises:
-        ValueError: If `path` is a file.
+        ValueError: If `path` is a file, or is itself a version.
     """
-    path = pathlib.Path(path)
-    if path.exists() and not path.is_dir():
-        raise ValueError(f"`path` must be a folder for versions of the model. {path} is a file.")
+    path = require_versions(path)
     with unfinished_folder(path) as parent:
         folder = parent / "version"
         folder.mkdir()
@@ -39,6 +37,37 @@ def write_version(path, resources, endpoints):
         archive.write_out(str(folder), verbose=False)
         write_requests(folder, path.resolve().name, endpoints)
         return _rename_to_next_version(folder, path)
+
+
+def require_versions(path):
+    """Returns a path to which `write_version` can write.
+
+    Raises:
+        ValueError: If it is a file, or is itself a version: a number, as servers call versions.
+    """
+    path = pathlib.Path(path)
+    if path.exists() and not path.is_dir():
+        raise ValueError(f"`path` must be a folder for versions of the model. {path} is a file.")
+    is_number = os.path.basename(os.path.abspath(path)).isdecimal()
+    if is_number or (path / "saved_model.pb").exists():
+        raise ValueError(
+            f"`path` must be the folder of all versions of a model. {path} is one version, or "
+            f"named like one: the export would be {path / '1'}, which no server finds. Export to "
+            f"{path.parent if is_number else 'another folder'}: the next version is made there."
+        )
+    return path
+
+
+def require_free(path):
+    """Returns a path to which `write_folder` can write.
+
+    Raises:
+        ValueError: If there is something.
+    """
+    path = pathlib.Path(path)
+    if path.exists() and not (path.is_dir() and not any(path.iterdir())):
+        raise ValueError(f"`path` must be a new folder. {path} is there already.")
+    return path
 
 
 def write_folder(path, write):
@@ -54,9 +83,7 @@ def write_folder(path, write):
     Raises:
         ValueError: If there is something at `path`.
     """
-    path = pathlib.Path(path)
-    if path.exists() and not (path.is_dir() and not any(path.iterdir())):
-        raise ValueError(f"`path` must be a new folder. {path} is there already.")
+    path = require_free(path)
     with whole(path) as folder:
         folder.mkdir()
         write(folder)

@@ -4,7 +4,7 @@ import math
 
 import h5py
 
-MOST_OBJECTS = 100_000  # groups and arrays in a file
+MOST_OBJECTS = 20_000  # groups and arrays in a file
 _BROKEN = (OSError, RuntimeError, KeyError, TypeError, ValueError)  # what h5py raises
 
 

@@ -174,7 +174,7 @@ class Captioner(GeneratingTask):
 
     # ---------------------------------------------------------------------------------- the graph
 
-    def read(self, requests):
+    def read(self, requests, served=False):
         """Returns the annotation vectors of encoded images; what is none may have no caption."""
         images, is_image = read_images(requests, self.backbone.image_size)
         return self.backbone(images), tf.where(is_image, LONGEST_CAPTION, 0)

@@ -132,16 +132,17 @@ class GeneratingTask(Task):
     # ------------------------------------------------------------------------- what a task decides
 
     @abc.abstractmethod
-    def read(self, requests):
+    def read(self, requests, served=False):
         """Reads requests, in the graph.
 
         Args:
             requests: Strings `[batch]`.
+            served: Whether a server got them: then what is too large is not read.
 
         Returns:
             `(inputs, limits)`: the tensor that the core starts from, batch first, and int32
             `[batch]`, how many tokens each answer may have, the end token included. 0 stands for
-            what cannot be read, whose answer is empty.
+            what is not read, whose answer is empty.
         """
 
     def write(self, decoded):
@@ -212,7 +213,7 @@ class GeneratingTask(Task):
             **options,
         )
 
-    def answer(self, requests, seeds, max_lengths, sampler, return_attention=False):
+    def answer(self, requests, seeds, max_lengths, sampler, return_attention=False, served=False):
         """Requests to texts: the graph behind Python and the exported model.
 
         Args:
@@ -220,11 +221,12 @@ class GeneratingTask(Task):
             max_lengths: int32 `[batch]`, tokens at most, the end token included; `USUAL_LENGTH` for
                 what `read` allows.
             seeds, sampler, return_attention: As for `decode`.
+            served: As for `read`.
 
         Returns:
             What `write` returns and, with the attention, `explanation`.
         """
-        inputs, usual = self.read(requests)
+        inputs, usual = self.read(requests, served)
         limits = self._limits(max_lengths, usual)
         return self.answer_inputs(inputs, seeds, limits, sampler, return_attention)
 
@@ -254,6 +256,8 @@ class GeneratingTask(Task):
         return_attention=False,
         batch_size=64,
         lengths=None,
+        tokens=None,
+        draws=None,
         jit_compile=False,
         max_length=None,
         seed=0,
@@ -264,9 +268,12 @@ class GeneratingTask(Task):
 
         Args:
             requests: List of strings, or of what `compiled` takes instead.
-            lengths: Length of each, by default all the same.
+            batch_size, lengths, tokens: As for `in_batches_by_length`; by default requests are all
+                of one length.
+            draws: Integer for each request, which a random sampler draws by besides the seed; by
+                default its place in the list.
             max_length: Tokens of an answer at most; `None` for what `read` allows.
-            seed: Seed of a random sampler; an answer depends on it and on its place in the list.
+            seed: Seed of a random sampler.
             compiled: What `for_every_form` made, by default of `answer`.
             sampler, **options: As for `sampler`.
 
@@ -275,15 +282,17 @@ class GeneratingTask(Task):
         """
         require(isinstance(seed, Integral), "an integer", seed=seed)
         limit = USUAL_LENGTH if max_length is None else as_length(max_length)
+        draws = range(len(requests)) if draws is None else draws
         compiled = compiled or self._compiled
         run = compiled(self.sampler(sampler, **options), return_attention, jit_compile)
 
         def of_batch(places):
             batch = tf.convert_to_tensor([requests[place] for place in places])
-            seeds = tf.constant([[seed, place] for place in places], tf.int32)
+            seeds = tf.constant([[seed, draws[place]] for place in places], tf.int32)
             return run(batch, seeds, tf.fill([len(places)], limit))
 
-        return in_batches_by_length(of_batch, lengths or [0] * len(requests), batch_size)
+        lengths = [0] * len(requests) if lengths is None else lengths
+        return in_batches_by_length(of_batch, lengths, batch_size, tokens)
 
     def _compile(self, with_numbers, return_attention, jit_compile):
         """Compiles `answer` for the samplers of one form."""
@@ -334,7 +343,7 @@ class GeneratingTask(Task):
         def answer(return_attention, requests, seed=None):
             limits = tf.fill(tf.shape(requests), USUAL_LENGTH)
             seeds = _seeds_of(requests, seed)
-            return self.answer(requests, seeds, limits, sampler, return_attention)
+            return self.answer(requests, seeds, limits, sampler, return_attention, served=True)
 
         def serving_default(*inputs):
             return _first_of_each(answer(False, *inputs))
@@ -352,7 +361,7 @@ class GeneratingTask(Task):
         decode_with_xla = buckets.compiled(decode)
 
         def serving_jit(requests, seed=None):
-            inputs, limits = self.read(requests)
+            inputs, limits = self.read(requests, served=True)
             decoded = decode_with_xla(self.fill_up(inputs), _seeds_of(requests, seed), limits)
             outputs = _first_of_each(self.write(decoded))
             longest = tf.maximum(tf.reduce_max(limits), 1)
@@ -385,8 +394,8 @@ class GeneratingTask(Task):
 
         Args:
             path: For a SavedModel the folder of all versions of this model: the export goes to the
-                next number in it, `path/1` first. Otherwise a new folder. It appears only when it
-                is complete.
+                next number in it, `path/1` first, so `path` itself must not be a number. Otherwise
+                a new folder. It appears only when it is complete.
             sampler: For a SavedModel, as for generation in Python; one hypothesis is returned.
             format: `"tf_saved_model"`, `"onnx"` or `"litert"`.
             jit_compile: Whether a SavedModel has `serving_jit`. TF Serving on a CPU then needs

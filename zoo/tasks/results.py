@@ -15,10 +15,11 @@ class Translation(NamedTuple):
     Attributes:
         texts: List of `str`, the translations.
         tokens: List of lists of `str`, the pieces of each translation.
-        source_tokens: List of lists of `str`, the pieces of each source.
-        attention: List of float32 arrays (target tokens × source tokens); rows sum to 1. Of a
-            Transformer it is the average of all cross-attention; `attention` of the model tells
-            layers and heads apart.
+        source_tokens: List of lists of `str`, the pieces of each source; each of its sentences
+            ends with an end token.
+        attention: List of float32 arrays (target tokens × source tokens); rows sum to 1. It is 0
+            between sentences, which were translated one by one. Of a Transformer it is the average
+            of all cross-attention; `attention` of the model tells layers and heads apart.
         log_probs: float32 array, the log-probability of each translation.
     """
 

@@ -10,11 +10,14 @@ import tensorflow as tf
 from zoo import decoding
 from zoo.data.windows import random_windows, sliding_windows
 from zoo.decoding.base import Sampler, as_length, require
+from zoo.readers.text.words import chunks
 from zoo.serving import Start
 from zoo.tasks.continuation import Continuation, room
 from zoo.tasks.generating import GeneratingTask
 from zoo.tasks.results import AttentionMaps, TextScores, stacked
 from zoo.tasks.texts import as_texts
+
+CHARACTERS_AT_ONCE = 1_000_000  # of which tokens are made
 
 
 @keras.saving.register_keras_serializable(package="zoo")
@@ -134,7 +137,8 @@ class TextGenerator(GeneratingTask):
             yield ids, len(self._opening_ids)
 
     def _ids(self, text):
-        return self.tokenizer.tokenize([text]).values.numpy()
+        parts = chunks(text, CHARACTERS_AT_ONCE)
+        return np.concatenate([self.tokenizer.tokenize([part]).values.numpy() for part in parts])
 
     @property
     def _opening_ids(self):
@@ -244,15 +248,28 @@ class TextGenerator(GeneratingTask):
         return self._continuation.pieces(ids, max_length, sampler, seed, stops)
 
     def _prompt_ids(self, prompt):
-        return np.concatenate([self._opening_ids, self._ids(prompt)]).astype("int32")
+        """Returns the tokens of a prompt, of a long one only the last, which there is room for."""
+        end = self._ids(prompt[-self._prompt_window :])
+        return np.concatenate([self._opening_ids, end]).astype("int32")
+
+    @property
+    def _prompt_window(self):
+        """Bytes at the end of a prompt that decide on the tokens in the context.
+
+        Half of them hold as many tokens as the context at least. A cut changes the tokens of the
+        word that it hits, and of that alone.
+        """
+        return 2 * self.core.context_length * self.tokenizer.longest_piece
 
     # ---------------------------------------------------------------------------------- the graph
 
-    def read(self, requests):
+    def read(self, requests, served=False):
         """Returns the ends of texts, int32 `[batch, room]`, padded in front; half a context may
         follow each.
         """
-        rows = tf.shape(requests)[0]
+        rows, window = tf.shape(requests)[0], self._prompt_window
+        ends = -tf.minimum(tf.strings.length(requests), window)
+        requests = tf.strings.substr(requests, ends, window)
         opening = tf.constant(np.array(self._opening_ids)[None], tf.int32)
         opening = tf.repeat(opening, rows, axis=0)
         ids = tf.concat([opening, self.tokenizer.tokenize(requests)], axis=1)

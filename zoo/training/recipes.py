@@ -156,7 +156,7 @@ def of_card(card):
 
 def _card(name, recipe, quality):
     architecture, told = ARCHITECTURES[recipe.architecture], recipe.for_card()
-    return {
+    card = {
         "task": architecture.task.task_name,
         "architecture": recipe.architecture,
         "description": f"{architecture.description}, {told['variant']}",
@@ -169,3 +169,4 @@ def _card(name, recipe, quality):
             "versions": {"keras": keras.__version__, "tensorflow": tf.__version__},
         },
     }
+    return card | {"limits": told["limits"]} if "limits" in told else card

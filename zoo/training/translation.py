@@ -9,12 +9,17 @@ import keras
 from zoo.catalog import build
 from zoo.decoding import BeamSampler
 from zoo.metrics.crossentropy import TokenCrossentropy
+from zoo.tasks.translation import SHORTEST_LIMIT
 from zoo.training import runs
 from zoo.training.bleu import ValidationBleu
 from zoo.training.evaluation import best_sampler, evaluate_translator, translator_quality
 from zoo.training.self_critical import PolicyGradientLoss, self_critical_translations
 
 SOURCES_THAT_EARN = 48  # a batch of self-critical training
+LIMITS = (
+    "Learned from captions of pictures alone, one sentence each: sentences of everyday speech, and "
+    "text in capitals, come out wrong."
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,7 +84,8 @@ class TranslationRecipe:
 
         Returns:
             The trained `Translator` in float32, with the averaged weights of the epoch that had
-            the best BLEU on the validation pairs, and the length penalty that does best there.
+            the best BLEU on the validation pairs, the length penalty that does best there, and the
+            longest source of the training pairs as its `max_source_length`.
         """
         run_dir = pathlib.Path(run_dir)
         run_dir.mkdir(parents=True, exist_ok=True)
@@ -97,6 +103,9 @@ class TranslationRecipe:
             best = run_dir / "self_critical" / runs.BEST
         trained = build(self.architecture, tokenizer, "float32", **self.overrides)
         trained.load_weights(best)
+        lengths = train_pairs.batch(1024).map(lambda source, _: trained.source_lengths(source))
+        longest = max(int(each.max()) for each in lengths.as_numpy_iterator())
+        trained.max_source_length = max(SHORTEST_LIMIT, longest)
         samplers = [
             BeamSampler(num_beams=self.num_beams, length_penalty=penalty, exact=False)
             for penalty in self.length_penalties
@@ -167,7 +176,7 @@ class TranslationRecipe:
             "sacreBLEU of the validation split: the epoch by greedy translations, the length "
             f"penalty by those with {self.num_beams} beams"
         )
-        return {"variant": self.pair, "data": data, "chosen_by": chosen_by}
+        return {"variant": self.pair, "data": data, "limits": LIMITS, "chosen_by": chosen_by}
 
     def make_optimizer(self, steps_per_epoch):
         steps = self.epochs * steps_per_epoch

@@ -126,6 +126,11 @@ class ByteBPETokenizer(tf.Module):
         """Number of ids: special tokens, bytes and merges."""
         return len(self._pieces)
 
+    @property
+    def longest_piece(self):
+        """Number of bytes of the longest piece: a text of n tokens has at most n times as many."""
+        return max(map(len, self._pieces))
+
     # AutoGraph, which tf.data applies, would take seconds and change nothing.
     @tf.autograph.experimental.do_not_convert
     def tokenize(self, texts, dropout=0.0, seed=None):

@@ -1,5 +1,7 @@
 """How a text falls into words, before any of them falls into pieces."""
 
+import re
+
 import tensorflow as tf
 
 # Explicit classes, because `\s` is ASCII in RE2 (TensorFlow), Unicode in Oniguruma (`tokenizers`).
@@ -7,6 +9,7 @@ import tensorflow as tf
 # The two engines differ only on characters newer than Unicode 14, which one takes for unassigned.
 _SPACE = r"\t-\r \x{85}\p{Z}"
 WORD_PATTERN = rf" ?\p{{L}}[\p{{L}}\p{{M}}]*| ?\p{{N}}+| ?[^{_SPACE}\p{{L}}\p{{N}}]+|[{_SPACE}]+"
+_WORD_START = re.compile(r"(?<=\S) (?=\S)")  # whatever is around it, a word begins with this space
 _WORD_END = b"\xff"  # occurs in no valid UTF-8
 
 
@@ -21,3 +24,22 @@ def split_words(texts, prefix_space=True):
 
 def to_valid_utf8(texts):
     return tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
+
+
+def chunks(text, size):
+    """Yields parts of a `str` whose words are those of the whole, when it has no space in front.
+
+    Args:
+        text: A `str`.
+        size: Characters of a part, but for the rest of a word.
+
+    Example:
+
+    >>> list(chunks("to be or not", 4))
+    ['to be', ' or not']
+    """
+    start = 0
+    while (found := _WORD_START.search(text, start + size)) is not None:
+        yield text[start : found.start()]
+        start = found.start()
+    yield text[start:]

@@ -1,0 +1,139 @@
+"""How texts become parts that a translator takes one by one, and what it makes of them one text."""
+
+import warnings
+from typing import NamedTuple
+
+import numpy as np
+
+from zoo.readers.text.sentences import Part, halve, split_sentences
+from zoo.tasks.results import Translation
+
+POSITIONS_TOLD = 10
+
+
+class Passage(NamedTuple):
+    """A part of one of several texts.
+
+    Attributes:
+        place: Place of the text among the texts.
+        offset: Where the part begins in the text.
+        part: The `Part`.
+        tokens: How many tokens it has, or a number that is not below that.
+    """
+
+    place: int
+    offset: int
+    part: Part
+    tokens: int
+
+
+def passages_of(texts, longest, count):
+    """Splits texts at sentence ends, and halves sentences that are too long, with a warning.
+
+    Args:
+        texts: List of `str`.
+        longest: Tokens of a part at most.
+        count: Function of a list of texts that returns the number of tokens of each.
+
+    Returns:
+        List of `Passage`, in order.
+    """
+    done, cut = [], set()
+    waiting = [
+        passage
+        for place, text in enumerate(texts)
+        for passage in _passages(place, 0, split_sentences(text))
+    ]
+    while waiting:
+        counts, halves = count([passage.part.text for passage in waiting]), []
+        for (place, offset, part, _), tokens in zip(waiting, counts, strict=True):
+            if tokens <= longest or len(part.text) < 2:
+                done.append(Passage(place, offset, part, min(tokens, longest)))
+            else:
+                cut.add(place)
+                halves += _passages(place, offset, halve(part))
+        waiting = halves
+    if cut:
+        _warn(sorted(cut), longest)
+    return sorted(done)
+
+
+def _passages(place, offset, parts):
+    """Yields parts of a text, of which the first begins at an offset."""
+    for row, part in enumerate(parts):
+        offset += len(part.gap) if row else 0
+        yield Passage(place, offset, part, 0)
+        offset += len(part.text)
+
+
+def _warn(places, longest):
+    told = ", ".join(map(str, places[:POSITIONS_TOLD]))
+    others = len(places) - POSITIONS_TOLD
+    told += f" and {others} more" if others > 0 else ""
+    warnings.warn(
+        f"The text at position {told} has a sentence of more than {longest} tokens, which is "
+        "max_source_length. It was cut at clause ends or white space, and the parts were "
+        "translated one by one: look at the result, or end the sentences with full stops.",
+        stacklevel=4,
+    )
+
+
+def joined_texts(parts, texts):
+    """Puts the translations of the parts of a text together.
+
+    Args:
+        parts: List of `Part`.
+        texts: List of their translations, each a `str` or a list of several.
+
+    Example:
+
+    >>> joined_texts([Part("A dog."), Part("A cat.", "\\n")], ["Ein Hund.", "Eine Katze."])
+    'Ein Hund.\\nEine Katze.'
+    """
+    if isinstance(texts[0], list):
+        return [joined_texts(parts, several) for several in zip(*texts, strict=True)]
+    following = zip(parts[1:], texts[1:], strict=True)
+    return texts[0] + "".join((part.gap or " ") + text for part, text in following)
+
+
+def put_together(tokenizer, texts, of_texts):
+    """Returns a `Translation` from what was decoded for each sentence, the best hypothesis of each.
+
+    Args:
+        tokenizer: A `ByteBPETokenizer`.
+        texts: List of the translations.
+        of_texts: List of lists: for each text the rows of its sentences, as
+            `zoo.data.batching.in_batches_by_length` returns them.
+    """
+    pad = tokenizer.pad_id
+    tokens, source_tokens, attention = [], [], []
+    for rows in of_texts:
+        targets = [row["token_ids"][0] for row in rows]
+        targets = [ids[ids != pad] for ids in targets]
+        sources = [row["source_ids"][row["source_ids"] != pad] for row in rows]
+        tokens += tokenizer.pieces([np.concatenate(targets)])
+        source_tokens += tokenizer.pieces([np.concatenate(sources)])
+        blocks = [
+            row["attention"][0, : len(target), : len(source)]
+            for row, target, source in zip(rows, targets, sources, strict=True)
+        ]
+        attention.append(block_diagonal(blocks))
+    log_probs = [sum(row["log_prob"][0] for row in rows) for rows in of_texts]
+    return Translation(texts, tokens, source_tokens, attention, np.array(log_probs, "float32"))
+
+
+def block_diagonal(blocks):
+    """Returns a matrix with the given ones on its diagonal, and zeros elsewhere.
+
+    Example:
+
+    >>> block_diagonal([np.ones((1, 2)), np.ones((2, 1))])
+    array([[1., 1., 0.],
+           [0., 0., 1.],
+           [0., 0., 1.]], dtype=float32)
+    """
+    ends = np.cumsum([block.shape for block in blocks], axis=0)
+    matrix = np.zeros(ends[-1], "float32")
+    for block, (row, column) in zip(blocks, ends, strict=True):
+        matrix[row - block.shape[0] : row, column - block.shape[1] : column] = block
+    return matrix
