@@ -9,8 +9,6 @@ import sys
 
 import numpy as np
 import pytest
-import zoo.datasets
-import zoo.images
 
 import keras_attention
 import zoo
@@ -21,7 +19,7 @@ from keras_attention import compute, masks, normalizers, plotting, positions, sc
 ROOT = pathlib.Path(__file__).parents[1]
 PACKAGES = [
     *(keras_attention, compute, masks, normalizers, positions, scores),
-    *(zoo, zoo.datasets, zoo.decoding, zoo.images, zoo.metrics),
+    *(zoo, zoo.decoding, zoo.metrics),
 ]
 
 
