@@ -1,4 +1,4 @@
-"""Data sets that TensorFlow Datasets lacks, as its builders, and helpers that load them."""
+"""Helpers that load data sets, and builders of those that TensorFlow Datasets lacks."""
 
 from zoo.datasets.flickr8k import load_flickr8k
 from zoo.datasets.multi30k import load_multi30k
