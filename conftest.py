@@ -1,5 +1,7 @@
 """What every doctest may use without importing it, how many threads a worker has, and `--full`."""
 
+import collections
+import itertools
 import os
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # they share the cores
@@ -11,20 +13,48 @@ import pytest
 
 
 def pytest_addoption(parser):
-    parser.addoption("--full", action="store_true", help="Also run the tests marked `full`.")
+    parser.addoption("--full", action="store_true", help="Run every case of every test.")
 
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "full: a large product of cases, which only --full runs")
+    config.addinivalue_line(
+        "markers", "pairwise: without --full, cases in which each pair of parameters occurs"
+    )
 
 
 def pytest_collection_modifyitems(config, items):
     if config.getoption("--full"):
         return
-    left_out = [item for item in items if item.get_closest_marker("full")]
+    tests = collections.defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("pairwise"):
+            tests[item.nodeid.partition("[")[0]].append(item)
+    kept = {item for cases in tests.values() for item in _pairwise(cases)}
+    left_out = [
+        item
+        for item in items
+        if item.get_closest_marker("full")
+        or (item.get_closest_marker("pairwise") and item not in kept)
+    ]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if not item.get_closest_marker("full")]
+        items[:] = [item for item in items if item not in set(left_out)]
+
+
+def _pairwise(cases):
+    """Returns few cases of a test in which each pair of values of its parameters occurs.
+
+    Greedily, the next case has as many new pairs as possible.
+    """
+    values = [enumerate(map(repr, case.callspec.params.values())) for case in cases]
+    pairs = [set(itertools.combinations(each, 2)) for each in values]
+    missing, chosen = set().union(*pairs), []
+    while missing:
+        best = max(range(len(cases)), key=lambda case: len(pairs[case] & missing))
+        chosen.append(cases[best])
+        missing -= pairs[best]
+    return chosen or cases
 
 
 @pytest.fixture(autouse=True)

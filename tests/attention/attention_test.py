@@ -76,6 +76,7 @@ MASKS = {
 }
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("make", [single_head, multi_head])
 @pytest.mark.parametrize("score", SCORES)
 @pytest.mark.parametrize("name", MASKS)
@@ -84,6 +85,7 @@ def test_equals_the_equations_under_every_mask(make, score, name):
     assert_like_oracle(*make(score), query, value, **MASKS[name])
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "mixed_float16", "mixed_bfloat16"])
 @pytest.mark.parametrize("make", [single_head, multi_head])
 @pytest.mark.parametrize("score", SCORES)

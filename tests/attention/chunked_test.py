@@ -85,6 +85,7 @@ SCORES = {
 }
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("make", [single_head, multi_head])
 @pytest.mark.parametrize("name", MASKS)
 @pytest.mark.parametrize("score_name", SCORES)
@@ -94,6 +95,7 @@ def test_equals_the_reference(make, score_name, name):
     assert_equal(*layers, query, value, **MASKS[name])
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("make", [single_head, multi_head])
 @pytest.mark.parametrize("name", MASKS)
 @pytest.mark.parametrize("score_name", ["boxcar", "triangular", "epanechnikov"])

@@ -80,6 +80,7 @@ MASKS = {
 }
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("score", ["dot", "general", "additive"])
 @pytest.mark.parametrize("name", MASKS)

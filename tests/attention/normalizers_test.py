@@ -48,6 +48,7 @@ def test_every_name_is_tested():
     assert set(NAMES) == set(normalizers.names())
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("scale", [0.3, 1.0, 100.0, 10_000.0])

@@ -315,6 +315,7 @@ PLACES = {
 }
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("kind", BIASES)
 @pytest.mark.parametrize("heads", [(), (1,), (HEADS,)])
 @pytest.mark.parametrize("places", PLACES)

@@ -84,6 +84,7 @@ def test_every_name_is_tested():
     assert {name.split(",")[0] for name in SCORES} == set(scores.names())
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("name", SCORES)
 @pytest.mark.parametrize("heads", [(), (HEADS,)])
 @pytest.mark.parametrize("size", [2, SIZE])
@@ -244,6 +245,7 @@ def slope_by(weight, direction, total, step=1e-3):
     return (sums[0] - sums[1]) / (2 * step)
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("name", SCORES)
 @pytest.mark.parametrize("place", [0.0, 2.0])
 @pytest.mark.parametrize("size", [2, SIZE])

@@ -1,0 +1,42 @@
+"""Runs suites of the layers on another backend of Keras, in a process of its own."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FILES = [
+    "conformance_test.py",
+    "cache_test.py",
+    "chunked_test.py",
+    "recurrent_test.py",
+    "recompute_test.py",
+    "gradient_forms_test.py",
+]
+
+
+def run(backend, chosen, is_full, **environment):
+    """Runs the chosen tests.
+
+    Args:
+        backend: Name of the backend.
+        chosen: Expression for the option `-k` of pytest.
+        is_full: Whether every case is run.
+        **environment: Further environment variables.
+    """
+    pytest.importorskip(backend)
+    files = [str(ROOT / "tests" / "attention" / name) for name in FILES]
+    full = ["--full"] if is_full else []
+    finished = subprocess.run(
+        [sys.executable, "-m", "pytest", "-n", "0", *full, *files, "-k", chosen],
+        cwd=ROOT,
+        env={**os.environ, **environment, "KERAS_BACKEND": backend},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stdout[-5000:]
+    assert "[100%]" in finished.stdout

@@ -1,0 +1,22 @@
+"""A part of the conformance suite on JAX, which compiles every new shape for a second."""
+
+import keras
+import pytest
+
+from tests.backends import conformance
+
+PART = (
+    "several and ((test_equals_the_equations and softmax)"
+    " or (hidden and chunked)"
+    " or (finite_differences and chunked and (additive or dot)))"
+    " or (every_position and multi_head) or (same_forward and single_head)"
+    " or (every_weight_gets and luong) or learns_with_an_attention or trains_in_a_model"
+    " or (equations and grouped and GRUCell and luong) or leaves_no_tile or empty_lengths"
+    " or tiny_sums or other_places or (learn_the_same and chunked) or closed_form"
+)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="it would call itself")
+def test_layers_on_jax(request):
+    is_full = request.config.getoption("--full")
+    conformance.run("jax", PART, is_full, JAX_DISABLE_MOST_OPTIMIZATIONS="1")
