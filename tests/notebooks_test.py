@@ -1,7 +1,7 @@
 """The notebooks run from top to bottom, and are kept as they came out.
 
-Those that train models run with --full. Cells with the tag `flickr8k` run where `FLICKR8K_DIR` names
-the folder of the photographs and Keras has the ImageNet weights of MobileNetV2.
+Those that train models run with --full. Cells with the tag `flickr8k` run where `FLICKR8K_DIR`
+names the folder of the photographs and Keras has the ImageNet weights of MobileNetV2.
 """
 
 import os
