@@ -9,9 +9,8 @@ import pytest
 
 import zoo
 from tests.zoo.conftest import LINE
-from zoo import evaluation
 from zoo.storage import CARD
-from zoo.training import recipes, runs
+from zoo.training import evaluation, recipes, runs
 from zoo.training.language import LanguageRecipe
 
 TEXT = LINE * 30
