@@ -31,6 +31,10 @@ LAYERS = {
     "reformer, causal": lambda **also: ReformerAttention(2, 4, bucket_size=4, causal=True, **also),
 }
 CAUSAL = [name for name in LAYERS if name != "linformer"]
+VARIANTS = ("performer, relu", "reformer, causal")  # of layers that are tested anyway
+MOST = [
+    pytest.param(name, marks=[pytest.mark.full] if name in VARIANTS else []) for name in LAYERS
+]
 RNG = np.random.default_rng(0)
 
 
@@ -56,8 +60,8 @@ def assert_close(found, expected, tolerance=1e-5):
 
 
 # lengths that chunks, buckets and windows do not divide
-@pytest.mark.parametrize("length", [7, 150])
-@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("length", [pytest.param(7, marks=pytest.mark.full), 150])
+@pytest.mark.parametrize("name", MOST)
 def test_compiled_equals_eager(name, length):
     layer, x = make(name), random(BATCH, length, SIZE)
     mask = RNG.random((BATCH, length)) < 0.75
@@ -76,7 +80,7 @@ def test_compiled_gradients_equal_eager_ones():
     gradients_in_every_form(cases, tolerance=1e-4)
 
 
-@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("name", MOST)
 def test_model_of_unknown_length_equals_the_layer_at_every_length(name):
     layer = make(name)
     x, visible = keras.Input((None, SIZE)), keras.Input((None,), dtype="bool")
@@ -102,7 +106,7 @@ def test_symbolic_shapes_equal_real_shapes(name, lengths):
     assert symbolic[0].shape[-1] == real[0].shape[-1]
 
 
-@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("name", MOST)
 def test_model_takes_the_arguments_in_the_order_of_the_call(name):
     layer = make(name)
     x, visible = keras.Input((6, SIZE)), keras.Input((6,), dtype="bool")
@@ -143,7 +147,7 @@ def test_implicit_and_explicit_masks_count_together(name):
     )
 
 
-@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("name", MOST)
 def test_output_carries_the_mask_of_the_query(name):
     tokens = keras.Input((None,), dtype="int32")
     x = keras.layers.Embedding(9, SIZE, mask_zero=True)(tokens)
@@ -218,7 +222,7 @@ def test_every_weight_gets_a_gradient(name):
         assert np.abs(oracle.float64(gradient)).max() > (0 if "key/bias" in path else 1e-6), path
 
 
-@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("name", MOST)
 def test_trains_in_a_functional_model(name):
     x = keras.Input((None, SIZE))
     model = keras.Model(x, keras.layers.Dense(1)(LAYERS[name]()(x, x)))
