@@ -319,6 +319,8 @@ class TextGenerator(Task):
     def serving_endpoints(self, sampler):
         """Returns `serving_default` and `serving_jit`: what follows a text, up to half a context.
 
+        Of a long text only the end is looked at, as in `generate`.
+
         Both take `text` `[batch]`, and `seed` int32 `[batch]` if the sampler is a random one.
         """
         inputs = serving_inputs("text", sampler)
@@ -333,7 +335,8 @@ class TextGenerator(Task):
         def go_on(decode, text, seed=None):
             rows = tf.shape(text)[0]
             opening = tf.repeat(tf.constant(np.array(opening_ids)[None], tf.int32), rows, axis=0)
-            text = tf.strings.substr(text, -tf.minimum(tf.strings.length(text), window), window)
+            sizes = tf.minimum(tf.strings.length(text), window)
+            text = tf.strings.substr(text, -sizes, sizes)
             ids = tf.concat([opening, self.tokenizer.tokenize(text)], axis=1)
             prompt_ids = _cut_and_padded_in_front(ids, room(self.core, steps))
             decoded = decode(prompt_ids, seeds_of(text, seed), tf.fill([rows], steps))
