@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from unittest import mock
 
 import numpy as np
+from keras import ops
 
 from keras_attention import (
     Attention,
@@ -162,7 +163,7 @@ def check(configuration):
         found = oracle.float64(layer(query, value, **of_the_call))
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=5e-5, err_msg=implementation)
         by_inputs, by_weights = layer_gradients(
-            layer, query, value, direction=direction, **of_the_call
+            layer, query, value, direction=ops.convert_to_tensor(direction), **of_the_call
         )
         gradients = [oracle.float64(each) for each in [*by_inputs, *by_weights.values()]]
         if of_reference is None:
@@ -266,7 +267,9 @@ def check_alone(layer):
     x, direction = rng.normal(size=(2, 4, 9, SIZE)).astype("float32")
 
     def outputs(x, direction):
-        (of_query, of_value), _ = layer_gradients(layer, x, x, direction=direction)
+        (of_query, of_value), _ = layer_gradients(
+            layer, x, x, direction=ops.convert_to_tensor(direction)
+        )
         return [oracle.float64(each) for each in (layer(x, x), of_query, of_value)]
 
     layer.build(x.shape, x.shape)
