@@ -32,9 +32,7 @@ LAYERS = {
 }
 CAUSAL = [name for name in LAYERS if name != "linformer"]
 VARIANTS = ("performer, relu", "reformer, causal")  # of layers that are tested anyway
-MOST = [
-    pytest.param(name, marks=[pytest.mark.full] if name in VARIANTS else []) for name in LAYERS
-]
+MOST = [pytest.param(name, marks=[pytest.mark.full] if name in VARIANTS else []) for name in LAYERS]
 RNG = np.random.default_rng(0)
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from unittest import mock
 
 import numpy as np
+from keras import ops
 
 from keras_attention import (
     Attention,
@@ -151,10 +152,9 @@ def check(configuration):
     def equations(query, value):
         return attend(reference, query, value, visible=visible)[0]
 
-    expected = equations(query.astype("float64"), value.astype("float64"))
-    directions, slopes = _slopes(
-        reference, lambda *inputs: (equations(*inputs) * direction).sum(), query, value, rng
-    )
+    inputs = query.astype("float64"), value.astype("float64")
+    expected = equations(*inputs)
+    sides = _sides(reference, lambda *x: (equations(*x) * direction).sum(), *inputs, rng)
     of_reference = None
     for implementation in _implementations(configuration):
         layer = _layer(configuration, implementation)
@@ -163,14 +163,12 @@ def check(configuration):
         found = oracle.float64(layer(query, value, **of_the_call))
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=5e-5, err_msg=implementation)
         by_inputs, by_weights = layer_gradients(
-            layer, query, value, direction=direction, **of_the_call
+            layer, query, value, direction=ops.convert_to_tensor(direction), **of_the_call
         )
         gradients = [oracle.float64(each) for each in [*by_inputs, *by_weights.values()]]
         if of_reference is None:
             of_reference = gradients
-            slope = sum((g * d).sum() for g, d in zip(gradients, directions, strict=True))
-            allowance = 2e-3 * (1 + min(map(abs, slopes)))
-            assert min(slopes) - allowance <= slope <= max(slopes) + allowance, (slope, slopes)
+            _assert_between(gradients, sides)
         for gradient, wanted in zip(gradients, of_reference, strict=True):
             np.testing.assert_allclose(
                 gradient, wanted, rtol=1e-3, atol=1e-4, err_msg=f"gradient of {implementation}"
@@ -228,21 +226,39 @@ def _masks_of_the_call(configuration, rng):
     }[configuration.of_the_call]
 
 
-def _slopes(layer, total, query, value, rng):
-    """Returns a direction of inputs and weights, and how fast the total grows before and after.
+def _assert_between(gradients, sides):
+    """Between the slopes of both sides lies the derivative, on a curve as well as near a kink."""
+    differences, slopes = [], []
+    for directions, growth in sides:
+        slope = sum((g * d).sum() for g, d in zip(gradients, directions, strict=True))
+        differences.append(growth - slope)
+        slopes.append(slope)
+    allowance = 2e-3 * (1 + abs(slopes[0]))
+    assert min(differences) <= allowance, (slopes, differences)
+    assert max(differences) >= -allowance, (slopes, differences)
 
-    The derivative is between the two, on a curve as well as near a kink.
+
+def _sides(layer, total, query, value, rng):
+    """Goes a step of inputs and weights there and back.
+
+    Returns:
+        For both sides, the direction and how fast the total grows along it.
     """
     weights = layer.trainable_variables
-    centers = [x.astype("float64") for x in (query, value)] + [oracle.float64(w) for w in weights]
-    directions = [rng.normal(size=x.shape) for x in centers]
-    totals = {}
-    for step in (STEP, -STEP, 0.0):  # the last one puts the weights back
-        moved = [x + step * d for x, d in zip(centers, directions, strict=True)]
-        for weight, number in zip(weights, moved[2:], strict=True):
-            weight.assign(number)
-        totals[step] = total(*moved[:2])
-    return directions, [(totals[step] - totals[0.0]) / step for step in (STEP, -STEP)]
+    inputs, numbers = [query, value], [oracle.float64(weight) for weight in weights]
+    steps = [STEP * rng.normal(size=x.shape) for x in [*inputs, *numbers]]
+    middle, sides = total(*inputs), []
+    for sign in (1, -1):
+        moved = [x + sign * step for x, step in zip([*inputs, *numbers], steps, strict=True)]
+        for place, weight in enumerate(weights, start=2):
+            weight.assign(moved[place])
+            moved[place] = oracle.float64(weight)  # rounded
+        growth = (total(*moved[:2]) - middle) / (sign * STEP)
+        pairs = zip(moved, [*inputs, *numbers], strict=True)
+        sides.append(([(new - old) / (sign * STEP) for new, old in pairs], growth))
+    for weight, number in zip(weights, numbers, strict=True):
+        weight.assign(number)
+    return sides
 
 
 def check_alone(layer):
@@ -251,7 +267,9 @@ def check_alone(layer):
     x, direction = rng.normal(size=(2, 4, 9, SIZE)).astype("float32")
 
     def outputs(x, direction):
-        (of_query, of_value), _ = layer_gradients(layer, x, x, direction=direction)
+        (of_query, of_value), _ = layer_gradients(
+            layer, x, x, direction=ops.convert_to_tensor(direction)
+        )
         return [oracle.float64(each) for each in (layer(x, x), of_query, of_value)]
 
     layer.build(x.shape, x.shape)

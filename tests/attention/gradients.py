@@ -105,7 +105,8 @@ def layer_gradients(layer, *inputs, **arguments):
     Returns:
         `(by_inputs, by_weights)`: a list, and a dictionary with the path of the weight.
     """
-    found = gradients(*of_layer(layer, *inputs, **arguments))
+    forms = None if layer.supports_jit else ["graph"]
+    found = gradients(*of_layer(layer, *inputs, **arguments), forms=forms)
     paths = [variable.path for variable in layer.trainable_variables]
     return found[: len(inputs)], dict(zip(paths, found[len(inputs) :], strict=True))
 

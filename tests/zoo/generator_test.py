@@ -306,6 +306,12 @@ def test_exported_equals_in_memory(signature, generator, prompt):
     assert found["text"].numpy()[0] == text
 
 
+def test_the_exported_model_reads_the_end_of_a_long_text(signature):
+    texts = ["🚲" * 100_000 + LINE * 3, "🚲" * 32 + LINE * 3]
+    long, short = signature(text=tf.constant(texts), seed=tf.constant([3, 3]))["text"].numpy()
+    assert long == short
+
+
 def test_an_empty_batch_gives_an_empty_batch(signature):
     found = signature(text=tf.zeros([0], tf.string), seed=tf.zeros([0], tf.int32))
     assert {name: each.shape[0] for name, each in found.items()} == {

@@ -42,7 +42,7 @@ def make_card(model, description="", data="", quality=None, license=""):
         )
     card = {
         "task": model.task_name,
-        "architecture": architecture_of(model.core),
+        "architecture": architecture_of(model),
         "description": description or model.core.description,
         "data": {"name": data},
         "quality": [{"metric": metric, "value": float(value)} for metric, value in quality.items()],
@@ -50,17 +50,18 @@ def make_card(model, description="", data="", quality=None, license=""):
     return {**card, "license": license} if license else card
 
 
-def architecture_of(core):
-    """Returns the name in the zoo of what a model of tensors is.
+def architecture_of(model):
+    """Returns the name of what a task is made of.
 
     Raises:
-        ValueError: If it is none of the zoo's.
+        ValueError: If `zoo.load` would not make such a task: its class is not one of the zoo's, or
+            its core is of no architecture.
     """
-    name = getattr(core, "architecture", None)
-    if name is None:
+    name = getattr(model.core, "architecture", None)
+    if name is None or type(model).__module__.split(".")[0] != "zoo":
         raise ValueError(
-            f"{type(core).__name__} is no architecture of the zoo, so there is no preset of it. "
-            "Save it with model.save(path.keras) instead."
+            f"{type(model).__name__} around {type(model.core).__name__} is no architecture of the "
+            "zoo. Save it with model.save(path.keras) instead."
         )
     return name
 

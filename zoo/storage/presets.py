@@ -79,7 +79,7 @@ def fingerprint(path):
 def _write_files(model, folder, card, dtype):
     options = dataclasses.asdict(model.core.config)
     del options["vocabulary_size"]  # the tokenizer's business
-    config = {"architecture": architecture_of(model.core), "options": options}
+    config = {"architecture": architecture_of(model), "options": options}
     _write_json(folder / CONFIG, config | model.settings)
     save_weights(model, folder / WEIGHTS, dtype)
     model.tokenizer.save(folder / TOKENIZER)

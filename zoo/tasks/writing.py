@@ -268,8 +268,8 @@ class TextGenerator(GeneratingTask):
         follow each.
         """
         rows, window = tf.shape(requests)[0], self._prompt_window
-        ends = -tf.minimum(tf.strings.length(requests), window)
-        requests = tf.strings.substr(requests, ends, window)
+        sizes = tf.minimum(tf.strings.length(requests), window)
+        requests = tf.strings.substr(requests, -sizes, sizes)
         opening = tf.constant(np.array(self._opening_ids)[None], tf.int32)
         opening = tf.repeat(opening, rows, axis=0)
         ids = tf.concat([opening, self.tokenizer.tokenize(requests)], axis=1)
