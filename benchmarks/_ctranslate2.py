@@ -34,12 +34,12 @@ def save_for_ctranslate2(core, pieces, folder):
     """
     config = core.config
     known = {"position": "sinusoidal", "activation": "relu"}
-    if any(config[option] != value for option, value in known.items()):
+    if any(getattr(config, option) != value for option, value in known.items()):
         raise ValueError(f"Only models with {known} are written here. Received: {config}.")
     spec = TransformerSpec.from_config(
-        config["num_layers"],
-        config["num_heads"],
-        pre_norm=config["normalize"] == "pre",
+        config.num_layers,
+        config.num_heads,
+        pre_norm=config.normalize == "pre",
         activation=common_spec.Activation.RELU,
     )
     for part, blocks, norm in (
@@ -49,7 +49,7 @@ def save_for_ctranslate2(core, pieces, folder):
         part.position_encodings.encodings = _positions(core)
         for layer, block in zip(part.layer, blocks, strict=True):
             _set_block(layer, block)
-        if config["normalize"] == "pre":
+        if config.normalize == "pre":
             _set_norm(part.layer_norm, norm)
     table = core.embedding.table.numpy()  # scaled by the root of its size by both
     for each in (spec.encoder.embeddings[0], spec.decoder.embeddings, spec.decoder.projection):

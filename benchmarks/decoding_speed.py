@@ -73,11 +73,11 @@ def ctranslate2_steps(translator, sampler, tokens, pieces):
 def keras_hub_steps(config, tokens):
     """Greedy decoding by KerasHub, compiled with XLA."""
     backbone = keras_hub.models.BartBackbone(
-        config["vocabulary_size"],
-        num_layers=config["num_layers"],
-        num_heads=config["num_heads"],
-        hidden_dim=config["size"],
-        intermediate_dim=config["hidden"],
+        config.vocabulary_size,
+        num_layers=config.num_layers,
+        num_heads=config.num_heads,
+        hidden_dim=config.size,
+        intermediate_dim=config.hidden,
         max_sequence_length=max(tokens + 1, SOURCE_LENGTH),
     )
     model = keras_hub.models.BartSeq2SeqLM(backbone)

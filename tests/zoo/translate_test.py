@@ -359,7 +359,7 @@ def test_a_transformer_shows_every_layer_and_head(transformer):
     ):
         of_kind = getattr(maps, kind)
         assert (of_kind.query_tokens, of_kind.key_tokens) == (queries, keys)
-        assert of_kind.weights.shape == (size["num_layers"], size["num_heads"], 4, 4)
+        assert of_kind.weights.shape == (size.num_layers, size.num_heads, 4, 4)
         np.testing.assert_allclose(of_kind.weights.sum(axis=-1), 1.0, atol=1e-5)
     future = np.triu(np.ones((4, 4), bool), 1)
     np.testing.assert_array_equal(maps.decoder.weights[..., future], 0.0)
