@@ -299,7 +299,7 @@ def test_exported_equals_in_memory(signature, generator, prompt):
     steps = CONTEXT // 2
     ids = generator.tokenizer.tokenize(["\n" + prompt]).values.numpy()[-(CONTEXT - steps + 1) :]
     decode = tf.function(generator.decode, autograph=False)
-    decoded = decode(tf.constant(ids[None]), [[3, 0]], [steps], generator.default_sampler, steps)
+    decoded = decode(tf.constant(ids[None]), [[3, 0]], [steps], steps, generator.default_sampler)
     np.testing.assert_array_equal(found["token_ids"][0], decoded.token_ids[0, 0])
     np.testing.assert_allclose(found["log_prob"][0], decoded.log_probs[0, 0], atol=1e-4)
     text = generator.tokenizer.detokenize(decoded.token_ids[0]).numpy()[0]

@@ -53,6 +53,8 @@ class TextGenerator(GeneratingTask):
         is_text = isinstance(opening, str) and opening != ""
         require(opening is None or is_text, "None or a str that is not empty", opening=opening)
         self.opening = opening
+        opening_ids = [tokenizer.start_id] if opening is None else self._ids(opening)
+        self._opening_ids = np.array(opening_ids, "int32")
         self._continuation = Continuation(self)
 
     # ------------------------------------------------------------------------------------ training
@@ -139,10 +141,6 @@ class TextGenerator(GeneratingTask):
     def _ids(self, text):
         parts = chunks(text, CHARACTERS_AT_ONCE)
         return np.concatenate([self.tokenizer.tokenize([part]).values.numpy() for part in parts])
-
-    @property
-    def _opening_ids(self):
-        return [self.tokenizer.start_id] if self.opening is None else self._ids(self.opening)
 
     @functools.cached_property
     def _compiled_log_probs(self):
@@ -270,8 +268,7 @@ class TextGenerator(GeneratingTask):
         rows, window = tf.shape(requests)[0], self._prompt_window
         sizes = tf.minimum(tf.strings.length(requests), window)
         requests = tf.strings.substr(requests, -sizes, sizes)
-        opening = tf.constant(np.array(self._opening_ids)[None], tf.int32)
-        opening = tf.repeat(opening, rows, axis=0)
+        opening = tf.repeat(tf.constant(self._opening_ids[None]), rows, axis=0)
         ids = tf.concat([opening, self.tokenizer.tokenize(requests)], axis=1)
         prompt_ids = _cut_and_padded_in_front(ids, room(self.core, self._served_steps))
         return prompt_ids, tf.fill([rows], self._served_steps)
