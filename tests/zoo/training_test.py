@@ -222,7 +222,9 @@ for strategy in (tf.distribute.MirroredStrategy(cpus), tf.distribute.get_strateg
 SMALLER = {"transformer_nmt": {"num_layers": 1}, "luong_nmt": {}}
 
 
-@pytest.mark.parametrize("name", SMALLER)
+@pytest.mark.parametrize(
+    "name", [pytest.param("transformer_nmt", marks=pytest.mark.full), "luong_nmt"]
+)
 def test_two_replicas_learn_as_one(name, run_python):
     options = {"name": name, **TINY[name], "dropout": 0.0, **SMALLER[name]}
     output = run_python("-c", TWO_REPLICAS, json.dumps(options))

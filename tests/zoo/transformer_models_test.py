@@ -198,12 +198,17 @@ def test_beams_that_take_each_others_place_keep_their_own_caches():
 # ----------------------------------------------------------------------------- sizes and training
 
 PUBLISHED = [  # Vaswani et al. 2017, table 3, in millions; a shared vocabulary of 37,000
-    ({}, 65),
-    ({"size": 1024, "num_heads": 16, "hidden": 4096, "dropout": 0.3}, 213),
+    pytest.param({}, 65, id="base"),
+    pytest.param(
+        {"size": 1024, "num_heads": 16, "hidden": 4096, "dropout": 0.3},
+        213,
+        id="big",
+        marks=pytest.mark.full,
+    ),
 ]
 
 
-@pytest.mark.parametrize(("options", "millions"), PUBLISHED, ids=["base", "big"])
+@pytest.mark.parametrize(("options", "millions"), PUBLISHED)
 def test_published_models_have_the_published_size_and_train(options, millions):
     core = TransformerTranslator(37000, **options)
     core.build()

@@ -196,7 +196,9 @@ def test_what_is_no_text_is_named_with_its_position(bahdanau, wrong):
 # ----------------------------------------------------------------- what a text gives, and nothing
 
 
-@pytest.mark.parametrize("name", ["bahdanau", "luong", "transformer"])
+@pytest.mark.parametrize(
+    "name", ["bahdanau", "luong", pytest.param("transformer", marks=pytest.mark.full)]
+)
 def test_greedy_equals_a_plain_loop(name, request):
     model = request.getfixturevalue(name)
     for text in ["a man rides a bike", "🚲 über 9000 dogs"]:
@@ -270,7 +272,7 @@ def test_the_default_sampler_may_be_set_by_name(fresh_model):
         model.default_sampler = "gready"
 
 
-@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize("jit_compile", [False, pytest.param(True, marks=pytest.mark.full)])
 def test_learned_positions_limit_what_is_translated_at_once(fresh_model, tokenizer, jit_compile):
     longest = 12
     model = fresh_model("transformer_nmt", position="learned", max_length=longest)
