@@ -15,6 +15,13 @@ from tests.attention.gradients import weight_gradients
 from tests.attention.saved import check_config, check_file
 
 RNG = np.random.default_rng(0)
+
+
+@pytest.fixture(autouse=True)
+def _same_numbers_in_any_order():
+    RNG.bit_generator.state = np.random.default_rng(0).bit_generator.state
+
+
 BATCH, LENGTH, ENCODED, SIZE = 2, 5, 7, 8
 TOLERANCE = {"float32": 2e-5, "float16": 2e-2, "bfloat16": 1.5e-1}
 needs_tensorflow = pytest.mark.skipif(
