@@ -134,7 +134,9 @@ def test_a_random_sampler_takes_a_seed_for_each_text(random_signature, bahdanau)
 
 def test_one_hypothesis_is_exported(bahdanau, monkeypatch):
     sampler = []
-    monkeypatch.setattr(bahdanau, "serving_endpoints", lambda given: sampler.append(given))
+    monkeypatch.setattr(
+        "zoo.tasks.generating.serving_endpoints", lambda task, given: sampler.append(given)
+    )
     monkeypatch.setattr("zoo.serving.write_version", lambda *arguments: None)
     bahdanau.export("nowhere", sampler="beam", num_beams=3, num_return_sequences=2)
     assert (sampler[0].num_beams, sampler[0].num_return_sequences) == (3, 1)

@@ -3,7 +3,6 @@
 import abc
 import dataclasses
 import functools
-import itertools
 from numbers import Integral
 
 import keras
@@ -16,10 +15,10 @@ from zoo.decoding.base import as_length, require
 from zoo.decoding.compiled import NUMBERS, for_every_form
 from zoo.metrics.crossentropy import TokenCrossentropy
 from zoo.metrics.perplexity import Perplexity
-from zoo.serving import Endpoint, buckets
+from zoo.serving import buckets
 from zoo.tasks.base import Task
+from zoo.tasks.endpoints import USUAL_LENGTH, serving_endpoints
 
-USUAL_LENGTH = -1  # stands for as many tokens as `read` allows
 REQUESTS = tf.TensorSpec([None], tf.string)
 SEEDS, LIMITS = tf.TensorSpec([None, 2], tf.int32), tf.TensorSpec([None], tf.int32)
 
@@ -330,54 +329,6 @@ class GeneratingTask(Task):
 
     # ------------------------------------------------------------------------------------- export
 
-    def serving_endpoints(self, sampler):
-        """Returns a dictionary of the `zoo.serving.Endpoint`s of the exported model.
-
-        All take `request_name` `[batch]`, and `seed` int32 `[batch]` if the sampler is a random
-        one. `explain` adds pieces and attention; of `serving_jit`, XLA compiles the decoding.
-        """
-        inputs = [tf.TensorSpec([None], tf.string, name=self.request_name)]
-        if sampler.is_random:
-            inputs.append(tf.TensorSpec([None], tf.int32, name="seed"))
-
-        def answer(return_attention, requests, seed=None):
-            limits = tf.fill(tf.shape(requests), USUAL_LENGTH)
-            seeds = _seeds_of(requests, seed)
-            return self.answer(requests, seeds, limits, sampler, return_attention, served=True)
-
-        def serving_default(*inputs):
-            return _first_of_each(answer(False, *inputs))
-
-        def explain(*inputs):
-            outputs = _first_of_each(answer(True, *inputs))
-            outputs["tokens"] = self.tokenizer.piece_texts(outputs["token_ids"])
-            if "source_ids" in outputs:
-                outputs["source_tokens"] = self.tokenizer.piece_texts(outputs.pop("source_ids"))
-            return outputs
-
-        def decode(inputs, seeds, limits):
-            return self.decode(inputs, seeds, limits, self.longest_answer(inputs), sampler)
-
-        decode_with_xla = buckets.compiled(decode)
-
-        def serving_jit(requests, seed=None):
-            inputs, limits = self.read(requests, served=True)
-            decoded = decode_with_xla(self.fill_up(inputs), _seeds_of(requests, seed), limits)
-            outputs = _first_of_each(self.write(decoded))
-            longest = tf.maximum(tf.reduce_max(limits), 1)
-            return {**outputs, "token_ids": outputs["token_ids"][:, :longest]}
-
-        def request(rows, length):
-            return [[self.example_request(length)] * rows, [0] * rows][: len(inputs)]
-
-        one = [request(1, length) for length in self.served_lengths]
-        sizes = itertools.product(buckets.ROWS, self.served_lengths)
-        every = [request(*size) for size in sizes]
-        endpoints = {"serving_default": Endpoint(serving_default, inputs, one)}
-        if self.explains:
-            endpoints["explain"] = Endpoint(explain, inputs, one)
-        return {**endpoints, "serving_jit": Endpoint(serving_jit, inputs, every)}
-
     @abc.abstractmethod
     def serving_start(self):
         """Returns the `zoo.serving.Start` of the model exported as graphs of numbers."""
@@ -424,7 +375,7 @@ class GeneratingTask(Task):
         sampler = self.sampler(sampler, **options)
         if sampler.num_return_sequences > 1:
             sampler = dataclasses.replace(sampler, num_return_sequences=1)
-        endpoints = self.serving_endpoints(sampler)
+        endpoints = serving_endpoints(self, sampler)
         if not jit_compile:
             del endpoints["serving_jit"]
         return serving.write_version(path, [self.tokenizer], endpoints)
@@ -434,14 +385,3 @@ def best_texts(row):
     """Returns the texts of one of the `_answers`: a `str`, or a list of several."""
     texts = [text.decode() for text in row["text"]]
     return texts[0] if len(texts) == 1 else texts
-
-
-def _seeds_of(requests, seed):
-    """Returns int32 `[batch, 2]` for served requests, whose `seed` is `None` if none is needed."""
-    seed = tf.zeros(tf.shape(requests), tf.int32) if seed is None else seed
-    return tf.stack([seed, tf.zeros_like(seed)], axis=1)
-
-
-def _first_of_each(outputs):
-    """Returns the best hypothesis of each row; the tokens of the source are one a row anyway."""
-    return {name: x if name == "source_ids" else x[:, 0] for name, x in outputs.items()}
