@@ -10,9 +10,16 @@ import prometheus_client
 from anyio import to_thread
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.responses import (
+    HTMLResponse,
+    JSONResponse,
+    PlainTextResponse,
+    Response,
+    StreamingResponse,
+)
 from starlette.routing import Route
 
+from zoo.pages import attention_page
 from zoo.server import completions, protocol
 from zoo.server.errors import Refused
 from zoo.server.models import DEFAULT
@@ -46,6 +53,7 @@ def make_app(models, limits=None, token=None):
 
     | address | |
     |---|---|
+    | `GET /` | a page to try the models and look at their attention |
     | `GET /v1/models/NAME[/versions/N]` | its state |
     | `GET /v1/models/NAME[/versions/N]/metadata` | its signatures |
     | `POST /v1/models/NAME[/versions/N]:predict` | TF Serving's protocol |
@@ -83,6 +91,7 @@ class _Server:
     def app(self):
         model = "/v1/models/{name}"
         routes = [
+            Route("/", self.page),
             Route("/v1/models", self.guarded(self.list_models)),
             Route("/v1/completions", self.guarded(self.complete), methods=["POST"]),
             Route("/v2/health/live", self.live),
@@ -122,6 +131,15 @@ class _Server:
     async def tell_metrics(self, request):
         content = prometheus_client.generate_latest(self.metrics.registry)
         return Response(content, media_type=prometheus_client.CONTENT_TYPE_LATEST)
+
+    async def page(self, request):
+        """A page to try the models, and to look at their attention."""
+        models = [
+            {"name": model.name, "kind": model.task.task_method}
+            for model in self.models.values()
+            if model.task is not None
+        ]
+        return HTMLResponse(attention_page("keras-attention-zoo", models=models))
 
     async def list_models(self, request):
         return JSONResponse(completions.listing(self.models.values()))
