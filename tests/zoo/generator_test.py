@@ -69,7 +69,12 @@ def test_greedy_equals_a_plain_loop_without_a_cache(generator, prompt):
     assert generator.generate(prompt, 21, "greedy") == by_hand(generator, prompt, 21)
 
 
-@pytest.mark.parametrize("options", [{"sampler": "greedy"}, {"seed": 3}, {"sampler": "top_p"}])
+RULES = {"sampler": "top_k", "k": 3, "repetition_penalty": 1.3, "no_repeat_ngram_size": 9}
+
+
+@pytest.mark.parametrize(
+    "options", [{"sampler": "greedy"}, {"seed": 3}, {"sampler": "top_p"}, RULES]
+)
 @pytest.mark.parametrize("prompt", PROMPTS)
 def test_a_stream_is_the_text(generator, prompt, options):
     expected = generator.generate(prompt, 45, **options)

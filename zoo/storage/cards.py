@@ -50,6 +50,21 @@ def make_card(model, description="", data="", quality=None, license=""):
     return {**card, "license": license} if license else card
 
 
+def told(card):
+    """Returns what a card tells those who think of using a model: titles to texts."""
+    data, example = card["data"], card.get("example", {})
+    facts = {
+        "intended use": card.get("use"),
+        "limits": card.get("limits"),
+        "license": card.get("license"),
+        "terms of the data": data.get("terms"),
+        "source of the data": data.get("source"),
+        "please cite": data.get("citation"),
+        "example": " -> ".join(filter(None, [example.get("call"), example.get("result")])),
+    }
+    return {title: text for title, text in facts.items() if text}
+
+
 def architecture_of(model):
     """Returns the name of what a task is made of.
 
