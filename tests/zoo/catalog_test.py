@@ -226,6 +226,19 @@ def test_a_shipped_model_is_small_and_works(name):
         assert model.caption(np.zeros((90, 60, 3), "uint8"))
 
 
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_card_says_what_a_model_is_for_and_on_which_terms(name):
+    model = zoo.info(name)
+    output = " ".join(str(model).split())
+    facts = [
+        *(model.card[key] for key in ("use", "limits", "license")),
+        *model.card["data"].values(),
+    ]
+    for fact in [*facts, model.card["example"]["call"]]:
+        assert fact in output or fact == model.card["data"].get("pair")
+    assert {"name", "source", "terms", "citation"} <= model.card["data"].keys()
+
+
 # ----------------------------------------------------- what is known without importing the classes
 
 

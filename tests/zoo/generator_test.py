@@ -334,7 +334,7 @@ def test_an_empty_batch_gives_an_empty_batch(signature):
         ({"stop": [""]}, "`stop` must be a str or several, none of them empty"),
         ({"stop": 3}, "`stop` must be"),
         ({"sampler": "gready"}, "Did you mean 'greedy'"),
-        ({"num_beams": 3}, "RandomSampler.*lacks one of the options num_beams"),
+        ({"num_beams": 3}, "RandomSampler.*has no option .num_beams.*sampler=.beam."),
         ({"batch_size": 0}, "`batch_size` must be at least 1"),
     ],
 )
