@@ -1,7 +1,7 @@
 """Every Python block of the README and of the guides runs, page by page, from top to bottom.
 
-A comment after `print(...)` is what it prints. The block that captions a photograph runs where Keras
-has the ImageNet weights of MobileNetV2.
+A comment after `print(...)` is what it prints. The block that captions a photograph runs where
+Keras has the ImageNet weights of MobileNetV2.
 """
 
 import configparser
