@@ -4,9 +4,8 @@ import inspect
 
 import keras
 from keras import ops
-from keras.src.backend import get_keras_mask, set_keras_mask  # have no public names
 
-DRAWS = 64  # more random numbers than one call of a layer asks of one generator
+from keras_attention._keras import get_keras_mask, seed_generators, set_keras_mask
 
 
 class Recomputable(keras.layers.Layer):
@@ -31,8 +30,8 @@ def _recomputed(layer, layer_call, remat):
 
     TensorFlow recomputes functions of float tensors only, given by position, when it builds a
     graph; dropout would draw anew when it is computed again; and tensors lose their implicit
-    masks. So all but the float inputs and the weights is bound before, with the states of the
-    generators of random numbers, which skip what has been used here.
+    masks. So all but the float inputs and the weights is bound before. The generators of random
+    numbers go on from a state that each of them draws for this call.
 
     Args:
         layer: A Keras layer.
@@ -45,10 +44,11 @@ def _recomputed(layer, layer_call, remat):
         inputs = {name: value for name, value in bound.items() if _is_float_tensor(value)}
         others = {name: value for name, value in bound.items() if name not in inputs}
         weights = layer.trainable_variables
-        fixed = [(each, ops.copy(each)) for each in layer.non_trainable_variables]
-        for variable, state in fixed:
-            if variable.name == "seed_generator_state":
-                variable.assign(state + ops.cast(DRAWS, state.dtype))
+        drawn = {each.state.path: _drawn_state(each) for each in seed_generators(layer)}
+        fixed = [
+            (each, drawn[each.path] if each.path in drawn else ops.copy(each))
+            for each in layer.non_trainable_variables
+        ]
 
         def on_tensors(*tensors):
             for tensor, given in zip(tensors, inputs.values(), strict=False):
@@ -60,6 +60,13 @@ def _recomputed(layer, layer_call, remat):
         return remat(on_tensors)(*inputs.values(), *map(ops.copy, weights))
 
     return call
+
+
+def _drawn_state(generator):
+    """Returns a state that a generator draws, far from those that it comes to by itself."""
+    state = generator.state
+    drawn = keras.random.randint(state.shape, 0, 2**31 - 1, dtype="int32", seed=generator)
+    return ops.cast(drawn, state.dtype)
 
 
 def _is_float_tensor(value):

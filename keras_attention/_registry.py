@@ -17,12 +17,20 @@ class Registry:
     def __init__(self, kind, base, classes):
         self.kind, self.base, self.classes = kind, base, classes
 
+    def add(self, **classes):
+        """Adds classes by their names, for a base whose subclasses import its module."""
+        self.classes |= classes
+
     def names(self):
         """Returns the names that `get` knows, sorted."""
         return sorted(self.classes)
 
-    def get(self, identifier):
+    def get(self, identifier, **arguments):
         """Returns the object for a name, a config made by `keras.saving`, or itself.
+
+        Args:
+            identifier: One of these.
+            **arguments: Arguments of what is made of a name.
 
         Raises:
             ValueError: For an unknown name, with the nearest ones; for any other type.
@@ -35,7 +43,7 @@ class Registry:
                 return identifier
         if isinstance(identifier, str):
             if identifier in self.classes:
-                return self.classes[identifier]()
+                return self.classes[identifier](**arguments)
             raise ValueError(unknown_name(self.kind, identifier, self.names()))
         raise ValueError(
             f"`{self.kind}` must be one of {', '.join(self.names())}, or an object of a subclass "

@@ -1,26 +1,15 @@
 """Attention with one head: a score, a mask, a normalizer and an implementation, put together."""
 
-from typing import Any, NamedTuple
-
 import keras
 from keras import ops
-from keras.src.backend import get_keras_mask  # has no public name; JAX tracers hide the attribute
 
 from keras_attention import compute, masks, normalizers, positions, scores
 from keras_attention._checks import require_fractions
-from keras_attention._recompute import Recomputable
-
-
-class Memory(NamedTuple):
-    """What queries look at, made ready once: prepared keys, values and who is visible."""
-
-    key: Any  # (batch, *heads, key_length, size)
-    value: Any  # (batch, *heads, key_length, value_size)
-    mask: Any  # boolean (batch, key_length), or None
+from keras_attention._layer import GrowingMemory, Memory, MemoryAttention
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
-class Attention(Recomputable):
+class Attention(GrowingMemory, MemoryAttention):
     """Attention of queries over the keys and values of a memory.
 
     $$ weights = normalize(mask(score(query, key))), \\quad context = weights · value $$
@@ -93,9 +82,7 @@ class Attention(Recomputable):
     ):
         super().__init__(**kwargs)
         require_fractions(type(self).__name__, dropout=dropout)
-        self.supports_masking = True
-        self.score = scores.get(score)
-        self.score.dtype_policy = self.dtype_policy
+        self.score = scores.get(score, dtype=self.dtype_policy)
         self.normalizer = normalizers.get(normalizer)
         self.normalizer_seed = self.normalizer.seed_generator  # tracked by Keras through this
         self.mask = None if mask is None else masks.get(mask)
@@ -112,22 +99,26 @@ class Attention(Recomputable):
         self.seed = seed
         self.seed_generator = keras.random.SeedGenerator(seed) if dropout else None
 
-    def __call__(self, *args, **kwargs):
-        if args and isinstance(args[0], (list, tuple)):  # as Keras' own Attention wants it
-            raise ValueError(
-                f"Query, value and key are arguments of their own in {type(self).__name__}: "
-                f"layer(query, value, key). Received: a list of {len(args[0])} as the query. "
-                "Unpack it: layer(*inputs)."
-            )
-        return super().__call__(*args, **kwargs)
+    def __call__(self, query, *args, **kwargs):
+        """Takes a list `[query, value]` or `[query, value, key]`, too, as Keras' own layers do.
+
+        Their list of masks, `mask=[query_mask, value_mask]`, goes with it.
+        """
+        if not isinstance(query, list | tuple):
+            return super().__call__(query, *args, **kwargs)
+        query_mask, value_mask = (*(kwargs.pop("mask", None) or ()), None, None)[:2]
+        given = {"query_mask": query_mask, "value_mask": value_mask}
+        kwargs |= {name: mask for name, mask in given.items() if mask is not None}
+        return super().__call__(*query, *args, **kwargs)
 
     def build(self, query_shape, value_shape, key_shape=None):
         key_shape = key_shape or value_shape
         self._require_fitting_shapes(query_shape, value_shape, key_shape)
-        self._build_parts(query_shape, key_shape)
+        self.build_heads(query_shape, key_shape)
 
-    def _build_parts(self, query_shape, key_shape):
-        """Builds what compares queries with keys of these shapes."""
+    def build_heads(self, query_shape, key_shape):
+        """Builds what compares queries `(batch, *heads, length, size)` with such keys."""
+        self.built = True
         heads = tuple(query_shape[1:-2])
         if not self.score.built:  # it is when it comes from a file or is shared
             self.score.build(query_shape, key_shape)
@@ -136,85 +127,8 @@ class Attention(Recomputable):
             if not self.position.built:
                 self.position.build(heads, query_shape[-1])
             self._require_same_heads("position", self.position, heads)
+        self._heads = heads
         self.scoring = compute.Scoring(self.score, self.position, self.soft_cap)
-
-    def prepare(self, value, key=None, value_mask=None, key_mask=None, start=0):
-        """Makes a memory ready for any number of calls of `attend`.
-
-        Args:
-            value, key, value_mask, key_mask: As in a call.
-            start: Position of the first key.
-
-        Returns:
-            A `Memory`, whose tensors have the batch first.
-        """
-        self._require_weights()
-        key = value if key is None else key
-        mask = _both(
-            self._padding_mask("value_mask", value_mask, value),
-            self._padding_mask("key_mask", key_mask, key),
-        )
-        return self._prepare(self._ready(key, mask), self._ready(value, mask), mask, start)
-
-    def extend(self, memory, value, start, key=None):
-        """Writes further keys and values into a memory that has room for them: a cache.
-
-        Args:
-            memory: What `prepare` returned, without a mask, such as that of `(batch, max_length,
-                size)` zeros.
-            value, key: As in a call: those that stand at the positions from `start` on.
-            start: Integer or scalar tensor.
-
-        Returns:
-            The new `Memory`. A `Causal` mask hides what has not been written yet.
-        """
-        new = self.prepare(value, key, start=start)
-        pairs = zip(memory[:2], new[:2], strict=True)
-        return Memory(*(_overwritten(old, part, start) for old, part in pairs), memory.mask)
-
-    def attend(
-        self,
-        query,
-        memory,
-        query_mask=None,
-        mask=None,
-        training=None,
-        start=None,
-        return_attention_scores=True,
-    ):
-        """Attends from queries to a memory.
-
-        Args:
-            query: Tensor `(batch, query_length, query_size)`.
-            memory: What `prepare` returned.
-            query_mask: Boolean `(batch, query_length)` or `None`.
-            mask: A further `Mask` or `None`.
-            training: Whether dropout is on.
-            start: Position of the first query, an integer or scalar tensor. By default the last
-                query stands where the last key does.
-            return_attention_scores: Whether the weights are wanted; `None` stands for them if not.
-
-        Returns:
-            `(context, weights)`.
-        """
-        query_length = ops.shape(query)[1]
-        if start is None:
-            start = ops.shape(memory.key)[-2] - query_length
-        query_mask = self._padding_mask("query_mask", query_mask, query)
-        rules = [self.mask, mask]
-        if memory.mask is not None:
-            rules.append(masks.Keys(memory.mask))
-        if query_mask is not None:
-            rules.append(masks.Queries(query_mask, start + query_length))
-        return self._attend(
-            self._ready(query, query_mask),
-            memory,
-            start=start,
-            mask=masks.combine(*rules),
-            dropout=self._weight_dropout(training),
-            training=training,
-            with_weights=return_attention_scores,
-        )
 
     def choose_implementation(self, query_shape, value_shape, return_attention_scores=False):
         """Returns what `implementation="auto"` comes to for inputs of these shapes.
@@ -227,122 +141,71 @@ class Attention(Recomputable):
         Raises:
             ValueError: If the implementation that was asked for cannot do it.
         """
-        self._require_weights()
-        batch, query_length, _ = query_shape
-        pairs = compute.number_of_pairs(
-            (batch, self._number_of_heads, query_length, value_shape[1]), self.score.pair_size
-        )
+        self._require_built()
+        shape = query_shape[0], *self._heads, query_shape[1], value_shape[1]
+        pairs = compute.number_of_pairs(shape, self.score.pair_size)
         return compute.choose(
             self.implementation, self.scoring, self.normalizer, return_attention_scores, pairs=pairs
         )
 
-    def call(
-        self,
-        query,
-        value,
-        key=None,
-        query_mask=None,
-        value_mask=None,
-        key_mask=None,
-        attention_mask=None,
-        return_attention_scores=False,
-        use_causal_mask=False,
-        training=None,
-    ):
-        self._require_fitting_shapes(
-            query.shape, value.shape, value.shape if key is None else key.shape
-        )
-        mask = self._mask_of_call(attention_mask, use_causal_mask, query, value)
-        memory = self.prepare(value, key, value_mask, key_mask)
-        context, weights = self.attend(
-            query, memory, query_mask, mask, training, None, return_attention_scores
-        )
-        return (context, weights) if return_attention_scores else context
+    def prepare_heads(self, key, value, mask=None, start=0):
+        """Returns the `Memory` of keys and values `(batch, *heads, length, size)`.
 
-    def _ready(self, x, mask):
-        """Returns floats, with zeros for what is hidden: 0 · NaN would be NaN, and its gradient."""
-        x = as_floats(x, self.compute_dtype)
-        return x if mask is None else ops.where(mask[:, :, None], x, ops.cast(0.0, x.dtype))
-
-    def _prepare(self, key, value, mask, start):
-        return Memory(self._prepare_key(key, start), value, mask)
-
-    def _prepare_key(self, key, start):
-        """Returns what `Memory` keeps of keys `(batch, *heads, length, size)`."""
+        Args:
+            key, value: The tensors.
+            mask: Boolean `(batch, length)` or `None`.
+            start: Position of the first key.
+        """
         positions = ops.arange(ops.shape(key)[-2], dtype="int32") + start
         if self.position is not None and self.score.uses_key:
             key = self.position.rotate(key, positions)
-        return self.score.prepare_key(key, positions)
+        return Memory(self.score.prepare_key(key, positions), value, mask)
 
-    def _attend(self, query, memory, start, **arguments):
-        """Attends from queries `(batch, *heads, length, size)`."""
+    def attend_heads(
+        self, query, memory, query_mask, mask, training, start, return_attention_scores
+    ):
+        """As `attend`, from queries `(batch, *heads, length, size)`, nothing of which is hidden."""
+        query_length = ops.shape(query)[-2]
+        if start is None:
+            start = ops.shape(memory.key)[-2] - query_length
+        rules = [self.mask, mask]
+        if memory.mask is not None:
+            rules.append(masks.Keys(memory.mask))
+        if query_mask is not None:
+            rules.append(masks.Queries(query_mask, start + query_length))
+        return compute.context_and_weights(
+            self.implementation,
+            self._prepared_queries(query, start),
+            memory.key,
+            memory.value,
+            scoring=self.scoring,
+            normalizer=self.normalizer,
+            mask=masks.combine(*rules),
+            dropout=self._weight_dropout(training),
+            start=start,
+            training=training,
+            with_weights=return_attention_scores,
+        )
+
+    _prepare, _attend = prepare_heads, attend_heads
+
+    def _prepared_queries(self, query, start):
+        """Returns the prepared queries, and what the position needs of queries, if anything."""
         positions = ops.arange(ops.shape(query)[-2], dtype="int32") + start
         features = None
         if self.position is not None:
             features = self.position.features(query)
         if self.position is not None and self.score.uses_query:
             query = self.position.rotate(query, positions)
-        queries = [self.score.prepare_query(query, positions)]
-        queries += [] if features is None else [features]
-        return compute.attend(
-            self.implementation,
-            queries,
-            memory.key,
-            memory.value,
-            scoring=self.scoring,
-            normalizer=self.normalizer,
-            start=start,
-            **arguments,
-        )
+        prepared = self.score.prepare_query(query, positions)
+        return [prepared] if features is None else [prepared, features]
 
     def _weight_dropout(self, training):
         is_on = self.dropout and training
         return compute.WeightDropout(self.dropout, self.seed_generator) if is_on else None
 
-    def _padding_mask(self, name, mask, tensor):
-        """Joins an explicit mask with the implicit one that Keras left on the tensor."""
-        implicit = get_keras_mask(tensor)
-        if mask is None or mask is implicit:
-            return implicit
-        mask = masks.as_boolean(mask, name, ranks=(2,))
-        if not _agree(mask.shape, tensor.shape[:2]):
-            raise ValueError(
-                f"`{name}` of {type(self).__name__} must have the shape (batch, length) = "
-                f"{tuple(tensor.shape[:2])} of the tensor that it belongs to. Received: shape "
-                f"{tuple(mask.shape)}. Pass one boolean for each position, True for what counts."
-            )
-        return _both(mask, implicit)
-
-    def _mask_of_call(self, attention_mask, use_causal_mask, query, value):
-        mask = masks.Causal() if use_causal_mask else None
-        if attention_mask is None:
-            return mask
-        return masks.combine(mask, masks.Array(self._pairs_mask(attention_mask, query, value)))
-
-    def _pairs_mask(self, mask, query, value):
-        mask = masks.as_boolean(mask, "attention_mask", ranks=(2, 3, 4))
-        expected = (query.shape[0], self._number_of_heads, query.shape[1], value.shape[1])
-        front = [None if size == 1 else size for size in mask.shape[:-2]]  # 1 goes with any size
-        if not _agree((*front, *mask.shape[-2:]), (*expected[: len(front)], *expected[2:])):
-            raise ValueError(
-                f"`attention_mask` of {type(self).__name__} must have the shape (query_length, "
-                f"key_length), (batch, query_length, key_length) or (batch, heads, query_length, "
-                f"key_length), here (batch, heads, query_length, key_length) = {expected}; batch "
-                f"and heads may be 1. Received: shape {tuple(mask.shape)}. A mask that is the same "
-                "for all queries is a key_mask, or is repeated by keras.ops.broadcast_to."
-            )
-        return mask
-
-    @property
-    def _number_of_heads(self):
-        return 1
-
-    def _require_weights(self):
-        if not self.built:
-            raise ValueError(
-                f"The layer {self.name!r} ({type(self).__name__}) has no weights yet, so it cannot "
-                "prepare a memory. Call the layer once, or its build(query_shape, value_shape)."
-            )
+    def _output_size(self, query_shape, value_shape):
+        return value_shape[-1]
 
     def _require_same_heads(self, name, part, heads):
         built_for = getattr(part, "heads", heads)  # one of the user's own may not keep them
@@ -353,26 +216,6 @@ class Attention(Recomputable):
                 f"heads: layers can share one object only if they have equally many. Received: "
                 f"{kind} built for heads {built_for}, in the layer {self.name!r} with heads "
                 f"{heads}. Give each layer a {name} of its own, such as a new {kind}."
-            )
-
-    def _require_fitting_shapes(self, query_shape, value_shape, key_shape):
-        shapes = {"query": query_shape, "value": value_shape, "key": key_shape}
-        received = ", ".join(f"{name} {tuple(shape)}" for name, shape in shapes.items())
-        if any(len(shape) != 3 for shape in shapes.values()):
-            raise ValueError(
-                f"{type(self).__name__} needs query, value and key of shape (batch, length, size). "
-                f"Received: {received}. A single vector gets its length by x[:, None, :]; images "
-                "become sequences by keras.layers.Reshape((height * width, channels))."
-            )
-        if not _agree(value_shape[:2], key_shape[:2]):
-            raise ValueError(
-                f"{type(self).__name__} needs one value for each key. Received: {received}. "
-                "Batch and length of value and key must be equal."
-            )
-        if not _agree(query_shape[:1], key_shape[:1]):
-            raise ValueError(
-                f"{type(self).__name__} needs one memory for each query sequence. Received: "
-                f"{received}. The batch must be equal; repeat the smaller one by keras.ops.repeat."
             )
 
     def get_config(self):
@@ -388,33 +231,3 @@ class Attention(Recomputable):
             "implementation": self.implementation,
             "seed": self.seed,
         }
-
-
-def as_floats(x, dtype):
-    """Returns integers and booleans as floats of a dtype, and floats as they are."""
-    return x if keras.backend.is_float_dtype(x.dtype) else ops.cast(x, dtype)
-
-
-def _agree(shape, other):
-    """Whether two shapes are equal as far as they are known."""
-    pairs = zip(shape, other, strict=True)
-    return all(None in pair or pair[0] == pair[1] for pair in pairs)
-
-
-def _both(first, second):
-    if first is None or first is second:
-        return second
-    return first if second is None else ops.logical_and(first, second)
-
-
-def _overwritten(old, new, start):
-    """Returns `(..., length, size)` with new vectors from `start` on; what is beyond is left out.
-
-    `ops.slice_update` would do, but with TensorFlow it needs XLA, which not every server has.
-    """
-    places = ops.arange(ops.shape(old)[-2], dtype="int32") - start  # (length,)
-    count = ops.shape(new)[-2]
-    is_new = ops.logical_and(places >= 0, places < count)
-    if new.shape[-2] != 1:
-        new = ops.take(new, ops.clip(places, 0, count - 1), axis=-2)
-    return ops.where(is_new[:, None], ops.cast(new, old.dtype), old)

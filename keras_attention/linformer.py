@@ -7,12 +7,13 @@ from keras_attention import masks
 from keras_attention._approximation import Approximation
 from keras_attention._checks import require_positive_integers
 from keras_attention._initializers import independent
+from keras_attention._layer import MemoryAttention
 from keras_attention._products import matmul
-from keras_attention.attention import Memory
+from keras_attention.attention import Attention
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
-class LinformerAttention(Approximation):
+class LinformerAttention(MemoryAttention, Approximation):
     """Multi-head attention over `k` learned mixtures of the keys, whatever the number of keys.
 
     $$ head_h = softmax(Q_h (E K_h)^T / \\sqrt{d}) \\, F V_h $$
@@ -31,7 +32,9 @@ class LinformerAttention(Approximation):
         share_projection: Whether `F` is `E`.
         projection_initializer: Initializer of `E` and `F`. Defaults to a normal distribution of
             variance `1 / k`.
-        kernel_initializer, seed: As for `MultiHeadAttention`.
+        seed: Integer seed of the dropout.
+        **kwargs: Initializers, regularizers and constraints of the projections, as for
+            `MultiHeadAttention`.
 
     Call arguments:
         As for `Attention`; `attention_mask` and `use_causal_mask` are refused.
@@ -66,21 +69,10 @@ class LinformerAttention(Approximation):
         max_length=512,
         share_projection=False,
         projection_initializer=None,
-        kernel_initializer="glorot_uniform",
         seed=None,
         **kwargs,
     ):
-        super().__init__(
-            num_heads,
-            key_dim,
-            value_dim,
-            output_dim,
-            use_bias,
-            kernel_initializer,
-            seed,
-            dropout,
-            **kwargs,
-        )
+        super().__init__(num_heads, key_dim, value_dim, use_bias, output_dim=output_dim, **kwargs)
         require_positive_integers(
             "LinformerAttention", projected_length=projected_length, max_length=max_length
         )
@@ -90,9 +82,24 @@ class LinformerAttention(Approximation):
         if projection_initializer is None:
             projection_initializer = keras.initializers.RandomNormal(stddev=projected_length**-0.5)
         self.projection_initializer = keras.initializers.get(projection_initializer)
+        with keras.RematScope(mode=None):
+            self.attention = Attention(
+                dropout=dropout, seed=seed, dtype=self.dtype_policy, name="attention"
+            )
 
     def build(self, query_shape, value_shape, key_shape=None):
-        super().build(query_shape, value_shape, key_shape)
+        key_shape = key_shape or value_shape
+        self._require_fitting_shapes(query_shape, value_shape, key_shape)
+        size, (batch, length, _) = self.num_heads * self.key_dim, query_shape
+        self.query_projection = self._projection("query", size, query_shape)
+        self.key_projection = self._projection("key", size, key_shape)
+        value_size = self.num_heads * self.value_dim
+        self.value_projection = self._projection("value", value_size, value_shape)
+        self._build_output(query_shape)
+        self.attention.build_heads(
+            (batch, self.num_heads, length, self.key_dim),
+            (batch, self.num_heads, self.projected_length, self.key_dim),
+        )
         self.key_mixtures = self._mixtures("key_mixtures")
         self.value_mixtures = (
             self.key_mixtures if self.share_projection else self._mixtures("value_mixtures")
@@ -104,11 +111,6 @@ class LinformerAttention(Approximation):
             shape=(self.projected_length, self.max_length),
             initializer=independent(self.projection_initializer),
         )
-
-    def attend(self, query, memory, query_mask=None, mask=None, *args, **kwargs):
-        is_causal = isinstance(mask, masks.Causal)
-        self._require_possible(None, None if is_causal else mask, is_causal)
-        return super().attend(query, memory, query_mask, None, *args, **kwargs)
 
     def _number_of_weights(self, key_length):
         return self.projected_length
@@ -130,16 +132,22 @@ class LinformerAttention(Approximation):
                 "the keys."
             )
 
-    def _prepare(self, key, value, mask, *args):
+    def _prepare(self, key, value, mask, start):
         self._require_fitting_shapes(key.shape, value.shape, key.shape)
-        key, value, _ = super()._prepare(key, value, mask, *args)
-        key, value = (
-            self._mix(self.key_mixtures, key, mask),
-            self._mix(self.value_mixtures, value, mask),
-        )
+        key = self._project(self.key_projection, key, self.key_dim)
+        value = self._project(self.value_projection, value, self.value_dim)
+        key = self._mix(self.key_mixtures, key, mask)
+        value = self._mix(self.value_mixtures, value, mask)
         if mask is not None:  # a mixture of hidden keys alone is hidden
             mask = ops.repeat(ops.any(mask, axis=1, keepdims=True), self.projected_length, axis=1)
-        return Memory(key, value, mask)
+        return self.attention.prepare_heads(key, value, mask)
+
+    def _attend(self, query, memory, query_mask, mask, *arguments):
+        is_causal = isinstance(mask, masks.Causal)
+        self._require_possible(None, None if is_causal else mask, is_causal)
+        query = self._project(self.query_projection, query, self.key_dim)
+        context, weights = self.attention.attend_heads(query, memory, query_mask, None, *arguments)
+        return self._merge(context), weights
 
     def _mix(self, mixtures, x, mask):
         """(batch, heads, key_length, size) -> (batch, heads, projected_length, size)."""
@@ -154,4 +162,6 @@ class LinformerAttention(Approximation):
             "max_length": self.max_length,
             "share_projection": self.share_projection,
             "projection_initializer": keras.initializers.serialize(self.projection_initializer),
+            "dropout": self.attention.dropout,
+            "seed": self.attention.seed,
         }

@@ -3,18 +3,25 @@
 import keras
 from keras import ops
 
-from keras_attention._checks import (
-    is_positive_integer,
-    plain,
-    require_positive_integers,
-    require_positive_integers_or_none,
+from keras_attention._checks import is_positive_integer, is_positive_number, plain
+from keras_attention._heads import MultiHeadLayer
+from keras_attention._layer import GrowingMemory, MemoryAttention
+from keras_attention.attention import Attention
+
+OF_ATTENTION = (
+    "score",
+    "normalizer",
+    "mask",
+    "position",
+    "soft_cap",
+    "dropout",
+    "implementation",
+    "seed",
 )
-from keras_attention._initializers import independent
-from keras_attention.attention import Attention, Memory
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
-class MultiHeadAttention(Attention):
+class MultiHeadAttention(GrowingMemory, MemoryAttention, MultiHeadLayer):
     """Multi-head attention with any score.
 
     $$ head_h = Attention(W^Q_h q, W^K_h k, W^V_h v), \\quad
@@ -34,13 +41,19 @@ class MultiHeadAttention(Attention):
         key_dim: Size of the queries and keys of one head.
         value_dim: Size of the values of one head. Defaults to `key_dim`.
         dropout: As for `Attention`.
-        use_bias: Whether the projections add a bias.
+        use_bias: Whether the projections add a bias; or which of them do, a collection of
+            `"query"`, `"key"`, `"value"`, `"output"`.
         num_key_value_heads: Number of heads of keys and values, a divisor of `num_heads`: so many
             groups of heads share theirs (Ainslie et al. 2023, https://arxiv.org/abs/2305.13245);
             with 1 all do (Shazeer 2019, https://arxiv.org/abs/1911.02150). Defaults to `num_heads`.
         output_dim: Size of the output. Defaults to the size of the query.
-        score, normalizer, mask, position, soft_cap, implementation, seed: As for `Attention`.
-        kernel_initializer: Initializer of the projections.
+        query_key_norm: Epsilon of an RMS normalization of the queries and the keys of a head, with
+            a learned scale that all heads share, as in Qwen 3 (Henry et al. 2020,
+            https://arxiv.org/abs/2010.04245). It comes before the position.
+        score, normalizer, mask, position, soft_cap, implementation, seed: As for `Attention`; they
+            belong to `layer.attention`.
+        kernel_initializer, bias_initializer, kernel_regularizer, bias_regularizer,
+            kernel_constraint, bias_constraint: Of the projections, as for `keras.layers.Dense`.
 
     Call arguments:
         As for `Attention`.
@@ -68,134 +81,117 @@ class MultiHeadAttention(Attention):
         *,
         num_key_value_heads=None,
         output_dim=None,
+        query_key_norm=None,
         score="scaled_dot",
         normalizer="softmax",
         mask=None,
         position=None,
         soft_cap=None,
-        kernel_initializer="glorot_uniform",
         implementation="auto",
         seed=None,
         **kwargs,
     ):
-        super().__init__(
-            score,
-            normalizer,
-            mask,
-            position=position,
-            soft_cap=soft_cap,
-            dropout=dropout,
-            implementation=implementation,
-            seed=seed,
-            **kwargs,
-        )
-        owner = type(self).__name__
-        require_positive_integers(owner, num_heads=num_heads, key_dim=key_dim)
-        require_positive_integers_or_none(owner, value_dim=value_dim, output_dim=output_dim)
+        super().__init__(num_heads, key_dim, value_dim, use_bias, output_dim=output_dim, **kwargs)
         groups = num_heads if num_key_value_heads is None else num_key_value_heads
         if not is_positive_integer(groups) or num_heads % groups:
             raise ValueError(
                 "`num_key_value_heads` of MultiHeadAttention must divide num_heads="
                 f"{num_heads}. Received: num_key_value_heads={num_key_value_heads!r}."
             )
+        if query_key_norm is not None and not is_positive_number(query_key_norm):
+            raise ValueError(
+                "`query_key_norm` of MultiHeadAttention must be a number above 0, the epsilon of "
+                f"the normalization, or None for none. Received: {query_key_norm!r}."
+            )
         self.num_key_value_heads = plain(groups)
-        self.num_heads = plain(num_heads)
-        self.key_dim = plain(key_dim)
-        self.value_dim = plain(value_dim or key_dim)
-        self.output_dim = plain(output_dim)
-        self.use_bias = use_bias
-        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.query_key_norm = query_key_norm
+        with keras.RematScope(mode=None):
+            self.attention = Attention(
+                score,
+                normalizer,
+                mask,
+                position=position,
+                soft_cap=soft_cap,
+                dropout=dropout,
+                implementation=implementation,
+                seed=seed,
+                dtype=self.dtype_policy,
+                name="attention",
+            )
 
     def build(self, query_shape, value_shape, key_shape=None):
         key_shape = key_shape or value_shape
         self._require_fitting_shapes(query_shape, value_shape, key_shape)
-        heads, batch = self.num_heads, query_shape[0]
-        key_heads = self.num_key_value_heads
+        heads, key_heads = self.num_heads, self.num_key_value_heads
+        score, position = self.attention.score, self.attention.position
 
         # What nobody reads has no projection, which would never get a gradient.
-        position = self.position
-        reads_query = self.score.uses_query or (position is not None and position.uses_query)
-        self.query_projection = self.key_projection = None
+        reads_query = score.uses_query or (position is not None and position.uses_query)
+        self.query_projection = self.key_projection = self.query_norm = self.key_norm = None
         if reads_query:
             self.query_projection = self._projection("query", heads * self.key_dim, query_shape)
-        if self.score.uses_key:
+            self.query_norm = self._norm("query_norm")
+        if score.uses_key:
             self.key_projection = self._projection("key", key_heads * self.key_dim, key_shape)
+            self.key_norm = self._norm("key_norm")
         self.value_projection = self._projection("value", key_heads * self.value_dim, value_shape)
-        self.output_projection = self._projection(
-            "output",
-            self.output_dim or query_shape[-1],
-            (batch, query_shape[1], heads * self.value_dim),
-        )
-        self._build_parts(
-            (batch, heads, query_shape[1], self.key_dim),
-            (batch, heads, key_shape[1], self.key_dim),
+        self._build_output(query_shape)
+        self.attention.build_heads(
+            (query_shape[0], heads, query_shape[1], self.key_dim),
+            (query_shape[0], heads, key_shape[1], self.key_dim),
         )
 
-    def _projection(self, name, units, input_shape):
+    def _norm(self, name):
+        if self.query_key_norm is None:
+            return None
         with keras.RematScope(mode=None):
-            layer = keras.layers.Dense(
-                units,
-                use_bias=self.use_bias,
-                kernel_initializer=independent(self.kernel_initializer),
-                dtype=self.dtype_policy,
-                name=name,
+            norm = keras.layers.RMSNormalization(
+                epsilon=self.query_key_norm, dtype=self.dtype_policy, name=name
             )
-        layer.build(input_shape)
-        return layer
+        norm.build((None, None, None, self.key_dim))
+        return norm
 
-    @property
-    def _number_of_heads(self):
-        return self.num_heads
+    def choose_implementation(self, query_shape, value_shape, return_attention_scores=False):
+        """As `Attention.choose_implementation`."""
+        return self.attention.choose_implementation(
+            query_shape, value_shape, return_attention_scores
+        )
 
     def _prepare(self, key, value, mask, start):
-        key = self._projected(self.key_projection, key)
-        value = self._split_heads(self.value_projection(value), self.value_dim)
+        key = self._of_heads(self.key_projection, self.key_norm, key)
+        value = self._project(self.value_projection, value, self.value_dim)
         # A head has weights of its own for the keys that it shares.
-        if self.score.weights and self.score.uses_key:
+        if self.attention.score.weights and self.attention.score.uses_key:
             key = self._for_each_head(key)
-        return Memory(self._prepare_key(key, start), value, mask)
+        return self.attention.prepare_heads(key, value, mask, start)
 
-    def _attend(self, query, memory, start, **arguments):
-        query = self._projected(self.query_projection, query)
+    def _attend(self, query, memory, *arguments):
+        query = self._of_heads(self.query_projection, self.query_norm, query)
         key, value = self._for_each_head(memory.key), self._for_each_head(memory.value)
-        memory = Memory(key, value, memory.mask)
-        context, weights = super()._attend(query, memory, start, **arguments)
-        return self._output(context), weights
+        memory = memory._replace(key=key, value=value)
+        context, weights = self.attention.attend_heads(query, memory, *arguments)
+        return self._merge(context), weights
 
-    def _projected(self, projection, x):
+    def _of_heads(self, projection, norm, x):
         """Returns queries or keys `(batch, heads, length, key_dim)`.
 
         Without a projection only their length counts: one head of what came.
         """
         if projection is None:
             return ops.cast(x, self.compute_dtype)[:, None]
-        return self._split_heads(projection(x), self.key_dim)
-
-    def _output(self, context):
-        """Joins the heads of a context `(batch, heads, length, value_dim)` and projects them."""
-        context = ops.swapaxes(ops.cast(context, self.compute_dtype), 1, 2)
-        batch, length = ops.shape(context)[0], ops.shape(context)[1]
-        merged = ops.reshape(context, (batch, length, self.num_heads * self.value_dim))
-        return self.output_projection(merged)
+        x = self._project(projection, x, self.key_dim)
+        return x if norm is None else norm(x)
 
     def _for_each_head(self, x):
         """Repeats the keys or values that several heads share: `(batch, num_heads, …)`."""
         times = self.num_heads // x.shape[1]
         return x if times == 1 else ops.repeat(x, times, axis=1)
 
-    def _split_heads(self, x, size):
-        batch, length = ops.shape(x)[0], ops.shape(x)[1]
-        heads = ops.reshape(x, (batch, length, x.shape[2] // size, size))
-        return ops.swapaxes(heads, 1, 2)  # (batch, heads, length, size)
-
     def get_config(self):
+        of_attention = self.attention.get_config()
         return {
+            **{name: of_attention[name] for name in OF_ATTENTION},
             **super().get_config(),
-            "num_heads": self.num_heads,
-            "key_dim": self.key_dim,
-            "value_dim": self.value_dim,
             "num_key_value_heads": self.num_key_value_heads,
-            "output_dim": self.output_dim,
-            "use_bias": self.use_bias,
-            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+            "query_key_norm": self.query_key_norm,
         }

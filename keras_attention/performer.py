@@ -8,8 +8,8 @@ from keras import ops
 from keras_attention import masks
 from keras_attention._approximation import Approximation
 from keras_attention._checks import require_positive_integers
+from keras_attention._layer import Memory, MemoryAttention
 from keras_attention._products import matmul
-from keras_attention.attention import Memory
 from keras_attention.compute import features
 
 KERNELS = ("softmax", "relu")
@@ -17,7 +17,7 @@ FLOOR = 1e-3  # added to the features of the ReLU kernel, so that every key weig
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
-class PerformerAttention(Approximation):
+class PerformerAttention(MemoryAttention, Approximation):
     """Multi-head attention by positive orthogonal random features (FAVOR+).
 
     $$ head_i = \\frac{φ(q_i)^T \\sum_j φ(k_j) v_j^T}{φ(q_i)^T \\sum_j φ(k_j)}, \\quad
@@ -40,8 +40,10 @@ class PerformerAttention(Approximation):
         num_features: `m`, the number of features of a head. Defaults to `d · log(d)`, rounded.
         kernel: `"softmax"` or `"relu"`.
         causal: Whether the causal mask always holds.
-        use_bias, kernel_initializer: As for `MultiHeadAttention`.
+        use_bias: As for `MultiHeadAttention`.
         seed: Integer seed of the features.
+        **kwargs: Initializers, regularizers and constraints of the projections, as for
+            `MultiHeadAttention`.
 
     Call arguments:
         As for `Attention`; `attention_mask` is refused.
@@ -74,13 +76,10 @@ class PerformerAttention(Approximation):
         kernel="softmax",
         causal=False,
         use_bias=True,
-        kernel_initializer="glorot_uniform",
         seed=None,
         **kwargs,
     ):
-        super().__init__(
-            num_heads, key_dim, value_dim, output_dim, use_bias, kernel_initializer, seed, **kwargs
-        )
+        super().__init__(num_heads, key_dim, value_dim, use_bias, output_dim=output_dim, **kwargs)
         if kernel not in KERNELS:
             raise ValueError(
                 f"`kernel` of {type(self).__name__} must be one of {', '.join(KERNELS)}. "
@@ -92,9 +91,17 @@ class PerformerAttention(Approximation):
         self.num_features = num_features
         self.kernel = kernel
         self.causal = causal
+        self.seed = seed
 
     def build(self, query_shape, value_shape, key_shape=None):
-        super().build(query_shape, value_shape, key_shape)
+        key_shape = key_shape or value_shape
+        self._require_fitting_shapes(query_shape, value_shape, key_shape)
+        size = self.num_heads * self.key_dim
+        self.query_projection = self._projection("query", size, query_shape)
+        self.key_projection = self._projection("key", size, key_shape)
+        value_size = self.num_heads * self.value_dim
+        self.value_projection = self._projection("value", value_size, value_shape)
+        self._build_output(query_shape)
         self.features = self.add_weight(
             name="features",
             shape=(self.num_heads, self.num_features, self.key_dim),
@@ -108,29 +115,23 @@ class PerformerAttention(Approximation):
         """Draws new features, as one may do now and then while training."""
         self.features.assign(_orthogonal_rows(self.features.shape, seed))
 
-    def attend(
-        self,
-        query,
-        memory,
-        query_mask=None,
-        mask=None,
-        training=None,
-        start=None,
-        return_attention_scores=True,
-    ):
+    def _prepare(self, key, value, mask, start):
+        key = self._project(self.key_projection, key, self.key_dim)
+        value = self._project(self.value_projection, value, self.value_dim)
+        return Memory(self._log_features(key), value, mask)
+
+    def _attend(self, query, memory, query_mask, mask, training, start, return_attention_scores):
         self._require_possible(attention_mask=None if isinstance(mask, masks.Causal) else mask)
         causal = self.causal or mask is not None
         if causal and start is not None:
             self._refuse("start", "its causal queries end where the keys end", "Leave it out")
-        query_mask = self._padding_mask("query_mask", query_mask, query)
-        query = self.query_projection(self._ready(query, query_mask))
-        query = self._split_heads(query, self.key_dim)
-        query, key = self._log_features(query), memory.key
-        context = features.attend(query, key, memory.value, memory.mask, query_mask, causal)
+        query = self._log_features(self._project(self.query_projection, query, self.key_dim))
+        visible = memory.mask, query_mask, causal
+        context = features.attend_by_features(query, memory.key, memory.value, *visible)
         weights = None
         if return_attention_scores:
-            weights = features.weights(query, key, memory.mask, query_mask, causal)
-        return self._output(context), weights
+            weights = features.weights(query, memory.key, *visible)
+        return self._merge(context), weights
 
     def _require_possible(self, key=None, attention_mask=None, use_causal_mask=False):
         if attention_mask is not None:
@@ -139,10 +140,6 @@ class PerformerAttention(Approximation):
                 "it never forms the pairs of queries and keys",
                 "Hide keys from all queries by value_mask or key_mask, later ones by causal=True",
             )
-
-    def _prepare(self, key, value, mask, *args):
-        key, value, _ = super()._prepare(key, value, mask, *args)
-        return Memory(self._log_features(key), value, mask)
 
     def _log_features(self, x):
         """Returns the logarithms of the features, `(batch, heads, length, num_features)`."""
@@ -158,6 +155,7 @@ class PerformerAttention(Approximation):
             "num_features": self.num_features,
             "kernel": self.kernel,
             "causal": self.causal,
+            "seed": self.seed,
         }
 
 

@@ -37,8 +37,10 @@ class ReformerAttention(Approximation):
         max_buckets: An even number. Longer sequences than `bucket_size · max_buckets` have larger
             buckets, and chunks as before.
         causal: Whether the causal mask always holds.
-        use_bias, kernel_initializer: As for `MultiHeadAttention`.
+        use_bias: As for `MultiHeadAttention`.
         seed: Integer seed of the rotations.
+        **kwargs: Initializers, regularizers and constraints of the projections, as for
+            `MultiHeadAttention`.
 
     Call arguments:
         As for `Attention`; query and value have the same length; `key` and `attention_mask` are
@@ -73,13 +75,10 @@ class ReformerAttention(Approximation):
         max_buckets=256,
         causal=False,
         use_bias=True,
-        kernel_initializer="glorot_uniform",
         seed=None,
         **kwargs,
     ):
-        super().__init__(
-            num_heads, key_dim, value_dim, output_dim, use_bias, kernel_initializer, seed, **kwargs
-        )
+        super().__init__(num_heads, key_dim, value_dim, use_bias, output_dim=output_dim, **kwargs)
         require_positive_integers(
             "ReformerAttention",
             bucket_size=bucket_size,
@@ -95,16 +94,14 @@ class ReformerAttention(Approximation):
         self.num_hashes = num_hashes
         self.max_buckets = max_buckets
         self.causal = causal
+        self.seed = seed
 
     def build(self, query_shape, value_shape, key_shape=None):
         self._require_fitting_shapes(query_shape, value_shape, key_shape or value_shape)
-        batch, length, size = query_shape
         heads = self.num_heads
         self.query_projection = self._projection("query", heads * self.key_dim, query_shape)
         self.value_projection = self._projection("value", heads * self.value_dim, value_shape)
-        self.output_projection = self._projection(
-            "output", self.output_dim or size, (batch, length, heads * self.value_dim)
-        )
+        self._build_output(query_shape)
         self.rotations = self.add_weight(
             name="rotations",
             shape=(self.num_hashes, self.key_dim, self.max_buckets // 2),
@@ -117,14 +114,6 @@ class ReformerAttention(Approximation):
     def redraw(self, seed=None):
         """Draws new rotations, as one may do now and then while training."""
         self.rotations.assign(_drawn(self.rotations.shape, seed))
-
-    def prepare(self, *args, **kwargs):
-        raise ValueError(
-            f"{type(self).__name__} hashes whole sequences: it can neither prepare a memory nor "
-            "attend step by step. Use MultiHeadAttention for that."
-        )
-
-    attend = prepare
 
     def call(
         self,
@@ -151,13 +140,13 @@ class ReformerAttention(Approximation):
         def pad(x):
             return ops.pad(self._ready(x, visible), [*padding, (0, 0)])
 
-        query = self._split_heads(self.query_projection(pad(query)), self.key_dim)
-        value = self._split_heads(self.value_projection(pad(value)), self.value_dim)
+        query = self._project(self.query_projection, pad(query), self.key_dim)
+        value = self._project(self.value_projection, pad(value), self.value_dim)
         visible = ops.cast(ops.pad(ops.cast(visible, "int32"), padding), "bool")
         buckets = self._hash(query, visible, length)
         causal = self.causal or use_causal_mask
-        context = lsh.attend(query, value, buckets, visible, chunk, causal)
-        output = self._output(context[:, :, :length])
+        context = lsh.attend_in_buckets(query, value, buckets, visible, chunk, causal)
+        output = self._merge(context[:, :, :length])
         if not return_attention_scores:
             return output
         weights = lsh.weights(query, buckets, visible, chunk, causal)
@@ -212,6 +201,7 @@ class ReformerAttention(Approximation):
             "num_hashes": self.num_hashes,
             "max_buckets": self.max_buckets,
             "causal": self.causal,
+            "seed": self.seed,
         }
 
 

@@ -3,12 +3,12 @@
 import keras
 import numpy as np
 from keras import ops
-from keras.src.backend import get_keras_mask  # has no public name; JAX tracers hide the attribute
 
 from keras_attention import masks, positions, scores
 from keras_attention._checks import plain, require_fractions, require_positive_integers
+from keras_attention._keras import get_keras_mask
+from keras_attention._layer import Memory, as_floats
 from keras_attention._recompute import Recomputable
-from keras_attention.attention import Memory, as_floats
 from keras_attention.feed_forward import FeedForward, get_activation, serialize_activation
 from keras_attention.multi_head import MultiHeadAttention
 

@@ -2,8 +2,11 @@
 
 import math
 
+from keras import ops
+
 from keras_attention import normalizers, scores
 from keras_attention.compute import chunked, fused, reference
+from keras_attention.compute._backend import has_fast_kernel
 from keras_attention.compute.dropout import WeightDropout
 from keras_attention.compute.online import ONLINE
 from keras_attention.compute.scoring import Scoring
@@ -29,13 +32,16 @@ def choose(implementation, scoring, normalizer, with_weights=False, dropout=None
 
     Args:
         implementation: What the user asked for.
-        scoring, normalizer, with_weights, dropout: As for `attend`.
+        scoring, normalizer, with_weights, dropout: As for `context_and_weights`.
         pairs: Numbers that the scores of all pairs take, `None` where a size is unknown.
 
     Raises:
         ValueError: If the one asked for cannot do this.
     """
     if implementation == "auto":
+        is_possible = _obstacle("fused", scoring, normalizer, with_weights, dropout) is None
+        if is_possible and has_fast_kernel():
+            return "fused"
         if pairs is None or pairs < LARGE:
             return "reference"
         is_possible = _obstacle("chunked", scoring, normalizer, with_weights, dropout) is None
@@ -77,7 +83,7 @@ def number_of_pairs(shape, pair_size):
     return math.prod(shape) * pair_size if is_known else None
 
 
-def attend(
+def context_and_weights(
     implementation,
     queries,
     key,
@@ -116,15 +122,30 @@ def attend(
     pairs = number_of_pairs(shape, scoring.pair_size)
     name = choose(implementation, scoring, normalizer, with_weights, dropout, pairs)
     if name == "fused":
-        return fused.attend(queries, key, value, mask=mask, start=start), None
+        return fused.attend_by_kernel(queries, key, value, mask=mask, start=start), None
     arguments = {"scoring": scoring, "normalizer": normalizer, "mask": mask, "dropout": dropout}
-    # No tiles can be made of nothing, nor of the symbols that are unknown sizes to JAX.
-    if name == "chunked" and all(size is None or isinstance(size, int) and size for size in shape):
-        return chunked.attend(queries, key, value, start=start, **arguments), None
-    context, weights = reference.attend(
+    if name == "chunked":
+        if 0 in shape:  # no tiles can be made of nothing
+            context_shape = *ops.shape(queries[0])[:-1], value.shape[-1]
+            return ops.zeros(context_shape, value.dtype), None
+        if not all(size is None or isinstance(size, int) for size in shape):
+            raise ValueError(
+                "implementation='chunked' cuts lengths into tiles, which JAX cannot do with a "
+                f"length that is a symbol. Received: {shape}. Export with lengths that are known, "
+                "or use implementation='reference'."
+            )
+        return chunked.attend_in_tiles(queries, key, value, start=start, **arguments), None
+    context, weights = reference.attend_at_once(
         queries, key, value, start=start, training=training, **arguments
     )
     return context, weights if with_weights else None
 
 
-__all__ = ["IMPLEMENTATIONS", "Scoring", "WeightDropout", "attend", "choose", "require_known"]
+__all__ = [
+    "IMPLEMENTATIONS",
+    "Scoring",
+    "WeightDropout",
+    "choose",
+    "context_and_weights",
+    "require_known",
+]

@@ -141,3 +141,45 @@ class TileList:
     @property
     def _is_array(self):
         return hasattr(self.state, "stack")
+
+
+def uniform_of_seed(shape, seed):
+    """Returns float32 numbers from 0 to 1 that depend on a seed, int32 `(2,)`, alone."""
+    return _UNIFORM[keras.backend.backend()](shape, seed)
+
+
+def _tensorflow_uniform(shape, seed):
+    import tensorflow as tf
+
+    return tf.random.stateless_uniform(shape, seed)
+
+
+def _jax_uniform(shape, seed):
+    import jax
+
+    return jax.random.uniform(jax.random.fold_in(jax.random.key(seed[0]), seed[1]), shape)
+
+
+def _torch_uniform(shape, seed):
+    import torch
+
+    generator = torch.Generator(seed.device).manual_seed(int(seed[0]) * 2**31 + int(seed[1]))
+    return torch.rand(shape, generator=generator, device=seed.device)
+
+
+_UNIFORM = {"tensorflow": _tensorflow_uniform, "jax": _jax_uniform, "torch": _torch_uniform}
+
+
+def has_fast_kernel():
+    """Whether `keras.ops.dot_product_attention` is a kernel of its own: on a GPU, but for Keras on
+    TensorFlow, which has none."""
+    backend = keras.backend.backend()
+    if backend == "jax":
+        import jax
+
+        return jax.default_backend() == "gpu"
+    if backend == "torch":
+        import torch
+
+        return torch.cuda.is_available()
+    return False

@@ -35,11 +35,13 @@ class Tensors(NamedTuple):
     weights: list  # those of the scoring, whole
 
 
-def attend(queries, key, value, *, scoring, normalizer, mask=None, dropout=None, start=None):
+def attend_in_tiles(
+    queries, key, value, *, scoring, normalizer, mask=None, dropout=None, start=None
+):
     """Computes attention without ever holding the scores of all pairs.
 
     Args:
-        As for `keras_attention.compute.attend`.
+        As for `keras_attention.compute.context_and_weights`.
 
     Returns:
         The context `(batch, *heads, query_length, value_size)`, in the dtype of `value`.

@@ -3,6 +3,8 @@
 import keras
 from keras import ops
 
+from keras_attention.compute._backend import uniform_of_seed
+
 
 class WeightDropout:
     """Drops weights and scales those that stay.
@@ -23,25 +25,14 @@ class WeightDropout:
 
         The same number drops the same places, so that a gradient sees what the output saw.
         """
-        seed = self.seed_generator.next()
-        # The next seed is but 1 away: tiles are counted from a random number on, not from there.
-        first = keras.random.randint((2,), 0, 2**31 - 1, dtype="int32", seed=_Drawn(seed))
-        first = ops.cast(first, seed.dtype)
+        # The next state is but 1 away: tiles are counted from a random number on, not from there.
+        first = keras.random.randint(
+            (2,), 0, 2**31 - 2**24, dtype="int32", seed=self.seed_generator
+        )
 
         def drop(weights, tile):
-            of_tile = ops.stack([first[0], first[1] + ops.cast(tile, seed.dtype)])
-            shape = ops.shape(weights)
-            uniform = keras.random.uniform(shape, dtype="float32", seed=_Drawn(of_tile))
+            seed = ops.stack([first[0], first[1] + ops.cast(tile, "int32")])
+            uniform = uniform_of_seed(ops.shape(weights), seed)
             return ops.where(uniform >= self.rate, weights / (1.0 - self.rate), 0.0)
 
         return drop
-
-
-class _Drawn(keras.random.SeedGenerator):
-    """A seed that is known already, where Keras expects something that draws one."""
-
-    def __init__(self, seed):
-        self.seed = seed
-
-    def next(self, ordered=True):
-        return self.seed

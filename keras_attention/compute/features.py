@@ -16,7 +16,7 @@ ROOM = 30.0  # logarithm of the largest feature: exp(2 · 30) may be added up 10
 FAINT = 1e-17  # a sum of weights that is taken for none, since its gradient would overflow
 
 
-def attend(query, key, value, mask=None, query_mask=None, causal=False):
+def attend_by_features(query, key, value, mask=None, query_mask=None, causal=False):
     """Returns the context `(batch, heads, query_length, value_dim)`, float32.
 
         context_i = Σ_j φ(q_i)ᵀφ(k_j) v_j / Σ_j φ(q_i)ᵀφ(k_j)
@@ -40,7 +40,7 @@ def weights(query, key, mask=None, query_mask=None, causal=False):
     """Returns the weights that make the same context, in quadratic time and memory.
 
     Args:
-        As for `attend`.
+        As for `attend_by_features`.
 
     Returns:
         Tensor `(batch, heads, query_length, key_length)`, float32.

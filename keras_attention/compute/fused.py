@@ -6,11 +6,11 @@ from keras import ops
 from keras_attention.compute.tiles import positions_of
 
 
-def attend(queries, key, value, *, mask=None, start=None):
+def attend_by_kernel(queries, key, value, *, mask=None, start=None):
     """Computes attention by `keras.ops.dot_product_attention`.
 
     Args:
-        As for `keras_attention.compute.attend`. The queries are scaled already.
+        As for `keras_attention.compute.context_and_weights`. The queries are scaled already.
 
     Returns:
         The context `(batch, *heads, query_length, value_size)`.

@@ -13,7 +13,7 @@ from keras_attention.normalizers import Softmax
 LOWEST = -float("inf")  # the maximum of no scores at all
 
 
-def attend(query, value, buckets, visible, chunk, causal=False):
+def attend_in_buckets(query, value, buckets, visible, chunk, causal=False):
     """Returns the context `(batch, heads, length, value_dim)`, float32.
 
     Args:
@@ -52,7 +52,7 @@ def weights(query, buckets, visible, chunk, causal=False):
     """Returns the weights that make the same context, in quadratic time and memory.
 
     Args:
-        As for `attend`.
+        As for `attend_in_buckets`.
 
     Returns:
         Tensor `(batch, heads, length, length)`, float32.

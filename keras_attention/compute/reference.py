@@ -6,7 +6,7 @@ from keras_attention._products import matmul
 from keras_attention.compute.tiles import positions_of
 
 
-def attend(
+def attend_at_once(
     queries,
     key,
     value,
@@ -23,7 +23,7 @@ def attend(
         weights = normalize(mask(score(query, key)))        context = weights · value
 
     Args:
-        As for `keras_attention.compute.attend`.
+        As for `keras_attention.compute.context_and_weights`.
 
     Returns:
         `(context, weights)`.

@@ -15,14 +15,15 @@ class Scoring:
         soft_cap: `c` of `c · tanh(logits / c)`, or `None`.
 
     Attributes:
+        variables: The weights that the logits of prepared queries and keys depend on.
         pair_size: How many numbers are held for one pair of query and key.
     """
 
     def __init__(self, score, position=None, soft_cap=None):
         self.score, self.position, self.soft_cap = score, position, soft_cap
         self.pair_size = score.pair_size
-        parts = [score] if position is None else [score, position]
-        self.variables = [variable for part in parts for variable in part.weights]
+        of_position = [] if position is None else position.weights
+        self.variables = [*score.pairwise_weights, *of_position]
 
     @property
     def has_bias(self):

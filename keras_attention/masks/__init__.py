@@ -10,7 +10,7 @@ from keras_attention.masks.patterns import Causal, GlobalTokens
 from keras_attention.masks.sparse import BigBird, Longformer
 from keras_attention.masks.windows import Dilated, SlidingWindow
 
-registry.classes.update(big_bird=BigBird, causal=Causal, longformer=Longformer)
+registry.add(big_bird=BigBird, causal=Causal, longformer=Longformer)
 get = registry.get
 names = registry.names
 

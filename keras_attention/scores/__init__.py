@@ -35,8 +35,12 @@ _registry = Registry(
 names = _registry.names
 
 
-def get(identifier):
+def get(identifier, dtype=None):
     """Returns the score for a name, a config, a function of queries and keys, or itself.
+
+    Args:
+        identifier: One of these.
+        dtype: Keras dtype policy of what is made of a name or a function.
 
     Raises:
         ValueError: For an unknown name, with the nearest ones; for any other type.
@@ -44,8 +48,8 @@ def get(identifier):
     if isinstance(identifier, dict):
         identifier = keras.saving.deserialize_keras_object(identifier)
     if is_function(identifier):
-        return Function(identifier)
-    return _registry.get(identifier)
+        return Function(identifier, dtype=dtype)
+    return _registry.get(identifier, dtype=dtype)
 
 
 __all__ = [

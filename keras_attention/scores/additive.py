@@ -77,6 +77,10 @@ class Additive(Score):
         projected = matmul(key, ops.cast(self.key_kernel, key.dtype))
         return projected + ops.cast(self.bias, key.dtype)
 
+    @property
+    def pairwise_weights(self):
+        return [self.direction, self.gain] if self.normalized else [self.direction]
+
     def pairwise(self, query, key):
         pairs = ops.expand_dims(query, -2) + ops.expand_dims(key, -3)  # (..., Tq, Tk, units)
         scale = ops.squeeze(ops.cast(self.scale, pairs.dtype), axis=-2)  # (*heads, units)
@@ -131,6 +135,10 @@ class LinearAdditive(Score):
 
     def prepare_key(self, key, positions):
         return matmul(key, ops.cast(self.key_kernel, key.dtype))
+
+    @property
+    def pairwise_weights(self):
+        return []
 
     def pairwise(self, query, key):
         return query + ops.swapaxes(key, -1, -2)

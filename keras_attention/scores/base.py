@@ -59,6 +59,11 @@ class Score(keras.layers.Layer):
         """Whether it has weights of each head, so that it goes with so many heads only."""
         return bool(self.weights)
 
+    @property
+    def pairwise_weights(self):
+        """The weights that `pairwise` uses; by default all, which is on the safe side."""
+        return self.weights
+
     def build(self, query_shape, key_shape):
         self.heads = tuple(query_shape[1:-2])
         self.pair_size = self.pair_size or key_shape[-1]

@@ -36,6 +36,10 @@ class Dot(Score):
 
     pair_size = 1
 
+    @property
+    def pairwise_weights(self):
+        return []
+
     def pairwise(self, query, key):
         return matmul(query, ops.swapaxes(key, -1, -2))
 
@@ -100,6 +104,10 @@ class General(Score):
         return matmul(query, ops.cast(self.kernel, query.dtype))
 
     pair_size = 1
+
+    @property
+    def pairwise_weights(self):
+        return []
 
     def pairwise(self, query, key):
         return matmul(query, ops.swapaxes(key, -1, -2))

@@ -2,10 +2,10 @@
 
 import keras
 from keras import ops
-from keras.src.backend import in_symbolic_scope  # has no public name
 
 from keras_attention._checks import require_positive_integers
 from keras_attention._initializers import for_each_head
+from keras_attention._keras import in_symbolic_scope
 from keras_attention._products import matmul
 from keras_attention.scores.base import Score
 
@@ -64,6 +64,10 @@ class OfPositions(Score):
         is_known = ops.logical_and(positions >= -self.max_length, positions < self.max_length)
         rows = ops.where(is_known[:, None], rows, ops.cast(float("nan"), rows.dtype))
         return ops.broadcast_to(rows, (ops.shape(like)[0], *ops.shape(rows)))
+
+    @property
+    def pairwise_weights(self):
+        return []
 
     def pairwise(self, query, key):
         return matmul(query, ops.swapaxes(key, -1, -2))

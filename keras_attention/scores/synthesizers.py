@@ -2,10 +2,10 @@
 
 import keras
 from keras import ops
-from keras.src.backend import in_symbolic_scope  # has no public name
 
 from keras_attention._checks import require_positive_integers
 from keras_attention._initializers import for_each_head
+from keras_attention._keras import in_symbolic_scope
 from keras_attention._products import matmul
 from keras_attention.scores.positional import OfPositions
 

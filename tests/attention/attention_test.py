@@ -130,13 +130,13 @@ def test_additive_score_takes_its_units():
     query, value = random(BATCH, QUERIES, 3), random(BATCH, KEYS, 5)
     layer, expect = multi_head(scores.Additive(units=9))
     assert_like_oracle(layer, expect, query, value)
-    assert layer.score.query_kernel.shape == (HEADS, layer.key_dim, 9)
+    assert layer.attention.score.query_kernel.shape == (HEADS, layer.key_dim, 9)
 
 
 def test_weights_of_a_head_are_drawn_as_if_it_were_alone():
     layer = MultiHeadAttention(8, 64, score="general")
     layer.build((None, None, 64), (None, None, 64))
-    kernel = oracle.weight(layer.score, "kernel")
+    kernel = oracle.weight(layer.attention.score, "kernel")
     np.testing.assert_allclose(kernel.std(axis=(1, 2)), np.sqrt(2 / (64 + 64)), rtol=0.1)
     assert len(np.unique(kernel)) > 0.99 * kernel.size
 
@@ -147,7 +147,7 @@ def test_seed_of_an_initializer_reproduces_heads_that_differ(make):
     for _ in range(2):
         layer, _ = multi_head(make(kernel_initializer=keras.initializers.GlorotUniform(seed=1)))
         layer.build((None, None, SIZE), (None, None, SIZE))
-        kernels.append(oracle.float64(layer.score.weights[0]))
+        kernels.append(oracle.float64(layer.attention.score.weights[0]))
     np.testing.assert_array_equal(kernels[0], kernels[1])
     assert np.abs(kernels[0][0] - kernels[0][1]).max() > 0.01
 

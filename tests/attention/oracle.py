@@ -189,11 +189,12 @@ def multi_head_attention(layer, query, value, key=None, visible=None, **masks):
     weights = np.zeros(visible.shape)
     places = _places(query, key)
     biases = np.zeros(visible.shape)
-    biases += position_equations.bias(layer.position, np.stack(queries, axis=1), *places)
+    inner = layer.attention
+    biases += position_equations.bias(inner.position, np.stack(queries, axis=1), *places)
     contexts = []
     for head in range(layer.num_heads):
-        scores = _scores(layer, queries[head], keys[head], places, biases[:, head], head)
-        weights[:, head] = normalized(_name(layer.normalizer), scores, visible[:, head])
+        scores = _scores(inner, queries[head], keys[head], places, biases[:, head], head)
+        weights[:, head] = normalized(_name(inner.normalizer), scores, visible[:, head])
         contexts.append(weights[:, head] @ values[head])
     return _dense(layer.output_projection, np.concatenate(contexts, axis=-1)), weights
 

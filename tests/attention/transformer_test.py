@@ -163,7 +163,8 @@ def test_arguments_reach_the_parts(normalize):
     block = decoder(normalize=normalize, **arguments)
     expected = decoder_block(block, x, encoded)
     assert_all_close(block(x, encoded, return_attention_scores=True), expected, 2e-5)
-    assert block.self_attention.score is not block.cross_attention.score
+    scores = (part.attention.score for part in (block.self_attention, block.cross_attention))
+    assert len(set(map(id, scores))) == 2
     for part in (block.feed_forward, block.self_attention.output_projection):
         assert all(weight.name == "kernel" for weight in part.weights)
 
@@ -222,8 +223,8 @@ def test_gelu_and_its_first_two_derivatives():
 @pytest.mark.parametrize("position", positions.names())
 def test_position_reaches_self_attention_alone(position):
     block = decoder(position=position)
-    assert isinstance(block.self_attention.position, positions.Position)
-    assert block.cross_attention.position is None
+    assert isinstance(block.self_attention.attention.position, positions.Position)
+    assert block.cross_attention.attention.position is None
     block = encoder(position=position)
     x = random(1, LENGTH, SIZE)
     # without a position, a token that moves to the other end comes out as before
@@ -363,7 +364,7 @@ def test_dropout_acts_in_training_alone_and_on_the_parts_it_is_for():
         plain = oracle.float64(block(x))
         np.testing.assert_allclose(plain, encoder_block(block, x)[0], atol=2e-5)
         assert np.abs(oracle.float64(block(x, training=True)) - plain).max() > 0.01
-    assert block.attention.dropout == 0.5
+    assert block.attention.attention.dropout == 0.5
 
 
 @pytest.mark.parametrize("normalize", ["post", "pre"])
@@ -586,4 +587,4 @@ def test_parts_of_a_block_are_within_reach():
     assert isinstance(block.feed_forward, FeedForward)
     shared = positions.T5Bias()
     first, second = encoder(position=shared), encoder(position=shared)
-    assert first.attention.position is second.attention.position is shared
+    assert first.attention.attention.position is second.attention.attention.position is shared

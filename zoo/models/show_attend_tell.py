@@ -9,8 +9,7 @@ import math
 import keras
 from keras import ops
 
-from keras_attention import Attention, AttentionCell, AttentionRNN
-from keras_attention.attention import Memory
+from keras_attention import Attention, AttentionCell, AttentionRNN, Memory
 from keras_attention.normalizers import Hard
 from zoo.models.core import Core
 

@@ -8,8 +8,7 @@ import dataclasses
 import keras
 from keras import ops
 
-from keras_attention import EncoderBlock
-from keras_attention.attention import Memory
+from keras_attention import EncoderBlock, Memory
 from zoo.models.core import Core
 from zoo.models.transformer import TokenEmbedding, TransformerConfig, make_blocks, run_blocks
 

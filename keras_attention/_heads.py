@@ -1,0 +1,117 @@
+"""What layers with several heads share: projections into the heads, and of them together."""
+
+import keras
+from keras import ops
+
+from keras_attention._checks import (
+    plain,
+    require_positive_integers,
+    require_positive_integers_or_none,
+)
+from keras_attention._initializers import independent
+from keras_attention._layer import AttentionLayer
+
+PROJECTIONS = ("query", "key", "value", "output")
+OF_DENSE = {  # what Keras makes of the arguments that go to each projection
+    "kernel_initializer": keras.initializers,
+    "bias_initializer": keras.initializers,
+    "kernel_regularizer": keras.regularizers,
+    "bias_regularizer": keras.regularizers,
+    "kernel_constraint": keras.constraints,
+    "bias_constraint": keras.constraints,
+}
+
+
+class MultiHeadLayer(AttentionLayer):
+    """A layer that projects queries, keys and values into heads, and their outputs together.
+
+    Args:
+        num_heads, key_dim, value_dim, output_dim, use_bias, kernel_initializer, bias_initializer,
+            kernel_regularizer, bias_regularizer, kernel_constraint, bias_constraint: As for
+            `MultiHeadAttention`.
+    """
+
+    def __init__(
+        self,
+        num_heads,
+        key_dim,
+        value_dim=None,
+        use_bias=True,
+        *,
+        output_dim=None,
+        kernel_initializer="glorot_uniform",
+        bias_initializer="zeros",
+        kernel_regularizer=None,
+        bias_regularizer=None,
+        kernel_constraint=None,
+        bias_constraint=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        owner = type(self).__name__
+        require_positive_integers(owner, num_heads=num_heads, key_dim=key_dim)
+        require_positive_integers_or_none(owner, value_dim=value_dim, output_dim=output_dim)
+        self.num_heads = plain(num_heads)
+        self.key_dim = plain(key_dim)
+        self.value_dim = plain(value_dim or key_dim)
+        self.output_dim = plain(output_dim)
+        self.use_bias = use_bias if isinstance(use_bias, bool) else list(use_bias)
+        unknown = set(self.use_bias) - set(PROJECTIONS) if isinstance(self.use_bias, list) else ()
+        if unknown:
+            raise ValueError(
+                f"`use_bias` of {owner} must be True, False, or some of {', '.join(PROJECTIONS)}. "
+                f"Received: use_bias={use_bias!r}."
+            )
+        given = {
+            "kernel_initializer": kernel_initializer,
+            "bias_initializer": bias_initializer,
+            "kernel_regularizer": kernel_regularizer,
+            "bias_regularizer": bias_regularizer,
+            "kernel_constraint": kernel_constraint,
+            "bias_constraint": bias_constraint,
+        }
+        self._of_dense = {name: OF_DENSE[name].get(value) for name, value in given.items()}
+
+    def _projection(self, name, units, input_shape):
+        """Returns the built dense layer of a projection."""
+        arguments = {
+            name: independent(value) if name.endswith("initializer") else value
+            for name, value in self._of_dense.items()
+        }
+        has_bias = self.use_bias if isinstance(self.use_bias, bool) else name in self.use_bias
+        with keras.RematScope(mode=None):
+            layer = keras.layers.Dense(
+                units, use_bias=has_bias, dtype=self.dtype_policy, name=name, **arguments
+            )
+        layer.build(input_shape)
+        return layer
+
+    def _project(self, projection, x, size):
+        """Returns heads `(batch, heads, length, size)` of `x` `(batch, length, …)`."""
+        x = projection(x)
+        batch, length = ops.shape(x)[0], ops.shape(x)[1]
+        heads = ops.reshape(x, (batch, length, x.shape[2] // size, size))
+        return ops.swapaxes(heads, 1, 2)  # (batch, heads, length, size)
+
+    def _merge(self, context):
+        """Joins the heads of a context `(batch, heads, length, value_dim)` and projects them."""
+        context = ops.swapaxes(ops.cast(context, self.compute_dtype), 1, 2)
+        batch, length = ops.shape(context)[0], ops.shape(context)[1]
+        merged = ops.reshape(context, (batch, length, self.num_heads * self.value_dim))
+        return self.output_projection(merged)
+
+    def _build_output(self, query_shape):
+        shape = (*query_shape[:2], self.num_heads * self.value_dim)
+        size = self.output_dim or query_shape[-1]
+        self.output_projection = self._projection("output", size, shape)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_heads": self.num_heads,
+            "key_dim": self.key_dim,
+            "value_dim": self.value_dim,
+            "output_dim": self.output_dim,
+            "use_bias": self.use_bias,
+            **{name: OF_DENSE[name].serialize(value) for name, value in self._of_dense.items()},
+        }

@@ -1,0 +1,242 @@
+"""What every attention layer does with the arguments of its call, before anything is computed."""
+
+from typing import Any, NamedTuple
+
+import keras
+from keras import ops
+
+from keras_attention import masks
+from keras_attention._keras import get_keras_mask
+from keras_attention._recompute import Recomputable
+
+
+class Memory(NamedTuple):
+    """What queries look at, made ready once: prepared keys, values and who is visible."""
+
+    key: Any  # (batch, *heads, key_length, size)
+    value: Any  # (batch, *heads, key_length, value_size)
+    mask: Any  # boolean (batch, key_length), or None
+
+
+class AttentionLayer(Recomputable):
+    """A layer with the call of Keras' attention layers: checks of shapes, and masks.
+
+    Attributes:
+        num_heads: Number of heads.
+        output_dim: Size of the output, `None` if it is that of the query or the value.
+    """
+
+    num_heads = 1
+    output_dim = None
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+
+    def compute_output_shape(self, query_shape, value_shape, key_shape=None):
+        """Returns the shape of the output without the weights."""
+        self._require_fitting_shapes(query_shape, value_shape, key_shape or value_shape)
+        return (*query_shape[:-1], self._output_size(query_shape, value_shape))
+
+    def _output_size(self, query_shape, value_shape):
+        return self.output_dim or query_shape[-1]
+
+    def _ready(self, x, mask):
+        """Returns floats, with zeros for what is hidden: 0 · NaN would be NaN, and its gradient."""
+        x = as_floats(x, self.compute_dtype)
+        return x if mask is None else ops.where(mask[:, :, None], x, ops.cast(0.0, x.dtype))
+
+    def _padding_mask(self, name, mask, tensor):
+        """Joins an explicit mask with the implicit one that Keras left on the tensor."""
+        implicit = get_keras_mask(tensor)
+        if mask is None or mask is implicit:
+            return implicit
+        mask = masks.as_boolean(mask, name, ranks=(2,))
+        if not agree(mask.shape, tensor.shape[:2]):
+            raise ValueError(
+                f"`{name}` of {type(self).__name__} must have the shape (batch, length) = "
+                f"{tuple(tensor.shape[:2])} of the tensor that it belongs to. Received: shape "
+                f"{tuple(mask.shape)}. Pass one boolean for each position, True for what counts."
+            )
+        return both(mask, implicit)
+
+    def _mask_of_call(self, attention_mask, use_causal_mask, query, value):
+        """Returns the mask of pairs that a call names, a `Mask` or `None`."""
+        mask = masks.Causal() if use_causal_mask else None
+        if attention_mask is None:
+            return mask
+        return masks.combine(mask, masks.Array(self._pairs_mask(attention_mask, query, value)))
+
+    def _pairs_mask(self, mask, query, value):
+        """Returns an `attention_mask` as booleans; axes of size 1 stand for any size."""
+        mask = masks.as_boolean(mask, "attention_mask", ranks=(2, 3, 4))
+        lengths = query.shape[1], value.shape[1]
+        front = (query.shape[0], self.num_heads)[: len(mask.shape) - 2]
+        shape = [None if size == 1 else size for size in mask.shape]
+        if not agree(shape, (*front, *lengths)):
+            whole = (query.shape[0], self.num_heads, *lengths)
+            raise ValueError(
+                f"`attention_mask` of {type(self).__name__} must have the shape (query_length, "
+                f"key_length), (batch, query_length, key_length) or (batch, heads, query_length, "
+                f"key_length), here (batch, heads, query_length, key_length) = {whole}; any of "
+                f"them may be 1. Received: shape {tuple(mask.shape)}."
+            )
+        pairs = ops.shape(query)[1], ops.shape(value)[1]
+        return ops.broadcast_to(mask, (*ops.shape(mask)[:-2], *pairs))
+
+    def _require_built(self):
+        if not self.built:
+            raise ValueError(
+                f"The layer {self.name!r} ({type(self).__name__}) has no weights yet, so it cannot "
+                "prepare a memory. Call the layer once, or its build(query_shape, value_shape)."
+            )
+
+    def _require_fitting_shapes(self, query_shape, value_shape, key_shape):
+        shapes = {"query": query_shape, "value": value_shape, "key": key_shape}
+        received = ", ".join(f"{name} {tuple(shape)}" for name, shape in shapes.items())
+        if any(len(shape) != 3 for shape in shapes.values()):
+            raise ValueError(
+                f"{type(self).__name__} needs query, value and key of shape (batch, length, size). "
+                f"Received: {received}. A single vector gets its length by x[:, None, :]; images "
+                "become sequences by keras.layers.Reshape((height * width, channels))."
+            )
+        if not agree(value_shape[:2], key_shape[:2]):
+            raise ValueError(
+                f"{type(self).__name__} needs one value for each key. Received: {received}. "
+                "Batch and length of value and key must be equal."
+            )
+        if not agree(query_shape[:1], key_shape[:1]):
+            raise ValueError(
+                f"{type(self).__name__} needs one memory for each query sequence. Received: "
+                f"{received}. The batch must be equal; repeat the smaller one by keras.ops.repeat."
+            )
+
+
+class MemoryAttention(AttentionLayer):
+    """An attention layer in two steps: `prepare` a memory once, `attend` to it any number of times.
+
+    A subclass says what it makes of keys and values, `_prepare`, and of queries, `_attend`.
+    """
+
+    def call(
+        self,
+        query,
+        value,
+        key=None,
+        query_mask=None,
+        value_mask=None,
+        key_mask=None,
+        attention_mask=None,
+        return_attention_scores=False,
+        use_causal_mask=False,
+        training=None,
+    ):
+        self._require_fitting_shapes(
+            query.shape, value.shape, value.shape if key is None else key.shape
+        )
+        mask = self._mask_of_call(attention_mask, use_causal_mask, query, value)
+        memory = self.prepare(value, key, value_mask, key_mask)
+        context, weights = self.attend(
+            query, memory, query_mask, mask, training, None, return_attention_scores
+        )
+        return (context, weights) if return_attention_scores else context
+
+    def prepare(self, value, key=None, value_mask=None, key_mask=None, start=0):
+        """Makes a memory ready for any number of calls of `attend`.
+
+        Args:
+            value, key, value_mask, key_mask: As in a call.
+            start: Position of the first key.
+
+        Returns:
+            A `Memory`, whose tensors have the batch first.
+        """
+        self._require_built()
+        key = value if key is None else key
+        mask = both(
+            self._padding_mask("value_mask", value_mask, value),
+            self._padding_mask("key_mask", key_mask, key),
+        )
+        return self._prepare(self._ready(key, mask), self._ready(value, mask), mask, start)
+
+    def attend(
+        self,
+        query,
+        memory,
+        query_mask=None,
+        mask=None,
+        training=None,
+        start=None,
+        return_attention_scores=True,
+    ):
+        """Attends from queries to a memory.
+
+        Args:
+            query: Tensor `(batch, query_length, query_size)`.
+            memory: What `prepare` returned.
+            query_mask: Boolean `(batch, query_length)` or `None`.
+            mask: A further `Mask` or `None`.
+            training: Whether dropout is on.
+            start: Position of the first query, an integer or scalar tensor. By default the last
+                query stands where the last key does.
+            return_attention_scores: Whether the weights are wanted; `None` stands for them if not.
+
+        Returns:
+            `(context, weights)`.
+        """
+        query_mask = self._padding_mask("query_mask", query_mask, query)
+        query = self._ready(query, query_mask)
+        return self._attend(
+            query, memory, query_mask, mask, training, start, return_attention_scores
+        )
+
+
+class GrowingMemory:
+    """What a memory that a decoder fills step by step needs besides: a mixin."""
+
+    def extend(self, memory, value, start, key=None):
+        """Writes further keys and values into a memory that has room for them: a cache.
+
+        Args:
+            memory: What `prepare` returned, without a mask, such as that of `(batch, max_length,
+                size)` zeros.
+            value, key: As in a call: those that stand at the positions from `start` on.
+            start: Integer or scalar tensor.
+
+        Returns:
+            The new `Memory`. A `Causal` mask hides what has not been written yet.
+        """
+        new = self.prepare(value, key, start=start)
+        pairs = zip(memory[:2], new[:2], strict=True)
+        return Memory(*(_overwritten(old, part, start) for old, part in pairs), memory.mask)
+
+
+def as_floats(x, dtype):
+    """Returns integers and booleans as floats of a dtype, and floats as they are."""
+    return x if keras.backend.is_float_dtype(x.dtype) else ops.cast(x, dtype)
+
+
+def agree(shape, other):
+    """Whether two shapes are equal as far as they are known."""
+    pairs = zip(shape, other, strict=True)
+    return all(None in pair or pair[0] == pair[1] for pair in pairs)
+
+
+def both(first, second):
+    """Returns what two masks show together; `None` hides nothing."""
+    if first is None or first is second:
+        return second
+    return first if second is None else ops.logical_and(first, second)
+
+
+def _overwritten(old, new, start):
+    """Returns `(..., length, size)` with new vectors from `start` on; what is beyond is left out.
+
+    `ops.slice_update` would do, but with TensorFlow it needs XLA, which not every server has.
+    """
+    places = ops.arange(ops.shape(old)[-2], dtype="int32") - start  # (length,)
+    count = ops.shape(new)[-2]
+    is_new = ops.logical_and(places >= 0, places < count)
+    if new.shape[-2] != 1:
+        new = ops.take(new, ops.clip(places, 0, count - 1), axis=-2)
+    return ops.where(is_new[:, None], ops.cast(new, old.dtype), old)
