@@ -376,6 +376,7 @@ def serve(names, host, port, token):
     The protocols are those of TF Serving, /v1/models/NAME:predict, and, for language models, of
     OpenAI, /v1/completions.
     """
+    quiet.import_tensorflow()
     try:
         from zoo import server
     except ImportError as error:
