@@ -21,8 +21,9 @@ class Recomputable(keras.layers.Layer):
         return _recomputed(self, layer_call, lambda function: remat(function, *args, **kwargs))
 
     def compute_output_spec(self, *args, **kwargs):
+        # What `call` returns, weights included: a layer would ask `compute_output_shape`.
         with keras.RematScope(mode=None):
-            return super().compute_output_spec(*args, **kwargs)
+            return keras.Operation.compute_output_spec(self, *args, **kwargs)
 
 
 def _recomputed(layer, layer_call, remat):

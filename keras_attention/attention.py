@@ -82,7 +82,7 @@ class Attention(GrowingMemory, MemoryAttention):
     ):
         super().__init__(**kwargs)
         require_fractions(type(self).__name__, dropout=dropout)
-        self.score = scores.get(score, dtype=self.dtype_policy)
+        self.score = scores.get(score, dtype=self.dtype_policy.name)
         self.normalizer = normalizers.get(normalizer)
         self.normalizer_seed = self.normalizer.seed_generator  # tracked by Keras through this
         self.mask = None if mask is None else masks.get(mask)

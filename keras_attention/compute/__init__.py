@@ -2,8 +2,6 @@
 
 import math
 
-from keras import ops
-
 from keras_attention import normalizers, scores
 from keras_attention.compute import chunked, fused, reference
 from keras_attention.compute._backend import has_fast_kernel
@@ -124,10 +122,7 @@ def context_and_weights(
     if name == "fused":
         return fused.attend_by_kernel(queries, key, value, mask=mask, start=start), None
     arguments = {"scoring": scoring, "normalizer": normalizer, "mask": mask, "dropout": dropout}
-    if name == "chunked":
-        if 0 in shape:  # no tiles can be made of nothing
-            context_shape = *ops.shape(queries[0])[:-1], value.shape[-1]
-            return ops.zeros(context_shape, value.dtype), None
+    if name == "chunked" and 0 not in shape:  # without pairs, there are neither tiles nor scores
         if not all(size is None or isinstance(size, int) for size in shape):
             raise ValueError(
                 "implementation='chunked' cuts lengths into tiles, which JAX cannot do with a "

@@ -23,7 +23,7 @@ class Scoring:
         self.score, self.position, self.soft_cap = score, position, soft_cap
         self.pair_size = score.pair_size
         of_position = [] if position is None else position.weights
-        self.variables = [*score.pairwise_weights, *of_position]
+        self.variables = [*_weights_of_pairs(score), *of_position]
 
     @property
     def has_bias(self):
@@ -55,3 +55,17 @@ class Scoring:
         if self.soft_cap is not None:
             logits = self.soft_cap * ops.tanh(logits / self.soft_cap)
         return logits
+
+
+def _weights_of_pairs(score):
+    """Returns the weights that `pairwise` of a score uses.
+
+    What a class declares holds for its own `pairwise`: a subclass that has another one and declares
+    nothing may use any of its weights.
+    """
+    defining = {
+        name: next(place for place, each in enumerate(type(score).__mro__) if name in vars(each))
+        for name in ("pairwise", "pairwise_weights")
+    }
+    is_declared = defining["pairwise"] >= defining["pairwise_weights"]
+    return score.pairwise_weights if is_declared else score.weights

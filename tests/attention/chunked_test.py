@@ -350,3 +350,29 @@ def test_gradient_of_a_gradient_is_refused():
     output = layer(x.requires_grad_(), x)
     with pytest.raises(RuntimeError, match="create_graph=True.*implementation='reference'"):
         torch.autograd.grad(output.sum(), x, create_graph=True)
+
+
+class Weighed(scores.Dot):
+    """Scales the logits of each pair, of which its parent knows nothing."""
+
+    def build(self, query_shape, key_shape):
+        super().build(query_shape, key_shape)
+        self.factor = self.add_weight(name="factor", shape=(1,), initializer="ones")
+
+    def pairwise(self, query, key):
+        return super().pairwise(query, key) * ops.cast(self.factor, query.dtype)
+
+
+def test_a_score_carries_the_weights_that_its_pairs_use():
+    used = {
+        scores.General(): [],
+        scores.Cosine(learned_sharpness=True): [],
+        scores.Additive(): ["scale"],
+        scores.Additive(normalized=True): ["gain", "scale"],
+        scores.Gaussian(learned_width=True): ["log_width"],
+        Weighed(): ["factor"],
+    }
+    for score, expected in used.items():
+        layer = Attention(score)
+        layer.build((None, 4, SIZE), (None, 4, SIZE))
+        assert sorted(each.name for each in layer.scoring.variables) == expected

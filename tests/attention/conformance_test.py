@@ -85,7 +85,9 @@ cached_layer = functools.cache(make_layer)
 
 
 def expected(layer, query, value, **masks):
-    attend = oracle.multi_head_attention if hasattr(layer, "num_heads") else oracle.attention
+    attend = (
+        oracle.multi_head_attention if isinstance(layer, MultiHeadAttention) else oracle.attention
+    )
     return attend(layer, query, value, **masks)
 
 

@@ -245,7 +245,7 @@ def attention_rnn(layer, inputs, memory, initial_state, memory_mask=None):
     move, number_of_states = CELL_STEPS[type(cell.cell).__name__]
     states = initial_state if isinstance(initial_state, list) else [initial_state]
     states = states + [np.zeros_like(states[0])] * (number_of_states - len(states))
-    attend = multi_head_attention if hasattr(cell.attention, "num_heads") else attention
+    attend = multi_head_attention if hasattr(cell.attention, "key_dim") else attention
 
     def look(state):
         context, weights = attend(cell.attention, state[:, None, :], memory, value_mask=memory_mask)
