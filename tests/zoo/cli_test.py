@@ -180,6 +180,23 @@ def test_evaluate_prints_each_number_with_its_protocol(run, preset, bahdanau, mo
         assert str(scores[key]) in protocol
 
 
+def test_evaluate_measures_on_every_test_part(run, preset, bahdanau, monkeypatch):
+    pairs = tf.data.Dataset.from_tensors(("a man sleeps", "ein mann schläft"))
+    several = pairs.map(lambda source, target: (source, tf.stack([target, "der mann schläft"])))
+    parts = {"captions": pairs, "everyday": several}
+    monkeypatch.setattr(TranslationRecipe, "test_splits", tuple(parts))
+    monkeypatch.setattr(TranslationRecipe, "load", lambda recipe, part, data_dir: parts[part])
+    monkeypatch.setattr(zoo, "load", lambda name: bahdanau)
+    monkeypatch.setattr(bahdanau, "default_sampler", bahdanau.default_sampler)
+    result = run("evaluate", preset)
+    assert result.exit_code == 0, result.output
+    captions, everyday = result.stdout.split(f"{preset} on ")[1:]
+    assert captions.startswith("captions\n")
+    assert "nrefs:1|" in captions
+    assert everyday.startswith("everyday\n")
+    assert "nrefs:2|" in everyday
+
+
 def test_export_prints_the_version(run, bahdanau, monkeypatch, tmp_path):
     monkeypatch.setattr(zoo, "load", lambda name: bahdanau)
     monkeypatch.setattr(bahdanau, "export", lambda path: path / "1")

@@ -7,8 +7,10 @@ import signal
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import zoo
+from zoo.data.pairs import sources_and_references
 from zoo.metrics import sacrebleu_score
 from zoo.storage import CARD
 from zoo.training import recipes, runs, self_critical
@@ -178,6 +180,67 @@ def test_self_critical_training_comes_last_and_is_not_repeated(dataset, tmp_path
     assert np.abs(again.core.output_bias - model.core.output_bias).max() > 0
 
 
+def test_a_recipe_may_begin_with_a_trained_model_and_draw_among_several_targets(
+    run, pairs, tmp_path, monkeypatch
+):
+    _, preset = run
+    seen = []
+    monkeypatch.setattr(
+        zoo.Translator,
+        "fit",
+        lambda model, drawn, **options: seen.append((model, drawn, options["validation_data"])),
+    )
+    (tmp_path / runs.BEST).write_bytes((preset / "model.weights.h5").read_bytes())
+    recipe = dataclasses.replace(RECIPE, begin_with=str(preset), examples_per_epoch=5)
+    sources, targets = map(list, zip(*pairs, strict=True))
+    several = tf.data.Dataset.from_tensor_slices((sources, [[each, each] for each in targets]))
+    trained = recipe.train(several, several, tmp_path)
+    ((model, drawn, validation),) = seen
+    first = zoo.load(preset)
+    assert model.tokenizer.get_config() == first.tokenizer.get_config()
+    for mine, its in zip(model.core.weights, first.core.weights, strict=True):
+        np.testing.assert_array_equal(mine, its)
+    epochs = [sorted(drawn.as_numpy_iterator()) for _ in range(2)]
+    known = [tuple(map(str.encode, pair)) for pair in pairs]
+    assert [len(epoch) for epoch in epochs] == [5, 5]
+    assert epochs[0] != epochs[1]
+    assert {*epochs[0], *epochs[1]} <= set(known)
+    assert sorted(validation.as_numpy_iterator()) == sorted(2 * known)
+    assert trained.max_source_length == first.max_source_length
+    assert not (tmp_path / "tokenizer.json").exists()
+
+
+def test_everyday_sentences_and_captions_come_from_two_folders(monkeypatch, tmp_path):
+    asked = []
+
+    def tatoeba(split, manual_dir):
+        asked.append((split, manual_dir))
+        return tf.data.Dataset.from_tensors(("Hi.", ["Hallo!", "Tag!"]))
+
+    def multi30k(pair, split, manual_dir):
+        asked.append((pair, split, manual_dir))
+        return tf.data.Dataset.from_tensors(("A man.", "Ein Mann."))
+
+    monkeypatch.setattr("zoo.data.tatoeba.load_tatoeba", tatoeba)
+    monkeypatch.setattr("zoo.data.multi30k.load_multi30k", multi30k)
+    recipe = recipes.RECIPES["transformer_nmt_tatoeba_en_de"]
+    hi, man = ("Hi.", ["Hallo!", "Tag!"]), ("A man.", ["Ein Mann."])
+
+    def load(split, data_dir=tmp_path):
+        return list(zip(*sources_and_references(recipe.load(split, data_dir)), strict=True))
+
+    assert load("train") == [hi, man, man]
+    assert load("validation") == [hi, man]
+    folders = tmp_path / "tatoeba_en_de", tmp_path / "multi30k"
+    captions = ("en-de", "validation", folders[1])
+    assert asked[2:] == [("validation", folders[0]), captions]
+    assert load("tatoeba/dev", None) == [hi]
+    assert load("multi30k/test_2016_flickr") == [("A man.", "Ein Mann.")]
+    assert asked[4:] == [("dev", None), ("en-de", "test_2016_flickr", folders[1])]
+    with pytest.raises(ValueError, match="split='dev'; there are multi30k/validation, multi30k/te"):
+        recipe.load("dev")
+
+
 def test_warm_up_fits_into_a_short_training():
     recipe = dataclasses.replace(RECIPE, epochs=2, warmup_steps=1000, cycles=1)
     schedule = recipe.make_optimizer(steps_per_epoch=5)._learning_rate
@@ -224,7 +287,9 @@ def measure():
     """Logs of the epochs of a run with a `ValidationBleu`."""
 
     def run(epochs):
-        callback = ValidationBleu(PARROTED)
+        callback = ValidationBleu(
+            tf.data.Dataset.from_tensor_slices(tuple(map(list, zip(*PARROTED, strict=True))))
+        )
         callback.set_model(Parrot())
         logs = [{"loss": 1.0} for _ in range(epochs)]
         for epoch, entry in enumerate(logs):

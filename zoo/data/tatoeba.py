@@ -70,7 +70,7 @@ class TatoebaEnDe(tfds.core.GeneratorBasedBuilder):
             path = files.find_file(dl_manager.manual_dir, SPLITS[split])
             translations = files.read_translations(path)
             if split != "dev":
-                remaining, held_out = files.hold_out(translations)
+                remaining, held_out = files.hold_out(translations, files.HELD_OUT)
                 translations = remaining if split == "train" else held_out
             generators[split] = self._generate_examples(translations)
         return generators

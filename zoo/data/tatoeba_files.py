@@ -90,7 +90,7 @@ def read_translations(path):
     return translations
 
 
-def hold_out(translations, number=HELD_OUT):
+def hold_out(translations, number):
     """Sets sentences aside, to choose by, and what remains to learn from.
 
     Held out are the English sentences with the smallest sha256, each with all its translations.

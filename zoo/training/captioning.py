@@ -105,6 +105,7 @@ class CaptioningRecipe:
 
     splits: ClassVar = ("train", "validation")
     measured_splits: ClassVar = ("validation",)
+    test_splits: ClassVar = ("validation",)
 
     def __post_init__(self):
         if self.self_critical_epochs and self.overrides.get("attention") == "hard":
