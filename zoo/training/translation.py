@@ -199,7 +199,9 @@ class TranslationRecipe:
         return {
             "variant": self.pair,
             "data": data.for_card(self.pair),
+            "use": data.use,
             "limits": data.limits,
+            "call": data.call,
             "chosen_by": chosen_by,
         }
 

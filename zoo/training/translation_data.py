@@ -4,7 +4,8 @@ import pathlib
 
 MULTI30K_CARD = {
     "source": "https://github.com/multi30k/dataset (task 1, train)",
-    "terms": "research use",
+    "terms": "research use (its captions come from Flickr30k, which is for non-commercial research "
+    "and education)",
     "citation": "Elliott et al. 2016, Multi30K: Multilingual English-German Image "
     "Descriptions (https://aclanthology.org/W16-3210)",
 }
@@ -16,17 +17,23 @@ class Multi30k:
     Attributes:
         measured_splits: What a recipe measures its model on.
         test_splits: Those of them that nothing is chosen by.
-        limits: What the card says of a model that learned from this.
+        use, limits: What the card says of a model that learned from this.
+        call: An example of its use.
         chosen_by: What the card calls the validation split.
     """
 
     measured_splits = ("validation", "test_2016_flickr")
     test_splits = ("test_2016_flickr",)
     chosen_by = "the validation split"
-    limits = (
-        "Learned from captions of pictures alone, one sentence each: sentences of everyday speech, "
-        "and text in capitals, come out wrong."
+    use = (
+        "Teaching, demonstrations and research on attention: descriptions of photographs, one "
+        "sentence at a time."
     )
+    limits = (
+        "Knows captions of photographs only, one sentence each. Everyday speech, questions, news, "
+        "and text in capitals come out wrong."
+    )
+    call = 'translate("A man rides a bike.")'
 
     @staticmethod
     def load(split, pair, data_dir=None):
@@ -55,13 +62,19 @@ class TatoebaAndMulti30k:
     )
     test_splits = ("multi30k/test_2016_flickr", "tatoeba/dev")
     chosen_by = "the validation splits of Multi30k and Tatoeba together"
-    limits = (
-        "Learned from short everyday sentences and captions of pictures alone, one at a time: "
-        "long, technical and literary sentences come out wrong, names and rare words often, and "
-        "nothing is carried from one sentence to the next. Where German distinguishes what English "
-        "does not (du, ihr, Sie; who is a man or a woman) it takes what Tatoeba's volunteers "
-        "mostly wrote, with their bias."
+    use = (
+        "Teaching, demonstrations and research on attention: short everyday sentences and "
+        "descriptions of photographs, one sentence at a time."
     )
+    limits = (
+        "Knows short everyday sentences and captions of photographs only. Long, technical and "
+        "literary sentences, news, and text in capitals come out wrong; names and rare words often "
+        "do. Nothing is carried from one sentence to the next, so documents do not hang together. "
+        "Where German must choose what English leaves open (du, ihr or Sie; a man or a woman), it "
+        "writes what volunteers of Tatoeba wrote most, with their bias. It is not for decisions "
+        "that matter."
+    )
+    call = 'translate("Where is the train station?")'
 
     @staticmethod
     def load(split, pair, data_dir=None):
