@@ -283,8 +283,9 @@ def generate(name, text, max_length, sampler, seed, stop, **options):
 _data_dir = click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=pathlib.Path),
-    help="Folder with the data set: the raw files of Multi30k, the archives of Flickr8k, or what "
-    "TFDS has prepared. By default it is downloaded, but for Flickr8k.",
+    help="Folder with the data set: the raw files of Multi30k, the archives of Flickr8k, both "
+    "multi30k/ and tatoeba_en_de/, or what TFDS has prepared. By default it is downloaded, but for "
+    "Flickr8k and Tatoeba.",
 )
 
 
@@ -315,7 +316,7 @@ def train(name, data_dir, run_dir, epochs):
 @main.command()
 @click.argument("name")
 @_data_dir
-@click.option("--split", help="Part of the data set.  [default: its test part]")
+@click.option("--split", help="Part of the data.  [default: its test parts]")
 @click.option("--num-beams", type=int, help="Beams of beam search.")
 @click.option("--length-penalty", type=float, help="Exponent of the length in beam search.")
 def evaluate(name, data_dir, split, **options):
@@ -325,15 +326,15 @@ def evaluate(name, data_dir, split, **options):
 
     model = zoo.load(name)
     recipe = recipes.of_card(zoo.info(name).card)
-    split = split or recipe.measured_splits[-1]
     options = {key: value for key, value in options.items() if value is not None}
     model.default_sampler = model.sampler(**options)
-    scores = recipe.evaluate(model, recipe.load(split, data_dir))
-    click.echo(f"{name} on {split}")
-    for protocol, entries in _by_protocol(recipe.quality(scores, split, model)):
-        for entry in entries:
-            click.echo(f"{entry['value']:10}  {entry['metric']}")
-        click.echo(f"{'':12}({protocol})")
+    for part in [split] if split else recipe.test_splits:
+        scores = recipe.evaluate(model, recipe.load(part, data_dir))
+        click.echo(f"{name} on {part}")
+        for protocol, entries in _by_protocol(recipe.quality(scores, part, model)):
+            for entry in entries:
+                click.echo(f"{entry['value']:10}  {entry['metric']}")
+            click.echo(f"{'':12}({protocol})")
 
 
 @main.command()
