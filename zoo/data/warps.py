@@ -7,7 +7,7 @@ import tensorflow as tf
 COARSE = 4  # rows and columns of the grid of random displacements
 
 
-def warped(images, degrees=12.0, scale=0.12, shear=0.15, shift=0.08, bend=0.05, seed=None):
+def warped(images, degrees=12.0, scale=0.12, shear=0.15, shift=0.08, bend=0.03, seed=None):
     """Draws an affine map and a smooth displacement for each picture, and shows it through them.
 
     Simard et al. 2003, Best Practices for Convolutional Neural Networks Applied to Visual Document
