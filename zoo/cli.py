@@ -363,6 +363,31 @@ def export(name, path, **options):
     click.echo(zoo.load(name).export(path, **options))
 
 
+@main.command()
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8501, show_default=True)
+@click.option(
+    "--token", envvar="ZOO_TOKEN", help="What clients send as Authorization: Bearer TOKEN."
+)
+def serve(names, host, port, token):
+    """Serve the models NAME by HTTP: names of models, presets, or folders of exported versions.
+
+    The protocols are those of TF Serving, /v1/models/NAME:predict, and, for language models, of
+    OpenAI, /v1/completions.
+    """
+    try:
+        from zoo import server
+    except ImportError as error:
+        raise ImportError(
+            f'zoo serve needs {error.name}: pip install "keras-attention-zoo[server]"'
+        ) from error
+
+    models = [server.model_of(name) for name in names]
+    click.echo(f"Serving {', '.join(model.name for model in models)} at http://{host}:{port}")
+    server.run(models, host, port, token)
+
+
 @main.command("serving-config")
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=pathlib.Path))
 @click.option(
