@@ -73,6 +73,12 @@ ARCHITECTURES = {
         "zoo.tasks.captioning.Captioner",
         "zoo.models.show_attend_tell.ShowAttendTell",
     ),
+    "text_encoder": Architecture(
+        "classification",
+        "Text encoder (Devlin et al. 2019)",
+        "zoo.tasks.classification.Classifier",
+        "zoo.models.text_encoder.TextEncoder",
+    ),
     "transformer_lm": Architecture(
         "language model",
         "Transformer language model",
@@ -156,8 +162,9 @@ def list_models():
 
     Example:
 
-    >>> [model.name for model in list_models() if not model.card]
-    ['bahdanau_nmt', 'luong_nmt', 'show_attend_tell', 'transformer_lm', 'transformer_nmt', 'vit']
+    >>> [model.name for model in list_models() if not model.card]  # doctest: +NORMALIZE_WHITESPACE
+    ['bahdanau_nmt', 'luong_nmt', 'show_attend_tell', 'text_encoder', 'transformer_lm',
+     'transformer_nmt', 'vit']
     """
     trained = sorted(folder.parent for folder in PRESETS.glob(f"*/{CARD}"))
     return [_preset_info(folder) for folder in trained] + [

@@ -172,6 +172,7 @@ def test_architectures_are_listed_last():
         "bahdanau_nmt",
         "luong_nmt",
         "show_attend_tell",
+        "text_encoder",
         "transformer_lm",
         "transformer_nmt",
         "vit",

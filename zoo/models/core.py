@@ -36,5 +36,6 @@ class Core(keras.Model):
 
     @classmethod
     def options(cls):
-        """Returns the names of all options."""
-        return [field.name for field in dataclasses.fields(cls.Config)]
+        """Returns the names of the options with defaults: tokenizer or labels decide others."""
+        fields = dataclasses.fields(cls.Config)
+        return [field.name for field in fields if field.default is not dataclasses.MISSING]
