@@ -1,13 +1,25 @@
-"""Ready models made of attention: load, train, translate, caption, generate, serve."""
+"""Ready models made of attention: load, train, translate, caption, generate, serve.
 
-from zoo.catalog import info, list_models, load
-from zoo.models.backbone import Backbone
-from zoo.readers.text import ByteBPETokenizer
-from zoo.tasks.captioning import Captioner
-from zoo.tasks.results import Caption, TextScores, Translation
-from zoo.tasks.translation import Translator
-from zoo.tasks.writing import TextGenerator
+`import zoo` is quick: TensorFlow is imported with the first name that needs it. Where the program
+has imported Keras or TensorFlow before, everything is imported at once, so that
+`keras.saving.load_model` finds the classes of the zoo.
+"""
 
+import importlib
+import sys
+from typing import TYPE_CHECKING
+
+from zoo.catalog import info, list_models, load, register
+
+if TYPE_CHECKING:
+    from zoo.models.backbone import Backbone
+    from zoo.readers.text import ByteBPETokenizer
+    from zoo.tasks.captioning import Captioner
+    from zoo.tasks.results import Caption, TextScores, Translation
+    from zoo.tasks.translation import Translator
+    from zoo.tasks.writing import TextGenerator
+
+__version__ = "0.1.0"
 __all__ = [
     "Backbone",
     "ByteBPETokenizer",
@@ -21,3 +33,32 @@ __all__ = [
     "list_models",
     "load",
 ]
+
+_HOMES = {
+    "Backbone": "zoo.models.backbone",
+    "ByteBPETokenizer": "zoo.readers.text",
+    "Caption": "zoo.tasks.results",
+    "Captioner": "zoo.tasks.captioning",
+    "TextGenerator": "zoo.tasks.writing",
+    "TextScores": "zoo.tasks.results",
+    "Translation": "zoo.tasks.results",
+    "Translator": "zoo.tasks.translation",
+}
+_PACKAGES = ("data", "decoding", "metrics", "serving", "storage", "training")
+
+
+def __getattr__(name):
+    if name in _PACKAGES:
+        return importlib.import_module(f"zoo.{name}")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'zoo' has no attribute {name!r}")
+    register()
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__():
+    return [*globals(), *_HOMES, *_PACKAGES]
+
+
+if not sys.modules.keys().isdisjoint(["keras", "tensorflow"]):
+    register()

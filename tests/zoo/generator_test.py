@@ -69,7 +69,12 @@ def test_greedy_equals_a_plain_loop_without_a_cache(generator, prompt):
     assert generator.generate(prompt, 21, "greedy") == by_hand(generator, prompt, 21)
 
 
-@pytest.mark.parametrize("options", [{"sampler": "greedy"}, {"seed": 3}, {"sampler": "top_p"}])
+RULES = {"sampler": "top_k", "k": 3, "repetition_penalty": 1.3, "no_repeat_ngram_size": 9}
+
+
+@pytest.mark.parametrize(
+    "options", [{"sampler": "greedy"}, {"seed": 3}, {"sampler": "top_p"}, RULES]
+)
 @pytest.mark.parametrize("prompt", PROMPTS)
 def test_a_stream_is_the_text(generator, prompt, options):
     expected = generator.generate(prompt, 45, **options)
@@ -329,7 +334,7 @@ def test_an_empty_batch_gives_an_empty_batch(signature):
         ({"stop": [""]}, "`stop` must be a str or several, none of them empty"),
         ({"stop": 3}, "`stop` must be"),
         ({"sampler": "gready"}, "Did you mean 'greedy'"),
-        ({"num_beams": 3}, "RandomSampler.*lacks one of the options num_beams"),
+        ({"num_beams": 3}, "RandomSampler.*has no option .num_beams.*sampler=.beam."),
         ({"batch_size": 0}, "`batch_size` must be at least 1"),
     ],
 )

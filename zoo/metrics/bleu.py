@@ -193,5 +193,5 @@ def _import(name):
     except ImportError as error:
         raise ImportError(
             f"zoo.metrics needs {name}, which could not be imported. "
-            'Install it with: pip install "keras-attention-zoo[train]"'
+            'Install it with: pip install "keras-attention-zoo[metrics]"'
         ) from error

@@ -6,12 +6,13 @@ import reprlib
 import keras
 
 from keras_attention.scores import Score
-from zoo.decoding import Sampler
+from zoo.decoding import Processor, Sampler
 from zoo.models.backbone import Backbone
 from zoo.storage import CONFIG, LARGEST
 from zoo.storage.json_files import read_json
 
 _OBJECTS = {"backbone": Backbone, "sampler": Sampler, "score": Score}  # that arguments may be
+_WITHIN = {"sampler": Processor}  # that an object may hold, if not scores
 _PACKAGES = "keras_attention", "zoo"
 
 
@@ -76,7 +77,7 @@ def _is_known(content):
 
 
 def _belongs(argument, content):
-    """Whether content is plain, or one object of the kind of an argument, in which scores may be.
+    """Whether content is plain, or one object of the kind of an argument, and what it holds fits.
 
     Keras makes whatever stands where it looks for something else.
     """
@@ -87,7 +88,7 @@ def _belongs(argument, content):
     return (
         is_object
         and _is_of(classes[0], _OBJECTS.get(argument))
-        and all(_is_of(each, Score) for each in classes[1:])
+        and all(_is_of(each, _WITHIN.get(argument, Score)) for each in classes[1:])
     )
 
 

@@ -169,7 +169,17 @@ class Task(keras.Model, abc.ABC):
         deserialize = keras.saving.deserialize_keras_object
         return cls(**{name: deserialize(value) for name, value in config.items()})
 
-    def save_to_preset(self, path, description="", data="", quality=None, license="", dtype=None):
+    def save_to_preset(
+        self,
+        path,
+        description="",
+        data="",
+        quality=None,
+        license="",
+        dtype=None,
+        use="",
+        limits="",
+    ):
         """Writes the model as a preset, which `zoo.load` reads: whole or not at all.
 
         A preset is four files that hold no code: a card, a config, the weights and the tokenizer,
@@ -180,12 +190,15 @@ class Task(keras.Model, abc.ABC):
         Args:
             path: A new folder, or a new archive that ends with `.zip`.
             description: One line for people; by default that of the architecture.
-            data: What the model was trained on, in a few words.
+            data: What the model was trained on, in a few words; or a dictionary of `name` and any
+                of `source`, `terms` and `citation`.
             quality: Dictionary of a metric with its protocol to the value, such as
                 `{"BLEU, test split": 38.7}`.
             license: Terms for those who use it, such as `"CC-BY-4.0"`.
             dtype: `None` for the weights as they are: the model that is loaded computes the same
                 numbers. `"float16"` for half the size: floats are rounded to 3 decimal digits.
+            use: What the model is meant for.
+            limits: What it cannot do, and what it should not be used for.
 
         Returns:
             What `zoo.load` takes, a `str`: the path, for an archive with its hash,
@@ -195,7 +208,7 @@ class Task(keras.Model, abc.ABC):
             ValueError: If the path exists, the core is of no architecture of the zoo, or a weight
                 is not finite or beyond `dtype`.
         """
-        card = cards.make_card(self, description, data, quality, license)
+        card = cards.make_card(self, description, data, quality, license, use, limits)
         return presets.save(self, path, card, dtype)
 
 

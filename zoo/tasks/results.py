@@ -6,6 +6,7 @@ import numpy as np
 
 from keras_attention.plotting import plot_alignment, plot_caption, plot_heads
 from zoo.decoding.base import require
+from zoo.pages import attention_page, framed, picture_view, save_page, text_view
 from zoo.readers.images import read_image
 
 
@@ -39,6 +40,26 @@ class Translation(NamedTuple):
             self.attention[position], self.source_tokens[position], self.tokens[position]
         )
 
+    def save_html(self, path, position=0):
+        """Writes a page to explore the alignment of one of the texts, see `zoo.pages`.
+
+        Args:
+            path: The file, which needs no other file or site.
+            position: Which of the texts.
+
+        Returns:
+            `pathlib.Path` of the file.
+        """
+        return save_page(path, self._page(position))
+
+    def _page(self, position):
+        tokens = self.tokens[position], self.source_tokens[position]
+        view = text_view("alignment", self.attention[position][None, None], *tokens)
+        return attention_page("Translation", [view], _first(self.texts[position]))
+
+    def _repr_html_(self):
+        return framed(self._page(0)) if self.texts else None
+
 
 class Caption(NamedTuple):
     """What `caption(..., return_attention=True)` returns, an entry for each image.
@@ -66,6 +87,26 @@ class Caption(NamedTuple):
         """
         picture = read_image(self.images[position])
         return plot_caption(picture, self.words[position], self.attention[position])
+
+    def save_html(self, path, position=0):
+        """Writes a page to explore where each word of a caption looked, see `zoo.pages`.
+
+        Args:
+            path: The file, which needs no other file or site.
+            position: Which of the images.
+
+        Returns:
+            `pathlib.Path` of the file.
+        """
+        return save_page(path, self._page(position))
+
+    def _page(self, position):
+        weights, words = self.attention[position][None, None], self.words[position]
+        view = picture_view("caption", weights, words, self.images[position])
+        return attention_page("Caption", [view], _first(self.texts[position]))
+
+    def _repr_html_(self):
+        return framed(self._page(0)) if self.texts else None
 
 
 class TextScores(NamedTuple):
@@ -115,6 +156,26 @@ class AttentionMaps(NamedTuple):
         require(-heads <= head < heads, f"a head from 0 to {heads - 1}", head=head)
         return plot_alignment(self.weights[layer, head], self.key_tokens, self.query_tokens)
 
+    def save_html(self, path):
+        """Writes a page to explore all layers and heads, see `zoo.pages`.
+
+        Args:
+            path: The file, which needs no other file or site.
+
+        Returns:
+            `pathlib.Path` of the file.
+        """
+        return save_page(path, self._page())
+
+    def _page(self):
+        return attention_page("Attention", [self._view("self-attention")])
+
+    def _view(self, name):
+        return text_view(name, self.weights, self.query_tokens, self.key_tokens)
+
+    def _repr_html_(self):
+        return framed(self._page())
+
 
 class TranslationAttention(NamedTuple):
     """The three kinds of attention in an encoder and decoder, each an `AttentionMaps`.
@@ -129,7 +190,31 @@ class TranslationAttention(NamedTuple):
     decoder: AttentionMaps
     cross: AttentionMaps
 
+    def save_html(self, path):
+        """Writes a page to explore all three, see `zoo.pages`.
+
+        Args:
+            path: The file, which needs no other file or site.
+
+        Returns:
+            `pathlib.Path` of the file.
+        """
+        return save_page(path, self._page())
+
+    def _page(self):
+        names = "cross", "encoder", "decoder"
+        views = [getattr(self, name)._view(f"{name} attention") for name in names]
+        return attention_page("Attention of a translation", views)
+
+    def _repr_html_(self):
+        return framed(self._page())
+
 
 def stacked(weights):
     """Returns `(layers, heads, queries, keys)` of the first example, from a list of layers."""
     return np.stack([np.asarray(of_layer)[0] for of_layer in weights]).astype("float32")
+
+
+def _first(texts):
+    """Returns the best of several texts, or the only one."""
+    return texts if isinstance(texts, str) else texts[0]

@@ -274,7 +274,8 @@ class TextGenerator(GeneratingTask):
         return prompt_ids, tf.fill([rows], self._served_steps)
 
     def decode(self, inputs, *args, **options):
-        return super().decode(inputs, *args, first_tokens=inputs[:, -1], **options)
+        options |= {"first_tokens": inputs[:, -1], "prompt_ids": inputs}
+        return super().decode(inputs, *args, **options)
 
     def longest_answer(self, inputs):
         return self._served_steps

@@ -51,6 +51,17 @@ class ValidationCaptions(keras.callbacks.Callback):
             logs["val_reward"] = mean_reward(captions, self.references, self.rewards)
 
 
+USE = (
+    "Teaching, demonstrations and research on attention: an English sentence about a photograph "
+    "of people or animals in an everyday scene."
+)
+LIMITS = (
+    "Learned from 6,000 photographs, most of them of people, children and dogs outdoors, and "
+    "describes whatever it is shown in these terms. It miscounts, mixes up colors, and guesses "
+    "ages and sexes. No decision about people should rest on it."
+)
+
+
 @dataclasses.dataclass(frozen=True)
 class CaptioningRecipe:
     """Training of a captioning model on Flickr8k.
@@ -236,7 +247,7 @@ class CaptioningRecipe:
             "name": "Flickr8k",
             "source": "Flickr8k_Dataset and Flickr8k_text, 6,000 training and 1,000 validation "
             "images with five captions each",
-            "terms": "non-commercial research",
+            "terms": "non-commercial research; the photographs belong to those who took them",
             "citation": "Hodosh, Young and Hockenmaier 2013, Framing Image Description as a Ranking"
             " Task (https://doi.org/10.1613/jair.3994)",
         }
@@ -247,7 +258,14 @@ class CaptioningRecipe:
         )
         if len(self.rewards) > 1:
             chosen_by += "; an epoch of self-critical training by the mixture it learned from"
-        return {"variant": "English", "data": data, "chosen_by": chosen_by}
+        return {
+            "variant": "English",
+            "data": data,
+            "use": USE,
+            "limits": LIMITS,
+            "call": 'caption("photo.jpg")',
+            "chosen_by": chosen_by,
+        }
 
     def make_optimizer(self, steps_per_epoch):
         steps = self.epochs * steps_per_epoch

@@ -25,6 +25,10 @@ WRITER = {
     "activation": "squared_relu",
 }
 
+LICENSE = (
+    "Apache-2.0 for these files. The data that the weights were learned from has terms of its own."
+)
+
 RECIPES = {
     "show_attend_tell_flickr8k": CaptioningRecipe(
         "show_attend_tell",
@@ -156,11 +160,15 @@ def of_card(card):
 
 def _card(name, recipe, quality):
     architecture, told = ARCHITECTURES[recipe.architecture], recipe.for_card()
-    card = {
-        "task": architecture.task.task_name,
+    return {
+        "task": architecture.task_name,
         "architecture": recipe.architecture,
         "description": f"{architecture.description}, {told['variant']}",
         "data": told["data"],
+        "use": told["use"],
+        "limits": told["limits"],
+        "license": LICENSE,
+        "example": {"call": f'zoo.load("{name}").{told["call"]}'},
         "quality": quality,
         "training": {
             "command": f"python -m zoo train {name}",
@@ -169,4 +177,3 @@ def _card(name, recipe, quality):
             "versions": {"keras": keras.__version__, "tensorflow": tf.__version__},
         },
     }
-    return card | {"limits": told["limits"]} if "limits" in told else card

@@ -16,9 +16,13 @@ from zoo.training.evaluation import best_sampler, evaluate_translator, translato
 from zoo.training.self_critical import PolicyGradientLoss, self_critical_translations
 
 SOURCES_THAT_EARN = 48  # a batch of self-critical training
+USE = (
+    "Teaching, demonstrations and research on attention: descriptions of photographs, one sentence "
+    "at a time."
+)
 LIMITS = (
-    "Learned from captions of pictures alone, one sentence each: sentences of everyday speech, and "
-    "text in capitals, come out wrong."
+    "Knows captions of photographs only, one sentence each. Everyday speech, questions, news, and "
+    "text in capitals come out wrong."
 )
 
 
@@ -168,7 +172,8 @@ class TranslationRecipe:
             "name": f"Multi30k {self.pair}",
             "pair": self.pair,
             "source": "https://github.com/multi30k/dataset (task 1, train)",
-            "terms": "research use",
+            "terms": "research use (its captions come from Flickr30k, which is for non-commercial "
+            "research and education)",
             "citation": "Elliott et al. 2016, Multi30K: Multilingual English-German Image "
             "Descriptions (https://aclanthology.org/W16-3210)",
         }
@@ -176,7 +181,14 @@ class TranslationRecipe:
             "sacreBLEU of the validation split: the epoch by greedy translations, the length "
             f"penalty by those with {self.num_beams} beams"
         )
-        return {"variant": self.pair, "data": data, "limits": LIMITS, "chosen_by": chosen_by}
+        return {
+            "variant": self.pair,
+            "data": data,
+            "use": USE,
+            "limits": LIMITS,
+            "call": 'translate("A man rides a bike.")',
+            "chosen_by": chosen_by,
+        }
 
     def make_optimizer(self, steps_per_epoch):
         steps = self.epochs * steps_per_epoch
