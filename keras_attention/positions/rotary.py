@@ -88,8 +88,9 @@ class Rotary(Position):
     def rotate(self, x, positions):
         size = x.shape[-1]
         rotated = self._rotated(size)
-        angles = ops.outer(ops.cast(positions, "float32"), self._frequencies(rotated, positions))
-        angles = angles[:, self._pair_of(rotated)]  # (length, rotated)
+        frequencies = self._frequencies(rotated, positions)
+        frequencies = ops.take(frequencies, self._pair_of(rotated))  # (rotated,)
+        angles = ops.outer(ops.cast(positions, "float32"), frequencies)
         still = ops.zeros((ops.shape(angles)[0], size - rotated), "float32")
         angles = ops.concatenate([angles, still], axis=-1)
         # One matmul in place of slices, whose gradients are slow. Each sum has one term: no error.

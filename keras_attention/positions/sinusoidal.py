@@ -39,7 +39,8 @@ class SinusoidalPosition(PositionEmbedding):
         `(batch, length, size)`; concatenated, `(batch, length, size + position_size)`.
 
     Raises:
-        ValueError: If the mode or the layout is unknown, a number is out of range, or `x` is not of rank 3.
+        ValueError: If the mode or the layout is unknown, a number is out of range, or `x` is not
+            of rank 3.
 
     Example:
 
@@ -50,9 +51,7 @@ class SinusoidalPosition(PositionEmbedding):
     [[[0.8415, 0.5403]]]
     """
 
-    def __init__(
-        self, mode="add", size=None, max_wavelength=10000, layout="interleaved", **kwargs
-    ):
+    def __init__(self, mode="add", size=None, max_wavelength=10000, layout="interleaved", **kwargs):
         super().__init__(mode, size, **kwargs)
         require_wavelength(type(self).__name__, max_wavelength)
         if layout not in LAYOUTS:
@@ -64,8 +63,7 @@ class SinusoidalPosition(PositionEmbedding):
         self.layout = layout
 
     def vectors(self, positions):
-        frequencies = frequencies_of(self.position_size, self.max_wavelength).astype("float32")
-        angles = ops.outer(ops.cast(positions, "float32"), frequencies)
+        angles = angles_of(positions, self.position_size, self.max_wavelength)
         sines, cosines = ops.sin(angles), ops.cos(angles)
         if self.layout == "halves":
             return ops.concatenate([sines, cosines], axis=-1)[:, : self.position_size]
@@ -79,6 +77,17 @@ class SinusoidalPosition(PositionEmbedding):
             "max_wavelength": self.max_wavelength,
             "layout": self.layout,
         }
+
+
+def angles_of(positions, size, max_wavelength):
+    """Returns the angle of each position at each wavelength, float32 `(length, ceil(size / 2))`.
+
+    Args:
+        positions: int32 `(length,)`.
+        size, max_wavelength: As for `frequencies_of`.
+    """
+    frequencies = frequencies_of(size, max_wavelength).astype("float32")
+    return ops.outer(ops.cast(positions, "float32"), frequencies)
 
 
 def require_wavelength(owner, max_wavelength):
