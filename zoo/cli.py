@@ -234,6 +234,28 @@ def caption(name, images, show_attention, batch_size, sampler, **options):
         sys.exit(1)
 
 
+@main.command()
+@click.argument("name")
+@click.argument("inputs", nargs=-1, required=True)
+@click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True)
+@_show_attention("Draw into this picture what the model looked at in the first input.")
+def classify(name, inputs, show_attention, batch_size):
+    """Name the best label of each of INPUTS, texts or picture files, with the model NAME.
+
+    Writes a line for each: the label, a tab, and its probability.
+    """
+    model = _load(name, "classify")
+    for some in _batches(inputs, batch_size):
+        result = model.classify(some, return_probabilities=True)
+        for label, probabilities in zip(result.labels, result.probabilities, strict=True):
+            click.echo(f"{label}\t{probabilities.max():.4f}")
+        sys.stdout.flush()
+    if show_attention:
+        result = model.classify([inputs[0]], return_attention=True)
+        result.plot(0).savefig(show_attention, bbox_inches="tight", dpi=150)
+        click.echo(f"Wrote {show_attention}.", err=True)
+
+
 def _batches(everything, size):
     """Yields lists of `size` neighbours, and of what is left."""
     for first in range(0, len(everything), size):
@@ -283,8 +305,9 @@ def generate(name, text, max_length, sampler, seed, stop, **options):
 _data_dir = click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=pathlib.Path),
-    help="Folder with the data set: the raw files of Multi30k, the archives of Flickr8k, or what "
-    "TFDS has prepared. By default it is downloaded, but for Flickr8k.",
+    help="Folder with the data set: the raw files of Multi30k, the archives of Flickr8k, both "
+    "multi30k/ and tatoeba_en_de/, or what TFDS has prepared. By default it is downloaded, but for "
+    "Flickr8k and Tatoeba.",
 )
 
 
@@ -315,7 +338,7 @@ def train(name, data_dir, run_dir, epochs):
 @main.command()
 @click.argument("name")
 @_data_dir
-@click.option("--split", help="Part of the data set.  [default: its test part]")
+@click.option("--split", help="Part of the data.  [default: its test parts]")
 @click.option("--num-beams", type=int, help="Beams of beam search.")
 @click.option("--length-penalty", type=float, help="Exponent of the length in beam search.")
 def evaluate(name, data_dir, split, **options):
@@ -325,15 +348,15 @@ def evaluate(name, data_dir, split, **options):
 
     model = zoo.load(name)
     recipe = recipes.of_card(zoo.info(name).card)
-    split = split or recipe.measured_splits[-1]
     options = {key: value for key, value in options.items() if value is not None}
     model.default_sampler = model.sampler(**options)
-    scores = recipe.evaluate(model, recipe.load(split, data_dir))
-    click.echo(f"{name} on {split}")
-    for protocol, entries in _by_protocol(recipe.quality(scores, split, model)):
-        for entry in entries:
-            click.echo(f"{entry['value']:10}  {entry['metric']}")
-        click.echo(f"{'':12}({protocol})")
+    for part in [split] if split else recipe.test_splits:
+        scores = recipe.evaluate(model, recipe.load(part, data_dir))
+        click.echo(f"{name} on {part}")
+        for protocol, entries in _by_protocol(recipe.quality(scores, part, model)):
+            for entry in entries:
+                click.echo(f"{entry['value']:10}  {entry['metric']}")
+            click.echo(f"{'':12}({protocol})")
 
 
 @main.command()
@@ -376,6 +399,7 @@ def serve(names, host, port, token):
     The protocols are those of TF Serving, /v1/models/NAME:predict, and, for language models, of
     OpenAI, /v1/completions.
     """
+    quiet.import_tensorflow()
     try:
         from zoo import server
     except ImportError as error:

@@ -264,6 +264,27 @@ def test_evaluate_prints_each_number_with_its_protocol(run, preset, bahdanau, mo
         assert str(scores[key]) in protocol
 
 
+def test_evaluate_measures_on_every_test_part(run, preset, bahdanau, monkeypatch):
+    def quality(recipe, scores, split, model):
+        return [{"metric": "BLEU", "split": split, "value": scores, "protocol": f"as {split}"}]
+
+    monkeypatch.setattr(TranslationRecipe, "test_splits", ("captions", "everyday"))
+    monkeypatch.setattr(TranslationRecipe, "load", lambda recipe, split, data_dir: split)
+    monkeypatch.setattr(TranslationRecipe, "evaluate", lambda recipe, model, data: len(data))
+    monkeypatch.setattr(TranslationRecipe, "quality", quality)
+    monkeypatch.setattr(zoo, "load", lambda name: bahdanau)
+    monkeypatch.setattr(bahdanau, "default_sampler", bahdanau.default_sampler)
+    lines = [line.split() for line in run("evaluate", preset).stdout.splitlines()]
+    assert lines == [
+        [str(preset), "on", "captions"],
+        ["8", "BLEU"],
+        ["(as", "captions)"],
+        [str(preset), "on", "everyday"],
+        ["8", "BLEU"],
+        ["(as", "everyday)"],
+    ]
+
+
 def test_export_prints_the_version(run, bahdanau, monkeypatch, tmp_path):
     monkeypatch.setattr(zoo, "load", lambda name: bahdanau)
     monkeypatch.setattr(bahdanau, "export", lambda path: path / "1")

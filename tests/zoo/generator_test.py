@@ -64,6 +64,7 @@ def test_a_line_known_by_heart_goes_on(generator):
     assert generator.generate("the quick", 150, "greedy") == expected
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("prompt", PROMPTS)
 def test_greedy_equals_a_plain_loop_without_a_cache(generator, prompt):
     assert generator.generate(prompt, 21, "greedy") == by_hand(generator, prompt, 21)
@@ -72,6 +73,7 @@ def test_greedy_equals_a_plain_loop_without_a_cache(generator, prompt):
 RULES = {"sampler": "top_k", "k": 3, "repetition_penalty": 1.3, "no_repeat_ngram_size": 9}
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize(
     "options", [{"sampler": "greedy"}, {"seed": 3}, {"sampler": "top_p"}, RULES]
 )
@@ -297,6 +299,7 @@ def signature(generator, tmp_path_factory):
     return tf.saved_model.load(str(path)).signatures["serving_default"]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("prompt", PROMPTS)
 def test_exported_equals_in_memory(signature, generator, prompt):
     """The exported model generates half a context; so does a decode of as many steps here."""

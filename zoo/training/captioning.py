@@ -116,6 +116,7 @@ class CaptioningRecipe:
 
     splits: ClassVar = ("train", "validation")
     measured_splits: ClassVar = ("validation",)
+    test_splits: ClassVar = ("validation",)
 
     def __post_init__(self):
         if self.self_critical_epochs and self.overrides.get("attention") == "hard":
@@ -180,9 +181,7 @@ class CaptioningRecipe:
         trained = catalog.load(self.begin_with)
         model = self._build(trained.tokenizer, self.dtype)
         # Soft and hard attention differ in a baseline alone, which is not trained by gradients.
-        pairs = model.core.trainable_variables, trained.core.trainable_variables
-        for variable, value in zip(*pairs, strict=True):
-            variable.assign(value)
+        runs.copy_weights(trained, model)
         return model
 
     def _learn_captions(self, model, images, train, validation, run_dir):

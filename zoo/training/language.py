@@ -68,6 +68,7 @@ class LanguageRecipe:
 
     splits: ClassVar = ("train", "validation")
     measured_splits: ClassVar = ("validation", "test", "validation+test")
+    test_splits: ClassVar = ("validation+test",)
 
     def __post_init__(self):
         shares = self.teacher_shares
