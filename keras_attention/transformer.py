@@ -21,8 +21,7 @@ from keras_attention.multi_head import MultiHeadAttention
 
 NORMALIZE = ("post", "pre")
 NORMS = {"layer": keras.layers.LayerNormalization, "rms": keras.layers.RMSNormalization}
-ATTENTION_BIASES = ("query", "key", "value", "output")
-BIASES = (*ATTENTION_BIASES, "feed_forward")
+BIASES = ("attention", "feed_forward")
 
 
 class _Block(Recomputable):
@@ -105,10 +104,13 @@ class _Block(Recomputable):
         is_collection = isinstance(use_bias, list | tuple | set | frozenset)
         if not is_collection or not set(use_bias) <= set(BIASES):
             raise ValueError(
-                f"`use_bias` of {type(self).__name__} must be True, False, or some of "
+                f"`use_bias` of {type(self).__name__} must be True, False, or a collection of "
                 f"{', '.join(BIASES)}. Received: use_bias={use_bias!r}."
             )
         return [name for name in BIASES if name in use_bias]
+
+    def _has_bias(self, part):
+        return self.use_bias if isinstance(self.use_bias, bool) else part in self.use_bias
 
     def compute_mask(self, inputs, previous_mask):
         """Hands on what is hidden by the mask of the call or by the implicit one."""
@@ -138,7 +140,6 @@ class _Block(Recomputable):
                 f"shape {tuple(x_shape)}, num_heads={self.num_heads}, which does not divide {size}."
                 " Give `key_dim`, the size of one head, or another number of heads."
             )
-        some = isinstance(self.use_bias, list)
         attention = MultiHeadAttention(
             self.num_heads,
             self.key_dim or size // self.num_heads,
@@ -146,7 +147,7 @@ class _Block(Recomputable):
             score=score,
             normalizer=self._another(self.normalizer),
             dropout=self.attention_dropout,
-            use_bias=[n for n in self.use_bias if n in ATTENTION_BIASES] if some else self.use_bias,
+            use_bias=self._has_bias("attention"),
             implementation=self.implementation,
             dtype=self.dtype_policy,
             name=name,
@@ -169,7 +170,7 @@ class _Block(Recomputable):
             self.hidden,
             self.activation,
             self.hidden_dropout,
-            "feed_forward" in self.use_bias if isinstance(self.use_bias, list) else self.use_bias,
+            self._has_bias("feed_forward"),
             self.gated,
             dtype=self.dtype_policy,
             name="feed_forward",
@@ -270,8 +271,8 @@ class EncoderBlock(_Block):
         hidden_dropout: Fraction of what is between the two layers of the feed-forward network that
             is dropped in training.
         activation, gated: Of the feed-forward network, as for `FeedForward`.
-        use_bias: Whether projections and dense layers add a bias: all of them, none, or some of
-            `"query"`, `"key"`, `"value"`, `"output"` and `"feed_forward"`.
+        use_bias: Whether projections and dense layers add a bias: all of them, none, or those of
+            the parts in a collection of `"attention"` and `"feed_forward"`.
         score, mask, position, num_key_value_heads, normalizer, implementation: Of the attention, as
             for `MultiHeadAttention`.
         norm: `"layer"` or `"rms"` (Zhang and Sennrich 2019, https://arxiv.org/abs/1910.07467).

@@ -161,6 +161,15 @@ def test_normalizer_reaches_attention():
     assert (oracle.float64(weights) == 0).any()
 
 
+@pytest.mark.parametrize("part", ["attention", "feed_forward"])
+def test_biases_go_with_the_parts_that_are_named(part):
+    block = EncoderBlock(2, 8, use_bias=(part,))
+    block.build((None, None, SIZE))
+    found = {each.path.split("/")[1] for each in block.weights if each.name == "bias"}
+    assert found == {part}
+    assert EncoderBlock.from_config(block.get_config()).use_bias == [part]
+
+
 ACTIVATIONS = {
     "quick_gelu": "quick_gelu",
     "tanh_gelu": "gelu_new",
@@ -223,7 +232,7 @@ def test_scaling_survives_a_config(scaling):
     ("make", "message"),
     [
         (lambda: EncoderBlock(2, 8, norm="batch"), "`norm` of EncoderBlock must be one of"),
-        (lambda: EncoderBlock(2, 8, use_bias=["keys"]), "`use_bias` of EncoderBlock .*output"),
+        (lambda: EncoderBlock(2, 8, use_bias=["keys"]), "`use_bias` of EncoderBlock .*attention"),
         (lambda: EncoderBlock(2, 8, implementation="fast"), "fast"),
         (lambda: EncoderBlock(2, 8, num_key_value_heads=0), "positive integer or None"),
         (lambda: positions.Rotary(pairs="thirds"), "`pairs` of Rotary .*neighbours, halves"),
