@@ -119,6 +119,10 @@ class NadarayaWatson(Recomputable):
             return_attention_scores=return_attention_scores,
         )
 
+    def compute_output_shape(self, query_x_shape, key_x_shape, value_y_shape):
+        """Returns the shape of the output without the weights."""
+        return (*query_x_shape[:-1], value_y_shape[-1])
+
     def _require_sequences(self, *shapes):
         if any(len(shape) != 3 for shape in shapes):
             names = ("query_x", "key_x", "value_y")

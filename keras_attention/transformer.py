@@ -1,22 +1,35 @@
 """The blocks of a Transformer: attention and a feed-forward network, each added to its input."""
 
+import inspect
+
 import keras
 import numpy as np
 from keras import ops
 
-from keras_attention import masks, positions, scores
-from keras_attention._checks import plain, require_fractions, require_positive_integers
+from keras_attention import activations, compute, masks, normalizers, positions, scores
+from keras_attention._checks import (
+    plain,
+    require_fractions,
+    require_positive_integers,
+    require_positive_integers_or_none,
+)
 from keras_attention._keras import get_keras_mask
 from keras_attention._layer import Memory, as_floats
 from keras_attention._recompute import Recomputable
-from keras_attention.feed_forward import FeedForward, get_activation, serialize_activation
+from keras_attention.feed_forward import FeedForward
 from keras_attention.multi_head import MultiHeadAttention
 
 NORMALIZE = ("post", "pre")
+NORMS = {"layer": keras.layers.LayerNormalization, "rms": keras.layers.RMSNormalization}
+BIASES = ("attention", "feed_forward")
 
 
 class _Block(Recomputable):
-    """What encoder and decoder blocks have in common: the arguments, and how parts are added."""
+    """What encoder and decoder blocks have in common: the options, and how parts are added.
+
+    An option is an argument of this constructor, kept under its name, and nothing else: the config
+    is read from there.
+    """
 
     def __init__(
         self,
@@ -33,24 +46,29 @@ class _Block(Recomputable):
         score="scaled_dot",
         mask=None,
         position=None,
+        *,
+        norm="layer",
+        gated=False,
+        num_key_value_heads=None,
+        normalizer="softmax",
+        implementation="auto",
         **kwargs,
     ):
         super().__init__(**kwargs)
         owner = type(self).__name__
         require_positive_integers(owner, num_heads=num_heads, hidden=hidden)
-        if key_dim is not None:
-            require_positive_integers(owner, key_dim=key_dim)
+        require_positive_integers_or_none(
+            owner, key_dim=key_dim, num_key_value_heads=num_key_value_heads
+        )
         require_fractions(
             owner,
             dropout=dropout,
             attention_dropout=attention_dropout,
             hidden_dropout=hidden_dropout,
         )
-        if normalize not in NORMALIZE:
-            raise ValueError(
-                f"`normalize` of {owner} must be one of {', '.join(NORMALIZE)}. "
-                f"Received: normalize={normalize!r}."
-            )
+        self._require_one_of(NORMALIZE, normalize=normalize)
+        self._require_one_of(NORMS, norm=norm)
+        compute.require_known(implementation)
         self.supports_masking = True
         self.num_heads = plain(num_heads)
         self.hidden = plain(hidden)
@@ -60,11 +78,43 @@ class _Block(Recomputable):
         self.dropout = dropout
         self.attention_dropout = attention_dropout
         self.hidden_dropout = hidden_dropout
-        self.activation = get_activation(activation)
-        self.use_bias = use_bias
+        self.activation = activations.get(activation)
+        self.use_bias = self._biases(use_bias)
         self.score = scores.get(score)
         self.mask = None if mask is None else masks.get(mask)
         self.position = None if position is None else positions.get(position)
+        self.norm = norm
+        self.gated = gated
+        self.num_key_value_heads = plain(num_key_value_heads)
+        self.normalizer = normalizers.get(normalizer)
+        self.implementation = implementation
+
+    def _require_one_of(self, known, **argument):
+        ((name, value),) = argument.items()
+        if value not in known:
+            raise ValueError(
+                f"`{name}` of {type(self).__name__} must be one of {', '.join(known)}. "
+                f"Received: {name}={value!r}."
+            )
+
+    def _biases(self, use_bias):
+        """Returns `True`, `False`, or a list of the parts that add a bias."""
+        if isinstance(use_bias, bool):
+            return use_bias
+        is_collection = isinstance(use_bias, list | tuple | set | frozenset)
+        if not is_collection or not set(use_bias) <= set(BIASES):
+            raise ValueError(
+                f"`use_bias` of {type(self).__name__} must be True, False, or a collection of "
+                f"{', '.join(BIASES)}. Received: use_bias={use_bias!r}."
+            )
+        return [name for name in BIASES if name in use_bias]
+
+    def _has_bias(self, part):
+        return self.use_bias if isinstance(self.use_bias, bool) else part in self.use_bias
+
+    def compute_output_shape(self, x_shape, encoded_shape=None):
+        """Returns the shape of the output without the weights: that of `x`."""
+        return tuple(x_shape)
 
     def compute_mask(self, inputs, previous_mask):
         """Hands on what is hidden by the mask of the call or by the implicit one."""
@@ -97,9 +147,12 @@ class _Block(Recomputable):
         attention = MultiHeadAttention(
             self.num_heads,
             self.key_dim or size // self.num_heads,
+            num_key_value_heads=self.num_key_value_heads,
             score=score,
+            normalizer=self._another(self.normalizer),
             dropout=self.attention_dropout,
-            use_bias=self.use_bias,
+            use_bias=self._has_bias("attention"),
+            implementation=self.implementation,
             dtype=self.dtype_policy,
             name=name,
             **arguments,
@@ -108,18 +161,21 @@ class _Block(Recomputable):
         return attention
 
     def _make_norm(self, name, x_shape):
-        norm = keras.layers.LayerNormalization(
-            epsilon=self.epsilon, dtype=self.dtype_policy, name=name
-        )
+        norm = NORMS[self.norm](epsilon=self.epsilon, dtype=self.dtype_policy, name=name)
         norm.build(x_shape)
         return norm
+
+    def _another(self, part):
+        """Returns a part with the same options, and weights and state of its own."""
+        return part.from_config(part.get_config())
 
     def _build_feed_forward(self, x_shape):
         self.feed_forward = FeedForward(
             self.hidden,
             self.activation,
             self.hidden_dropout,
-            self.use_bias,
+            self._has_bias("feed_forward"),
+            self.gated,
             dtype=self.dtype_policy,
             name="feed_forward",
         )
@@ -181,23 +237,14 @@ class _Block(Recomputable):
             )
 
     def get_config(self):
+        options = {name: getattr(self, name) for name in OPTIONS}
         serialize = keras.saving.serialize_keras_object
-        return {
-            **super().get_config(),
-            "num_heads": self.num_heads,
-            "hidden": self.hidden,
-            "key_dim": self.key_dim,
-            "normalize": self.normalize,
-            "epsilon": self.epsilon,
-            "dropout": self.dropout,
-            "attention_dropout": self.attention_dropout,
-            "hidden_dropout": self.hidden_dropout,
-            "activation": serialize_activation(self.activation),
-            "use_bias": self.use_bias,
-            "score": serialize(self.score),
-            "mask": None if self.mask is None else serialize(self.mask),
-            "position": None if self.position is None else serialize(self.position),
-        }
+        config = {name: serialize(option) for name, option in options.items()}
+        config["activation"] = activations.serialize(self.activation)
+        return {**super().get_config(), **config}
+
+
+OPTIONS = list(inspect.signature(_Block.__init__).parameters)[1:-1]  # without self and kwargs
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
@@ -206,12 +253,12 @@ class EncoderBlock(_Block):
 
     Each part, attention and then feed-forward, is added to its input `x`:
 
-    $$ post: LayerNorm(x + part(x)), \\quad pre: x + part(LayerNorm(x)) $$
+    $$ post: Norm(x + part(x)), \\quad pre: x + part(Norm(x)) $$
 
     Paper: Vaswani et al. 2017, section 3.1, "post" (https://arxiv.org/abs/1706.03762); Xiong et
     al. 2020, On Layer Normalization in the Transformer Architecture, "pre"
-    (https://arxiv.org/abs/2002.04745). After the last block of kind "pre" comes one
-    `keras.layers.LayerNormalization` more.
+    (https://arxiv.org/abs/2002.04745). After the last block of kind "pre" comes one normalization
+    more.
 
     The parts are `attention`, `feed_forward`, `attention_norm` and `feed_forward_norm`. To compute
     a block again in the backward pass instead of keeping it in memory, make it inside
@@ -227,9 +274,12 @@ class EncoderBlock(_Block):
         attention_dropout: Fraction of the weights of attention that is dropped in training.
         hidden_dropout: Fraction of what is between the two layers of the feed-forward network that
             is dropped in training.
-        activation: Activation of the feed-forward network, as for `FeedForward`.
-        use_bias: Whether projections and dense layers add a bias.
-        score, mask, position: Of the attention, as for `MultiHeadAttention`.
+        activation, gated: Of the feed-forward network, as for `FeedForward`.
+        use_bias: Whether projections and dense layers add a bias: all of them, none, or those of
+            the parts in a collection of `"attention"` and `"feed_forward"`.
+        score, mask, position, num_key_value_heads, normalizer, implementation: Of the attention, as
+            for `MultiHeadAttention`.
+        norm: `"layer"` or `"rms"` (Zhang and Sennrich 2019, https://arxiv.org/abs/1910.07467).
 
     Call arguments:
         x: Tensor `(batch, length, size)`.
@@ -242,13 +292,21 @@ class EncoderBlock(_Block):
         float32 `(batch, num_heads, length, length)`.
 
     Raises:
-        ValueError: If an argument is out of range, `num_heads` does not divide the size and there
-            is no `key_dim`, or `x` is not of rank 3.
+        ValueError: If an argument is unknown or out of range, `num_heads` does not divide the size
+            and there is no `key_dim`, or `x` is not of rank 3.
 
     Example:
 
     >>> block = EncoderBlock(num_heads=2, hidden=32)
     >>> tuple(block(np.ones((2, 5, 8)), mask=np.ones((2, 5), bool)).shape)
+    (2, 5, 8)
+
+    A block as in Llama 3:
+
+    >>> block = EncoderBlock(num_heads=4, hidden=32, normalize="pre", norm="rms", gated=True,
+    ...     activation="silu", use_bias=False, num_key_value_heads=2, mask="causal",
+    ...     position=positions.Rotary(500_000, pairs="halves"))
+    >>> tuple(block(np.ones((2, 5, 8))).shape)
     (2, 5, 8)
     """
 
@@ -331,7 +389,7 @@ class DecoderBlock(_Block):
     The parts are causal self-attention, cross-attention to `encoded`, and feed-forward. Each is
     added to its input and normalized as in `EncoderBlock`:
 
-    $$ post: LayerNorm(x + part(x)), \\quad pre: x + part(LayerNorm(x)) $$
+    $$ post: Norm(x + part(x)), \\quad pre: x + part(Norm(x)) $$
 
     Paper: as for `EncoderBlock`.
 
@@ -342,8 +400,9 @@ class DecoderBlock(_Block):
         mask: A rule for self-attention that holds besides the causal one.
         position: Of self-attention; cross-attention has none.
         num_heads, hidden, key_dim, normalize, epsilon, dropout, attention_dropout,
-            hidden_dropout, activation, use_bias, score: As for `EncoderBlock`. The two attentions
-            have scores of their own.
+            hidden_dropout, activation, use_bias, score, norm, gated, num_key_value_heads,
+            normalizer, implementation: As for `EncoderBlock`. The two attentions have scores of
+            their own.
 
     Call arguments:
         x: Tensor `(batch, length, size)`.
@@ -380,9 +439,8 @@ class DecoderBlock(_Block):
                 "self_attention", x_shape, x_shape, self.score, mask=causal, position=self.position
             )
             self.self_attention_norm = self._make_norm("self_attention_norm", x_shape)
-            score = self.score.from_config(self.score.get_config())  # the same one, other weights
             self.cross_attention = self._make_attention(
-                "cross_attention", x_shape, encoded_shape, score
+                "cross_attention", x_shape, encoded_shape, self._another(self.score)
             )
             self.cross_attention_norm = self._make_norm("cross_attention_norm", x_shape)
             self._build_feed_forward(x_shape)

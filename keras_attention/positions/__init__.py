@@ -6,6 +6,13 @@ from keras_attention.positions.base import Position
 from keras_attention.positions.embedding import PositionEmbedding
 from keras_attention.positions.learned import LearnedPosition
 from keras_attention.positions.rotary import Rotary
+from keras_attention.positions.scaling import (
+    DynamicScaling,
+    LinearScaling,
+    Llama3Scaling,
+    RotaryScaling,
+    YaRN,
+)
 from keras_attention.positions.shaw import Shaw
 from keras_attention.positions.sinusoidal import SinusoidalPosition
 from keras_attention.positions.t5 import T5Bias
@@ -20,13 +27,18 @@ names = _registry.names
 
 __all__ = [
     "ALiBi",
+    "DynamicScaling",
     "LearnedPosition",
+    "LinearScaling",
+    "Llama3Scaling",
     "Position",
     "PositionEmbedding",
     "Rotary",
+    "RotaryScaling",
     "Shaw",
     "SinusoidalPosition",
     "T5Bias",
+    "YaRN",
     "get",
     "names",
 ]

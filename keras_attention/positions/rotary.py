@@ -5,8 +5,11 @@ import numpy as np
 from keras import ops
 
 from keras_attention._products import matmul
+from keras_attention.positions import scaling as scalings
 from keras_attention.positions.base import Position
-from keras_attention.positions.sinusoidal import angles_of, require_wavelength
+from keras_attention.positions.sinusoidal import require_wavelength
+
+PAIRS = ("neighbours", "halves")
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
@@ -22,17 +25,20 @@ class Rotary(Position):
     Paper: Su et al. 2021, RoFormer: Enhanced Transformer with Rotary Position Embedding,
     equations 15 and 34 (https://arxiv.org/abs/2104.09864).
 
-    Pairs are neighbours, as in the paper. Angles and rotation are float32 and rounded once. No
-    weights.
+    Angles and rotation are float32 and rounded once. No weights.
 
     Args:
-        max_wavelength: `w`. Wavelengths go from `2π` to `2π · w`.
+        max_wavelength: `w`. Wavelengths go from `2π` to `2π · w`. Also called base, or theta.
         fraction: Fraction of the dimensions, from the first on, that is rotated (Black et al.
             2022, https://arxiv.org/abs/2204.06745, rotate a quarter). `d` is their number, which
             must be even.
+        pairs: Which dimensions are a pair: `"neighbours"`, `2i` and `2i + 1`, as in the paper; or
+            `"halves"`, `i` and `i + d / 2`, as in Llama and models after it.
+        scaling: How to go beyond the length of the training: `None`, or one of
+            `positions.LinearScaling`, `DynamicScaling`, `YaRN`, `Llama3Scaling`.
 
     Raises:
-        ValueError: If a number is out of range; when it is built, if `d` is odd or 0.
+        ValueError: If an argument is unknown or out of range; when it is built, if `d` is odd or 0.
 
     Example:
 
@@ -45,7 +51,9 @@ class Rotary(Position):
 
     per_head = False
 
-    def __init__(self, max_wavelength=10000, fraction=1.0, **kwargs):
+    def __init__(
+        self, max_wavelength=10000, fraction=1.0, pairs="neighbours", scaling=None, **kwargs
+    ):
         super().__init__(**kwargs)
         require_wavelength("Rotary", max_wavelength)
         if not 0.0 < fraction <= 1.0:
@@ -53,8 +61,14 @@ class Rotary(Position):
                 "`fraction` of Rotary must be above 0 and at most 1, which rotates all dimensions. "
                 f"Received: fraction={fraction!r}."
             )
+        if pairs not in PAIRS:
+            raise ValueError(
+                f"`pairs` of Rotary must be one of {', '.join(PAIRS)}. Received: pairs={pairs!r}."
+            )
         self.max_wavelength = max_wavelength
         self.fraction = fraction
+        self.pairs = pairs
+        self.scaling = scalings.get(scaling)
 
     def build(self, heads, size):
         super().build(heads, size)
@@ -72,27 +86,49 @@ class Rotary(Position):
         return rotated
 
     def rotate(self, x, positions):
-        rotated = self._rotated(x.shape[-1])
-        angles = angles_of(positions, rotated, self.max_wavelength)  # (length, pairs)
-        still = ops.zeros((ops.shape(angles)[0], x.shape[-1] - rotated), "float32")
-        angles = ops.concatenate([ops.repeat(angles, 2, axis=-1), still], axis=-1)
+        size = x.shape[-1]
+        rotated = self._rotated(size)
+        frequencies = self._frequencies(rotated, positions)
+        frequencies = ops.take(frequencies, self._pair_of(rotated))  # (rotated,)
+        angles = ops.outer(ops.cast(positions, "float32"), frequencies)
+        still = ops.zeros((ops.shape(angles)[0], size - rotated), "float32")
+        angles = ops.concatenate([angles, still], axis=-1)
         # One matmul in place of slices, whose gradients are slow. Each sum has one term: no error.
-        crossed = matmul(x, ops.cast(_cross(x.shape[-1]), x.dtype))
-        rotated = ops.cast(x, "float32") * ops.cos(angles)
-        rotated = rotated + ops.cast(crossed, "float32") * ops.sin(angles)
-        return ops.cast(rotated, x.dtype)
+        crossed = matmul(x, ops.cast(self._cross(size, rotated), x.dtype))
+        turned = ops.cast(x, "float32") * ops.cos(angles)
+        turned = turned + ops.cast(crossed, "float32") * ops.sin(angles)
+        return ops.cast(self._magnified(turned, rotated), x.dtype)
+
+    def _frequencies(self, rotated, positions):
+        if self.scaling is None:
+            return scalings.frequencies_of(rotated, self.max_wavelength).astype("float32")
+        return self.scaling.frequencies(rotated, self.max_wavelength, positions)
+
+    def _magnified(self, x, rotated):
+        if self.scaling is None or self.scaling.magnitude == 1:
+            return x
+        factors = np.ones(x.shape[-1], "float32")
+        factors[:rotated] = self.scaling.magnitude
+        return x * factors
+
+    def _pair_of(self, rotated):
+        """Returns the number of the pair of each dimension."""
+        pairs = np.arange(rotated // 2)
+        return np.repeat(pairs, 2) if self.pairs == "neighbours" else np.tile(pairs, 2)
+
+    def _cross(self, size, rotated):
+        """Returns the matrix that takes each pair `(x, y)` to `(-y, x)`, and the others to 0."""
+        order = np.argsort(self._pair_of(rotated), kind="stable")
+        first, second = order[::2], order[1::2]
+        matrix = np.zeros((size, size), "float32")
+        matrix[second, first], matrix[first, second] = -1.0, 1.0
+        return matrix
 
     def get_config(self):
         return {
             **super().get_config(),
             "max_wavelength": self.max_wavelength,
             "fraction": self.fraction,
+            "pairs": self.pairs,
+            "scaling": keras.saving.serialize_keras_object(self.scaling),
         }
-
-
-def _cross(size):
-    """Returns the matrix that takes each pair `(x, y)` to `(-y, x)`; the last of odd ones to 0."""
-    matrix = np.zeros((size, size), "float32")
-    first = np.arange(0, size - 1, 2)
-    matrix[first + 1, first], matrix[first, first + 1] = -1.0, 1.0
-    return matrix

@@ -1,17 +1,21 @@
 """Sines and cosines on embeddings."""
 
 import keras
-import numpy as np
 from keras import ops
 
 from keras_attention.positions.embedding import PositionEmbedding
+from keras_attention.positions.scaling import frequencies_of
+
+LAYOUTS = ("interleaved", "halves")
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
 class SinusoidalPosition(PositionEmbedding):
     """Sines and cosines of the position, at wavelengths that grow geometrically.
 
-    $$ p_{t,2i} = \\sin(t / w^{2i/d}), \\quad p_{t,2i+1} = \\cos(t / w^{2i/d}) $$
+    $$ interleaved: p_{t,2i} = \\sin(t / w^{2i/d}), \\quad p_{t,2i+1} = \\cos(t / w^{2i/d}) $$
+
+    $$ halves: p_{t,i} = \\sin(t / w^{2i/d}), \\quad p_{t,d/2+i} = \\cos(t / w^{2i/d}) $$
 
     Paper: Vaswani et al. 2017, section 3.5 (https://arxiv.org/abs/1706.03762). The paper multiplies
     the embeddings by the square root of their size before.
@@ -24,6 +28,8 @@ class SinusoidalPosition(PositionEmbedding):
         size: Size of the position vectors that are concatenated. Defaults to that of the
             embeddings.
         max_wavelength: `w`. Wavelengths go from `2π` to `2π · w`.
+        layout: `"interleaved"`, sines and cosines by turns as in the paper; or `"halves"`, all
+            sines and then all cosines, as in Marian.
 
     Call arguments:
         x: Tensor `(batch, length, size)`.
@@ -33,7 +39,8 @@ class SinusoidalPosition(PositionEmbedding):
         `(batch, length, size)`; concatenated, `(batch, length, size + position_size)`.
 
     Raises:
-        ValueError: If the mode is unknown, a number is out of range, or `x` is not of rank 3.
+        ValueError: If the mode or the layout is unknown, a number is out of range, or `x` is not
+            of rank 3.
 
     Example:
 
@@ -44,34 +51,43 @@ class SinusoidalPosition(PositionEmbedding):
     [[[0.8415, 0.5403]]]
     """
 
-    def __init__(self, mode="add", size=None, max_wavelength=10000, **kwargs):
+    def __init__(self, mode="add", size=None, max_wavelength=10000, layout="interleaved", **kwargs):
         super().__init__(mode, size, **kwargs)
         require_wavelength(type(self).__name__, max_wavelength)
+        if layout not in LAYOUTS:
+            raise ValueError(
+                f"`layout` of {type(self).__name__} must be one of {', '.join(LAYOUTS)}. "
+                f"Received: layout={layout!r}."
+            )
         self.max_wavelength = max_wavelength
+        self.layout = layout
 
     def vectors(self, positions):
         angles = angles_of(positions, self.position_size, self.max_wavelength)
-        pairs = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)  # (length, pairs, 2)
+        sines, cosines = ops.sin(angles), ops.cos(angles)
+        if self.layout == "halves":
+            return ops.concatenate([sines, cosines], axis=-1)[:, : self.position_size]
+        pairs = ops.stack([sines, cosines], axis=-1)  # (length, pairs, 2)
         length = ops.shape(positions)[0]
         return ops.reshape(pairs, (length, 2 * pairs.shape[1]))[:, : self.position_size]
 
     def get_config(self):
-        return {**super().get_config(), "max_wavelength": self.max_wavelength}
+        return {
+            **super().get_config(),
+            "max_wavelength": self.max_wavelength,
+            "layout": self.layout,
+        }
 
 
 def angles_of(positions, size, max_wavelength):
-    """Returns the angle of each position at each wavelength, two dimensions a wavelength.
+    """Returns the angle of each position at each wavelength, float32 `(length, ceil(size / 2))`.
 
     Args:
         positions: int32 `(length,)`.
-        size: Number of dimensions; the last wavelength of an odd size has one dimension.
-        max_wavelength: What the wavelengths, in units of `2π`, grow up to.
-
-    Returns:
-        float32 `(length, ceil(size / 2))`.
+        size, max_wavelength: As for `frequencies_of`.
     """
-    frequencies = float(max_wavelength) ** -(np.arange(0, size, 2) / size)
-    return ops.outer(ops.cast(positions, "float32"), frequencies.astype("float32"))
+    frequencies = frequencies_of(size, max_wavelength).astype("float32")
+    return ops.outer(ops.cast(positions, "float32"), frequencies)
 
 
 def require_wavelength(owner, max_wavelength):

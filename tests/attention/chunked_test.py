@@ -153,7 +153,7 @@ def test_dropout_is_the_same_forward_and_backward(make):
     query, value = random(BATCH, QUERIES, SIZE), random(BATCH, KEYS, SIZE)
     layer = make(implementation="chunked", dropout=0.4, seed=3)
     layer(query, value)
-    generator = layer.seed_generator.state
+    generator = getattr(layer, "attention", layer).seed_generator.state
 
     def function(query, value):
         generator.assign(ops.convert_to_tensor([3, 7], generator.dtype))

@@ -8,6 +8,9 @@ from keras_attention import (
     Attention,
     AttentionCell,
     AttentionRNN,
+    EncoderBlock,
+    FeedForward,
+    LinformerAttention,
     LocalAttention,
     MultiHeadAttention,
     PerformerAttention,
@@ -121,3 +124,32 @@ def test_trains_whatever_floatx_is(name, floatx):
     assert np.isfinite(history).all()
     if keras.backend.backend() == "tensorflow":  # the others make float32 of NumPy's float64
         assert keras.backend.standardize_dtype(layer(x, x, **causal).dtype) == floatx
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: EncoderBlock(2, 8), lambda: FeedForward(8)], ids=["encoder", "feed_forward"]
+)
+def test_output_shapes_let_layers_stand_in_others(make):
+    x = np.random.default_rng(0).normal(size=(2, 3, 4, 6)).astype("float32")
+    layer = make()
+    inputs = keras.Input(x.shape[1:])
+    model = keras.Model(inputs, keras.layers.TimeDistributed(layer)(inputs))
+    assert tuple(layer.compute_output_shape((None, 4, 6))) == (None, 4, 6)
+    for row in range(3):
+        expected = keras.ops.convert_to_numpy(layer(x[:, row]))
+        found = keras.ops.convert_to_numpy(model(x))[:, row]
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_output_shapes_of_attention_are_those_of_its_output():
+    query, value = np.zeros((2, 3, 6), "float32"), np.zeros((2, 5, 4), "float32")
+    layers = [
+        Attention("additive"),
+        MultiHeadAttention(2, 3),
+        MultiHeadAttention(2, 3, output_dim=7),
+        LinformerAttention(2, 3, projected_length=2),
+        PerformerAttention(2, 3, num_features=4),
+    ]
+    for layer in layers:
+        found = layer.compute_output_shape(query.shape, value.shape)
+        assert found == tuple(layer(query, value).shape)

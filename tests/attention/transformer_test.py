@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import MultiHeadAttention, masks, positions, scores
+from keras_attention import MultiHeadAttention, masks, normalizers, positions, scores
 from keras_attention.feed_forward import FeedForward
 from keras_attention.transformer import DecoderBlock, EncoderBlock
 from tests.attention import oracle
@@ -521,7 +521,13 @@ def test_trains_in_half_precision_and_compiled():
 
 # Files
 
-FEED_FORWARD = {"hidden": 5, "activation": "squared_relu", "dropout": 0.25, "use_bias": False}
+FEED_FORWARD = {
+    "hidden": 5,
+    "activation": "squared_relu",
+    "dropout": 0.25,
+    "use_bias": False,
+    "gated": True,
+}
 BLOCK = {
     "num_heads": 3,
     "hidden": 5,
@@ -536,6 +542,11 @@ BLOCK = {
     "score": scores.Additive(units=3),
     "mask": ~masks.Array(np.eye(LENGTH, dtype=bool)),
     "position": positions.T5Bias(6, 20),
+    "norm": "rms",
+    "gated": True,
+    "num_key_value_heads": 1,
+    "normalizer": normalizers.Sparsemax(),
+    "implementation": "reference",
     "name": "layer",
 }
 EVERY_ARGUMENT = [

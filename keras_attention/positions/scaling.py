@@ -1,0 +1,271 @@
+"""Rotary positions beyond the length of the training: which frequencies are slowed down."""
+
+import dataclasses
+import math
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_attention._checks import is_positive_integer, is_positive_number
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RotaryScaling:
+    """Base class of what `positions.Rotary` may do to its frequencies.
+
+    A new one overrides `frequencies`. Its options are the fields of a frozen dataclass.
+
+    Args:
+        factor: `s`, by which the context grows.
+    """
+
+    factor: float
+
+    def __post_init__(self):
+        is_factor = is_positive_number(self.factor) and self.factor >= 1
+        self._require(is_factor, "a number of at least 1", factor=self.factor)
+
+    def frequencies(self, size, max_wavelength, positions):
+        """Returns the angle from one position to the next, float32 `(size / 2,)`.
+
+        Args:
+            size: Number of dimensions that are rotated.
+            max_wavelength: As of `Rotary`.
+            positions: int32 `(length,)`, all positions that are rotated in this call.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must override `frequencies`.")
+
+    @property
+    def magnitude(self):
+        """What queries and keys are multiplied by."""
+        return 1.0
+
+    def _require(self, condition, expectation, **argument):
+        if not condition:
+            ((name, value),) = argument.items()
+            raise ValueError(
+                f"`{name}` of {type(self).__name__} must be {expectation}. "
+                f"Received: {name}={value!r}."
+            )
+
+    def get_config(self):
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**config)
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LinearScaling(RotaryScaling):
+    """All frequencies are divided alike: positions are interpolated.
+
+    $$ θ_i' = θ_i / s, \\quad θ_i = w^{-2i/d} $$
+
+    Paper: Chen et al. 2023, Extending Context Window of Large Language Models via Positional
+    Interpolation (https://arxiv.org/abs/2306.15595).
+
+    Args:
+        factor: `s`, by which the context grows.
+
+    Raises:
+        ValueError: If `factor` is below 1.
+
+    Example:
+
+    >>> LinearScaling(factor=4).frequencies(4, 10000, None).astype(float).round(4).tolist()
+    [0.25, 0.0025]
+    """
+
+    def frequencies(self, size, max_wavelength, positions):
+        return (frequencies_of(size, max_wavelength) / self.factor).astype("float32")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _FromOriginal(RotaryScaling):
+    """A scaling that depends on the length of the training.
+
+    Args:
+        original_length: `L`, number of positions of the training.
+    """
+
+    original_length: int
+
+    def __post_init__(self):
+        super().__post_init__()
+        is_length = is_positive_integer(self.original_length)
+        self._require(is_length, "a positive integer", original_length=self.original_length)
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DynamicScaling(_FromOriginal):
+    """The base of the wavelengths grows with the length `T` of the call, as soon as it is above L.
+
+    $$ w' = w (s \\max(T, L) / L - (s - 1))^{d / (d - 2)} $$
+
+    Source: "NTK-aware" scaling, dynamic; described by Peng et al. 2023, YaRN, section 3.2
+    (https://arxiv.org/abs/2309.00071).
+
+    A cache keeps keys as they were rotated when they came. So cached steps equal the full forward
+    up to the length `L` only, here as everywhere else.
+
+    Args:
+        factor: `s`, by which the context grows.
+        original_length: `L`, number of positions of the training.
+
+    Raises:
+        ValueError: If an argument is out of range.
+
+    Example:
+
+    >>> scaling = DynamicScaling(factor=2, original_length=4)
+    >>> scaling.frequencies(4, 10000, np.arange(8)).numpy().astype(float).round(4).tolist()
+    [1.0, 0.0033]
+    """
+
+    def frequencies(self, size, max_wavelength, positions):
+        length = ops.max(positions, initial=self.original_length - 1) + 1
+        ratio = ops.cast(length, "float32") / self.original_length
+        growth = self.factor * ratio - (self.factor - 1)
+        wavelength = max_wavelength * growth ** (size / max(size - 2, 1))
+        return wavelength ** -(np.arange(0, size, 2) / size).astype("float32")
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class YaRN(_FromOriginal):
+    """Slow frequencies are divided, fast ones stay, and those between are mixed.
+
+    $$ θ_i' = (1 - γ_i) θ_i / s + γ_i θ_i, \\quad
+       γ_i = 1 - clip((i - i_{fast}) / (i_{slow} - i_{fast}), 0, 1), \\quad
+       i_r = d \\log(L / 2πr) / (2 \\log w) $$
+
+    with `i_fast` of `r = fast_rotations` rounded down and `i_slow` of `r = slow_rotations` rounded
+    up: dimension `i_r` turns `r` times within `L`. Queries and keys are multiplied by `magnitude`,
+    `0.1 log(s) + 1` unless told otherwise.
+
+    Paper: Peng et al. 2023, YaRN: Efficient Context Window Extension of Large Language Models,
+    section 3 (https://arxiv.org/abs/2309.00071).
+
+    Args:
+        factor: `s`, by which the context grows.
+        original_length: `L`, number of positions of the training.
+        fast_rotations, slow_rotations: Turns within `L` from which on a frequency stays as it is,
+            and up to which it is divided.
+        attention_factor: The magnitude, or `None` for that of the paper.
+
+    Raises:
+        ValueError: If an argument is out of range.
+
+    Example:
+
+    >>> scaling = YaRN(factor=4, original_length=64)
+    >>> scaling.frequencies(8, 10000, None).astype(float).round(4).tolist()
+    [1.0, 0.0625, 0.0025, 0.0003]
+    >>> round(scaling.magnitude, 4)
+    1.1386
+    """
+
+    fast_rotations: float = 32.0
+    slow_rotations: float = 1.0
+    attention_factor: float | None = None
+
+    def __post_init__(self):
+        super().__post_init__()
+        for name in ("fast_rotations", "slow_rotations", "attention_factor"):
+            value = getattr(self, name)
+            is_optional = name == "attention_factor" and value is None
+            self._require(is_optional or is_positive_number(value), "above 0", **{name: value})
+
+    @property
+    def magnitude(self):
+        if self.attention_factor is not None:
+            return self.attention_factor
+        return 0.1 * math.log(self.factor) + 1.0
+
+    def frequencies(self, size, max_wavelength, positions):
+        def dimension(rotations):
+            turns = self.original_length / (2 * math.pi * rotations)
+            return size * math.log(turns) / (2 * math.log(max_wavelength))
+
+        fast = max(math.floor(dimension(self.fast_rotations)), 0)
+        slow = min(math.ceil(dimension(self.slow_rotations)), size - 1)
+        width = slow - fast or 0.001
+        slowed = np.clip((np.arange(size // 2) - fast) / width, 0, 1)
+        as_trained = frequencies_of(size, max_wavelength)
+        mixed = slowed * as_trained / self.factor + (1 - slowed) * as_trained
+        return mixed.astype("float32")
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Llama3Scaling(_FromOriginal):
+    """Long wavelengths grow, short ones stay, and those between are mixed.
+
+    $$ θ_i' = (1 - γ_i) θ_i / s + γ_i θ_i, \\quad
+       γ_i = clip((L θ_i / 2π - low) / (high - low), 0, 1) $$
+
+    Source: Llama Team 2024, The Llama 3 Herd of Models (https://arxiv.org/abs/2407.21783), the
+    models 3.1 and later.
+
+    Args:
+        factor: `s`, by which the context grows.
+        original_length: `L`, number of positions of the training.
+        low, high: Turns within `L` up to which a frequency is divided by `s`, and from which on it
+            stays as it is.
+
+    Raises:
+        ValueError: If an argument is out of range.
+
+    Example:
+
+    >>> scaling = Llama3Scaling(factor=8, original_length=64)
+    >>> scaling.frequencies(8, 10000, None).astype(float).round(4).tolist()
+    [1.0, 0.013, 0.0012, 0.0001]
+    """
+
+    low: float = 1.0
+    high: float = 4.0
+
+    def __post_init__(self):
+        super().__post_init__()
+        self._require(is_positive_number(self.low), "above 0", low=self.low)
+        self._require(self.high > self.low, f"above low={self.low}", high=self.high)
+
+    def frequencies(self, size, max_wavelength, positions):
+        as_trained = frequencies_of(size, max_wavelength)
+        turns = self.original_length * as_trained / (2 * math.pi)
+        kept = np.clip((turns - self.low) / (self.high - self.low), 0, 1)
+        return ((1 - kept) * as_trained / self.factor + kept * as_trained).astype("float32")
+
+
+def frequencies_of(size, max_wavelength):
+    """Returns the angle from one position to the next at each wavelength, two dimensions each.
+
+    Args:
+        size: Number of dimensions; the last wavelength of an odd size has one dimension.
+        max_wavelength: What the wavelengths, in units of `2π`, grow up to.
+
+    Returns:
+        A float64 array `(ceil(size / 2),)`.
+    """
+    return float(max_wavelength) ** -(np.arange(0, size, 2) / size)
+
+
+def get(scaling):
+    """Returns a scaling by its config or as it is, or `None`.
+
+    Raises:
+        ValueError: If it is none.
+    """
+    if isinstance(scaling, dict):
+        scaling = keras.saving.deserialize_keras_object(scaling)
+    if scaling is not None and not isinstance(scaling, RotaryScaling):
+        raise ValueError(
+            "`scaling` of Rotary must be None or one of positions.LinearScaling, DynamicScaling, "
+            f"YaRN and Llama3Scaling, such as LinearScaling(factor=4). Received: {scaling!r}."
+        )
+    return scaling
