@@ -334,6 +334,7 @@ def test_an_empty_batch_gives_an_empty_batch(signature):
     [
         ({"max_length": 0}, "`max_length` must be an integer from 1 to 2147483647.*max_length=0"),
         ({"seed": 1.5}, "`seed` must be an integer.*seed=1.5"),
+        ({"seed": 2**31}, "`seed` must be an integer from -.*seed=2147483648"),
         ({"stop": [""]}, "`stop` must be a str or several, none of them empty"),
         ({"stop": 3}, "`stop` must be"),
         ({"sampler": "gready"}, "Did you mean 'greedy'"),

@@ -138,6 +138,17 @@ def as_length(max_length):
     return int(max_length)
 
 
+def as_seed(seed):
+    """Returns the seed of a random sampler as an `int`.
+
+    Raises:
+        ValueError: If it is none.
+    """
+    is_seed = isinstance(seed, Integral) and abs(seed) <= LARGEST
+    require(is_seed, f"an integer from -{LARGEST} to {LARGEST}", seed=seed)
+    return int(seed)
+
+
 def require(condition, expectation, **argument):
     """Raises a `ValueError` that names argument, expectation and value, unless `condition`."""
     if not condition:

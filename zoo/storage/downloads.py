@@ -2,15 +2,14 @@
 
 import contextlib
 import hashlib
-import http.client
 import os
 import pathlib
 import re
 import sys
 import urllib.parse
-import urllib.request
 
 import keras
+import pooch
 
 from zoo.atomic import flush, unfinished_folder
 from zoo.storage import CARD, FILES
@@ -127,15 +126,24 @@ def _checked_hash(archive, address, sha256):
 def _download(url, sha256, folder):
     """Returns the path of what was downloaded into a folder."""
     path = folder / "archive.zip"
+
     try:
         with (
-            urllib.request.urlopen(url, timeout=SECONDS) as response,
             open(path, "wb") as file,
             contextlib.redirect_stdout(sys.stderr),  # the output of a command stays clean
         ):
-            _require_safe(response.geturl(), sha256)  # where redirections led to
-            _copy(response, file)
-    except (OSError, http.client.HTTPException) as error:
+            print(f"Downloading {url}")
+            archive = _Limited(file, url)
+
+            def check(response, **_):
+                _require_safe(response.url, sha256)  # where redirections led to
+                archive.expect(response.headers.get("Content-Length"))
+
+            get = pooch.HTTPDownloader(
+                chunk_size=_BLOCK, timeout=SECONDS, hooks={"response": check}
+            )
+            get(url, archive, pooch=None)
+    except OSError as error:
         raise ConnectionError(
             f"{url} could not be downloaded: {error}. Download it on a machine with internet, and "
             "load it by the path of the .zip file."
@@ -144,22 +152,26 @@ def _download(url, sha256, folder):
     return path
 
 
-def _copy(response, file):
-    """Copies a response with a progress bar."""
-    total, received = response.length, 0
-    print(f"Downloading {response.geturl()}")
-    bar = keras.utils.Progbar(total, interval=1, unit_name="byte")
-    while block := response.read(_BLOCK):
-        received += len(block)
-        if received > LARGEST_ARCHIVE:
+class _Limited:
+    """A file that takes what an archive may have at most, and shows how much it has."""
+
+    def __init__(self, file, url):
+        self._file, self._url = file, url
+
+    def expect(self, size):
+        self._bar = keras.utils.Progbar(size and int(size), interval=1, unit_name="byte")
+
+    def write(self, block):
+        self._file.write(block)
+        if self._file.tell() > LARGEST_ARCHIVE:
             raise ValueError(
-                f"{response.geturl()} gives more than {LARGEST_ARCHIVE} bytes, the most that an "
-                "archive may have."
+                f"{self._url} gives more than {LARGEST_ARCHIVE} bytes, the most that an archive "
+                "may have."
             )
-        file.write(block)
-        bar.update(received)
-    if total not in (None, received):
-        raise OSError(f"it broke off after {received} of {total} bytes")
+        self._bar.update(self._file.tell())
+
+    def flush(self):
+        self._file.flush()
 
 
 def _from_hub(name):

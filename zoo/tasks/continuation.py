@@ -200,7 +200,7 @@ def room(core, steps):
 def _padded_in_front(rows, longest, multiple):
     """Returns the ends of rows as int32 `(rows, length)`, the length a multiple or `longest`."""
     rows = [row[-longest:] for row in rows]
-    length = min(-(-max(map(len, rows)) // multiple) * multiple, longest)
+    length = int(buckets.rounded_up(max(map(len, rows)), (multiple,), longest))
     padded = np.zeros((len(rows), length), "int32")
     for place, row in enumerate(rows):
         padded[place, length - len(row) :] = row

@@ -3,7 +3,6 @@
 import abc
 import dataclasses
 import functools
-from numbers import Integral
 
 import keras
 import tensorflow as tf
@@ -11,7 +10,7 @@ import tensorflow as tf
 from keras_attention.errors import unknown_name
 from zoo import decoding, serving
 from zoo.data.batching import in_batches_by_length
-from zoo.decoding.base import as_length, require
+from zoo.decoding.base import as_length, as_seed
 from zoo.decoding.compiled import NUMBERS, for_every_form
 from zoo.metrics.crossentropy import TokenCrossentropy
 from zoo.metrics.perplexity import Perplexity
@@ -267,7 +266,7 @@ class GeneratingTask(Task):
         Returns:
             A list of dictionaries of NumPy arrays, one for each request: what `answer` returns.
         """
-        require(isinstance(seed, Integral), "an integer", seed=seed)
+        seed = as_seed(seed)
         limit = USUAL_LENGTH if max_length is None else as_length(max_length)
         draws = range(len(requests)) if draws is None else draws
         compiled = compiled or self._compiled

@@ -1,7 +1,6 @@
 """The task of language modelling: texts that go on, and how probable texts are."""
 
 import functools
-from numbers import Integral
 
 import keras
 import numpy as np
@@ -9,7 +8,7 @@ import tensorflow as tf
 
 from zoo import decoding
 from zoo.data.windows import random_windows, sliding_windows
-from zoo.decoding.base import Sampler, as_length, require
+from zoo.decoding.base import Sampler, as_length, as_seed, require
 from zoo.readers.text.texts import as_texts
 from zoo.readers.text.words import chunks
 from zoo.serving import Start
@@ -207,8 +206,7 @@ class TextGenerator(GeneratingTask):
             ValueError: If a prompt is not a `str`, or an argument is unknown or out of range.
         """
         stops = _stops(stop)
-        max_length = as_length(max_length)
-        require(isinstance(seed, Integral), "an integer", seed=seed)
+        max_length, seed = as_length(max_length), as_seed(seed)
         require(batch_size >= 1, "at least 1", batch_size=batch_size)
         sampler = self.sampler(sampler, **options)
         prompts, is_one = as_texts(prompts)
@@ -236,8 +234,7 @@ class TextGenerator(GeneratingTask):
             An iterator of `str`.
         """
         stops = _stops(stop)
-        max_length = as_length(max_length)
-        require(isinstance(seed, Integral), "an integer", seed=seed)
+        max_length, seed = as_length(max_length), as_seed(seed)
         sampler = self.sampler(sampler, **options)
         is_stepwise = type(sampler).pick is not Sampler.pick
         require(is_stepwise, "a sampler that picks token after token", sampler=sampler)
