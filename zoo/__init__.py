@@ -13,8 +13,10 @@ from zoo.catalog import info, list_models, load, register
 
 if TYPE_CHECKING:
     from zoo.models.backbone import Backbone
+    from zoo.readers.image_reader import ImageReader
     from zoo.readers.text import ByteBPETokenizer
     from zoo.tasks.captioning import Captioner
+    from zoo.tasks.classification import Classifier
     from zoo.tasks.results import Caption, TextScores, Translation
     from zoo.tasks.translation import Translator
     from zoo.tasks.writing import TextGenerator
@@ -25,6 +27,8 @@ __all__ = [
     "ByteBPETokenizer",
     "Caption",
     "Captioner",
+    "Classifier",
+    "ImageReader",
     "TextGenerator",
     "TextScores",
     "Translation",
@@ -39,6 +43,8 @@ _HOMES = {
     "ByteBPETokenizer": "zoo.readers.text",
     "Caption": "zoo.tasks.results",
     "Captioner": "zoo.tasks.captioning",
+    "Classifier": "zoo.tasks.classification",
+    "ImageReader": "zoo.readers.image_reader",
     "TextGenerator": "zoo.tasks.writing",
     "TextScores": "zoo.tasks.results",
     "Translation": "zoo.tasks.results",

@@ -26,8 +26,7 @@ class Architecture(NamedTuple):
         task_name: What it does, as the class of the task names it.
         description: One line for people.
         task_path: Where the class is that users call.
-        core_path: Where the class of the model of tensors is, whose first argument is the
-            vocabulary size.
+        core_path: Where the class of the model of tensors is.
         defaults: Options of that which differ from its own.
     """
 
@@ -74,6 +73,12 @@ ARCHITECTURES = {
         "zoo.tasks.captioning.Captioner",
         "zoo.models.show_attend_tell.ShowAttendTell",
     ),
+    "text_encoder": Architecture(
+        "classification",
+        "Text encoder (Devlin et al. 2019)",
+        "zoo.tasks.classification.Classifier",
+        "zoo.models.text_encoder.TextEncoder",
+    ),
     "transformer_lm": Architecture(
         "language model",
         "Transformer language model",
@@ -85,6 +90,12 @@ ARCHITECTURES = {
         "Transformer translator (Vaswani et al. 2017)",
         "zoo.tasks.translation.Translator",
         "zoo.models.transformer_nmt.TransformerTranslator",
+    ),
+    "vit": Architecture(
+        "classification",
+        "Vision Transformer (Dosovitskiy et al. 2021)",
+        "zoo.tasks.classification.Classifier",
+        "zoo.models.vit.ViT",
     ),
 }
 
@@ -151,8 +162,9 @@ def list_models():
 
     Example:
 
-    >>> [model.name for model in list_models() if not model.card]
-    ['bahdanau_nmt', 'luong_nmt', 'show_attend_tell', 'transformer_lm', 'transformer_nmt']
+    >>> [model.name for model in list_models() if not model.card]  # doctest: +NORMALIZE_WHITESPACE
+    ['bahdanau_nmt', 'luong_nmt', 'show_attend_tell', 'text_encoder', 'transformer_lm',
+     'transformer_nmt', 'vit']
     """
     trained = sorted(folder.parent for folder in PRESETS.glob(f"*/{CARD}"))
     return [_preset_info(folder) for folder in trained] + [
@@ -229,7 +241,8 @@ def load(name, weights="pretrained", tokenizer=None, dtype=None, **overrides):
             f"The weights of {name} fit its own architecture and tokenizer only. Received: "
             f"{', '.join(changed)}. Pass weights=None to train it anew with these."
         )
-    own = ByteBPETokenizer.load(folder / TOKENIZER)
+    has_texts = (folder / TOKENIZER).is_file()
+    own = ByteBPETokenizer.load(folder / TOKENIZER) if has_texts else None
     model = _of_preset(folder, architecture, own, dtype, arguments)
     if overrides or tokenizer is not None:
         arguments = {**arguments, **overrides}
@@ -249,7 +262,8 @@ def build(name, tokenizer, dtype=None, within=None, /, **overrides):
 
     Args:
         name: Name of an architecture.
-        tokenizer: The tokenizer, which decides on the size of the vocabulary.
+        tokenizer: The tokenizer, which decides on the size of the vocabulary; `None` for a model
+            without texts.
         dtype: Keras dtype policy of the computation; the global one by default.
         within: Context manager that the weights of the core are made in; by default none.
         **overrides: Options of the core that differ from the architecture's own, and those of the
@@ -271,8 +285,9 @@ def build(name, tokenizer, dtype=None, within=None, /, **overrides):
         if override not in allowed:
             raise ValueError(unknown_name(f"option of {name}", override, allowed))
     of_task = {key: overrides.pop(key) for key in settings if key in overrides}
+    decided = task.decides(tokenizer, **of_task)
     with within or contextlib.nullcontext():
-        core = core(tokenizer.vocabulary_size, **{**defaults, **overrides}, dtype=dtype)
+        core = core(**{**decided, **defaults, **overrides}, dtype=dtype)
         core.build()
     model = task(core, tokenizer, **of_task)
     model.build()
@@ -307,7 +322,7 @@ def _fresh_architecture(name, weights, tokenizer, dtype, overrides):
             f"{name} is an architecture, without weights of its own. Load a trained model "
             f"({', '.join(trained) or 'none yet'}), or pass weights=None for fresh weights."
         )
-    if tokenizer is None:
+    if tokenizer is None and "reader" not in overrides:
         raise ValueError(
             f"{name} with fresh weights needs a tokenizer: tokenizer=zoo.ByteBPETokenizer.train("
             "sentences, vocabulary_size=8000), with the sentences of both languages."

@@ -234,6 +234,28 @@ def caption(name, images, show_attention, batch_size, sampler, **options):
         sys.exit(1)
 
 
+@main.command()
+@click.argument("name")
+@click.argument("inputs", nargs=-1, required=True)
+@click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True)
+@_show_attention("Draw into this picture what the model looked at in the first input.")
+def classify(name, inputs, show_attention, batch_size):
+    """Name the best label of each of INPUTS, texts or picture files, with the model NAME.
+
+    Writes a line for each: the label, a tab, and its probability.
+    """
+    model = _load(name, "classify")
+    for some in _batches(inputs, batch_size):
+        result = model.classify(some, return_probabilities=True)
+        for label, probabilities in zip(result.labels, result.probabilities, strict=True):
+            click.echo(f"{label}\t{probabilities.max():.4f}")
+        sys.stdout.flush()
+    if show_attention:
+        result = model.classify([inputs[0]], return_attention=True)
+        result.plot(0).savefig(show_attention, bbox_inches="tight", dpi=150)
+        click.echo(f"Wrote {show_attention}.", err=True)
+
+
 def _batches(everything, size):
     """Yields lists of `size` neighbours, and of what is left."""
     for first in range(0, len(everything), size):
@@ -377,6 +399,7 @@ def serve(names, host, port, token):
     The protocols are those of TF Serving, /v1/models/NAME:predict, and, for language models, of
     OpenAI, /v1/completions.
     """
+    quiet.import_tensorflow()
     try:
         from zoo import server
     except ImportError as error:

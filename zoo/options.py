@@ -29,7 +29,9 @@ class Option(NamedTuple):
 
 
 def options_of(core, defaults):
-    """Returns the options of a model of tensors, without the size of the vocabulary.
+    """Returns the options of a model of tensors that have defaults.
+
+    The others, such as the size of the vocabulary, the tokenizer decides on, or labels.
 
     Args:
         core: Where the class is, such as `"zoo.models.show_attend_tell.ShowAttendTell"`.
@@ -50,7 +52,6 @@ def options_of(core, defaults):
     return [
         Option(name, defaults.get(name, default), descriptions.get(name, ""))
         for name, default in values.items()
-        if name != "vocabulary_size"
     ]
 
 
@@ -66,8 +67,8 @@ def _fields(module, name):
         values |= inherited[0]
         descriptions |= inherited[1]
     for field in node.body:
-        if isinstance(field, ast.AnnAssign):
-            values[field.target.id] = field.value and ast.literal_eval(field.value)
+        if isinstance(field, ast.AnnAssign) and field.value is not None:
+            values[field.target.id] = ast.literal_eval(field.value)
     _, _, arguments = (ast.get_docstring(node) or "").partition("Args:\n")
     arguments = re.sub("^    ", "", arguments.partition("\n\n")[0], flags=re.MULTILINE)
     for names, text in _ARGUMENT.findall(arguments):

@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import hmac
 import time
+import traceback
 
 import prometheus_client
 from anyio import to_thread
@@ -191,10 +192,10 @@ class _Server:
                 self.require_token(request)
                 response = await route(request)
             except Refused as error:
-                headers = (
-                    {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
-                )
-                response = JSONResponse({"error": str(error)}, error.status, headers)
+                response = JSONResponse({"error": str(error)}, error.status, error.headers)
+            except Exception as error:  # a fault of the server, for whoever runs it to read
+                traceback.print_exception(error)
+                response = JSONResponse({"error": "The server failed at this request."}, 500)
             name = name if name in self.models else ""
             self.metrics.requests.labels(name, response.status_code).inc()
             self.metrics.latency.labels(name).observe(time.perf_counter() - start)

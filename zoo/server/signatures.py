@@ -1,6 +1,8 @@
 """What a served model can be asked: named tensors in, named tensors out, in shared batches."""
 
+import functools
 import os
+import threading
 
 import numpy as np
 import tensorflow as tf
@@ -16,21 +18,38 @@ class Signature:
     """A function of tensors with the batch first, which answers concurrent calls together.
 
     Calls that come within two milliseconds become one batch, filled up to 1, 8 or 32 rows. A row
-    does not depend on the others.
+    does not depend on the others. The function is traced when it is asked for first.
 
     Args:
-        function: Takes tensors in the order of `inputs`, returns a dictionary of tensors.
+        function: A `tf.function` that takes tensors in the order of `inputs`, by position, and
+            returns a dictionary of tensors.
         inputs: List of named `tf.TensorSpec`.
-        outputs: Dictionary of names to `tf.TensorSpec`.
 
     Attributes:
         largest: Rows of a call at most.
     """
 
-    def __init__(self, function, inputs, outputs):
-        self.inputs, self.outputs = list(inputs), dict(sorted(outputs.items()))
-        self.largest = buckets.ROWS[-1]
-        names = list(self.outputs)
+    largest = buckets.ROWS[-1]
+
+    def __init__(self, function, inputs):
+        self.function, self.inputs = function, list(inputs)
+        self._tracing = threading.Lock()
+
+    @property
+    def outputs(self):
+        """Dictionary of the names of the outputs to their `tf.TensorSpec`."""
+        return self._trace()[0]
+
+    def _trace(self):
+        with self._tracing:
+            return self._traced
+
+    @functools.cached_property
+    def _traced(self):
+        """Returns the outputs, and the function that answers concurrent calls as a batch."""
+        specs = [tf.TensorSpec(spec.shape, spec.dtype) for spec in self.inputs]
+        concrete = self.function.get_concrete_function(*specs)
+        names = sorted(concrete.structured_outputs)
 
         @tf.nondifferentiable_batch_function(
             num_batch_threads=os.cpu_count(),
@@ -41,10 +60,10 @@ class Signature:
             autograph=False,
         )
         def batched(*tensors):
-            found = function(*tensors)
+            found = concrete(*tensors)
             return [found[name] for name in names]
 
-        self._batched = batched
+        return {name: concrete.structured_outputs[name] for name in names}, batched
 
     def __call__(self, tensors):
         """Answers a call.
@@ -67,23 +86,24 @@ class Signature:
                 400, f"A request has 1 to {self.largest} rows, this one {number}. Send several."
             )
         constants = [tf.constant(tensors[spec.name], spec.dtype) for spec in self.inputs]
-        found = self._batched(*constants)
-        return {name: np.asarray(x) for name, x in zip(self.outputs, found, strict=True)}
+        outputs, batched = self._trace()
+        found = batched(*constants)
+        return {name: np.asarray(x) for name, x in zip(outputs, found, strict=True)}
 
 
 def of_endpoint(endpoint):
     """Returns the `Signature` of a `zoo.serving.Endpoint`."""
-    graph = tf.function(endpoint.function, endpoint.inputs, autograph=False)
-    return Signature(graph, endpoint.inputs, graph.get_concrete_function().structured_outputs)
+    return Signature(tf.function(endpoint.function, autograph=False), endpoint.inputs)
 
 
 def of_saved_model(function):
     """Returns the `Signature` of one of the `signatures` of a loaded SavedModel."""
     _, named = function.structured_input_signature
     inputs = [tf.TensorSpec(spec.shape, spec.dtype, name) for name, spec in named.items()]
-    names = [spec.name for spec in inputs]
+    names = list(named)
 
-    def call(*tensors):
+    @tf.function(autograph=False)
+    def by_position(*tensors):
         return function(**dict(zip(names, tensors, strict=True)))
 
-    return Signature(call, inputs, function.structured_outputs)
+    return Signature(by_position, inputs)

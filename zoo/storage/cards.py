@@ -4,7 +4,7 @@ import re
 import reprlib
 from numbers import Real
 
-from zoo.storage import CARD, HASHED, LARGEST
+from zoo.storage import CARD, HASHED, LARGEST, TOKENIZER
 from zoo.storage.json_files import read_json
 
 FORMAT = 1  # a card without a number is of format 1
@@ -143,7 +143,7 @@ def _problem_of(card):
     for entry in card["quality"]:
         if not isinstance(entry, dict) or not _is_measurement(entry):
             return f"{reprlib.repr(entry)} in 'quality' is no metric with a value"
-    if card["files"].keys() != set(HASHED):
+    if card["files"].keys() | {TOKENIZER} != set(HASHED):
         return f"'files' should be {', '.join(HASHED)}, and is {', '.join(card['files'])}"
     for name, entry in card["files"].items():
         if not isinstance(entry, dict) or not _is_fingerprint(entry):

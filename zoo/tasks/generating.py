@@ -52,14 +52,9 @@ class GeneratingTask(Task):
     longest = None
 
     def __init__(self, core, tokenizer, sampler=None, **kwargs):
-        super().__init__(core, **kwargs)
-        self.tokenizer = tokenizer
+        super().__init__(core, tokenizer, **kwargs)
         self.default_sampler = sampler or self.usual_sampler
         self._compiled = for_every_form(self._compile)
-
-    @property
-    def parts(self):
-        return {**super().parts, "tokenizer": self.tokenizer}
 
     @property
     def settings(self):

@@ -109,6 +109,94 @@ class Caption(NamedTuple):
         return framed(self._page(0)) if self.texts else None
 
 
+class PictureClasses(NamedTuple):
+    """What `classify` returns of pictures besides labels, an entry for each picture.
+
+    Attributes:
+        labels: List of `str`, the best label of each.
+        probabilities: float32 array (pictures × labels of the model); rows sum to 1.
+        attention: float32 array (pictures × rows × columns), where the answer came from, by
+            attention rollout; a map sums to 1. `None` unless asked for.
+        heads: float32 array (pictures × blocks × heads × rows × columns), the same of each head
+            alone, or `None`.
+        images: List of `bytes`, the encoded pictures.
+    """
+
+    labels: list
+    probabilities: np.ndarray
+    attention: np.ndarray | None
+    heads: np.ndarray | None
+    images: list
+
+    @classmethod
+    def of(cls, labels, probabilities, rows, images):
+        """Returns the result of what `Classifier.answer` gave for each picture."""
+        attention, heads = (_stacked(rows, name) for name in ("attention", "heads"))
+        return cls(labels, probabilities, attention, heads, images)
+
+    def plot(self, position=0, layer=None):
+        """Draws a picture, and once more with the places that the model looked at.
+
+        Args:
+            position: Which picture.
+            layer: A block, to see each of its heads; by default all blocks together, by rollout.
+
+        Returns:
+            The `matplotlib.figure.Figure`.
+
+        Raises:
+            ValueError: If the result holds no attention, or there is no such block.
+        """
+        require(self.attention is not None, "a result of return_attention=True", attention=None)
+        picture = read_image(self.images[position])
+        if layer is None:
+            titles, maps = [self.labels[position]], self.attention[position][None]
+        else:
+            layers = self.heads.shape[1]
+            require(-layers <= layer < layers, f"a layer from 0 to {layers - 1}", layer=layer)
+            maps = self.heads[position, layer]
+            titles = [f"head {number}" for number in range(len(maps))]
+        return plot_caption(picture, titles, maps)
+
+
+class TextClasses(NamedTuple):
+    """What `classify` returns of texts besides labels, an entry for each text.
+
+    Attributes:
+        labels: List of `str`, the best label of each.
+        probabilities: float32 array (texts × labels of the model); rows sum to 1.
+        tokens: List of lists of `str`, the pieces of each text, or `None` unless attention was
+            asked for.
+        attention: List of float32 arrays (tokens,), what of the text the answer came from, by
+            attention rollout; each sums to 1.
+    """
+
+    labels: list
+    probabilities: np.ndarray
+    tokens: list | None
+    attention: list | None
+
+    @classmethod
+    def of(cls, labels, probabilities, rows, tokenizer):
+        """Returns the result of what `Classifier.answer` gave for each text."""
+        if not rows or "attention" not in rows[0]:
+            return cls(labels, probabilities, None, None)
+        are_tokens = [row["token_ids"] != tokenizer.pad_id for row in rows]
+        ids = [row["token_ids"][kept] for row, kept in zip(rows, are_tokens, strict=True)]
+        attention = [row["attention"][kept] for row, kept in zip(rows, are_tokens, strict=True)]
+        return cls(labels, probabilities, tokenizer.pieces(ids), attention)
+
+    def plot(self, position=0):
+        """Draws the tokens of a text with what came from each.
+
+        Returns:
+            The `matplotlib.figure.Figure`.
+        """
+        require(self.attention is not None, "a result of return_attention=True", attention=None)
+        label = [self.labels[position]]
+        return plot_alignment(self.attention[position][None], self.tokens[position], label)
+
+
 class TextScores(NamedTuple):
     """What `score` returns, an entry for each text.
 
@@ -213,6 +301,11 @@ class TranslationAttention(NamedTuple):
 def stacked(weights):
     """Returns `(layers, heads, queries, keys)` of the first example, from a list of layers."""
     return np.stack([np.asarray(of_layer)[0] for of_layer in weights]).astype("float32")
+
+
+def _stacked(rows, name):
+    """Returns one array of what all rows have by a name, `None` if they have it not."""
+    return np.stack([row[name] for row in rows]) if rows and name in rows[0] else None
 
 
 def _first(texts):

@@ -157,6 +157,27 @@ def captioner_quality(scores, split, sampler):
     ]
 
 
+def evaluate_classifier(model, examples, batch_size=250):
+    """Returns the metrics of a classifier on a data set of (input, label).
+
+    Args:
+        model: A `Classifier`.
+        examples: As for `Classifier.evaluate`.
+        batch_size: Inputs computed at a time.
+
+    Returns:
+        Dictionary of `accuracy`, and `loss`, in nats an input.
+    """
+    measured = _compiled_anew(model)
+    return measured.evaluate(examples, batch_size=batch_size, return_dict=True, verbose=0)
+
+
+def classifier_quality(scores, split):
+    """Returns what the card of a model says of the results of `evaluate_classifier`."""
+    protocol = "share of inputs whose most probable label is the right one, each input once"
+    return [_entry("accuracy, %", split, 100.0 * scores["accuracy"], protocol)]
+
+
 def _compiled_anew(model):
     """Returns a task of the same parts, which leaves alone what the model was compiled with."""
     measured = model.twin()

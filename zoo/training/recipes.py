@@ -10,9 +10,11 @@ from keras_attention.errors import unknown_name
 from zoo.catalog import ARCHITECTURES
 from zoo.storage import presets
 from zoo.tasks.captioning import Captioner
+from zoo.tasks.classification import Classifier
 from zoo.tasks.translation import Translator
 from zoo.tasks.writing import TextGenerator
 from zoo.training.captioning import CaptioningRecipe
+from zoo.training.digits import DigitsRecipe
 from zoo.training.language import LanguageRecipe
 from zoo.training.translation import TranslationRecipe
 
@@ -122,9 +124,24 @@ RECIPES = {
         ],
         teacher_shares=[0.4, 0.4],
     ),
+    "vit_mnist": DigitsRecipe(
+        "vit",
+        overrides={
+            "patch_size": 4,
+            "stem": [24, 48],
+            "num_layers": 4,
+            "size": 96,
+            "num_heads": 4,
+            "hidden": 192,
+            "pooling": "mean",
+            "dropout": 0.1,
+        },
+        epochs=16,
+    ),
 }
 _OF_TASK = {
     Captioner: CaptioningRecipe,
+    Classifier: DigitsRecipe,
     TextGenerator: LanguageRecipe,
     Translator: TranslationRecipe,
 }
