@@ -55,6 +55,7 @@ class DigitsRecipe:
 
     splits: ClassVar = ("train", "validation")
     measured_splits: ClassVar = ("validation", "test")
+    test_splits: ClassVar = ("test",)
 
     def load(self, split, data_dir=None):
         """Returns a split, downloaded or from the folder where TFDS has prepared it."""
