@@ -1,5 +1,7 @@
 """Byte-pair encoding with the ids of a vocabulary, over bytes or over characters."""
 
+import re
+
 import numpy as np
 import tensorflow as tf
 
@@ -11,6 +13,10 @@ from zoo.readers.text.tables import KnownWords, constant, row_ids
 _BYTE_OF = {character: byte for byte, character in enumerate(BYTE_ALPHABET)}
 _KNOWN_WORDS = 30000  # pieces of lower ids are more frequent
 _DROPPED = -1
+_SPACE = "▁"
+_ACROSS = re.compile(f"[^{_SPACE}]{_SPACE}")
+_END = b"\xff"  # occurs in no valid UTF-8
+_BEFORE_SPACE = f"([^{_SPACE}]){_SPACE}", rb"\1" + _END + _SPACE.encode()
 
 
 class BytePairs(tf.Module):
@@ -19,6 +25,7 @@ class BytePairs(tf.Module):
     Args:
         vocabulary: Dictionary of pieces to their ids.
         merges: List of `(left, right)` pieces, the most urgent first.
+        ranks: Of merges, as for `Merges`.
         is_byte_level: Whether words are split into bytes, which pieces spell in the alphabet of
             GPT-2, not into characters.
         unknown_token: The piece of unknown characters, or `None` to leave them out.
@@ -36,6 +43,7 @@ class BytePairs(tf.Module):
         vocabulary,
         merges,
         is_byte_level,
+        ranks=None,
         unknown_token=None,
         fuse_unknown=False,
         byte_fallback=False,
@@ -46,7 +54,10 @@ class BytePairs(tf.Module):
         self._is_byte_level, self._fuse_unknown = is_byte_level, fuse_unknown
         self._unknown_id = _DROPPED if unknown_token is None else vocabulary[unknown_token]
         self._suffix, num_ids = suffix, max(vocabulary.values(), default=0) + 1
-        self._merges = Merges(*_numbered(merges, vocabulary), num_ids)
+        self._merges = Merges(*_numbered(merges, vocabulary), num_ids, ranks)
+        # Where a space begins a word for all pieces, words are merged each by itself.
+        self._has_words = not is_byte_level and not any(map(_ACROSS.search, vocabulary))
+        self._has_words &= _SPACE in vocabulary
         if is_byte_level:
             ends = BYTE_ALPHABET + [character + suffix for character in BYTE_ALPHABET]
             self._byte_ids = constant([vocabulary.get(each, _DROPPED) for each in ends], tf.int64)
@@ -78,7 +89,12 @@ class BytePairs(tf.Module):
 
     def __call__(self, words):
         """Returns the ids of words: strings `[words]` -> int32 `[words, (pieces)]`."""
-        return self._known(words, self._split)
+        if not self._has_words:
+            return self._known(words, self._split)
+        parts = tf.strings.split(tf.strings.regex_replace(words, *_BEFORE_SPACE), sep=_END)
+        pieces = self._known(parts.values, self._split)
+        splits = tf.gather(pieces.row_splits, parts.row_splits)
+        return tf.RaggedTensor.from_row_splits(pieces.values, splits, validate=False)
 
     def _whole_words(self, vocabulary):
         """The words that are one piece, as bytes, each with its id."""

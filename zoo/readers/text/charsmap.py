@@ -19,16 +19,15 @@ _SMALL = 6  # bytes
 
 
 class Charsmap(tf.Module):
-    """Replaces characters by the rules of a precompiled map.
+    """Replaces characters by rules.
 
     Args:
-        compiled: The map, bytes.
+        rules: Dictionary of `str` to what they become.
         by_clusters: Whether rules are applied as by `tokenizers`, not as by SentencePiece.
     """
 
-    def __init__(self, compiled, by_clusters):
+    def __init__(self, rules, by_clusters):
         super().__init__()
-        rules = parse(compiled)
         numbers = {text: number for number, text in enumerate(dict.fromkeys(rules.values()), 1)}
         # Texts one after the other; number 0 is a character that stays.
         lengths = [1, *map(len, numbers)]
@@ -93,12 +92,15 @@ def parse(compiled):
     """Returns the rules of a map, a dictionary of `str` to `str`.
 
     Args:
-        compiled: The map as SentencePiece writes it: a double-array trie of the keys in UTF-8, and
-            what they become.
+        compiled: The map as SentencePiece writes it, in base64: a double-array trie of the keys in
+            UTF-8, and what they become. None may be empty.
 
     Raises:
         ValueError: If it is no such map.
     """
+    compiled = base64.b64decode(compiled)
+    if not compiled:
+        return {}
     size = int.from_bytes(compiled[:4], "little")
     if size % 4 or not 0 < size <= len(compiled) - 4:
         raise ValueError("the precompiled normalization is damaged.")
@@ -128,11 +130,6 @@ def parse(compiled):
         if keys and len(keys[0]) > 32:
             raise ValueError("the precompiled normalization is damaged.")
     return rules
-
-
-def decode(text):
-    """Returns the bytes of a map in base64, as `tokenizer.json` holds it."""
-    return base64.b64decode(text)
 
 
 def _utf8_bytes(points):

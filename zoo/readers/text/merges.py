@@ -3,9 +3,10 @@
 import numpy as np
 import tensorflow as tf
 
-from zoo.readers.text.tables import constant, static_table
+from zoo.readers.text.tables import static_table
 
 _NO_MERGE = tf.int64.max
+_ID_BITS = 32  # the table holds ranks, and behind each the id of the merged symbol
 
 
 class Merges(tf.Module):
@@ -15,18 +16,21 @@ class Merges(tf.Module):
         pairs: Ids of the symbols of each pair, `[2, merges]`, the most urgent first.
         merged: Id of the symbol that each pair becomes, `[merges]`.
         num_ids: Number of ids.
+        ranks: Integers from 0, ascending, if several pairs that become the same symbol are equally
+            urgent: then the left one is merged first. `None` if all differ.
     """
 
-    def __init__(self, pairs, merged, num_ids):
+    def __init__(self, pairs, merged, num_ids, ranks=None):
         super().__init__()
         pairs, merged = np.asarray(pairs, np.int64), np.asarray(merged, np.int64)
+        ranks = np.arange(len(merged)) if ranks is None else np.asarray(ranks, np.int64)
         self._num_ids = num_ids
-        self._all_at_once = _later_merges_are_less_urgent(pairs, merged, num_ids)
-        self._merged = constant([*merged, 0], tf.int64)
+        self._all_at_once = _later_merges_are_less_urgent(pairs, merged, ranks, num_ids)
         with tf.init_scope(), tf.device("CPU"):
             # A table must not be empty, and -1 is no pair.
             keys = np.append(self._pair_key(*pairs), -1)
-            self._ranks = static_table(keys, [*range(len(merged)), _NO_MERGE], default=_NO_MERGE)
+            values = np.append(ranks << _ID_BITS | merged, _NO_MERGE)
+            self._ranks = static_table(keys, values, default=_NO_MERGE)
 
     @tf.autograph.experimental.do_not_convert
     def __call__(self, symbols, owners, num_words, dropout=0.0, seed=None):
@@ -61,7 +65,7 @@ class Merges(tf.Module):
             best = tf.math.unsorted_segment_min(ranks, pair_owners, num_words)
             chosen = (ranks < _NO_MERGE) & (ranks == tf.gather(best, pair_owners))
             chosen = self._without_overlaps(chosen, pair_owners, num_words)
-            merged = tf.gather(self._merged, tf.where(chosen, ranks, 0))
+            merged = tf.bitwise.bitwise_and(ranks, (1 << _ID_BITS) - 1)
             symbols = tf.concat([tf.where(chosen, merged, left), symbols[-1:]], axis=0)
             # The right symbol of a merged pair goes; the first of all symbols is never one.
             kept = tf.concat([tf.ones_like(symbols[:1], tf.bool), ~chosen], axis=0)
@@ -98,9 +102,8 @@ class Merges(tf.Module):
         return chosen & ((places - last_gap) % 2 == 1)
 
 
-def _later_merges_are_less_urgent(pairs, merged, num_ids):
+def _later_merges_are_less_urgent(pairs, merged, ranks, num_ids):
     """Whether no merge makes a symbol that a more urgent merge would join."""
-    ranks = np.arange(len(merged))
     last_made = np.full(num_ids, -1)
     np.maximum.at(last_made, merged, ranks)
     return bool(np.all(last_made[pairs] < ranks))

@@ -1,14 +1,17 @@
 """From words to ids: the models of `tokenizer.json`."""
 
 from zoo.readers.text.byte_pairs import BytePairs
-from zoo.readers.text.unigram import Unigram
+from zoo.readers.text.sentencepiece_files import NORMAL, USER_DEFINED
+from zoo.readers.text.unigram import Renumbered, SentencePieceUnigram, Unigram
 from zoo.readers.text.word_piece import WordPiece
 
 
 def vocabulary_of(definition):
     """Returns a dictionary of pieces to ids."""
-    if definition["type"] == "Unigram":
-        return {piece: number for number, (piece, _) in enumerate(definition["vocab"])}
+    if definition.get("ids") is not None:
+        return definition["ids"]
+    if isinstance(definition["vocab"], list):
+        return {entry[0]: number for number, entry in enumerate(definition["vocab"])}
     return definition["vocab"]
 
 
@@ -60,12 +63,55 @@ def _byte_pairs(definition, vocabulary, is_byte_level):
 
 
 def _unigram(definition, vocabulary, is_byte_level):
-    return Unigram(
-        definition["vocab"],
+    unknown_id, fallback = definition["unk_id"], definition.get("byte_fallback", False)
+    return Unigram(definition["vocab"], unknown_id, fallback)
+
+
+def _sentencepiece_unigram(definition, vocabulary, is_byte_level):
+    pieces = [(piece, score) for piece, score, _ in definition["vocab"]]
+    kinds = [kind for *_, kind in definition["vocab"]]
+    unigram = SentencePieceUnigram(
+        pieces,
         definition["unk_id"],
-        definition.get("byte_fallback", False),
-        is_sentencepiece=definition.get("is_sentencepiece", False),
+        definition["byte_fallback"],
+        hidden=[i for i, kind in enumerate(kinds) if kind not in (NORMAL, USER_DEFINED)],
+        user_defined=[i for i, kind in enumerate(kinds) if kind == USER_DEFINED],
+    )
+    if definition.get("ids") is None:
+        return unigram
+    return Renumbered(unigram, [piece for piece, _ in pieces], vocabulary, definition["unk_id"])
+
+
+def _sentencepiece_bpe(definition, vocabulary, is_byte_level):
+    """Each piece is made of any two pieces, and the best piece is made first."""
+    pieces = [(piece, score) for piece, score, kind in definition["vocab"] if kind == NORMAL]
+    pieces.sort(key=lambda piece: -piece[1])
+    scores = [score for piece, score in pieces if len(piece) > 1]
+    if len({*scores}) < len(scores):
+        raise ValueError("SentencePiece BPE with pieces of equal scores is not implemented.")
+    normal = {piece for piece, _ in pieces}
+    merges, ranks = [], []
+    for rank, (piece, _) in enumerate(pieces):
+        for cut in range(1, len(piece)):
+            left, right = piece[:cut], piece[cut:]
+            if left in normal and right in normal:
+                merges.append((left, right))
+                ranks.append(rank)
+    return BytePairs(
+        vocabulary,
+        merges,
+        is_byte_level=False,
+        ranks=ranks,
+        unknown_token=definition["vocab"][definition["unk_id"]][0],
+        fuse_unknown=True,
+        byte_fallback=definition["byte_fallback"],
     )
 
 
-_MODELS = {"BPE": _byte_pairs, "Unigram": _unigram, "WordPiece": _word_piece}
+_MODELS = {
+    "BPE": _byte_pairs,
+    "SentencePieceBPE": _sentencepiece_bpe,
+    "SentencePieceUnigram": _sentencepiece_unigram,
+    "Unigram": _unigram,
+    "WordPiece": _word_piece,
+}

@@ -154,6 +154,14 @@ def _strip(definition):
     return [lambda texts: tf.strings.regex_replace(texts, "|".join(sides), "")] if sides else []
 
 
+def _rules(definition):
+    rules = charsmap.parse(definition["precompiled_charsmap"])
+    for kept in definition["kept"]:  # comes before any rule
+        rules = {key: text for key, text in rules.items() if not key.startswith(kept)}
+    rules |= {kept: kept for kept in definition["kept"]}
+    return [charsmap.Charsmap(rules, by_clusters=False)] if rules else []
+
+
 def _spaces(definition):
     """White space as SentencePiece treats it, after its rules."""
 
@@ -178,15 +186,11 @@ _STEPS = {
     "NFKC": lambda definition: [Composed("NFKC")],
     "NFKD": _decomposed("NFKD"),
     "Precompiled": lambda definition: [
-        charsmap.Charsmap(charsmap.decode(definition["precompiled_charsmap"]), by_clusters=True)
-    ]
-    if definition["precompiled_charsmap"]
-    else [],
+        charsmap.Charsmap(charsmap.parse(definition["precompiled_charsmap"]), by_clusters=True)
+    ],
     "Prepend": _prepend,
     "Replace": _replace,
-    "SentencePieceRules": lambda definition: [
-        charsmap.Charsmap(charsmap.decode(definition["precompiled_charsmap"]), by_clusters=False)
-    ],
+    "SentencePieceRules": _rules,
     "SentencePieceSpaces": _spaces,
     "Sequence": lambda definition: [
         step for each in definition["normalizers"] for step in steps_of(each)

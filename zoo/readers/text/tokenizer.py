@@ -70,8 +70,9 @@ class Tokenizer(TextTokenizer):
 
         steps = normalizers.steps_of(definition.get("normalizer"))
         words = pretokenizers.Words(definition.get("pre_tokenizer"))
-        raw = [token for token in added if not token.get("normalized")]
-        normalized = [token for token in added if token.get("normalized")]
+        found = [token for token in added if not token.get("only_as_id")]  # in texts
+        raw = [token for token in found if not token.get("normalized")]
+        normalized = [token for token in found if token.get("normalized")]
         self._raw_tokens = AddedTokens(raw) if raw else None
         self._normalized_tokens = self._after_normalizing(normalized, steps)
         if normalized:  # they are looked for in between

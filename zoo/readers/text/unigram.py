@@ -14,48 +14,34 @@ _SPACE = "▁"
 class Unigram(tf.Module):
     """Finds the most probable pieces by the Viterbi algorithm.
 
+    Scores are summed as by the `tokenizers` library, in double precision for each word, which
+    decides between ways that are equally probable: the longer piece comes last.
+
     Reference: Kudo 2018, "Subword Regularization".
 
     Args:
         pieces: List of `(piece, score)`, the score being its log-probability.
         unknown_id: Number of the piece for unknown characters.
         byte_fallback: Whether unknown characters become the pieces of their bytes, `<0x..>`.
-        is_sentencepiece: Whether scores are summed as by SentencePiece, in single precision over
-            the whole text, not as by `tokenizers`, in double precision for each word. It decides
-            between ways that are equally probable.
-        hidden: Numbers of pieces that no text is split into, such as `<s>` and `<0x41>`.
-        user_defined: Numbers of pieces that are always taken.
 
     Raises:
         ValueError: If byte pieces are missing.
     """
 
-    def __init__(
-        self, pieces, unknown_id, byte_fallback, is_sentencepiece, hidden=(), user_defined=()
-    ):
+    _choose = staticmethod(lambda ways: _best(ways))
+
+    def __init__(self, pieces, unknown_id, byte_fallback):
         super().__init__()
-        self._unknown_id = unknown_id
-        self._is_sentencepiece = is_sentencepiece
         scores = np.array([score for _, score in pieces], np.float64)
-        hidden, user_defined = set(hidden), set(user_defined)
-        shown = {}  # the last of several equal pieces counts
-        for number, (piece, _) in enumerate(pieces):
-            if piece and number not in hidden:
-                shown[piece] = number
-        # SentencePiece looks at normal pieces only.
-        normal = [number for number in shown.values() if number not in user_defined]
-        lowest = scores[normal].min() if is_sentencepiece else scores.min(initial=0.0)
+        shown = {piece: number for number, (piece, _) in enumerate(pieces) if piece}
+        self._set(pieces, shown, scores, scores.min() - _PENALTY, unknown_id, byte_fallback)
+        words = [piece for piece in shown if piece[0] == _SPACE][:_KNOWN_WORDS]
+        with tf.init_scope(), tf.device("CPU"):
+            self._known = KnownWords(words, self._split(tf.constant(words, tf.string)))
+
+    def _set(self, pieces, shown, scores, unknown_score, unknown_id, byte_fallback):
+        self._unknown_id, self._unknown_score = unknown_id, constant(unknown_score, tf.float64)
         self._longest = max(map(len, shown), default=1)
-        if is_sentencepiece:
-            scores = np.float32(scores).astype(np.float64)
-            lowest = np.float32(lowest)
-            for piece, number in shown.items():
-                if number in user_defined:
-                    scores[number] = len(piece.encode()) * scores[normal].max() - 0.1
-            unknown_score = np.float32(lowest - np.float32(_PENALTY))
-        else:
-            unknown_score = lowest - _PENALTY
-        self._unknown_score = float(unknown_score)
         self._scores = constant(scores, tf.float64)
         self._trie = Trie([*shown], [*shown.values()])
         self._fallback = None
@@ -63,17 +49,12 @@ class Unigram(tf.Module):
             numbers = {piece: number for number, (piece, _) in enumerate(pieces)}
             fallback = [f"<0x{byte:02X}>" for byte in range(256)]
             if not all(each in numbers for each in fallback):
-                raise ValueError("byte_fallback needs the pieces <0x00> to <0xFF> in the vocabulary.")
+                raise ValueError("byte_fallback needs the pieces <0x00> to <0xFF>.")
             self._fallback = constant([numbers[each] for each in fallback], tf.int64)
-        self._known = None
-        if not is_sentencepiece:
-            words = [piece for piece in shown if piece[0] == _SPACE][:_KNOWN_WORDS]
-            with tf.init_scope(), tf.device("CPU"):
-                self._known = KnownWords(words, self._split(tf.constant(words, tf.string)))
 
     def __call__(self, words):
         """Returns the ids of words: strings `[words]` -> int32 `[words, (pieces)]`."""
-        return self._split(words) if self._known is None else self._known(words, self._split)
+        return self._known(words, self._split)
 
     @tf.autograph.experimental.do_not_convert
     def _split(self, words):
@@ -81,7 +62,7 @@ class Unigram(tf.Module):
         symbols, splits = with_separators(characters)
         size = tf.size(symbols, tf.int64)
         scores, ids = self._scores_of_ends(symbols, size)
-        lengths = self._best_lengths(scores, splits)  # of the best piece that ends behind a symbol
+        lengths = _best_lengths(scores, splits, self._choose)  # of the pieces before
         places = tf.range(size)
         # Backwards from the last symbol of each word; beyond its first one there is no way.
         owners = row_ids(splits)
@@ -110,68 +91,6 @@ class Unigram(tf.Module):
         singles = tf.where(singles == -np.inf, self._unknown_score, singles)
         return tf.concat([scores[:, :-1], singles], axis=1), ids
 
-    def _best_lengths(self, scores, splits):
-        """Lengths of the last pieces of the best ways to each symbol, 0 at separators."""
-        num_symbols = splits[1:] - splits[:-1] - 1  # [words]
-        order = tf.argsort(num_symbols, direction="DESCENDING", stable=True)
-        starts = tf.gather(splits[:-1], order)
-        num_symbols = tf.gather(num_symbols, order)
-        offsets = tf.range(self._longest, dtype=tf.int64)
-
-        def some_go_on(step, starts, *_):
-            return tf.size(starts) > 0
-
-        def go_on(step, starts, num_symbols, best, places, lengths):
-            """Takes one more symbol of each word; `best` are scores of the ways up to here."""
-            ways = best + tf.gather(scores, starts + step)  # [words, longest]
-            chosen, score = self._choose(ways)
-            places = places.write(tf.cast(step, tf.int32), starts + step)
-            lengths = lengths.write(tf.cast(step, tf.int32), self._longest - chosen)
-            best = tf.concat([best[:, 1:], score[:, None]], axis=1)
-            step += 1
-            active = tf.reduce_sum(tf.cast(num_symbols > step, tf.int32))
-            return step, starts[:active], num_symbols[:active], best[:active], places, lengths
-
-        def array():
-            return tf.TensorArray(
-                tf.int64, 0, dynamic_size=True, infer_shape=False, element_shape=[None]
-            )
-
-        active = tf.reduce_sum(tf.cast(num_symbols > 0, tf.int32))
-        starts, num_symbols = starts[:active], num_symbols[:active]
-        begin = tf.where(offsets == self._longest - 1, tf.constant(0.0, tf.float64), -np.inf)
-        best = tf.tile(begin[None, :], [active, 1])
-        none = tf.zeros([0], tf.int64)
-        vector = tf.TensorShape([None])
-        *_, places, lengths = tf.while_loop(
-            some_go_on,
-            go_on,
-            (tf.constant(0, tf.int64), starts, num_symbols, best)
-            + (array().write(0, none), array().write(0, none)),
-            (
-                tf.TensorShape([]),
-                vector,
-                vector,
-                tf.TensorShape([None, self._longest]),
-                tf.TensorShape(None),
-                tf.TensorShape(None),
-            ),
-        )
-        return tf.scatter_nd(places.concat()[:, None], lengths.concat(), splits[-1:])
-
-    def _choose(self, ways):
-        """The best of the ways `[words, longest]`, and its score."""
-        if not self._is_sentencepiece:
-            return tf.argmax(ways, axis=1), tf.reduce_max(ways, axis=1)
-        # SentencePiece stores scores in single precision, compares in double precision, and takes
-        # a later way if it is better than the stored score of the one before.
-        stored = tf.cast(tf.cast(ways, tf.float32), tf.float64)
-        best = tf.reduce_max(stored, axis=1, keepdims=True)
-        places = tf.range(self._longest)
-        order = tf.where(stored == best, self._longest - places, 0)  # the first one
-        order = tf.where(ways > best, self._longest + 1 + places, order)  # or the last one above
-        return tf.argmax(order, axis=1), best[:, 0]
-
     def _name_unknown(self, ids, owners, characters):
         """Unknown characters become bytes, or neighbours of them one piece together."""
         is_unknown = ids < 0
@@ -187,3 +106,116 @@ class Unigram(tf.Module):
         of_bytes = tf.gather(self._fallback, tf.cast(of_bytes, tf.int32))
         ids = tf.gather(ids, of)
         return tf.where(ids < 0, of_bytes, ids), tf.gather(owners, of)
+
+
+class SentencePieceUnigram(Unigram):
+    """The same for whole texts, with scores as SentencePiece sums them.
+
+    It stores scores in single precision, compares in double precision, and takes a later way if it
+    is better than the stored score of the one before.
+
+    Args:
+        pieces, unknown_id, byte_fallback: As for `Unigram`.
+        hidden: Numbers of pieces that no text is split into, such as `<s>` and `<0x41>`.
+        user_defined: Numbers of pieces that are always taken.
+    """
+
+    _choose = staticmethod(lambda ways: _best_in_single_precision(ways))
+
+    def __init__(self, pieces, unknown_id, byte_fallback, hidden=(), user_defined=()):
+        tf.Module.__init__(self)
+        hidden, user_defined = {*hidden}, {*user_defined}
+        scores = np.float32([score for _, score in pieces])
+        shown = {piece: number for number, (piece, _) in enumerate(pieces) if number not in hidden}
+        normal = scores[[number for number in shown.values() if number not in user_defined]]
+        lowest, highest = normal.min(), np.float64(normal.max())
+        scores = scores.astype(np.float64)
+        for piece, number in shown.items():
+            if number in user_defined:
+                scores[number] = len(piece.encode()) * highest - 0.1
+        unknown_score = lowest - np.float32(_PENALTY)
+        self._set(pieces, shown, scores, unknown_score, unknown_id, byte_fallback)
+
+    def __call__(self, words):
+        return self._split(words)
+
+
+class Renumbered(tf.Module):
+    """Pieces with ids of another vocabulary, which may lack some."""
+
+    def __init__(self, model, pieces, vocabulary, unknown_id):
+        super().__init__()
+        self._model = model
+        unknown = vocabulary[pieces[unknown_id]]
+        self._ids = constant([vocabulary.get(piece, unknown) for piece in pieces], tf.int32)
+
+    def __call__(self, words):
+        pieces = self._model(words)
+        return pieces.with_values(tf.gather(self._ids, pieces.values))
+
+
+def _best(ways):
+    """The best of the ways `[words, longest]`, and its score."""
+    return tf.argmax(ways, axis=1), tf.reduce_max(ways, axis=1)
+
+
+def _best_in_single_precision(ways):
+    stored = tf.cast(tf.cast(ways, tf.float32), tf.float64)
+    best = tf.reduce_max(stored, axis=1, keepdims=True)
+    longest = ways.shape[1]
+    places = tf.range(longest)
+    order = tf.where(stored == best, longest - places, 0)  # the first one
+    order = tf.where(ways > best, longest + 1 + places, order)  # or the last one above
+    return tf.argmax(order, axis=1), best[:, 0]
+
+
+@tf.function(autograph=False, reduce_retracing=True)  # eager steps would take a hundred times longer
+def _best_lengths(scores, splits, choose):
+    """Lengths of the last pieces of the best ways to each symbol, 0 at separators."""
+    longest = scores.shape[1]
+    num_symbols = splits[1:] - splits[:-1] - 1  # [words]
+    order = tf.argsort(num_symbols, direction="DESCENDING", stable=True)
+    starts = tf.gather(splits[:-1], order)
+    num_symbols = tf.gather(num_symbols, order)
+    offsets = tf.range(longest, dtype=tf.int64)
+
+    def some_go_on(step, starts, *_):
+        return tf.size(starts) > 0
+
+    def go_on(step, starts, num_symbols, best, places, lengths):
+        """Takes one more symbol of each word; `best` are scores of the ways up to here."""
+        ways = best + tf.gather(scores, starts + step)  # [words, longest]
+        chosen, score = choose(ways)
+        places = places.write(tf.cast(step, tf.int32), starts + step)
+        lengths = lengths.write(tf.cast(step, tf.int32), longest - chosen)
+        best = tf.concat([best[:, 1:], score[:, None]], axis=1)
+        step += 1
+        active = tf.reduce_sum(tf.cast(num_symbols > step, tf.int32))
+        return step, starts[:active], num_symbols[:active], best[:active], places, lengths
+
+    def array():
+        return tf.TensorArray(
+            tf.int64, 0, dynamic_size=True, infer_shape=False, element_shape=[None]
+        )
+
+    active = tf.reduce_sum(tf.cast(num_symbols > 0, tf.int32))
+    starts, num_symbols = starts[:active], num_symbols[:active]
+    begin = tf.where(offsets == longest - 1, tf.constant(0.0, tf.float64), -np.inf)
+    best = tf.tile(begin[None, :], [active, 1])
+    none = tf.zeros([0], tf.int64)
+    vector = tf.TensorShape([None])
+    *_, places, lengths = tf.while_loop(
+        some_go_on,
+        go_on,
+        (tf.constant(0, tf.int64), starts, num_symbols, best)
+        + (array().write(0, none), array().write(0, none)),
+        (
+            tf.TensorShape([]),
+            vector,
+            vector,
+            tf.TensorShape([None, longest]),
+            tf.TensorShape(None),
+            tf.TensorShape(None),
+        ),
+    )
+    return tf.scatter_nd(places.concat()[:, None], lengths.concat(), splits[-1:])
