@@ -1,14 +1,20 @@
 """Tokenizers of the `tokenizers` library, trained here, built like those of well-known models."""
 
+import base64
 import functools
+import io
 import json
+import pathlib
+import tempfile
 
+import sentencepiece
 import tokenizers
 from hostile_texts import PROSE, TRICKY
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
 from tokenizers import trainers
 
 from zoo.readers.text import pretokenizers
+from zoo.readers.text.sentencepiece_files import read_model
 
 CORPUS = PROSE * 5 + TRICKY
 ALPHABET = pre_tokenizers.ByteLevel.alphabet()
@@ -192,3 +198,45 @@ ALL = {
     "llama2_unk": functools.partial(llama2, byte_fallback=False),
     "albert": albert,
 }
+
+
+@functools.cache
+def sentencepiece_model(**options):
+    """A model of SentencePiece, trained here, as bytes."""
+    model = io.BytesIO()
+    defaults = {"vocab_size": 600, "hard_vocab_limit": False, "character_coverage": 0.98}
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(CORPUS), model_writer=model, minloglevel=2, **defaults | options
+    )
+    return model.getvalue()
+
+
+def nmt_nfkc():
+    """The normalization of T5, XLM-R and Marian, as the library holds it."""
+    path = pathlib.Path(tempfile.mkdtemp()) / "small.model"
+    path.write_bytes(sentencepiece_model())
+    definition, _ = read_model(path)
+    rules = definition["normalizer"]["normalizers"][0]["precompiled_charsmap"]
+    return normalizers.Precompiled(base64.b64decode(rules))
+
+
+def t5():
+    library = _unigram(
+        nmt_nfkc(), pre_tokenizers.Metaspace(), ["<pad>", "</s>", "<unk>"], "<unk>"
+    )
+    library.post_processor = processors.TemplateProcessing(
+        "$A </s>", "$A </s> $B </s>", [("</s>", 1)]
+    )
+    return library
+
+
+def xlm_roberta():
+    return _unigram(
+        normalizers.Sequence([nmt_nfkc(), normalizers.Replace(Regex(" {2,}"), " ")]),
+        pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()]),
+        ["<s>", "<pad>", "</s>", "<unk>", "<mask>"],
+        "<unk>",
+    )
+
+
+ALL |= {"t5": t5, "xlm_roberta": xlm_roberta}

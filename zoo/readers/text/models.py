@@ -70,16 +70,21 @@ def _unigram(definition, vocabulary, is_byte_level):
 def _sentencepiece_unigram(definition, vocabulary, is_byte_level):
     pieces = [(piece, score) for piece, score, _ in definition["vocab"]]
     kinds = [kind for *_, kind in definition["vocab"]]
-    unigram = SentencePieceUnigram(
+    names = [piece for piece, _ in pieces]
+    is_renumbered = definition.get("ids") is not None
+    others = [name for name in vocabulary if name not in {*names}] if is_renumbered else []
+    model = SentencePieceUnigram(
         pieces,
         definition["unk_id"],
         definition["byte_fallback"],
         hidden=[i for i, kind in enumerate(kinds) if kind not in (NORMAL, USER_DEFINED)],
         user_defined=[i for i, kind in enumerate(kinds) if kind == USER_DEFINED],
+        names={name: number for number, name in enumerate(others, len(names))},
     )
-    if definition.get("ids") is None:
-        return unigram
-    return Renumbered(unigram, [piece for piece, _ in pieces], vocabulary, definition["unk_id"])
+    if not is_renumbered:
+        return model
+    unknown_id = vocabulary[names[definition["unk_id"]]]
+    return Renumbered(model, [vocabulary.get(name, unknown_id) for name in names + others])
 
 
 def _sentencepiece_bpe(definition, vocabulary, is_byte_level):

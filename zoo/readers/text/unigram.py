@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from zoo.readers.text.tables import KnownWords, constant, row_ids
+from zoo.readers.text.tables import KnownWords, constant, row_ids, static_table
 from zoo.readers.text.trie import Trie, visited, with_separators
 
 _PENALTY = 10.0  # of an unknown character, below the least probable piece
@@ -28,7 +28,7 @@ class Unigram(tf.Module):
         ValueError: If byte pieces are missing.
     """
 
-    _choose = staticmethod(lambda ways: _best(ways))
+    _dtype = tf.float64
 
     def __init__(self, pieces, unknown_id, byte_fallback):
         super().__init__()
@@ -40,11 +40,11 @@ class Unigram(tf.Module):
             self._known = KnownWords(words, self._split(tf.constant(words, tf.string)))
 
     def _set(self, pieces, shown, scores, unknown_score, unknown_id, byte_fallback):
-        self._unknown_id, self._unknown_score = unknown_id, constant(unknown_score, tf.float64)
+        self._unknown_id, self._unknown_score = unknown_id, constant(unknown_score, self._dtype)
         self._longest = max(map(len, shown), default=1)
-        self._scores = constant(scores, tf.float64)
+        self._scores = constant(scores, self._dtype)
         self._trie = Trie([*shown], [*shown.values()])
-        self._fallback = None
+        self._fallback, self._names = None, None
         if byte_fallback:
             numbers = {piece: number for number, (piece, _) in enumerate(pieces)}
             fallback = [f"<0x{byte:02X}>" for byte in range(256)]
@@ -62,7 +62,7 @@ class Unigram(tf.Module):
         symbols, splits = with_separators(characters)
         size = tf.size(symbols, tf.int64)
         scores, ids = self._scores_of_ends(symbols, size)
-        lengths = _best_lengths(scores, splits, self._choose)  # of the pieces before
+        lengths = _best_lengths(scores, splits)
         places = tf.range(size)
         # Backwards from the last symbol of each word; beyond its first one there is no way.
         owners = row_ids(splits)
@@ -84,7 +84,7 @@ class Unigram(tf.Module):
         starts, lengths, ids = self._trie.matches(symbols, tf.range(size))
         cells = tf.stack([starts + lengths - 1, self._longest - lengths], axis=1)
         shape = [size, self._longest]
-        scores = tf.fill(shape, tf.constant(-np.inf, tf.float64))
+        scores = tf.fill(shape, tf.constant(-np.inf, self._dtype))
         scores = tf.tensor_scatter_nd_update(scores, cells, tf.gather(self._scores, ids))
         ids = tf.tensor_scatter_nd_update(tf.fill(shape, tf.constant(-1, tf.int64)), cells, ids)
         singles = scores[:, -1:]  # a character that is no piece is unknown
@@ -96,8 +96,18 @@ class Unigram(tf.Module):
         is_unknown = ids < 0
         if self._fallback is None:
             again = is_unknown[1:] & is_unknown[:-1] & (owners[1:] == owners[:-1])
-            kept = tf.where(~tf.concat([tf.zeros_like(is_unknown[:1]), again], axis=0))[:, 0]
-            ids = tf.where(is_unknown, tf.cast(self._unknown_id, tf.int64), ids)
+            is_kept = ~tf.concat([tf.zeros_like(is_unknown[:1]), again], axis=0)
+            if self._names is None:
+                ids = tf.where(is_unknown, tf.cast(self._unknown_id, tf.int64), ids)
+            else:
+                run = tf.cumsum(tf.cast(is_kept, tf.int64), exclusive=True)
+                run = tf.where(is_kept, run, run - 1)
+                texts = tf.RaggedTensor.from_value_rowids(
+                    tf.cast(characters, tf.int32), run, validate=False
+                )
+                names = self._names.lookup(tf.strings.unicode_encode(texts, "UTF-8"))
+                ids = tf.where(is_unknown, tf.gather(names, run), ids)
+            kept = tf.where(is_kept)[:, 0]
             return tf.gather(ids, kept), tf.gather(owners, kept)
         characters = tf.where(is_unknown, characters, 0)
         texts = tf.strings.unicode_encode(tf.cast(characters, tf.int32)[:, None], "UTF-8")
@@ -109,10 +119,7 @@ class Unigram(tf.Module):
 
 
 class SentencePieceUnigram(Unigram):
-    """The same for whole texts, with scores as SentencePiece sums them.
-
-    It stores scores in single precision, compares in double precision, and takes a later way if it
-    is better than the stored score of the one before.
+    """The same for whole texts, with scores as SentencePiece sums them: in single precision.
 
     Args:
         pieces, unknown_id, byte_fallback: As for `Unigram`.
@@ -120,7 +127,7 @@ class SentencePieceUnigram(Unigram):
         user_defined: Numbers of pieces that are always taken.
     """
 
-    _choose = staticmethod(lambda ways: _best_in_single_precision(ways))
+    _dtype = tf.float32
 
     def __init__(self, pieces, unknown_id, byte_fallback, hidden=(), user_defined=()):
         tf.Module.__init__(self)
@@ -135,42 +142,33 @@ class SentencePieceUnigram(Unigram):
                 scores[number] = len(piece.encode()) * highest - 0.1
         unknown_score = lowest - np.float32(_PENALTY)
         self._set(pieces, shown, scores, unknown_score, unknown_id, byte_fallback)
+        if names:
+            with tf.init_scope(), tf.device("CPU"):
+                self._names = static_table([*names], [*names.values()], default=unknown_id)
 
     def __call__(self, words):
         return self._split(words)
 
 
 class Renumbered(tf.Module):
-    """Pieces with ids of another vocabulary, which may lack some."""
+    """Pieces of a model with the ids of another vocabulary, as Marian has them.
 
-    def __init__(self, model, pieces, vocabulary, unknown_id):
+    Args:
+        model: What gives the numbers of pieces.
+        ids: The id of each number.
+    """
+
+    def __init__(self, model, ids):
         super().__init__()
-        self._model = model
-        unknown = vocabulary[pieces[unknown_id]]
-        self._ids = constant([vocabulary.get(piece, unknown) for piece in pieces], tf.int32)
+        self._model, self._ids = model, constant(ids, tf.int32)
 
     def __call__(self, words):
         pieces = self._model(words)
         return pieces.with_values(tf.gather(self._ids, pieces.values))
 
 
-def _best(ways):
-    """The best of the ways `[words, longest]`, and its score."""
-    return tf.argmax(ways, axis=1), tf.reduce_max(ways, axis=1)
-
-
-def _best_in_single_precision(ways):
-    stored = tf.cast(tf.cast(ways, tf.float32), tf.float64)
-    best = tf.reduce_max(stored, axis=1, keepdims=True)
-    longest = ways.shape[1]
-    places = tf.range(longest)
-    order = tf.where(stored == best, longest - places, 0)  # the first one
-    order = tf.where(ways > best, longest + 1 + places, order)  # or the last one above
-    return tf.argmax(order, axis=1), best[:, 0]
-
-
 @tf.function(autograph=False, reduce_retracing=True)  # eager steps would take a hundred times longer
-def _best_lengths(scores, splits, choose):
+def _best_lengths(scores, splits):
     """Lengths of the last pieces of the best ways to each symbol, 0 at separators."""
     longest = scores.shape[1]
     num_symbols = splits[1:] - splits[:-1] - 1  # [words]
@@ -185,7 +183,7 @@ def _best_lengths(scores, splits, choose):
     def go_on(step, starts, num_symbols, best, places, lengths):
         """Takes one more symbol of each word; `best` are scores of the ways up to here."""
         ways = best + tf.gather(scores, starts + step)  # [words, longest]
-        chosen, score = choose(ways)
+        chosen, score = tf.argmax(ways, axis=1), tf.reduce_max(ways, axis=1)  # the longest first
         places = places.write(tf.cast(step, tf.int32), starts + step)
         lengths = lengths.write(tf.cast(step, tf.int32), longest - chosen)
         best = tf.concat([best[:, 1:], score[:, None]], axis=1)
@@ -200,7 +198,7 @@ def _best_lengths(scores, splits, choose):
 
     active = tf.reduce_sum(tf.cast(num_symbols > 0, tf.int32))
     starts, num_symbols = starts[:active], num_symbols[:active]
-    begin = tf.where(offsets == longest - 1, tf.constant(0.0, tf.float64), -np.inf)
+    begin = tf.where(offsets == longest - 1, tf.constant(0, scores.dtype), -np.inf)
     best = tf.tile(begin[None, :], [active, 1])
     none = tf.zeros([0], tf.int64)
     vector = tf.TensorShape([None])
