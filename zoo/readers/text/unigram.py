@@ -125,11 +125,12 @@ class SentencePieceUnigram(Unigram):
         pieces, unknown_id, byte_fallback: As for `Unigram`.
         hidden: Numbers of pieces that no text is split into, such as `<s>` and `<0x41>`.
         user_defined: Numbers of pieces that are always taken.
+        names: Dictionary of texts that neighbouring unknown characters may be, to numbers.
     """
 
     _dtype = tf.float32
 
-    def __init__(self, pieces, unknown_id, byte_fallback, hidden=(), user_defined=()):
+    def __init__(self, pieces, unknown_id, byte_fallback, hidden=(), user_defined=(), names=None):
         tf.Module.__init__(self)
         hidden, user_defined = {*hidden}, {*user_defined}
         scores = np.float32([score for _, score in pieces])
