@@ -43,7 +43,14 @@ TRICKY = [
     "ᄒ\u1161\u11ab ᄀ\u1161 가\u11a8 e\u0301\u0301 \u0344 \u0958 क\u093c",
     "http://example.com/a?b=c&d=%20 user@mail.org C:\\path\\file_name.txt #tag $5.00",
 ]
-BROKEN = [b"\xed\xa0\x80", b"a\xed\xbf\xbfb", b"\xff\xfe x", b"\xc3", b"ok \xe4\xbd", b"\xf0\x9f\x98 z"]
+BROKEN = [
+    b"\xed\xa0\x80",
+    b"a\xed\xbf\xbfb",
+    b"\xff\xfe x",
+    b"\xc3",
+    b"ok \xe4\xbd",
+    b"\xf0\x9f\x98 z",
+]
 _MODERN = "\U0001f600\U0001f9d1\u20ac\u2212\u2019\u201c\u2013\u00a0\u3000\n\t \r"
 
 
@@ -64,7 +71,9 @@ def hostile_texts(count, seed=0, tokens=()):
     ]
     common = [c for c in characters if ord(c) < 0x3000]
     texts = [*PROSE, *TRICKY]
-    texts += [text.format(*tokens) for text in ("{0}", "a {0} b{0}{1}", " {1} {0}x")] if tokens else []
+    texts += (
+        [text.format(*tokens) for text in ("{0}", "a {0} b{0}{1}", " {1} {0}x")] if tokens else []
+    )
 
     def part():
         kind = random_.random()

@@ -10,8 +10,16 @@ import tempfile
 import sentencepiece
 import tokenizers
 from hostile_texts import PROSE, TRICKY
-from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
-from tokenizers import trainers
+from tokenizers import (
+    AddedToken,
+    Regex,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
 
 from zoo.readers.text import pretokenizers
 from zoo.readers.text.sentencepiece_files import read_model
@@ -77,9 +85,7 @@ def _by_pattern(pattern):
 
 def llama3():
     special = "<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>"
-    library = _byte_level(
-        _by_pattern(pretokenizers.LLAMA3), special=special, ignore_merges=True
-    )
+    library = _byte_level(_by_pattern(pretokenizers.LLAMA3), special=special, ignore_merges=True)
     library.post_processor = processors.TemplateProcessing(
         "<|begin_of_text|> $A",
         "<|begin_of_text|> $A <|begin_of_text|>:1 $B:1",
@@ -221,9 +227,7 @@ def nmt_nfkc():
 
 
 def t5():
-    library = _unigram(
-        nmt_nfkc(), pre_tokenizers.Metaspace(), ["<pad>", "</s>", "<unk>"], "<unk>"
-    )
+    library = _unigram(nmt_nfkc(), pre_tokenizers.Metaspace(), ["<pad>", "</s>", "<unk>"], "<unk>")
     library.post_processor = processors.TemplateProcessing(
         "$A </s>", "$A </s> $B </s>", [("</s>", 1)]
     )

@@ -156,15 +156,12 @@ def test_saved_and_read_again(tmp_path, bert):
     again = Tokenizer.load(tmp_path / "tokenizer.json")
     assert again.get_config() == ours.get_config()
     assert again.tokenize(PROSE).to_list() == ours.tokenize(PROSE).to_list()
-    small_tokenizers.tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
 
 
 def test_pieces_for_people(bert):
     _, ours = bert
-    ids = ours.encode(["unaffordable house."]).token_ids
-    assert ours.pieces(ids)[0][0] == "[CLS]"
-    assert "house" in ours.pieces(ids)[0]
-    assert any(piece.startswith("·") for piece in ours.pieces(ids)[0])
+    ids = ours.encode(["houses."]).token_ids
+    assert ours.pieces(ids) == [["[CLS]", "house", "·s", ".", "[SEP]"]]
 
 
 # Folders
@@ -304,9 +301,7 @@ texts = json.load(open(texts, encoding="utf-8"))
 found = loaded(texts=tf.constant(texts))["token_ids"].numpy().tolist()
 json.dump(found, open(ids, "w"))
 """
-    subprocess.run(
-        [sys.executable, "-c", program, tmp_path / "model", inputs, outputs], check=True
-    )
+    subprocess.run([sys.executable, "-c", program, tmp_path / "model", inputs, outputs], check=True)
     expected = ours.encode(texts).token_ids.numpy().tolist()
     assert json.loads(outputs.read_text()) == expected
     check_core_ops(tmp_path / "model" / "saved_model.pb")

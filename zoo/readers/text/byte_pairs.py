@@ -72,7 +72,9 @@ class BytePairs(tf.Module):
             fallback = [f"<0x{byte:02X}>" for byte in range(256)]
             self._has_fallback = byte_fallback and all(each in vocabulary for each in fallback)
             if byte_fallback and not self._has_fallback:
-                raise ValueError("byte_fallback needs the pieces <0x00> to <0xFF> in the vocabulary.")
+                raise ValueError(
+                    "byte_fallback needs the pieces <0x00> to <0xFF> in the vocabulary."
+                )
             if byte_fallback:
                 self._byte_ids = constant([vocabulary[each] for each in fallback], tf.int64)
         self._known = None

@@ -46,22 +46,14 @@ class CharacterMap(tf.Module):
     """Replaces every character by a text of its own, which may be empty.
 
     Args:
-        replace: Function from a character to a `str`.
+        *functions: From a character to a `str`, one after the other.
     """
 
-    def __init__(self, replace):
+    def __init__(self, *functions):
         super().__init__()
-        numbers = np.zeros(_END, np.int32)
-        texts = {None: 0}  # number 0: the character stays
-        for point in _representatives():
-            character = chr(point)
-            text = replace(character)
-            if text != character:
-                numbers[point] = texts.setdefault(text, len(texts))
-        for first, last in _ALIKE:
-            numbers[first:last] = numbers[first]
-        lengths = [1, *(len(text) for text in texts if text is not None)]
-        pool = [-1, *(ord(character) for text in texts if text for character in text)]
+        numbers, texts = _replacements(functions)
+        lengths = [1, *map(len, texts)]
+        pool = [-1, *(ord(character) for text in texts for character in text)]
         self._numbers = CharacterTable(numbers)
         self._lengths = constant(lengths, tf.int64)
         self._starts = constant(np.cumsum(lengths) - lengths, tf.int64)
@@ -87,6 +79,7 @@ class CharacterMap(tf.Module):
         )
 
 
+@functools.cache
 def numbers_of_characters(number):
     """Returns what a function says of each character, `[0x110000]`, for a `CharacterTable`."""
     numbers = np.zeros(_END, np.int32)
@@ -97,21 +90,25 @@ def numbers_of_characters(number):
     return numbers
 
 
-def in_turn(functions):
-    """Returns the function that replaces a character by some functions, one after the other."""
-
-    def replace(character):
-        text = character
-        for function in functions:
-            text = "".join(map(function, text))
-        return text
-
-    return replace
-
-
+@functools.cache
 def normal_form(form):
     """Returns the function that gives the normal form of a single character."""
     return functools.partial(unicodedata.normalize, form)
+
+
+@functools.cache
+def _replacements(functions):
+    """The number of what each character becomes, 0 if it stays, and these texts from number 1."""
+    numbers, texts = np.zeros(_END, np.int32), {}
+    for point in _representatives():
+        text = character = chr(point)
+        for function in functions:
+            text = "".join(map(function, text))
+        if text != character:
+            numbers[point] = texts.setdefault(text, len(texts) + 1)
+    for first, last in _ALIKE:
+        numbers[first:last] = numbers[first]
+    return numbers, [*texts]
 
 
 def _representatives():

@@ -5,6 +5,7 @@ clusters, and in one of less than six bytes applies the shortest rule, to the wh
 """
 
 import base64
+import functools
 import unicodedata
 
 import numpy as np
@@ -88,6 +89,7 @@ class Charsmap(tf.Module):
         return first | ~replaced, tf.where(replaced, whole, single)
 
 
+@functools.lru_cache(maxsize=2)
 def parse(compiled):
     """Returns the rules of a map, a dictionary of `str` to `str`.
 
@@ -140,7 +142,8 @@ def _utf8_bytes(points):
 def _cluster_starts(kinds, symbols):
     """Whether a grapheme cluster begins at each symbol, as far as it matters for small ones."""
     is_separator = symbols == SEPARATOR
-    kind = tf.where(is_separator, _CONTROL, kinds(tf.where(is_separator, 0, symbols)))
+    kind = kinds(tf.where(is_separator, tf.zeros_like(symbols), symbols))
+    kind = tf.where(is_separator, _CONTROL, kind)
     before, after = kind[:-1], kind[1:]
     is_break = (before == _CONTROL) | (before == _RETURN) | (before == _FEED)
     joins = (after == _EXTENDS) & ~is_break

@@ -93,7 +93,9 @@ def _sequence(definition, suffix):
     """Of Llama: marks are spaces, and `<0x..>` are bytes; the first piece loses its space."""
     decoders = {each["type"]: each for each in definition["decoders"]}
     replace, strip = decoders.get("Replace"), decoders.get("Strip")
-    is_known = decoders.keys() <= {"Replace", "ByteFallback", "Fuse", "Strip"} and "Fuse" in decoders
+    is_known = (
+        decoders.keys() <= {"Replace", "ByteFallback", "Fuse", "Strip"} and "Fuse" in decoders
+    )
     if len(decoders) != len(definition["decoders"]) or not is_known:
         raise ValueError(f"the decoders {[*decoders]} in this order are not implemented.")
     if strip and (strip["content"], strip["start"], strip["stop"]) != (" ", 1, 0):

@@ -3,6 +3,7 @@
 The tables are those of Python's `unicodedata`.
 """
 
+import functools
 import itertools
 import unicodedata
 
@@ -55,15 +56,8 @@ class Composed(tf.Module):
         super().__init__()
         self._decompose = CharacterMap(normal_form(form.replace("C", "D")))
         self._order = MarkOrder()
-        pairs = dict(_compositions())
-        touched = {ord(second) for _, second in pairs}
-        self._touched = CharacterTable(
-            numbers_of_characters(
-                lambda character: ord(character) in touched
-                or unicodedata.combining(character) > 0
-                or unicodedata.normalize(form, character) != character
-            )
-        )
+        pairs = _compositions()
+        self._touched = CharacterTable(_touched(form))
         with tf.init_scope(), tf.device("CPU"):
             self._pairs = static_table(
                 [ord(first) << 21 | ord(second) for first, second in pairs],
@@ -135,18 +129,34 @@ class Composed(tf.Module):
         )
 
 
+@functools.cache
+def _touched(form):
+    """Whether a character may not stay as it is in a normal form, `[0x110000]`."""
+    taken = {second for _, second in _compositions()}
+    return numbers_of_characters(
+        lambda character: (
+            character in taken
+            or unicodedata.combining(character) > 0
+            or unicodedata.normalize(form, character) != character
+        )
+    )
+
+
+@functools.cache
 def _compositions():
-    """Yields pairs of characters, each with the character that they compose."""
+    """Returns a dictionary of pairs of characters to the character that they compose."""
+    pairs = {}
     for point in (*range(0xAC00), *range(0xF900, 0x2FA20)):
         parts = unicodedata.decomposition(chr(point)).split()
         if len(parts) == 2 and not parts[0].startswith("<"):
             pair = "".join(chr(int(part, 16)) for part in parts)
             if unicodedata.normalize("NFC", pair) == chr(point):
-                yield tuple(pair), chr(point)
+                pairs[tuple(pair)] = chr(point)
     first, leads, vowels, trails = _HANGUL
     lead, vowel, trail = _JAMO
     for i, j in itertools.product(range(leads), range(vowels)):
         syllable = first + (i * vowels + j) * trails
-        yield (chr(lead + i), chr(vowel + j)), chr(syllable)
+        pairs[chr(lead + i), chr(vowel + j)] = chr(syllable)
         for k in range(1, trails):
-            yield (chr(syllable), chr(trail + k)), chr(syllable + k)
+            pairs[chr(syllable), chr(trail + k)] = chr(syllable + k)
+    return pairs

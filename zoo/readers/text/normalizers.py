@@ -7,7 +7,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from zoo.readers.text import charsmap
-from zoo.readers.text.characters import WHITE_SPACE, CharacterMap, in_turn, normal_form
+from zoo.readers.text.characters import WHITE_SPACE, CharacterMap, normal_form
 from zoo.readers.text.normal_forms import Composed, MarkOrder
 
 SPACE = r"\t-\r \x{85}\p{Z}"  # inside a class of RE2, whose `\s` is ASCII
@@ -64,11 +64,11 @@ def put_together(steps):
         if isinstance(step, MarkOrder) and following == [EachCharacter(without_marks)]:
             continue  # there will be no marks
         if maps:
-            functions.append(CharacterMap(in_turn(maps)))
+            functions.append(CharacterMap(*maps))
             maps = []
         functions.append(step)
     if maps:
-        functions.append(CharacterMap(in_turn(maps)))
+        functions.append(CharacterMap(*maps))
     return InTurn(functions)
 
 

@@ -164,9 +164,7 @@ def _split(definition):
     by_pattern = _by_pattern(pattern)
     if pattern == CLIP and form == ("Removed", True):
         outside = f"[{SPACE}]+"  # what the pattern leaves out
-        return lambda texts, is_first: by_pattern(
-            tf.strings.regex_replace(texts, outside, _END)
-        )
+        return lambda texts, is_first: by_pattern(tf.strings.regex_replace(texts, outside, _END))
     if pattern != CLIP and form in (("Isolated", False), ("Removed", True)):
         return lambda texts, is_first: by_pattern(texts)  # it matches every character
     raise ValueError(f"Split with behavior={form[0]!r}, invert={form[1]} is not implemented.")
@@ -196,9 +194,7 @@ def _digits(definition):
     pattern = r"\p{N}" if definition["individual_digits"] else r"\p{N}+"
 
     def split(texts, is_first):
-        return split_at_marks(
-            tf.strings.regex_replace(texts, pattern, _END + rb"\0" + _END)
-        )
+        return split_at_marks(tf.strings.regex_replace(texts, pattern, _END + rb"\0" + _END))
 
     return split
 

@@ -225,7 +225,9 @@ def _llama(folder, config):
     if config.get("add_eos_token", False):
         items.append({"SpecialToken": {"id": "</s>", "type_id": 0}})
     second = [{kind: {**each, "type_id": 1}} for item in items for kind, each in item.items()]
-    second = [{k: {**v, "id": "B"}} if k == "Sequence" else {k: v} for e in second for k, v in e.items()]
+    second = [
+        {k: {**v, "id": "B"}} if k == "Sequence" else {k: v} for e in second for k, v in e.items()
+    ]
     definition["post_processor"] = {
         "type": "TemplateProcessing",
         "single": items,

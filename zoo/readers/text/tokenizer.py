@@ -154,9 +154,7 @@ class Tokenizer(TextTokenizer):
             raise ValueError(f"texts must have the shape [batch], got {texts.shape}.")
         with tf.device("CPU"):  # where strings and tables are: a GPU would only send ids to and fro
             parts, tokens, splits = self._parts(to_valid_utf8(texts))
-            is_first = tf.scatter_nd(
-                splits[:-1, None], tf.ones_like(splits[:-1]), [splits[-1] + 1]
-            )
+            is_first = tf.scatter_nd(splits[:-1, None], tf.ones_like(splits[:-1]), [splits[-1] + 1])
             words = self._words(self._prepare(parts), is_first[:-1] > 0)  # [parts, (words)]
             pieces = self._model(words.values)  # [parts and words, (pieces)]
             row_splits = tf.gather(pieces.row_splits, words.row_splits)
@@ -246,13 +244,13 @@ class Tokenizer(TextTokenizer):
         return spell(self._pieces[token])
 
     def save(self, path):
-        """Writes a `tokenizer.json`, for `load`; the `tokenizers` library reads it, too.
+        """Writes the definition and the roles to one JSON file, for `load`.
 
         Args:
             path: Where to write.
         """
         config = self.get_config()
-        content = {"format": FILE_FORMAT, "roles": config["roles"], **config["definition"]}
+        content = {**config["definition"], "roles": config["roles"], "format": FILE_FORMAT}
         with whole(path) as unfinished:
             unfinished.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
 
@@ -292,10 +290,7 @@ class Tokenizer(TextTokenizer):
         )
         contents = [content.decode() for content in contents.numpy()]
         return AddedTokens(
-            [
-                {**token, "content": content}
-                for token, content in zip(tokens, contents, strict=True)
-            ]
+            [{**token, "content": content} for token, content in zip(tokens, contents, strict=True)]
         )
 
 

@@ -168,7 +168,9 @@ class Renumbered(tf.Module):
         return pieces.with_values(tf.gather(self._ids, pieces.values))
 
 
-@tf.function(autograph=False, reduce_retracing=True)  # eager steps would take a hundred times longer
+@tf.function(
+    autograph=False, reduce_retracing=True
+)  # eager steps would take a hundred times longer
 def _best_lengths(scores, splits):
     """Lengths of the last pieces of the best ways to each symbol, 0 at separators."""
     longest = scores.shape[1]
