@@ -17,7 +17,7 @@ PROSE = [
     "안녕하세요 세계, 이것은 짧은 문장입니다. 한국어 값",
     "สวัสดีชาวโลก นี่คือประโยคสั้น ๆ ภาษาไทย น้ำ",
     "Tiếng Việt có dấu: ệ ộ ữ ằ, phở bò và nước mắm ngon lắm.",
-    "def f(x):\n    return x**2 + 3*x - 1  # it's O(1)\n\n\nfor (int i=0; i<=10; ++i) { a[i] += 0x1F; }",
+    "def f(x):\n    return x**2 + 3*x - 1  # it's O(1)\n\n\nfor (;i<=10; ++i) { a[i] += 0x1F; }",
     "❤️ 👩‍👩‍👧‍👦 🇩🇪 👍🏽 x👍y ☕️ 1️⃣ 🏴󠁧󠁢󠁥󠁮󠁧󠁿",
     "don't can't I'LL we'Ve it'S she'd o'clock rock'n'roll DON'T 'tis they're",
 ]

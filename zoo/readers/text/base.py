@@ -22,8 +22,8 @@ class Encoded(NamedTuple):
 class TextTokenizer(tf.Module):
     """Turns texts into ids of pieces and back, in core TensorFlow ops.
 
-    Subclasses have `tokenize`, `detokenize`, `piece_texts`, `piece_bytes`, `pieces`, `save` and
-    `load`, and these attributes.
+    Subclasses have `tokenize`, `detokenize`, `piece_texts`, `piece_bytes`, `pieces`, `save`, `load`
+    and these attributes.
 
     Attributes:
         vocabulary_size: Number of ids.
