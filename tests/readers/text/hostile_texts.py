@@ -51,6 +51,8 @@ BROKEN = [
     b"ok \xe4\xbd",
     b"\xf0\x9f\x98 z",
 ]
+# Not what they were in the Unicode of `tokenizers`' BertNormalizer; newer characters aside.
+_CHANGED = "\u166d\u1734\u1885\u1886"
 _MODERN = "\U0001f600\U0001f9d1\u20ac\u2212\u2019\u201c\u2013\u00a0\u3000\n\t \r"
 
 
@@ -67,6 +69,7 @@ def hostile_texts(count, seed=0, tokens=()):
         chr(point)
         for point in range(0x30000)
         if not 0xD800 <= point < 0xE000
+        and chr(point) not in _CHANGED
         and unicodedata.ucd_3_2_0.category(chr(point)) not in ("Cn", "Co")
     ]
     common = [c for c in characters if ord(c) < 0x3000]

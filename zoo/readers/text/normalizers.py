@@ -94,10 +94,11 @@ def lower(character):
 
 
 def _clean(character):
-    if character in WHITE_SPACE:
+    if character in "\t\n\r":
         return " "
-    is_control = unicodedata.category(character) in ("Cc", "Cf", "Co")
-    return "" if is_control or character in "\0\ufffd" else character
+    if character in "\0\ufffd" or unicodedata.category(character) in ("Cc", "Cf", "Co"):
+        return ""
+    return " " if character in WHITE_SPACE else character
 
 
 def _set_chinese_apart(character):

@@ -30,7 +30,9 @@ class Tokenizer(TextTokenizer):
     encoding over bytes or characters, and Unigram. What is not implemented is an error.
 
     Invalid UTF-8 counts as U+FFFD. Letters, marks and normal forms are those of Python's
-    `unicodedata` and of RE2: characters that are new in Unicode may be taken for others.
+    `unicodedata` and of RE2, which may know another version of Unicode than the library does. Of
+    the characters of Unicode 3.2, four differ in BERT's normalization (U+166D, U+1734, U+1885,
+    U+1886), none in the words of GPT-2 and Qwen 2; of all assigned to date, about 560 and 5,000.
 
     Args:
         definition: Dictionary, the content of a `tokenizer.json`.
