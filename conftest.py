@@ -21,6 +21,7 @@ def pytest_configure(config):
     config.addinivalue_line(
         "markers", "pairwise: without --full, cases in which each pair of parameters occurs"
     )
+    config.addinivalue_line("markers", "few(n): without --full, n cases, spread evenly")
 
 
 def pytest_collection_modifyitems(config, items):
@@ -28,18 +29,23 @@ def pytest_collection_modifyitems(config, items):
         return
     tests = collections.defaultdict(list)
     for item in items:
-        if item.get_closest_marker("pairwise"):
-            tests[item.nodeid.partition("[")[0]].append(item)
-    kept = {item for cases in tests.values() for item in _pairwise(cases)}
-    left_out = [
-        item
-        for item in items
-        if item.get_closest_marker("full")
-        or (item.get_closest_marker("pairwise") and item not in kept)
-    ]
+        tests[item.nodeid.partition("[")[0]].append(item)
+    kept = {item for cases in tests.values() for item in _chosen(cases)}
+    left_out = [item for item in items if item not in kept]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in set(left_out)]
+        items[:] = [item for item in items if item in kept]
+
+
+def _chosen(cases):
+    """Returns the cases of a test that run without `--full`."""
+    if cases[0].get_closest_marker("pairwise"):
+        cases = _pairwise(cases)
+    few = cases[0].get_closest_marker("few")
+    if few:
+        number = min(*few.args, len(cases))
+        cases = [cases[(2 * place + 1) * len(cases) // (2 * number)] for place in range(number)]
+    return [case for case in cases if not case.get_closest_marker("full")]
 
 
 def _pairwise(cases):

@@ -12,6 +12,7 @@ from keras_attention.recurrent import AttentionCell, AttentionRNN
 from keras_attention.reformer import ReformerAttention
 from keras_attention.transformer import DecoderBlock, EncoderBlock
 
+__version__ = "0.1.0"
 __all__ = [
     "Attention",
     "AttentionCell",

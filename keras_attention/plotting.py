@@ -85,9 +85,10 @@ def plot_heads(attention, source_tokens, target_tokens, titles=None):
 def plot_caption(image, words, attention, columns=5, title=None):
     """Draws an image, and once more for each word of its caption with what the word looked at.
 
-    A word's look lies over the image as light: what it looked at is bright, the rest is darkened.
-    The brightest place is that with the largest weight of this word, however large it is. The
-    weights are upsampled smoothly to the size of the image.
+    What a word looked at keeps its light, and the rest of the image is dark. A ring marks the place
+    with the largest weight, and the number beside it is that weight: the picture is as bright there
+    for a weight of 0.05 as for one of 1. The weights are upsampled smoothly to the size of the
+    image.
 
     Paper: Xu et al. 2015, "Show, attend and tell: neural image caption generation with visual
     attention".
@@ -130,9 +131,7 @@ def plot_caption(image, words, attention, columns=5, title=None):
         axes.imshow(image)
     for axes, word, grid in zip(places[1:pictures], words, grids, strict=True):
         axes.set_title(word, parse_math=False)
-        # Each pixel of the image is a unit wide, around whole numbers.
-        extent = -0.5, width - 0.5, height - 0.5, -0.5
-        axes.imshow(_upsample(grid), cmap=_light(), vmin=0.0, vmax=1.0, extent=extent)
+        _darken(axes, grid, width, height)
     if title:
         figure.suptitle(title)
     return figure
@@ -169,6 +168,36 @@ def _require_grids(attention, words):
     return grids
 
 
+def _darken(axes, grid, width, height):
+    """Lays a veil over an image where a grid of weights is small, and labels the largest weight."""
+    from matplotlib.colors import LinearSegmentedColormap
+    from matplotlib.patheffects import withStroke
+
+    veil = LinearSegmentedColormap.from_list("veil", [(0, 0, 0, 0.85), (0, 0, 0, 0)])
+    # Each pixel of the image is a unit wide, around whole numbers.
+    extent = -0.5, width - 0.5, height - 0.5, -0.5
+    options = {"vmin": 0.0, "vmax": 1.0, "extent": extent, "interpolation": "bilinear"}
+    axes.imshow(_upsample(grid), cmap=veil, **options)
+    row, column = np.unravel_index(grid.argmax(), grid.shape)
+    rows, columns = grid.shape
+    peak = (column + 0.5) * width / columns - 0.5, (row + 0.5) * height / rows - 0.5
+    outline = [withStroke(linewidth=2.5, foreground="black")]
+    ring = {"markersize": 9, "markerfacecolor": "none", "markeredgecolor": "white"}
+    axes.plot(*peak, "o", path_effects=outline, **ring)
+    is_left = peak[0] < width / 2
+    axes.annotate(
+        f"{grid.max():.2f}",
+        peak,
+        xytext=(8 if is_left else -8, 0),
+        textcoords="offset points",
+        ha="left" if is_left else "right",
+        va="center",
+        color="white",
+        fontsize=8,
+        path_effects=outline,
+    )
+
+
 def _upsample(grid, factor=16):
     """Blows up a grid of weights by Gaussians around its cells; the largest becomes 1."""
     for _ in range(2):
@@ -177,13 +206,6 @@ def _upsample(grid, factor=16):
         near = np.exp(-((pixels[:, None] - cells) ** 2) / (2 * 0.6**2))
         grid = (near @ grid / near.sum(axis=1, keepdims=True)).T
     return grid / max(grid.max(), np.finfo("float32").tiny)
-
-
-def _light():
-    """A colour map from a dark veil, for 0, to a white one, which shows on dark things as well."""
-    from matplotlib.colors import LinearSegmentedColormap
-
-    return LinearSegmentedColormap.from_list("light", [(0, 0, 0, 0.7), (1, 1, 1, 0.4)])
 
 
 def _require_labels(shape, source_tokens, target_tokens):

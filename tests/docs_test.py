@@ -1,6 +1,7 @@
 """The documentation: it builds, and shows every public name, equation, picture and notebook."""
 
 import inspect
+import json
 import os
 import pathlib
 import re
@@ -81,6 +82,30 @@ def test_sections_of_a_docstring_are_shown(pages):
     assert "<code>dropout</code>: Fraction of the weights" in pages["layers"]
     assert "<strong>Example</strong>" in pages["layers"]
     assert "&gt;&gt;&gt;" in pages["layers"]
+
+
+@pytest.mark.parametrize(
+    ("page", "line"),
+    [
+        ("masks", "from keras_attention.masks import BigBird"),
+        ("layers", "from keras_attention import MultiHeadAttention"),
+        ("decoding", "from zoo.decoding import BeamSampler"),
+        ("pictures", "from keras_attention.plotting import plot_heads"),
+        ("layers", "import numpy as np"),
+    ],
+)
+def test_examples_begin_with_their_imports(pages, page, line):
+    assert line in re.sub("<.*?>", "", pages[page])
+
+
+def test_names_of_classes_are_found_whole(site):
+    config = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))[
+        "config"
+    ]
+    separator = re.compile(config["separator"])
+    for name in ("BigBird", "MultiHeadAttention", "ONNX", "LiteRT"):
+        assert separator.split(name) == [name]
+    assert separator.split("multi-head, scaled_dot") == ["multi", "head", "scaled", "dot"]
 
 
 def test_the_example_of_the_contributors_guide_runs():

@@ -39,6 +39,7 @@ def kinds_of_output(cell):
     return {kind for output in cell.outputs for kind in output.get("data", [output.output_type])}
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("path", AS_TESTED, ids=lambda path: path.stem)
 def test_runs_and_shows_what_is_kept(path, monkeypatch):
     monkeypatch.setenv("KERAS_MAX_EPOCHS", "2")  # what is learned is less, what is shown the same

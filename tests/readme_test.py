@@ -1,14 +1,19 @@
 """Every Python block of the README and of the guides runs, page by page, from top to bottom.
 
-The one that captions a photograph runs where Keras has the ImageNet weights of MobileNetV2.
+A comment after `print(...)` is what it prints. The block that captions a photograph runs where
+Keras has the ImageNet weights of MobileNetV2.
 """
 
+import configparser
+import contextlib
+import io
 import pathlib
 import re
 
 import PIL.Image
 import pytest
 
+import keras_attention
 import zoo
 from tests import imagenet_weights
 
@@ -27,12 +32,45 @@ def test_python_blocks_run(page, tmp_path, monkeypatch):
     assert blocks
     for block in blocks:
         if "photo.jpg" not in block or imagenet_weights.ARE_HERE:
-            exec(compile(block, page.name, "exec"), namespace)
+            printed = io.StringIO()
+            with contextlib.redirect_stdout(printed):
+                exec(compile(block, page.name, "exec"), namespace)
+            for expected in re.findall(r"^print\(.*\)  # (.*)", block, flags=re.MULTILINE):
+                assert expected in printed.getvalue().splitlines()
+
+
+def test_blocks_need_what_the_readme_has_installed():
+    """In order; an extra is told above the block that needs it."""
+    declared = configparser.ConfigParser()
+    declared.read(ROOT / "setup.cfg", encoding="utf-8")
+    installed = declared["options"]["install_requires"]
+    assert {"tokenizers", "tensorflow", "keras"} <= set(re.findall(r"^[\w-]+", installed, re.M))
+    before, plot, _ = README.partition(".plot(0)")
+    assert plot
+    assert 'pip install ".[plot]"' in before.rpartition("**Load")[2]
+
+
+def test_versions_are_one():
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    (cited,) = re.findall(r"^version: (.*)$", citation, flags=re.MULTILINE)
+    assert zoo.__version__ == keras_attention.__version__ == cited
 
 
 def test_pages_and_pictures_that_the_readme_links_exist():
     for path in re.findall(r"\]\((?!https?:)(.*?)(?:#.*?)?\)", README):
         assert (ROOT / path).is_file(), path
+
+
+def test_pictures_are_shown_elsewhere_too():
+    """On PyPI, say, where relative addresses lead nowhere."""
+    pictures = re.findall(r"!\[.*?\]\((.*?)\)", README)
+    assert pictures
+    for address in pictures:
+        home, path = re.fullmatch(
+            r"https://raw\.githubusercontent\.com/(.*?)/main/(.*)", address
+        ).groups()
+        assert f"https://github.com/{home}\n" in (ROOT / "setup.cfg").read_text(encoding="utf-8")
+        assert (ROOT / path).is_file()
 
 
 MEASURED = {  # the columns of the tables of models, after the number of weights
@@ -58,7 +96,10 @@ MEASURED = {  # the columns of the tables of models, after the number of weights
 def test_models_are_listed_as_measured(name):
     model = zoo.info(name)
     (row,) = re.findall(rf"\| `{name}` \|.*", README)
-    measured = {(each["metric"], each["split"]): each["value"] for each in model.card["quality"]}
+    measured = {  # of "multi30k/test_2016_flickr" the data set is left out
+        (each["metric"], each["split"].rpartition("/")[2]): each["value"]
+        for each in model.card["quality"]
+    }
     columns = [
         f"{measured[metric, split]:.{digits}f}" for metric, split, digits in MEASURED[model.task]
     ]

@@ -1,18 +1,34 @@
-"""Ready models made of attention: load, train, translate, caption, generate, serve."""
+"""Ready models made of attention: load, train, translate, caption, generate, serve.
 
-from zoo.catalog import info, list_models, load
-from zoo.models.backbone import Backbone
-from zoo.readers.text import ByteBPETokenizer
-from zoo.tasks.captioning import Captioner
-from zoo.tasks.results import Caption, TextScores, Translation
-from zoo.tasks.translation import Translator
-from zoo.tasks.writing import TextGenerator
+`import zoo` is quick: TensorFlow is imported with the first name that needs it. Where the program
+has imported Keras or TensorFlow before, everything is imported at once, so that
+`keras.saving.load_model` finds the classes of the zoo.
+"""
 
+import importlib
+import sys
+from typing import TYPE_CHECKING
+
+from zoo.catalog import info, list_models, load, register
+
+if TYPE_CHECKING:
+    from zoo.models.backbone import Backbone
+    from zoo.readers.image_reader import ImageReader
+    from zoo.readers.text import ByteBPETokenizer
+    from zoo.tasks.captioning import Captioner
+    from zoo.tasks.classification import Classifier
+    from zoo.tasks.results import Caption, TextScores, Translation
+    from zoo.tasks.translation import Translator
+    from zoo.tasks.writing import TextGenerator
+
+__version__ = "0.1.0"
 __all__ = [
     "Backbone",
     "ByteBPETokenizer",
     "Caption",
     "Captioner",
+    "Classifier",
+    "ImageReader",
     "TextGenerator",
     "TextScores",
     "Translation",
@@ -21,3 +37,34 @@ __all__ = [
     "list_models",
     "load",
 ]
+
+_HOMES = {
+    "Backbone": "zoo.models.backbone",
+    "ByteBPETokenizer": "zoo.readers.text",
+    "Caption": "zoo.tasks.results",
+    "Captioner": "zoo.tasks.captioning",
+    "Classifier": "zoo.tasks.classification",
+    "ImageReader": "zoo.readers.image_reader",
+    "TextGenerator": "zoo.tasks.writing",
+    "TextScores": "zoo.tasks.results",
+    "Translation": "zoo.tasks.results",
+    "Translator": "zoo.tasks.translation",
+}
+_PACKAGES = ("data", "decoding", "metrics", "serving", "storage", "training")
+
+
+def __getattr__(name):
+    if name in _PACKAGES:
+        return importlib.import_module(f"zoo.{name}")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'zoo' has no attribute {name!r}")
+    register()
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__():
+    return [*globals(), *_HOMES, *_PACKAGES]
+
+
+if not sys.modules.keys().isdisjoint(["keras", "tensorflow"]):
+    register()

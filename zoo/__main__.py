@@ -1,9 +1,5 @@
-"""`python -m zoo`: quiet TensorFlow down before anything imports it."""
+"""`python -m zoo`."""
 
-import os
+from zoo.cli import main
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-
-from zoo.cli import main  # noqa: E402
-
-main()
+main(prog_name="python -m zoo")

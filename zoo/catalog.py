@@ -1,25 +1,20 @@
-"""The models by name: the trained ones of the package, those from elsewhere, architectures."""
+"""The models by name: the trained ones of the package, those from elsewhere, architectures.
+
+What `list_models` and `info` tell stands in cards and in `ARCHITECTURES`. Keras, TensorFlow and the
+classes of models are imported when one is loaded.
+"""
 
 import contextlib
+import difflib
+import importlib
 import inspect
 import pathlib
-from typing import Any, NamedTuple
+import textwrap
+from typing import NamedTuple
 
-from keras_attention.errors import unknown_name
-from zoo.models.recurrent_nmt import ORDERS, AttentionRNNTranslator
-from zoo.models.show_attend_tell import ShowAttendTell
-from zoo.models.transformer_lm import TransformerLanguageModel
-from zoo.models.transformer_nmt import TransformerTranslator
-from zoo.readers.text import ByteBPETokenizer
-from zoo.storage import CARD, CONFIG, TOKENIZER, WEIGHTS, downloads
-from zoo.storage.arrays import arrays_in
-from zoo.storage.cards import measured, read_card
-from zoo.storage.configs import read_config
-from zoo.storage.presets import check_files
-from zoo.storage.weights import limited_to, load_weights
-from zoo.tasks.captioning import Captioner
-from zoo.tasks.translation import Translator
-from zoo.tasks.writing import TextGenerator
+from zoo.options import options_of
+from zoo.storage import CARD, CONFIG, TOKENIZER, WEIGHTS
+from zoo.storage.cards import measured, read_card, told
 
 PRESETS = pathlib.Path(__file__).parent / "presets"
 
@@ -28,39 +23,87 @@ class Architecture(NamedTuple):
     """A kind of model, before anybody has trained it.
 
     Attributes:
-        task: The class that users call.
-        core: The class of the model of tensors; its first argument is the vocabulary size.
-        defaults: Options of `core`.
+        task_name: What it does, as the class of the task names it.
         description: One line for people.
+        task_path: Where the class is that users call.
+        core_path: Where the class of the model of tensors is.
+        defaults: Options of that which differ from its own.
     """
 
-    task: Any
-    core: Any
-    defaults: dict
+    task_name: str
     description: str
+    task_path: str
+    core_path: str
+    defaults: dict = {}  # noqa: RUF012
+
+    @property
+    def task(self):
+        """The class that users call."""
+        return _class_at(self.task_path)
+
+    @property
+    def core(self):
+        """The class of the model of tensors."""
+        return _class_at(self.core_path)
 
 
-def _only(task, core):
-    return Architecture(task, core, {}, core.description)
+def _class_at(path):
+    module, name = path.rsplit(".", 1)
+    return getattr(importlib.import_module(module), name)
 
 
 ARCHITECTURES = {
     "bahdanau_nmt": Architecture(
-        Translator,
-        AttentionRNNTranslator,
+        "translation",
+        "GRU translator that attends before each step (Bahdanau et al. 2015)",
+        "zoo.tasks.translation.Translator",
+        "zoo.models.recurrent_nmt.AttentionRNNTranslator",
         {"order": "bahdanau", "score": "additive", "cell": "gru"},
-        ORDERS["bahdanau"],
     ),
     "luong_nmt": Architecture(
-        Translator,
-        AttentionRNNTranslator,
+        "translation",
+        "LSTM translator that attends after each step, with input feeding (Luong et al. 2015)",
+        "zoo.tasks.translation.Translator",
+        "zoo.models.recurrent_nmt.AttentionRNNTranslator",
         {"order": "luong", "score": "general", "cell": "lstm"},
-        ORDERS["luong"],
     ),
-    "show_attend_tell": _only(Captioner, ShowAttendTell),
-    "transformer_lm": _only(TextGenerator, TransformerLanguageModel),
-    "transformer_nmt": _only(Translator, TransformerTranslator),
+    "show_attend_tell": Architecture(
+        "captioning",
+        "LSTM that looks at a picture again before each word (Xu et al. 2015)",
+        "zoo.tasks.captioning.Captioner",
+        "zoo.models.show_attend_tell.ShowAttendTell",
+    ),
+    "text_encoder": Architecture(
+        "classification",
+        "Text encoder (Devlin et al. 2019)",
+        "zoo.tasks.classification.Classifier",
+        "zoo.models.text_encoder.TextEncoder",
+    ),
+    "transformer_lm": Architecture(
+        "language model",
+        "Transformer language model",
+        "zoo.tasks.writing.TextGenerator",
+        "zoo.models.transformer_lm.TransformerLanguageModel",
+    ),
+    "transformer_nmt": Architecture(
+        "translation",
+        "Transformer translator (Vaswani et al. 2017)",
+        "zoo.tasks.translation.Translator",
+        "zoo.models.transformer_nmt.TransformerTranslator",
+    ),
+    "vit": Architecture(
+        "classification",
+        "Vision Transformer (Dosovitskiy et al. 2021)",
+        "zoo.tasks.classification.Classifier",
+        "zoo.models.vit.ViT",
+    ),
 }
+
+
+def register():
+    """Imports the classes of all models and tasks, which registers them with Keras."""
+    for architecture in ARCHITECTURES.values():
+        _ = architecture.task, architecture.core
 
 
 class ModelInfo(NamedTuple):
@@ -75,6 +118,7 @@ class ModelInfo(NamedTuple):
         megabytes: Size on disk; `None` for an architecture.
         quality: Dictionary of a metric and its protocol to the value measured.
         card: Everything that `card.json` says; empty for an architecture.
+        options: List of the `zoo.options.Option`s of an architecture; empty for a trained model.
     """
 
     name: str
@@ -85,19 +129,32 @@ class ModelInfo(NamedTuple):
     megabytes: float | None
     quality: dict
     card: dict
+    options: list
 
     def __str__(self):
         lines = [self.name, f"  {self.description}"]
+        if self.options:
+            lines.append(f"  {self.task}, to train: weights=None, and options of")
+            width = max(len(f"{each.name}={each.default!r}") for each in self.options)
+            for name, default, text in self.options:
+                lines += _wrapped(f"    {f'{name}={default!r}':{width}}  ", text)
         if self.card:
             trained = f", trained on {self.data}" if self.data else ""
             lines.append(f"  {self.task}{trained}")
             millions = self.parameters / 1e6
             lines.append(f"  {millions:.1f} M weights, {self.megabytes:.1f} MB on disk")
-            lines += [
-                f"  {key}: {self.card[key]}" for key in ("license", "limits") if key in self.card
-            ]
+            for title, text in told(self.card).items():
+                lines += _wrapped(f"  {title}: ", text)
         lines += [f"  {metric}: {value}" for metric, value in self.quality.items()]
         return "\n".join(lines)
+
+
+def _wrapped(beginning, text):
+    width = max(100, len(beginning) + 40)
+    options = {"initial_indent": beginning, "subsequent_indent": " " * min(len(beginning), 40)}
+    return textwrap.wrap(
+        text, width, break_on_hyphens=False, break_long_words=False, **options
+    ) or [beginning.rstrip()]
 
 
 def list_models():
@@ -105,8 +162,9 @@ def list_models():
 
     Example:
 
-    >>> [model.name for model in list_models() if not model.card]
-    ['bahdanau_nmt', 'luong_nmt', 'show_attend_tell', 'transformer_lm', 'transformer_nmt']
+    >>> [model.name for model in list_models() if not model.card]  # doctest: +NORMALIZE_WHITESPACE
+    ['bahdanau_nmt', 'luong_nmt', 'show_attend_tell', 'text_encoder', 'transformer_lm',
+     'transformer_nmt', 'vit']
     """
     trained = sorted(folder.parent for folder in PRESETS.glob(f"*/{CARD}"))
     return [_preset_info(folder) for folder in trained] + [
@@ -157,10 +215,17 @@ def load(name, weights="pretrained", tokenizer=None, dtype=None, **overrides):
 
     Example:
 
+    >>> from zoo import ByteBPETokenizer
     >>> model = load("bahdanau_nmt", weights=None, tokenizer=ByteBPETokenizer([]), dropout=0.2)
     >>> model.core.config.dropout
     0.2
     """
+    register()
+    from zoo.readers.text import ByteBPETokenizer
+    from zoo.storage.configs import read_config
+    from zoo.storage.presets import check_files
+    from zoo.storage.weights import load_weights
+
     if name in ARCHITECTURES:
         return _fresh_architecture(name, weights, tokenizer, dtype, overrides)
     folder = _folder(name)
@@ -176,7 +241,8 @@ def load(name, weights="pretrained", tokenizer=None, dtype=None, **overrides):
             f"The weights of {name} fit its own architecture and tokenizer only. Received: "
             f"{', '.join(changed)}. Pass weights=None to train it anew with these."
         )
-    own = ByteBPETokenizer.load(folder / TOKENIZER)
+    has_texts = (folder / TOKENIZER).is_file()
+    own = ByteBPETokenizer.load(folder / TOKENIZER) if has_texts else None
     model = _of_preset(folder, architecture, own, dtype, arguments)
     if overrides or tokenizer is not None:
         arguments = {**arguments, **overrides}
@@ -196,7 +262,8 @@ def build(name, tokenizer, dtype=None, within=None, /, **overrides):
 
     Args:
         name: Name of an architecture.
-        tokenizer: The tokenizer, which decides on the size of the vocabulary.
+        tokenizer: The tokenizer, which decides on the size of the vocabulary; `None` for a model
+            without texts.
         dtype: Keras dtype policy of the computation; the global one by default.
         within: Context manager that the weights of the core are made in; by default none.
         **overrides: Options of the core that differ from the architecture's own, and those of the
@@ -205,9 +272,11 @@ def build(name, tokenizer, dtype=None, within=None, /, **overrides):
     Raises:
         ValueError: If the architecture or an option is unknown.
     """
+    from keras_attention.errors import unknown_name
+
     if name not in ARCHITECTURES:
         raise ValueError(unknown_name("architecture", name, ARCHITECTURES))
-    task, core, defaults, _ = ARCHITECTURES[name]
+    task, core, defaults = (getattr(ARCHITECTURES[name], x) for x in ("task", "core", "defaults"))
     parameters = inspect.signature(task).parameters.values()
     settings = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
     settings = settings[2:]  # without core and tokenizer
@@ -216,8 +285,9 @@ def build(name, tokenizer, dtype=None, within=None, /, **overrides):
         if override not in allowed:
             raise ValueError(unknown_name(f"option of {name}", override, allowed))
     of_task = {key: overrides.pop(key) for key in settings if key in overrides}
+    decided = task.decides(tokenizer, **of_task)
     with within or contextlib.nullcontext():
-        core = core(tokenizer.vocabulary_size, **{**defaults, **overrides}, dtype=dtype)
+        core = core(**{**decided, **defaults, **overrides}, dtype=dtype)
         core.build()
     model = task(core, tokenizer, **of_task)
     model.build()
@@ -226,6 +296,9 @@ def build(name, tokenizer, dtype=None, within=None, /, **overrides):
 
 def _of_preset(folder, architecture, tokenizer, dtype, arguments):
     """Returns the task of a preset with fresh weights, which have room in its file of weights."""
+    from zoo.storage.arrays import arrays_in
+    from zoo.storage.weights import limited_to
+
     weights = folder / WEIGHTS
     arrays, layers = len(arrays_in(weights)), arguments.get("num_layers")
     if isinstance(layers, int) and layers > arrays:  # before a weight is made, layers are
@@ -249,13 +322,15 @@ def _fresh_architecture(name, weights, tokenizer, dtype, overrides):
             f"{name} is an architecture, without weights of its own. Load a trained model "
             f"({', '.join(trained) or 'none yet'}), or pass weights=None for fresh weights."
         )
-    if tokenizer is None:
+    if tokenizer is None and "reader" not in overrides:
         raise ValueError(
             f"{name} with fresh weights needs a tokenizer: tokenizer=zoo.ByteBPETokenizer.train("
             "sentences, vocabulary_size=8000), with the sentences of both languages."
         )
     model = build(name, tokenizer, dtype, **overrides)
     if weights is not None:
+        from zoo.storage.weights import load_weights
+
         load_weights(model, weights)
     return model
 
@@ -265,12 +340,16 @@ def _folder(name):
     for folder in (PRESETS / str(name), pathlib.Path(name)):
         if (folder / CARD).is_file():
             return folder
-    if downloads.is_elsewhere(str(name)):
-        return downloads.fetch(str(name))
-    known = [model.name for model in list_models()]
+    if "://" in str(name) or ".zip" in str(name):
+        from zoo.storage import downloads
+
+        if downloads.is_elsewhere(str(name)):
+            return downloads.fetch(str(name))
+    near = difflib.get_close_matches(str(name), [model.name for model in list_models()])
+    hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
     raise ValueError(
-        f"{unknown_name('model', str(name), known)} Or the folder or .zip file of a preset, "
-        "https://..., hf://user/name."
+        f"Unknown model {str(name)!r}.{hint} `python -m zoo list` names all. "
+        "Or pass the folder or .zip file of a preset, https://..., hf://user/name."
     )
 
 
@@ -286,10 +365,12 @@ def _preset_info(folder):
         megabytes=size / 1e6,
         quality={measured(each): each["value"] for each in card["quality"]},
         card=card,
+        options=[],
     )
 
 
 def _architecture_info(name):
     architecture = ARCHITECTURES[name]
-    task = architecture.task.task_name
-    return ModelInfo(name, task, architecture.description, "", None, None, {}, {})
+    options = options_of(architecture.core_path, architecture.defaults)
+    task, description = architecture.task_name, architecture.description
+    return ModelInfo(name, task, description, "", None, None, {}, {}, options)

@@ -1,6 +1,8 @@
-"""The command line: `python -m zoo list | info | translate | caption | generate | train | …`."""
+"""The command line: `python -m zoo list | info | translate | caption | generate | train | …`.
 
-import functools
+TensorFlow is imported, quietly, by the commands that need it.
+"""
+
 import itertools
 import os
 import pathlib
@@ -8,7 +10,13 @@ import sys
 
 import click
 
+import zoo
+from zoo import quiet
+
 USER_ERRORS = (ValueError, OSError, ImportError)
+TEXTS_AT_ONCE = 1024  # that are translated before the next ones, and written
+PICTURES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".webp")
+INTERRUPTED = 130  # exit status of a program that Ctrl-C ended
 
 
 class Commands(click.Group):
@@ -21,9 +29,13 @@ class Commands(click.Group):
             raise
         except USER_ERRORS as error:
             raise click.ClickException(" ".join(str(error).split())) from error
+        except KeyboardInterrupt:
+            click.echo("\nStopped.", err=True)
+            context.exit(INTERRUPTED)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(zoo.__version__, prog_name="keras-attention-zoo")
 def main():
     """Ready models made of attention: use, train, measure and serve them."""
 
@@ -31,8 +43,6 @@ def main():
 @main.command("list")
 def list_command():
     """List all models, trained ones first."""
-    import zoo
-
     rows = []
     for model in zoo.list_models():
         quality = next(reversed(model.quality.items()), None)
@@ -48,7 +58,6 @@ def list_command():
 @click.argument("name")
 def info_command(name):
     """Tell everything about the model NAME."""
-    import zoo
     from zoo.storage.cards import measured
 
     model = zoo.info(name)
@@ -72,8 +81,7 @@ def _by_protocol(quality):
 
 def _load(name, method):
     """Loads a model that has a method."""
-    import zoo
-
+    quiet.import_tensorflow()
     model = zoo.load(name)
     if not hasattr(model, method):
         task = model.task_name
@@ -120,6 +128,17 @@ def _show_attention(what):
     )
 
 
+def _with_options(options):
+    """Returns a decorator that adds options to a command, in order."""
+
+    def add(command):
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
 _SAMPLER = click.option(
     "--sampler", help="greedy, beam, random, top_k or top_p.  [default: the model's own]"
 )
@@ -127,6 +146,11 @@ _RANDOM = [
     click.option("--temperature", type=float, help="Temperature of a random sampler."),
     click.option("--top-k", "k", type=int, help="Tokens to draw from, for top_k."),
     click.option("--top-p", "p", type=float, help="Probability to draw from, for top_p."),
+]
+_RULES = [
+    click.option("--repetition-penalty", type=float, help="Above 1 against tokens said before."),
+    click.option("--no-repeat-ngram-size", type=int, help="No n-gram of this size twice."),
+    click.option("--min-length", type=int, help="Tokens at least."),
 ]
 
 
@@ -139,14 +163,9 @@ def _decoding_options(command):
         click.option("--max-length", type=int, help="Tokens at most."),
         *_RANDOM,
         click.option("--seed", type=int, help="Seed of a random sampler."),
+        *_RULES,
     ]
-    return _with_options(command, options)
-
-
-def _with_options(command, options):
-    for option in reversed(options):
-        command = option(command)
-    return command
+    return _with_options(options)(command)
 
 
 @main.command()
@@ -166,11 +185,14 @@ def translate(name, texts, show_attention, batch_size, sampler, **options):
         texts = lines.replace("\r\n", "\n").split("\n")
         texts = texts[:-1] if texts[-1] == "" else texts
     model = _load(name, "translate")
-    translations = model.translate(list(texts), sampler=sampler, batch_size=batch_size, **options)
-    for translation in translations:
-        click.echo(" ".join(translation.split("\n")))
+    seed = options.pop("seed", 0)
+    for number, some in enumerate(_batches(texts, TEXTS_AT_ONCE)):
+        asked = {"sampler": sampler, "batch_size": batch_size, "seed": seed + number, **options}
+        for translation in model.translate(some, **asked):
+            click.echo(" ".join(translation.split("\n")))
+        sys.stdout.flush()
     if show_attention and texts:
-        result = model.translate([texts[0]], sampler, True, **options)
+        result = model.translate([texts[0]], sampler, True, seed=seed, **options)
         result.plot(0).savefig(show_attention, bbox_inches="tight", dpi=150)
         click.echo(f"Wrote {show_attention}.", err=True)
 
@@ -182,36 +204,98 @@ def translate(name, texts, show_attention, batch_size, sampler, **options):
 @click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True)
 @_show_attention("Draw into this picture where each word of the first caption looked.")
 def caption(name, images, show_attention, batch_size, sampler, **options):
-    """Describe the picture files IMAGES with the model NAME: a line for each."""
+    """Describe the picture files IMAGES, or those in folders, with the model NAME.
+
+    Writes a line for each; of several it begins with the file's name and a tab. What is no picture
+    is told, and left out; the command then ends with status 1.
+    """
     options = {key: value for key, value in options.items() if value is not None}
+    files = [file for path in images for file in _pictures_of(path)]
     model = _load(name, "caption")
-    texts = model.caption(list(images), sampler=sampler, batch_size=batch_size, **options)
-    for text in texts:
-        click.echo(text)
-    if show_attention:
-        result = model.caption([images[0]], sampler, True, **options)
+    is_one, failed, first = [*files] == [*images] and len(files) == 1, False, None
+    for some in _batches(files, batch_size):
+        found = {}
+        for file in some:
+            try:
+                found[file] = _content(file)
+            except (ValueError, OSError) as error:
+                click.echo(f"Error: {' '.join(str(error).split())}", err=True)
+                failed = True
+        texts = model.caption(list(found.values()), sampler=sampler, **options) if found else []
+        for file, text in zip(found, texts, strict=True):
+            click.echo(text if is_one else f"{file}\t{text}")
+        sys.stdout.flush()
+        first = first or next(iter(found), None)
+    if show_attention and first:
+        result = model.caption([first], sampler, True, **options)
         result.plot(0).savefig(show_attention, bbox_inches="tight", dpi=150)
         click.echo(f"Wrote {show_attention}.", err=True)
+    if failed:
+        sys.exit(1)
 
 
 @main.command()
 @click.argument("name")
-@click.option("--prompt", default="", help="What the text begins with.")
+@click.argument("inputs", nargs=-1, required=True)
+@click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True)
+@_show_attention("Draw into this picture what the model looked at in the first input.")
+def classify(name, inputs, show_attention, batch_size):
+    """Name the best label of each of INPUTS, texts or picture files, with the model NAME.
+
+    Writes a line for each: the label, a tab, and its probability.
+    """
+    model = _load(name, "classify")
+    for some in _batches(inputs, batch_size):
+        result = model.classify(some, return_probabilities=True)
+        for label, probabilities in zip(result.labels, result.probabilities, strict=True):
+            click.echo(f"{label}\t{probabilities.max():.4f}")
+        sys.stdout.flush()
+    if show_attention:
+        result = model.classify([inputs[0]], return_attention=True)
+        result.plot(0).savefig(show_attention, bbox_inches="tight", dpi=150)
+        click.echo(f"Wrote {show_attention}.", err=True)
+
+
+def _batches(everything, size):
+    """Yields lists of `size` neighbours, and of what is left."""
+    for first in range(0, len(everything), size):
+        yield list(everything[first : first + size])
+
+
+def _pictures_of(path):
+    """Returns a file, or the pictures in a folder."""
+    if not path.is_dir():
+        return [path]
+    files = sorted(file for file in path.iterdir() if file.suffix.lower() in PICTURES)
+    if not files:
+        raise ValueError(f"There is no picture ({', '.join(PICTURES)}) in the folder {path}.")
+    return files
+
+
+def _content(file):
+    from zoo.readers.images import image_bytes
+
+    return image_bytes(file)
+
+
+@main.command()
+@click.argument("name")
+@click.argument("text", default="")
 @click.option("--max-length", type=int, default=500, show_default=True, help="Tokens to add.")
-@_SAMPLER
-@functools.partial(_with_options, options=_RANDOM)
+@_with_options([_SAMPLER, *_RANDOM])
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of a random sampler.")
+@_with_options(_RULES)
 @click.option("--stop", multiple=True, help="Where to stop; may be given several times.")
-def generate(name, prompt, max_length, sampler, seed, stop, **options):
-    """Let the language model NAME go on with a text, written as it is generated."""
+def generate(name, text, max_length, sampler, seed, stop, **options):
+    """Let the language model NAME go on with TEXT, written as it is generated."""
     options = {key: value for key, value in options.items() if value is not None}
     model = _load(name, "stream")
     arguments = {"max_length": max_length, "sampler": sampler, "seed": seed, "stop": stop}
     if model.sampler(sampler, **options).num_beams > 1:
-        pieces = [model.generate(prompt, **arguments, **options)]
+        pieces = [model.generate(text, **arguments, **options)]
     else:
-        pieces = model.stream(prompt, **arguments, **options)
-    click.echo(prompt, nl=False)
+        pieces = model.stream(text, **arguments, **options)
+    click.echo(text, nl=False)
     for piece in pieces:
         click.echo(piece, nl=False)
         sys.stdout.flush()
@@ -221,8 +305,9 @@ def generate(name, prompt, max_length, sampler, seed, stop, **options):
 _data_dir = click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=pathlib.Path),
-    help="Folder with the data set: the raw files of Multi30k, the archives of Flickr8k, or what "
-    "TFDS has prepared. By default it is downloaded, but for Flickr8k.",
+    help="Folder with the data set: the raw files of Multi30k, the archives of Flickr8k, both "
+    "multi30k/ and tatoeba_en_de/, or what TFDS has prepared. By default it is downloaded, but for "
+    "Flickr8k and Tatoeba.",
 )
 
 
@@ -241,6 +326,7 @@ _data_dir = click.option(
 )
 def train(name, data_dir, run_dir, epochs):
     """Train the model NAME by its recipe, and write it as a preset to RUN_DIR/NAME."""
+    quiet.import_tensorflow()
     from zoo.training import recipes
 
     run_dir = run_dir or pathlib.Path("runs") / name
@@ -252,25 +338,25 @@ def train(name, data_dir, run_dir, epochs):
 @main.command()
 @click.argument("name")
 @_data_dir
-@click.option("--split", help="Part of the data set.  [default: its test part]")
+@click.option("--split", help="Part of the data.  [default: its test parts]")
 @click.option("--num-beams", type=int, help="Beams of beam search.")
 @click.option("--length-penalty", type=float, help="Exponent of the length in beam search.")
 def evaluate(name, data_dir, split, **options):
     """Measure the model NAME on the data set of its recipe, each number with its protocol."""
-    import zoo
+    quiet.import_tensorflow()
     from zoo.training import recipes
 
     model = zoo.load(name)
     recipe = recipes.of_card(zoo.info(name).card)
-    split = split or recipe.measured_splits[-1]
     options = {key: value for key, value in options.items() if value is not None}
     model.default_sampler = model.sampler(**options)
-    scores = recipe.evaluate(model, recipe.load(split, data_dir))
-    click.echo(f"{name} on {split}")
-    for protocol, entries in _by_protocol(recipe.quality(scores, split, model)):
-        for entry in entries:
-            click.echo(f"{entry['value']:10}  {entry['metric']}")
-        click.echo(f"{'':12}({protocol})")
+    for part in [split] if split else recipe.test_splits:
+        scores = recipe.evaluate(model, recipe.load(part, data_dir))
+        click.echo(f"{name} on {part}")
+        for protocol, entries in _by_protocol(recipe.quality(scores, part, model)):
+            for entry in entries:
+                click.echo(f"{entry['value']:10}  {entry['metric']}")
+            click.echo(f"{'':12}({protocol})")
 
 
 @main.command()
@@ -290,7 +376,7 @@ def export(name, path, **options):
     A SavedModel for TF Serving goes to PATH/1, PATH/2, ...; files for ONNX Runtime or LiteRT go
     into a new folder PATH.
     """
-    import zoo
+    quiet.import_tensorflow()
     from zoo import serving
 
     options = {key: value for key, value in options.items() if value is not None}
@@ -298,6 +384,32 @@ def export(name, path, **options):
     (serving.require_free if is_folder else serving.require_versions)(path)
     _require_writable(path)
     click.echo(zoo.load(name).export(path, **options))
+
+
+@main.command()
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8501, show_default=True)
+@click.option(
+    "--token", envvar="ZOO_TOKEN", help="What clients send as Authorization: Bearer TOKEN."
+)
+def serve(names, host, port, token):
+    """Serve the models NAME by HTTP: names of models, presets, or folders of exported versions.
+
+    The protocols are those of TF Serving, /v1/models/NAME:predict, and, for language models, of
+    OpenAI, /v1/completions.
+    """
+    quiet.import_tensorflow()
+    try:
+        from zoo import server
+    except ImportError as error:
+        raise ImportError(
+            f'zoo serve needs {error.name}: pip install "keras-attention-zoo[server]"'
+        ) from error
+
+    models = [server.model_of(name) for name in names]
+    click.echo(f"Serving {', '.join(model.name for model in models)} at http://{host}:{port}")
+    server.run(models, host, port, token)
 
 
 @main.command("serving-config")
@@ -310,6 +422,7 @@ def export(name, path, **options):
 )
 def serving_config(folder, seen_as):
     """Write models.config and batching.config for TF Serving and the SavedModels below FOLDER."""
+    quiet.import_tensorflow()
     from zoo import serving
 
     for path in serving.write_server_config(folder, seen_as):

@@ -41,6 +41,7 @@ class RandomBlocks(Mask):
             them. 1 leaves out the own block only.
         num_global: Blocks at the start that are not drawn, because they are global.
         length: Length of the longest sequence, or `None`.
+        num_last: Blocks at the end of a sequence of `length` that are not drawn.
 
     Raises:
         ValueError: If an argument is too small or no integer, or `window` is even.
@@ -51,7 +52,9 @@ class RandomBlocks(Mask):
     [0, 1, 1, 1]
     """
 
-    def __init__(self, block_size, num_blocks, seed=0, window=1, num_global=0, length=None):
+    def __init__(
+        self, block_size, num_blocks, seed=0, window=1, num_global=0, length=None, num_last=0
+    ):
         hint = "A block is at least one position long."
         self.block_size = integer(self, "block_size", block_size, 1, hint)
         self.longest_tile = self.block_size
@@ -63,6 +66,8 @@ class RandomBlocks(Mask):
         self.num_global = integer(self, "num_global", num_global, 0, hint)
         hint = "It counts positions; None is for any length, and draws to the left only."
         self.length = None if length is None else integer(self, "length", length, 1, hint)
+        hint = "It counts the blocks at the end that are not drawn."
+        self.num_last = integer(self, "num_last", num_last, 0, hint)
 
     def tile(self, query_positions, key_positions):
         key_blocks = key_positions[None, :] // self.block_size
@@ -99,7 +104,8 @@ class RandomBlocks(Mask):
         if self.length is None:
             count = own - near
         else:  # a ring, so that every block has the same number of blocks to draw from
-            ring = max(-(-self.length // self.block_size) - self.num_global, 1)
+            blocks = -(-self.length // self.block_size)
+            ring = max(blocks - self.num_global - self.num_last, 1)
             count = max(ring - 2 * near - 1, 0)
         for number in range(self.num_blocks):
             start = count * number // self.num_blocks
@@ -125,4 +131,5 @@ class RandomBlocks(Mask):
             "window": self.window,
             "num_global": self.num_global,
             "length": self.length,
+            "num_last": self.num_last,
         }

@@ -77,7 +77,7 @@ class BigBird(_Composition):
     """BigBird: a window, global tokens and random blocks, all of them in blocks.
 
         SlidingWindow(window // 2, window // 2, block_size) | GlobalTokens(num_global * block_size)
-            | RandomBlocks(block_size, num_random, seed, window, num_global, length)
+            | RandomBlocks(block_size, num_random, seed, window, num_global, length, num_last)
 
     Paper: Zaheer et al. 2020, Big Bird: Transformers for Longer Sequences, section 2
     (https://arxiv.org/abs/2007.14062). The defaults are those of its base model.
@@ -91,9 +91,13 @@ class BigBird(_Composition):
         seed: Integer; another one draws other blocks.
         length: Length of the longest sequence. Without it random blocks are drawn to the left
             only, for decoders; an encoder should give it. See `RandomBlocks`.
+        num_last: Blocks at the end of a sequence of `length` that see everybody and that everybody
+            sees. The paper's base model and Hugging Face have one global block at each end:
+            `num_global=1, num_last=1`. Needs `length`; the end of a shorter sequence is not global.
 
     Raises:
-        ValueError: If an argument is too small or no integer, or `window` is even.
+        ValueError: If an argument is too small or no integer, `window` is even, or there are
+            blocks at the end without a `length`.
 
     Example:
 
@@ -102,7 +106,16 @@ class BigBird(_Composition):
     [4, 3, 3, 3]
     """
 
-    def __init__(self, block_size=64, window=3, num_global=2, num_random=3, seed=0, length=None):
+    def __init__(
+        self,
+        block_size=64,
+        window=3,
+        num_global=2,
+        num_random=3,
+        seed=0,
+        length=None,
+        num_last=0,
+    ):
         hint = "It counts the positions of a block."
         self.block_size = integer(self, "block_size", block_size, 1, hint)
         self.window = odd(self, "window", window)
@@ -112,9 +125,17 @@ class BigBird(_Composition):
         self.seed = integer(self, "seed", seed, 0, "The same seed draws the same blocks.")
         hint = "It counts positions; None is for any length, and draws to the left only."
         self.length = None if length is None else integer(self, "length", length, 1, hint)
+        hint = "It counts blocks; 0 leaves them out."
+        self.num_last = integer(self, "num_last", num_last, 0, hint)
+        if self.num_last and self.length is None:
+            raise ValueError(
+                "`num_last` of BigBird needs `length`: a mask does not know where a sequence ends. "
+                f"Received: num_last={num_last}, length=None."
+            )
         self.mask = SlidingWindow(self.window // 2, self.window // 2, self.block_size)
-        if self.num_global:
-            self.mask = self.mask | GlobalTokens(self.num_global * self.block_size)
+        ends = self._global_positions()
+        if ends:
+            self.mask = self.mask | GlobalTokens(ends)
         if self.num_random:
             self.mask = self.mask | RandomBlocks(
                 self.block_size,
@@ -123,7 +144,17 @@ class BigBird(_Composition):
                 self.window,
                 self.num_global,
                 self.length,
+                self.num_last,
             )
+
+    def _global_positions(self):
+        """Returns the positions of the global blocks, as `GlobalTokens` takes them."""
+        first = self.num_global * self.block_size
+        if not self.num_last:
+            return first
+        blocks = -(-self.length // self.block_size)
+        last = range(max(blocks - self.num_last, 0) * self.block_size, blocks * self.block_size)
+        return sorted({*range(first), *last})
 
     def get_config(self):
         return {
@@ -133,4 +164,5 @@ class BigBird(_Composition):
             "num_random": self.num_random,
             "seed": self.seed,
             "length": self.length,
+            "num_last": self.num_last,
         }

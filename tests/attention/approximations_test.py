@@ -58,6 +58,7 @@ def assert_close(found, expected, tolerance=1e-5):
 
 
 # lengths that chunks, buckets and windows do not divide
+@pytest.mark.few(3)
 @pytest.mark.parametrize("length", [pytest.param(7, marks=pytest.mark.full), 150])
 @pytest.mark.parametrize("name", MOST)
 def test_compiled_equals_eager(name, length):
@@ -78,6 +79,7 @@ def test_compiled_gradients_equal_eager_ones():
     gradients_in_every_form(cases, tolerance=1e-4)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", MOST)
 def test_model_of_unknown_length_equals_the_layer_at_every_length(name):
     layer = make(name)
@@ -191,6 +193,7 @@ def test_who_sees_nothing_gets_zeros_and_zero_gradients(name, causal):
     np.testing.assert_array_equal(oracle.float64(gradient)[1], 0.0)
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "mixed_float16", "mixed_bfloat16"])
 @pytest.mark.parametrize("name", LAYERS)
 def test_half_precision_equals_float32_up_to_its_rounding(name, dtype):
@@ -220,6 +223,7 @@ def test_every_weight_gets_a_gradient(name):
         assert np.abs(oracle.float64(gradient)).max() > (0 if "key/bias" in path else 1e-6), path
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", MOST)
 def test_trains_in_a_functional_model(name):
     x = keras.Input((None, SIZE))
@@ -283,6 +287,7 @@ def test_config_has_every_argument_and_makes_the_same_layer(layer_class, argumen
     check_config(layer_class, arguments)
 
 
+@pytest.mark.full
 def test_saved_file_gives_the_same_in_a_process_that_only_imports_the_package(tmp_path):
     x, visible = keras.Input((9, SIZE), name="x"), keras.Input((9,), dtype="bool", name="visible")
     outputs = {name: layer()(x, x, value_mask=visible) for name, layer in LAYERS.items()}

@@ -85,6 +85,7 @@ SCORES = {
 }
 
 
+@pytest.mark.few(36)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("make", [single_head, multi_head])
 @pytest.mark.parametrize("name", MASKS)
@@ -95,6 +96,7 @@ def test_equals_the_reference(make, score_name, name):
     assert_equal(*layers, query, value, **MASKS[name])
 
 
+@pytest.mark.few(6)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("make", [single_head, multi_head])
 @pytest.mark.parametrize("name", MASKS)
@@ -106,6 +108,7 @@ def test_sum_equals_the_reference(make, score_name, name):
     assert_equal(*layers, query, value, tolerance=1e-4, **MASKS[name])
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("lengths", [(1, 1), (1, 13), (13, 1), (4, 8), (16, 3)])
 @pytest.mark.parametrize("score_name", ["scaled_dot", "additive"])
 def test_odd_lengths(score_name, lengths):
@@ -124,6 +127,7 @@ def test_half_precision(dtype):
     np.testing.assert_allclose(oracle.float64(found), oracle.float64(expected), atol=0.02)
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("make", [single_head, multi_head])
 @pytest.mark.parametrize("position", positions.names())
 def test_positions(make, position):
@@ -257,6 +261,7 @@ def test_auto_counts_what_a_score_holds_for_a_pair():
 # ------------------------------------------------------------------------------------- compilation
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("jit", [False, True])
 @pytest.mark.parametrize("score_name", ["scaled_dot", "additive"])
 def test_compiles_with_unknown_lengths(score_name, jit):

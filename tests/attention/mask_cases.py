@@ -70,13 +70,13 @@ def number(seed, draw, block):
     return block
 
 
-def random_blocks(size, draws, seed=0, window=1, num_global=0, length=None):
+def random_blocks(size, draws, seed=0, window=1, num_global=0, length=None, num_last=0):
     def drawn(block):
         away = window // 2 + 1  # the nearest block that may be drawn
         if length is None:
             free = [block - distance for distance in range(away, block - num_global + 1)]
         else:
-            ring = list(range(num_global, -(-length // size)))
+            ring = list(range(num_global, -(-length // size) - num_last))
             place = block - num_global
             free = [
                 ring[(place - distance) % len(ring)]
@@ -145,6 +145,10 @@ NUMBERS = {
     "big bird both ways": (
         masks.BigBird(1, 3, 1, 2, seed=4, length=13),
         either(window(1, 1), tokens(0), random_blocks(1, 2, 4, 3, 1, 13)),
+    ),
+    "big bird with both ends": (
+        masks.BigBird(1, 3, 1, 1, seed=4, length=13, num_last=1),
+        either(window(1, 1), tokens(0, 12), random_blocks(1, 1, 4, 3, 1, 13, 1)),
     ),
     "big bird of windows": (masks.BigBird(2, 3, 0, 0), window(1, 1, 2)),
     "prefix LM": (masks.Causal() | masks.Prefix(2), either(causal, first_keys(2))),

@@ -129,3 +129,24 @@ def test_both_go_with_causal():
         causal = masks.Causal() & mask
         assert not np.triu(blocks(causal, 20), 1).any()
         np.testing.assert_array_equal(blocks(causal, 20), np.tril(blocks(mask, 20)))
+
+
+def test_bigbird_with_a_global_block_at_each_end():
+    """As in the paper's base model and Hugging Face."""
+    options = {"block_size": 2, "window": 3, "num_random": 2, "length": 39}
+    seen = blocks(masks.BigBird(num_global=1, num_last=1, **options), 40, 2)
+    for end in (0, -1):
+        assert seen[end].all()
+        assert seen[:, end].all()
+    inside = seen[1:-1, 1:-1]
+    near = np.triu(np.tril(np.ones_like(inside), 1), -1)
+    assert inside[near].all()
+    drawn_only = inside & ~near
+    assert drawn_only.sum(axis=1).max() == 2
+    assert drawn_only.sum() >= 2 * len(inside) - 4  # the ring closes: a neighbour may be drawn
+    assert drawn_only.any(axis=0).sum() > len(inside) // 2
+
+
+def test_bigbird_needs_the_length_for_its_end():
+    with pytest.raises(ValueError, match="`num_last` of BigBird needs `length`"):
+        masks.BigBird(num_last=1)

@@ -61,6 +61,7 @@ def test_positions_may_be_any(name):
     assert_same(tile, brute_force(rule, *SCATTERED))
 
 
+@pytest.mark.few(14)
 @pytest.mark.parametrize("name", ALL)
 def test_compiled_tile_equals_the_definition(name):
     mask, rule = ALL[name]
@@ -68,6 +69,7 @@ def test_compiled_tile_equals_the_definition(name):
     assert_same(compiled(mask.tile)(*positions), brute_force(rule, *SCATTERED))
 
 
+@pytest.mark.few(14)
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="is about tf.function")
 @pytest.mark.parametrize("name", ALL)
 def test_lengths_may_be_unknown(name):
@@ -225,6 +227,7 @@ def test_lengths_of_a_tensor_do_not_become_part_of_a_file(make):
     assert f"{make.__name__}(shape=(2,))" in repr(layer.mask)
 
 
+@pytest.mark.full
 def test_saved_file_gives_the_same_in_a_fresh_process(tmp_path):
     x = np.random.default_rng(0).normal(size=(BATCH, 13, 4)).astype("float32")
     inputs = keras.Input(batch_shape=x.shape, name="x")

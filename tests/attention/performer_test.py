@@ -103,6 +103,7 @@ LENGTHS = [(1, 1), (1, 6), (6, 1), (5, CHUNK + 3), (CHUNK + 3, 5), (CHUNK, CHUNK
 LENGTHS += [(length, length) for length in (CHUNK - 1, CHUNK + 1, 2 * CHUNK + 44)]
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("lengths", LENGTHS)
 def test_causal_sums_equal_the_quadratic_formula_at_every_length(kernel, lengths):

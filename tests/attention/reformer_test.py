@@ -88,6 +88,7 @@ def assert_like_brute_force(layer, x, value, causal=False, visible=None, **masks
 
 
 # around those that buckets and chunks divide
+@pytest.mark.few(12)
 @pytest.mark.parametrize("length", [1, 2, 3, 4, 5, 7, 8, 9, 12, 13, 16, 17, 33, 50])
 @pytest.mark.parametrize("causal", [True, False])
 def test_equals_brute_force_at_every_length(length, causal):
@@ -195,6 +196,7 @@ def test_seed_reproduces_the_rotations_and_redraw_changes_them():
     assert not any("rotations" in variable.path for variable in first.trainable_variables)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("causal", [True, False])
 def test_error_against_attention_to_all_others_falls_as_hashes_grow(causal):
     x = np.random.default_rng(1).normal(size=(2, 96, SIZE)).astype("float32")

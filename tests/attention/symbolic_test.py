@@ -95,6 +95,7 @@ def test_output_carries_the_mask_of_the_first_input(name):
     np.testing.assert_allclose(pooled[1], context[1, 0], atol=1e-5)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", LAYERS)
 def test_trains_in_a_functional_model(name):
     query, memory = keras.Input((None, 5)), keras.Input((None, 4))
@@ -106,6 +107,7 @@ def test_trains_in_a_functional_model(name):
     assert history[-1] < history[0]
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("floatx", ["float64", "float16"], indirect=True)
 @pytest.mark.parametrize("name", [*LAYERS, *OTHERS])
 def test_trains_whatever_floatx_is(name, floatx):

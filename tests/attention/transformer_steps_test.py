@@ -28,6 +28,7 @@ def encoder_steps(block, x, split, room, mask=None, **arguments):
     ]
 
 
+@pytest.mark.few(8)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("split", SPLITS, ids=str)
 @pytest.mark.parametrize("position", POSITIONS)
@@ -40,6 +41,7 @@ def test_steps_of_an_encoder_block_equal_the_call(normalize, position, split):
         np.testing.assert_allclose(found, expected, atol=2e-5)
 
 
+@pytest.mark.few(8)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("split", SPLITS, ids=str)
 @pytest.mark.parametrize("position", POSITIONS)

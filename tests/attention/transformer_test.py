@@ -310,6 +310,7 @@ def test_feed_forward_tells_its_shape():
     assert_all_close(ops.unstack(each(x), axis=1), [layer(x[:, i]) for i in range(3)], 1e-5)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("normalize", ["post", "pre"])
 def test_functional_model_of_unknown_lengths_equals_the_blocks(normalize):
     source, target = keras.Input((None,), dtype="int32"), keras.Input((None,), dtype="int32")
@@ -376,6 +377,7 @@ def test_every_weight_of_a_block_gets_a_gradient(normalize, position):
         assert gradient.max() > (0 if "key/bias" in path else 1e-6), path
 
 
+@pytest.mark.few(2)
 @needs_tensorflow
 @pytest.mark.parametrize("normalize", ["post", "pre"])
 @pytest.mark.parametrize("jit_compile", [False, True])
@@ -488,6 +490,7 @@ def test_recomputed_block_drops_the_same_again(compiled):
     assert slope == pytest.approx((gradient * step).sum(), rel=0.02)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("make", [encoder, decoder])
 def test_recomputed_block_trains(make):
     x, encoded = keras.Input((None, SIZE)), keras.Input((None, 6))
@@ -567,6 +570,7 @@ def model_of_everything():
     return keras.Model({"x": x, "visible": visible}, outputs)
 
 
+@pytest.mark.full
 def test_saved_file_gives_the_same_in_a_process_that_only_imports_the_package(tmp_path):
     model = model_of_everything()
     randomize(model)

@@ -158,6 +158,7 @@ def test_wide_beam_search_finds_what_exhaustive_search_finds(length_penalty, cou
         assert_found(decoded, row, exhaustive_search(model, row, limit, length_penalty, count))
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("length_penalty", [0.0, 0.6, 1.0, 2.0, -1.5])
 @pytest.mark.parametrize(("num_beams", "count"), [(1, 1), (2, 1), (2, 2), (3, 2)])
 def test_beam_search_equals_one_without_early_stop(length_penalty, num_beams, count):
@@ -251,6 +252,7 @@ def test_a_row_does_not_depend_on_the_others(sampler):
         np.testing.assert_allclose(alone.scores[0], together.scores[row], rtol=1e-6)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("sampler", SAMPLERS, ids=repr)
 def test_eager_graph_compiled_and_saved_model_agree(sampler, tmp_path):
     model, sources = TableModel(), tf.range(SOURCES)

@@ -145,7 +145,7 @@ def test_numbers_of_numpy_are_numbers():
     [
         ("beams", {}, "Unknown sampler 'beams'. Did you mean 'beam'"),
         (7, {}, "Unknown sampler 7. Known: greedy, random, top_k, top_p, beam"),
-        ("top_k", {"p": 0.5}, "'top_k' has no option 'p'. Its options: temperature, k."),
+        ("top_k", {"p": 0.5}, "'top_k' has no option 'p'. Its options: temperature, k, and"),
         ("greedy", {"temperature": 2.0}, "'greedy' has no option 'temperature'. Its options: none"),
         (decoding.GreedySampler(), {"k": 1}, "Options go with the name of a sampler"),
         ("top_k", {"k": 0}, "`k` must be an integer of at least 1. Received: k=0"),

@@ -45,6 +45,26 @@ def papineni(hypotheses, references, added=0):
     return 100 * score, [100 * precision for precision in precisions], penalty, h, r
 
 
+def papineni_of_several(hypotheses, references):
+    """Corpus BLEU of whitespace tokens, with several references each, and the lengths h and r."""
+    logarithms, lengths = [], [0, 0]
+    for n in range(1, 5):
+        matched = proposed = 0
+        for hypothesis, each in zip(hypotheses, references, strict=True):
+            counts = ngrams(hypothesis.split(), n)
+            allowed = [ngrams(reference.split(), n) for reference in each]
+            for ngram, count in counts.items():
+                matched += min(count, max(counts[ngram] for counts in allowed))
+            proposed += sum(counts.values())
+        logarithms.append(math.log(matched / proposed))
+    for hypothesis, each in zip(hypotheses, references, strict=True):
+        length = len(hypothesis.split())
+        closest = min((abs(len(text.split()) - length), len(text.split())) for text in each)
+        lengths = [lengths[0] + length, lengths[1] + closest[1]]
+    h, r = lengths
+    return 100 * min(1, math.exp(1 - r / h)) * math.exp(sum(logarithms) / 4), h, r
+
+
 def ngrams(tokens, n):
     return collections.Counter(tuple(tokens[i : i + n]) for i in range(len(tokens) - n + 1))
 
@@ -60,6 +80,24 @@ def test_equals_papineni(bleu):
     assert result.brevity_penalty == pytest.approx(penalty)
     assert penalty < 1
     assert (result.hypothesis_length, result.reference_length) == (h, r)
+
+
+@pytest.mark.parametrize(
+    "bleu", [sacrebleu_score, lambda *texts: moses_lowercase_bleu(*texts, language="en")]
+)
+def test_equals_papineni_with_several_references(bleu):
+    references = [
+        [REFERENCES[0], "a cat sat on the mat today"],
+        [REFERENCES[1]],
+        [REFERENCES[2], "the the dog runs in a park with others", "a dog"],
+    ]
+    score, h, r = papineni_of_several(HYPOTHESES, references)
+    result = bleu(HYPOTHESES, references)
+    assert result.score == pytest.approx(score)
+    assert (result.hypothesis_length, result.reference_length) == (h, r)
+    assert "nrefs:var|" in result.signature
+    assert result.score > bleu(HYPOTHESES, REFERENCES).score
+    assert bleu(HYPOTHESES, [[each] for each in REFERENCES]) == bleu(HYPOTHESES, REFERENCES)
 
 
 def test_bleu_of_sentences_equals_papineni_with_added_ones():
@@ -114,7 +152,9 @@ def test_what_cannot_be_scored_is_refused():
     with pytest.raises(TypeError, match="hypotheses must be a list of strings.*'a text'"):
         sacrebleu_score("a text", ["a text"])
     with pytest.raises(TypeError, match="references must be a list of strings"):
-        sacrebleu_score(["a"], [["a"]])
+        sacrebleu_score(["a"], [["a", 1]])
+    with pytest.raises(TypeError, match="references must be .* at least one string for each"):
+        sacrebleu_score(["a", "b"], [["a"], []])
     with pytest.raises(ValueError, match="en, de, fr, cs. Received: language='german'"):
         moses_lowercase_bleu(HYPOTHESES, REFERENCES, "german")
 

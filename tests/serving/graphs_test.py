@@ -63,6 +63,7 @@ def onnx_folder(model, tmp_path_factory):
     return export
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", list(INPUTS))
 def test_onnx_equals_the_model(model, onnx_folder, name):
     onnxruntime = pytest.importorskip("onnxruntime")
@@ -116,6 +117,7 @@ def test_a_client_translates_with_onnx_runtime_and_tokenizers_alone(model, onnx_
 # ----------------------------------------------------------------------------------------- LiteRT
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", list(INPUTS))
 def test_litert_equals_the_model(model, tmp_path, name):
     interpreter = pytest.importorskip("ai_edge_litert.interpreter")

@@ -61,6 +61,7 @@ def answers(signatures):
 # ------------------------------------------------------------------------------------- signatures
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", list(OPTIONS))
 def test_compiled_equals_not_compiled(answers, name):
     expected, found = answers(name, "serving_default"), answers(name, "serving_jit")

@@ -172,8 +172,10 @@ def test_architectures_are_listed_last():
         "bahdanau_nmt",
         "luong_nmt",
         "show_attend_tell",
+        "text_encoder",
         "transformer_lm",
         "transformer_nmt",
+        "vit",
     ]
 
 
@@ -206,6 +208,7 @@ def test_a_shipped_card_is_complete(name):
     assert card["files"].keys() == set(HASHED)
     protocols = {entry["metric"]: entry["protocol"] for entry in card["quality"]}
     signed = {"translation": "version:", "captioning": "pycocoevalcap:", "language model": "nats"}
+    signed["classification"] = "each input once"
     measured = [protocols[each] for each in protocols if each != "perplexity"]
     assert measured
     assert all(signed[card["task"]] in protocol for protocol in measured)
@@ -224,3 +227,37 @@ def test_a_shipped_model_is_small_and_works(name):
         assert model.generate("ROMEO:\nWhat, ho", max_length=1, sampler="greedy") == "!"
     else:
         assert model.caption(np.zeros((90, 60, 3), "uint8"))
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_card_says_what_a_model_is_for_and_on_which_terms(name):
+    model = zoo.info(name)
+    output = " ".join(str(model).split())
+    facts = [
+        *(model.card[key] for key in ("use", "limits", "license")),
+        *model.card["data"].values(),
+    ]
+    for fact in [*facts, model.card["example"]["call"]]:
+        assert fact in output or fact == model.card["data"].get("pair")
+    assert {"name", "source", "terms", "citation"} <= model.card["data"].keys()
+
+
+# ----------------------------------------------------- what is known without importing the classes
+
+
+@pytest.mark.parametrize("name", catalog.ARCHITECTURES)
+def test_an_entry_says_what_its_classes_say(name, fresh_model):
+    entry = catalog.ARCHITECTURES[name]
+    assert entry.task_name == entry.task.task_name
+    core = entry.core(300, **entry.defaults)
+    assert entry.description == core.description
+    found = {each.name: each.default for each in zoo.info(name).options}
+    fields = dataclasses.fields(entry.core.Config)[1:]
+    assert found == {each.name: each.default for each in fields} | entry.defaults
+    assert all(each.description for each in zoo.info(name).options)
+
+
+def test_rules_for_tokens_are_saved(fresh_model, card, tmp_path):
+    sampler = zoo.decoding.get("beam", bad_words=[[7, 8]], repetition_penalty=1.2, end_ids=[5])
+    presets.save(fresh_model(sampler=sampler), tmp_path / "toy", card)
+    assert zoo.load(tmp_path / "toy").default_sampler == sampler

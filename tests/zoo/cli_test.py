@@ -5,6 +5,7 @@ import re
 import sys
 
 import click.testing
+import PIL.Image
 import pytest
 import tensorflow as tf
 
@@ -74,7 +75,14 @@ def test_info_tells_how_a_model_was_trained(run):
 
 
 def test_info_of_an_architecture(run):
-    assert "Luong et al. 2015" in run("info", "luong_nmt").stdout
+    output = run("info", "luong_nmt").stdout
+    assert "Luong et al. 2015" in output
+    for line in ("score='general'", "decoder_units=512  Size of the decoder"):
+        assert line in output
+
+
+def test_the_version(run):
+    assert run("--version").stdout == f"keras-attention-zoo, version {zoo.__version__}\n"
 
 
 # ------------------------------------------------------------------------------------- translate
@@ -129,14 +137,90 @@ def test_show_attention_writes_a_picture(translate, tmp_path):
     assert path.read_bytes().startswith(PNG)
 
 
+def test_rules_for_tokens_reach_the_sampler(translate, bahdanau):
+    text = "a man and his dogs"
+    rules = {"repetition_penalty": 1.5, "no_repeat_ngram_size": 1, "min_length": 12}
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in rules.items()]
+    assert translate(text, *options) == [bahdanau.translate(text, **rules)]
+    assert translate(text) != translate(text, *options)
+
+
+def test_many_lines_are_written_part_by_part(translate, bahdanau, sources, targets, monkeypatch):
+    monkeypatch.setattr("zoo.cli.TEXTS_AT_ONCE", 3)
+    asked, translating = [], bahdanau.translate
+    monkeypatch.setattr(
+        bahdanau,
+        "translate",
+        lambda texts, **options: asked.append(len(texts)) or translating(texts, **options),
+    )
+    assert translate(*sources) == targets
+    assert asked == [3, 3, 2]
+
+
+def test_ctrl_c_keeps_what_was_done(run, bahdanau, sources, targets, monkeypatch):
+    monkeypatch.setattr("zoo.cli.TEXTS_AT_ONCE", 3)
+    monkeypatch.setattr(zoo, "load", lambda name: bahdanau)
+    translating = bahdanau.translate
+
+    def interrupted(texts, **options):
+        if texts == sources[3:6]:
+            raise KeyboardInterrupt
+        return translating(texts, **options)
+
+    monkeypatch.setattr(bahdanau, "translate", interrupted)
+    result = run("translate", "toy", *sources)
+    assert result.stdout.splitlines() == targets[:3]
+    assert (result.exit_code, result.stderr) == (130, "\nStopped.\n")
+
+
+class Describer:
+    """A captioner that says how many bytes a picture has."""
+
+    def caption(self, images, sampler=None, **options):
+        return [f"{len(image)} bytes" for image in images]
+
+
+@pytest.fixture
+def pictures(monkeypatch, tmp_path):
+    """A folder with two pictures, one broken file that claims to be one, and a text."""
+    monkeypatch.setattr(zoo, "load", lambda name: Describer())
+    PIL.Image.new("RGB", (8, 8), "red").save(tmp_path / "a.webp")
+    PIL.Image.new("RGB", (8, 8), "red").save(tmp_path / "c.png")
+    (tmp_path / "b.jpg").write_bytes(b"no picture at all")
+    (tmp_path / "notes.txt").write_text("no picture")
+    return tmp_path
+
+
+def test_caption_of_one_picture_is_a_line(run, pictures):
+    file = pictures / "a.webp"
+    assert run("caption", "toy", file).stdout == f"{file.stat().st_size} bytes\n"
+
+
+def test_caption_of_a_folder_goes_on_after_a_broken_picture(run, pictures):
+    result = run("caption", "toy", pictures, "--batch-size", 2)
+    files = [pictures / name for name in ("a.webp", "c.png")]
+    assert result.stdout == "".join(f"{file}\t{file.stat().st_size} bytes\n" for file in files)
+    (line,) = result.stderr.splitlines()
+    assert "b.jpg" in line
+    assert "WebP" in line
+    assert "{{" not in line
+    assert result.exit_code == 1
+
+
+def test_caption_of_a_folder_without_pictures(run, pictures):
+    (pictures / "empty").mkdir()
+    result = run("caption", "toy", pictures / "empty")
+    assert "no picture (.bmp, .gif, .jpeg, .jpg, .png, .webp) in the folder" in result.stderr
+
+
 def test_generate_writes_prompt_and_text(run, generator, monkeypatch):
     monkeypatch.setattr(zoo, "load", lambda name: generator)
-    options = ["--prompt", "the quick", "--max-length", 12, "--sampler", "greedy"]
+    options = ["the quick", "--max-length", 12, "--sampler", "greedy"]
     assert run("generate", "toy", *options).stdout == "the quick brown fox j\n"
     assert run("generate", "toy", *options, "--stop", "fox").stdout == "the quick brown \n"
     drawn = run("generate", "toy", "--max-length", 20, "--sampler", "top_k", "--top-k", 3)
     assert drawn.stdout == generator.generate("", 20, "top_k", k=3) + "\n"
-    beams = run("generate", "toy", "--prompt", "the", "--max-length", 8, "--sampler", "beam")
+    beams = run("generate", "toy", "the", "--max-length", 8, "--sampler", "beam")
     assert beams.stdout == "the" + generator.generate("the", 8, "beam") + "\n"
 
 
@@ -178,6 +262,27 @@ def test_evaluate_prints_each_number_with_its_protocol(run, preset, bahdanau, mo
         assert value == pytest.approx(scores[key].score, abs=0.01)
         assert "num_beams=2" in protocol
         assert str(scores[key]) in protocol
+
+
+def test_evaluate_measures_on_every_test_part(run, preset, bahdanau, monkeypatch):
+    def quality(recipe, scores, split, model):
+        return [{"metric": "BLEU", "split": split, "value": scores, "protocol": f"as {split}"}]
+
+    monkeypatch.setattr(TranslationRecipe, "test_splits", ("captions", "everyday"))
+    monkeypatch.setattr(TranslationRecipe, "load", lambda recipe, split, data_dir: split)
+    monkeypatch.setattr(TranslationRecipe, "evaluate", lambda recipe, model, data: len(data))
+    monkeypatch.setattr(TranslationRecipe, "quality", quality)
+    monkeypatch.setattr(zoo, "load", lambda name: bahdanau)
+    monkeypatch.setattr(bahdanau, "default_sampler", bahdanau.default_sampler)
+    lines = [line.split() for line in run("evaluate", preset).stdout.splitlines()]
+    assert lines == [
+        [str(preset), "on", "captions"],
+        ["8", "BLEU"],
+        ["(as", "captions)"],
+        [str(preset), "on", "everyday"],
+        ["8", "BLEU"],
+        ["(as", "everyday)"],
+    ]
 
 
 def test_export_prints_the_version(run, bahdanau, monkeypatch, tmp_path):
@@ -281,8 +386,30 @@ def test_a_reader_that_has_gone_away_is_no_mistake(run, monkeypatch):
     assert run("list").stderr == ""
 
 
-def test_the_real_command(run_python, preset):
-    quiet = {name: value for name, value in os.environ.items() if not name.startswith("TF_")}
-    result = run_python("-m", "zoo", "translate", preset, input=b"the dog eats\n", env=quiet)
-    assert (result.returncode, result.stdout) == (0, b"der hund frisst\n")
-    assert b"Traceback" not in result.stderr
+@pytest.fixture(scope="module")
+def unset():
+    """The environment of somebody who has set nothing for TensorFlow."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("TF_")}
+
+
+def test_the_real_command_prints_the_answer_and_nothing_else(run_python, preset, unset):
+    result = run_python("-m", "zoo", "translate", preset, input=b"the dog eats\n", env=unset)
+    assert (result.returncode, result.stdout, result.stderr) == (0, b"der hund frisst\n", b"")
+
+
+WITHOUT_TENSORFLOW = """
+import sys
+from zoo.cli import main
+main(sys.argv[1:], standalone_mode=False)
+heavy = {"tensorflow", "keras", "numpy", "keras_attention"} & sys.modules.keys()
+assert not heavy, heavy
+"""
+
+
+@pytest.mark.parametrize(
+    "arguments", [["list"], ["info", "luong_nmt"], ["info", "luong_nmt_multi30k_en_de"]]
+)
+def test_what_is_known_needs_no_tensorflow(run_python, arguments):
+    result = run_python("-c", WITHOUT_TENSORFLOW, *arguments)
+    assert result.returncode == 0, result.stderr.decode()
+    assert b"luong_nmt" in result.stdout

@@ -12,7 +12,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 from zoo.serving import Endpoint, export, write_version
 
 TEXTS = ["a man sleeps", "", "two women ride bikes", " ", "🚲 unseen", "the dog eats " * 20]
-RANDOM = {"sampler": "random", "temperature": 3.0}
+RANDOM = {"sampler": "random", "temperature": 3.0, "repetition_penalty": 1.2, "min_length": 3}
 
 
 @pytest.fixture(scope="module")

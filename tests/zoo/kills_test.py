@@ -49,6 +49,7 @@ def assert_equal(found, expected):
 
 
 # First the tokenizer, then each epoch writes its weights, the best ones, its state and the log.
+@pytest.mark.few(1)
 @pytest.mark.parametrize("number", [1, 6, 7, 8, 9])
 def test_training_that_was_killed_equals_training_that_was_not(tmp_path, number, results, capsys):
     with killing("os.fsync", number, cut=True), pytest.raises(Killed):
@@ -122,6 +123,7 @@ def test_a_file_that_is_replaced_is_the_old_one_until_it_is_the_new_one(tmp_path
     assert (tmp_path / name).read_text() == new
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("task", "at", "number"),
     [

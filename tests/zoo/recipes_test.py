@@ -7,6 +7,7 @@ import signal
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import zoo
 from zoo.metrics import sacrebleu_score
@@ -78,9 +79,15 @@ def broken_off(run_python, pairs, tmp_path_factory):
 @pytest.fixture(scope="module")
 def run(broken_off, dataset):
     """The same folder once the run was started again, and the preset that came of it."""
+
+    def load(recipe, split, data_dir):
+        if split in recipe.splits:
+            return dataset
+        return dataset.map(lambda source, target: (source, tf.stack([target, target + "."])))
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(recipes.RECIPES, "toy_en_de", dataclasses.replace(RECIPE, epochs=99))
-        patch.setattr(TranslationRecipe, "load", lambda self, split, data_dir: dataset)
+        patch.setattr(TranslationRecipe, "load", load)
         yield broken_off, recipes.run("toy_en_de", None, broken_off, epochs=RECIPE.epochs)
 
 
@@ -133,6 +140,8 @@ def test_the_card_says_how_it_was_trained_and_measured(run):
     assert {split for split, _ in measured} == set(RECIPE.measured_splits)
     assert "sacremoses:" in card["quality"][1]["protocol"]
     assert "BeamSampler(num_beams=5" in card["quality"][2]["protocol"]
+    assert "nrefs:1|" in card["quality"][2]["protocol"]
+    assert "nrefs:2|" in card["quality"][5]["protocol"]  # these sources have two references
 
 
 def test_a_preset_is_not_trained_over(run):
@@ -176,6 +185,36 @@ def test_self_critical_training_comes_last_and_is_not_repeated(dataset, tmp_path
     np.testing.assert_array_equal(again.core.output_bias, model.core.output_bias)
     again.load_weights(tmp_path / runs.BEST)
     assert np.abs(again.core.output_bias - model.core.output_bias).max() > 0
+
+
+def test_a_recipe_may_begin_with_a_trained_model_and_draw_among_several_targets(
+    run, pairs, tmp_path, monkeypatch
+):
+    _, preset = run
+    seen = []
+
+    def fit(model, drawn, validation_data, **options):
+        model.save_weights(tmp_path / runs.BEST)
+        seen.append((model, drawn, validation_data))
+
+    monkeypatch.setattr(zoo.Translator, "fit", fit)
+    recipe = dataclasses.replace(RECIPE, begin_with=str(preset), examples_per_epoch=5)
+    sources, targets = map(list, zip(*pairs, strict=True))
+    several = tf.data.Dataset.from_tensor_slices((sources, [[each, each] for each in targets]))
+    trained = recipe.train(several, several, tmp_path)
+    ((model, drawn, validation),) = seen
+    first = zoo.load(preset)
+    assert model.tokenizer.get_config() == first.tokenizer.get_config()
+    for mine, its in zip(model.core.weights, first.core.weights, strict=True):
+        np.testing.assert_array_equal(mine, its)
+    epochs = [sorted(drawn.as_numpy_iterator()) for _ in range(2)]
+    known = [tuple(map(str.encode, pair)) for pair in pairs]
+    assert [len(epoch) for epoch in epochs] == [5, 5]
+    assert epochs[0] != epochs[1]
+    assert {*epochs[0], *epochs[1]} <= set(known)
+    assert sorted(validation.as_numpy_iterator()) == sorted(2 * known)
+    assert trained.max_source_length == first.max_source_length
+    assert not (tmp_path / "tokenizer.json").exists()
 
 
 def test_warm_up_fits_into_a_short_training():
@@ -224,7 +263,9 @@ def measure():
     """Logs of the epochs of a run with a `ValidationBleu`."""
 
     def run(epochs):
-        callback = ValidationBleu(PARROTED)
+        callback = ValidationBleu(
+            tf.data.Dataset.from_tensor_slices(tuple(map(list, zip(*PARROTED, strict=True))))
+        )
         callback.set_model(Parrot())
         logs = [{"loss": 1.0} for _ in range(epochs)]
         for epoch, entry in enumerate(logs):

@@ -100,6 +100,7 @@ def test_batches_weigh_each_word_by_what_its_caption_earned(model, features, rew
     np.testing.assert_array_equal(inputs["target_ids"][:, 1:], ids[:, :-1])
 
 
+@pytest.mark.full
 def test_captions_earn_more_afterwards(model, features):
     model.compile(optimizer=keras.optimizers.Adam(0.01))
     model.fit(features.repeat(30), batch_size=4, verbose=0)

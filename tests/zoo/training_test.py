@@ -159,6 +159,7 @@ def test_evaluate_takes_batches_as_they_are(luong, batch):
 # ------------------------------------------------------------------------------------------- fit
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", ["bahdanau", "luong", "transformer"])
 @pytest.mark.parametrize("sampler", ["greedy", None])
 def test_a_tiny_model_learns_the_pairs_by_heart(name, sampler, request, sources, targets):
@@ -166,6 +167,7 @@ def test_a_tiny_model_learns_the_pairs_by_heart(name, sampler, request, sources,
     assert model.translate(sources, sampler=sampler) == targets
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["bahdanau", "luong", "transformer"])
 def test_validation_data_is_measured(name, request, sources, targets):
     model = request.getfixturevalue(name)
@@ -222,6 +224,7 @@ for strategy in (tf.distribute.MirroredStrategy(cpus), tf.distribute.get_strateg
 SMALLER = {"transformer_nmt": {"num_layers": 1}, "luong_nmt": {}}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "name", [pytest.param("transformer_nmt", marks=pytest.mark.full), "luong_nmt"]
 )

@@ -71,6 +71,7 @@ def language_model_logits(core, prompt_ids, ids):
 # --------------------------------------------------------------- cached steps, logit for logit
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("normalize", ["post", "pre"])
 @pytest.mark.parametrize("position", POSITIONS)
 def test_steps_of_a_translator_equal_the_full_forward_pass(position, normalize):
@@ -81,6 +82,7 @@ def test_steps_of_a_translator_equal_the_full_forward_pass(position, normalize):
     np.testing.assert_allclose(found, full, atol=2e-5)
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("normalize", ["post", "pre"])
 @pytest.mark.parametrize("position", POSITIONS)
 def test_steps_of_a_language_model_equal_the_full_forward_pass(position, normalize):
@@ -135,6 +137,7 @@ def log_probs_of(core, source_ids, hypothesis):
     return sum(row[token] for row, token in zip(log_probs, [*hypothesis, 2], strict=True))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("position", "jit_compile"),
     [*((position, False) for position in POSITIONS), ("sinusoidal", True), ("rotary", True)],

@@ -209,6 +209,7 @@ def test_greedy_equals_a_plain_loop(name, request):
         np.testing.assert_allclose(result.attention[0], attention, atol=1e-5)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("sampler", ["greedy", None])
 @pytest.mark.parametrize("name", ["bahdanau", "transformer"])
 def test_log_prob_is_that_of_the_full_forward_pass(name, request, tokenizer, sources, sampler):
@@ -396,6 +397,7 @@ def test_a_recurrent_model_has_no_heads_to_show(bahdanau):
 # ------------------------------------------------------------------------------------------- XLA
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("name", "sampler"), [("luong", "beam"), ("transformer", "beam"), ("transformer", "random")]
 )

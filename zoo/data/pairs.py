@@ -30,3 +30,61 @@ def require_pairs(pairs):
             f"targets. Received: {'a data set of ' + str(spec) if spec else type(pairs)}. "
             "A data set of batches becomes one of pairs by dataset.unbatch()."
         )
+
+
+def has_several_targets(examples):
+    """Whether the elements of a data set are a source with a vector of targets, not a pair."""
+    return examples.element_spec[1].shape.rank == 1
+
+
+def draw_pairs(examples, seed):
+    """Returns a pair for each source: with one of its targets, drawn anew in each pass.
+
+    Args:
+        examples: Data set of `(source, targets)`, a string and a vector of strings; or of pairs,
+            which stay as they are.
+        seed: Seed of the draws.
+    """
+    if not has_several_targets(examples):
+        return examples
+
+    def draw(source, targets, number):
+        return source, targets[number % tf.size(targets, tf.int64)]
+
+    numbers = tf.data.Dataset.random(seed=seed, rerandomize_each_iteration=True)
+    return tf.data.Dataset.zip(examples, numbers).map(
+        lambda example, number: draw(*example, number)
+    )
+
+
+def all_pairs(examples):
+    """Returns a pair for each target of `examples`, which are as for `draw_pairs`."""
+    if not has_several_targets(examples):
+        return examples
+    return examples.flat_map(
+        lambda source, targets: tf.data.Dataset.from_tensor_slices(targets).map(
+            lambda target: (source, target)
+        )
+    )
+
+
+def sources_and_references(examples):
+    """Returns the sources of `examples`, a list of `str`, and what is right for each.
+
+    The latter is a list of `str` for pairs, otherwise a list of lists of `str`.
+
+    Args:
+        examples: As for `draw_pairs`.
+
+    Example:
+
+    >>> examples = tf.data.Dataset.from_tensors(("Hi.", ["Hallo!", "Tag!"]))
+    >>> sources_and_references(examples)
+    (['Hi.'], [['Hallo!', 'Tag!']])
+    """
+    several = has_several_targets(examples)
+    sources, references = [], []
+    for source, target in examples.as_numpy_iterator():
+        sources.append(source.decode())
+        references.append([each.decode() for each in target] if several else target.decode())
+    return sources, references

@@ -7,16 +7,40 @@ has found so far; a sampler (`samplers.py`, `beam.py`) only says which continuat
 from zoo.decoding.base import Sampler
 from zoo.decoding.beam import BeamSampler
 from zoo.decoding.loop import Decoded, decode
-from zoo.decoding.samplers import GreedySampler, RandomSampler, TopKSampler, TopPSampler, get
+from zoo.decoding.processors import (
+    BadWords,
+    ForcedFirstToken,
+    MinimumLength,
+    NoRepeatNGram,
+    Processor,
+    Progress,
+    RepetitionPenalty,
+)
+from zoo.decoding.samplers import (
+    GreedySampler,
+    RandomSampler,
+    TopKSampler,
+    TopPSampler,
+    get,
+    with_options,
+)
 
 __all__ = [
+    "BadWords",
     "BeamSampler",
     "Decoded",
+    "ForcedFirstToken",
     "GreedySampler",
+    "MinimumLength",
+    "NoRepeatNGram",
+    "Processor",
+    "Progress",
     "RandomSampler",
+    "RepetitionPenalty",
     "Sampler",
     "TopKSampler",
     "TopPSampler",
     "decode",
     "get",
+    "with_options",
 ]

@@ -5,6 +5,7 @@ import dataclasses
 from numbers import Integral
 from typing import NamedTuple
 
+import keras
 import tensorflow as tf
 
 LARGEST = tf.int32.max
@@ -18,7 +19,7 @@ class Candidates(NamedTuple):
     parents: tf.Tensor  # the beam that each one continues
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class Sampler:
     """Base class of the samplers: which continuations of a hypothesis to try next.
 
@@ -27,7 +28,12 @@ class Sampler:
     functions.
 
     A sampler with one beam overrides `pick`. One with several overrides `candidates` and, unless it
-    ranks by the plain log-probability, `score` and `attainable`.
+    ranks by the plain log-probability, `score` and `attainable`. Rules that look at the tokens so
+    far, such as a repetition penalty, are processors: they work with every sampler.
+
+    Args:
+        processors: `zoo.decoding.Processor`s that change the scores of the next token, in order.
+        end_ids: Tokens that end a text besides the end token of the tokenizer.
 
     Class attributes:
         num_beams: How many hypotheses of a row stay alive.
@@ -37,10 +43,29 @@ class Sampler:
             compiled function serves all of their values.
     """
 
+    processors: tuple = ()
+    end_ids: tuple = ()
+
     num_beams = 1
     num_return_sequences = 1
     is_random = False
     numbers = ()
+
+    def __post_init__(self):
+        ends, processors = self.end_ids, self.processors
+        is_several = isinstance(ends, list | tuple) and all(
+            isinstance(each, Integral) for each in ends
+        )
+        require(is_several, "a sequence of token ids", end_ids=ends)
+        is_several = isinstance(processors, list | tuple) and all(map(callable, processors))
+        require(is_several, "a sequence of `zoo.decoding.Processor`s", processors=processors)
+        self._keep(end_ids=tuple(map(int, ends)), processors=tuple(processors))
+
+    def __repr__(self):
+        names = [field.name for field in dataclasses.fields(self)]
+        options = {name: getattr(self, name) for name in [*names[2:], *names[:2]]}
+        shown = [f"{name}={value!r}" for name, value in options.items() if value != ()]
+        return f"{type(self).__name__}({', '.join(shown)})"
 
     def pick(self, log_probs, uniforms):
         """Returns the next token of each row, `[batch]` int32.
@@ -91,11 +116,15 @@ class Sampler:
             object.__setattr__(self, name, value)
 
     def get_config(self):
-        return dataclasses.asdict(self)
+        options = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        serialized = [keras.saving.serialize_keras_object(each) for each in self.processors]
+        options |= {"processors": serialized, "end_ids": list(self.end_ids)}
+        return {name: value for name, value in options.items() if value != []}
 
     @classmethod
     def from_config(cls, config):
-        return cls(**config)
+        processors = map(keras.saving.deserialize_keras_object, config.get("processors", []))
+        return cls(**{**config, "processors": tuple(processors)})
 
 
 def as_length(max_length):

@@ -11,7 +11,7 @@ from zoo.decoding.base import Candidates, Sampler, require
 
 
 @keras.saving.register_keras_serializable(package="zoo")
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class BeamSampler(Sampler):
     """Beam search with a set of finished hypotheses.
 
@@ -21,9 +21,10 @@ class BeamSampler(Sampler):
     This is the score of Hugging Face, and that of Wu et al. without the constants in
     `((5 + |y|) / 6)^α`.
 
-    A step looks at the `2 · num_beams` most probable continuations of a row: those that end go to
-    the finished set, the `num_beams` best others live on. A short good hypothesis is therefore
-    never crowded out by longer ones. Those that reach their maximum length compete as they are.
+    A step looks at the `2 · num_beams` most probable continuations of a row (more with further
+    `end_ids`): those that end go to the finished set, the `num_beams` best others live on. A short
+    good hypothesis is therefore never crowded out by longer ones. Those that reach their maximum
+    length compete as they are.
 
     Papers: Wu et al. 2016, Google's Neural Machine Translation System, section 7
     (https://arxiv.org/abs/1609.08144); Freitag and Al-Onaizan 2017, Beam Search Strategies for
@@ -57,6 +58,7 @@ class BeamSampler(Sampler):
     numbers = ("length_penalty",)
 
     def __post_init__(self):
+        super().__post_init__()
         beams, penalty, returned = self.num_beams, self.length_penalty, self.num_return_sequences
         is_count = isinstance(beams, Integral) and beams >= 1
         require(is_count, "an integer of at least 1", num_beams=beams)
@@ -72,8 +74,8 @@ class BeamSampler(Sampler):
         vocabulary = tf.shape(log_probs)[2]
         totals = totals[:, :, None] + log_probs
         totals = tf.reshape(totals, [-1, self.num_beams * vocabulary])  # [batch, beams * vocab]
-        # At most one continuation of each beam ends, so that half of these go on.
-        best, indices = tf.math.top_k(totals, 2 * self.num_beams)
+        # One continuation of a beam ends with each end token, so that `num_beams` of these go on.
+        best, indices = tf.math.top_k(totals, (2 + len(self.end_ids)) * self.num_beams)
         return Candidates(best, indices % vocabulary, indices // vocabulary)
 
     def score(self, log_probs, length):

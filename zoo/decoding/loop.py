@@ -21,8 +21,9 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from zoo.decoding.noise import uniforms
+from zoo.decoding.processors import NOTHING, Progress
 from zoo.decoding.samplers import get
-from zoo.decoding.search import DEAD, advance, start_search, trace_back
+from zoo.decoding.search import DEAD, advance, is_one_of, start_search, trace_back
 
 
 class History(NamedTuple):
@@ -44,7 +45,8 @@ class Decoded(NamedTuple):
             `max_length`, whatever the texts.
         lengths: `[batch, n]` int32, how many tokens there are.
         log_probs: `[batch, n]` float32, the sum of the log-probabilities of the tokens and, where
-            it was produced, the end token, under the plain softmax of the model's logits.
+            it was produced, the end token, under the plain softmax of the model's logits; with
+            processors, of what these make of them.
         scores: `[batch, n]` float32, what the hypotheses are ranked by.
         attention: Nest of `[batch, n, time, ...]`, what the model returned as it produced each
             token, 0 beyond the length; None unless asked for.
@@ -69,6 +71,7 @@ def decode(
     max_lengths,
     max_length=None,
     first_tokens=None,
+    prompt_ids=None,
     seeds=None,
     first_step=0,
     return_attention=False,
@@ -95,9 +98,11 @@ def decode(
             `jit_compile=True` as an int, elsewhere the largest of `max_lengths` by default.
         first_tokens: `[batch]` int32 that the first step gets in place of `start_id`, such as the
             last tokens of prompts; these may be produced again.
+        prompt_ids: `[batch, length]` int32, what stands before the text, for processors such as a
+            repetition penalty; padded with `pad_id`.
         seeds: `[batch, 2]` int32, the seeds of each row for a random sampler.
-        first_step: int32 scalar: how many numbers of these seeds were drawn before, for a text that
-            is generated in several calls.
+        first_step: int32 scalar: how many tokens were generated before, for a text that is
+            generated in several calls. Noise and processors count on from there.
         return_attention: Whether to return what the model returned as attention.
 
     Returns:
@@ -129,8 +134,12 @@ def decode(
     max_lengths = tf.minimum(max_lengths, max_length)
     noise = _noise(sampler, seeds, max_lengths.shape[0], max_length, first_step)
     batch, beams = tf.shape(max_lengths)[0], sampler.num_beams
+    end_ids = (end_id, *sampler.end_ids)
     if first_tokens is None:
         first_tokens = tf.fill([batch], start_id)
+    past, prompt_length = (), 0
+    if sampler.processors:
+        past, prompt_length = _past(prompt_ids, batch, beams, max_length, pad_id)
     context, state = _repeat((context, state), beams)
     search = start_search(sampler, first_tokens, max_lengths)
     history = History(
@@ -142,23 +151,33 @@ def decode(
         arrays = _attention_arrays(step, search.tokens, state, context, max_length)
         history = history._replace(attention=arrays)
 
-    def is_running(time, search, state, history):
+    def is_running(time, search, state, past, history):
         # One step always runs, so that the history of an empty batch has shapes too.
         return (time == 0) | search.is_running()
 
-    def body(time, search, state, history):
+    def body(time, search, state, past, history):
         tokens = tf.reshape(search.tokens, [-1])  # [batch * beams]
         logits, new_state, attention = step(tokens, state, context)
-        log_probs = allowed_log_probs(logits, end_id, (pad_id, start_id))
+        progress = None
+        if sampler.processors:
+            rows = tf.reshape(past, [-1, tf.shape(past)[2]])  # [batch * beams, prompt + time]
+            progress = Progress(rows, prompt_length + time, first_step + time, end_ids)
+        log_probs = next_log_probs(logits, sampler, progress, end_ids, (pad_id, start_id))
         log_probs = tf.reshape(log_probs, [batch, beams, tf.shape(logits)[-1]])
         numbers = None if noise is None else noise[time]
-        search, parents = advance(search, sampler, log_probs, numbers, time, max_lengths, end_id)
+        search, parents = advance(search, sampler, log_probs, numbers, time, max_lengths, end_ids)
         state = _select(new_state, state, parents)
+        if sampler.processors:
+            is_now = tf.range(tf.shape(past)[2]) == prompt_length + time
+            continued = tf.gather(past, parents, batch_dims=1)  # [batch, beams, prompt + time]
+            continued = tf.where(is_now, search.tokens[:, :, None], continued)
+            past = tf.ensure_shape(continued, past.shape)
         now = History(search.tokens, parents, attention if return_attention else ())
         history = tf.nest.map_structure(lambda array, x: array.write(time, x), history, now)
-        return time + 1, search, state, history
+        return time + 1, search, state, past, history
 
-    _, search, _, history = tf.while_loop(is_running, body, (0, search, state, history))
+    start = 0, search, state, past, history
+    _, search, _, _, history = tf.while_loop(is_running, body, start)
     history = tf.nest.map_structure(lambda array: array.stack(), history)
     decoded = _decoded(search.finished, history, pad_id)
     return decoded if return_attention else decoded._replace(attention=None)
@@ -174,12 +193,49 @@ def _noise(sampler, seeds, batch, max_length, first_step):
     return uniforms(seeds, max_length, first_step)
 
 
-def allowed_log_probs(logits, end_id, forbidden_ids):
+def _past(prompt_ids, batch, beams, max_length, pad_id):
+    """Returns the tokens of each beam, `[batch, beams, prompt + time]`, and the prompt's length."""
+    if prompt_ids is None:
+        return tf.fill([batch, beams, max_length], NOTHING), 0
+    prompt_ids = tf.cast(prompt_ids, tf.int32)
+    prompt_ids = tf.where(prompt_ids == pad_id, NOTHING, prompt_ids)
+    past = tf.pad(prompt_ids, [[0, 0], [0, max_length]], constant_values=NOTHING)
+    return tf.repeat(past[:, None], beams, axis=1), tf.shape(prompt_ids)[1]
+
+
+def next_log_probs(logits, sampler, progress, end_ids, forbidden_ids):
+    """Returns `[rows, vocabulary]` float32: what a sampler picks the next token by.
+
+    Args:
+        logits: `[rows, vocabulary]`, of the model.
+        sampler: A `Sampler`, whose processors are applied.
+        progress: A `Progress`, or `None` if the sampler has no processors.
+        end_ids: The tokens that end a text.
+        forbidden_ids: Tokens that must not be produced.
+    """
+    logits = tf.cast(logits, tf.float32)
+    if progress is None:
+        return allowed_log_probs(logits, end_ids, forbidden_ids)
+    if sampler.num_beams > 1:
+        log_probs = allowed_log_probs(logits, end_ids, forbidden_ids)
+        is_dead = tf.reduce_all(log_probs == DEAD, axis=1, keepdims=True)  # no processor revives it
+        return tf.where(is_dead, DEAD, _processed(log_probs, sampler, progress))
+    is_nan = tf.reduce_any(tf.math.is_nan(logits), axis=1, keepdims=True)
+    logits = tf.where(is_nan, logits, _processed(logits, sampler, progress))
+    return allowed_log_probs(logits, end_ids, forbidden_ids)
+
+
+def _processed(scores, sampler, progress):
+    for processor in sampler.processors:
+        scores = processor(scores, progress)
+    return scores
+
+
+def allowed_log_probs(logits, end_ids, forbidden_ids):
     """Returns `[rows, vocabulary]` float32, −inf for what must not be produced, NaN included."""
-    log_probs = tf.nn.log_softmax(tf.cast(logits, tf.float32))
+    log_probs = tf.nn.log_softmax(logits)
     tokens = tf.range(tf.shape(logits)[-1])
-    is_allowed = tf.reduce_all([tokens != token for token in forbidden_ids], axis=0)
-    is_allowed |= tokens == end_id
+    is_allowed = ~is_one_of(tokens, forbidden_ids) | is_one_of(tokens, end_ids)
     # One NaN makes all of its row NaN in the softmax.
     return tf.where(is_allowed & ~tf.math.is_nan(log_probs[:, :1]), log_probs, DEAD)
 

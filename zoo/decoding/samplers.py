@@ -1,6 +1,7 @@
 """Samplers with one beam, and the look-up of every sampler by name."""
 
 import dataclasses
+import itertools
 from numbers import Integral, Real
 
 import keras
@@ -9,13 +10,14 @@ import tensorflow as tf
 from keras_attention.errors import unknown_name
 from zoo.decoding.base import Sampler, require
 from zoo.decoding.beam import BeamSampler
+from zoo.decoding.processors import PROCESSORS, split_options
 
 _LARGE_NUCLEUS = 256
 _SMALLEST_TEMPERATURE = 1e-37
 
 
 @keras.saving.register_keras_serializable(package="zoo")
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class GreedySampler(Sampler):
     """The most probable token of each step; of equals, the one with the lowest id.
 
@@ -30,7 +32,7 @@ class GreedySampler(Sampler):
 
 
 @keras.saving.register_keras_serializable(package="zoo")
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class RandomSampler(Sampler):
     """A token drawn from the model's distribution.
 
@@ -54,6 +56,7 @@ class RandomSampler(Sampler):
     numbers = ("temperature",)
 
     def __post_init__(self):
+        super().__post_init__()
         is_number = isinstance(self.temperature, Real)
         is_positive = is_number and 0 < float(self.temperature) <= float(tf.float32.max)
         require(is_positive, "a finite number above 0", temperature=self.temperature)
@@ -70,7 +73,7 @@ class RandomSampler(Sampler):
 
 
 @keras.saving.register_keras_serializable(package="zoo")
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class TopKSampler(RandomSampler):
     """A token drawn from the `k` most probable ones.
 
@@ -78,7 +81,8 @@ class TopKSampler(RandomSampler):
     (https://aclanthology.org/P18-1082).
 
     Args:
-        k: How many tokens to draw from; of equals, those with the lowest ids.
+        k: How many tokens to draw from, exactly: of tokens that tie at the k-th place, those with
+            the lowest ids. (Hugging Face keeps all that tie.)
         temperature: See `RandomSampler`.
 
     Raises:
@@ -104,7 +108,7 @@ class TopKSampler(RandomSampler):
 
 
 @keras.saving.register_keras_serializable(package="zoo")
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class TopPSampler(RandomSampler):
     """A token drawn from the nucleus: the fewest tokens that together have probability `p`.
 
@@ -185,7 +189,9 @@ def get(identifier, **options):
     Args:
         identifier: `"greedy"`, `"random"`, `"top_k"`, `"top_p"`, `"beam"`, a `Sampler`, or a config
             of one made by `keras.saving.serialize_keras_object`.
-        **options: Arguments of the named sampler.
+        **options: Arguments of the named sampler, and options of every sampler:
+            `repetition_penalty`, `no_repeat_ngram_size`, `min_length`, `forced_first_token`,
+            `bad_words` (see `zoo.decoding.processors`), `processors` and `end_ids`.
 
     Raises:
         ValueError: If the name or an option is unknown, or an option is out of its range.
@@ -194,6 +200,8 @@ def get(identifier, **options):
 
     >>> get("beam", num_beams=2)
     BeamSampler(num_beams=2, length_penalty=1.0, num_return_sequences=1, exact=True)
+    >>> get("greedy", repetition_penalty=1.2, end_ids=[7])
+    GreedySampler(processors=(RepetitionPenalty(penalty=1.2),), end_ids=(7,))
     """
     if isinstance(identifier, dict):
         identifier = keras.saving.deserialize_keras_object(identifier)
@@ -206,11 +214,54 @@ def get(identifier, **options):
         return identifier
     if identifier not in _SAMPLERS:
         raise ValueError(unknown_name("sampler", identifier, _SAMPLERS))
-    allowed = [field.name for field in dataclasses.fields(_SAMPLERS[identifier])]
-    unknown = [name for name in options if name not in allowed]
-    if unknown:
-        raise ValueError(
-            f"The sampler {identifier!r} has no option {', '.join(map(repr, unknown))}. "
-            f"Its options: {', '.join(allowed) or 'none'}."
-        )
-    return _SAMPLERS[identifier](**options)
+    kind = _SAMPLERS[identifier]
+    _require_options(kind, options, f"The sampler {identifier!r}")
+    options, processors = split_options(options)
+    return kind(**options, processors=processors)
+
+
+def with_options(sampler, **options):
+    """Returns a sampler with some options changed.
+
+    Args:
+        sampler: A `Sampler`.
+        **options: As for `get`. Of processors, one replaces another of its kind; `processors`
+            replaces all.
+
+    Raises:
+        ValueError: If the sampler has no such option, or it is out of its range.
+
+    Example:
+
+    >>> with_options(get("greedy", min_length=3, repetition_penalty=1.2), min_length=5)
+    GreedySampler(processors=(RepetitionPenalty(penalty=1.2), MinimumLength(length=5)))
+    """
+    _require_options(type(sampler), options, f"The default sampler {sampler!r}")
+    replaced = "processors" in options
+    options, processors = split_options(options)
+    others = () if replaced else sampler.processors
+    kept = [each for each in others if type(each) not in map(type, processors)]
+    return dataclasses.replace(sampler, **options, processors=(*kept, *processors))
+
+
+def _require_options(kind, options, name):
+    """Raises a `ValueError` unless a class of samplers has options; it says which one has them."""
+    allowed = _options_of(kind)
+    for option in options:
+        if option not in allowed:
+            homes = [each for each, other in _SAMPLERS.items() if option in _options_of(other)]
+            if not homes:
+                every = dict.fromkeys(itertools.chain(*map(_options_of, _SAMPLERS.values())))
+                raise ValueError(unknown_name("option of a sampler", option, every))
+            common = _options_of(Sampler)
+            own = ", ".join(each for each in allowed if each not in common)
+            homes = " or ".join(f"sampler={home!r}" for home in homes)
+            raise ValueError(
+                f"{name} has no option {option!r}. Its options: {own or 'none'}, and those of "
+                f"every sampler: {', '.join(common)}. {option!r} goes with {homes} (--sampler on "
+                "the command line)."
+            )
+
+
+def _options_of(kind):
+    return [*(field.name for field in dataclasses.fields(kind)), *PROCESSORS]

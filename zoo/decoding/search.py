@@ -62,7 +62,7 @@ def start_search(sampler, first_tokens, max_lengths):
     )
 
 
-def advance(search, sampler, log_probs, uniforms, step, max_lengths, end_id):
+def advance(search, sampler, log_probs, uniforms, step, max_lengths, end_ids):
     """Takes the search one token further.
 
     Args:
@@ -72,14 +72,14 @@ def advance(search, sampler, log_probs, uniforms, step, max_lengths, end_id):
         uniforms: `[batch]` float32 for this step, or None.
         step: int32 scalar, counted from 0.
         max_lengths: `[batch]` int32.
-        end_id: The token that ends a hypothesis.
+        end_ids: The tokens that end a hypothesis.
 
     Returns:
         The next `Search`, and `[batch, beams]` int32: the beam that each of its beams continues.
     """
     candidates = sampler.candidates(log_probs, search.log_probs, uniforms)
     length = step + 1
-    is_end = candidates.tokens == end_id
+    is_end = is_one_of(candidates.tokens, end_ids)
     is_last = (length == max_lengths)[:, None]
 
     going_on = tf.where(is_end, DEAD, candidates.log_probs)
@@ -100,6 +100,11 @@ def advance(search, sampler, log_probs, uniforms, step, max_lengths, end_id):
     attainable = sampler.attainable(live[:, 0], length, max_lengths)
     is_done = is_last | (finished.scores[:, -1] >= attainable)[:, None]
     return Search(tokens, tf.where(is_done, DEAD, live), finished), parents
+
+
+def is_one_of(tokens, ids):
+    """Returns which tokens are one of several ids, of which there is one at least."""
+    return tf.reduce_any([tokens == each for each in ids], axis=0)
 
 
 def best_of(kept, *others):

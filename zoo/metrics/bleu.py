@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib
+import itertools
 
 _MOSES_LANGUAGES = ("en", "de", "fr", "cs")
 
@@ -48,7 +49,8 @@ def sacrebleu_score(hypotheses, references):
 
     Args:
         hypotheses: A list of strings, the translations.
-        references: A list of strings, one for each hypothesis.
+        references: A list of strings, one for each hypothesis; or a list of lists, all that are
+            right.
 
     Returns:
         A `BleuScore` with sacreBLEU's full signature.
@@ -66,7 +68,7 @@ def sacrebleu_score(hypotheses, references):
     """
     hypotheses, references = _checked_sentences(hypotheses, references)
     metric = _import("sacrebleu").BLEU()
-    result = metric.corpus_score(hypotheses, [references])
+    result = metric.corpus_score(hypotheses, _streams(references))
     return _bleu_score(result, str(metric.get_signature()))
 
 
@@ -82,7 +84,8 @@ def sentence_bleu(hypotheses, references):
 
     Args:
         hypotheses: A list of strings, the translations.
-        references: A list of strings, one for each hypothesis.
+        references: A list of strings, one for each hypothesis; or a list of lists, all that are
+            right.
 
     Returns:
         A list of numbers from 0 to 100.
@@ -99,8 +102,8 @@ def sentence_bleu(hypotheses, references):
     hypotheses, references = _checked_sentences(hypotheses, references)
     metric = _import("sacrebleu").BLEU(smooth_method="add-k", smooth_value=1, effective_order=True)
     return [
-        metric.sentence_score(hypothesis, [reference]).score
-        for hypothesis, reference in zip(hypotheses, references, strict=True)
+        metric.sentence_score(hypothesis, each).score
+        for hypothesis, each in zip(hypotheses, references, strict=True)
     ]
 
 
@@ -113,7 +116,8 @@ def moses_lowercase_bleu(hypotheses, references, language):
 
     Args:
         hypotheses: A list of strings, the translations: raw text, not tokenized.
-        references: A list of strings, one for each hypothesis: raw text, not tokenized.
+        references: A list of strings, one for each hypothesis: raw text, not tokenized; or a list
+            of lists, all that are right.
         language: Language of both: `"en"`, `"de"`, `"fr"` or `"cs"`.
 
     Returns:
@@ -136,7 +140,8 @@ def moses_lowercase_bleu(hypotheses, references, language):
     # force: the text is tokenized on purpose, so sacreBLEU need not warn about it.
     metric = sacrebleu.BLEU(tokenize="none", smooth_method="none", force=True)
     result = metric.corpus_score(
-        [tokenize(text) for text in hypotheses], [[tokenize(text) for text in references]]
+        list(map(tokenize, hypotheses)),
+        _streams([list(map(tokenize, each)) for each in references]),
     )
     protocol = f"moses:lc.norm.tok|lang:{language}|sacremoses:{sacremoses.__version__}"
     return _bleu_score(result, f"{protocol}|{metric.get_signature()}")
@@ -162,18 +167,37 @@ def _moses_lowercase_tokenizer(language):
 
 
 def _checked_sentences(hypotheses, references):
-    named = {"hypotheses": hypotheses, "references": references}
-    for name, sentences in named.items():
-        if isinstance(sentences, str) or not all(isinstance(text, str) for text in sentences):
-            raise TypeError(f"{name} must be a list of strings. Received: {name}={sentences!r:.80}")
+    """Returns a list of hypotheses, and for each a list of its references."""
+    if isinstance(hypotheses, str) or not _are_texts(hypotheses):
+        raise TypeError(
+            f"hypotheses must be a list of strings. Received: hypotheses={hypotheses!r:.80}"
+        )
+    each_has_one = not isinstance(references, str) and _are_texts(references)
+    each_has_some = isinstance(references, list | tuple) and all(
+        isinstance(each, list | tuple) and each and _are_texts(each) for each in references
+    )
+    if not each_has_one and not each_has_some:
+        raise TypeError(
+            "references must be a list of strings, or of a list with at least one string for each "
+            f"hypothesis. Received: references={references!r:.80}"
+        )
     if len(hypotheses) != len(references):
         raise ValueError(
-            f"Each hypothesis needs one reference. Received {len(hypotheses)} hypotheses and "
+            f"Each hypothesis needs its reference. Received {len(hypotheses)} hypotheses and "
             f"{len(references)} references."
         )
     if len(hypotheses) == 0:
         raise ValueError("BLEU of no text is undefined. Received an empty list of hypotheses.")
-    return list(hypotheses), list(references)
+    return list(hypotheses), [[each] if each_has_one else list(each) for each in references]
+
+
+def _are_texts(texts):
+    return all(isinstance(text, str) for text in texts)
+
+
+def _streams(references):
+    """Returns references as sacreBLEU takes them: all first ones, all second ones or `None`, ..."""
+    return list(map(list, itertools.zip_longest(*references)))
 
 
 def _bleu_score(result, signature):
@@ -193,5 +217,5 @@ def _import(name):
     except ImportError as error:
         raise ImportError(
             f"zoo.metrics needs {name}, which could not be imported. "
-            'Install it with: pip install "keras-attention-zoo[train]"'
+            'Install it with: pip install "keras-attention-zoo[metrics]"'
         ) from error

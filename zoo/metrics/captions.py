@@ -194,5 +194,5 @@ def coco_caption(module):
     except ImportError as error:
         raise ImportError(
             "zoo.metrics needs pycocoevalcap for captions, which could not be imported. "
-            'Install it with: pip install "keras-attention-zoo[train]"'
+            'Install it with: pip install "keras-attention-zoo[metrics]"'
         ) from error

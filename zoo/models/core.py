@@ -8,8 +8,8 @@ import keras
 class Core(keras.Model):
     """A model of tensors that its config tells whole.
 
-    A subclass names a frozen dataclass of options as `Config`, whose first field is
-    `vocabulary_size`. The options of the constructor are its fields.
+    A subclass names a frozen dataclass of options as `Config`. The arguments of the constructor are
+    its fields.
 
     Class attributes:
         Config: The dataclass.
@@ -24,9 +24,9 @@ class Core(keras.Model):
     architecture = None
     description = None
 
-    def __init__(self, vocabulary_size, *, name=None, dtype=None, trainable=True, **options):
+    def __init__(self, *required, name=None, dtype=None, trainable=True, **options):
         super().__init__(name=name, dtype=dtype, trainable=trainable)
-        self.config = self.Config(vocabulary_size, **options)
+        self.config = self.Config(*required, **options)
 
     def build_from_config(self, config):
         self.build()
@@ -36,5 +36,6 @@ class Core(keras.Model):
 
     @classmethod
     def options(cls):
-        """Returns the names of the options beside the size of the vocabulary."""
-        return [field.name for field in dataclasses.fields(cls.Config)][1:]
+        """Returns the names of the options with defaults: tokenizer or labels decide others."""
+        fields = dataclasses.fields(cls.Config)
+        return [field.name for field in fields if field.default is not dataclasses.MISSING]

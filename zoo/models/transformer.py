@@ -12,12 +12,11 @@ from keras_attention.errors import unknown_name
 EMBEDDED = ("sinusoidal", "learned")  # positions that are added here, not inside attention
 
 
-@dataclasses.dataclass(frozen=True)
-class TransformerConfig:
-    """Options of every Transformer.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StackConfig:
+    """Options of every stack of blocks.
 
     Args:
-        vocabulary_size: Number of tokens; 0 is padding.
         num_layers: Number of blocks of a stack.
         size: Size of the vector of a token.
         num_heads: Number of heads.
@@ -30,12 +29,12 @@ class TransformerConfig:
         attention_dropout, hidden_dropout: Fraction dropped of the weights of attention, and inside
             the feed-forward networks.
         use_bias: Whether projections and dense layers add a bias.
+        epsilon: Added to the variance by the normalizations.
 
     Raises:
         ValueError: If the position is unknown.
     """
 
-    vocabulary_size: int
     num_layers: int = 6
     size: int = 512
     num_heads: int = 8
@@ -47,11 +46,23 @@ class TransformerConfig:
     attention_dropout: float = 0.0
     hidden_dropout: float = 0.0
     use_bias: bool = True
+    epsilon: float = 1e-5
 
     def __post_init__(self):
         names = [*EMBEDDED, *positions.names()]
         if self.position not in names:
             raise ValueError(unknown_name("position", self.position, sorted(names)))
+
+
+@dataclasses.dataclass(frozen=True)
+class TransformerConfig(StackConfig):
+    """Options of every Transformer that reads tokens: those of `StackConfig`, and
+
+    Args:
+        vocabulary_size: Number of tokens; 0 is padding.
+    """
+
+    vocabulary_size: int
 
 
 def make_blocks(kind, name, config, **arguments):
@@ -60,7 +71,7 @@ def make_blocks(kind, name, config, **arguments):
     Args:
         kind: `EncoderBlock` or `DecoderBlock`.
         name: What their names begin with.
-        config: A `TransformerConfig`.
+        config: A `StackConfig`.
         **arguments: Further arguments of a block.
     """
     return [
@@ -68,6 +79,7 @@ def make_blocks(kind, name, config, **arguments):
             config.num_heads,
             config.hidden,
             normalize=config.normalize,
+            epsilon=config.epsilon,
             dropout=config.dropout,
             attention_dropout=config.attention_dropout,
             hidden_dropout=config.hidden_dropout,
@@ -106,7 +118,7 @@ def final_norm(config, name, dtype):
     """Returns the normalization after a stack: what leaves a block of kind "post" is normalized."""
     if config.normalize == "post":
         return keras.layers.Identity(dtype=dtype, name=name)
-    return keras.layers.LayerNormalization(epsilon=1e-5, dtype=dtype, name=name)
+    return keras.layers.LayerNormalization(epsilon=config.epsilon, dtype=dtype, name=name)
 
 
 @keras.saving.register_keras_serializable(package="zoo")

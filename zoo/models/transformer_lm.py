@@ -14,7 +14,7 @@ from zoo.models.core import Core
 from zoo.models.transformer import TokenEmbedding, TransformerConfig, make_blocks, run_blocks
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class TransformerLMConfig(TransformerConfig):
     """Options of a language model: those of `TransformerConfig`, some with other defaults, and
 
@@ -72,7 +72,9 @@ class TransformerLanguageModel(Core):
             dtype=dtype,
         )
         self.blocks = make_blocks(EncoderBlock, "block", config, mask="causal", dtype=dtype)
-        self.norm = keras.layers.LayerNormalization(epsilon=1e-5, dtype=dtype, name="norm")
+        self.norm = keras.layers.LayerNormalization(
+            epsilon=config.epsilon, dtype=dtype, name="norm"
+        )
 
     @property
     def context_length(self):

@@ -20,7 +20,7 @@ from zoo.models.transformer import (
 )
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class TransformerNMTConfig(TransformerConfig):
     """Options of a Transformer translator: those of `TransformerConfig`, and
 

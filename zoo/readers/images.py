@@ -3,6 +3,7 @@
 import io
 import os
 import pathlib
+import re
 import sys
 
 import numpy as np
@@ -10,7 +11,7 @@ import tensorflow as tf
 
 from zoo.readers.orientation import orientation_of, upright
 
-FORMATS = "JPEG, PNG, GIF or BMP"
+FORMATS = "JPEG, PNG, GIF, BMP or WebP"
 WHITE = 255.0
 # What PIL can write as PNG as it is; all else is converted first.
 _PNG_MODES = {"1", "L", "LA", "P", "RGB", "RGBA", "I;16", "I;16B"}
@@ -19,7 +20,7 @@ _PNG_MODES = {"1", "L", "LA", "P", "RGB", "RGBA", "I;16", "I;16B"}
 def read_images(image_bytes, size):
     """Decodes pictures of any size and format into a batch of one size, inside a graph or outside.
 
-    JPEG, PNG, GIF and BMP; grey ones, palettes and CMYK become RGB, transparency shows white (in
+    JPEG, PNG, GIF, BMP, WebP; grey ones, palettes and CMYK become RGB, transparency shows white (in
     GIFs black, as TensorFlow decodes them), an animation its first frame, and a photograph is
     turned the way up that its EXIF orientation says. Pictures are squashed into a square, with
     antialiasing. One that cannot be decoded does not fail the others: its row is zeros, and the
@@ -191,8 +192,9 @@ def _require_picture(content, owner):
     except tf.errors.InvalidArgumentError as error:
         if not content:
             raise ValueError(f"{owner} is empty.") from None
+        told = re.sub(r"\{\{function_node .*?\}\} ?| ?\[Op:.*?\]", "", error.message)
         raise ValueError(
-            f"{owner} is no picture that can be read: it must be {FORMATS}, whole. {error.message}"
+            f"{owner} is no picture that can be read: it must be {FORMATS}, whole. {told}"
         ) from None
     return content
 

@@ -3,7 +3,7 @@
 - `card.json`: what it is, how it was trained, how good it is, hashes of the other files
 - `config.json`: the architecture, its arguments, and those of the task, such as the sampler
 - `model.weights.h5`: the weights, as Keras reads them
-- `tokenizer.json`: merges and frequent words
+- `tokenizer.json`: merges and frequent words, for a model that reads or writes texts
 
 None of them holds code. Whoever made them is not trusted: hashes are compared, names of
 architectures, options and classes must be known here already, and nothing is ever unpickled. Nor

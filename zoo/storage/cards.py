@@ -4,7 +4,7 @@ import re
 import reprlib
 from numbers import Real
 
-from zoo.storage import CARD, HASHED, LARGEST
+from zoo.storage import CARD, HASHED, LARGEST, TOKENIZER
 from zoo.storage.json_files import read_json
 
 FORMAT = 1  # a card without a number is of format 1
@@ -18,22 +18,42 @@ _TYPES = {
     "parameters": int,
     "files": dict,
 }
-_OPTIONAL = {"architecture": str, "license": str, "training": dict, "fingerprint": list}
+_OPTIONAL = {
+    "architecture": str,
+    "use": str,
+    "limits": str,
+    "license": str,
+    "example": dict,
+    "training": dict,
+    "fingerprint": list,
+}
+_OF_DATA = "name", "source", "terms", "citation"
 
 
-def make_card(model, description="", data="", quality=None, license=""):
+def make_card(model, description="", data="", quality=None, license="", use="", limits=""):
     """Returns what the card says of a model that somebody trained.
 
     Args:
         model: A task whose architecture is one of the zoo's.
         description: One line for people; by default that of the architecture.
-        data: What it was trained on, in a few words.
+        data: What it was trained on, in a few words; or a dictionary of `name` and, as it goes,
+            `source`, `terms` and `citation`.
         quality: Dictionary of a metric and its protocol to the value measured.
         license: Terms for those who use it.
+        use: What it is meant for.
+        limits: What it cannot do, and what it should not be used for.
     """
-    for argument, value in {"description": description, "data": data, "license": license}.items():
+    texts = {"description": description, "license": license, "use": use, "limits": limits}
+    for argument, value in texts.items():
         if not isinstance(value, str):
             raise ValueError(f"`{argument}` must be a str. Received: {argument}={value!r}.")
+    data = {"name": data} if isinstance(data, str) else data
+    is_told = isinstance(data, dict) and "name" in data and not data.keys() - set(_OF_DATA)
+    if not is_told or not all(isinstance(value, str) for value in data.values()):
+        raise ValueError(
+            f"`data` must be a str, or a dictionary of str with 'name' and any of "
+            f"{', '.join(_OF_DATA[1:])}. Received: data={data!r}."
+        )
     quality = {} if quality is None else quality
     if not isinstance(quality, dict) or not all(map(_is_metric, quality.items())):
         raise ValueError(
@@ -44,10 +64,26 @@ def make_card(model, description="", data="", quality=None, license=""):
         "task": model.task_name,
         "architecture": architecture_of(model),
         "description": description or model.core.description,
-        "data": {"name": data},
+        "data": data,
         "quality": [{"metric": metric, "value": float(value)} for metric, value in quality.items()],
     }
-    return {**card, "license": license} if license else card
+    facts = {"use": use, "limits": limits, "license": license}
+    return card | {name: text for name, text in facts.items() if text}
+
+
+def told(card):
+    """Returns what a card tells those who think of using a model: titles to texts."""
+    data, example = card["data"], card.get("example", {})
+    facts = {
+        "intended use": card.get("use"),
+        "limits": card.get("limits"),
+        "license": card.get("license"),
+        "terms of the data": data.get("terms"),
+        "source of the data": data.get("source"),
+        "please cite": data.get("citation"),
+        "example": " -> ".join(filter(None, [example.get("call"), example.get("result")])),
+    }
+    return {title: text for title, text in facts.items() if text}
 
 
 def architecture_of(model):
@@ -107,7 +143,7 @@ def _problem_of(card):
     for entry in card["quality"]:
         if not isinstance(entry, dict) or not _is_measurement(entry):
             return f"{reprlib.repr(entry)} in 'quality' is no metric with a value"
-    if card["files"].keys() != set(HASHED):
+    if card["files"].keys() | {TOKENIZER} != set(HASHED):
         return f"'files' should be {', '.join(HASHED)}, and is {', '.join(card['files'])}"
     for name, entry in card["files"].items():
         if not isinstance(entry, dict) or not _is_fingerprint(entry):

@@ -6,12 +6,18 @@ import reprlib
 import keras
 
 from keras_attention.scores import Score
-from zoo.decoding import Sampler
+from zoo.decoding import Processor, Sampler
 from zoo.models.backbone import Backbone
 from zoo.storage import CONFIG, LARGEST
 from zoo.storage.json_files import read_json
 
-_OBJECTS = {"backbone": Backbone, "sampler": Sampler, "score": Score}  # that arguments may be
+_OBJECTS = {  # that arguments may be: classes, or what they are registered as
+    "backbone": Backbone,
+    "reader": "zoo>ImageReader",
+    "sampler": Sampler,
+    "score": Score,
+}
+_WITHIN = {"sampler": Processor}  # that an object may hold, if not scores
 _PACKAGES = "keras_attention", "zoo"
 
 
@@ -76,19 +82,29 @@ def _is_known(content):
 
 
 def _belongs(argument, content):
-    """Whether content is plain, or one object of the kind of an argument, in which scores may be.
+    """Whether content is plain, or one object of the kind of an argument, and what it holds fits.
 
     Keras makes whatever stands where it looks for something else.
     """
-    if not isinstance(content, dict | list):
+    if not isinstance(content, dict | list) or _is_plain_list(content):
         return True
     classes = [_registered(each.get("registered_name")) for _, each in _objects(content)]
     is_object = isinstance(content, dict) and "class_name" in content
     return (
         is_object
-        and _is_of(classes[0], _OBJECTS.get(argument))
-        and all(_is_of(each, Score) for each in classes[1:])
+        and _is_of(classes[0], _kind_of(argument))
+        and all(_is_of(each, _WITHIN.get(argument, Score)) for each in classes[1:])
     )
+
+
+def _kind_of(argument):
+    kind = _OBJECTS.get(argument)
+    return _registered(kind) if isinstance(kind, str) else kind
+
+
+def _is_plain_list(content):
+    """Whether it is a list of numbers or texts: sizes, labels."""
+    return isinstance(content, list) and all(isinstance(x, int | float | str) for x in content)
 
 
 def _is_of(registered, kind):

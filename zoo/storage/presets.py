@@ -77,18 +77,20 @@ def fingerprint(path):
 
 
 def _write_files(model, folder, card, dtype):
-    options = dataclasses.asdict(model.core.config)
-    del options["vocabulary_size"]  # the tokenizer's business
+    decided = model.decides(model.tokenizer, **model.settings).items()
+    options = dataclasses.asdict(model.core.config).items()
+    options = {name: value for name, value in options if (name, value) not in decided}
     config = {"architecture": architecture_of(model), "options": options}
     _write_json(folder / CONFIG, config | model.settings)
     save_weights(model, folder / WEIGHTS, dtype)
-    model.tokenizer.save(folder / TOKENIZER)
+    if model.tokenizer is not None:
+        model.tokenizer.save(folder / TOKENIZER)
     card = {
         "format": FORMAT,
         "name": folder.name,
         **card,
         "parameters": model.core.count_params(),
-        "files": {name: fingerprint(folder / name) for name in HASHED},
+        "files": {name: fingerprint(folder / name) for name in HASHED if (folder / name).exists()},
     }
     if model.fingerprint is not None:
         card["fingerprint"] = model.fingerprint

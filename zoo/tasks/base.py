@@ -21,6 +21,7 @@ class Task(keras.Model, abc.ABC):
 
     Args:
         core: A `keras.Model` of tensors.
+        tokenizer: What turns texts into its ids and back; `None` for a task without texts.
         dtype: Keras dtype policy; by default that of the core, which computes.
 
     Class attributes:
@@ -28,6 +29,7 @@ class Task(keras.Model, abc.ABC):
         task_method: The method that does it.
         usual_batch_size: Examples a batch in training and evaluation unless told otherwise.
         data_options: Options of `batches` that `fit` takes for the training data.
+        takes_images: Whether a batch for the core is one of pictures, read already.
         fingerprint: What tells whether a network that others trained is the right one, if the task
             builds on one; `check_fingerprint` then compares it.
     """
@@ -36,12 +38,14 @@ class Task(keras.Model, abc.ABC):
     task_method = None
     usual_batch_size = 64
     data_options = ()
+    takes_images = False
     fingerprint = None
 
-    def __init__(self, core, dtype=None, **kwargs):
+    def __init__(self, core, tokenizer=None, dtype=None, **kwargs):
         # Whether to scale the loss, Keras decides by the policy of the whole.
         super().__init__(dtype=dtype or core.dtype_policy, **kwargs)
         self.core = core
+        self._tokenizer = tokenizer
 
     def __call__(self, inputs, *args, **kwargs):
         self._require_batch(inputs)
@@ -134,7 +138,9 @@ class Task(keras.Model, abc.ABC):
 
     def _require_batch(self, inputs):
         """Raises a `ValueError` for what is yet to become numbers of a batch."""
-        for leaf in filter(_is_text_or_image, keras.tree.flatten(inputs)):
+        for leaf in keras.tree.flatten(inputs):
+            if not _is_text(leaf) and (self.takes_images or not _is_image(leaf)):
+                continue
             is_array = hasattr(leaf, "shape")
             received = f"shape {leaf.shape}, {leaf.dtype}" if is_array else repr(leaf)
             raise ValueError(
@@ -147,12 +153,27 @@ class Task(keras.Model, abc.ABC):
     @property
     def parts(self):
         """The objects that the task is made of, by the names of the constructor's arguments."""
-        return {"core": self.core}
+        parts = {"core": self.core, "tokenizer": self.tokenizer}
+        return {name: part for name, part in parts.items() if part is not None}
 
     @property
     def settings(self):
         """What the constructor takes besides `core` and `tokenizer`, as it goes into a config."""
         return {}
+
+    @property
+    def tokenizer(self):
+        """What turns texts into token ids, `None` for a task without texts."""
+        return self._tokenizer
+
+    @classmethod
+    def decides(cls, tokenizer=None, **settings):
+        """Returns a dictionary of the options of the core that its other parts decide on.
+
+        Args:
+            tokenizer, **settings: Arguments of the constructor.
+        """
+        return {} if tokenizer is None else {"vocabulary_size": tokenizer.vocabulary_size}
 
     def twin(self):
         """Returns a task of the very same parts, not compiled."""
@@ -169,7 +190,17 @@ class Task(keras.Model, abc.ABC):
         deserialize = keras.saving.deserialize_keras_object
         return cls(**{name: deserialize(value) for name, value in config.items()})
 
-    def save_to_preset(self, path, description="", data="", quality=None, license="", dtype=None):
+    def save_to_preset(
+        self,
+        path,
+        description="",
+        data="",
+        quality=None,
+        license="",
+        dtype=None,
+        use="",
+        limits="",
+    ):
         """Writes the model as a preset, which `zoo.load` reads: whole or not at all.
 
         A preset is four files that hold no code: a card, a config, the weights and the tokenizer,
@@ -180,12 +211,15 @@ class Task(keras.Model, abc.ABC):
         Args:
             path: A new folder, or a new archive that ends with `.zip`.
             description: One line for people; by default that of the architecture.
-            data: What the model was trained on, in a few words.
+            data: What the model was trained on, in a few words; or a dictionary of `name` and any
+                of `source`, `terms` and `citation`.
             quality: Dictionary of a metric with its protocol to the value, such as
                 `{"BLEU, test split": 38.7}`.
             license: Terms for those who use it, such as `"CC-BY-4.0"`.
             dtype: `None` for the weights as they are: the model that is loaded computes the same
                 numbers. `"float16"` for half the size: floats are rounded to 3 decimal digits.
+            use: What the model is meant for.
+            limits: What it cannot do, and what it should not be used for.
 
         Returns:
             What `zoo.load` takes, a `str`: the path, for an archive with its hash,
@@ -195,7 +229,7 @@ class Task(keras.Model, abc.ABC):
             ValueError: If the path exists, the core is of no architecture of the zoo, or a weight
                 is not finite or beyond `dtype`.
         """
-        card = cards.make_card(self, description, data, quality, license)
+        card = cards.make_card(self, description, data, quality, license, use, limits)
         return presets.save(self, path, card, dtype)
 
 
@@ -207,9 +241,11 @@ def _unknown_number_of_batches():
         yield
 
 
-def _is_text_or_image(leaf):
+def _is_text(leaf):
     if isinstance(leaf, str | bytes | os.PathLike):
         return True
-    if not hasattr(leaf, "shape"):
-        return False
-    return tf.as_dtype(leaf.dtype) == tf.string or tf.TensorShape(leaf.shape).rank == 4
+    return hasattr(leaf, "dtype") and tf.as_dtype(leaf.dtype) == tf.string
+
+
+def _is_image(leaf):
+    return hasattr(leaf, "shape") and tf.TensorShape(leaf.shape).rank == 4

@@ -1,7 +1,5 @@
 """The task of captioning: images in, strings out."""
 
-from collections.abc import Iterable
-
 import keras
 import numpy as np
 import tensorflow as tf
@@ -13,6 +11,7 @@ from zoo.data.captions import annotated, examples_of_lists, pairs
 from zoo.decoding.compiled import NUMBERS, for_every_form
 from zoo.models.backbone import Backbone
 from zoo.readers.images import image_bytes, read_images
+from zoo.readers.several import as_requests
 from zoo.serving import Start
 from zoo.tasks.generating import LIMITS, SEEDS, USUAL_LENGTH, GeneratingTask, best_texts
 from zoo.tasks.results import Caption
@@ -139,8 +138,7 @@ class Captioner(GeneratingTask):
             ValueError: If something is no image, or sampler or options are unknown.
             FileNotFoundError: If a file is missing.
         """
-        images, is_one = _as_list(images)
-        encoded = _encoded(images)
+        encoded, is_one = as_requests(images, image_bytes, "images", picture_rank=3)
         rows = self._answers(encoded, sampler, return_attention, batch_size, **options)
         texts = [best_texts(row) for row in rows]
         if return_attention:
@@ -229,28 +227,6 @@ class Captioner(GeneratingTask):
             log_probs=np.array([row["log_prob"][0] for row in rows], "float32"),
             images=encoded,
         )
-
-
-def _as_list(images):
-    """Returns a list of images for an image or several, and whether it was one image."""
-    if hasattr(images, "shape") and hasattr(images, "dtype"):
-        is_list = len(images.shape) in (1, 4)  # paths, or pictures
-    else:
-        is_bytes = isinstance(images, bytes | bytearray | memoryview)
-        is_list = isinstance(images, Iterable) and not is_bytes and not isinstance(images, str)
-    return (list(images), False) if is_list else ([images], True)
-
-
-def _encoded(images):
-    """Returns the bytes of each image; an error tells which one is none."""
-    encoded = []
-    for position, image in enumerate(images):
-        try:
-            encoded.append(image_bytes(image))
-        except (ValueError, TypeError, OSError) as error:
-            error.add_note(f"This is number {position} of {len(images)} images, from 0.")
-            raise
-    return encoded
 
 
 def _of_words(pieces, maps):

@@ -7,8 +7,9 @@ import numpy as np
 import tensorflow as tf
 
 from zoo.decoding.compiled import for_every_form
-from zoo.decoding.loop import allowed_log_probs
+from zoo.decoding.loop import next_log_probs
 from zoo.decoding.noise import uniforms
+from zoo.decoding.processors import NOTHING, Progress
 from zoo.readers.text import stopping
 from zoo.serving import buckets
 
@@ -83,11 +84,17 @@ class Continuation:
         while added < max_length:
             prompt = _padded_in_front([ids], room(self.model.core, self.steps), self.steps)
             context, state = start(tf.constant(prompt))
-            for _ in range(min(self.steps, max_length - added)):
-                token, state = step(tf.constant(ids[-1:], tf.int32), state, context, noise[added])
+            past = _past_of_stretch(prompt, self.steps, tokenizer.pad_id)
+            for place in range(
+                prompt.shape[1], prompt.shape[1] + min(self.steps, max_length - added)
+            ):
+                places = tf.constant([place, added])
+                last = tf.constant(ids[-1:], tf.int32)
+                token, state = step(last, state, context, noise[added], past, places)
                 ids.append(int(token[0]))
+                past[0, place] = ids[-1]
                 added += 1
-                if ids[-1] == tokenizer.end_id:
+                if ids[-1] in (tokenizer.end_id, *sampler.end_ids):
                     added = max_length
                     break
                 waiting += decoder.decode(tokenizer.piece_bytes(ids[-1]))
@@ -167,12 +174,22 @@ class Continuation:
         core, tokenizer = self.model.core, self.model.tokenizer
         special = tokenizer.pad_id, tokenizer.start_id
 
-        def step(numbers, tokens, state, context, noise):
+        def step(numbers, tokens, state, context, noise, past, places):
+            sampler = with_numbers(numbers)
+            end_ids = (tokenizer.end_id, *sampler.end_ids)
+            progress = Progress(past, places[0], places[1], end_ids) if sampler.processors else None
             logits, state, _ = core.step(tokens, state, context)
-            log_probs = allowed_log_probs(logits, tokenizer.end_id, special)
-            return with_numbers(numbers).pick(log_probs, noise), state
+            log_probs = next_log_probs(logits, sampler, progress, end_ids, special)
+            return sampler.pick(log_probs, noise), state
 
         return tf.function(step, autograph=False, reduce_retracing=True)
+
+
+def _past_of_stretch(prompt, steps, pad_id):
+    """Returns the tokens of a padded prompt and room for `steps` more, for processors."""
+    past = np.pad(prompt, [(0, 0), (0, steps)], constant_values=NOTHING)
+    past[:, : prompt.shape[1]][prompt == pad_id] = NOTHING
+    return past
 
 
 def room(core, steps):

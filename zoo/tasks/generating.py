@@ -52,14 +52,9 @@ class GeneratingTask(Task):
     longest = None
 
     def __init__(self, core, tokenizer, sampler=None, **kwargs):
-        super().__init__(core, **kwargs)
-        self.tokenizer = tokenizer
+        super().__init__(core, tokenizer, **kwargs)
         self.default_sampler = sampler or self.usual_sampler
         self._compiled = for_every_form(self._compile)
-
-    @property
-    def parts(self):
-        return {**super().parts, "tokenizer": self.tokenizer}
 
     @property
     def settings(self):
@@ -71,14 +66,7 @@ class GeneratingTask(Task):
         """Returns a sampler by its name, or the default one with other options."""
         if sampler is not None:
             return decoding.get(sampler, **options)
-        try:
-            return dataclasses.replace(self.default_sampler, **options)
-        except TypeError as error:
-            raise ValueError(
-                f"The default sampler {self.default_sampler!r} lacks one of the options "
-                f"{', '.join(options)}. Name another: sampler='greedy', 'beam', 'random', "
-                "'top_k' or 'top_p'."
-            ) from error
+        return decoding.with_options(self.default_sampler, **options)
 
     @property
     def default_sampler(self):

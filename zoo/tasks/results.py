@@ -6,6 +6,7 @@ import numpy as np
 
 from keras_attention.plotting import plot_alignment, plot_caption, plot_heads
 from zoo.decoding.base import require
+from zoo.pages import attention_page, framed, picture_view, save_page, text_view
 from zoo.readers.images import read_image
 
 
@@ -39,6 +40,26 @@ class Translation(NamedTuple):
             self.attention[position], self.source_tokens[position], self.tokens[position]
         )
 
+    def save_html(self, path, position=0):
+        """Writes a page to explore the alignment of one of the texts, see `zoo.pages`.
+
+        Args:
+            path: The file, which needs no other file or site.
+            position: Which of the texts.
+
+        Returns:
+            `pathlib.Path` of the file.
+        """
+        return save_page(path, self._page(position))
+
+    def _page(self, position):
+        tokens = self.tokens[position], self.source_tokens[position]
+        view = text_view("alignment", self.attention[position][None, None], *tokens)
+        return attention_page("Translation", [view], _first(self.texts[position]))
+
+    def _repr_html_(self):
+        return framed(self._page(0)) if self.texts else None
+
 
 class Caption(NamedTuple):
     """What `caption(..., return_attention=True)` returns, an entry for each image.
@@ -66,6 +87,114 @@ class Caption(NamedTuple):
         """
         picture = read_image(self.images[position])
         return plot_caption(picture, self.words[position], self.attention[position])
+
+    def save_html(self, path, position=0):
+        """Writes a page to explore where each word of a caption looked, see `zoo.pages`.
+
+        Args:
+            path: The file, which needs no other file or site.
+            position: Which of the images.
+
+        Returns:
+            `pathlib.Path` of the file.
+        """
+        return save_page(path, self._page(position))
+
+    def _page(self, position):
+        weights, words = self.attention[position][None, None], self.words[position]
+        view = picture_view("caption", weights, words, self.images[position])
+        return attention_page("Caption", [view], _first(self.texts[position]))
+
+    def _repr_html_(self):
+        return framed(self._page(0)) if self.texts else None
+
+
+class PictureClasses(NamedTuple):
+    """What `classify` returns of pictures besides labels, an entry for each picture.
+
+    Attributes:
+        labels: List of `str`, the best label of each.
+        probabilities: float32 array (pictures × labels of the model); rows sum to 1.
+        attention: float32 array (pictures × rows × columns), where the answer came from, by
+            attention rollout; a map sums to 1. `None` unless asked for.
+        heads: float32 array (pictures × blocks × heads × rows × columns), the same of each head
+            alone, or `None`.
+        images: List of `bytes`, the encoded pictures.
+    """
+
+    labels: list
+    probabilities: np.ndarray
+    attention: np.ndarray | None
+    heads: np.ndarray | None
+    images: list
+
+    @classmethod
+    def of(cls, labels, probabilities, rows, images):
+        """Returns the result of what `Classifier.answer` gave for each picture."""
+        attention, heads = (_stacked(rows, name) for name in ("attention", "heads"))
+        return cls(labels, probabilities, attention, heads, images)
+
+    def plot(self, position=0, layer=None):
+        """Draws a picture, and once more with the places that the model looked at.
+
+        Args:
+            position: Which picture.
+            layer: A block, to see each of its heads; by default all blocks together, by rollout.
+
+        Returns:
+            The `matplotlib.figure.Figure`.
+
+        Raises:
+            ValueError: If the result holds no attention, or there is no such block.
+        """
+        require(self.attention is not None, "a result of return_attention=True", attention=None)
+        picture = read_image(self.images[position])
+        if layer is None:
+            titles, maps = [self.labels[position]], self.attention[position][None]
+        else:
+            layers = self.heads.shape[1]
+            require(-layers <= layer < layers, f"a layer from 0 to {layers - 1}", layer=layer)
+            maps = self.heads[position, layer]
+            titles = [f"head {number}" for number in range(len(maps))]
+        return plot_caption(picture, titles, maps)
+
+
+class TextClasses(NamedTuple):
+    """What `classify` returns of texts besides labels, an entry for each text.
+
+    Attributes:
+        labels: List of `str`, the best label of each.
+        probabilities: float32 array (texts × labels of the model); rows sum to 1.
+        tokens: List of lists of `str`, the pieces of each text, or `None` unless attention was
+            asked for.
+        attention: List of float32 arrays (tokens,), what of the text the answer came from, by
+            attention rollout; each sums to 1.
+    """
+
+    labels: list
+    probabilities: np.ndarray
+    tokens: list | None
+    attention: list | None
+
+    @classmethod
+    def of(cls, labels, probabilities, rows, tokenizer):
+        """Returns the result of what `Classifier.answer` gave for each text."""
+        if not rows or "attention" not in rows[0]:
+            return cls(labels, probabilities, None, None)
+        are_tokens = [row["token_ids"] != tokenizer.pad_id for row in rows]
+        ids = [row["token_ids"][kept] for row, kept in zip(rows, are_tokens, strict=True)]
+        attention = [row["attention"][kept] for row, kept in zip(rows, are_tokens, strict=True)]
+        return cls(labels, probabilities, tokenizer.pieces(ids), attention)
+
+    def plot(self, position=0):
+        """Draws the tokens of a text with what came from each.
+
+        Returns:
+            The `matplotlib.figure.Figure`.
+        """
+        require(self.attention is not None, "a result of return_attention=True", attention=None)
+        label = [self.labels[position]]
+        return plot_alignment(self.attention[position][None], self.tokens[position], label)
 
 
 class TextScores(NamedTuple):
@@ -115,6 +244,26 @@ class AttentionMaps(NamedTuple):
         require(-heads <= head < heads, f"a head from 0 to {heads - 1}", head=head)
         return plot_alignment(self.weights[layer, head], self.key_tokens, self.query_tokens)
 
+    def save_html(self, path):
+        """Writes a page to explore all layers and heads, see `zoo.pages`.
+
+        Args:
+            path: The file, which needs no other file or site.
+
+        Returns:
+            `pathlib.Path` of the file.
+        """
+        return save_page(path, self._page())
+
+    def _page(self):
+        return attention_page("Attention", [self._view("self-attention")])
+
+    def _view(self, name):
+        return text_view(name, self.weights, self.query_tokens, self.key_tokens)
+
+    def _repr_html_(self):
+        return framed(self._page())
+
 
 class TranslationAttention(NamedTuple):
     """The three kinds of attention in an encoder and decoder, each an `AttentionMaps`.
@@ -129,7 +278,36 @@ class TranslationAttention(NamedTuple):
     decoder: AttentionMaps
     cross: AttentionMaps
 
+    def save_html(self, path):
+        """Writes a page to explore all three, see `zoo.pages`.
+
+        Args:
+            path: The file, which needs no other file or site.
+
+        Returns:
+            `pathlib.Path` of the file.
+        """
+        return save_page(path, self._page())
+
+    def _page(self):
+        names = "cross", "encoder", "decoder"
+        views = [getattr(self, name)._view(f"{name} attention") for name in names]
+        return attention_page("Attention of a translation", views)
+
+    def _repr_html_(self):
+        return framed(self._page())
+
 
 def stacked(weights):
     """Returns `(layers, heads, queries, keys)` of the first example, from a list of layers."""
     return np.stack([np.asarray(of_layer)[0] for of_layer in weights]).astype("float32")
+
+
+def _stacked(rows, name):
+    """Returns one array of what all rows have by a name, `None` if they have it not."""
+    return np.stack([row[name] for row in rows]) if rows and name in rows[0] else None
+
+
+def _first(texts):
+    """Returns the best of several texts, or the only one."""
+    return texts if isinstance(texts, str) else texts[0]

@@ -11,11 +11,11 @@ from zoo import decoding
 from zoo.data.batching import bucket_by_length
 from zoo.data.pairs import pairs_of_lists, require_pairs
 from zoo.decoding.base import as_length, require
+from zoo.readers.text.texts import as_texts
 from zoo.serving import Start, buckets
 from zoo.tasks.generating import GeneratingTask, best_texts
 from zoo.tasks.passages import joined_texts, passages_of, put_together
 from zoo.tasks.results import AttentionMaps, TranslationAttention, stacked
-from zoo.tasks.texts import as_texts
 
 TEXTS_A_TOKENIZER_CALL, TEXTS_A_COUNT = 256, 4096
 LONGEST_TRANSLATION = 400

@@ -10,12 +10,12 @@ import tensorflow as tf
 from zoo import decoding
 from zoo.data.windows import random_windows, sliding_windows
 from zoo.decoding.base import Sampler, as_length, require
+from zoo.readers.text.texts import as_texts
 from zoo.readers.text.words import chunks
 from zoo.serving import Start
 from zoo.tasks.continuation import Continuation, room
 from zoo.tasks.generating import GeneratingTask
 from zoo.tasks.results import AttentionMaps, TextScores, stacked
-from zoo.tasks.texts import as_texts
 
 CHARACTERS_AT_ONCE = 1_000_000  # of which tokens are made
 
@@ -274,7 +274,8 @@ class TextGenerator(GeneratingTask):
         return prompt_ids, tf.fill([rows], self._served_steps)
 
     def decode(self, inputs, *args, **options):
-        return super().decode(inputs, *args, first_tokens=inputs[:, -1], **options)
+        options |= {"first_tokens": inputs[:, -1], "prompt_ids": inputs}
+        return super().decode(inputs, *args, **options)
 
     def longest_answer(self, inputs):
         return self._served_steps

@@ -2,6 +2,7 @@
 
 import keras
 
+from zoo.data.pairs import sources_and_references
 from zoo.metrics.bleu import sacrebleu_score
 
 
@@ -12,18 +13,14 @@ class ValidationBleu(keras.callbacks.Callback):
     TensorBoard see, so this callback stands before them in the list.
 
     Args:
-        pairs: Data set or list of (source, target) strings.
+        examples: Data set of pairs, or of sources with a vector of right translations each.
         sampler: Sampler of the translations; greedy is quick.
         batch_size: Texts translated at a time.
     """
 
-    def __init__(self, pairs, sampler="greedy", batch_size=128):
+    def __init__(self, examples, sampler="greedy", batch_size=128):
         super().__init__()
-        if hasattr(pairs, "as_numpy_iterator"):
-            pairs = [
-                (source.decode(), target.decode()) for source, target in pairs.as_numpy_iterator()
-            ]
-        self.sources, self.references = map(list, zip(*pairs, strict=True))
+        self.sources, self.references = sources_and_references(examples)
         self.sampler, self.batch_size = sampler, batch_size
 
     def on_epoch_end(self, epoch, logs=None):

@@ -51,6 +51,17 @@ class ValidationCaptions(keras.callbacks.Callback):
             logs["val_reward"] = mean_reward(captions, self.references, self.rewards)
 
 
+USE = (
+    "Teaching, demonstrations and research on attention: an English sentence about a photograph "
+    "of people or animals in an everyday scene."
+)
+LIMITS = (
+    "Learned from 6,000 photographs, most of them of people, children and dogs outdoors, and "
+    "describes whatever it is shown in these terms. It miscounts, mixes up colors, and guesses "
+    "ages and sexes. No decision about people should rest on it."
+)
+
+
 @dataclasses.dataclass(frozen=True)
 class CaptioningRecipe:
     """Training of a captioning model on Flickr8k.
@@ -105,6 +116,7 @@ class CaptioningRecipe:
 
     splits: ClassVar = ("train", "validation")
     measured_splits: ClassVar = ("validation",)
+    test_splits: ClassVar = ("validation",)
 
     def __post_init__(self):
         if self.self_critical_epochs and self.overrides.get("attention") == "hard":
@@ -169,9 +181,7 @@ class CaptioningRecipe:
         trained = catalog.load(self.begin_with)
         model = self._build(trained.tokenizer, self.dtype)
         # Soft and hard attention differ in a baseline alone, which is not trained by gradients.
-        pairs = model.core.trainable_variables, trained.core.trainable_variables
-        for variable, value in zip(*pairs, strict=True):
-            variable.assign(value)
+        runs.copy_weights(trained, model)
         return model
 
     def _learn_captions(self, model, images, train, validation, run_dir):
@@ -236,7 +246,7 @@ class CaptioningRecipe:
             "name": "Flickr8k",
             "source": "Flickr8k_Dataset and Flickr8k_text, 6,000 training and 1,000 validation "
             "images with five captions each",
-            "terms": "non-commercial research",
+            "terms": "non-commercial research; the photographs belong to those who took them",
             "citation": "Hodosh, Young and Hockenmaier 2013, Framing Image Description as a Ranking"
             " Task (https://doi.org/10.1613/jair.3994)",
         }
@@ -247,7 +257,14 @@ class CaptioningRecipe:
         )
         if len(self.rewards) > 1:
             chosen_by += "; an epoch of self-critical training by the mixture it learned from"
-        return {"variant": "English", "data": data, "chosen_by": chosen_by}
+        return {
+            "variant": "English",
+            "data": data,
+            "use": USE,
+            "limits": LIMITS,
+            "call": 'caption("photo.jpg")',
+            "chosen_by": chosen_by,
+        }
 
     def make_optimizer(self, steps_per_epoch):
         steps = self.epochs * steps_per_epoch

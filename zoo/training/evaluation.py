@@ -5,6 +5,7 @@ import math
 import numpy as np
 import tensorflow as tf
 
+from zoo.data.pairs import all_pairs, sources_and_references
 from zoo.data.windows import random_windows
 from zoo.metrics.bleu import moses_lowercase_bleu, sacrebleu_score
 from zoo.metrics.captions import caption_scores
@@ -13,12 +14,14 @@ FORCED = "teacher forcing, per token of the model's vocabulary, end token includ
 RANDOM_BATCHES, RANDOM_BATCH_SIZE = 200, 64  # nanoGPT's estimate of a loss
 
 
-def evaluate_translator(model, pairs, target_language, sampler=None, batch_size=64):
-    """Returns every metric of a translator on a data set of pairs.
+def evaluate_translator(model, examples, target_language, sampler=None, batch_size=64):
+    """Returns every metric of a translator on a data set.
 
     Args:
         model: A `Translator`.
-        pairs: Data set of (source, target) strings.
+        examples: Data set of (source, target) strings; or of sources with a vector of targets, all
+            right translations of it. Then each is an example of its own for the perplexity, and a
+            reference for BLEU.
         target_language: Language code for the Moses tokenizer, such as `"de"`.
         sampler: Sampler of the translations; by default the model's own.
         batch_size: Texts translated at a time.
@@ -29,8 +32,10 @@ def evaluate_translator(model, pairs, target_language, sampler=None, batch_size=
         `bleu_sacrebleu`.
     """
     measured = _compiled_anew(model)
-    scores = measured.evaluate(pairs, batch_size=batch_size, return_dict=True, verbose=0)
-    sources, references = _texts(pairs)
+    scores = measured.evaluate(
+        all_pairs(examples), batch_size=batch_size, return_dict=True, verbose=0
+    )
+    sources, references = sources_and_references(examples)
     hypotheses = model.translate(sources, sampler=sampler, batch_size=batch_size)
     return {
         "token_accuracy": scores["token_accuracy"],
@@ -40,14 +45,14 @@ def evaluate_translator(model, pairs, target_language, sampler=None, batch_size=
     }
 
 
-def best_sampler(model, pairs, samplers, batch_size=64):
-    """Returns the sampler whose translations have the best sacreBLEU on a data set of pairs.
+def best_sampler(model, examples, samplers, batch_size=64):
+    """Returns the sampler whose translations have the best sacreBLEU on a data set.
 
     Args:
-        model, pairs, batch_size: As for `evaluate_translator`.
+        model, examples, batch_size: As for `evaluate_translator`.
         samplers: The samplers to try; of equals, the first wins.
     """
-    sources, references = _texts(pairs)
+    sources, references = sources_and_references(examples)
 
     def score(sampler):
         hypotheses = model.translate(sources, sampler=sampler, batch_size=batch_size)
@@ -152,6 +157,27 @@ def captioner_quality(scores, split, sampler):
     ]
 
 
+def evaluate_classifier(model, examples, batch_size=250):
+    """Returns the metrics of a classifier on a data set of (input, label).
+
+    Args:
+        model: A `Classifier`.
+        examples: As for `Classifier.evaluate`.
+        batch_size: Inputs computed at a time.
+
+    Returns:
+        Dictionary of `accuracy`, and `loss`, in nats an input.
+    """
+    measured = _compiled_anew(model)
+    return measured.evaluate(examples, batch_size=batch_size, return_dict=True, verbose=0)
+
+
+def classifier_quality(scores, split):
+    """Returns what the card of a model says of the results of `evaluate_classifier`."""
+    protocol = "share of inputs whose most probable label is the right one, each input once"
+    return [_entry("accuracy, %", split, 100.0 * scores["accuracy"], protocol)]
+
+
 def _compiled_anew(model):
     """Returns a task of the same parts, which leaves alone what the model was compiled with."""
     measured = model.twin()
@@ -161,8 +187,3 @@ def _compiled_anew(model):
 
 def _entry(metric, split, value, protocol, digits=2):
     return {"metric": metric, "split": split, "value": round(value, digits), "protocol": protocol}
-
-
-def _texts(pairs):
-    texts = [(source.decode(), target.decode()) for source, target in pairs.as_numpy_iterator()]
-    return tuple(map(list, zip(*texts, strict=True)))

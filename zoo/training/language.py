@@ -15,6 +15,16 @@ from zoo.training import runs
 from zoo.training.distillation import side_by_side, with_soft_labels, with_swapped_words
 from zoo.training.evaluation import evaluate_language_model, language_model_quality
 
+USE = (
+    "Teaching, demonstrations and tests of language models: text in the manner of Shakespeare's "
+    "plays."
+)
+LIMITS = (
+    "Knows one megabyte of Shakespeare, character by character, and looks back 256 characters: "
+    "the words and the verse are right, the sense is not. It knows no other style, language or "
+    "fact."
+)
+
 
 @dataclasses.dataclass(frozen=True)
 class LanguageRecipe:
@@ -58,6 +68,7 @@ class LanguageRecipe:
 
     splits: ClassVar = ("train", "validation")
     measured_splits: ClassVar = ("validation", "test", "validation+test")
+    test_splits: ClassVar = ("validation+test",)
 
     def __post_init__(self):
         shares = self.teacher_shares
@@ -147,7 +158,14 @@ class LanguageRecipe:
             " (https://karpathy.github.io/2015/05/21/rnn-effectiveness/)",
         }
         chosen_by = "the lowest loss on the validation split of TFDS, over epochs"
-        return {"variant": "characters", "data": data, "chosen_by": chosen_by}
+        return {
+            "variant": "characters",
+            "data": data,
+            "use": USE,
+            "limits": LIMITS,
+            "call": 'generate("ROMEO:", max_length=80)',
+            "chosen_by": chosen_by,
+        }
 
     def make_optimizer(self, steps_per_epoch):
         schedule = runs.cosine(self.learning_rate, self.epochs * steps_per_epoch, self.warmup_steps)

@@ -10,9 +10,11 @@ from keras_attention.errors import unknown_name
 from zoo.catalog import ARCHITECTURES
 from zoo.storage import presets
 from zoo.tasks.captioning import Captioner
+from zoo.tasks.classification import Classifier
 from zoo.tasks.translation import Translator
 from zoo.tasks.writing import TextGenerator
 from zoo.training.captioning import CaptioningRecipe
+from zoo.training.digits import DigitsRecipe
 from zoo.training.language import LanguageRecipe
 from zoo.training.translation import TranslationRecipe
 
@@ -24,6 +26,10 @@ WRITER = {
     "context_length": 256,
     "activation": "squared_relu",
 }
+
+LICENSE = (
+    "Apache-2.0 for these files. The data that the weights were learned from has terms of its own."
+)
 
 RECIPES = {
     "show_attend_tell_flickr8k": CaptioningRecipe(
@@ -82,6 +88,27 @@ RECIPES = {
         average_momentum=0.999,
         self_critical_epochs=1,
     ),
+    "transformer_nmt_tatoeba_en_de": TranslationRecipe(
+        "transformer_nmt",
+        data="tatoeba+multi30k",
+        overrides={
+            "num_layers": 4,
+            "size": 192,
+            "num_heads": 4,
+            "hidden": 512,
+            "normalize": "pre",
+            "dropout": 0.1,
+        },
+        begin_with="transformer_nmt_multi30k_en_de",
+        epochs=4,
+        cycles=1,
+        batch_size=128,
+        examples_per_epoch=90_000,
+        optimizer="muon",
+        learning_rate=1.2e-3,
+        warmup_steps=200,
+        subword_dropout=0.0,
+    ),
     "transformer_lm_shakespeare": LanguageRecipe(
         "transformer_lm",
         overrides={**WRITER, "dropout": 0.15},
@@ -97,9 +124,24 @@ RECIPES = {
         ],
         teacher_shares=[0.4, 0.4],
     ),
+    "vit_mnist": DigitsRecipe(
+        "vit",
+        overrides={
+            "patch_size": 4,
+            "stem": [24, 48],
+            "num_layers": 4,
+            "size": 96,
+            "num_heads": 4,
+            "hidden": 192,
+            "pooling": "mean",
+            "dropout": 0.1,
+        },
+        epochs=16,
+    ),
 }
 _OF_TASK = {
     Captioner: CaptioningRecipe,
+    Classifier: DigitsRecipe,
     TextGenerator: LanguageRecipe,
     Translator: TranslationRecipe,
 }
@@ -156,11 +198,15 @@ def of_card(card):
 
 def _card(name, recipe, quality):
     architecture, told = ARCHITECTURES[recipe.architecture], recipe.for_card()
-    card = {
-        "task": architecture.task.task_name,
+    return {
+        "task": architecture.task_name,
         "architecture": recipe.architecture,
         "description": f"{architecture.description}, {told['variant']}",
         "data": told["data"],
+        "use": told["use"],
+        "limits": told["limits"],
+        "license": LICENSE,
+        "example": {"call": f'zoo.load("{name}").{told["call"]}'},
         "quality": quality,
         "training": {
             "command": f"python -m zoo train {name}",
@@ -169,4 +215,3 @@ def _card(name, recipe, quality):
             "versions": {"keras": keras.__version__, "tensorflow": tf.__version__},
         },
     }
-    return card | {"limits": told["limits"]} if "limits" in told else card

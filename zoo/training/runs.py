@@ -125,6 +125,13 @@ def tokenizer(path, texts, vocabulary_size):
     return ByteBPETokenizer.load(path)
 
 
+def copy_weights(trained, model):
+    """Gives a model the trainable weights of another one of the same shapes."""
+    pairs = trained.core.trainable_variables, model.core.trainable_variables
+    for value, variable in zip(*pairs, strict=True):
+        variable.assign(value)
+
+
 def load_mean_weights(model, paths):
     """Gives a model the mean of the weights in several files.
 

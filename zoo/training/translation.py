@@ -1,4 +1,4 @@
-"""Training of translation models on Multi30k."""
+"""Training of translation models."""
 
 import dataclasses
 import pathlib
@@ -6,7 +6,9 @@ from typing import ClassVar
 
 import keras
 
+from zoo import catalog
 from zoo.catalog import build
+from zoo.data.pairs import all_pairs, draw_pairs
 from zoo.decoding import BeamSampler
 from zoo.metrics.crossentropy import TokenCrossentropy
 from zoo.tasks.translation import SHORTEST_LIMIT
@@ -14,24 +16,24 @@ from zoo.training import runs
 from zoo.training.bleu import ValidationBleu
 from zoo.training.evaluation import best_sampler, evaluate_translator, translator_quality
 from zoo.training.self_critical import PolicyGradientLoss, self_critical_translations
+from zoo.training.translation_data import DATA
 
 SOURCES_THAT_EARN = 48  # a batch of self-critical training
-LIMITS = (
-    "Learned from captions of pictures alone, one sentence each: sentences of everyday speech, and "
-    "text in capitals, come out wrong."
-)
 
 
 @dataclasses.dataclass(frozen=True)
 class TranslationRecipe:
-    """Training of a translation model on Multi30k.
+    """Training of a translation model.
 
     Attributes:
         architecture: Name of the architecture.
+        data: What it learns from, a key of `translation_data.DATA`.
         pair: Languages, source first.
         overrides: Arguments of the model that differ from the architecture's own.
+        begin_with: Name of a trained model whose weights and tokenizer it begins with, or `""`.
         vocabulary_size: Tokens of the vocabulary that both languages share.
         epochs, batch_size: As for `fit`.
+        examples_per_epoch: How many examples an epoch draws; 0 for all.
         optimizer: `"adam"`, or `"muon"` for the matrices between the embeddings.
         learning_rate: Where the cosine schedule begins, after `warmup_steps`.
         cycles: How many times it falls to 1 % of that; each time it begins 20 % lower.
@@ -47,11 +49,14 @@ class TranslationRecipe:
     """
 
     architecture: str
+    data: str = "multi30k"
     pair: str = "en-de"
     overrides: dict = dataclasses.field(default_factory=dict)
+    begin_with: str = ""
     vocabulary_size: int = 5000
     epochs: int = 28
     batch_size: int = 80
+    examples_per_epoch: int = 0
     optimizer: str = "adam"
     learning_rate: float = 1.3e-3
     cycles: int = 2
@@ -67,75 +72,97 @@ class TranslationRecipe:
     seed: int = 1
 
     splits: ClassVar = ("train", "validation")
-    measured_splits: ClassVar = ("validation", "test_2016_flickr")
+
+    @property
+    def measured_splits(self):
+        return DATA[self.data].measured_splits
+
+    @property
+    def test_splits(self):
+        return DATA[self.data].test_splits
 
     def load(self, split, data_dir=None):
-        """Returns a split as pairs, downloaded or from the folder with the raw files."""
-        from zoo.data.multi30k import load_multi30k
+        """Returns a split, downloaded or from the folder with the raw files.
 
-        return load_multi30k(self.pair, split, manual_dir=data_dir)
+        Its elements are pairs, or sources with a vector of targets.
+        """
+        return DATA[self.data].load(split, self.pair, data_dir)
 
-    def train(self, train_pairs, validation_pairs, run_dir):
+    def train(self, train, validation, run_dir):
         """Trains a model; started again after a crash, it goes on with the last finished epoch.
 
         Args:
-            train_pairs, validation_pairs: Data sets of (source, target) strings.
+            train, validation: Data sets of pairs, or of sources with a vector of targets.
             run_dir: Folder for checkpoints, the tokenizer, TensorBoard logs and `history.csv`.
 
         Returns:
             The trained `Translator` in float32, with the averaged weights of the epoch that had
-            the best BLEU on the validation pairs, the length penalty that does best there, and the
-            longest source of the training pairs as its `max_source_length`.
+            the best BLEU on the validation data, the length penalty that does best there, and the
+            longest source of the training data as its `max_source_length`.
         """
         run_dir = pathlib.Path(run_dir)
         run_dir.mkdir(parents=True, exist_ok=True)
         keras.utils.set_random_seed(self.seed)
-        tokenizer = self._tokenizer(train_pairs, run_dir / "tokenizer.json")
-        model = build(self.architecture, tokenizer, self.dtype, **self.overrides)
-        self._learn_pairs(model, train_pairs, validation_pairs, run_dir)
+        model = self._begin(train, run_dir)
+        tokenizer = model.tokenizer
+        self._learn_pairs(model, train, validation, run_dir)
         best = run_dir / runs.BEST
         if self.self_critical_epochs:
             # Translations are drawn without dropout, so they are learned from without it.
             overrides = {**self.overrides, "dropout": 0.0}
             model = build(self.architecture, tokenizer, self.dtype, **overrides)
             model.load_weights(best)
-            self._learn_from_bleu(model, train_pairs, validation_pairs, run_dir / "self_critical")
+            self._learn_from_bleu(model, train, validation, run_dir / "self_critical")
             best = run_dir / "self_critical" / runs.BEST
         trained = build(self.architecture, tokenizer, "float32", **self.overrides)
         trained.load_weights(best)
-        lengths = train_pairs.batch(1024).map(lambda source, _: trained.source_lengths(source))
+        sources = train.map(lambda source, _: source)
+        lengths = sources.batch(1024).map(trained.source_lengths)
         longest = max(int(each.max()) for each in lengths.as_numpy_iterator())
         trained.max_source_length = max(SHORTEST_LIMIT, longest)
         samplers = [
             BeamSampler(num_beams=self.num_beams, length_penalty=penalty, exact=False)
             for penalty in self.length_penalties
         ]
-        trained.default_sampler = best_sampler(trained, validation_pairs, samplers)
+        trained.default_sampler = best_sampler(trained, validation, samplers)
         return trained
 
-    def _learn_pairs(self, model, train_pairs, validation_pairs, run_dir):
-        num_pairs = int(train_pairs.cardinality())
+    def _begin(self, train, run_dir):
+        """Returns the model before its first step."""
+        if not self.begin_with:
+            tokenizer = self._tokenizer(all_pairs(train), run_dir / "tokenizer.json")
+            return build(self.architecture, tokenizer, self.dtype, **self.overrides)
+        trained = catalog.load(self.begin_with)
+        model = build(self.architecture, trained.tokenizer, self.dtype, **self.overrides)
+        runs.copy_weights(trained, model)
+        return model
+
+    def _learn_pairs(self, model, train, validation, run_dir):
+        num_examples = int(train.cardinality())
+        examples_per_epoch = self.examples_per_epoch or num_examples
         model.compile(
-            optimizer=self.make_optimizer(num_pairs // self.batch_size),
+            optimizer=self.make_optimizer(examples_per_epoch // self.batch_size),
             loss=TokenCrossentropy(self.label_smoothing),
             weighted_metrics=[],  # each would look at all logits once more
         )
-        bleu = ValidationBleu(validation_pairs)
+        bleu = ValidationBleu(validation)
         done = runs.restore(model, run_dir)
         seed = self.seed + done  # a run that goes on draws anew
+        drawn = train.shuffle(num_examples, seed=seed).take(examples_per_epoch)
         model.fit(
-            train_pairs.shuffle(num_pairs, seed=seed),
+            draw_pairs(drawn, seed),
             batch_size=self.batch_size,
             subword_dropout=self.subword_dropout,
             seed=seed,
             initial_epoch=done,
             epochs=self.epochs,
-            validation_data=validation_pairs,
+            validation_data=all_pairs(validation),
             callbacks=runs.callbacks(run_dir, "val_bleu", "max", [bleu]),
         )
 
-    def _learn_from_bleu(self, model, train_pairs, validation_pairs, run_dir):
+    def _learn_from_bleu(self, model, train, validation, run_dir):
         run_dir.mkdir(exist_ok=True)
+        train_pairs = draw_pairs(train, self.seed)
         steps = -(-int(train_pairs.cardinality()) // SOURCES_THAT_EARN) * self.self_critical_epochs
         model.compile(
             optimizer=runs.self_critical_optimizer(self.self_critical_learning_rate, steps),
@@ -146,7 +173,7 @@ class TranslationRecipe:
         batches = self_critical_translations(
             model, train_pairs, batch_size=SOURCES_THAT_EARN, seed=self.seed + done
         )
-        bleu = ValidationBleu(validation_pairs)
+        bleu = ValidationBleu(validation)
         model.fit(
             batches,
             initial_epoch=done,
@@ -154,9 +181,9 @@ class TranslationRecipe:
             callbacks=runs.callbacks(run_dir, "val_bleu", "max", [bleu]),
         )
 
-    def evaluate(self, model, pairs):
-        """Returns every metric of a model on pairs."""
-        return evaluate_translator(model, pairs, self.pair.split("-")[1])
+    def evaluate(self, model, examples):
+        """Returns every metric of a model on a split."""
+        return evaluate_translator(model, examples, self.pair.split("-")[1])
 
     def quality(self, scores, split, model):
         """Returns what the card says of the results of `evaluate`."""
@@ -164,19 +191,19 @@ class TranslationRecipe:
 
     def for_card(self):
         """Returns what the card says of the data, and how the weights were chosen."""
-        data = {
-            "name": f"Multi30k {self.pair}",
-            "pair": self.pair,
-            "source": "https://github.com/multi30k/dataset (task 1, train)",
-            "terms": "research use",
-            "citation": "Elliott et al. 2016, Multi30K: Multilingual English-German Image "
-            "Descriptions (https://aclanthology.org/W16-3210)",
-        }
+        data = DATA[self.data]
         chosen_by = (
-            "sacreBLEU of the validation split: the epoch by greedy translations, the length "
-            f"penalty by those with {self.num_beams} beams"
+            f"sacreBLEU of {data.chosen_by}: the epoch by greedy translations, the length penalty "
+            f"by those with {self.num_beams} beams"
         )
-        return {"variant": self.pair, "data": data, "limits": LIMITS, "chosen_by": chosen_by}
+        return {
+            "variant": self.pair,
+            "data": data.for_card(self.pair),
+            "use": data.use,
+            "limits": data.limits,
+            "call": data.call,
+            "chosen_by": chosen_by,
+        }
 
     def make_optimizer(self, steps_per_epoch):
         steps = self.epochs * steps_per_epoch

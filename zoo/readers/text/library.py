@@ -39,9 +39,7 @@ def _import_tokenizers():
     try:
         import tokenizers
     except ImportError as error:
-        raise ImportError(
-            'This needs the `tokenizers` library: pip install "keras-attention-zoo[train]"'
-        ) from error
+        raise ImportError("This needs the `tokenizers` library: pip install tokenizers") from error
     return tokenizers
 
 

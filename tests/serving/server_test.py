@@ -1,0 +1,397 @@
+"""The server over a real socket: TF Serving's and OpenAI's protocols, limits, new versions."""
+
+import base64
+import concurrent.futures
+import contextlib
+import functools
+import http.client
+import json
+import random
+import re
+import socket
+import threading
+import time
+import types
+
+import pytest
+import tensorflow as tf
+import uvicorn
+
+from tests.zoo.pictures import IMAGES
+from zoo.readers.images import image_bytes
+from zoo.server import ExportedModel, Limits, LoadedModel, make_app
+from zoo.serving import Endpoint, write_version
+
+TEXTS = ["a man sleeps", "der hund", "two women ride bikes", "", "a dog"]
+
+
+class Client:
+    """Sends requests to a server in a thread of this process."""
+
+    def __init__(self, app):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        config = uvicorn.Config(app, port=self.port, log_level="error", timeout_graceful_shutdown=9)
+        self.server = uvicorn.Server(config)
+        self.thread = threading.Thread(target=self.server.run, daemon=True)
+        self.thread.start()
+        while not self.server.started:
+            time.sleep(0.01)
+
+    def __call__(self, path, content=None, **headers):
+        """Returns the status, the JSON or text of an answer, and its headers."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        body = content if content is None or isinstance(content, bytes) else json.dumps(content)
+        connection.request("GET" if body is None else "POST", path, body, headers)
+        response = connection.getresponse()
+        text = response.read().decode()
+        is_json = response.getheader("content-type", "").startswith("application/json")
+        return response.status, json.loads(text) if is_json else text, response
+
+    def stop(self):
+        self.server.should_exit = True
+        self.thread.join(20)
+
+
+@contextlib.contextmanager
+def serving(models, limits=None, token=None):
+    client = Client(make_app(models, limits, token))
+    try:
+        yield client
+    finally:
+        client.stop()
+
+
+@pytest.fixture(scope="module")
+def served(model):
+    """Makes what a server holds of a tiny model."""
+    return functools.cache(lambda name: LoadedModel(name, model(name)))
+
+
+@pytest.fixture(scope="module")
+def client(served):
+    models = [served("luong_nmt"), served("transformer_lm")]
+    with serving(models, Limits(body_bytes=10_000)) as found:
+        yield found
+
+
+def predict(client, name, content, **headers):
+    return client(f"/v1/models/{name}:predict", content, **headers)
+
+
+def test_instances_and_inputs_are_answered_as_in_python(client, model):
+    expected = model("luong_nmt").translate(TEXTS)
+    status, by_rows, _ = predict(client, "luong_nmt", {"instances": TEXTS})
+    assert status == 200
+    assert [row["text"] for row in by_rows["predictions"]] == expected
+    assert set(by_rows["predictions"][0]) == {"text", "token_ids", "log_prob"}
+    named = {"instances": [{"text": text} for text in TEXTS]}
+    assert predict(client, "luong_nmt/versions/1", named)[1] == by_rows
+    _, by_name, _ = predict(client, "luong_nmt", {"inputs": {"text": TEXTS}})
+    assert by_name["outputs"]["text"] == expected
+    assert predict(client, "luong_nmt", {"inputs": TEXTS})[1] == by_name
+    encoded = [{"b64": base64.b64encode(text.encode()).decode()} for text in TEXTS]
+    assert predict(client, "luong_nmt", {"instances": encoded})[1] == by_rows
+
+
+def test_signatures_are_chosen_and_told(client):
+    content = {"signature_name": "explain", "instances": TEXTS[:2]}
+    _, answer, _ = predict(client, "luong_nmt", content)
+    assert {"attention", "source_tokens"} < answer["predictions"][0].keys()
+    status, told, _ = client("/v1/models/luong_nmt/metadata")
+    assert status == 200
+    signatures = told["metadata"]["signature_def"]["signature_def"]
+    assert signatures.keys() == {"serving_default", "explain", "serving_jit"}
+    shape = {"dim": [{"size": "-1"}], "unknown_rank": False}
+    text = {"dtype": "DT_STRING", "tensor_shape": shape, "name": "text"}
+    assert signatures["serving_default"]["inputs"] == {"text": text}
+    status, told, _ = client("/v1/models/luong_nmt")
+    assert told["model_version_status"][0]["state"] == "AVAILABLE"
+
+
+def test_concurrent_requests_get_their_own_answers(client, model):
+    texts = [f"{word} {number}" for number in range(20) for word in ("man", "dog")]
+    expected = dict(zip(texts, model("luong_nmt").translate(texts), strict=True))
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        answers = pool.map(lambda text: predict(client, "luong_nmt", {"instances": [text]}), texts)
+        found = {
+            text: each[1]["predictions"][0]["text"]
+            for text, each in zip(texts, answers, strict=True)
+        }
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "status", "message"),
+    [
+        (b"{", 400, "not JSON"),
+        (b"[" * 5000, 400, "not JSON|JSON object"),
+        (b"[]", 400, "JSON object"),
+        ({}, 400, "either 'instances'"),
+        ({"instances": []}, 400, "not empty"),
+        ({"instances": "a"}, 400, "list"),
+        ({"instances": ["a"] * 33}, 400, "1 to 32 rows"),
+        ({"instances": [1.5]}, 400, "string belongs stands float"),
+        ({"instances": [["a"]]}, 400, "must be string of the shape"),
+        ({"instances": [["a"], "b"]}, 400, "must be string of the shape"),
+        ({"instances": [{"words": "a"}]}, 400, "takes text. Received: words"),
+        ({"instances": ["a", {"words": "a"}]}, 400, "same inputs"),
+        ({"instances": [{"b64": "?"}]}, 400, "not base64"),
+        (b'{"instances": ["\\ud800"]}', 400, "not Unicode"),
+        ({"inputs": {"text": "a"}}, 400, "must be string of the shape"),
+        ({"instances": ["a"], "signature_name": "x"}, 404, "no signature 'x'"),
+        ({"instances": ["a" * 20_000]}, 413, "at most 10000 bytes"),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_what_is_wrong_is_told(client, content, status, message):
+    found, answer, _ = predict(client, "luong_nmt", content)
+    assert found == status
+    assert re.search(message, answer["error"])
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ({"text": ["a"]}, "takes text, seed"),
+        ({"text": ["a"], "seed": [1.5]}, "seed must be int32"),
+        ({"text": ["a"], "seed": [2**40]}, "seed must be int32"),
+        ({"text": ["a"], "seed": [True, 1]}, "as many rows"),
+    ],
+)
+def test_numbers_are_checked(client, inputs, message):
+    status, answer, _ = predict(client, "transformer_lm", {"inputs": inputs})
+    assert status == 400
+    assert message in answer["error"]
+
+
+def test_unknown_models_and_versions(client):
+    for path in ("/v1/models/x", "/v1/models/x/metadata", "/v1/models/luong_nmt/versions/2"):
+        status, answer, _ = client(path)
+        assert status == 404
+        assert "error" in answer
+
+
+def test_hostile_requests_never_end_in_a_fault_of_the_server(client):
+    draws = random.Random(0)
+    whole = json.dumps({"signature_name": "explain", "instances": ["a man", {"text": "b"}]})
+    for _ in range(150):
+        body = bytearray(whole.encode())
+        for _ in range(draws.randint(1, 5)):
+            body[draws.randrange(len(body))] = draws.randrange(256)
+        body = bytes(body[: draws.randint(0, len(body))] if draws.random() < 0.3 else body)
+        status, _, _ = predict(client, "luong_nmt", body)
+        assert status in (200, 400, 404), body
+
+
+# ---------------------------------------------------------------------------- language models
+
+
+def test_completions_are_those_of_generate(client, model):
+    task = model("transformer_lm")
+    content = {"model": "transformer_lm", "prompt": ["a", "b"], "max_tokens": 9, "seed": 3}
+    status, answer, _ = client("/v1/completions", content)
+    assert status == 200
+    expected = task.generate(["a", "b"], 9, "random", temperature=1.0, seed=3)
+    assert [choice["text"] for choice in answer["choices"]] == expected
+    assert answer["usage"]["prompt_tokens"] == 2
+    greedy = {**content, "prompt": "a", "temperature": 0, "stop": "e"}
+    (choice,) = client("/v1/completions", greedy)[1]["choices"]
+    assert choice["text"] == task.generate("a", 9, "greedy", stop="e")
+
+
+def test_streamed_events_put_together_are_the_completion(client):
+    content = {"model": "transformer_lm", "prompt": "a", "max_tokens": 12, "top_p": 0.9}
+    whole = client("/v1/completions", content)[1]["choices"][0]
+    status, text, response = client("/v1/completions", {**content, "stream": True})
+    assert status == 200
+    assert response.getheader("content-type").startswith("text/event-stream")
+    *events, last = [event.removeprefix("data: ") for event in text.strip().split("\n\n")]
+    assert last == "[DONE]"
+    choices = [json.loads(event)["choices"][0] for event in events]
+    assert "".join(choice["text"] for choice in choices) == whole["text"]
+    assert choices[-1]["finish_reason"] == whole["finish_reason"]
+
+
+@pytest.mark.parametrize(
+    ("options", "status"),
+    [
+        ({"model": "luong_nmt"}, 404),
+        ({"model": None}, 404),
+        ({"model": []}, 404),
+        ({"temperature": -1}, 400),
+        ({"temperature": "hot"}, 400),
+        ({"max_tokens": 10**9}, 400),
+        ({"max_tokens": True}, 400),
+        ({"prompt": 7}, 400),
+        ({"stop": ""}, 400),
+        ({"seed": 2**70}, 400),
+        ({"logit_bias": {}}, 400),
+        ({"n": 2}, 400),
+    ],
+)
+def test_completions_that_are_not_offered(client, options, status):
+    content = {"model": "transformer_lm", "prompt": "a", **options}
+    found, answer, _ = client("/v1/completions", content)
+    assert found == status
+    assert answer["error"]
+
+
+def test_a_client_that_hangs_up_stops_the_stream(model):
+    asked = []
+
+    class Slow:
+        """Counts the pieces that somebody asks for."""
+
+        tokenizer, sampler = model("transformer_lm").tokenizer, model("transformer_lm").sampler
+
+        @staticmethod
+        def stream(*arguments):
+            for number in range(1000):
+                asked.append(number)
+                time.sleep(0.01)
+                yield "x"
+
+    with serving([types.SimpleNamespace(name="lm", task=Slow, refresh=list)]) as client:
+        connection = http.client.HTTPConnection("127.0.0.1", client.port)
+        content = {"model": "lm", "prompt": "a", "stream": True, "max_tokens": 1000}
+        connection.request("POST", "/v1/completions", json.dumps(content))
+        connection.getresponse().read(400)
+        connection.close()
+        time.sleep(0.5)
+        seen = len(asked)
+        time.sleep(0.3)
+        assert len(asked) == seen < 500
+
+
+# ------------------------------------------------------------------------ operating the server
+
+
+def test_health_metrics_and_models(client):
+    assert client("/v2/health/live")[0] == client("/v2/health/ready")[0] == 200
+    predict(client, "luong_nmt", {"instances": TEXTS})
+    _, text, _ = client("/metrics")
+    assert 'zoo_requests_total{model="luong_nmt",status="200"}' in text
+    assert 'zoo_rows_bucket{le="8.0",model="luong_nmt"}' in text
+    _, listed, _ = client("/v1/models")
+    assert {each["id"] for each in listed["data"]} == {"luong_nmt", "transformer_lm"}
+
+
+class Waiting:
+    """A model whose signature answers when it is told to."""
+
+    name, version, task = "waiting", 1, None
+
+    def __init__(self, signature):
+        self.go_on = threading.Event()
+        self.inputs, self.outputs, self._signature = signature.inputs, signature.outputs, signature
+        self.signatures = {"serving_default": self}
+
+    def __call__(self, tensors):
+        assert self.go_on.wait(30)
+        return self._signature(tensors)
+
+    def refresh(self):
+        pass
+
+
+@pytest.fixture
+def waiting(served):
+    return Waiting(served("luong_nmt").signatures["serving_default"])
+
+
+def test_a_full_server_says_when_to_try_again_and_finishes_what_runs(waiting):
+    client = Client(make_app([waiting], Limits(waiting=2)))
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        content = {"instances": ["a"]}
+        running = [pool.submit(predict, client, "waiting", content) for _ in range(2)]
+        while 'zoo_waiting{model="waiting"} 2.0' not in client("/metrics")[1]:
+            time.sleep(0.01)
+        status, answer, response = predict(client, "waiting", content)
+        assert (status, response.getheader("retry-after")) == (503, "1")
+        assert client("/v2/health/live")[0] == 200
+        client.server.should_exit = True  # as SIGTERM does
+        time.sleep(0.2)
+        waiting.go_on.set()
+        assert [each.result()[0] for each in running] == [200, 200]
+    client.stop()
+    assert not client.thread.is_alive()
+
+
+def test_an_answer_that_takes_too_long_is_given_up(waiting):
+    with serving([waiting], Limits(seconds=0.1)) as client:
+        status, answer, _ = predict(client, "waiting", {"instances": ["a"]})
+        waiting.go_on.set()
+    assert status == 504
+
+
+def test_a_token_is_asked_for(served):
+    with serving([served("luong_nmt")], token="ß secret") as client:
+        assert client("/v1/models/luong_nmt")[0] == 401
+        assert client("/v1/models/luong_nmt", Authorization="Bearer other")[0] == 401
+        token = "Bearer ß secret".encode().decode("latin-1")
+        assert client("/v1/models/luong_nmt", Authorization=token)[0] == 200
+        assert client("/v2/health/live")[0] == 200
+
+
+def test_names_must_differ(served):
+    with pytest.raises(ValueError, match="names of their own. Received: luong_nmt, luong_nmt"):
+        make_app([served("luong_nmt")] * 2)
+
+
+def export_times(folder, factor):
+    """Writes a version of a model that multiplies numbers."""
+    inputs = [tf.TensorSpec([None], tf.float32, name="x")]
+    endpoint = Endpoint(lambda x: {"y": factor * x}, inputs)
+    return write_version(folder, [], {"serving_default": endpoint})
+
+
+def test_a_new_version_is_taken_over_while_requests_run(tmp_path):
+    folder, answers, stop = tmp_path / "times", [], threading.Event()
+    export_times(folder, 2.0)
+    exported = ExportedModel("times", folder)
+    with serving([exported], Limits(refresh_seconds=0.05)) as client:
+
+        def ask():
+            while not stop.is_set():
+                answers.append(predict(client, "times", {"instances": [1.0, 2.5]})[:2])
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        export_times(folder, 3.0)
+        deadline = time.time() + 60
+        while exported.version == 1 and time.time() < deadline:
+            time.sleep(0.05)
+        stop.set()
+        asking.join()
+        assert client("/v1/models/times/versions/2")[0] == 200
+        assert predict(client, "times", {"inputs": [1.0]})[1] == {"outputs": [3.0]}
+    assert {status for status, _ in answers} == {200}
+    assert [2.0, 5.0] in [answer["predictions"] for _, answer in answers]
+
+
+def test_a_broken_version_leaves_the_old_one(tmp_path, capfd):
+    folder = tmp_path / "times"
+    export_times(folder, 2.0)
+    exported = ExportedModel("times", folder)
+    with serving([exported], Limits(refresh_seconds=0.05)) as client:
+        (folder / "7").mkdir()
+        (folder / "7" / "saved_model.pb").write_bytes(b"none")
+        time.sleep(0.3)
+        assert predict(client, "times", {"inputs": [1.0]})[1] == {"outputs": [2.0]}
+    assert "times: a new version could not be loaded" in capfd.readouterr().out
+
+
+def test_images_come_as_base64(model, served):
+    with serving([served("show_attend_tell")]) as client:
+        content = [{"b64": base64.b64encode(image_bytes(each)).decode()} for each in IMAGES[:2]]
+        content.append({"b64": ""})
+        _, answer, _ = predict(client, "show_attend_tell", {"instances": content})
+    texts = [row["text"] for row in answer["predictions"]]
+    assert texts == [*model("show_attend_tell").caption(IMAGES[:2]), ""]
+
+
+def test_a_folder_without_versions_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="no exported version"):
+        ExportedModel("x", tmp_path)

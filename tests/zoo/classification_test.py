@@ -1,0 +1,142 @@
+"""Labels of pictures: training on raw pictures, presets, the exported model, mistakes."""
+
+import random
+
+import click.testing
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import zoo
+from zoo.cli import main
+from zoo.readers.images import image_bytes
+
+LABELS = ["dark", "light"]
+OPTIONS = {"patch_size": 4, "num_layers": 2, "size": 8, "num_heads": 2, "hidden": 16}
+
+
+def pictures(count):
+    """Returns pictures, half of them light, and their labels."""
+    generator = np.random.default_rng(1)
+    levels = np.tile([60, 190], count // 2)[:, None, None, None]
+    noise = generator.integers(-40, 40, (count, 8, 8, 3))
+    return (levels + noise).astype("uint8"), LABELS * (count // 2)
+
+
+@pytest.fixture(scope="module")
+def model():
+    random.seed(1)
+    reader = zoo.ImageReader(size=8)
+    model = zoo.load("vit", weights=None, reader=reader, labels=LABELS, dtype="float32", **OPTIONS)
+    model.compile(keras.optimizers.Adam(0.01))
+    images, labels = pictures(64)
+    model.fit(list(images), labels, batch_size=16, epochs=4, verbose=0)
+    return model
+
+
+def test_learns_from_lists(model):
+    images, labels = pictures(8)
+    assert model.classify(images) == labels
+    assert model.classify(images[1]) == "light"
+    assert model.evaluate(images, labels, return_dict=True, verbose=0)["accuracy"] == 1.0
+
+
+@pytest.mark.parametrize("kind", ["pixels", "encoded"])
+def test_data_sets_are_as_lists(model, kind):
+    images, labels = pictures(8)
+    raw = images if kind == "pixels" else [image_bytes(each) for each in images]
+    dataset = tf.data.Dataset.from_tensor_slices((raw, [LABELS.index(each) for each in labels]))
+    (found, numbers, weights), *_ = model.batches(dataset, batch_size=8)
+    (expected, *_), *_ = model.batches(list(images), labels, batch_size=8)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    assert numbers.numpy().tolist() == [0, 1] * 4
+    assert weights.numpy().tolist() == [1.0] * 8
+
+
+def test_probabilities_are_those_of_the_core(model):
+    images, labels = pictures(4)
+    result = model.classify(images, return_probabilities=True)
+    scaled = (images.astype("float32") / 255.0 - 0.5) / 0.5
+    logits = model.core(scaled).numpy().astype("float64")
+    exponentials = np.exp(logits - logits.max(axis=1, keepdims=True))
+    expected = exponentials / exponentials.sum(axis=1, keepdims=True)
+    assert result.labels == labels
+    assert result.probabilities.dtype == np.float32
+    np.testing.assert_allclose(result.probabilities, expected, atol=1e-5)
+
+
+def test_attention_is_told_and_drawn(model):
+    images, _ = pictures(2)
+    result = model.classify(images, return_attention=True)
+    assert result.attention.shape == (2, 2, 2)
+    assert result.heads.shape == (2, 2, 2, 2, 2)
+    np.testing.assert_allclose(result.attention.sum(axis=(1, 2)), 1.0, atol=1e-5)
+    assert len(result.plot(1).axes) == 2
+    assert [each.get_title() for each in result.plot(0, layer=-1).axes] == ["", "head 0", "head 1"]
+    with pytest.raises(ValueError, match="a layer from 0 to 1"):
+        result.plot(0, layer=2)
+
+
+def test_preset_and_file_compute_the_same(model, tmp_path):
+    images, _ = pictures(4)
+    expected = model.classify(images, return_probabilities=True).probabilities
+    model.save_to_preset(tmp_path / "toy")
+    model.save(tmp_path / "toy.keras")
+    assert not (tmp_path / "toy" / "tokenizer.json").exists()
+    for loaded in (zoo.load(tmp_path / "toy"), keras.models.load_model(tmp_path / "toy.keras")):
+        assert loaded.labels == LABELS
+        found = loaded.classify(images, return_probabilities=True).probabilities
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def test_the_exported_model_takes_files(model, tmp_path):
+    images, _ = pictures(2)
+    encoded = [image_bytes(each) for each in images]
+    signatures = tf.saved_model.load(str(model.export(tmp_path / "toy"))).signatures
+    served = signatures["serving_default"](image_bytes=tf.constant([*encoded, b"none"]))
+    result = model.classify(images, return_attention=True)
+    assert served["label"].numpy().tolist() == [b"dark", b"light", b""]
+    np.testing.assert_allclose(served["probabilities"][:2], result.probabilities, atol=1e-6)
+    assert served["probabilities"][2].numpy().tolist() == [0.0, 0.0]
+    explained = signatures["explain"](image_bytes=tf.constant(encoded))
+    np.testing.assert_allclose(explained["attention"], result.attention, atol=1e-6)
+
+
+def test_the_command_line_names_labels(model, tmp_path):
+    model.save_to_preset(tmp_path / "toy")
+    for name, image in zip(("a.png", "b.png"), pictures(2)[0], strict=True):
+        (tmp_path / name).write_bytes(image_bytes(image))
+    paths = [str(tmp_path / each) for each in ("toy", "a.png", "b.png")]
+    result = click.testing.CliRunner().invoke(main, ["classify", *paths])
+    assert result.exit_code == 0, result.output
+    lines = [line.split("\t") for line in result.stdout.splitlines()]
+    assert [label for label, _ in lines] == LABELS
+    assert all(0.5 <= float(share) <= 1.0 for _, share in lines)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([np.zeros((8, 8, 3), "uint8")], LABELS), "a label for each input"),
+        (([np.zeros((8, 8, 3), "uint8")], ["grey"]), "one of .*'dark', 'light'.*'grey'"),
+        (([np.zeros((8, 8, 3), "uint8")], [2]), "one of .*Received: 2"),
+        ((tf.data.Dataset.range(3),), r"Dataset of \(input, label\)"),
+    ],
+)
+def test_wrong_examples_are_named(model, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        model.fit(*arguments, verbose=0)
+
+
+def test_a_broken_picture_in_a_data_set_is_told(model):
+    dataset = tf.data.Dataset.from_tensor_slices(([b"none"], [0]))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="cannot be decoded"):
+        model.evaluate(dataset, verbose=0)
+
+
+def test_labels_are_as_many_as_logits(model):
+    with pytest.raises(ValueError, match=r"one for each logit of the model \(2\)"):
+        zoo.Classifier(model.core, reader=model.reader, labels=["one"])
+    with pytest.raises(ValueError, match="either tokenizer=.* or reader="):
+        zoo.Classifier(model.core, labels=LABELS)

@@ -1,0 +1,167 @@
+"""The page that shows attention: what it is given, and what a browser makes of it."""
+
+import base64
+import html
+import json
+import re
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+
+from tests.zoo.pictures import IMAGES
+from zoo.pages import attention_page, picture_view, text_view
+from zoo.readers.images import image_bytes
+from zoo.tasks.results import AttentionMaps, Caption, Translation, TranslationAttention
+
+ROWS, COLUMNS = ["Zwei", "Hun", "·de", "<end>"], ["two", "<b>dogs", "<end>"]
+WEIGHTS = np.random.default_rng(0).dirichlet(np.ones(3), size=(2, 2, 4)).astype("float32")
+BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
+needs_browser = pytest.mark.skipif(BROWSER is None, reason="needs chromium, of Debian's packages")
+SWITCHES = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--virtual-time-budget=2000",
+    "--dump-dom",
+]
+
+
+def data_of(page):
+    return json.loads(re.search(r'application/json">(.*?)</script>', page, re.DOTALL)[1])
+
+
+def decoded(view):
+    return np.frombuffer(base64.b64decode(view["weights"]), "uint8") / 255
+
+
+def seen(page, script, folder, width=1000):
+    """Returns what a browser has in `document.body.dataset` after a script ran in the page."""
+    file = folder / "page.html"
+    written = f"<script>addEventListener('load', () => setTimeout(() => {{ {script} }}, 300))"
+    file.write_text(page.replace("</body>", f"{written}</script></body>"), encoding="utf-8")
+    command = [BROWSER, *SWITCHES, f"--user-data-dir={folder}", f"--window-size={width},800"]
+    document = subprocess.run(
+        [*command, file.as_uri()], capture_output=True, text=True, timeout=60, check=True
+    ).stdout
+    body = re.search(r"<body([^>]*)>", document)[1]
+    return {name: html.unescape(text) for name, text in re.findall(r'data-(\w+)="([^"]*)"', body)}
+
+
+@pytest.fixture(scope="module")
+def page():
+    return attention_page("Two < three", [text_view("cross", WEIGHTS, ROWS, COLUMNS)], "Zwei Hunde")
+
+
+def test_weights_come_in_steps_of_a_255th(page):
+    (view,) = data_of(page)["views"]
+    assert (view["layers"], view["heads"]) == (2, 2)
+    np.testing.assert_allclose(decoded(view), WEIGHTS.ravel(), atol=0.5 / 255 + 1e-6)
+    assert view["rows"][2] == {"text": "de", "starts": False, "special": False}
+    assert view["columns"][2] == {"text": "<end>", "starts": True, "special": True}
+
+
+def test_text_cannot_break_out_of_the_data(page):
+    hostile = "</script><script>alert(1)</script>"
+    broken = attention_page(hostile, [text_view("x", WEIGHTS, [hostile, *ROWS[1:]], COLUMNS)])
+    assert hostile not in broken
+    assert data_of(broken)["views"][0]["rows"][0]["text"] == hostile
+    assert "<title>Two &lt; three</title>" in page
+
+
+def test_it_needs_no_other_site_and_is_small():
+    tokens = [f"word{number}" for number in range(100)]
+    page = attention_page("", [text_view("x", np.ones((4, 4, 100, 100)) / 100, tokens, tokens)])
+    assert len(page.encode()) < 300_000
+    addresses = set(re.findall(r"https?://[^\s\"'`<]+", page)) - {"http://www.w3.org/2000/svg"}
+    assert addresses <= {"http://…/#TOKEN"}
+
+
+def test_results_write_and_show_pages(tmp_path):
+    maps = AttentionMaps(WEIGHTS, ROWS, COLUMNS)
+    translation = Translation(["Zwei Hunde"], [ROWS], [COLUMNS], [WEIGHTS[0, 0]], np.zeros(1))
+    picture = image_bytes(IMAGES[0])
+    areas = np.full((4, 2, 3), 1 / 6, "float32")
+    caption = Caption(["ein Bild"], [ROWS], [areas], np.zeros(1), [picture])
+    for result, expected in [
+        (translation, ["alignment"]),
+        (caption, ["caption"]),
+        (maps, ["self-attention"]),
+        (
+            TranslationAttention(maps, maps, maps),
+            ["cross attention", "encoder attention", "decoder attention"],
+        ),
+    ]:
+        file = result.save_html(tmp_path / "page.html")
+        content = data_of(file.read_text(encoding="utf-8"))
+        assert [view["name"] for view in content["views"]] == expected
+        assert "<iframe" in result._repr_html_()
+        assert 'srcdoc="&lt;!DOCTYPE' in result._repr_html_()
+    view = picture_view("caption", areas[None, None], ROWS, picture)
+    assert view["grid"] == [2, 3]
+    assert base64.b64decode(view["picture"].split(",")[1]) == picture
+    assert Translation([], [], [], [], np.zeros(0))._repr_html_() is None
+
+
+@needs_browser
+def test_a_browser_shows_words_and_where_they_look(page, tmp_path):
+    script = """
+      const root = document.querySelector(".zoo-attention"), told = root.querySelector(".told");
+      const texts = side => [...root.querySelectorAll(`[aria-label=${side}] .token`)]
+        .map(token => token.textContent).join("|");
+      const press = text => [...root.querySelectorAll("button")]
+        .find(button => button.textContent === text).click();
+      const data = document.body.dataset;
+      data.rows = texts("rows"); data.columns = texts("columns");
+      data.lines = root.querySelectorAll("line").length;
+      root.querySelector("[aria-label=rows] .token:nth-child(2)").onmouseenter();
+      data.hovered = told.textContent;
+      root.querySelector("[aria-label=rows] .token").click();
+      root.querySelector("[aria-label=rows] .token:nth-child(2)").onmouseenter();
+      data.held = told.textContent;
+      press("1"); press("Special tokens"); press("Whole words");
+      data.pieces = texts("rows"); data.all = texts("columns");
+      root.querySelector("[aria-label=rows] .token:nth-child(4)").onmouseenter();
+      data.head = told.textContent;
+      press("Matrix");
+      data.matrix = root.querySelectorAll(".matrix canvas").length;
+      data.form = getComputedStyle(root.querySelector("form")).display;
+    """
+    found = seen(page, script, tmp_path)
+    assert (found["rows"], found["columns"]) == ("Zwei|Hunde", "two|<b>dogs")
+    assert int(found["lines"]) > 0
+    mean = WEIGHTS[0].mean(axis=0)
+    assert found["hovered"].startswith("Hunde: ")
+    for column, text in enumerate(COLUMNS[:2]):
+        percent = 100 * (mean[1, column] + mean[2, column]) / 2
+        told = re.search(rf"{re.escape(text)} (\d+) %", found["hovered"])[1]
+        assert int(told) == pytest.approx(percent, abs=1)
+    assert found["held"].startswith("Zwei: ")
+    assert found["pieces"] == "Zwei|Hun|de|<end>"
+    assert found["all"] == "two|<b>dogs|<end>"
+    told = re.search(r"two (\d+) %", found["head"])[1]
+    assert int(told) == pytest.approx(100 * WEIGHTS[0, 0, 3, 0], abs=1)
+    assert (found["matrix"], found["form"]) == ("1", "none")
+
+
+@needs_browser
+def test_a_browser_shows_a_picture_on_a_narrow_screen(tmp_path):
+    areas = np.zeros((2, 3, 4), "float32")
+    areas[0, 2, 1] = areas[1, 0, 3] = 1.0
+    view = picture_view("caption", areas[None, None], ["ein", "Bild"], image_bytes(IMAGES[0]))
+    script = """
+      const root = document.querySelector(".zoo-attention"), data = document.body.dataset;
+      root.querySelectorAll(".token")[1].onmouseenter();
+      data.told = root.querySelector(".told").textContent;
+      const canvas = root.querySelector("canvas"), pen = canvas.getContext("2d");
+      const light = (x, y) => pen.getImageData(canvas.width * x, canvas.height * y, 1, 1).data
+        .slice(0, 3).reduce((a, b) => a + b);
+      data.bright = light(0.95, 0.1); data.dark = light(0.1, 0.9);
+      data.wide = document.documentElement.scrollWidth <= innerWidth;
+    """
+    found = seen(attention_page("", [view], "ein Bild"), script, tmp_path, width=400)
+    assert found["told"] == "Bild: row 1, column 4 of 3 × 4"
+    assert found["wide"] == "true"
+    assert int(found["dark"]) < int(found["bright"])

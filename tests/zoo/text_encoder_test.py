@@ -1,0 +1,87 @@
+"""The text encoder: published sizes, chunks of long texts, labels of texts."""
+
+import random
+
+import keras
+import numpy as np
+import pytest
+
+import zoo
+from zoo.models.text_encoder import TextEncoder
+
+TINY = {"num_layers": 1, "size": 16, "num_heads": 2, "hidden": 32, "max_length": 16, "dropout": 0.0}
+LABELS = ["bad", "good"]
+
+
+@pytest.mark.parametrize(
+    ("layers", "size", "published"), [(12, 768, 109_482_240), (24, 1024, 335_141_888)]
+)
+def test_bert_has_the_published_sizes(layers, size, published):
+    """Of the uncased models with their poolers; a block more tells what all blocks have."""
+    options = {"size": size, "num_heads": size // 64, "hidden": 4 * size, "num_segments": 2}
+    one, two = (
+        TextEncoder(1000, num_layers=number, head="embedding", **options) for number in (1, 2)
+    )
+    for core in (one, two):
+        core.build()
+    block = two.count_params() - one.count_params()
+    assert one.count_params() + (30522 - 1000) * size + (layers - 1) * block == published
+
+
+@pytest.fixture(scope="module")
+def model(byte_tokenizer):
+    random.seed(1)
+    options = {**TINY, "pooling": "mean", "attention_dropout": 0.0}
+    model = zoo.load(
+        "text_encoder",
+        weights=None,
+        tokenizer=byte_tokenizer,
+        labels=LABELS,
+        dtype="float32",
+        **options,
+    )
+    model.compile(keras.optimizers.Adam(0.02))
+    model.fit(["aaaa", "zzzz"] * 32, ["bad", "good"] * 32, batch_size=8, epochs=3, verbose=0)
+    return model
+
+
+def test_learns_labels_of_texts(model):
+    assert model.classify(["zzzz", "aaaa"]) == ["good", "bad"]
+    assert model.classify("aaa") == "bad"
+
+
+def test_what_comes_after_the_first_chunk_counts(model):
+    """A text of three chunks is the mean of the vectors of its chunks, by their tokens."""
+    text = "a" * 14 + "z" * 20
+    found = model.classify([text], return_probabilities=True).probabilities[0]
+    ids, _ = model.reader.read([text])
+    assert tuple(ids.shape) == (1, 3, 16)
+    chunks = [ids[0, number : number + 1] for number in range(3)]
+    lengths = [16, 16, 8]
+    vectors = [
+        length * model.core.pooler(model.core._pool(model.core.encode(chunk)[0], chunk)).numpy()
+        for chunk, length in zip(chunks, lengths, strict=True)
+    ]
+    logits = model.core.output_layer(sum(vectors) / 40).numpy()[0]
+    np.testing.assert_allclose(found, np.exp(logits) / np.exp(logits).sum(), atol=1e-5)
+
+
+def test_padding_changes_nothing(model):
+    alone = model.classify(["az"], return_probabilities=True).probabilities[0]
+    beside = model.classify(["az", "z" * 40], return_probabilities=True, batch_size=2)
+    np.testing.assert_allclose(beside.probabilities[0], alone, atol=1e-5)
+
+
+def test_attention_tells_tokens(model):
+    result = model.classify(["az", "z" * 20], return_attention=True)
+    assert result.tokens[0] == ["<start>", "·a", "·z", "<end>"]
+    assert [len(each) for each in result.attention] == [4, 24]
+    np.testing.assert_allclose([each.sum() for each in result.attention], 1.0, atol=1e-5)
+
+
+def test_a_preset_computes_the_same(model, tmp_path):
+    model.save_to_preset(tmp_path / "toy")
+    texts = ["aazz", "", "z" * 30]
+    found = zoo.load(tmp_path / "toy").classify(texts, return_probabilities=True)
+    expected = model.classify(texts, return_probabilities=True)
+    np.testing.assert_allclose(found.probabilities, expected.probabilities, atol=1e-6)

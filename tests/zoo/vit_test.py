@@ -1,0 +1,99 @@
+"""The Vision Transformer: published sizes, its parts against NumPy, pictures of other sizes."""
+
+import numpy as np
+import pytest
+
+from zoo.models.rollout import attention_rollout
+from zoo.models.vit import PatchEmbedding, ViT, ViTConfig, sinusoids_of_grid
+
+TINY = {
+    "image_size": 8,
+    "channels": 1,
+    "patch_size": 4,
+    "num_layers": 1,
+    "size": 8,
+    "num_heads": 2,
+    "hidden": 16,
+}
+
+
+def test_the_base_model_has_the_published_size():
+    """86,567,656 of ViT-B/16 with 1,000 labels: one block tells them all."""
+    one, two = (ViT(1000, num_layers=layers) for layers in (1, 2))
+    for core in (one, two):
+        core.build()
+    block = two.count_params() - one.count_params()
+    assert one.count_params() + 11 * block == 86_567_656
+
+
+def test_patches_are_products_of_a_matrix():
+    images = np.random.default_rng(0).normal(size=(2, 8, 8, 3)).astype("float32")
+    layer = PatchEmbedding(size=5, patch_size=4)
+    found = layer(images)
+    kernel, bias = (weight.numpy() for weight in layer.weights)
+    cut = images.reshape(2, 2, 4, 2, 4, 3).transpose(0, 1, 3, 2, 4, 5)  # rows and columns apart
+    expected = cut.reshape(2, 2, 2, 48) @ kernel.reshape(48, 5) + bias
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("stem", [(4, 8), (4, 4, 8), ()])
+def test_a_stem_leaves_as_many_patches(stem):
+    layer = PatchEmbedding(size=5, patch_size=4, stem=stem)
+    assert tuple(layer(np.zeros((1, 28, 28, 1), "float32")).shape) == (1, 7, 7, 5)
+
+
+def test_rollout_is_a_product():
+    generator = np.random.default_rng(0)
+    weights = generator.dirichlet(np.ones(5), size=(3, 2, 4, 5)).astype("float32")
+    expected = np.broadcast_to(np.eye(5), (2, 5, 5))
+    for layer in weights.astype("float64"):
+        expected = (0.5 * layer.mean(axis=1) + 0.5 * np.eye(5)) @ expected
+    np.testing.assert_allclose(attention_rollout(list(weights)), expected, atol=1e-6)
+
+
+def test_sinusoids_tell_rows_and_columns():
+    table = sinusoids_of_grid(3, 4, 8).numpy()
+    frequencies = np.array([1.0, 0.01])
+    for row, column in np.ndindex(3, 4):
+        parts = [f(place * frequencies) for place in (row, column) for f in (np.sin, np.cos)]
+        np.testing.assert_allclose(table[row, column], np.concatenate(parts), atol=1e-6)
+
+
+@pytest.mark.parametrize("pooling", ["first", "mean"])
+@pytest.mark.parametrize("position", ["learned", "sinusoidal"])
+def test_pictures_of_other_sizes_have_interpolated_positions(pooling, position):
+    core = ViT(3, pooling=pooling, position=position, **TINY)
+    images = np.random.default_rng(0).normal(size=(2, 16, 12, 1)).astype("float32")
+    logits, weights = core(images, return_attention_scores=True)
+    tokens = 12 + (pooling == "first")
+    assert tuple(logits.shape) == (2, 3)
+    assert [tuple(each.shape) for each in weights] == [(2, 2, tokens, tokens)]
+    assert tuple(core.told(images, weights)["attention"].shape) == (2, 4, 3)
+
+
+def test_interpolation_keeps_a_plane():
+    """A table that grows evenly still does so between its places."""
+    core = ViT(3, **{**TINY, "image_size": 32})
+    core.build()
+    core.place.table.assign(np.arange(8.0)[:, None, None] * np.ones((8, 8, 8)))
+    finer = core.place(np.zeros((1, 16, 16, 8), "float32")).numpy()[0, 4:12, 0, 0]
+    np.testing.assert_allclose(np.diff(finer), 0.5, atol=0.03)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"patch_size": 3}, "multiple of `patch_size`.*image_size=8, patch_size=3"),
+        ({"stem": (4,)}, r"as many convolutions at least.*stem=\(4,\), patch_size=4"),
+        ({"pooling": "frist"}, "Did you mean 'first'"),
+        ({"position": "rotary"}, "position of a picture.*rotary"),
+    ],
+)
+def test_wrong_options_are_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        ViTConfig(num_labels=3, **{**TINY, **options})
+
+
+def test_pictures_of_a_wrong_shape_are_named():
+    with pytest.raises(ValueError, match=r"multiples of 4. Received: shape \(1, 9, 8, 1\)"):
+        ViT(3, **TINY)(np.zeros((1, 9, 8, 1), "float32"))

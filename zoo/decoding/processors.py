@@ -1,0 +1,295 @@
+"""Processors: rules that change the scores of the next token by the tokens so far.
+
+Every sampler applies its `processors` in order, before it picks: to the logits where it has one
+beam, to the log-probabilities of each beam where it has several. These are the semantics, and the
+names of the options, of Hugging Face's `LogitsProcessor` classes.
+"""
+
+import dataclasses
+from numbers import Integral, Real
+from typing import NamedTuple
+
+import keras
+import tensorflow as tf
+
+from zoo.decoding.base import require
+
+NOTHING = -1  # stands in a history where there is no token
+
+
+class Progress(NamedTuple):
+    """How far the hypotheses of a step are.
+
+    Attributes:
+        history: `[rows, width]` int32, the prompt and the tokens generated so far; −1 elsewhere:
+            in front of a shorter prompt, and at the end, for tokens yet to come.
+        end: int32 scalar, where in `history` the next token goes.
+        step: int32 scalar, how many tokens were generated so far.
+        end_ids: Tuple of the tokens that end a text.
+    """
+
+    history: tf.Tensor
+    end: tf.Tensor
+    step: tf.Tensor
+    end_ids: tuple
+
+    def last(self, count):
+        """Returns the last `count` tokens, `[rows, count]`; −1 where there are none."""
+        places = self.end - count + tf.range(count)
+        tokens = tf.gather(self.history, tf.maximum(places, 0), axis=1)
+        return tf.where(places >= 0, tokens, NOTHING)
+
+
+@dataclasses.dataclass(frozen=True)
+class Processor:
+    """Base class of the processors: a frozen dataclass whose fields are its options.
+
+    A subclass overrides `__call__` with core TensorFlow ops, so that it works in the compiled loop
+    and in exported models. Register it by `keras.saving.register_keras_serializable` to save models
+    whose sampler has it.
+
+    Example:
+
+    >>> @dataclasses.dataclass(frozen=True)
+    ... class Favor(Processor):
+    ...     token: int
+    ...     bonus: float = 1.0
+    ...
+    ...     def __call__(self, scores, progress):
+    ...         return scores + self.bonus * tf.one_hot(self.token, scores.shape[-1])
+    >>> from zoo.decoding import get
+    >>> get("greedy", processors=[Favor(3)])
+    GreedySampler(processors=(Favor(token=3, bonus=1.0),))
+    """
+
+    def __call__(self, scores, progress):
+        """Returns the changed scores; −inf for what must not be produced.
+
+        Args:
+            scores: `[rows, vocabulary]` float32.
+            progress: The `Progress` of these rows.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must override `__call__`.")
+
+    def get_config(self):
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**config)
+
+
+@keras.saving.register_keras_serializable(package="zoo")
+@dataclasses.dataclass(frozen=True)
+class RepetitionPenalty(Processor):
+    """Makes the tokens that are there already less probable, those of the prompt included.
+
+    $$ s' = s / penalty \\text{ if } s > 0, \\quad s \\cdot penalty \\text{ otherwise} $$
+
+    Paper: Keskar et al. 2019, CTRL: A Conditional Transformer Language Model for Controllable
+    Generation, section 4.1 (https://arxiv.org/abs/1909.05858).
+
+    Args:
+        penalty: Above 1 against repetition, below 1 for it.
+
+    Raises:
+        ValueError: If `penalty` is not above 0.
+
+    Example:
+
+    >>> RepetitionPenalty(1.2)
+    RepetitionPenalty(penalty=1.2)
+    """
+
+    penalty: float
+
+    def __post_init__(self):
+        is_positive = isinstance(self.penalty, Real) and self.penalty > 0
+        require(is_positive, "a number above 0", repetition_penalty=self.penalty)
+
+    def __call__(self, scores, progress):
+        is_seen = _marked(progress.history, progress.history >= 0, scores)
+        penalty = tf.cast(self.penalty, scores.dtype)
+        return tf.where(is_seen, tf.where(scores < 0, scores * penalty, scores / penalty), scores)
+
+
+@keras.saving.register_keras_serializable(package="zoo")
+@dataclasses.dataclass(frozen=True)
+class NoRepeatNGram(Processor):
+    """Forbids tokens that would complete an n-gram a second time; the prompt counts.
+
+    Paper: Paulus et al. 2018, A Deep Reinforced Model for Abstractive Summarization, section 2.5
+    (https://arxiv.org/abs/1705.04304).
+
+    Args:
+        size: Tokens of an n-gram; 1 forbids every token that is there.
+
+    Raises:
+        ValueError: If `size` is no integer of at least 1.
+
+    Example:
+
+    >>> NoRepeatNGram(3)
+    NoRepeatNGram(size=3)
+    """
+
+    size: int
+
+    def __post_init__(self):
+        is_count = isinstance(self.size, Integral) and self.size >= 1
+        require(is_count, "an integer of at least 1", no_repeat_ngram_size=self.size)
+
+    def __call__(self, scores, progress):
+        begun = progress.last(self.size - 1)  # [rows, size - 1], what the next token would complete
+        history = tf.pad(progress.history, [[0, 0], [0, self.size]], constant_values=NOTHING)
+        width = tf.shape(progress.history)[1]
+        following = history[:, self.size - 1 : self.size - 1 + width]
+        is_banned = following >= 0
+        for place in range(self.size - 1):
+            token = begun[:, place, None]
+            is_banned &= (history[:, place : place + width] == token) & (token >= 0)
+        return _banned(scores, _marked(following, is_banned, scores))
+
+
+@keras.saving.register_keras_serializable(package="zoo")
+@dataclasses.dataclass(frozen=True)
+class MinimumLength(Processor):
+    """Forbids the end tokens until there are `length` new tokens.
+
+    Hugging Face calls this `min_new_tokens`; its `min_length` counts prompt and start token, too.
+
+    Args:
+        length: Tokens at least, without the prompt and the end token.
+
+    Raises:
+        ValueError: If `length` is no integer of at least 1.
+
+    Example:
+
+    >>> MinimumLength(5)
+    MinimumLength(length=5)
+    """
+
+    length: int
+
+    def __post_init__(self):
+        is_count = isinstance(self.length, Integral) and self.length >= 1
+        require(is_count, "an integer of at least 1", min_length=self.length)
+
+    def __call__(self, scores, progress):
+        tokens = tf.range(tf.shape(scores)[1])
+        is_end = tf.reduce_any([tokens == end for end in progress.end_ids], axis=0)
+        return _banned(scores, is_end & (progress.step < self.length))
+
+
+@keras.saving.register_keras_serializable(package="zoo")
+@dataclasses.dataclass(frozen=True)
+class ForcedFirstToken(Processor):
+    """Makes every text begin with one token, such as that of the target language.
+
+    Args:
+        token: Its id.
+
+    Raises:
+        ValueError: If `token` is no integer of at least 0.
+
+    Example:
+
+    >>> ForcedFirstToken(7)
+    ForcedFirstToken(token=7)
+    """
+
+    token: int
+
+    def __post_init__(self):
+        is_token = isinstance(self.token, Integral) and self.token >= 0
+        require(is_token, "the id of a token", forced_first_token=self.token)
+
+    def __call__(self, scores, progress):
+        tokens = tf.range(tf.shape(scores)[1])
+        forced = tf.where(tokens == self.token, tf.zeros_like(scores), float("-inf"))
+        return tf.where(progress.step == 0, forced, scores)
+
+
+@keras.saving.register_keras_serializable(package="zoo")
+@dataclasses.dataclass(frozen=True)
+class BadWords(Processor):
+    """Forbids words, each a sequence of tokens: its last token where the others stand before it.
+
+    Words of several tokens count in the prompt, too: what it begins must not be completed.
+
+    Args:
+        words: Sequences of token ids, such as `model.tokenizer.tokenize(["damn"]).to_list()`.
+
+    Raises:
+        ValueError: If there is no word, a word is empty, or something is no id of a token.
+
+    Example:
+
+    >>> BadWords([[5], [6, 7]])
+    BadWords(words=((5,), (6, 7)))
+    """
+
+    words: tuple
+
+    def __post_init__(self):
+        is_several = isinstance(self.words, list | tuple) and len(self.words) > 0
+        expectation = "sequences of token ids, such as [[5], [6, 7]]"
+        require(is_several and all(map(_is_word, self.words)), expectation, bad_words=self.words)
+        words = tuple(tuple(int(token) for token in word) for word in self.words)
+        object.__setattr__(self, "words", words)
+
+    def __call__(self, scores, progress):
+        tokens = tf.range(tf.shape(scores)[1])
+        is_banned = tf.zeros_like(scores, tf.bool)
+        for *begun, last in self.words:
+            is_begun = tf.reduce_all(progress.last(len(begun)) == begun, axis=1, keepdims=True)
+            is_banned |= is_begun & (tokens == last)
+        return _banned(scores, is_banned)
+
+
+PROCESSORS = {
+    "repetition_penalty": RepetitionPenalty,
+    "no_repeat_ngram_size": NoRepeatNGram,
+    "min_length": MinimumLength,
+    "forced_first_token": ForcedFirstToken,
+    "bad_words": BadWords,
+}
+
+
+def split_options(options):
+    """Takes the options of processors out of the options of a sampler.
+
+    Args:
+        options: Dictionary of options, among them names in `PROCESSORS` and `processors`, further
+            ones.
+
+    Returns:
+        A pair: the other options, and a tuple of `Processor`s in the order of `PROCESSORS`.
+
+    Example:
+
+    >>> split_options({"num_beams": 2, "min_length": 3})
+    ({'num_beams': 2}, (MinimumLength(length=3),))
+    """
+    others = {name: value for name, value in options.items() if name not in PROCESSORS}
+    named = [PROCESSORS[name](options[name]) for name in PROCESSORS if name in options]
+    return others, (*named, *others.pop("processors", ()))
+
+
+def _is_word(word):
+    is_sequence = isinstance(word, list | tuple) and len(word) > 0
+    return is_sequence and all(isinstance(each, Integral) and each >= 0 for each in word)
+
+
+def _marked(tokens, is_marked, scores):
+    """Returns which tokens of the vocabulary are marked, boolean of the shape of the scores."""
+    rows, vocabulary = tf.unstack(tf.shape(scores))
+    tokens = tf.where(is_marked, tokens, vocabulary)  # a place of its own for what is not
+    places = tf.stack([tf.broadcast_to(tf.range(rows)[:, None], tf.shape(tokens)), tokens], axis=2)
+    counts = tf.scatter_nd(places, tf.ones_like(tokens), [rows, vocabulary + 1])
+    return counts[:, :vocabulary] > 0
+
+
+def _banned(scores, is_banned):
+    return tf.where(is_banned, float("-inf"), scores)

@@ -1,0 +1,271 @@
+"""Encoders of texts in BERT's shape: token ids to vectors, labels, or masked tokens.
+
+The tasks are `zoo.tasks.classification.Classifier`, `zoo.tasks.masked.MaskFiller` and
+`zoo.tasks.embedding.Embedder`.
+"""
+
+import dataclasses
+
+import keras
+from keras import ops
+
+from keras_attention import EncoderBlock
+from keras_attention.errors import unknown_name
+from zoo.models.core import Core
+from zoo.models.rollout import attention_rollout
+from zoo.models.transformer import TransformerConfig, final_norm, make_blocks, run_blocks
+
+HEADS = {
+    "labels": "text_encoder",
+    "masked": "text_encoder_masked",
+    "embedding": "text_encoder_embedding",
+}
+POOLINGS = ("first", "mean")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextEncoderConfig(TransformerConfig):
+    """Options of an encoder of texts: those of `TransformerConfig`, some with other defaults, and
+
+    Args:
+        head: `"labels"`, `"masked"` for the tokens behind masks, or `"embedding"` for a vector.
+        num_labels: Number of labels.
+        max_length: Tokens that there are positions for; longer texts are read in chunks.
+        position_offset: Rows of the table of positions in front of the first position, as RoBERTa
+            has them.
+        num_segments: Kinds of segments, of which a single text is the first; 0 for none.
+        pooling: `"first"` for the vector of the start token, `"mean"` for the mean of all tokens.
+        pooler: Activation of a dense layer after pooling: `"tanh"` in BERT and RoBERTa, `"relu"` in
+            DistilBERT; `None` for no layer.
+        pad_id: The token of padding.
+    """
+
+    num_layers: int = 12
+    size: int = 768
+    num_heads: int = 12
+    hidden: int = 3072
+    position: str = "learned"
+    activation: str = "gelu"
+    attention_dropout: float = 0.1
+    epsilon: float = 1e-12
+    head: str = "labels"
+    num_labels: int = 0
+    max_length: int = 512
+    position_offset: int = 0
+    num_segments: int = 0
+    pooling: str = "first"
+    pooler: str | None = "tanh"
+    pad_id: int = 0
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.head not in HEADS:
+            raise ValueError(unknown_name("head", self.head, HEADS))
+        if self.pooling not in POOLINGS:
+            raise ValueError(unknown_name("pooling", self.pooling, POOLINGS))
+        if self.head == "labels" and self.num_labels < 1:
+            raise ValueError(
+                "A model of labels needs some: labels=[...]. Received: num_labels="
+                f"{self.num_labels}."
+            )
+
+
+@keras.saving.register_keras_serializable(package="zoo")
+class TextEncoder(Core):
+    """A stack of blocks over the tokens of a text, and one of three heads.
+
+    Paper: Devlin et al. 2019, BERT (https://arxiv.org/abs/1810.04805). The defaults, with
+    `num_segments=2`, are its base model; its large one has `num_layers=24, size=1024, num_heads=16,
+    hidden=4096`. RoBERTa: `position_offset=2, epsilon=1e-5, pad_id=1`. DistilBERT: `num_layers=6,
+    num_segments=0, pooler="relu"`.
+
+    Args:
+        vocabulary_size: Number of tokens.
+        **options: The fields of `TextEncoderConfig`.
+
+    Call arguments:
+        token_ids: int32 `(batch, length)`, or `(batch, chunks, length)` for the parts of long
+            texts, as `TextReader` makes them. A text is the mean of its chunks, each counting by
+            its tokens.
+        return_attention_scores: Whether to return the weights of all blocks, too.
+
+    Output shape:
+        Float32: logits `(batch, num_labels)`; or, with `head="masked"`, logits `(batch, length,
+        vocabulary_size)`; or, with `head="embedding"`, unit vectors `(batch, size)`. With
+        `return_attention_scores` also a list of `(batch * chunks, num_heads, length, length)`, a
+        tensor for each block.
+
+    Example:
+
+    >>> core = TextEncoder(vocabulary_size=50, num_labels=2, num_layers=1, size=8, num_heads=2,
+    ...                    hidden=16)
+    >>> tuple(core(np.array([[1, 7, 2, 0]])).shape)
+    (1, 2)
+    """
+
+    Config = TextEncoderConfig
+    description = "Text encoder (Devlin et al. 2019)"
+
+    def __init__(self, vocabulary_size, **options):
+        super().__init__(vocabulary_size=vocabulary_size, **options)
+        config, dtype = self.config, self.dtype_policy
+        self.embedding = TextEmbedding(config, dtype=dtype, name="embedding")
+        self.blocks = make_blocks(EncoderBlock, "block", config, dtype=dtype)
+        self.norm = final_norm(config, "norm", dtype)
+        self.drop = keras.layers.Dropout(config.dropout, dtype=dtype)
+        self.pooler = self.output_layer = self.transform = None
+        if config.head == "masked":
+            self.transform = keras.layers.Dense(config.size, config.activation, dtype=dtype)
+            self.transform_norm = keras.layers.LayerNormalization(
+                epsilon=config.epsilon, dtype=dtype
+            )
+        elif config.pooler is not None:
+            self.pooler = keras.layers.Dense(config.size, config.pooler, dtype=dtype)
+        if config.head == "labels":
+            self.output_layer = keras.layers.Dense(config.num_labels, dtype=dtype)
+
+    @property
+    def architecture(self):
+        return HEADS[self.config.head]
+
+    def build(self, token_ids_shape=None):
+        tokens, vectors = (None, None, self.config.size), (None, self.config.size)
+        self.embedding.build()
+        for block in self.blocks:
+            block.build(tokens)
+        self.norm.build(tokens)
+        if self.transform is not None:
+            self.transform.build(tokens)
+            self.transform_norm.build(tokens)
+            self.output_bias = self.add_weight(
+                name="output_bias", shape=(self.config.vocabulary_size,), initializer="zeros"
+            )
+        for layer in (self.pooler, self.output_layer):
+            if layer is not None:
+                layer.build(vectors)
+
+    def call(self, token_ids, return_attention_scores=False, training=None):
+        token_ids = ops.cast(token_ids, "int32")
+        x, weights = self.encode(token_ids, return_attention_scores, training)
+        if self.transform is not None:
+            x = self.transform_norm(self.transform(x))
+            x = self.embedding.logits(x) + self.output_bias
+        else:
+            x = self._pool(x, token_ids)
+            x = x if self.pooler is None else self.pooler(x)
+            x = self._mean_of_chunks(x, token_ids)
+        if self.output_layer is not None:
+            x = self.output_layer(self.drop(x, training=training))
+        x = ops.cast(x, "float32")
+        if self.config.head == "embedding":
+            x = ops.normalize(x, axis=-1)
+        return (x, weights) if return_attention_scores else x
+
+    def encode(self, token_ids, return_attention_scores=False, training=None):
+        """Returns the vectors of tokens `(batch * chunks, length, size)`, and a list of weights."""
+        ids = ops.reshape(token_ids, (-1, ops.shape(token_ids)[-1]))  # (batch * chunks, length)
+        x, weights = run_blocks(
+            self.blocks,
+            self.embedding(ids, training=training),
+            mask=ops.not_equal(ids, self.config.pad_id),
+            return_attention_scores=return_attention_scores,
+            training=training,
+        )
+        return self.norm(x), [each for (each,) in weights]
+
+    def told(self, token_ids, weights):
+        """Returns what its attention tells, see `zoo.tasks.classification.Classifier.answer`.
+
+        Args:
+            token_ids: The texts, in chunks.
+            weights: What `call` returned for them.
+
+        Returns:
+            Dictionary of int32 `token_ids` and float32 `attention`, both `(batch, chunks *
+            length)`: what of the text the answer came from, by rollout. A row sums to 1.
+        """
+        shape = ops.shape(token_ids)
+        ids = ops.reshape(token_ids, (-1, shape[-1]))
+        counts = ops.cast(ops.not_equal(ids, self.config.pad_id), "float32")
+        joint = attention_rollout(weights)
+        if self.config.pooling == "first":
+            looks = joint[:, 0]
+        else:
+            looks = ops.sum(joint * counts[..., None], axis=1)
+            looks = looks / ops.maximum(ops.sum(counts, axis=1, keepdims=True), 1.0)
+        looks = looks * ops.sum(counts, axis=1, keepdims=True)
+        looks = ops.reshape(looks * counts, (shape[0], -1))
+        looks = looks / ops.sum(looks, axis=1, keepdims=True)
+        return {"token_ids": ops.reshape(token_ids, (shape[0], -1)), "attention": looks}
+
+    def _pool(self, x, token_ids):
+        """Returns a vector for each chunk, `(batch * chunks, size)`."""
+        if self.config.pooling == "first":
+            return x[:, 0]
+        ids = ops.reshape(token_ids, (-1, ops.shape(token_ids)[-1]))
+        counts = ops.cast(ops.not_equal(ids, self.config.pad_id), "float32")[..., None]
+        total = ops.sum(ops.cast(x, "float32") * counts, axis=1)
+        return ops.cast(total / ops.maximum(ops.sum(counts, axis=1), 1.0), x.dtype)
+
+    def _mean_of_chunks(self, x, token_ids):
+        """Returns a vector for each text, `(batch, size)`."""
+        if len(token_ids.shape) == 2:
+            return x
+        tokens = ops.cast(ops.not_equal(token_ids, self.config.pad_id), "float32")
+        shares = ops.sum(tokens, axis=-1)  # (batch, chunks)
+        shares = shares / ops.maximum(ops.sum(shares, axis=1, keepdims=True), 1.0)
+        x = ops.reshape(ops.cast(x, "float32"), (*ops.shape(shares), x.shape[-1]))
+        return ops.cast(ops.sum(x * shares[..., None], axis=1), self.compute_dtype)
+
+
+@keras.saving.register_keras_serializable(package="zoo")
+class TextEmbedding(keras.layers.Layer):
+    """The sum of vectors of token, position and segment, normalized.
+
+    Args:
+        config: A `TextEncoderConfig`, or its fields as a dictionary.
+
+    Call arguments:
+        ids: int32 `(batch, length)`.
+        segment_ids: int32 `(batch, length)`; by default all tokens are of the first segment.
+
+    Output shape:
+        `(batch, length, size)`.
+    """
+
+    def __init__(self, config, **kwargs):
+        super().__init__(**kwargs)
+        self.config = TextEncoderConfig(**config) if isinstance(config, dict) else config
+        self.norm = keras.layers.LayerNormalization(
+            epsilon=self.config.epsilon, dtype=self.dtype_policy, name="norm"
+        )
+        self.drop = keras.layers.Dropout(self.config.dropout, dtype=self.dtype_policy)
+
+    def build(self, ids_shape=None):
+        config = self.config
+
+        def table(name, rows):
+            normal = keras.initializers.TruncatedNormal(stddev=0.02)
+            return self.add_weight(name=name, shape=(rows, config.size), initializer=normal)
+
+        self.tokens = table("tokens", config.vocabulary_size)
+        self.places = table("places", config.max_length + config.position_offset)
+        self.segments = table("segments", config.num_segments) if config.num_segments else None
+        self.norm.build((None, None, config.size))
+
+    def call(self, ids, segment_ids=None, training=None):
+        first, length = self.config.position_offset, ops.shape(ids)[1]
+        x = ops.take(ops.convert_to_tensor(self.tokens), ids, axis=0)
+        x = x + ops.convert_to_tensor(self.places)[first : first + length]
+        if self.segments is not None:
+            segment_ids = ops.zeros_like(ids) if segment_ids is None else segment_ids
+            x = x + ops.take(ops.convert_to_tensor(self.segments), segment_ids, axis=0)
+        return self.drop(self.norm(x), training=training)
+
+    def logits(self, x):
+        """Returns float32 `(batch, length, vocabulary_size)`, by the table of tokens."""
+        table = ops.cast(self.tokens, x.dtype)
+        return ops.cast(ops.matmul(x, ops.transpose(table)), "float32")
+
+    def get_config(self):
+        return {**super().get_config(), "config": dataclasses.asdict(self.config)}

@@ -1,0 +1,322 @@
+"""The Vision Transformer: pictures to logits, a patch a token.
+
+The task, pictures to labels, is `zoo.tasks.classification.Classifier`.
+"""
+
+import dataclasses
+import math
+
+import keras
+from keras import ops
+
+from keras_attention import EncoderBlock
+from keras_attention.errors import unknown_name
+from keras_attention.positions.sinusoidal import angles_of
+from zoo.models.core import Core
+from zoo.models.rollout import attention_rollout
+from zoo.models.transformer import StackConfig, final_norm, make_blocks, run_blocks
+
+POSITIONS = ("learned", "sinusoidal")
+POOLINGS = ("first", "mean")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ViTConfig(StackConfig):
+    """Options of a Vision Transformer: those of `StackConfig`, some with other defaults, and
+
+    Args:
+        num_labels: Number of labels.
+        image_size: Rows and columns of the pictures that there are positions for; those of another
+            size are interpolated.
+        channels: Numbers a pixel.
+        patch_size: Rows and columns of a patch.
+        position: `"learned"`, or `"sinusoidal"`: half of a vector tells the row, half the column.
+        pooling: `"first"` for a class token in front, `"mean"` for the mean of all patches.
+        stem: Channels of convolutions, 3 × 3, that see the picture before it is cut; the last ones
+            halve it, as often as `patch_size` is twice something. None is the classic.
+    """
+
+    num_labels: int
+    num_layers: int = 12
+    size: int = 768
+    num_heads: int = 12
+    hidden: int = 3072
+    normalize: str = "pre"
+    position: str = "learned"
+    activation: str = "gelu"
+    dropout: float = 0.0
+    epsilon: float = 1e-6
+    image_size: int = 224
+    channels: int = 3
+    patch_size: int = 16
+    pooling: str = "first"
+    stem: tuple = ()
+
+    def __post_init__(self):
+        object.__setattr__(self, "stem", tuple(self.stem))
+        if self.position not in POSITIONS:
+            raise ValueError(unknown_name("position of a picture", self.position, POSITIONS))
+        if self.pooling not in POOLINGS:
+            raise ValueError(unknown_name("pooling", self.pooling, POOLINGS))
+        if self.image_size % self.patch_size:
+            raise ValueError(
+                "`image_size` must be a multiple of `patch_size`. Received: image_size="
+                f"{self.image_size}, patch_size={self.patch_size}."
+            )
+        if self.stem and 2 ** min(len(self.stem), self.halvings) != self.patch_size:
+            raise ValueError(
+                "Each of the last convolutions of `stem` halves the picture, so `patch_size` must "
+                "be a power of two, with as many convolutions at least. Received: stem="
+                f"{self.stem}, patch_size={self.patch_size}."
+            )
+
+    @property
+    def halvings(self):
+        """How often the stem halves a picture."""
+        return round(math.log2(self.patch_size))
+
+
+@keras.saving.register_keras_serializable(package="zoo")
+class ViT(Core):
+    """A stack of blocks over the patches of a picture.
+
+    Paper: Dosovitskiy et al. 2021, An Image is Worth 16x16 Words
+    (https://arxiv.org/abs/2010.11929). The defaults are its ViT-B/16. With a `stem`: Xiao et al.
+    2021, Early Convolutions Help Transformers See Better (https://arxiv.org/abs/2106.14881).
+
+    Args:
+        num_labels: Number of labels.
+        **options: The fields of `ViTConfig`.
+
+    Call arguments:
+        images: Float tensor `(batch, rows, columns, channels)`, as `ImageReader` reads them; rows
+            and columns are multiples of `patch_size`.
+        return_attention_scores: Whether to return the weights of all blocks, too.
+
+    Output shape:
+        Logits, float32 `(batch, num_labels)`; with `return_attention_scores` also a list of
+        `(batch, num_heads, tokens, tokens)`, a tensor for each block. With `pooling="first"` the
+        class token is the first one.
+
+    Example:
+
+    >>> core = ViT(10, image_size=28, channels=1, patch_size=7, num_layers=1, size=8, num_heads=2,
+    ...            hidden=16)
+    >>> tuple(core(np.zeros((2, 28, 28, 1), "float32")).shape)
+    (2, 10)
+    """
+
+    Config = ViTConfig
+    architecture = "vit"
+    description = "Vision Transformer (Dosovitskiy et al. 2021)"
+
+    def __init__(self, num_labels, **options):
+        super().__init__(num_labels=num_labels, **options)
+        config, dtype = self.config, self.dtype_policy
+        self.patches = PatchEmbedding(
+            config.size, config.patch_size, config.stem, config.activation, dtype=dtype
+        )
+        grid = config.image_size // config.patch_size
+        self.place = GridPosition((grid, grid), config.position, dtype=dtype, name="place")
+        self.drop = keras.layers.Dropout(config.dropout, dtype=dtype)
+        # Positions stand in the patches already: blocks see none.
+        self.blocks = make_blocks(EncoderBlock, "block", config, dtype=dtype)
+        self.norm = final_norm(config, "norm", dtype)
+        self.head = keras.layers.Dense(config.num_labels, dtype=dtype, name="head")
+
+    def build(self, images_shape=None):
+        config = self.config
+        tokens = (None, None, config.size)
+        self.patches.build((None, config.image_size, config.image_size, config.channels))
+        self.place.build((None, *self.place.grid, config.size))
+        if config.pooling == "first":
+            normal = keras.initializers.TruncatedNormal(stddev=0.02)
+            self.class_token = self.add_weight(
+                name="class_token", shape=(config.size,), initializer=normal
+            )
+            self.class_place = self.add_weight(
+                name="class_place", shape=(config.size,), initializer=normal
+            )
+        for block in self.blocks:
+            block.build(tokens)
+        self.norm.build(tokens)
+        self.head.build((None, config.size))
+
+    def call(self, images, return_attention_scores=False, training=None):
+        self._require_pictures(images)
+        x = self.place(self.patches(images, training=training))  # (batch, rows, columns, size)
+        x = ops.reshape(x, (-1, x.shape[1] * x.shape[2], x.shape[3]))  # (batch, patches, size)
+        if self.config.pooling == "first":
+            first = ops.cast(self.class_token + self.class_place, x.dtype)
+            first = ops.broadcast_to(first, (ops.shape(x)[0], 1, x.shape[2]))
+            x = ops.concatenate([first, x], axis=1)
+        x, weights = run_blocks(
+            self.blocks,
+            self.drop(x, training=training),
+            return_attention_scores=return_attention_scores,
+            training=training,
+        )
+        x = self.norm(x)
+        x = x[:, 0] if self.config.pooling == "first" else ops.mean(x, axis=1)
+        logits = ops.cast(self.head(x), "float32")
+        return (logits, [each for (each,) in weights]) if return_attention_scores else logits
+
+    def told(self, images, weights):
+        """Returns what its attention tells, see `zoo.tasks.classification.Classifier.answer`.
+
+        Args:
+            images: The pictures.
+            weights: What `call` returned for them.
+
+        Returns:
+            Dictionary of float32 `attention` `(batch, rows, columns)`, where the answer comes from
+            by rollout, and `heads` `(batch, blocks, heads, rows, columns)`, the same of each head
+            alone. Each map sums to 1.
+        """
+        return {
+            "attention": self._maps(attention_rollout(weights), images),
+            "heads": self._maps(ops.stack(weights, axis=1), images),
+        }
+
+    def _maps(self, weights, images):
+        """Returns where the answer looks, of weights `(batch, ..., tokens, tokens)`, as grids."""
+        is_first = self.config.pooling == "first"
+        maps = weights[..., 0, 1:] if is_first else ops.mean(weights, axis=-2)
+        maps = ops.cast(maps, "float32")
+        maps = maps / ops.maximum(ops.sum(maps, axis=-1, keepdims=True), 1e-9)
+        grid = [side // self.config.patch_size for side in images.shape[1:3]]
+        return ops.reshape(maps, (-1, *maps.shape[1:-1], *grid))
+
+    def _require_pictures(self, images):
+        config, shape = self.config, tuple(images.shape)
+        fits = len(shape) == 4 and shape[3] == config.channels
+        if not fits or any(side is None or side % config.patch_size for side in shape[1:3]):
+            raise ValueError(
+                f"ViT needs pictures of shape (batch, rows, columns, {config.channels}), rows and "
+                f"columns multiples of {config.patch_size}. Received: shape {shape}. Read them by "
+                "zoo.ImageReader, with as many channels."
+            )
+
+
+@keras.saving.register_keras_serializable(package="zoo")
+class PatchEmbedding(keras.layers.Layer):
+    """Cuts pictures into patches, a vector each.
+
+    Args:
+        size: Size of a vector.
+        patch_size: Rows and columns of a patch.
+        stem: Channels of the convolutions before, see `ViTConfig`.
+        activation: Activation of these.
+
+    Call arguments:
+        images: `(batch, rows, columns, channels)`.
+
+    Output shape:
+        `(batch, rows / patch_size, columns / patch_size, size)`.
+    """
+
+    def __init__(self, size, patch_size, stem=(), activation="gelu", **kwargs):
+        super().__init__(**kwargs)
+        self.size, self.patch_size, self.stem = size, patch_size, tuple(stem)
+        self.activation = keras.activations.get(activation)
+
+    def build(self, images_shape):
+        dtype, shape, left = self.dtype_policy, images_shape, self.patch_size
+        self.convolutions, self.norms = [], []
+        for number, channels in enumerate(self.stem):
+            halves = left > 2 ** (len(self.stem) - number - 1)
+            left = left // 2 if halves else left
+            convolution = keras.layers.Conv2D(
+                channels, 3, 2 if halves else 1, "same", use_bias=False, dtype=dtype
+            )
+            norm = keras.layers.BatchNormalization(epsilon=1e-5, momentum=0.9, dtype=dtype)
+            convolution.build(shape)
+            shape = convolution.compute_output_shape(shape)
+            norm.build(shape)
+            self.convolutions.append(convolution)
+            self.norms.append(norm)
+        self.cut = keras.layers.Conv2D(self.size, left, left, dtype=dtype, name="cut")
+        self.cut.build(shape)
+
+    def call(self, images, training=None):
+        x = images
+        for convolution, norm in zip(self.convolutions, self.norms, strict=True):
+            x = self.activation(norm(convolution(x), training=training))
+        return self.cut(x)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "size": self.size,
+            "patch_size": self.patch_size,
+            "stem": self.stem,
+            "activation": keras.activations.serialize(self.activation),
+        }
+
+
+@keras.saving.register_keras_serializable(package="zoo")
+class GridPosition(keras.layers.Layer):
+    """Adds to each patch where it is, interpolated where the grid is another one.
+
+    Args:
+        grid: Rows and columns of the grid that there are positions for.
+        position: `"learned"` or `"sinusoidal"`.
+
+    Call arguments:
+        x: `(batch, rows, columns, size)`.
+
+    Raises:
+        ValueError: If sines and cosines of rows and columns do not fill the size evenly.
+    """
+
+    def __init__(self, grid, position="learned", **kwargs):
+        super().__init__(**kwargs)
+        self.grid, self.position = tuple(grid), position
+
+    def build(self, x_shape):
+        size = x_shape[-1]
+        if self.position == "learned":
+            self.table = self.add_weight(
+                name="table",
+                shape=(*self.grid, size),
+                initializer=keras.initializers.TruncatedNormal(stddev=0.02),
+                autocast=False,  # else mixed precision would round the vectors before the sum
+            )
+        elif size % 4:
+            raise ValueError(
+                "Sinusoidal positions of pictures need a size that is a multiple of 4. Received: "
+                f"size={size}."
+            )
+
+    def call(self, x):
+        rows, columns, size = x.shape[1:]
+        if self.position == "sinusoidal":
+            table = sinusoids_of_grid(rows, columns, size)
+        else:
+            table = ops.convert_to_tensor(self.table)
+            if (rows, columns) != self.grid:
+                table = ops.image.resize(
+                    table, (rows, columns), interpolation="bicubic", antialias=False
+                )
+        return ops.cast(ops.cast(x, "float32") + table, self.compute_dtype)
+
+    def get_config(self):
+        return {**super().get_config(), "grid": self.grid, "position": self.position}
+
+
+def sinusoids_of_grid(rows, columns, size):
+    """Returns float32 `(rows, columns, size)`: sines and cosines of the row, then of the column.
+
+    Example:
+
+    >>> sinusoids_of_grid(1, 2, 4).numpy().round(2).tolist()
+    [[[0.0, 1.0, 0.0, 1.0], [0.0, 1.0, 0.8399999737739563, 0.5400000214576721]]]
+    """
+
+    def of_line(length):
+        angles = angles_of(ops.arange(length), size // 2, 10000)
+        return ops.concatenate([ops.sin(angles), ops.cos(angles)], axis=-1)
+
+    shape = (rows, columns, size // 2)
+    of_rows = ops.broadcast_to(of_line(rows)[:, None], shape)
+    return ops.concatenate([of_rows, ops.broadcast_to(of_line(columns)[None], shape)], axis=-1)

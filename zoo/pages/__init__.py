@@ -1,0 +1,99 @@
+"""Attention as a page of its own: one HTML file that needs no other file, site or library."""
+
+import base64
+import html
+import importlib.resources
+import json
+import pathlib
+
+import numpy as np
+
+TEMPLATE = "attention.html"
+PLACE = '"DATA"'
+
+
+def attention_page(title, views=None, text="", models=None):
+    """Returns the HTML of a page that shows attention.
+
+    Args:
+        title: Title of the page.
+        views: List of what `text_view` and `picture_view` return.
+        text: What was written, to stand above.
+        models: List of dictionaries of `name` and `kind`, `"translate"`, `"caption"` or
+            `"generate"`, for a page that asks a server.
+    """
+    data = {"title": title, "text": text, "views": views, "models": models}
+    # A tag in the data must not end the script that it stands in.
+    content = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
+    page = importlib.resources.files(__name__).joinpath(TEMPLATE).read_text(encoding="utf-8")
+    page = page.replace("<title>Attention</title>", f"<title>{html.escape(title)}</title>")
+    return page.replace(PLACE, content)
+
+
+def text_view(name, weights, row_tokens, column_tokens):
+    """Returns what the page needs to show who looks at whom.
+
+    Args:
+        name: What kind of attention it is.
+        weights: Array `(layers, heads, rows, columns)` of weights from 0 to 1.
+        row_tokens, column_tokens: Lists of `str`, as `ByteBPETokenizer.pieces` spells them.
+    """
+    layers, heads = weights.shape[:2]
+    return {
+        "name": name,
+        "rows": [_token(each) for each in row_tokens],
+        "columns": [_token(each) for each in column_tokens],
+        "layers": layers,
+        "heads": heads,
+        "weights": _quantized(weights),
+    }
+
+
+def picture_view(name, weights, words, picture):
+    """Returns what the page needs to show where in a picture each word looked.
+
+    Args:
+        name: What kind of attention it is.
+        weights: Array `(layers, heads, words, rows, columns)` of weights from 0 to 1.
+        words: List of `str`.
+        picture: `bytes` of the encoded picture, such as a JPEG.
+    """
+    layers, heads, _, *grid = weights.shape
+    url = f"data:image;base64,{base64.b64encode(picture).decode()}"
+    return {
+        "name": name,
+        "rows": [_token(each) for each in words],
+        "grid": grid,
+        "picture": url,
+        "layers": layers,
+        "heads": heads,
+        "weights": _quantized(weights),
+    }
+
+
+def save_page(path, page):
+    """Writes a page to a file, and returns its `pathlib.Path`."""
+    path = pathlib.Path(path)
+    path.write_text(page, encoding="utf-8")
+    return path
+
+
+def framed(page, height=560):
+    """Returns HTML that shows a page inside of another one, such as a notebook."""
+    return (
+        f'<iframe srcdoc="{html.escape(page)}" style="width: 100%; height: {height}px; border: 0" '
+        'sandbox="allow-scripts allow-downloads" title="Attention"></iframe>'
+    )
+
+
+def _token(piece):
+    """Returns a piece as the page takes it: what it shows, and whether it begins a word."""
+    is_special = piece.startswith("<") and piece.endswith(">") and len(piece) > 2
+    starts = not piece.startswith("·")
+    return {"text": piece if starts else piece[1:], "starts": starts, "special": is_special}
+
+
+def _quantized(weights):
+    """Returns weights in 255 steps, as base64."""
+    steps = np.rint(np.clip(np.asarray(weights, "float32"), 0.0, 1.0) * 255).astype("uint8")
+    return base64.b64encode(steps.tobytes()).decode()

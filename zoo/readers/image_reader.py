@@ -1,0 +1,135 @@
+"""`ImageReader`: pictures of any kind to the numbers that a model takes."""
+
+import keras
+import tensorflow as tf
+
+from keras_attention._checks import require_positive_integers
+from zoo.readers.images import image_bytes, read_images
+from zoo.readers.several import as_requests
+
+LARGEST_IMAGES = 2048  # rows: of a preset of somebody else, too
+
+
+@keras.saving.register_keras_serializable(package="zoo")
+class ImageReader:
+    """How a model sees pictures: their size, their channels, the range of their numbers.
+
+    $$ x = \\frac{pixels / 255 - mean}{deviation} $$
+
+    It decodes as `zoo.readers.images.read_images` does, in the same graph in training, in Python
+    and in the exported model.
+
+    Args:
+        size: Rows and columns.
+        channels: 3 for colours, 1 for grey.
+        mean, deviation: A number for all channels, or a list of one for each.
+
+    Raises:
+        ValueError: If a number is out of range.
+
+    Example:
+
+    >>> reader = ImageReader(size=2, channels=1, mean=0.5, deviation=0.5)
+    >>> images, is_image = reader.read([image_bytes(np.full((8, 12), 1.0)), b"no picture"])
+    >>> images[:, 0, 0].numpy().round(2).tolist(), is_image.numpy().tolist()
+    ([[1.0], [-1.0]], [True, False])
+    """
+
+    request_name = "image_bytes"
+
+    def __init__(self, size=224, channels=3, mean=0.5, deviation=0.5):
+        require_positive_integers("ImageReader", size=size)
+        if size > LARGEST_IMAGES:
+            raise ValueError(
+                f"`size` of ImageReader may be {LARGEST_IMAGES} at most. Received: size={size}."
+            )
+        if channels not in (1, 3):
+            raise ValueError(
+                f"`channels` of ImageReader must be 1 or 3. Received: channels={channels!r}."
+            )
+        self.size, self.channels = size, channels
+        self.mean, self.deviation = mean, deviation
+        numbers = tf.constant(mean, tf.float32), tf.constant(deviation, tf.float32)
+        if any(each.shape not in ((), (channels,)) for each in numbers) or tf.reduce_any(
+            numbers[1] <= 0.0
+        ):
+            raise ValueError(
+                "`mean` and `deviation` of ImageReader must be numbers, or lists of one for each "
+                f"channel, deviations above 0. Received: mean={mean!r}, deviation={deviation!r}."
+            )
+
+    @property
+    def decides(self):
+        """Options of a model of pictures that the reader decides on."""
+        return {"image_size": self.size, "channels": self.channels}
+
+    def requests(self, images):
+        """Returns the bytes of each image of a call, and whether the call was for one image."""
+        return as_requests(images, image_bytes, "images", picture_rank=3)
+
+    def read(self, requests):
+        """Reads encoded pictures, in the graph.
+
+        Args:
+            requests: Strings `(batch,)`.
+
+        Returns:
+            float32 `(batch, size, size, channels)`, and boolean `(batch,)`, whether it is one.
+        """
+        pixels, is_image = read_images(requests, self.size)
+        if self.channels == 1:
+            pixels = tf.image.rgb_to_grayscale(pixels)
+        return self.scale(pixels), is_image
+
+    def batched(self, examples, batch_size):
+        """Returns batches of (numbers of pictures, label).
+
+        Args:
+            examples: Data set of (picture, label); a picture is encoded, or pixels from 0 to 255.
+            batch_size: Pictures a batch.
+        """
+        if examples.element_spec[0].dtype != tf.string:
+            examples = examples.map(self._resized, num_parallel_calls=tf.data.AUTOTUNE)
+            return examples.batch(batch_size)
+        return examples.batch(batch_size).map(self._read_all, num_parallel_calls=tf.data.AUTOTUNE)
+
+    def _read_all(self, encoded, labels):
+        images, is_image = self.read(encoded)
+        broken = tf.reduce_sum(tf.cast(~is_image, tf.int32))
+        what = [broken, "of", tf.size(is_image), "images cannot be decoded: leave them out."]
+        with tf.control_dependencies([tf.debugging.Assert(broken == 0, what)]):
+            return tf.identity(images), labels
+
+    def _resized(self, pixels, label):
+        if pixels.shape.rank != 3 or pixels.shape[-1] not in (1, 3):
+            raise ValueError(
+                "Pictures in a data set must be encoded, or have the shape (rows, columns, "
+                f"channels) with 1 or 3 channels. Received: shape {pixels.shape}."
+            )
+        if pixels.shape[-1] != self.channels:
+            change = tf.image.rgb_to_grayscale if self.channels == 1 else tf.image.grayscale_to_rgb
+            pixels = change(pixels)
+        if tuple(pixels.shape[:2]) != (self.size, self.size):
+            pixels = tf.image.resize(pixels, (self.size, self.size), antialias=True)
+        return self.scale(pixels), label
+
+    def scale(self, pixels):
+        """Returns pixels from 0 to 255 in the range that the model takes, as float32."""
+        pixels = tf.cast(pixels, tf.float32) / 255.0
+        return (pixels - tf.constant(self.mean)) / tf.constant(self.deviation)
+
+    def example(self):
+        """Returns a grey picture."""
+        return tf.io.encode_png(tf.fill([8, 8, 3], tf.constant(128, tf.uint8))).numpy()
+
+    def get_config(self):
+        return {
+            "size": self.size,
+            "channels": self.channels,
+            "mean": self.mean,
+            "deviation": self.deviation,
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**config)

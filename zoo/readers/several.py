@@ -1,0 +1,32 @@
+"""Inputs as callers give them: one, or several."""
+
+from collections.abc import Iterable
+
+
+def as_requests(inputs, request_of, what, picture_rank):
+    """Returns what a model is asked for each input of a call, and whether it was one input.
+
+    Args:
+        inputs: An input, or several in a list or in an array with one axis more.
+        request_of: Function of an input that returns the string that stands for it.
+        what: What errors call the inputs.
+        picture_rank: Axes of an array that is one input.
+    """
+    inputs, is_one = _as_list(inputs, picture_rank)
+    requests = []
+    for position, each in enumerate(inputs):
+        try:
+            requests.append(request_of(each))
+        except (ValueError, TypeError, OSError) as error:
+            error.add_note(f"This is number {position} of {len(inputs)} {what}, from 0.")
+            raise
+    return requests, is_one
+
+
+def _as_list(inputs, rank):
+    if hasattr(inputs, "shape") and hasattr(inputs, "dtype"):
+        is_list = len(inputs.shape) in (1, rank + 1)  # paths, or pictures
+    else:
+        is_bytes = isinstance(inputs, bytes | bytearray | memoryview)
+        is_list = isinstance(inputs, Iterable) and not is_bytes and not isinstance(inputs, str)
+    return (list(inputs), False) if is_list else ([inputs], True)

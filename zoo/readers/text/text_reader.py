@@ -1,0 +1,96 @@
+"""`TextReader`: texts to token ids, long ones in chunks."""
+
+import tensorflow as tf
+
+from zoo.readers.text.texts import as_texts
+
+BUCKET_WIDTH, LONGEST_BUCKET = 16, 512
+
+
+class TextReader:
+    """How an encoder sees texts: chunks of at most `max_length` tokens.
+
+    Each chunk is an input of its own, between the start and the end token, so that no part of a
+    long text is lost and none is longer than what the encoder was trained on.
+
+    Args:
+        tokenizer: A tokenizer with `start_id`, `end_id` and `pad_id`.
+        max_length: Tokens of a chunk at most, start and end included.
+
+    Example:
+
+    >>> from zoo import ByteBPETokenizer
+    >>> reader = TextReader(ByteBPETokenizer([], prefix_space=False), max_length=4)
+    >>> reader.read(["abc", ""])[0].numpy().tolist()
+    [[[1, 100, 101, 2], [1, 102, 2, 0]], [[1, 2, 0, 0], [0, 0, 0, 0]]]
+    """
+
+    request_name = "text"
+
+    def __init__(self, tokenizer, max_length):
+        self.tokenizer, self.max_length = tokenizer, max_length
+
+    def requests(self, texts):
+        """Returns the texts of a call, and whether the call was for one text."""
+        return as_texts(texts)
+
+    def read(self, requests):
+        """Reads texts, in the graph.
+
+        Args:
+            requests: Strings `(batch,)`.
+
+        Returns:
+            int32 `(batch, chunks, length)`, padded, and boolean `(batch,)`, all `True`.
+        """
+        tokens = self.tokenizer.tokenize(requests)
+        return self.chunks(
+            tokens.to_tensor(self.tokenizer.pad_id, shape=[None, None]), tokens.row_lengths()
+        ), tf.fill(tf.shape(requests), True)
+
+    def chunks(self, tokens, lengths):
+        """Cuts padded tokens `(batch, length)` into chunks `(batch, chunks, chunk_length)`."""
+        room = self.max_length - 2
+        length = tf.shape(tokens)[1]
+        count = tf.maximum(-(-length // room), 1)
+        width = tf.where(count > 1, room, length)
+        batch = tf.shape(tokens)[0]
+        tokens = tf.pad(tokens, [[0, 0], [0, count * width - length]])
+        tokens = tf.reshape(tokens, (batch, count, width))
+        lengths = tf.cast(lengths, tf.int32)[:, None] - width * tf.range(count)
+        # A text of nothing has a chunk, too; what follows the last chunk of a text is padding.
+        is_chunk = (lengths > 0) | (tf.range(count) == 0)
+        lengths = tf.clip_by_value(lengths, 0, width)
+        start = tf.fill([batch, count, 1], self.tokenizer.start_id)
+        chunks = tf.concat([start, tokens, tf.fill([batch, count, 1], self.tokenizer.pad_id)], -1)
+        end = tf.range(width + 2) == lengths[..., None] + 1
+        chunks = tf.where(end, self.tokenizer.end_id, chunks)
+        return tf.where(is_chunk[..., None], chunks, self.tokenizer.pad_id)
+
+    def batched(self, examples, batch_size):
+        """Returns batches of (chunks, label) of texts of similar length.
+
+        Args:
+            examples: Data set of (text, label).
+            batch_size: Texts a batch.
+        """
+
+        def tokenize(texts, labels):
+            return self.tokenizer.tokenize(texts), labels
+
+        tokens = examples.batch(256).map(tokenize, num_parallel_calls=tf.data.AUTOTUNE).unbatch()
+        tokens = tokens.map(lambda ids, label: (tf.identity(ids), label))
+        boundaries = list(range(BUCKET_WIDTH, LONGEST_BUCKET + 1, BUCKET_WIDTH))
+        batches = tokens.bucket_by_sequence_length(
+            lambda ids, label: tf.size(ids), boundaries, [batch_size] * (len(boundaries) + 1)
+        )
+
+        def cut(ids, labels):
+            lengths = tf.reduce_sum(tf.cast(ids != self.tokenizer.pad_id, tf.int32), axis=1)
+            return self.chunks(ids, lengths), labels
+
+        return batches.map(cut, num_parallel_calls=tf.data.AUTOTUNE)
+
+    def example(self):
+        """Returns a short text."""
+        return "a"

@@ -1,0 +1,7 @@
+"""A server for models of the zoo and exported ones, by the protocols of TF Serving and OpenAI."""
+
+from zoo.server.app import Limits, make_app
+from zoo.server.models import ExportedModel, LoadedModel, model_of
+from zoo.server.run import run
+
+__all__ = ["ExportedModel", "Limits", "LoadedModel", "make_app", "model_of", "run"]

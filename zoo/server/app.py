@@ -1,0 +1,270 @@
+"""The HTTP application: routes, limits, metrics."""
+
+import asyncio
+import contextlib
+import dataclasses
+import hmac
+import time
+import traceback
+
+import prometheus_client
+from anyio import to_thread
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import (
+    HTMLResponse,
+    JSONResponse,
+    PlainTextResponse,
+    Response,
+    StreamingResponse,
+)
+from starlette.routing import Route
+
+from zoo.pages import attention_page
+from zoo.server import completions, protocol
+from zoo.server.errors import Refused
+from zoo.server.models import DEFAULT
+
+LATENCIES = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+ROWS = (1, 2, 4, 8, 16, 32)
+RETRY_AFTER = 1  # seconds
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """What a server takes.
+
+    Args:
+        body_bytes: Size of the body of a request.
+        waiting: Requests that are being answered at a time; others are told to try again.
+        seconds: Time for an answer.
+        new_tokens: Tokens that a completion adds at most.
+        refresh_seconds: How often folders are looked at for a new version.
+    """
+
+    body_bytes: int = 16 * 2**20
+    waiting: int = 256
+    seconds: float = 60.0
+    new_tokens: int = 2000
+    refresh_seconds: float = 2.0
+
+
+def make_app(models, limits=None, token=None):
+    """Returns the application that serves models.
+
+    | address | |
+    |---|---|
+    | `GET /` | a page to try the models and look at their attention |
+    | `GET /v1/models/NAME[/versions/N]` | its state |
+    | `GET /v1/models/NAME[/versions/N]/metadata` | its signatures |
+    | `POST /v1/models/NAME[/versions/N]:predict` | TF Serving's protocol |
+    | `GET /v1/models` | all models, as OpenAI's protocol lists them |
+    | `POST /v1/completions` | OpenAI's protocol, for language models |
+    | `GET /v2/health/live`, `/v2/health/ready` | whether the server lives, and answers |
+    | `GET /metrics` | for Prometheus |
+
+    Args:
+        models: List of `LoadedModel` and `ExportedModel`.
+        limits: A `Limits`.
+        token: What clients have to send as `Authorization: Bearer TOKEN`; `None` for no such thing.
+
+    Returns:
+        A `starlette.applications.Starlette`.
+
+    Raises:
+        ValueError: If two models have the same name.
+    """
+    return _Server(models, limits or Limits(), token).app()
+
+
+class _Server:
+    def __init__(self, models, limits, token):
+        self.models = {model.name: model for model in models}
+        if len(self.models) < len(models):
+            raise ValueError(
+                "Models on a server have names of their own. Received: "
+                f"{', '.join(model.name for model in models)}."
+            )
+        self.limits, self.token = limits, token
+        self.waiting = 0
+        self.metrics = _Metrics()
+
+    def app(self):
+        model = "/v1/models/{name}"
+        routes = [
+            Route("/", self.page),
+            Route("/v1/models", self.guarded(self.list_models)),
+            Route("/v1/completions", self.guarded(self.complete), methods=["POST"]),
+            Route("/v2/health/live", self.live),
+            Route("/v2/health/ready", self.live),
+            Route("/metrics", self.guarded(self.tell_metrics)),
+        ]
+        for place in (model + "/versions/{version:int}", model):
+            routes += [
+                Route(place + ":predict", self.guarded(self.predict), methods=["POST"]),
+                Route(place + "/metadata", self.guarded(self.metadata)),
+                Route(place, self.guarded(self.status)),
+            ]
+        return Starlette(routes=routes, lifespan=self.lifespan)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(self, app):
+        to_thread.current_default_thread_limiter().total_tokens = self.limits.waiting + 8
+        watching = asyncio.create_task(self.watch())
+        yield
+        watching.cancel()
+
+    async def watch(self):
+        """Takes over new versions."""
+        while True:
+            await asyncio.sleep(self.limits.refresh_seconds)
+            for model in self.models.values():
+                try:
+                    await run_in_threadpool(model.refresh)
+                except Exception as error:  # a version that cannot be read: the old one goes on
+                    print(f"{model.name}: a new version could not be loaded. {error}", flush=True)
+
+    # ------------------------------------------------------------------------------------- routes
+
+    async def live(self, request):
+        return PlainTextResponse("")
+
+    async def tell_metrics(self, request):
+        content = prometheus_client.generate_latest(self.metrics.registry)
+        return Response(content, media_type=prometheus_client.CONTENT_TYPE_LATEST)
+
+    async def page(self, request):
+        """A page to try the models, and to look at their attention."""
+        models = [
+            {"name": model.name, "kind": model.task.task_method}
+            for model in self.models.values()
+            if model.task is not None
+        ]
+        return HTMLResponse(attention_page("keras-attention-zoo", models=models))
+
+    async def list_models(self, request):
+        return JSONResponse(completions.listing(self.models.values()))
+
+    async def status(self, request):
+        return JSONResponse(protocol.status_of(self.model(request)))
+
+    async def metadata(self, request):
+        return JSONResponse(protocol.metadata_of(self.model(request)))
+
+    async def predict(self, request):
+        model = self.model(request)
+        body = await self.body(request)
+
+        def answer():
+            signature, tensors, is_by_rows = protocol.request_of(body, model.signatures, DEFAULT)
+            self.metrics.rows.labels(model.name).observe(len(next(iter(tensors.values()))))
+            return JSONResponse(protocol.answer_of(signature(tensors), is_by_rows))
+
+        with self.counted(model):
+            return await self.in_time(answer)
+
+    async def complete(self, request):
+        body = await self.body(request)
+        wanted = completions.request_of(body, self.models, self.limits.new_tokens)
+        if not wanted.stream:
+            with self.counted(wanted.model):
+                return await self.in_time(lambda: JSONResponse(completions.answer_of(wanted)))
+        events = completions.events_of(wanted)
+        # Starlette leaves off asking for events once the client is gone.
+        return StreamingResponse(self.streamed(wanted, events), media_type="text/event-stream")
+
+    async def streamed(self, wanted, events):
+        with self.counted(wanted.model):
+            while True:
+                event = await run_in_threadpool(next, events, None)
+                if event is None:
+                    return
+                yield event
+
+    # ------------------------------------------------------------------------------------- guards
+
+    def guarded(self, route):
+        """Returns a route that checks the token, tells what was refused, and is measured."""
+
+        async def handle(request):
+            name, start = request.path_params.get("name", ""), time.perf_counter()
+            try:
+                self.require_token(request)
+                response = await route(request)
+            except Refused as error:
+                response = JSONResponse({"error": str(error)}, error.status, error.headers)
+            except Exception as error:  # a fault of the server, for whoever runs it to read
+                traceback.print_exception(error)
+                response = JSONResponse({"error": "The server failed at this request."}, 500)
+            name = name if name in self.models else ""
+            self.metrics.requests.labels(name, response.status_code).inc()
+            self.metrics.latency.labels(name).observe(time.perf_counter() - start)
+            return response
+
+        return handle
+
+    def require_token(self, request):
+        if self.token is None:
+            return
+        sent = request.headers.get("authorization", "").encode("latin-1")
+        if not hmac.compare_digest(sent, f"Bearer {self.token}".encode()):
+            raise Refused(401, "Send the token of this server: Authorization: Bearer TOKEN.")
+
+    def model(self, request):
+        """Returns the model that an address names."""
+        name, version = request.path_params["name"], request.path_params.get("version")
+        model = self.models.get(name)
+        if model is None:
+            known = ", ".join(self.models)
+            raise Refused(404, f"There is no model {name!r} on this server. There are: {known}.")
+        if version not in (None, model.version):
+            raise Refused(404, f"{name} is served as version {model.version}, not {version}.")
+        return model
+
+    async def body(self, request):
+        """Returns the body of a request, unless it is too large."""
+        largest, body = self.limits.body_bytes, bytearray()
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > largest:
+                raise Refused(413, f"The body of a request has at most {largest} bytes.")
+        return bytes(body)
+
+    @contextlib.contextmanager
+    def counted(self, model):
+        """Counts a request that is being answered, and refuses what is too much."""
+        if self.waiting >= self.limits.waiting:
+            raise Refused(503, "The server has as much as it can do. Try again.", RETRY_AFTER)
+        self.waiting += 1
+        gauge = self.metrics.waiting.labels(model.name)
+        gauge.inc()
+        try:
+            yield
+        finally:
+            self.waiting -= 1
+            gauge.dec()
+
+    async def in_time(self, function):
+        """Runs a function in a thread, and refuses when it takes too long."""
+        try:
+            return await asyncio.wait_for(run_in_threadpool(function), self.limits.seconds)
+        except TimeoutError as error:
+            raise Refused(504, f"No answer within {self.limits.seconds} seconds.") from error
+
+
+class _Metrics:
+    """What Prometheus is told; each server has metrics of its own."""
+
+    def __init__(self):
+        self.registry = registry = prometheus_client.CollectorRegistry()
+
+        def of(kind, name, what, labels, **options):
+            return kind(f"zoo_{name}", what, labels, registry=registry, **options)
+
+        counter, histogram = prometheus_client.Counter, prometheus_client.Histogram
+        self.requests = of(counter, "requests", "Requests by status.", ["model", "status"])
+        self.latency = of(histogram, "seconds", "Time of an answer.", ["model"], buckets=LATENCIES)
+        self.rows = of(histogram, "rows", "Rows of a request.", ["model"], buckets=ROWS)
+        self.waiting = of(
+            prometheus_client.Gauge, "waiting", "Requests that are being answered.", ["model"]
+        )

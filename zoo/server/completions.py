@@ -1,0 +1,168 @@
+"""OpenAI's protocol of completions, for language models.
+
+https://platform.openai.com/docs/api-reference/completions
+"""
+
+import json
+import time
+import uuid
+from typing import Any, NamedTuple
+
+from zoo.server.errors import Refused
+from zoo.server.protocol import object_of
+
+TYPES = {
+    "max_tokens": (int, 16),
+    "temperature": ((int, float), 1.0),
+    "top_p": ((int, float), 1.0),
+    "seed": (int, 0),
+    "stream": (bool, False),
+    "n": (int, 1),
+}
+OTHERS = ("model", "prompt", "stop", "user")
+
+
+class Completion(NamedTuple):
+    """What a client asks for."""
+
+    model: Any
+    prompts: list
+    stops: list
+    max_tokens: int
+    sampler: Any
+    seed: int
+    stream: bool
+
+
+def request_of(body, models, most_tokens):
+    """Reads the body of a request.
+
+    Args:
+        body: `bytes`.
+        models: Dictionary of names to models.
+        most_tokens: `max_tokens` at most.
+
+    Returns:
+        A `Completion`.
+
+    Raises:
+        Refused: If something is missing, unknown or out of range.
+    """
+    content = object_of(body)
+    unknown = content.keys() - {*TYPES, *OTHERS}
+    if unknown:
+        raise Refused(400, f"These options are not offered: {', '.join(sorted(unknown))}.")
+    name = content.get("model")
+    model = models.get(name) if isinstance(name, str) else None
+    if model is None or not hasattr(model.task, "stream"):
+        writers = [name for name, each in models.items() if hasattr(each.task, "stream")]
+        raise Refused(404, f"'model' must be one of {', '.join(writers) or 'none here'}.")
+    values = {}
+    for name, (kind, default) in TYPES.items():
+        value = content.get(name)
+        value = default if value is None else value
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            raise Refused(400, f"{name!r} must be a {default.__class__.__name__}.")
+        values[name] = value
+    if not 0 <= values["seed"] < 2**31:
+        raise Refused(400, "'seed' must be from 0 to 2147483647.")
+    if values["n"] != 1:
+        raise Refused(400, "'n' must be 1: ask again with another seed.")
+    if not 1 <= values["max_tokens"] <= most_tokens:
+        raise Refused(400, f"'max_tokens' must be from 1 to {most_tokens}.")
+    prompts, stops = (_texts(content.get(name), name) for name in ("prompt", "stop"))
+    if not all(stops):
+        raise Refused(400, "'stop' must not be empty.")
+    if values["stream"] and len(prompts) > 1:
+        raise Refused(400, "One prompt at a time is streamed.")
+    try:
+        sampler = _sampler(model.task, values["temperature"], values["top_p"])
+    except ValueError as error:
+        raise Refused(400, str(error)) from error
+    return Completion(
+        model,
+        prompts or [""],
+        stops,
+        values["max_tokens"],
+        sampler,
+        values["seed"],
+        values["stream"],
+    )
+
+
+def answer_of(wanted):
+    """Returns the JSON of an answer, as an object of Python."""
+    task = wanted.model.task
+    texts = task.generate(
+        wanted.prompts, wanted.max_tokens, wanted.sampler, seed=wanted.seed, stop=wanted.stops
+    )
+    written = _numbers_of_tokens(task, texts)
+    choices = [
+        _choice(number, text, "stop" if tokens < wanted.max_tokens else "length")
+        for number, (text, tokens) in enumerate(zip(texts, written, strict=True))
+    ]
+    read, written = sum(_numbers_of_tokens(task, wanted.prompts)), sum(written)
+    usage = {
+        "prompt_tokens": read,
+        "completion_tokens": written,
+        "total_tokens": read + written,
+    }
+    return {**_head(wanted), "choices": choices, "usage": usage}
+
+
+def events_of(wanted):
+    """Yields the server-sent events of a stream."""
+    head = _head(wanted)
+    pieces = wanted.model.task.stream(
+        wanted.prompts[0], wanted.max_tokens, wanted.sampler, wanted.seed, wanted.stops
+    )
+    text = ""
+    for piece in pieces:
+        text += piece
+        yield _event({**head, "choices": [_choice(0, piece, None)]})
+    (written,) = _numbers_of_tokens(wanted.model.task, [text])
+    reason = "stop" if written < wanted.max_tokens else "length"
+    yield _event({**head, "choices": [_choice(0, "", reason)]})
+    yield "data: [DONE]\n\n"
+
+
+def listing(models):
+    """Returns the list of all models."""
+    data = [{"id": model.name, "object": "model", "owned_by": "zoo"} for model in models]
+    return {"object": "list", "data": data}
+
+
+def _head(wanted):
+    return {
+        "id": f"cmpl-{uuid.uuid4().hex}",
+        "object": "text_completion",
+        "created": int(time.time()),
+        "model": wanted.model.name,
+    }
+
+
+def _event(content):
+    return f"data: {json.dumps(content)}\n\n"
+
+
+def _numbers_of_tokens(task, texts):
+    return [int(number) for number in task.tokenizer.tokenize(texts).row_lengths()]
+
+
+def _choice(number, text, reason):
+    return {"index": number, "text": text, "logprobs": None, "finish_reason": reason}
+
+
+def _texts(value, name):
+    values = [] if value is None else value if isinstance(value, list) else [value]
+    if not all(isinstance(each, str) for each in values):
+        raise Refused(400, f"{name!r} must be a string or a list of strings.")
+    return values
+
+
+def _sampler(task, temperature, top_p):
+    if temperature == 0:
+        return task.sampler("greedy")
+    if top_p < 1:
+        return task.sampler("top_p", p=top_p, temperature=temperature)
+    return task.sampler("random", temperature=temperature)

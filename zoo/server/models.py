@@ -1,0 +1,102 @@
+"""The models of a server: loaded ones, and folders of exported versions."""
+
+import pathlib
+
+import tensorflow as tf
+
+from zoo import catalog
+from zoo.server import signatures
+from zoo.tasks.endpoints import serving_endpoints
+
+DEFAULT = "serving_default"
+
+
+class LoadedModel:
+    """A task of the zoo, served from memory as version 1.
+
+    Args:
+        name: Name on the server.
+        task: A task that generates texts, such as a `zoo.Translator`.
+
+    Attributes:
+        version: Number of what is served.
+        signatures: Dictionary of names to `Signature`.
+    """
+
+    def __init__(self, name, task):
+        self.name, self.task, self.version = name, task, 1
+        endpoints = serving_endpoints(task, task.sampler())
+        self.signatures = {
+            key: signatures.of_endpoint(endpoint) for key, endpoint in endpoints.items()
+        }
+        _warm_up(self.signatures)
+
+    def refresh(self):
+        """Does nothing: what is in memory stays as it is."""
+
+
+class ExportedModel:
+    """The newest version of a SavedModel in a folder of versions, as `export` writes it.
+
+    Args:
+        name: Name on the server.
+        folder: The folder of all versions.
+
+    Attributes:
+        version: Number of the version that is served.
+        signatures: Dictionary of names to `Signature`.
+
+    Raises:
+        ValueError: If there is no version.
+    """
+
+    task = None
+
+    def __init__(self, name, folder):
+        self.name, self.folder, self.version = name, pathlib.Path(folder), None
+        self.refresh()
+        if self.version is None:
+            raise ValueError(
+                f"{folder} holds no exported version, such as {folder}/1 with a saved_model.pb. "
+                "Export one by model.export(folder)."
+            )
+
+    def refresh(self):
+        """Takes over a newer version, once it has answered; requests that run keep the old one."""
+        numbers = [
+            int(each.parent.name)
+            for each in self.folder.glob("*/saved_model.pb")
+            if each.parent.name.isdecimal()
+        ]
+        newest = max(numbers, default=None)
+        if newest is None or newest == self.version:
+            return
+        loaded = tf.saved_model.load(str(self.folder / str(newest)))
+        found = {key: signatures.of_saved_model(each) for key, each in loaded.signatures.items()}
+        _warm_up(found)
+        self._loaded, self.signatures, self.version = loaded, found, newest
+
+
+def model_of(name):
+    """Returns the model that a name on the command line stands for.
+
+    Args:
+        name: A folder of exported versions, whose name is that of the model; or what `zoo.load`
+            takes.
+    """
+    folder = pathlib.Path(name)
+    if any(folder.glob("*/saved_model.pb")):
+        return ExportedModel(folder.resolve().name, folder)
+    task = catalog.load(name)
+    return LoadedModel(pathlib.Path(name).stem if folder.exists() else name, task)
+
+
+def _warm_up(found):
+    """Answers a request by the default signature: the first one takes seconds."""
+    signature = found.get(DEFAULT)
+    if signature is not None and all(spec.shape.rank == 1 for spec in signature.inputs):
+        signature({spec.name: [_empty(spec.dtype)] for spec in signature.inputs})
+
+
+def _empty(dtype):
+    return b"" if dtype == tf.string else 0

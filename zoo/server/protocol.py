@@ -1,0 +1,192 @@
+"""TF Serving's REST protocol: what requests and answers look like in JSON.
+
+https://www.tensorflow.org/tfx/serving/api_rest
+"""
+
+import base64
+import binascii
+import json
+import math
+
+import numpy as np
+import tensorflow as tf
+
+from zoo.server.errors import Refused
+
+BINARY = "_bytes"  # how the names of outputs end that are sent as base64
+
+
+def request_of(body, signatures, default):
+    """Reads the body of a `:predict` request.
+
+    Args:
+        body: `bytes`.
+        signatures: Dictionary of names to `Signature`.
+        default: Name of the signature where the request names none.
+
+    Returns:
+        `(signature, tensors, is_by_rows)`: the signature, a dictionary of NumPy arrays, and whether
+        the request came as `instances`.
+
+    Raises:
+        Refused: If it is not what the signature takes.
+    """
+    content = object_of(body)
+    name = content.get("signature_name") or default
+    if name not in signatures:
+        raise Refused(404, f"There is no signature {name!r}. There are {', '.join(signatures)}.")
+    signature = signatures[name]
+    if ("instances" in content) == ("inputs" in content):
+        raise Refused(400, "A request has either 'instances', row by row, or 'inputs', by name.")
+    is_by_rows = "instances" in content
+    columns = _columns(content, [spec.name for spec in signature.inputs])
+    tensors = {spec.name: _array(columns[spec.name], spec) for spec in signature.inputs}
+    return signature, tensors, is_by_rows
+
+
+def answer_of(outputs, is_by_rows):
+    """Returns the JSON of an answer, as an object of Python."""
+    lists = {name: _plain(name, array) for name, array in outputs.items()}
+    if not is_by_rows:
+        return {"outputs": lists if len(lists) > 1 else next(iter(lists.values()))}
+    rows = [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
+    return {"predictions": rows if len(lists) > 1 else next(iter(lists.values()))}
+
+
+def metadata_of(model):
+    """Returns what `/metadata` answers."""
+
+    def tensors(specs):
+        return {
+            name: {
+                "dtype": f"DT_{spec.dtype.name.upper()}",
+                "tensor_shape": {
+                    "dim": [{"size": str(-1 if size is None else size)} for size in spec.shape],
+                    "unknown_rank": False,
+                },
+                "name": name,
+            }
+            for name, spec in specs.items()
+        }
+
+    definitions = {
+        name: {
+            "inputs": tensors({spec.name: spec for spec in signature.inputs}),
+            "outputs": tensors(signature.outputs),
+            "method_name": "tensorflow/serving/predict",
+        }
+        for name, signature in model.signatures.items()
+    }
+    return {
+        "model_spec": {"name": model.name, "signature_name": "", "version": str(model.version)},
+        "metadata": {"signature_def": {"signature_def": definitions}},
+    }
+
+
+def status_of(model):
+    """Returns what the address of a model answers."""
+    status = {"error_code": "OK", "error_message": ""}
+    version = {"version": str(model.version), "state": "AVAILABLE", "status": status}
+    return {"model_version_status": [version]}
+
+
+def object_of(body):
+    """Returns the JSON object that a body holds.
+
+    Raises:
+        Refused: If it holds none.
+    """
+    try:
+        content = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise Refused(400, f"The body is not JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise Refused(400, "The body must be a JSON object.")
+    return content
+
+
+def _columns(content, names):
+    """Returns a dictionary of the names of the inputs to lists of values."""
+    if "inputs" in content:
+        inputs = content["inputs"]
+        columns = inputs if _is_named(inputs) else {names[0]: inputs}
+    else:
+        rows = content["instances"]
+        if not isinstance(rows, list) or not rows:
+            raise Refused(400, "'instances' must be a list that is not empty.")
+        named = [row if _is_named(row) else {names[0]: row} for row in rows]
+        if any(row.keys() != named[0].keys() for row in named):
+            raise Refused(400, "All instances must name the same inputs.")
+        columns = {name: [row[name] for row in named] for name in named[0]}
+    if columns.keys() != set(names):
+        raise Refused(
+            400, f"The signature takes {', '.join(names)}. Received: {', '.join(columns) or '-'}."
+        )
+    return columns
+
+
+def _is_named(value):
+    return isinstance(value, dict) and value.keys() != {"b64"}
+
+
+def _array(values, spec):
+    if spec.dtype == tf.string:
+        array = np.array(_decoded(values), object)
+        is_right = all(isinstance(each, bytes) for each in array.flat)
+    else:
+        try:
+            array = np.array(values)
+        except ValueError:  # rows of different lengths
+            array = np.array(None)
+        is_right = array.dtype.kind in ("iu" if spec.dtype.is_integer else "iuf")
+        is_right = is_right and (not spec.dtype.is_integer or _fits(array, spec.dtype))
+    if not is_right or not spec.shape.is_compatible_with(array.shape):
+        raise Refused(
+            400,
+            f"{spec.name} must be {spec.dtype.name} of the shape {spec.shape}, where None stands "
+            f"for any number. Received: shape {array.shape}, {array.dtype}.",
+        )
+    return array
+
+
+def _fits(array, dtype):
+    return not array.size or (dtype.min <= array.min() and array.max() <= dtype.max)
+
+
+def _decoded(values):
+    """Returns nested lists of `bytes`."""
+    if isinstance(values, list):
+        return [_decoded(value) for value in values]
+    if isinstance(values, str):
+        try:
+            return values.encode()
+        except UnicodeEncodeError as error:
+            raise Refused(400, f"A string is not Unicode: {error}") from error
+    if isinstance(values, dict) and isinstance(values.get("b64"), str):
+        try:
+            return base64.b64decode(values["b64"], validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise Refused(400, f"b64 is not base64: {error}") from error
+    raise Refused(400, f"Where a string belongs stands {type(values).__name__}.")
+
+
+def _plain(name, array):
+    """Returns nested lists of what JSON knows."""
+    if array.dtype != object:
+        return _finite(array.tolist())
+    return _texts(array.tolist(), name.endswith(BINARY))
+
+
+def _texts(value, is_binary):
+    if isinstance(value, list):
+        return [_texts(each, is_binary) for each in value]
+    if is_binary:
+        return {"b64": base64.b64encode(value).decode()}
+    return value.decode("utf-8", "replace")
+
+
+def _finite(value):
+    """Returns numbers as JSON has them; what is infinite or no number becomes `null`."""
+    if isinstance(value, list):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

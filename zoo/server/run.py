@@ -1,0 +1,25 @@
+"""The process of a server."""
+
+import uvicorn
+
+from zoo.server.app import make_app
+
+SECONDS_TO_FINISH = 30
+
+
+def run(models, host="127.0.0.1", port=8501, token=None, limits=None):
+    """Serves models until the process is told to stop; what runs then is finished.
+
+    Args:
+        models: List of what `model_of` returns.
+        host, port: Where it listens; by default only this machine can reach it.
+        token, limits: As for `make_app`.
+    """
+    uvicorn.run(
+        make_app(models, limits, token),
+        host=host,
+        port=port,
+        log_level="warning",
+        access_log=False,
+        timeout_graceful_shutdown=SECONDS_TO_FINISH,
+    )

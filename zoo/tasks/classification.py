@@ -1,0 +1,208 @@
+"""The task of classification: texts or pictures in, labels out."""
+
+import functools
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from zoo import serving
+from zoo.data.batching import in_batches_by_length
+from zoo.data.labels import labelled, require_labels
+from zoo.metrics.crossentropy import TokenCrossentropy
+from zoo.readers.text.text_reader import TextReader
+from zoo.serving import Endpoint
+from zoo.tasks.base import Task
+from zoo.tasks.results import PictureClasses, TextClasses
+
+REQUESTS = tf.TensorSpec([None], tf.string)
+
+
+@keras.saving.register_keras_serializable(package="zoo")
+class Classifier(Task):
+    """A model of labels together with what reads its texts or pictures.
+
+    `fit`, `evaluate` and `classify` take texts or pictures as they come; the same graph reads them
+    everywhere.
+
+    Args:
+        core: A model of logits `(batch, labels)`, such as `zoo.models.vit.ViT`.
+        tokenizer: The tokenizer of a model of texts.
+        reader: What reads the inputs of another model, such as `zoo.ImageReader`.
+        labels: List of the names of the labels, as many as the core has logits.
+
+    Raises:
+        ValueError: If the parts do not fit each other.
+    """
+
+    task_name = "classification"
+    task_method = "classify"
+
+    def __init__(self, core, tokenizer=None, reader=None, labels=(), **kwargs):
+        super().__init__(core, tokenizer, **kwargs)
+        if isinstance(reader, dict):
+            reader = keras.saving.deserialize_keras_object(reader)
+        if (tokenizer is None) == (reader is None):
+            raise ValueError(
+                "A classifier needs either tokenizer=..., for texts, or reader=..., such as "
+                f"zoo.ImageReader(). Received: tokenizer={tokenizer!r}, reader={reader!r}."
+            )
+        self.labels = require_labels(labels, core.config.num_labels)
+        self._own_reader = reader
+        self.takes_images = reader is not None
+        self.reader = reader or TextReader(tokenizer, core.config.max_length)
+        self._compiled = functools.cache(self._compile)
+
+    @classmethod
+    def decides(cls, tokenizer=None, reader=None, labels=(), **settings):
+        if isinstance(reader, dict):
+            reader = keras.saving.deserialize_keras_object(reader)
+        of_reader = {} if reader is None else reader.decides
+        return {**super().decides(tokenizer), **of_reader, "num_labels": len(labels)}
+
+    @property
+    def settings(self):
+        reader = keras.saving.serialize_keras_object(self._own_reader)
+        return {"labels": self.labels} | ({} if self._own_reader is None else {"reader": reader})
+
+    # ----------------------------------------------------------------------------------- training
+
+    def compile(self, optimizer="adam", loss=None, weighted_metrics=None, jit_compile=False, **kw):
+        """Configures training: cross-entropy and accuracy unless told otherwise.
+
+        Args:
+            optimizer, loss, weighted_metrics, jit_compile: As for `keras.Model.compile`.
+            **kw: Further arguments of `keras.Model.compile`.
+        """
+        if weighted_metrics is None:
+            weighted_metrics = [keras.metrics.SparseCategoricalAccuracy("accuracy")]
+        super().compile(
+            optimizer=optimizer,
+            loss=loss or TokenCrossentropy(),
+            weighted_metrics=weighted_metrics,
+            jit_compile=jit_compile,
+            **kw,
+        )
+
+    def batches(self, x, y=None, batch_size=None, shuffle=False, seed=0):
+        """Turns inputs with labels into batches for Keras.
+
+        Args:
+            x: A list of inputs as `classify` takes them, or a `tf.data.Dataset` of (input, label):
+                inputs are texts, encoded pictures, or pixels `(rows, columns, channels)` from 0 to
+                255; labels are names or their numbers.
+            y: If `x` is a list: the label of each.
+            batch_size: Inputs a batch, by default 64.
+            shuffle: Whether to shuffle lists; a data set shuffles itself.
+            seed: Seed of that.
+
+        Returns:
+            A data set of `(inputs, labels, weights)`.
+        """
+        if y is not None:
+            requests, is_one = self.reader.requests(x)
+            if is_one:
+                raise ValueError("`x` must be a list of inputs. Received: one input.")
+            x = (requests, y)
+        examples = labelled(x, self.labels)
+        if shuffle and y is not None:
+            examples = examples.shuffle(len(requests), seed=seed)
+        batches = self.reader.batched(examples, batch_size or self.usual_batch_size)
+        return batches.map(_weighted).prefetch(tf.data.AUTOTUNE)
+
+    # ----------------------------------------------------------------------------- classification
+
+    def classify(self, inputs, return_probabilities=False, return_attention=False, batch_size=32):
+        """Returns the best label of an input, or of each in a list.
+
+        Args:
+            inputs: A text or a picture, or a list. A picture is a path, encoded `bytes`, a
+                `PIL.Image`, or an array, see `zoo.readers.images.image_bytes`.
+            return_probabilities: Whether to return the probabilities of all labels, too.
+            return_attention: Whether to return those and what the model looked at.
+            batch_size: Inputs computed at a time.
+
+        Returns:
+            A `str` for one input, a list of `str` for a list; or a `TextClasses` or
+            `PictureClasses` with `labels`, `probabilities` (inputs × `model.labels`, float32) and,
+            if asked for, `attention`.
+
+        Raises:
+            ValueError: If something is no text, or no picture.
+            FileNotFoundError: If a file is missing.
+        """
+        requests, is_one = self.reader.requests(inputs)
+        run = self._compiled(return_attention)
+
+        def of_batch(places):
+            return run(tf.constant([requests[place] for place in places], tf.string))
+
+        rows = in_batches_by_length(of_batch, list(map(len, requests)), batch_size)
+        labels = [row["label"].decode() for row in rows]
+        if not return_probabilities and not return_attention:
+            return labels[0] if is_one else labels
+        probabilities = [row["probabilities"] for row in rows]
+        probabilities = np.reshape(probabilities, (-1, len(self.labels))).astype("float32")
+        if self.tokenizer is None:
+            return PictureClasses.of(labels, probabilities, rows, requests)
+        return TextClasses.of(labels, probabilities, rows, self.tokenizer)
+
+    def answer(self, requests, return_attention=False):
+        """Requests to labels: the graph behind Python and the exported model.
+
+        Args:
+            requests: Strings `(batch,)`.
+            return_attention: Whether to return what the core tells of its attention, too.
+
+        Returns:
+            Dictionary of `label`, strings `(batch,)`, empty where a request cannot be read, and
+            `probabilities`, float32 `(batch, labels)`, 0 there; with the attention also what
+            `core.told` returns.
+        """
+        inputs, is_read = self.reader.read(requests)
+        flags = {"return_attention_scores": True} if return_attention else {}
+        logits = self.core(inputs, training=False, **flags)
+        logits, weights = logits if return_attention else (logits, None)
+        probabilities = tf.nn.softmax(logits) * tf.cast(is_read, tf.float32)[:, None]
+        label = tf.gather(tf.constant(self.labels), tf.argmax(logits, axis=-1))
+        outputs = {"label": tf.where(is_read, label, ""), "probabilities": probabilities}
+        return outputs | (self.core.told(inputs, weights) if return_attention else {})
+
+    def _compile(self, return_attention):
+        answer = functools.partial(self.answer, return_attention=return_attention)
+        return tf.function(answer, [REQUESTS], autograph=False).get_concrete_function()
+
+    # ------------------------------------------------------------------------------------- export
+
+    def export(self, path):
+        """Writes a SavedModel for TF Serving: strings or encoded pictures in, labels out.
+
+        `serving_default` takes `text` or `image_bytes`, strings `[batch]`, and gives `label` and
+        `probabilities` in the order of `model.labels`; `explain` gives the attention as well.
+
+        Args:
+            path: Folder of all versions of this model; the export goes to the next number in it.
+
+        Returns:
+            `pathlib.Path` of what was written.
+        """
+        name = self.reader.request_name
+        inputs = [tf.TensorSpec([None], tf.string, name=name)]
+
+        def explain(requests):
+            outputs = self.answer(requests, return_attention=True)
+            if "token_ids" in outputs:
+                outputs["tokens"] = self.tokenizer.piece_texts(outputs["token_ids"])
+            return outputs
+
+        examples = [[[self.reader.example()]]]
+        endpoints = {
+            "serving_default": Endpoint(self.answer, inputs, examples),
+            "explain": Endpoint(explain, inputs, examples),
+        }
+        resources = [] if self.tokenizer is None else [self.tokenizer]
+        return serving.write_version(path, resources, endpoints)
+
+
+def _weighted(inputs, labels):
+    return inputs, labels, tf.ones_like(labels, tf.float32)
