@@ -77,9 +77,7 @@ def contenders(lines):
         "Unigram of tokenizers",
         with_library(
             models.Unigram(),
-            trainers.UnigramTrainer(
-                vocab_size=PIECES, special_tokens=["<unk>"], unk_token="<unk>"
-            ),
+            trainers.UnigramTrainer(vocab_size=PIECES, special_tokens=["<unk>"], unk_token="<unk>"),
             pre_tokenizers.Metaspace(),
             None,
             lines,

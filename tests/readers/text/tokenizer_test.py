@@ -73,8 +73,9 @@ def check_library(name, count, line):
     expected = [each.ids for each in library.encode_batch(texts, add_special_tokens=False)]
     check_equal(in_batches(ours.tokenize, texts), expected, texts)
     if name != "clip":  # whose library leaves </w> in texts, and transformers takes it out
-        found = decoded(ours.detokenize(tf.ragged.constant(expected, tf.int32)))
-        check_equal(found, [library.decode(ids) for ids in expected], texts)
+        ids = expected[:-1]  # a batch with the long line would be dense
+        found = decoded(ours.detokenize(tf.ragged.constant(ids, tf.int32)))
+        check_equal(found, [library.decode(each) for each in ids], texts[:-1])
 
 
 @pytest.mark.parametrize("name", full(small_tokenizers.ALL, ORDINARY))
