@@ -42,7 +42,11 @@ def with_library(model, trainer, pre_tokenizer, normalizer, lines):
 def with_sentencepiece(lines):
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(lines), model_writer=model, vocab_size=PIECES, minloglevel=2
+        sentence_iterator=iter(lines),
+        model_writer=model,
+        vocab_size=PIECES,
+        minloglevel=2,
+        hard_vocab_limit=False,
     )
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "trained.model"

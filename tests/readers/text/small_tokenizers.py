@@ -9,7 +9,6 @@ import tempfile
 
 import sentencepiece
 import tokenizers
-from hostile_texts import PROSE, TRICKY
 from tokenizers import (
     AddedToken,
     Regex,
@@ -21,6 +20,7 @@ from tokenizers import (
     trainers,
 )
 
+from tests.readers.text.hostile_texts import PROSE, TRICKY
 from zoo.readers.text import pretokenizers
 from zoo.readers.text.sentencepiece_files import read_model
 

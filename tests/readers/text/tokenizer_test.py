@@ -1,7 +1,6 @@
 """Tokenizers of known kinds against the libraries that define them, and on their own promises."""
 
 import json
-import pathlib
 import subprocess
 import sys
 
@@ -10,11 +9,8 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
-sys.path.append(str(pathlib.Path(__file__).parent))
-
-import small_tokenizers
-from hostile_texts import BROKEN, PROSE, hostile_texts, long_line
-
+from tests.readers.text import small_tokenizers
+from tests.readers.text.hostile_texts import BROKEN, PROSE, hostile_texts, long_line
 from zoo.readers.text import Tokenizer, read_tokenizer
 from zoo.readers.text.sentencepiece_files import read_model
 
@@ -25,7 +21,7 @@ SENTENCEPIECE = {
     "unigram_bytes": {"byte_fallback": True, "vocab_size": 900},
     "unigram_folded": {
         "normalization_rule_name": "nmt_nfkc_cf",
-        "user_defined_symbols": ("<sep>", "é"),
+        "user_defined_symbols": "<sep>,é",
     },
     "unigram_bare": {
         "normalization_rule_name": "identity",
