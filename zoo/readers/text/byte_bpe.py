@@ -8,6 +8,8 @@ import tensorflow as tf
 
 from zoo.atomic import whole
 from zoo.readers.text import library
+from zoo.readers.text.base import TextTokenizer
+from zoo.readers.text.merges import Merges
 from zoo.readers.text.pieces import (
     BYTE_ALPHABET,
     FIRST_BYTE_ID,
@@ -16,16 +18,16 @@ from zoo.readers.text.pieces import (
     number_pieces,
     spell,
 )
+from zoo.readers.text.tables import KnownWords, row_ids
 from zoo.readers.text.words import split_words, to_valid_utf8
 from zoo.storage import LARGEST, TOKENIZER
 from zoo.storage.json_files import read_json
 
 FILE_FORMAT = "ByteBPETokenizer 1"
-_NO_MERGE = tf.int64.max
 
 
 @keras.saving.register_keras_serializable(package="zoo")
-class ByteBPETokenizer(tf.Module):
+class ByteBPETokenizer(TextTokenizer):
     """Lossless byte-level byte-pair encoding, made of core TensorFlow ops only.
 
     A text becomes a sequence of pieces: frequent words stay whole, rare words fall into parts, and
@@ -75,14 +77,9 @@ class ByteBPETokenizer(tf.Module):
         self._pieces = np.array(pieces, dtype=object)
         with tf.init_scope(), tf.device("CPU"):
             self._piece_bytes = tf.constant(pieces, tf.string)
-            # A table must not be empty: key 0, a pair of padding tokens, occurs in no text.
-            self._merge_table = _static_table(
-                keys=np.insert(self._pair_key(*merged_pairs), 0, 0),
-                values=[_NO_MERGE, *range(FIRST_MERGE_ID, len(pieces))],
-                default=_NO_MERGE,
-            )
-            self._word_table = _static_table(words, range(len(words)), default=-1)
-            self._known_pieces = self._merge_words(tf.constant(words))  # [known words, (pieces)]
+            merged_ids = range(FIRST_MERGE_ID, len(pieces))
+            self._merge = Merges(merged_pairs, merged_ids, len(pieces))
+            self._known = KnownWords(words, self._merge_words(tf.constant(words)))
 
     @classmethod
     def train(cls, sentences, vocabulary_size=8000, num_words=20000, prefix_space=True):
@@ -169,7 +166,7 @@ class ByteBPETokenizer(tf.Module):
             if dropout:
                 pieces = self._merge_words(words.values, dropout, seed)
             else:
-                pieces = self._look_up_words(words.values)
+                pieces = self._known(words.values, self._merge_words)
             pieces = words.with_values(pieces)  # [batch, (words), (pieces)]
             return pieces.merge_dims(1, 2)  # [batch, (pieces)]
 
@@ -304,78 +301,16 @@ class ByteBPETokenizer(tf.Module):
         vocabulary = {name: token for token, name in enumerate(names)}
         return library.encoder(vocabulary, merges, self.prefix_space)
 
-    def _look_up_words(self, words):
-        """Ids of words [words] -> [words, (pieces)]; only those not in the table are merged."""
-        places = self._word_table.lookup(words)
-        is_new = places < 0
-        new_pieces = self._merge_words(tf.boolean_mask(words, is_new))
-        new_places = self._known_pieces.nrows() - 1 + tf.cumsum(tf.cast(is_new, tf.int64))
-        all_pieces = tf.concat([self._known_pieces, new_pieces], axis=0)
-        return tf.gather(all_pieces, tf.where(is_new, new_places, places))
-
     def _merge_words(self, words, dropout=0.0, seed=None):
-        """Ids of words [words] -> [words, (pieces)], by merging their bytes.
-
-        The symbols of all words lie in one vector, and each step merges in every word the pair that
-        was learned first, everywhere it occurs, until no word has a pair left.
-        """
+        """Ids of words [words] -> [words, (pieces)], by merging their bytes."""
         ends = tf.cumsum(tf.cast(tf.strings.length(words), tf.int64))
         text = tf.io.decode_raw(tf.strings.reduce_join(words), tf.uint8)  # [symbols]
         symbols = tf.cast(text, tf.int64) + FIRST_BYTE_ID
-        places = tf.range(tf.size(symbols, tf.int64))
-        owners = tf.searchsorted(ends, places, side="right", out_type=tf.int64)  # [symbols]
-
-        def some_word_merges(step, symbols, owners, best):
-            return tf.reduce_any(best < _NO_MERGE)
-
-        def merge_best_pairs(step, symbols, owners, best):
-            left, right, pair_owners = symbols[:-1], symbols[1:], owners[:-1]  # [pairs]
-            merged = self._merge_table.lookup(self._pair_key(left, right))
-            # A word that had no pair left is finished, and draws no second chance from dropout.
-            allowed = (pair_owners == owners[1:]) & (tf.gather(best, pair_owners) < _NO_MERGE)
-            if dropout:
-                step_seed = tf.random.fold_in(seed, step)
-                allowed &= tf.random.stateless_uniform(tf.shape(left), step_seed) >= dropout
-            merged = tf.where(allowed, merged, _NO_MERGE)
-            best = tf.math.unsorted_segment_min(merged, pair_owners, tf.size(words))
-            chosen = (merged < _NO_MERGE) & (merged == tf.gather(best, pair_owners))
-            chosen = _without_overlaps(chosen)
-            symbols = tf.concat([tf.where(chosen, merged, left), symbols[-1:]], axis=0)
-            # The right symbol of a merged pair goes; the first of all symbols is never one.
-            kept = tf.concat([tf.ones_like(symbols[:1], tf.bool), ~chosen], axis=0)
-            kept = tf.where(kept)[:, 0]
-            return step + 1, tf.gather(symbols, kept), tf.gather(owners, kept), best
-
-        vector = tf.TensorShape([None])
-        _, symbols, owners, _ = tf.while_loop(
-            some_word_merges,
-            merge_best_pairs,
-            loop_vars=(tf.constant(0), symbols, owners, tf.zeros_like(ends)),
-            shape_invariants=(tf.TensorShape([]), vector, vector, vector),
-        )
-        return tf.RaggedTensor.from_value_rowids(
-            tf.cast(symbols, tf.int32), owners, nrows=tf.size(words, tf.int64), validate=False
-        )
-
-    def _pair_key(self, left, right):
-        return left * self.vocabulary_size + right
+        owners = row_ids(tf.concat([[0], ends], axis=0))
+        return self._merge(symbols, owners, tf.size(words, tf.int64), dropout, seed)
 
     def _spell(self, token):
         return SPECIAL_TOKENS[token] if token < FIRST_BYTE_ID else spell(self._pieces[token])
-
-
-def _without_overlaps(chosen):
-    """Keeps the 1st, 3rd, ... of neighbouring chosen pairs: in `aaaa`, (a, a) merges twice."""
-    gaps = tf.where(~chosen)[:, 0]
-    gaps_so_far = tf.cumsum(tf.cast(~chosen, tf.int32))
-    last_gap = tf.gather(tf.concat([[-1], gaps], axis=0), gaps_so_far)  # [pairs]
-    place_in_run = tf.range(tf.size(chosen, tf.int64)) - last_gap
-    return chosen & (place_in_run % 2 == 1)
-
-
-def _static_table(keys, values, default):
-    initializer = tf.lookup.KeyValueTensorInitializer(keys, tf.constant(values, tf.int64))
-    return tf.lookup.StaticHashTable(initializer, default)
 
 
 def _parse_content(content):

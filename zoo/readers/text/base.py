@@ -1,0 +1,118 @@
+"""What all tokenizers have in common: what a task may ask of them."""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from zoo.readers.text.templates import BARE
+
+
+class Encoded(NamedTuple):
+    """What a model reads.
+
+    Attributes:
+        token_ids: int32, `[batch, length]`.
+        segment_ids: The number of the segment of each token, int32, `[batch, length]`.
+    """
+
+    token_ids: tf.Tensor
+    segment_ids: tf.Tensor
+
+
+class TextTokenizer(tf.Module):
+    """Turns texts into ids of pieces and back, in core TensorFlow ops.
+
+    Subclasses have `tokenize`, `detokenize`, `piece_texts`, `piece_bytes`, `pieces`, `save`, `load`
+    and these attributes.
+
+    Attributes:
+        vocabulary_size: Number of ids.
+        longest_piece: Bytes of the longest piece.
+        pad_id, start_id, end_id, mask_id, unknown_id: Ids of special tokens; `None` for those that
+            a vocabulary does not have.
+        end_ids: All ids that end a text, a tuple, `end_id` first.
+        templates: `templates.Item`s of a single text and of a pair.
+    """
+
+    mask_id = None
+    unknown_id = None
+    templates = BARE
+
+    @property
+    def end_ids(self):
+        return () if self.end_id is None else (self.end_id,)
+
+    @tf.autograph.experimental.do_not_convert
+    def encode(self, texts, pairs=None, *, special_tokens=True, max_length=None, dense=True):
+        """Turns texts, or pairs of texts, into what a model reads.
+
+        Texts that are too long lose their ends, never special tokens; of a pair, the longer text
+        is cut first.
+
+        Args:
+            texts: Strings `[batch]`.
+            pairs: Strings `[batch]` that go with them, or `None`.
+            special_tokens: Whether special tokens go around texts.
+            max_length: The most tokens of a row, special tokens counted, or `None`.
+            dense: Whether rows are padded to the longest one, or ragged.
+
+        Returns:
+            `Encoded`: token ids and segment ids.
+
+        Raises:
+            ValueError: If `max_length` has no room for a token of each text, or rows should be
+                padded and there is no padding token.
+        """
+        read = [self.tokenize(each) for each in (texts, pairs) if each is not None]
+        items = self.templates[len(read) - 1]
+        if not special_tokens:
+            items = [item for item in items if item.text is not None]
+        if max_length is not None:
+            room = max_length - sum(len(item.token_ids) for item in items)
+            if room < len(read):
+                raise ValueError(
+                    f"max_length={max_length} has no room for {len(read)} texts and "
+                    f"{max_length - room} special tokens."
+                )
+            read = _truncated(read, room)
+        batch = read[0].nrows()
+        token_ids, segment_ids = [], []
+        for item in items:
+            if item.text is None:
+                ids = tf.tile(tf.constant([item.token_ids], tf.int32), [batch, 1])
+                ids = tf.RaggedTensor.from_tensor(ids)
+            else:
+                ids = read[item.text]
+            token_ids.append(ids)
+            segment_ids.append(ids.with_values(tf.fill(tf.shape(ids.values), item.segment)))
+        token_ids, segment_ids = tf.concat(token_ids, axis=1), tf.concat(segment_ids, axis=1)
+        if not dense:
+            return Encoded(token_ids, segment_ids)
+        if self.pad_id is None:
+            raise ValueError("there is no padding token: use dense=False, or set pad_id.")
+        return Encoded(token_ids.to_tensor(self.pad_id), segment_ids.to_tensor(0))
+
+
+def _truncated(read, room):
+    """Cuts one text, or two, to a number of tokens; as `tokenizers` does, the longest first."""
+    if len(read) == 1:
+        return [read[0][:, :room]]
+    first, second = (each.row_lengths() for each in read)
+    short = tf.minimum(first, second)
+    long = tf.maximum(short, room - short)
+    is_halved = short + long > room
+    short = tf.where(is_halved, room // 2, short)
+    long = tf.where(is_halved, room // 2 + room % 2, long)
+    is_swapped = first > second
+    fits = first + second <= room
+    kept = tf.where(is_swapped, long, short), tf.where(is_swapped, short, long)
+    return [
+        _beginnings(each, tf.where(fits, each.row_lengths(), most))
+        for each, most in zip(read, kept, strict=True)
+    ]
+
+
+def _beginnings(ragged, lengths):
+    starts = ragged.row_starts()
+    places = tf.ragged.range(starts, starts + lengths)
+    return places.with_values(tf.gather(ragged.values, places.values))

@@ -1,0 +1,322 @@
+"""Tokenizers from folders as `transformers` writes them."""
+
+import pathlib
+
+from zoo.readers.text.models import vocabulary_of
+from zoo.readers.text.pretokenizers import CLIP, QWEN2
+from zoo.readers.text.sentencepiece_files import read_model
+from zoo.readers.text.tokenizer import LARGEST_FILE, Tokenizer
+from zoo.storage.json_files import read_json
+
+# Of a role the first token that a folder names.
+_TOKENS = {
+    "pad": ("pad_token",),
+    "start": ("bos_token", "cls_token"),
+    "end": ("eos_token", "sep_token"),
+    "mask": ("mask_token",),
+    "unknown": ("unk_token",),
+}
+_BERT = {"cls_token": "[CLS]", "sep_token": "[SEP]", "unk_token": "[UNK]", "pad_token": "[PAD]"}
+_BERT |= {"mask_token": "[MASK]"}
+_ROBERTA = {"bos_token": "<s>", "cls_token": "<s>", "eos_token": "</s>", "sep_token": "</s>"}
+_ROBERTA |= {"unk_token": "<unk>", "pad_token": "<pad>", "mask_token": "<mask>"}
+_GPT2 = dict.fromkeys(("bos_token", "eos_token", "unk_token"), "<|endoftext|>")
+_CLIP = dict.fromkeys(("eos_token", "pad_token", "unk_token"), "<|endoftext|>")
+_CLIP |= {"bos_token": "<|startoftext|>"}
+_QWEN2 = {"eos_token": "<|endoftext|>", "pad_token": "<|endoftext|>"}
+_EXTRA_IDS = 100  # of T5
+
+
+def read_tokenizer(folder, side="source", **roles):
+    """Reads the tokenizer of a folder: its files say what it is.
+
+    `tokenizer.json` comes first; else it is `vocab.txt` (WordPiece), `vocab.json` with `merges.txt`
+    (the BPE of GPT-2, RoBERTa, CLIP and Qwen2), `source.spm` and `target.spm` (Marian),
+    `spiece.model` (T5) or `tokenizer.model` (Llama). `tokenizer_config.json`,
+    `special_tokens_map.json` and `generation_config.json` name the special tokens.
+
+    Marian's codes of languages, such as `>>fr<<`, are found anywhere in a text.
+
+    Args:
+        folder: The folder.
+        side: `"source"` or `"target"`, of the two that Marian has.
+        **roles: Tokens in place of those that the files name, as for `Tokenizer`:
+            `start="<pad>"`.
+
+    Returns:
+        A `Tokenizer`.
+
+    Raises:
+        ValueError: If there is no tokenizer, or it needs what is not implemented; it says what.
+    """
+    folder = pathlib.Path(folder)
+    config = _json(folder / "tokenizer_config.json")
+    named = {**_json(folder / "special_tokens_map.json"), **config}
+    try:
+        definition, defaults = _definition(folder, config, side)
+        _add_tokens(definition, config)
+        found = _roles({**defaults, **{key: named[key] for key in named if named[key]}})
+        found = {**found, **_ends(folder, definition)}
+        return Tokenizer(definition, {**found, **roles})
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        raise ValueError(f"{folder} does not hold a tokenizer: {error!r}") from error
+    except ValueError as error:
+        raise ValueError(f"The tokenizer in {folder} cannot be read: {error}") from error
+
+
+def _definition(folder, config, side):
+    """The definition, and the special tokens where no file names them."""
+    files = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    kind = _kind(folder, config)
+    if "tokenizer.json" in files:
+        definition = read_json(folder / "tokenizer.json", LARGEST_FILE)
+        _require_same_template(definition, config, kind)
+        return definition, {}
+    if {"source.spm", "target.spm", "vocab.json"} <= files:
+        return _marian(folder, side)
+    if {"vocab.json", "merges.txt"} <= files:
+        return _byte_pairs(folder, kind, config)
+    if "vocab.txt" in files:
+        return _word_piece(folder, kind, config)
+    if "spiece.model" in files and kind in ("T5", ""):
+        return _t5(folder)
+    if "tokenizer.model" in files and kind in ("Llama", ""):
+        return _llama(folder, config)
+    raise ValueError(
+        f"of a {kind or 'model'} there should be tokenizer.json, vocab.txt, vocab.json with "
+        "merges.txt, source.spm with target.spm and vocab.json, spiece.model (T5) or "
+        f"tokenizer.model (Llama). Found: {', '.join(sorted(files)) or 'nothing'}."
+    )
+
+
+def _kind(folder, config):
+    """`"Bert"` of a `BertTokenizerFast`, or by the type of the model; `""` if nothing tells."""
+    name = config.get("tokenizer_class") or ""
+    if name and name != "PreTrainedTokenizerFast":
+        return name.removesuffix("Fast").removesuffix("Tokenizer")
+    types = {"bert": "Bert", "roberta": "Roberta", "gpt2": "GPT2", "clip": "CLIP", "t5": "T5"}
+    types |= {"qwen2": "Qwen2", "llama": "Llama", "distilbert": "DistilBert", "mpnet": "MPNet"}
+    types |= {"electra": "Electra", "marian": "Marian", "mistral": "Llama"}
+    return types.get(_json(folder / "config.json").get("model_type"), "")
+
+
+def _word_piece(folder, kind, config):
+    lines = (folder / "vocab.txt").read_text(encoding="utf-8").split("\n")
+    lines = lines[:-1] if lines[-1] == "" else lines
+    vocabulary = {line.rstrip("\r"): number for number, line in enumerate(lines)}
+    if kind not in ("Bert", "DistilBert", "Electra", "MPNet", ""):
+        raise ValueError(f"vocab.txt of {kind} is not implemented.")
+    defaults = dict(_BERT)
+    if kind == "MPNet":
+        defaults = {**_ROBERTA, "unk_token": "[UNK]"}
+    tokens = {**defaults, **{key: _content(config[key]) for key in defaults if config.get(key)}}
+    processor = {
+        "type": "RobertaProcessing" if kind == "MPNet" else "BertProcessing",
+        "cls": [tokens["cls_token"], vocabulary[tokens["cls_token"]]],
+        "sep": [tokens["sep_token"], vocabulary[tokens["sep_token"]]],
+    }
+    definition = {
+        "normalizer": {
+            "type": "BertNormalizer",
+            "clean_text": True,
+            "handle_chinese_chars": config.get("tokenize_chinese_chars", True),
+            "strip_accents": config.get("strip_accents"),
+            "lowercase": config.get("do_lower_case", True),
+        },
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "model": {
+            "type": "WordPiece",
+            "vocab": vocabulary,
+            "unk_token": tokens["unk_token"],
+            "continuing_subword_prefix": "##",
+            "max_input_chars_per_word": 100,
+        },
+        "post_processor": processor,
+        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+    }
+    lstrip = (tokens["mask_token"],) if kind == "MPNet" else ()
+    _mark_special(definition, tokens.values(), vocabulary, lstrip)
+    return definition, tokens
+
+
+def _byte_pairs(folder, kind, config):
+    vocabulary = read_json(folder / "vocab.json", LARGEST_FILE)
+    lines = (folder / "merges.txt").read_text(encoding="utf-8").split("\n")
+    lines = lines[1:] if lines[0].startswith("#version") else lines
+    tokens = {"GPT2": _GPT2, "Roberta": _ROBERTA, "CLIP": _CLIP, "Qwen2": _QWEN2}.get(kind)
+    if tokens is None:
+        raise ValueError(f"vocab.json with merges.txt of {kind or 'an unknown model'}.")
+    named = {key: _content(config[key]) for key in _ROBERTA if config.get(key)}
+    tokens = {**tokens, **named}
+    model = {
+        "type": "BPE",
+        "vocab": vocabulary,
+        "merges": [line.split(" ") for line in lines if line],
+        "unk_token": tokens["unk_token"] if kind == "CLIP" else None,
+        "end_of_word_suffix": "</w>" if kind == "CLIP" else "",
+    }
+    from_pattern = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False}
+    byte_level = {
+        "type": "ByteLevel",
+        "add_prefix_space": config.get("add_prefix_space", False),
+        "use_regex": True,
+    }
+    definition = {"model": model, "pre_tokenizer": byte_level, "decoder": {"type": "ByteLevel"}}
+    if kind == "Qwen2":
+        definition["normalizer"] = {"type": "NFC"}
+        definition["pre_tokenizer"] = _sequence(_split(QWEN2, "Isolated", False), from_pattern)
+    if kind == "CLIP":
+        white_space = {"type": "Replace", "pattern": {"Regex": r"\s+"}, "content": " "}
+        definition["normalizer"] = {
+            "type": "Sequence",
+            "normalizers": [{"type": "NFC"}, white_space, {"type": "Lowercase"}],
+        }
+        definition["pre_tokenizer"] = _sequence(_split(CLIP, "Removed", True), byte_level)
+    around = {"Roberta": ("cls_token", "sep_token"), "CLIP": ("bos_token", "eos_token")}
+    if kind in around:
+        start, end = (tokens[key] for key in around[kind])
+        definition["post_processor"] = {
+            "type": "RobertaProcessing",
+            "cls": [start, vocabulary[start]],
+            "sep": [end, vocabulary[end]],
+        }
+    lstrip = (tokens["mask_token"],) if kind == "Roberta" else ()
+    _mark_special(definition, tokens.values(), vocabulary, lstrip)
+    return definition, tokens
+
+
+def _marian(folder, side):
+    if side not in ("source", "target"):
+        raise ValueError(f"side must be 'source' or 'target', got {side!r}.")
+    definition, _ = read_model(folder / f"{side}.spm")
+    ids = read_json(folder / "vocab.json", LARGEST_FILE)
+    tokens = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
+    definition["model"]["ids"] = ids
+    definition["added_tokens"] = []
+    languages = [piece for piece in ids if piece.startswith(">>") and piece.endswith("<<")]
+    _mark_special(definition, [*tokens.values(), *languages], ids)
+    definition["post_processor"] = _behind("</s>", ids["</s>"])
+    return definition, tokens
+
+
+def _t5(folder):
+    definition, roles = read_model(folder / "spiece.model")
+    size = len(definition["model"]["vocab"])
+    tokens = {"eos_token": "</s>", "unk_token": roles["unknown"], "pad_token": "<pad>"}
+    ids = {piece: number for number, (piece, *_) in enumerate(definition["model"]["vocab"])}
+    extra = {f"<extra_id_{i}>": size + _EXTRA_IDS - 1 - i for i in range(_EXTRA_IDS)}
+    definition["added_tokens"] = []
+    _mark_special(definition, [*tokens.values(), *extra], ids | extra)
+    definition["post_processor"] = _behind("</s>", ids["</s>"])
+    return definition, tokens
+
+
+def _llama(folder, config):
+    if not config.get("legacy", True):
+        raise ValueError("tokenizer.model with legacy=false is not implemented.")
+    definition, roles = read_model(folder / "tokenizer.model")
+    tokens = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": roles["unknown"]}
+    ids = {piece: number for number, (piece, *_) in enumerate(definition["model"]["vocab"])}
+    definition["added_tokens"] = []
+    _mark_special(definition, tokens.values(), ids)
+    items = [{"Sequence": {"id": "A", "type_id": 0}}]
+    if config.get("add_bos_token", True):
+        items.insert(0, {"SpecialToken": {"id": "<s>", "type_id": 0}})
+    if config.get("add_eos_token", False):
+        items.append({"SpecialToken": {"id": "</s>", "type_id": 0}})
+    second = [{kind: {**each, "type_id": 1}} for item in items for kind, each in item.items()]
+    second = [
+        {k: {**v, "id": "B"}} if k == "Sequence" else {k: v} for e in second for k, v in e.items()
+    ]
+    definition["post_processor"] = {
+        "type": "TemplateProcessing",
+        "single": items,
+        "pair": items + second,
+        "special_tokens": {token: {"ids": [ids[token]]} for token in ("<s>", "</s>")},
+    }
+    return definition, tokens
+
+
+def _behind(token, number):
+    """The template of a special token behind a text, or behind both."""
+    text, other = ({"Sequence": {"id": name, "type_id": 0}} for name in "AB")
+    end = {"SpecialToken": {"id": token, "type_id": 0}}
+    return {
+        "type": "TemplateProcessing",
+        "single": [text, end],
+        "pair": [text, end, other, end],
+        "special_tokens": {token: {"ids": [number]}},
+    }
+
+
+def _split(pattern, behavior, invert):
+    return {
+        "type": "Split",
+        "pattern": {"Regex": pattern},
+        "behavior": behavior,
+        "invert": invert,
+    }
+
+
+def _sequence(*pre_tokenizers):
+    return {"type": "Sequence", "pretokenizers": [*pre_tokenizers]}
+
+
+def _mark_special(definition, tokens, ids, lstrip=()):
+    definition["added_tokens"] = [
+        {"id": ids[token], "content": token, "special": True, "lstrip": token in lstrip}
+        for token in dict.fromkeys(tokens)
+        if token in ids
+    ]
+
+
+def _require_same_template(definition, config, kind):
+    """Llama's classes make the template anew, by options that a file may contradict."""
+    if kind not in ("Llama", "CodeLlama", "Gemma") or "add_bos_token" not in config:
+        return
+    single = (definition.get("post_processor") or {}).get("single") or []
+    special = [entry["SpecialToken"]["id"] for entry in single if "SpecialToken" in entry]
+    for option, token in (("add_bos_token", "bos_token"), ("add_eos_token", "eos_token")):
+        wanted, token = config.get(option), _content(config.get(token))
+        if wanted is not None and bool(wanted) != (token in special):
+            raise ValueError(
+                f"tokenizer_config.json says {option}={wanted}, and the template in tokenizer.json "
+                "says otherwise."
+            )
+
+
+def _add_tokens(definition, config):
+    """Adds the tokens of `tokenizer_config.json` that the definition does not have."""
+    added = definition.setdefault("added_tokens", [])
+    known = {token["content"] for token in added}
+    for number, token in (config.get("added_tokens_decoder") or {}).items():
+        if token["content"] not in known:
+            added.append({**token, "id": int(number)})
+
+
+def _roles(tokens):
+    roles = {}
+    for role, names in _TOKENS.items():
+        found = [_content(tokens[name]) for name in names if tokens.get(name)]
+        if found:
+            roles[role] = found[0]
+    return roles
+
+
+def _ends(folder, definition):
+    """All tokens that end a text, if the settings for generation name several."""
+    numbers = _json(folder / "generation_config.json").get("eos_token_id")
+    if not isinstance(numbers, list):
+        return {}
+    model = definition["model"]
+    names = {number: piece for piece, number in vocabulary_of(model).items()}
+    names |= {token["id"]: token["content"] for token in definition["added_tokens"]}
+    return {"end": [names[number] for number in numbers]}
+
+
+def _content(token):
+    return token["content"] if isinstance(token, dict) else token
+
+
+def _json(path):
+    return read_json(path, LARGEST_FILE) if path.is_file() else {}

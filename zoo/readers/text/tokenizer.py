@@ -1,0 +1,307 @@
+"""Tokenizers of other people's models, with their ids, inside the TensorFlow graph."""
+
+import json
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from zoo.atomic import whole
+from zoo.readers.text import decoders, models, normalizers, pretokenizers
+from zoo.readers.text.added_tokens import AddedTokens
+from zoo.readers.text.base import TextTokenizer
+from zoo.readers.text.pieces import spell
+from zoo.readers.text.tables import array_of_objects, constant
+from zoo.readers.text.templates import templates_of
+from zoo.readers.text.words import to_valid_utf8
+from zoo.storage.json_files import read_json
+
+FILE_FORMAT = "Tokenizer 1"
+LARGEST_FILE = 2**26  # bytes
+ROLES = ("pad", "start", "end", "mask", "unknown")
+
+
+@keras.saving.register_keras_serializable(package="zoo")
+class Tokenizer(TextTokenizer):
+    """A tokenizer that a `tokenizer.json` describes, made of core TensorFlow ops only.
+
+    It gives the ids of the `tokenizers` library, or of SentencePiece, and runs eagerly, in a
+    `tf.function`, in `tf.data` and in a SavedModel on any runtime. There are WordPiece, byte-pair
+    encoding over bytes or characters, and Unigram. What is not implemented is an error.
+
+    Invalid UTF-8 counts as U+FFFD. Letters, marks and normal forms are those of Python's
+    `unicodedata` and of RE2, which may know another version of Unicode than the library does. Of
+    the characters of Unicode 3.2, four differ in BERT's normalization (U+166D, U+1734, U+1885,
+    U+1886), none in the words of GPT-2 and Qwen 2; of all assigned to date, about 560 and 5,000.
+
+    Args:
+        definition: Dictionary, the content of a `tokenizer.json`.
+        roles: Dictionary of the tokens that play a role: `pad`, `start`, `end`, `mask`, `unknown`,
+            each a `str`; `end` may be a list. A missing one has the id `None`, but for `pad`: where
+            there is none, `end` pads, as is usual.
+
+    Raises:
+        ValueError: If a part of the definition is not implemented; it names it.
+
+    Example:
+
+    >>> vocabulary = {"[UNK]": 0, "a": 1, "cat": 2, "##s": 3}
+    >>> tokenizer = Tokenizer(
+    ...     {
+    ...         "model": {"type": "WordPiece", "vocab": vocabulary, "unk_token": "[UNK]"},
+    ...         "pre_tokenizer": {"type": "BertPreTokenizer"},
+    ...         "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+    ...     }
+    ... )
+    >>> tokenizer.tokenize(["a cats", "dog"])
+    <tf.RaggedTensor [[1, 2, 3], [0]]>
+    >>> tokenizer.detokenize([[1, 2, 3]]).numpy().tolist()
+    [b'a cats']
+    """
+
+    def __init__(self, definition, roles=None):
+        super().__init__()
+        roles = roles or {}
+        self._text = json.dumps(definition, ensure_ascii=False)  # a tf.Module tracks dictionaries
+        self._roles = tuple(roles.items())
+        model, added = definition["model"], definition.get("added_tokens") or []
+        vocabulary = models.vocabulary_of(model)
+        ids = {**vocabulary, **{token["content"]: token["id"] for token in added}}
+        self._set_roles(roles, ids)
+        self.templates = templates_of(definition.get("post_processor"))
+
+        steps = normalizers.steps_of(definition.get("normalizer"))
+        words = pretokenizers.Words(definition.get("pre_tokenizer"))
+        found = [token for token in added if not token.get("only_as_id")]  # in texts
+        raw = [token for token in found if not token.get("normalized")]
+        normalized = [token for token in found if token.get("normalized")]
+        self._raw_tokens = AddedTokens(raw) if raw else None
+        self._normalized_tokens = self._after_normalizing(normalized, steps)
+        if normalized:  # they are looked for in between
+            self._normalize = normalizers.put_together(steps)
+            self._prepare = normalizers.put_together(words.steps)
+        else:
+            self._normalize = normalizers.put_together(steps + words.steps)
+            self._prepare = normalizers.put_together([])
+        self._words = words
+        self._model = models.model_of(model, vocabulary, words.is_byte_level)
+        self._set_pieces(definition, ids, [t["content"] for t in added if t.get("special")])
+
+    def _set_roles(self, roles, ids):
+        unknown = roles.keys() - set(ROLES)
+        if unknown:
+            raise ValueError(f"roles must be among {ROLES}, got {sorted(unknown)}.")
+        ends = roles.get("end") or []
+        ends = [ends] if isinstance(ends, str) else ends
+        missing = [
+            token
+            for token in [*ends, *(roles.get(role) for role in ROLES if role != "end")]
+            if token is not None and token not in ids
+        ]
+        if missing:
+            raise ValueError(f"special tokens that are not in the vocabulary: {missing}.")
+        self._end_ids = tuple(ids[token] for token in ends)
+        self.end_id = self._end_ids[0] if ends else None
+        self.pad_id = ids.get(roles.get("pad"), self.end_id)
+        self.start_id = ids.get(roles.get("start"))
+        self.mask_id = ids.get(roles.get("mask"))
+        self.unknown_id = ids.get(roles.get("unknown"))
+
+    def _set_pieces(self, definition, ids, special):
+        suffix = definition["model"].get("end_of_word_suffix") or ""
+        first, rest = decoders.spelling_of(definition.get("decoder"), suffix)
+        names = [""] * (max(ids.values(), default=-1) + 1)
+        for token, number in ids.items():
+            names[number] = token
+        special = {ids[token] for token in special}
+        self._strips_end = bool(suffix)
+        self._names = array_of_objects(names)
+        self._pieces = array_of_objects([rest(name) for name in names])
+        self._is_special = np.array([number in special for number in range(len(names))])
+        self._special_mask = constant(self._is_special, tf.bool)
+        self._first_bytes = constant([first(name) for name in names], tf.string)
+        self._piece_bytes = constant([*self._pieces], tf.string)
+
+    @property
+    def end_ids(self):
+        return self._end_ids
+
+    @property
+    def vocabulary_size(self):
+        """Number of ids, added tokens counted."""
+        return len(self._names)
+
+    @property
+    def longest_piece(self):
+        """Number of bytes of the longest piece."""
+        return max(map(len, self._pieces))
+
+    @tf.autograph.experimental.do_not_convert
+    def tokenize(self, texts):
+        """Splits texts into the ids of their pieces, without special tokens around them.
+
+        Added tokens that occur in texts get their ids, as in the library.
+
+        Args:
+            texts: Strings of shape `[batch]`.
+
+        Returns:
+            A `tf.RaggedTensor` of int32 ids, of shape `[batch, (pieces)]`.
+
+        Raises:
+            ValueError: If `texts` is not `[batch]`.
+        """
+        texts = tf.convert_to_tensor(texts, tf.string)
+        if texts.shape.rank not in (1, None):
+            raise ValueError(f"texts must have the shape [batch], got {texts.shape}.")
+        with tf.device("CPU"):  # where strings and tables are: a GPU would only send ids to and fro
+            parts, tokens, splits = self._parts(to_valid_utf8(texts))
+            is_first = tf.scatter_nd(splits[:-1, None], tf.ones_like(splits[:-1]), [splits[-1] + 1])
+            words = self._words(self._prepare(parts), is_first[:-1] > 0)  # [parts, (words)]
+            pieces = self._model(words.values)  # [parts and words, (pieces)]
+            row_splits = tf.gather(pieces.row_splits, words.row_splits)
+            pieces = tf.RaggedTensor.from_row_splits(pieces.values, row_splits, validate=False)
+            if tokens is not None:
+                pieces = tf.cond(
+                    tf.reduce_any(tokens >= 0),
+                    lambda: _with_tokens(pieces, tokens),
+                    lambda: pieces,
+                )
+            return tf.RaggedTensor.from_row_splits(
+                pieces.values, tf.gather(pieces.row_splits, splits), validate=False
+            )
+
+    def _parts(self, texts):
+        """Normalized texts between added tokens, the ids of these, and the row splits of texts."""
+        splits = tf.range(tf.size(texts, tf.int64) + 1)
+        tokens = None
+        if self._raw_tokens is not None:
+            texts, tokens, splits = self._raw_tokens(texts)
+        texts = self._normalize(texts)
+        if self._normalized_tokens is not None:
+            outer = tokens
+            texts, tokens, inner = self._normalized_tokens(texts)
+            if outer is not None:  # a token that was found before is an empty text by now
+                outer = tf.scatter_nd(inner[:-1, None], outer + 1, [inner[-1]]) - 1
+                tokens = tf.maximum(tokens, outer)
+            splits = tf.gather(inner, splits)
+        return texts, tokens, splits
+
+    @tf.autograph.experimental.do_not_convert
+    def detokenize(self, token_ids, skip_special_tokens=True):
+        """Joins pieces into texts, as the decoder of the library does.
+
+        Bytes that are not valid UTF-8 become U+FFFD.
+
+        Args:
+            token_ids: Integer ids of shape `[batch, length]`, dense or ragged.
+            skip_special_tokens: Whether special tokens are left out.
+
+        Returns:
+            Strings of shape `[batch]`.
+        """
+        kept = None
+        if isinstance(token_ids, tf.RaggedTensor):
+            kept = tf.ones_like(token_ids, tf.bool).to_tensor(False)
+            token_ids = token_ids.to_tensor(0)
+        token_ids = tf.convert_to_tensor(token_ids, dtype_hint=tf.int32)  # [batch, length]
+        if kept is None:
+            kept = tf.ones_like(token_ids, tf.bool)
+        if skip_special_tokens:
+            kept &= ~tf.gather(self._special_mask, token_ids)
+        is_first = kept & (tf.cumsum(tf.cast(kept, tf.int32), axis=1) == 1)
+        pieces = tf.where(
+            is_first,
+            tf.gather(self._first_bytes, token_ids),
+            tf.gather(self._piece_bytes, token_ids),
+        )
+        texts = to_valid_utf8(tf.strings.reduce_join(tf.where(kept, pieces, ""), axis=1))
+        return tf.strings.strip(texts) if self._strips_end else texts
+
+    def piece_texts(self, token_ids):
+        """Spells ids in the graph: strings of the shape of `token_ids`, special tokens empty."""
+        texts = to_valid_utf8(tf.gather(self._piece_bytes, token_ids))
+        return tf.where(tf.gather(self._special_mask, token_ids), "", texts)
+
+    def piece_bytes(self, token_id):
+        """Returns the bytes behind one id, none for a special token."""
+        return b"" if self._is_special[token_id] else self._pieces[token_id]
+
+    def pieces(self, token_ids):
+        """Spells ids for people: see `ByteBPETokenizer.pieces`.
+
+        Args:
+            token_ids: Integer ids of shape `[batch, length]`: dense, ragged or nested lists.
+
+        Returns:
+            A list of lists of `str`, one for each id.
+        """
+        if isinstance(token_ids, tf.RaggedTensor):
+            token_ids = token_ids.to_list()
+        return [[self._spell(int(token)) for token in row] for row in token_ids]
+
+    def _spell(self, token):
+        if self._is_special[token] or not self._pieces[token]:
+            return self._names[token]
+        return spell(self._pieces[token])
+
+    def save(self, path):
+        """Writes the definition and the roles to one JSON file, for `load`.
+
+        Args:
+            path: Where to write.
+        """
+        config = self.get_config()
+        content = {**config["definition"], "roles": config["roles"], "format": FILE_FORMAT}
+        with whole(path) as unfinished:
+            unfinished.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
+
+    @classmethod
+    def load(cls, path):
+        """Reads a tokenizer that `save` wrote.
+
+        Args:
+            path: The file.
+
+        Raises:
+            ValueError: If the file does not hold a tokenizer; it says why.
+        """
+        try:
+            content = read_json(path, LARGEST_FILE)
+            if not isinstance(content, dict) or content.get("format") != FILE_FORMAT:
+                raise ValueError(f'"format" is not "{FILE_FORMAT}".')
+            del content["format"]
+            return cls(roles=content.pop("roles", {}), definition=content)
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise ValueError(f"{path} does not hold a Tokenizer: {error!r}") from error
+
+    def get_config(self):
+        return {"definition": json.loads(self._text), "roles": dict(self._roles)}
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**config)
+
+    @staticmethod
+    def _after_normalizing(tokens, steps):
+        """Added tokens that are looked for in normalized texts are themselves normalized."""
+        if not tokens:
+            return None
+        contents = normalizers.put_together(steps)(
+            tf.constant([token["content"] for token in tokens])
+        )
+        contents = [content.decode() for content in contents.numpy()]
+        return AddedTokens(
+            [{**token, "content": content} for token, content in zip(tokens, contents, strict=True)]
+        )
+
+
+def _with_tokens(pieces, tokens):
+    """Puts added tokens, -1 for none, in front of the pieces of parts: `[parts, (pieces)]`."""
+    is_token = tokens >= 0
+    tokens = tf.RaggedTensor.from_row_lengths(
+        tf.cast(tf.boolean_mask(tokens, is_token), tf.int32),
+        tf.cast(is_token, tf.int64),
+        validate=False,
+    )
+    return tf.concat([tokens, pieces], axis=1)
