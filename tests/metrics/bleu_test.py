@@ -162,7 +162,7 @@ def test_what_cannot_be_scored_is_refused():
 @pytest.mark.parametrize("library", ["sacrebleu", "sacremoses"])
 def test_a_missing_library_says_what_to_install(monkeypatch, library):
     monkeypatch.setitem(sys.modules, library, None)
-    with pytest.raises(ImportError, match=rf'{library}.*"keras-attention-zoo\[train\]"'):
+    with pytest.raises(ImportError, match=rf'{library}.*"keras-attention-zoo\[metrics\]"'):
         moses_lowercase_bleu(HYPOTHESES, REFERENCES, "en")
 
 

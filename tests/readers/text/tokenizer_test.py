@@ -186,6 +186,7 @@ def test_bert_folder(tmp_path):
     assert again.token_ids.to_list() == expected["input_ids"]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", ["GPT2", "CLIP", "Qwen2"])
 def test_vocabulary_and_merges_folder(tmp_path, name):
     pipeline = {"GPT2": "gpt2", "CLIP": "clip", "Qwen2": "qwen2"}[name]
@@ -277,6 +278,7 @@ class Served(tf.Module):
         }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "name", full(("bert_uncased", "qwen2", "llama2", "xlm_roberta"), ("bert_uncased", "qwen2"))
 )
