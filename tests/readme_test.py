@@ -23,6 +23,7 @@ GUIDES = ("quickstart", "training", "sharing", "serving")
 PAGES = [ROOT / "README.md", *(ROOT / f"notebooks/reference/{name}.md" for name in GUIDES)]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_python_blocks_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

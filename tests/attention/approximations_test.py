@@ -71,6 +71,7 @@ def test_compiled_equals_eager(name, length):
     assert_close(compiled(call)(x, mask), call(x, mask))
 
 
+@pytest.mark.full
 def test_compiled_gradients_equal_eager_ones():
     x, mask = random(BATCH, 150, SIZE), RNG.random((BATCH, 150)) < 0.75
     layers = [make(name) for name in LAYERS]

@@ -428,6 +428,7 @@ def results(function, variables, *inputs, compiled=False):
     return [oracle.float64(each) for each in run(*map(tf.constant, inputs))]
 
 
+@pytest.mark.few(3)
 @needs_tensorflow
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("normalize", ["post", "pre"])
@@ -508,6 +509,7 @@ def test_recomputed_block_trains(make):
     assert losses[-1] < 0.5 * losses[0]
 
 
+@pytest.mark.full
 def test_trains_in_half_precision_and_compiled():
     x = keras.Input((None, SIZE))
     y = EncoderBlock(2, 12, normalize="pre", dropout=0.1, attention_dropout=0.1)(x)

@@ -6,13 +6,13 @@ import pytest
 from tests.backends import conformance
 
 PART = (
-    "several and ((test_equals_the_equations and (nested or causal or pairs))"
+    "several and ((test_equals_the_equations and (nested or causal))"
     " or (hidden and chunked)"
     " or (finite_differences and chunked and (additive or dot)))"
-    " or (every_position and multi_head) or (same_forward and single_head)"
+    " or (same_forward and single_head)"
     " or (every_weight_gets and luong) or learns_with_an_attention or trains_in_a_model"
     " or (equations and grouped and GRUCell and luong) or leaves_no_tile or empty_lengths"
-    " or tiny_sums or other_places or (learn_the_same and chunked) or closed_form"
+    " or tiny_sums or other_places or closed_form"
 )
 
 

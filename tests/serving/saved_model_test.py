@@ -61,7 +61,7 @@ def answers(signatures):
 # ------------------------------------------------------------------------------------- signatures
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", list(OPTIONS))
 def test_compiled_equals_not_compiled(answers, name):
     expected, found = answers(name, "serving_default"), answers(name, "serving_jit")
@@ -71,6 +71,7 @@ def test_compiled_equals_not_compiled(answers, name):
     np.testing.assert_allclose(found["log_prob"], expected["log_prob"], rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.full
 def test_sizes_beyond_the_buckets_are_answered(signatures):
     texts = tf.constant(["man " * 40] + ["a"] * 32)
     expected = signatures("luong_nmt")["serving_default"](text=texts)
@@ -231,6 +232,7 @@ def assert_equal(found, expected):
     np.testing.assert_allclose(found["log_prob"], expected["log_prob"], rtol=1e-4)
 
 
+@pytest.mark.full
 def test_a_server_without_xla_answers_what_is_not_compiled(run_by_c, answers):
     plain = [(name, "serving_default") for name in OPTIONS]
     *found, refused = run_by_c(*plain, ("luong_nmt", "serving_jit"), with_xla=False)

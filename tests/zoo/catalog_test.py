@@ -214,6 +214,7 @@ def test_a_shipped_card_is_complete(name):
     assert all(signed[card["task"]] in protocol for protocol in measured)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_shipped_model_is_small_and_works(name):
     info = zoo.info(name)

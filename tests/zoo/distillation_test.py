@@ -100,6 +100,7 @@ def test_words_are_swapped_for_others_of_the_text():
     assert all(word[0].isupper() for word in new[::10])  # where "The" was
 
 
+@pytest.mark.full
 def test_a_recipe_with_teachers_begins_with_the_first_and_learns_from_all(tmp_path):
     trained = RECIPE.train(TEXT, TEXT, tmp_path)
     of_teachers = [

@@ -169,6 +169,7 @@ def test_a_preset_uses_the_length_penalty_that_did_best(run, dataset):
     assert scores[tried.index(sampler)] == max(scores)
 
 
+@pytest.mark.full
 def test_self_critical_training_comes_last_and_is_not_repeated(dataset, tmp_path, monkeypatch):
     # A model that has learned nothing yet has a BLEU of 0, whatever it draws.
     monkeypatch.setattr(

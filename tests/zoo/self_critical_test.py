@@ -76,6 +76,7 @@ def test_loss_is_the_sum_of_weighed_log_probabilities_of_what_can_be_drawn():
     assert (gradient[:, :, 2:][weights != 0.0] != 0.0).all()
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("rewards", [None, {"bleu_1": 3.0, "unigram_f": 1.0}], ids=str)
 def test_batches_weigh_each_word_by_what_its_caption_earned(model, features, rewards):
     model.compile(optimizer="adam")
@@ -172,6 +173,7 @@ def test_translations_weigh_each_token_by_their_bleu(translator, pairs):
     assert read == {source: 4 for source, _ in PAIRS}
 
 
+@pytest.mark.full
 def test_translations_earn_more_afterwards(translator, pairs):
     translator.compile(optimizer=keras.optimizers.Adam(0.01))
     translator.fit(pairs.repeat(10), batch_size=6, epochs=2, verbose=0)
