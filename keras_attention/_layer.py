@@ -33,6 +33,15 @@ class AttentionLayer(Recomputable):
         super().__init__(**kwargs)
         self.supports_masking = True
 
+    def __call__(self, query, *args, **kwargs):
+        if isinstance(query, list | tuple):
+            raise ValueError(
+                f"Query, value and key are arguments of their own in {type(self).__name__}: "
+                f"layer(query, value, key). Received: a list of {len(query)} as the query. "
+                "Unpack it: layer(*inputs)."
+            )
+        return super().__call__(query, *args, **kwargs)
+
     def compute_output_shape(self, query_shape, value_shape, key_shape=None):
         """Returns the shape of the output without the weights."""
         self._require_fitting_shapes(query_shape, value_shape, key_shape or value_shape)

@@ -3,7 +3,12 @@
 import keras
 from keras import ops
 
-from keras_attention._checks import is_positive_integer, is_positive_number, plain
+from keras_attention._checks import (
+    is_positive_integer,
+    is_positive_number,
+    plain,
+    require_fractions,
+)
 from keras_attention._heads import MultiHeadLayer
 from keras_attention._layer import GrowingMemory, MemoryAttention
 from keras_attention.attention import Attention
@@ -92,6 +97,7 @@ class MultiHeadAttention(GrowingMemory, MemoryAttention, MultiHeadLayer):
         **kwargs,
     ):
         super().__init__(num_heads, key_dim, value_dim, use_bias, output_dim=output_dim, **kwargs)
+        require_fractions(type(self).__name__, dropout=dropout)
         groups = num_heads if num_key_value_heads is None else num_key_value_heads
         if not is_positive_integer(groups) or num_heads % groups:
             raise ValueError(

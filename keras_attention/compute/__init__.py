@@ -3,6 +3,7 @@
 import math
 
 from keras_attention import normalizers, scores
+from keras_attention._keras import in_symbolic_scope
 from keras_attention.compute import chunked, fused, reference
 from keras_attention.compute._backend import has_fast_kernel
 from keras_attention.compute.dropout import WeightDropout
@@ -122,7 +123,8 @@ def context_and_weights(
     if name == "fused":
         return fused.attend_by_kernel(queries, key, value, mask=mask, start=start), None
     arguments = {"scoring": scoring, "normalizer": normalizer, "mask": mask, "dropout": dropout}
-    if name == "chunked" and 0 not in shape:  # without pairs, there are neither tiles nor scores
+    # Without pairs there are neither tiles nor scores, and symbols have no more than a shape.
+    if name == "chunked" and 0 not in shape and not in_symbolic_scope():
         if not all(size is None or isinstance(size, int) for size in shape):
             raise ValueError(
                 "implementation='chunked' cuts lengths into tiles, which JAX cannot do with a "

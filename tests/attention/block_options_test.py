@@ -147,7 +147,7 @@ def test_grouped_heads_and_implementation_reach_both_attentions_of_a_decoder(imp
     encoded = X[:, ::-1]
     whole = oracle.float64(block(X, encoded))
     for attention in (block.self_attention, block.cross_attention):
-        assert attention.implementation == implementation
+        assert attention.attention.implementation == implementation
         assert attention.key_projection.units == SIZE // 4
     cache, memory = block.start(encoded, LENGTH)
     for place in range(LENGTH):

@@ -174,7 +174,7 @@ def test_gradients_across_chunks_equal_those_of_the_weights(causal):
 
     def quadratic(x):
         _, weights = layer(x, x, return_attention_scores=True)
-        values = layer._split_heads(layer.value_projection(x), layer.value_dim)
+        values = layer._project(layer.value_projection, x, layer.value_dim)
         return layer._output(ops.matmul(weights, values)) * direction
 
     (found,), (expected,) = gradients(linear, x), gradients(quadratic, x)

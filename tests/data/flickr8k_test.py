@@ -187,7 +187,7 @@ def test_unknown_splits_list_the_known_ones():
 def test_without_tensorflow_datasets_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)
     monkeypatch.delitem(sys.modules, "zoo.data.flickr8k")
-    with pytest.raises(ImportError, match=r'pip install "keras-attention-zoo\[train\]"'):
+    with pytest.raises(ImportError, match=r'pip install "keras-attention-zoo\[data\]"'):
         importlib.import_module("zoo.data.flickr8k")
 
 

@@ -207,7 +207,7 @@ def test_no_internet_says_what_to_download_and_where_to_put_it(tmp_path, monkeyp
 def test_without_tensorflow_datasets_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)
     monkeypatch.delitem(sys.modules, "zoo.data.multi30k")
-    with pytest.raises(ImportError, match=r'pip install "keras-attention-zoo\[train\]"'):
+    with pytest.raises(ImportError, match=r'pip install "keras-attention-zoo\[data\]"'):
         importlib.import_module("zoo.data.multi30k")
 
 

@@ -165,7 +165,7 @@ def test_what_cannot_be_scored_is_refused():
 
 def test_a_missing_library_says_what_to_install(monkeypatch, no_java):
     monkeypatch.setitem(sys.modules, "pycocoevalcap.bleu.bleu_scorer", None)
-    with pytest.raises(ImportError, match=r'pycocoevalcap.*"keras-attention-zoo\[train\]"'):
+    with pytest.raises(ImportError, match=r'pycocoevalcap.*"keras-attention-zoo\[metrics\]"'):
         caption_scores(HYPOTHESES, REFERENCES)
 
 

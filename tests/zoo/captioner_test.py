@@ -296,7 +296,8 @@ def test_caption_command(captioner, monkeypatch, tmp_path):
     panel = tmp_path / "panel.png"
     command = ["caption", "toy", *map(str, paths), "--num-beams", "3", "--show-attention", panel]
     result = click.testing.CliRunner().invoke(main, list(map(str, command)))
-    assert result.stdout.splitlines() == CAPTIONS[:2]
+    expected = [f"{path}\t{text}" for path, text in zip(paths, CAPTIONS, strict=False)]
+    assert result.stdout.splitlines() == expected
     assert PIL.Image.open(panel).size[0] > 300
     missing = click.testing.CliRunner().invoke(main, ["caption", "toy", "missing.png"])
     assert missing.exit_code == 1

@@ -5,7 +5,7 @@ try:
 except ImportError as error:
     raise ImportError(
         "This data set needs tensorflow_datasets, which could not be imported. "
-        'Install it with: pip install "keras-attention-zoo[train]"'
+        'Install it with: pip install "keras-attention-zoo[data]"'
     ) from error
 
 VALIDATION = 5000  # pictures at the end of the training part
