@@ -175,7 +175,7 @@ def test_gradients_across_chunks_equal_those_of_the_weights(causal):
     def quadratic(x):
         _, weights = layer(x, x, return_attention_scores=True)
         values = layer._project(layer.value_projection, x, layer.value_dim)
-        return layer._output(ops.matmul(weights, values)) * direction
+        return layer._merge(ops.matmul(weights, values)) * direction
 
     (found,), (expected,) = gradients(linear, x), gradients(quadratic, x)
     np.testing.assert_allclose(oracle.float64(found), oracle.float64(expected), atol=1e-4)
