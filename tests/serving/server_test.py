@@ -17,6 +17,7 @@ import pytest
 import tensorflow as tf
 import uvicorn
 
+import zoo
 from tests.zoo.pictures import IMAGES
 from zoo.readers.images import image_bytes
 from zoo.server import ExportedModel, Limits, LoadedModel, make_app
@@ -390,6 +391,19 @@ def test_images_come_as_base64(model, served):
         _, answer, _ = predict(client, "show_attend_tell", {"instances": content})
     texts = [row["text"] for row in answer["predictions"]]
     assert texts == [*model("show_attend_tell").caption(IMAGES[:2]), ""]
+
+
+def test_classifiers_are_served():
+    options = {"patch_size": 8, "num_layers": 1, "size": 8, "num_heads": 2, "hidden": 8}
+    reader, labels = zoo.ImageReader(size=16), ["cat", "dog"]
+    task = zoo.load("vit", weights=None, reader=reader, labels=labels, **options)
+    with serving([LoadedModel("vit", task)]) as client:
+        content = [{"b64": base64.b64encode(image_bytes(each)).decode()} for each in IMAGES[:2]]
+        _, answer, _ = predict(client, "vit", {"instances": content})
+        status, page, _ = client("/")
+    assert [row["label"] for row in answer["predictions"]] == task.classify(list(IMAGES[:2]))
+    assert status == 200
+    assert '"models": []' in page
 
 
 def test_a_folder_without_versions_is_refused(tmp_path):

@@ -20,7 +20,7 @@ from starlette.responses import (
 )
 from starlette.routing import Route
 
-from zoo.pages import attention_page
+from zoo.pages import KINDS, attention_page
 from zoo.server import completions, protocol
 from zoo.server.errors import Refused
 from zoo.server.models import DEFAULT
@@ -138,7 +138,7 @@ class _Server:
         models = [
             {"name": model.name, "kind": model.task.task_method}
             for model in self.models.values()
-            if model.task is not None
+            if getattr(model.task, "task_method", None) in KINDS
         ]
         return HTMLResponse(attention_page("keras-attention-zoo", models=models))
 

@@ -6,7 +6,6 @@ import tensorflow as tf
 
 from zoo import catalog
 from zoo.server import signatures
-from zoo.tasks.endpoints import serving_endpoints
 
 DEFAULT = "serving_default"
 
@@ -16,7 +15,7 @@ class LoadedModel:
 
     Args:
         name: Name on the server.
-        task: A task that generates texts, such as a `zoo.Translator`.
+        task: A task, such as a `zoo.Translator` or a `zoo.Classifier`.
 
     Attributes:
         version: Number of what is served.
@@ -25,9 +24,8 @@ class LoadedModel:
 
     def __init__(self, name, task):
         self.name, self.task, self.version = name, task, 1
-        endpoints = serving_endpoints(task, task.sampler())
         self.signatures = {
-            key: signatures.of_endpoint(endpoint) for key, endpoint in endpoints.items()
+            key: signatures.of_endpoint(endpoint) for key, endpoint in task.endpoints().items()
         }
         _warm_up(self.signatures)
 

@@ -186,6 +186,11 @@ class Classifier(Task):
         Returns:
             `pathlib.Path` of what was written.
         """
+        resources = [] if self.tokenizer is None else [self.tokenizer]
+        return serving.write_version(path, resources, self.endpoints())
+
+    def endpoints(self):
+        """Returns a dictionary of the `zoo.serving.Endpoint`s that are exported, and served."""
         name = self.reader.request_name
         inputs = [tf.TensorSpec([None], tf.string, name=name)]
 
@@ -196,12 +201,10 @@ class Classifier(Task):
             return outputs
 
         examples = [[[self.reader.example()]]]
-        endpoints = {
+        return {
             "serving_default": Endpoint(self.answer, inputs, examples),
             "explain": Endpoint(explain, inputs, examples),
         }
-        resources = [] if self.tokenizer is None else [self.tokenizer]
-        return serving.write_version(path, resources, endpoints)
 
 
 def _weighted(inputs, labels):

@@ -359,13 +359,21 @@ class GeneratingTask(Task):
         if format != "tf_saved_model":
             formats = ["tf_saved_model", *serving.GRAPH_FORMATS]
             raise ValueError(unknown_name("format", format, formats))
-        sampler = self.sampler(sampler, **options)
-        if sampler.num_return_sequences > 1:
-            sampler = dataclasses.replace(sampler, num_return_sequences=1)
-        endpoints = serving_endpoints(self, sampler)
+        endpoints = self.endpoints(sampler, **options)
         if not jit_compile:
             del endpoints["serving_jit"]
         return serving.write_version(path, [self.tokenizer], endpoints)
+
+    def endpoints(self, sampler=None, **options):
+        """Returns a dictionary of the `zoo.serving.Endpoint`s that are exported, and served.
+
+        Args:
+            sampler, **options: As for `export`.
+        """
+        sampler = self.sampler(sampler, **options)
+        if sampler.num_return_sequences > 1:
+            sampler = dataclasses.replace(sampler, num_return_sequences=1)
+        return serving_endpoints(self, sampler)
 
 
 def best_texts(row):
