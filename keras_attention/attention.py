@@ -102,13 +102,13 @@ class Attention(GrowingMemory, MemoryAttention):
     def __call__(self, query, *args, **kwargs):
         """Takes a list `[query, value]` or `[query, value, key]`, too, as Keras' own layers do.
 
-        Their list of masks, `mask=[query_mask, value_mask]`, goes with it.
+        Their list of masks, `mask=[query_mask, value_mask, key_mask]`, goes with it.
         """
         if not isinstance(query, list | tuple):
             return super().__call__(query, *args, **kwargs)
-        query_mask, value_mask = (*(kwargs.pop("mask", None) or ()), None, None)[:2]
-        given = {"query_mask": query_mask, "value_mask": value_mask}
-        kwargs |= {name: mask for name, mask in given.items() if mask is not None}
+        names = "query_mask", "value_mask", "key_mask"
+        given = zip(names, kwargs.pop("mask", None) or (), strict=False)
+        kwargs |= {name: mask for name, mask in given if mask is not None}
         return super().__call__(*query, *args, **kwargs)
 
     def build(self, query_shape, value_shape, key_shape=None):

@@ -400,3 +400,15 @@ def test_prepared_memory_has_the_batch_first_so_that_beams_can_be_reordered():
     context, _ = layer.attend(ops.flip(x, axis=0), swapped)
     expected, _ = layer.attend(x, memory)
     np.testing.assert_allclose(oracle.float64(context)[::-1], oracle.float64(expected), atol=1e-6)
+
+
+def test_a_list_of_inputs_brings_all_its_masks():
+    query, value, key = random(BATCH, 4, 5), random(BATCH, 6, 3), random(BATCH, 6, 5)
+    seen = np.arange(4) < 3, np.arange(6) < 5, np.arange(6) > 0
+    masks = [np.tile(mask, (BATCH, 1)) for mask in seen]
+    layer = Attention()
+    expected = layer(query, value, key, *masks)
+    found = layer([query, value, key], mask=masks)
+    np.testing.assert_array_equal(oracle.float64(found), oracle.float64(expected))
+    two = layer([query, value, key], mask=masks[:2])
+    assert np.abs(oracle.float64(two) - oracle.float64(expected)).max() > 1e-3

@@ -169,6 +169,7 @@ class _Server:
         if not wanted.stream:
             with self.counted(wanted.model):
                 return await self.in_time(lambda: JSONResponse(completions.answer_of(wanted)))
+        self.require_room()  # while there still is a status to tell it by
         events = completions.events_of(wanted)
         # Starlette leaves off asking for events once the client is gone.
         return StreamingResponse(self.streamed(wanted, events), media_type="text/event-stream")
@@ -233,8 +234,7 @@ class _Server:
     @contextlib.contextmanager
     def counted(self, model):
         """Counts a request that is being answered, and refuses what is too much."""
-        if self.waiting >= self.limits.waiting:
-            raise Refused(503, "The server has as much as it can do. Try again.", RETRY_AFTER)
+        self.require_room()
         self.waiting += 1
         gauge = self.metrics.waiting.labels(model.name)
         gauge.inc()
@@ -243,6 +243,10 @@ class _Server:
         finally:
             self.waiting -= 1
             gauge.dec()
+
+    def require_room(self):
+        if self.waiting >= self.limits.waiting:
+            raise Refused(503, "The server has as much as it can do. Try again.", RETRY_AFTER)
 
     async def in_time(self, function):
         """Runs a function in a thread, and refuses when it takes too long."""
