@@ -136,7 +136,7 @@ RECIPES = {
             "pooling": "mean",
             "dropout": 0.1,
         },
-        epochs=16,
+        epochs=30,
     ),
 }
 _OF_TASK = {
