@@ -72,23 +72,20 @@ def make_blocks(kind, name, config, **arguments):
         kind: `EncoderBlock` or `DecoderBlock`.
         name: What their names begin with.
         config: A `StackConfig`.
-        **arguments: Further arguments of a block.
+        **arguments: Further arguments of a block, or others than the config has.
     """
+    of_config = {
+        "normalize": config.normalize,
+        "epsilon": config.epsilon,
+        "dropout": config.dropout,
+        "attention_dropout": config.attention_dropout,
+        "hidden_dropout": config.hidden_dropout,
+        "activation": config.activation,
+        "use_bias": config.use_bias,
+        "position": None if config.position in EMBEDDED else config.position,
+    }
     return [
-        kind(
-            config.num_heads,
-            config.hidden,
-            normalize=config.normalize,
-            epsilon=config.epsilon,
-            dropout=config.dropout,
-            attention_dropout=config.attention_dropout,
-            hidden_dropout=config.hidden_dropout,
-            activation=config.activation,
-            use_bias=config.use_bias,
-            position=None if config.position in EMBEDDED else config.position,
-            name=f"{name}_{number}",
-            **arguments,
-        )
+        kind(config.num_heads, config.hidden, name=f"{name}_{number}", **{**of_config, **arguments})
         for number in range(config.num_layers)
     ]
 
