@@ -106,7 +106,9 @@ def test_sentence_transformers_pool_and_normalize(tmp_path):
     check(2, mean)
     unit = mean / np.linalg.norm(mean, axis=1, keepdims=True)
     model = check(3, unit)
-    np.testing.assert_allclose(model.match(tiny.TEXTS, tiny.TEXTS[:1]), unit @ unit[:1].T, atol=1e-4)
+    np.testing.assert_allclose(
+        model.match(tiny.TEXTS, tiny.TEXTS[:1]), unit @ unit[:1].T, atol=1e-4
+    )
     pooling = {"pooling_mode_max_tokens": True}
     (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
     with pytest.raises(ValueError, match="pooling_mode_max_tokens, which is not implemented"):

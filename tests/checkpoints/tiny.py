@@ -1,6 +1,7 @@
 """Tiny random checkpoints, as transformers writes them, to compare with."""
 
 import functools
+import json
 
 import torch
 import transformers
@@ -20,6 +21,21 @@ SIZES = {
 }
 DISTIL = {"dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 24, "max_position_embeddings": 64}
 BYTES = {"tokenizer": "RobertaTokenizer", "max_position_embeddings": 66}
+GPT2 = {
+    "n_embd": 16,
+    "n_layer": 2,
+    "n_head": 2,
+    "n_positions": 64,
+    "activation_function": "gelu_new",
+}
+LLAMA = {**SIZES, "num_attention_heads": 4, "num_key_value_heads": 2}
+WRITERS = {
+    "GPT2": {"tokenizer": "GPT2Tokenizer", **GPT2},
+    "Llama": {"tokenizer": "LlamaTokenizer", **LLAMA},
+    "Mistral": {"tokenizer": "LlamaTokenizer", **LLAMA, "sliding_window": 5, "head_dim": 6},
+    "Qwen2": {"tokenizer": "Qwen2Tokenizer", **LLAMA, "tie_word_embeddings": True},
+    "Qwen3": {"tokenizer": "Qwen2Tokenizer", **LLAMA, "head_dim": 8},
+}
 FAMILIES = {  # the class of a tokenizer, and settings
     "Bert": {"tokenizer": "BertTokenizer", **SIZES},
     "Roberta": {**SIZES, **BYTES, "type_vocab_size": 1},
@@ -39,6 +55,14 @@ def tokenizer(name):
         special = ["<s>", "<pad>", "</s>", "[UNK]", "<mask>"]
         vocabulary = {word: number for number, word in enumerate([*special, *sorted(words)])}
         return transformers.MPNetTokenizer(vocabulary)
+    if name == "LlamaTokenizer":  # needs a piece for each byte
+        trained = transformers.LlamaTokenizer().train_new_from_iterator(TEXTS * 3, 300)
+        model = json.loads(trained.backend_tokenizer.to_str())["model"]
+        special = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256))]
+        words = [word for word in model["vocab"] if word not in special]
+        vocabulary = {word: number for number, word in enumerate([*special, *words])}
+        merges = [tuple(merge) for merge in model["merges"]]
+        return transformers.LlamaTokenizer(vocabulary, merges)
     return getattr(transformers, name)().train_new_from_iterator(TEXTS * 3, 300)
 
 
@@ -54,9 +78,11 @@ def save(folder, family, kind, **settings):
     Returns:
         The model and the tokenizer of transformers.
     """
-    settings = {**FAMILIES[family], **settings}
+    settings = {**(FAMILIES | WRITERS)[family], **settings}
     pieces = tokenizer(settings.pop("tokenizer"))
-    settings |= {"vocab_size": len(pieces), "pad_token_id": pieces.pad_token_id}
+    settings["vocab_size"] = len(pieces)
+    for role in ("pad", "bos", "eos"):
+        settings[f"{role}_token_id"] = getattr(pieces, f"{role}_token_id")
     config = getattr(transformers, f"{family}Config")(**settings)
     torch.manual_seed(1)
     model = getattr(transformers, f"{family}{kind}")._from_config(

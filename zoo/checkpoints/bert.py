@@ -1,5 +1,6 @@
 """BERT (Devlin et al. 2019), and what has its shape."""
 
+from zoo.checkpoints.activations import activation
 from zoo.checkpoints.encoders import encoder_plan, head_of
 
 BLOCK = {
@@ -34,16 +35,6 @@ TIED = {
 }
 # The pooler of a model without labels, and the guess whether one sentence follows another.
 UNUSED = r"(bert\.)?pooler\.dense\.(weight|bias)", r"cls\.seq_relationship\.(weight|bias)"
-ACTIVATIONS = {
-    "gelu": "gelu",
-    "gelu_new": "tanh_gelu",
-    "gelu_pytorch_tanh": "tanh_gelu",
-    "quick_gelu": "quick_gelu",
-    "relu": "relu",
-    "silu": "silu",
-    "swish": "silu",
-    "tanh": "tanh",
-}
 
 
 def plan(settings, folder):
@@ -75,16 +66,6 @@ def stack_options(settings):
         "epsilon": settings.take("layer_norm_eps", default=1e-12),
         "pad_id": settings.take("pad_token_id", default=0) or 0,
     }
-
-
-def activation(settings, name):
-    """Returns what an activation is called here."""
-    if name not in ACTIVATIONS:
-        raise ValueError(
-            f"{settings.path} asks for the activation {name!r}, which is not implemented. These "
-            f"are: {', '.join(ACTIVATIONS)}."
-        )
-    return ACTIVATIONS[name]
 
 
 def with_prefix(prefix, block=BLOCK, embedding=EMBEDDING):

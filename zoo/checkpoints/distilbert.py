@@ -1,6 +1,7 @@
 """DistilBERT (Sanh et al. 2019): BERT without segments and pooler."""
 
-from zoo.checkpoints.bert import activation, with_prefix
+from zoo.checkpoints.activations import activation
+from zoo.checkpoints.bert import with_prefix
 from zoo.checkpoints.encoders import encoder_plan, head_of
 
 BLOCK = {
@@ -33,9 +34,7 @@ TIED = {"vocab_projector.weight": "distilbert.embeddings.word_embeddings.weight"
 
 def plan(settings, folder):
     settings.require(chunk_size_feed_forward=0, tie_word_embeddings=True, tie_weights_=True)
-    settings.take("sinusoidal_pos_embds", default=False)  # how the table began
-    settings.take("seq_classif_dropout", "qa_dropout", default=0.0)
-    settings.take("qa_dropout", default=0.0)
+    settings.ignore("sinusoidal_pos_embds", "seq_classif_dropout", "qa_dropout")
     head = head_of(settings)
     name = activation(settings, settings.take("activation", default="gelu"))
     options = {

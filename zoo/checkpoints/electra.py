@@ -25,7 +25,7 @@ def plan(settings, folder):
         summary_use_proj=True,
         summary_activation="gelu",
     )
-    settings.take("summary_last_dropout", default=0.1)
+    settings.ignore("summary_last_dropout")
     if settings.architecture.endswith("ForPreTraining"):
         raise ValueError(
             f"{settings.path} is of ELECTRA's discriminator, whose head tells which tokens were "

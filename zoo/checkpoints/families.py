@@ -7,7 +7,12 @@ FAMILIES = {
     "camembert": "zoo.checkpoints.roberta",
     "distilbert": "zoo.checkpoints.distilbert",
     "electra": "zoo.checkpoints.electra",
+    "gpt2": "zoo.checkpoints.gpt2",
+    "llama": "zoo.checkpoints.llama",
+    "mistral": "zoo.checkpoints.llama",
     "mpnet": "zoo.checkpoints.mpnet",
+    "qwen2": "zoo.checkpoints.llama",
+    "qwen3": "zoo.checkpoints.llama",
     "roberta": "zoo.checkpoints.roberta",
     "xlm-roberta": "zoo.checkpoints.roberta",
 }

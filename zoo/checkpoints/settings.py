@@ -125,6 +125,18 @@ class Settings:
                     f"{value!r}."
                 )
 
+    def ignore(self, *names):
+        """Marks settings as seen that change nothing here."""
+        self._seen.update(names)
+
+    def require_class(self, names):
+        """Raises a `ValueError` unless the model is of one of some classes of transformers."""
+        if self.architecture not in names:
+            raise ValueError(
+                f"{self.path} is of a {self.architecture or 'model of an unknown class'}, which is "
+                f"not implemented. Classes of {self.model_type} that are: {', '.join(names)}."
+            )
+
     def require_all_seen(self):
         """Raises a `ValueError` if a setting was never asked for, and so has no effect."""
         unknown = {

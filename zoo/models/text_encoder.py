@@ -45,7 +45,6 @@ class TextEncoderConfig(TransformerConfig):
             DistilBERT; `None` for no layer.
         masked_activation: Activation of the dense layer before the tokens behind masks.
         unit_length: Whether vectors of `"embedding"` have the length 1.
-        pad_id: The token of padding.
     """
 
     num_layers: int = 12
@@ -67,7 +66,6 @@ class TextEncoderConfig(TransformerConfig):
     pooler: str | None = "tanh"
     masked_activation: str = "gelu"
     unit_length: bool = True
-    pad_id: int = 0
 
     def __post_init__(self):
         super().__post_init__()

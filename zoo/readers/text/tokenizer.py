@@ -133,6 +133,12 @@ class Tokenizer(TextTokenizer):
         self._piece_bytes = constant([*self._pieces], tf.string)
 
     @property
+    def opening_ids(self):
+        items = self.templates[0]
+        front = items[: next(place for place, item in enumerate(items) if item.text is not None)]
+        return tuple(number for item in front for number in item.token_ids)
+
+    @property
     def end_ids(self):
         return self._end_ids
 
@@ -198,7 +204,7 @@ class Tokenizer(TextTokenizer):
         return texts, tokens, splits
 
     @tf.autograph.experimental.do_not_convert
-    def detokenize(self, token_ids, skip_special_tokens=True):
+    def detokenize(self, token_ids, skip_special_tokens=True, begins_text=True):
         """Joins pieces into texts, as the decoder of the library does.
 
         Bytes that are not valid UTF-8 become U+FFFD.
@@ -206,6 +212,8 @@ class Tokenizer(TextTokenizer):
         Args:
             token_ids: Integer ids of shape `[batch, length]`, dense or ragged.
             skip_special_tokens: Whether special tokens are left out.
+            begins_text: Whether the ids begin a text, or continue one, from which a space may set
+                them apart.
 
         Returns:
             Strings of shape `[batch]`.
@@ -219,14 +227,14 @@ class Tokenizer(TextTokenizer):
             kept = tf.ones_like(token_ids, tf.bool)
         if skip_special_tokens:
             kept &= ~tf.gather(self._special_mask, token_ids)
-        is_first = kept & (tf.cumsum(tf.cast(kept, tf.int32), axis=1) == 1)
+        is_first = kept & (tf.cumsum(tf.cast(kept, tf.int32), axis=1) == 1) & begins_text
         pieces = tf.where(
             is_first,
             tf.gather(self._first_bytes, token_ids),
             tf.gather(self._piece_bytes, token_ids),
         )
         texts = to_valid_utf8(tf.strings.reduce_join(tf.where(kept, pieces, ""), axis=1))
-        return tf.strings.strip(texts) if self._strips_end else texts
+        return tf.strings.strip(texts) if self._strips_end and begins_text else texts
 
     def piece_texts(self, token_ids):
         """Spells ids in the graph: strings of the shape of `token_ids`, special tokens empty."""
