@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from zoo.readers.text import ByteBPETokenizer
     from zoo.tasks.captioning import Captioner
     from zoo.tasks.classification import Classifier
+    from zoo.tasks.embedding import Embedder
+    from zoo.tasks.masked import MaskFiller
     from zoo.tasks.results import Caption, TextScores, Translation
+    from zoo.tasks.tagging import Tagger
     from zoo.tasks.translation import Translator
     from zoo.tasks.writing import TextGenerator
 
@@ -28,7 +31,10 @@ __all__ = [
     "Caption",
     "Captioner",
     "Classifier",
+    "Embedder",
     "ImageReader",
+    "MaskFiller",
+    "Tagger",
     "TextGenerator",
     "TextScores",
     "Translation",
@@ -44,7 +50,10 @@ _HOMES = {
     "Caption": "zoo.tasks.results",
     "Captioner": "zoo.tasks.captioning",
     "Classifier": "zoo.tasks.classification",
+    "Embedder": "zoo.tasks.embedding",
     "ImageReader": "zoo.readers.image_reader",
+    "MaskFiller": "zoo.tasks.masked",
+    "Tagger": "zoo.tasks.tagging",
     "TextGenerator": "zoo.tasks.writing",
     "TextScores": "zoo.tasks.results",
     "Translation": "zoo.tasks.results",
