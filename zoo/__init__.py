@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from zoo.catalog import info, list_models, load, register
 
 if TYPE_CHECKING:
+    from zoo.checkpoints.saving import save_checkpoint
     from zoo.models.backbone import Backbone
     from zoo.readers.image_reader import ImageReader
     from zoo.readers.text import ByteBPETokenizer
@@ -42,6 +43,7 @@ __all__ = [
     "info",
     "list_models",
     "load",
+    "save_checkpoint",
 ]
 
 _HOMES = {
@@ -58,6 +60,7 @@ _HOMES = {
     "TextScores": "zoo.tasks.results",
     "Translation": "zoo.tasks.results",
     "Translator": "zoo.tasks.translation",
+    "save_checkpoint": "zoo.checkpoints.saving",
 }
 _PACKAGES = ("data", "decoding", "metrics", "serving", "storage", "training")
 
