@@ -1,6 +1,7 @@
 """What every doctest may use without importing it, how many threads a worker has, and `--full`."""
 
 import collections
+import gc
 import itertools
 import os
 
@@ -22,6 +23,12 @@ def pytest_configure(config):
         "markers", "pairwise: without --full, cases in which each pair of parameters occurs"
     )
     config.addinivalue_line("markers", "few(n): without --full, n cases, spread evenly")
+
+
+def pytest_collection_finish():
+    """Spares the collector what libraries brought along, which it looks through at each trace."""
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 def pytest_collection_modifyitems(config, items):

@@ -71,13 +71,15 @@ def test_compiled_equals_eager(name, length):
     assert_close(compiled(call)(x, mask), call(x, mask))
 
 
-@pytest.mark.full
-def test_compiled_gradients_equal_eager_ones():
-    x, mask = random(BATCH, 150, SIZE), RNG.random((BATCH, 150)) < 0.75
+@pytest.mark.parametrize(
+    ("length", "forms"), [(22, ["graph"]), pytest.param(150, None, marks=pytest.mark.full)]
+)
+def test_compiled_gradients_equal_eager_ones(length, forms):
+    x, mask = random(BATCH, length, SIZE), RNG.random((BATCH, length)) < 0.75
     layers = [make(name) for name in LAYERS]
     calls = [lambda x, layer=layer: layer(x, x, value_mask=mask) for layer in layers]
     cases = {name: (call, x) for name, call in zip(LAYERS, calls, strict=True)}
-    gradients_in_every_form(cases, tolerance=1e-4)
+    gradients_in_every_form(cases, tolerance=1e-4, forms=forms)
 
 
 @pytest.mark.few(2)

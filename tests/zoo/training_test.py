@@ -209,27 +209,31 @@ import zoo
 tf.config.set_logical_device_configuration(device, [tf.config.LogicalDeviceConfiguration()] * 2)
 cpus = [each.name for each in tf.config.list_logical_devices("CPU")]
 options = json.loads(sys.argv[1])
-texts = ["as many tokens for each replica"] * 8
+pair = (["as many tokens for each replica"] * 8,) * 2
+if options["name"] == "transformer_lm":
+    options["tokenizer"] = zoo.ByteBPETokenizer([], prefix_space=False)
+    options["opening"], pair = "\n", ("to be or not to be " * 6,)
 for strategy in (tf.distribute.MirroredStrategy(cpus), tf.distribute.get_strategy()):
     keras.utils.set_random_seed(1)
     with strategy.scope():
-        model = zoo.load(weights=None, tokenizer=zoo.ByteBPETokenizer([]), **options)
+        model = zoo.load(**{"weights": None, "tokenizer": zoo.ByteBPETokenizer([]), **options})
         model.compile(keras.optimizers.SGD(0.1))
-    given = {"batch_size": 4, "validation_data": (texts, texts)}
-    history = model.fit(texts, texts, **given, epochs=2, verbose=0).history
+    validation = pair if len(pair) == 2 else pair[0]
+    given = {"batch_size": 2, "validation_data": validation, "epochs": 2, "verbose": 0}
+    history = model.fit(*pair, **given).history
     print(strategy.num_replicas_in_sync, *history["loss"], *history["val_loss"])
 """
 
 
-SMALLER = {"transformer_nmt": {"num_layers": 1}, "luong_nmt": {}}
-
-
-@pytest.mark.few(1)
 @pytest.mark.parametrize(
-    "name", [pytest.param("transformer_nmt", marks=pytest.mark.full), "luong_nmt"]
+    "name",
+    [
+        "transformer_lm",
+        *(pytest.param(f"{x}_nmt", marks=pytest.mark.full) for x in ("luong", "transformer")),
+    ],
 )
 def test_two_replicas_learn_as_one(name, run_python):
-    options = {"name": name, **TINY[name], "dropout": 0.0, **SMALLER[name]}
+    options = {"name": name, **TINY[name], "dropout": 0.0}
     output = run_python("-c", TWO_REPLICAS, json.dumps(options))
     assert output.returncode == 0, output.stderr.decode()
     (two, *expected), (one, *found) = np.loadtxt(output.stdout.decode().splitlines())
