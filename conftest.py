@@ -12,6 +12,8 @@ import keras
 import numpy as np
 import pytest
 
+LONG = ("tests/zoo/", "tests/serving/", "tests/backends/", "tests/readme_test.py")
+
 
 def pytest_addoption(parser):
     parser.addoption("--full", action="store_true", help="Run every case of every test.")
@@ -32,6 +34,8 @@ def pytest_collection_finish():
 
 
 def pytest_collection_modifyitems(config, items):
+    # Long files first: at the end, a worker without a file has to wait for the others.
+    items.sort(key=lambda item: not item.nodeid.startswith(LONG))
     if config.getoption("--full"):
         return
     tests = collections.defaultdict(list)
