@@ -380,7 +380,8 @@ def test_what_a_transformer_shows_is_what_it_translated_by(transformer, of_two_l
     average = cross.weights.mean(axis=(0, 1))
     tokens = len(result.tokens[0])
     np.testing.assert_allclose(average[:tokens], result.attention[0], atol=1e-5)
-    assert transformer.attention("two dogs play").cross.query_tokens == cross.query_tokens
+    told = transformer.attention("two dogs play", "zwei hunde spielen").cross
+    assert transformer.attention("two dogs play").cross.query_tokens == told.query_tokens
 
 
 def test_heads_are_drawn(of_two_layers):
