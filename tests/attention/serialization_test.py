@@ -135,8 +135,8 @@ def model_of_every_layer():
             keras.layers.LSTMCell(4), MultiHeadAttention(2, 3, score="additive"), order=order
         )
         outputs[order] = AttentionRNN(cell)(query, memory, memory_mask=visible)
-    outputs["encoder"] = EncoderBlock(2, 5, normalize="pre", position="rotary", gated=True)(memory)
-    outputs["decoder"] = DecoderBlock(2, 5, position="t5", norm="rms")(query, memory)
+    outputs["encoder"] = EncoderBlock(2, 5, key_dim=4, position="rotary", gated=True)(memory)
+    outputs["decoder"] = DecoderBlock(2, 5, key_dim=4, position="t5", norm="rms")(query, memory)
     for layer in (
         LocalAttention("predictive", 2, units=3),
         PerformerAttention(2, 3, num_features=5),
