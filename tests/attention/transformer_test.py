@@ -163,6 +163,8 @@ def test_arguments_reach_the_parts(normalize):
     block = decoder(normalize=normalize, **arguments)
     expected = decoder_block(block, x, encoded)
     assert_all_close(block(x, encoded, return_attention_scores=True), expected, 2e-5)
+    norms = block.self_attention_norm, block.cross_attention_norm, block.feed_forward_norm
+    assert [norm.epsilon for norm in norms] == [0.1] * 3  # which the oracle takes from them
     scores = (part.attention.score for part in (block.self_attention, block.cross_attention))
     assert len(set(map(id, scores))) == 2
     for part in (block.feed_forward, block.self_attention.output_projection):
