@@ -62,9 +62,8 @@ def answers(signatures):
 # ------------------------------------------------------------------------------------- signatures
 
 
-@pytest.mark.parametrize(
-    "name", ["transformer_nmt", *(pytest.param(each, marks=pytest.mark.full) for each in BY_C)]
-)
+@pytest.mark.full  # most are compared in `test_a_server_with_xla_answers_what_is_compiled`
+@pytest.mark.parametrize("name", list(OPTIONS))
 def test_compiled_equals_not_compiled(answers, name):
     expected, found = answers(name, "serving_default"), answers(name, "serving_jit")
     assert found.keys() == expected.keys()
