@@ -76,10 +76,13 @@ def language_model_logits(core, prompt_ids, ids):
 @pytest.mark.parametrize("position", POSITIONS)
 def test_steps_of_a_translator_equal_the_full_forward_pass(position, normalize):
     core = translator(position, normalize)
-    full = core({"source_ids": SOURCE, "target_ids": TARGET}).numpy()
-    assert full.std() > 0.1
-    found, _ = translator_logits(core, SOURCE, TARGET)
+    inputs = {"source_ids": SOURCE, "target_ids": TARGET}
+    full, weights = core(inputs, return_attention_scores=True)
+    assert full.numpy().std() > 0.1
+    found, of_last_step = translator_logits(core, SOURCE, TARGET)
     np.testing.assert_allclose(found, full, atol=2e-5)
+    of_layers_and_heads = np.concatenate(weights["cross"], axis=1)[:, :, -1]
+    np.testing.assert_allclose(of_last_step, of_layers_and_heads.mean(axis=1), atol=2e-5)
 
 
 @pytest.mark.few(5)
