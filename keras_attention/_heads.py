@@ -11,12 +11,12 @@ from keras_attention._checks import (
 from keras_attention._initializers import independent
 from keras_attention._layer import AttentionLayer
 
-PROJECTIONS = ("query", "key", "value", "output")
 OF_DENSE = {  # what Keras makes of the arguments that go to each projection
     "kernel_initializer": keras.initializers,
     "bias_initializer": keras.initializers,
     "kernel_regularizer": keras.regularizers,
     "bias_regularizer": keras.regularizers,
+    "activity_regularizer": keras.regularizers,
     "kernel_constraint": keras.constraints,
     "bias_constraint": keras.constraints,
 }
@@ -27,9 +27,14 @@ class MultiHeadLayer(AttentionLayer):
 
     Args:
         num_heads, key_dim, value_dim, output_dim, use_bias, kernel_initializer, bias_initializer,
-            kernel_regularizer, bias_regularizer, kernel_constraint, bias_constraint: As for
-            `MultiHeadAttention`.
+            kernel_regularizer, bias_regularizer, activity_regularizer, kernel_constraint,
+            bias_constraint: As for `MultiHeadAttention`.
+
+    Class attributes:
+        projections: Names of the projections.
     """
+
+    projections = ("query", "key", "value", "output")
 
     def __init__(
         self,
@@ -43,6 +48,7 @@ class MultiHeadLayer(AttentionLayer):
         bias_initializer="zeros",
         kernel_regularizer=None,
         bias_regularizer=None,
+        activity_regularizer=None,
         kernel_constraint=None,
         bias_constraint=None,
         **kwargs,
@@ -56,17 +62,17 @@ class MultiHeadLayer(AttentionLayer):
         self.value_dim = plain(value_dim or key_dim)
         self.output_dim = plain(output_dim)
         self.use_bias = use_bias if isinstance(use_bias, bool) else list(use_bias)
-        unknown = set(self.use_bias) - set(PROJECTIONS) if isinstance(self.use_bias, list) else ()
-        if unknown:
+        if isinstance(self.use_bias, list) and not set(self.use_bias) <= set(self.projections):
             raise ValueError(
-                f"`use_bias` of {owner} must be True, False, or some of {', '.join(PROJECTIONS)}. "
-                f"Received: use_bias={use_bias!r}."
+                f"`use_bias` of {owner} must be True, False, or some of "
+                f"{', '.join(self.projections)}. Received: use_bias={use_bias!r}."
             )
         given = {
             "kernel_initializer": kernel_initializer,
             "bias_initializer": bias_initializer,
             "kernel_regularizer": kernel_regularizer,
             "bias_regularizer": bias_regularizer,
+            "activity_regularizer": activity_regularizer,
             "kernel_constraint": kernel_constraint,
             "bias_constraint": bias_constraint,
         }
