@@ -80,17 +80,19 @@ class MultiHeadLayer(AttentionLayer):
 
     def _projection(self, name, units, input_shape):
         """Returns the built dense layer of a projection."""
-        arguments = {
-            name: independent(value) if name.endswith("initializer") else value
-            for name, value in self._of_dense.items()
-        }
-        has_bias = self.use_bias if isinstance(self.use_bias, bool) else name in self.use_bias
         with keras.RematScope(mode=None):
-            layer = keras.layers.Dense(
-                units, use_bias=has_bias, dtype=self.dtype_policy, name=name, **arguments
-            )
+            layer = keras.layers.Dense(units, **self._dense_arguments(name))
         layer.build(input_shape)
         return layer
+
+    def _dense_arguments(self, name):
+        """Returns the arguments of the dense layer of a projection, but for its sizes."""
+        arguments = {
+            argument: independent(value) if argument.endswith("initializer") else value
+            for argument, value in self._of_dense.items()
+        }
+        has_bias = self.use_bias if isinstance(self.use_bias, bool) else name in self.use_bias
+        return {**arguments, "use_bias": has_bias, "dtype": self.dtype_policy, "name": name}
 
     def _project(self, projection, x, size):
         """Returns heads `(batch, heads, length, size)` of `x` `(batch, length, …)`."""

@@ -85,7 +85,8 @@ class Attention(GrowingMemory, MemoryAttention):
     ):
         super().__init__(**kwargs)
         require_fractions(type(self).__name__, dropout=dropout)
-        self.score = scores.get(score, dtype=self.dtype_policy.name)
+        policy = getattr(self.dtype_policy, "default_policy", self.dtype_policy)  # of a policy map
+        self.score = scores.get(score, dtype=policy.name)
         self.normalizer = normalizers.get(normalizer)
         self.normalizer_seed = self.normalizer.seed_generator  # tracked by Keras through this
         self.mask = None if mask is None else masks.get(mask)
