@@ -2,9 +2,10 @@
 
 Each takes what its namesake takes, has the same weights in the same order and under the same names
 in files, and gives the same numbers. So a model that is made of Keras' layers changes to these by
-one import, and its file loads, see `LAYERS`. From there on, everything that
-`keras_attention.MultiHeadAttention` can do is one argument away: scores, normalizers, masks,
-positions, implementations. "Coming from keras.layers" in the documentation tells what differs.
+one import, and its `.weights.h5` loads; `keras_attention.from_keras` converts layers and models.
+From there on, everything that `keras_attention.MultiHeadAttention` can do is one argument away:
+scores, normalizers, masks, positions, implementations. "Coming from keras.layers" in the
+documentation tells what differs.
 """
 
 from operator import attrgetter
@@ -447,13 +448,6 @@ class AdditiveAttention(Attention):
         config = super().get_config()
         del config["score_mode"]
         return config
-
-
-# By the names that Keras' files use: `keras.saving.load_model(path, custom_objects=LAYERS)`.
-LAYERS = {
-    layer.__name__: layer
-    for layer in (MultiHeadAttention, GroupedQueryAttention, Attention, AdditiveAttention)
-}
 
 
 class _ScoreOf(Score):
