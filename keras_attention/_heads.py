@@ -92,7 +92,14 @@ class MultiHeadLayer(AttentionLayer):
             for argument, value in self._of_dense.items()
         }
         has_bias = self.use_bias if isinstance(self.use_bias, bool) else name in self.use_bias
-        return {**arguments, "use_bias": has_bias, "dtype": self.dtype_policy, "name": name}
+        activation = "sigmoid" if name == "gate" else None
+        return {
+            **arguments,
+            "activation": activation,
+            "use_bias": has_bias,
+            "dtype": self.dtype_policy,
+            "name": name,
+        }
 
     def _project(self, projection, x, size):
         """Returns heads `(batch, heads, length, size)` of `x` `(batch, length, …)`."""

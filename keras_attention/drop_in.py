@@ -174,11 +174,34 @@ class MultiHeadAttention(multi_head.MultiHeadAttention):
             reach = self._sliding_window - 1
             window = masks.SlidingWindow(reach, reach)
             if start is None:
-                window = _from_start(window, query, memory.value)
+                window = _from_start(window, query, ops.swapaxes(memory.value, 1, 2))
             mask = masks.combine(window, mask)
         return super()._attend(
             query, memory, query_mask, mask, training, start, return_attention_scores
         )
+
+    def _compute_attention(
+        self,
+        query,
+        key,
+        value,
+        attention_mask=None,
+        training=None,
+        return_attention_scores=False,
+        use_causal_mask=False,
+    ):
+        """Attends among projected heads `(batch, length, heads, size)`.
+
+        Subclasses of Keras' layer call it, such as `CachedMultiHeadAttention` of KerasHub. `call`
+        does not: to compute attention in another way, give the layer a score.
+        """
+        mask = self._mask_of_call(attention_mask, use_causal_mask, query, value)
+        query, key, value = (ops.swapaxes(x, 1, 2) for x in (query, key, value))
+        memory = self.attention.prepare_heads(key, value)
+        context, weights = self.attention.attend_heads(
+            query, memory, None, mask, training, None, return_attention_scores
+        )
+        return ops.swapaxes(context, 1, 2), weights
 
     def get_config(self):
         return {
@@ -485,10 +508,10 @@ class _FromStart(masks.Mask):
 
 
 def _from_start(mask, query, keys):
-    """Returns a mask of queries and keys `(…, length, size)`, the first of which stand together."""
-    if query.shape[-2] == keys.shape[-2] and query.shape[-2] is not None:
+    """Returns a mask of queries and keys `(batch, length, …)` whose first stand together."""
+    if query.shape[1] == keys.shape[1] and query.shape[1] is not None:
         return mask
-    return _FromStart(mask, ops.shape(keys)[-2] - ops.shape(query)[-2])
+    return _FromStart(mask, ops.shape(keys)[1] - ops.shape(query)[1])
 
 
 def _three(inputs):

@@ -271,7 +271,7 @@ class MultiHeadAttention(GrowingMemory, MemoryAttention, MultiHeadLayer):
         context, weights = self.attention.attend_heads(heads, memory, *arguments)
         if self.use_gate:
             gate = self._project(self.gate_projection, query, self.value_dim)
-            context = context * ops.sigmoid(gate)
+            context = ops.cast(context, gate.dtype) * gate
         output = self._merge(context)
         if self._output_shape is not None and len(self._output_shape) > 1:
             output = ops.reshape(output, (*ops.shape(output)[:2], *self._output_shape))
