@@ -11,6 +11,7 @@ from keras_attention._checks import (
 from keras_attention._initializers import independent
 from keras_attention._layer import AttentionLayer
 
+PROJECTIONS = ("query", "key", "value", "output")
 OF_DENSE = {  # what Keras makes of the arguments that go to each projection
     "kernel_initializer": keras.initializers,
     "bias_initializer": keras.initializers,
@@ -34,7 +35,7 @@ class MultiHeadLayer(AttentionLayer):
         projections: Names of the projections.
     """
 
-    projections = ("query", "key", "value", "output")
+    projections = PROJECTIONS
 
     def __init__(
         self,

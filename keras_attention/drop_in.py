@@ -118,6 +118,16 @@ class MultiHeadAttention(multi_head.MultiHeadAttention):
     def sliding_window(self):
         return self._sliding_window
 
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        is_called = multi_head.MultiHeadAttention.call is not cls.call
+        if "_compute_attention" in vars(cls) and not is_called:
+            raise TypeError(
+                "`call` of keras_attention.drop_in.MultiHeadAttention does not use "
+                f"`_compute_attention`. Received: a subclass {cls.__name__} that overrides it. "
+                "Give the layer a score, a mask or a normalizer of your own, or override `call`."
+            )
+
     query_dense = _query_dense = property(attrgetter("query_projection"))
     key_dense = _key_dense = property(attrgetter("key_projection"))
     value_dense = _value_dense = property(attrgetter("value_projection"))
@@ -192,8 +202,7 @@ class MultiHeadAttention(multi_head.MultiHeadAttention):
     ):
         """Attends among projected heads `(batch, length, heads, size)`.
 
-        Subclasses of Keras' layer call it, such as `CachedMultiHeadAttention` of KerasHub. `call`
-        does not: to compute attention in another way, give the layer a score.
+        Subclasses of Keras' layer call it, such as `CachedMultiHeadAttention` of KerasHub.
         """
         mask = self._mask_of_call(attention_mask, use_causal_mask, query, value)
         query, key, value = (ops.swapaxes(x, 1, 2) for x in (query, key, value))

@@ -13,7 +13,7 @@ from keras_attention._checks import (
     plain,
     require_fractions,
 )
-from keras_attention._heads import MultiHeadLayer
+from keras_attention._heads import PROJECTIONS, MultiHeadLayer
 from keras_attention._layer import GrowingMemory, MemoryAttention
 from keras_attention.attention import Attention
 
@@ -51,7 +51,7 @@ class MultiHeadAttention(GrowingMemory, MemoryAttention, MultiHeadLayer):
         value_dim: Size of the values of one head. Defaults to `key_dim`.
         dropout: As for `Attention`.
         use_bias: Whether the projections add a bias; or which of them do, a collection of
-            `"query"`, `"key"`, `"gate"`, `"value"`, `"output"`.
+            `"query"`, `"key"`, `"value"`, `"output"`, `"gate"`.
         num_key_value_heads: Number of heads of keys and values, a divisor of `num_heads`: so many
             groups of heads share theirs (Ainslie et al. 2023, https://arxiv.org/abs/2305.13245);
             with 1 all do (Shazeer 2019, https://arxiv.org/abs/1911.02150). Defaults to `num_heads`.
@@ -90,7 +90,7 @@ class MultiHeadAttention(GrowingMemory, MemoryAttention, MultiHeadLayer):
     ((2, 3, 8), (2, 2, 3, 5))
     """
 
-    projections = ("query", "key", "gate", "value", "output")
+    projections = (*PROJECTIONS, "gate")
 
     def __init__(
         self,

@@ -299,6 +299,16 @@ class Subclass(keras.layers.MultiHeadAttention):
     pass
 
 
+def overriding(*names):
+    return type(
+        "Overrides", (drop_in.MultiHeadAttention,), {name: lambda self: 0 for name in names}
+    )
+
+
+def test_a_subclass_may_compute_in_another_way_if_it_calls_it():
+    assert issubclass(overriding("call", "_compute_attention"), MultiHeadAttention)
+
+
 ERRORS = {
     "another layer": (
         lambda: from_keras(keras.layers.Dense(3)),
@@ -306,6 +316,11 @@ ERRORS = {
         ["from_keras takes", "GroupedQueryAttention", "Dense"],
     ),
     "a subclass": (lambda: from_keras(Subclass(2, 4)), TypeError, ["of type Subclass"]),
+    "a method that nobody calls": (
+        lambda: overriding("_compute_attention"),
+        TypeError,
+        ["does not use `_compute_attention`", "a subclass Overrides", "Give the layer a score"],
+    ),
     "a layer without weights": (
         lambda: from_keras(keras.layers.MultiHeadAttention(2, 4)),
         ValueError,
