@@ -43,8 +43,8 @@ def from_keras(layer):
     >>> x = np.random.default_rng(0).normal(size=(2, 5, 8))
     >>> np.allclose(ours(x), model(x), atol=1e-5)
     True
-    >>> type(ours.get_layer("attention")).__module__
-    'keras_attention.drop_in'
+    >>> isinstance(ours.get_layer("attention"), drop_in.MultiHeadAttention)
+    True
 
     A file of weights alone loads into a model of `drop_in` layers as it is:
 

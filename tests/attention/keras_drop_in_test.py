@@ -198,7 +198,7 @@ def test_models_of_keras_become_ours(tmp_path):
     model.save(tmp_path / "model.keras")
     ours = from_keras(keras.saving.load_model(tmp_path / "model.keras"))
     modules = [type(layer).__module__ for layer in ours.layers]
-    assert modules[2:] == ["keras_attention.drop_in"] * 4
+    assert all(each.startswith("keras_attention.drop_in") for each in modules[2:])
     ours.save(tmp_path / "ours.keras")
     again = keras.saving.load_model(tmp_path / "ours.keras")
     expected = ops.convert_to_numpy(model([QUERY, VALUE]))
