@@ -2,10 +2,9 @@
 
 import json
 
-from zoo.storage import CARD, CONFIG
 from zoo.storage.json_files import read_json
+from zoo.storage.kinds import LARGEST_CONFIG
 
-LARGEST_CONFIG = 2**24  # bytes
 _REQUIRED = object()
 _WITHOUT_MEANING = {  # for the numbers that a model computes
     "architectures",
@@ -50,21 +49,6 @@ _WITHOUT_MEANING = {  # for the numbers that a model computes
     "transformers_version",
     "use_cache",
 }
-
-
-def is_checkpoint(folder):
-    """Whether a folder is a checkpoint of Hugging Face, and no preset of the zoo.
-
-    Args:
-        folder: A `pathlib.Path`.
-    """
-    if (folder / CARD).is_file() or not (folder / CONFIG).is_file():
-        return False
-    try:
-        content = read_json(folder / CONFIG, LARGEST_CONFIG)
-    except ValueError:
-        return False
-    return isinstance(content, dict) and "model_type" in content
 
 
 class Settings:
