@@ -363,6 +363,7 @@ def _of_checkpoint(folder, dtype, **overrides):
     plan, tokenizer = read_checkpoint(folder, overrides.get("labels"))
     model = build(plan.architecture, tokenizer, dtype, **{**plan.options, **overrides})
     fill(model.core, files, plan.names)
+    model.checkpoint = folder, plan.names
     return model
 
 

@@ -146,7 +146,10 @@ class Settings:
 
     @property
     def labels(self):
-        """Names of the labels in the order of their numbers."""
+        """Names of the labels in the order of their numbers.
+
+        Of equal names, such as the two cranes of ImageNet, the later ones have their number behind.
+        """
         names = self.take("id2label", default=None)
         if names is None:
             number = self.take("num_labels", default=2)
@@ -154,4 +157,8 @@ class Settings:
         numbers = sorted(map(int, names))
         if numbers != list(range(len(numbers))):
             raise ValueError(f"{self.path} numbers its labels {numbers}, not from 0 on.")
-        return [names[str(number)] for number in numbers]
+        labels = []
+        for number in numbers:
+            name = str(names[str(number)])
+            labels.append(f"{name} ({number})" if name in labels else name)
+        return labels
