@@ -19,7 +19,7 @@ from tests import imagenet_weights
 
 ROOT = pathlib.Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-GUIDES = ("quickstart", "training", "sharing", "serving")
+GUIDES = ("quickstart", "coming_from_keras", "training", "sharing", "serving")
 PAGES = [ROOT / "README.md", *(ROOT / f"notebooks/reference/{name}.md" for name in GUIDES)]
 
 
