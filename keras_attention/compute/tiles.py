@@ -125,13 +125,15 @@ class Grid:
         return queries, (first_key, last_key)
 
 
-def positions_of(query_length, key_length, start):
+def positions_of(query_length, key_length, start=None):
     """Returns the positions of all queries and keys.
 
     Args:
         query_length, key_length: How many there are.
-        start: Position of the first query.
+        start: Position of the first query; by default the last query stands where the last key
+            does.
     """
+    start = key_length - query_length if start is None else start
     key_positions = ops.arange(key_length, dtype="int32")
     return ops.arange(query_length, dtype="int32") + start, key_positions
 
