@@ -12,10 +12,10 @@ import click
 
 import zoo
 from zoo import quiet
+from zoo.readers import PICTURES
 
 USER_ERRORS = (ValueError, OSError, ImportError)
 TEXTS_AT_ONCE = 1024  # that are translated before the next ones, and written
-PICTURES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".webp")
 INTERRUPTED = 130  # exit status of a program that Ctrl-C ended
 
 
