@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from zoo.readers.text import ByteBPETokenizer
     from zoo.tasks.captioning import Captioner
     from zoo.tasks.classification import Classifier
+    from zoo.tasks.matching import Matcher
     from zoo.tasks.results import Caption, TextScores, Translation
     from zoo.tasks.translation import Translator
     from zoo.tasks.writing import TextGenerator
@@ -29,6 +30,7 @@ __all__ = [
     "Captioner",
     "Classifier",
     "ImageReader",
+    "Matcher",
     "TextGenerator",
     "TextScores",
     "Translation",
@@ -45,6 +47,7 @@ _HOMES = {
     "Captioner": "zoo.tasks.captioning",
     "Classifier": "zoo.tasks.classification",
     "ImageReader": "zoo.readers.image_reader",
+    "Matcher": "zoo.tasks.matching",
     "TextGenerator": "zoo.tasks.writing",
     "TextScores": "zoo.tasks.results",
     "Translation": "zoo.tasks.results",

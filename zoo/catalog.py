@@ -60,6 +60,12 @@ ARCHITECTURES = {
         "zoo.models.recurrent_nmt.AttentionRNNTranslator",
         {"order": "bahdanau", "score": "additive", "cell": "gru"},
     ),
+    "clip": Architecture(
+        "matching",
+        "Pictures and texts in one space (Radford et al. 2021)",
+        "zoo.tasks.matching.Matcher",
+        "zoo.models.clip.Clip",
+    ),
     "luong_nmt": Architecture(
         "translation",
         "LSTM translator that attends after each step, with input feeding (Luong et al. 2015)",
@@ -163,7 +169,7 @@ def list_models():
     Example:
 
     >>> [model.name for model in list_models() if not model.card]  # doctest: +NORMALIZE_WHITESPACE
-    ['bahdanau_nmt', 'luong_nmt', 'show_attend_tell', 'text_encoder', 'transformer_lm',
+    ['bahdanau_nmt', 'clip', 'luong_nmt', 'show_attend_tell', 'text_encoder', 'transformer_lm',
      'transformer_nmt', 'vit']
     """
     trained = sorted(folder.parent for folder in PRESETS.glob(f"*/{CARD}"))

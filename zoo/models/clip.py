@@ -1,4 +1,4 @@
-"""CLIP: pictures and texts to unit vectors of one space, near each other where they belong together.
+"""CLIP: pictures and texts to unit vectors of one space, in which they meet.
 
 The task, searching, matching and naming pictures by texts, is `zoo.tasks.matching.Matcher`.
 """

@@ -170,7 +170,9 @@ class Matcher(Task):
         tokens = tf.cast(self.tokenizer.tokenize(texts, subword_dropout, seed), tf.int32)
         tokens = tokens[:, : self.core.config.max_length - 2]
         one = tf.ones((tokens.nrows(), 1), tf.int32)
-        tokens = tf.concat([self.tokenizer.start_id * one, tokens, self.core.config.end_id * one], 1)
+        tokens = tf.concat(
+            [self.tokenizer.start_id * one, tokens, self.core.config.end_id * one], 1
+        )
         return tokens.to_tensor(self.core.config.pad_id)
 
     # ----------------------------------------------------------------------------------- matching
@@ -197,6 +199,23 @@ class Matcher(Task):
         if texts is not None:
             return self._embed("texts", as_texts(texts)[0], batch_size)
         return self._embed("images", self._requests(images)[0], batch_size)
+
+    def embed_annotations(self, annotations, batch_size=256):
+        """Returns unit vectors of images by annotation vectors that were made before.
+
+        Args:
+            annotations: Array `(images, positions, channels)`.
+            batch_size: Images computed at a time.
+
+        Returns:
+            float32 `(images, embedding_size)`.
+        """
+        run = self._compiled("annotations")
+        batches = (
+            run(tf.constant(annotations[start : start + batch_size], tf.float32))["embedding"]
+            for start in range(0, len(annotations), batch_size)
+        )
+        return np.concatenate([batch.numpy() for batch in batches])
 
     def match(self, images, texts, return_matches=False, batch_size=64):
         """Returns how well each text fits each image.
@@ -319,12 +338,21 @@ class Matcher(Task):
     def answer_images(self, requests):
         """Encoded images to vectors, as `answer_texts`; what is no picture has a vector of 0."""
         images, is_image = read_images(requests, self.backbone.image_size)
-        vectors = self.core.embed_images(self.backbone(images), training=False)
+        vectors = self._answer_annotations(self.backbone(images))["embedding"]
         return {"embedding": vectors * tf.cast(is_image, tf.float32)[:, None]}
 
+    def _answer_annotations(self, annotations):
+        return {"embedding": self.core.embed_images(annotations, training=False)}
+
     def _compile(self, kind):
-        answer = {"texts": self.answer_texts, "images": self.answer_images}[kind]
-        return tf.function(answer, [REQUESTS], autograph=False).get_concrete_function()
+        if kind == "annotations":
+            config = self.core.config
+            inputs = tf.TensorSpec([None, config.positions, config.channels])
+            answer = self._answer_annotations
+        else:
+            inputs = REQUESTS
+            answer = self.answer_texts if kind == "texts" else self.answer_images
+        return tf.function(answer, [inputs], autograph=False).get_concrete_function()
 
     def export(self, path):
         """Writes a SavedModel for TF Serving: texts or encoded pictures in, vectors out.

@@ -11,11 +11,13 @@ from zoo.catalog import ARCHITECTURES
 from zoo.storage import presets
 from zoo.tasks.captioning import Captioner
 from zoo.tasks.classification import Classifier
+from zoo.tasks.matching import Matcher
 from zoo.tasks.translation import Translator
 from zoo.tasks.writing import TextGenerator
 from zoo.training.captioning import CaptioningRecipe
 from zoo.training.digits import DigitsRecipe
 from zoo.training.language import LanguageRecipe
+from zoo.training.matching import MatchingRecipe
 from zoo.training.translation import TranslationRecipe
 
 RECURRENT = {"decoder_units": 384, "dropout": 0.3}
@@ -32,6 +34,7 @@ LICENSE = (
 )
 
 RECIPES = {
+    "clip_flickr8k": MatchingRecipe("clip"),
     "show_attend_tell_flickr8k": CaptioningRecipe(
         "show_attend_tell",
         overrides={"doubly_stochastic": 0.25},
@@ -142,6 +145,7 @@ RECIPES = {
 _OF_TASK = {
     Captioner: CaptioningRecipe,
     Classifier: DigitsRecipe,
+    Matcher: MatchingRecipe,
     TextGenerator: LanguageRecipe,
     Translator: TranslationRecipe,
 }
