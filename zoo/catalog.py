@@ -306,8 +306,11 @@ def _of_preset(folder, architecture, tokenizer, dtype, arguments):
     from zoo.storage.weights import limited_to
 
     weights = folder / WEIGHTS
-    arrays, layers = len(arrays_in(weights)), arguments.get("num_layers")
-    if isinstance(layers, int) and layers > arrays:  # before a weight is made, layers are
+    arrays = len(arrays_in(weights))
+    stacks = [arguments, *(each for each in arguments.values() if isinstance(each, dict))]
+    numbers = [stack.get("num_layers") for stack in stacks]
+    layers = max((number for number in numbers if isinstance(number, int)), default=0)
+    if layers > arrays:  # before a weight is made, layers are
         raise ValueError(
             f"{folder / CONFIG} asks for {layers} layers, and {weights} has {arrays} arrays. Get "
             "all files of the preset anew, from one place."

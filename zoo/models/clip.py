@@ -34,6 +34,8 @@ class TowerConfig(StackConfig):
         pooling: `"attention"`: a learned query looks at all vectors; `"mean"`: of all vectors; or,
             of texts, `"end"`: the vector of the end token.
         is_causal: Whether a vector sees those before it alone.
+        hiding: Fraction of the vectors of a text or picture that are hidden in training (Li et al.
+            2023, https://arxiv.org/abs/2212.00794), but for the first.
         input_dropout: Fraction dropped of the numbers that a picture's vectors come with.
     """
 
@@ -46,6 +48,7 @@ class TowerConfig(StackConfig):
     activation: str = "quick_gelu"
     pooling: str = "attention"
     is_causal: bool = False
+    hiding: float = 0.0
     input_dropout: float = 0.0
 
     def __post_init__(self):
@@ -187,6 +190,7 @@ class _Tower(keras.layers.Layer):
         mask = masks.Causal() if config.is_causal else None
         self.blocks = make_blocks(EncoderBlock, "block", config, mask=mask, dtype=dtype)
         self.norm = final_norm(config, "norm", dtype)
+        self.seed_generator = keras.random.SeedGenerator() if config.hiding else None
         self.pool = None
         if config.pooling == "attention":
             self.pool = AttentionPooling(config.num_heads, dtype=dtype, name="pool")
@@ -201,6 +205,11 @@ class _Tower(keras.layers.Layer):
 
     def read(self, x, mask, end, training):
         """Returns `(batch, size)`, of vectors `(batch, length, size)`."""
+        if training and self.config.hiding:
+            shape = ops.shape(x)[:2]
+            shown = keras.random.uniform(shape, seed=self.seed_generator) >= self.config.hiding
+            shown = ops.logical_or(shown, ops.arange(shape[1]) == 0)
+            mask = shown if mask is None else ops.logical_and(mask, shown)
         x, _ = run_blocks(self.blocks, x, mask=mask, training=training)
         x = self.norm(x)
         if self.pool is not None:
@@ -292,7 +301,11 @@ class AttentionPooling(keras.layers.Layer):
 
     def __init__(self, num_heads, **kwargs):
         super().__init__(**kwargs)
+        self.supports_masking = True
         self.num_heads = num_heads
+
+    def compute_mask(self, x, previous_mask=None):
+        """Returns nothing: no length is left."""
 
     def build(self, x_shape):
         size = x_shape[-1]

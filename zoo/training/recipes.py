@@ -29,12 +29,23 @@ WRITER = {
     "activation": "squared_relu",
 }
 
+TOWER = {"num_layers": 1, "size": 256, "num_heads": 4, "hidden": 512, "dropout": 0.3}
+
 LICENSE = (
     "Apache-2.0 for these files. The data that the weights were learned from has terms of its own."
 )
 
 RECIPES = {
-    "clip_flickr8k": MatchingRecipe("clip"),
+    "clip_flickr8k": MatchingRecipe(
+        "clip",
+        overrides={
+            "embedding_size": 512,
+            "max_length": 24,
+            "text": {**TOWER, "hiding": 0.1},
+            "image": {**TOWER, "hiding": 0.2, "input_dropout": 0.3},
+        },
+        backbone={"layers": ["out_relu", "block_13_expand_relu"], "grid": [3, 3]},
+    ),
     "show_attend_tell_flickr8k": CaptioningRecipe(
         "show_attend_tell",
         overrides={"doubly_stochastic": 0.25},
