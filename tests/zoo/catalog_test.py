@@ -170,6 +170,7 @@ def test_architectures_are_listed_last():
     assert names[: len(SHIPPED)] == SHIPPED
     assert names[len(SHIPPED) :] == [
         "bahdanau_nmt",
+        "clip",
         "luong_nmt",
         "show_attend_tell",
         "text_encoder",

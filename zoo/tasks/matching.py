@@ -357,8 +357,8 @@ class Matcher(Task):
     def export(self, path):
         """Writes a SavedModel for TF Serving: texts or encoded pictures in, vectors out.
 
-        `texts` takes `text`, `images` takes `image_bytes`, strings `[batch]`; both give
-        `embedding`, unit vectors whose products are similarities. `serving_default` is `texts`.
+        `serving_default` takes `text`, and `images` takes `image_bytes`, strings `[batch]`; both
+        give `embedding`, unit vectors whose products are similarities.
 
         Args:
             path: Folder of all versions of this model; the export goes to the next number in it.
@@ -375,6 +375,5 @@ class Matcher(Task):
         picture = tf.io.encode_png(tf.fill([8, 8, 3], tf.constant(128, tf.uint8))).numpy()
         return {
             "serving_default": Endpoint(self.answer_texts, text, [[["a"]]]),
-            "texts": Endpoint(self.answer_texts, text, [[["a"]]]),
             "images": Endpoint(self.answer_images, image, [[[picture]]]),
         }

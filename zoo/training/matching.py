@@ -78,11 +78,11 @@ class MatchingRecipe:
     views: int = 6
     vocabulary_size: int = 3000
     epochs: int = 30
-    batch_size: int = 400
+    batch_size: int = 200
     captions_per_image: int = 2
     subword_dropout: float = 0.0
-    learning_rate: float = 1.5e-3
-    warmup_steps: int = 60
+    learning_rate: float = 1e-3
+    warmup_steps: int = 50
     weight_decay: float = 0.1
     label_smoothing: float = 0.0
     average_momentum: float = 0.99
