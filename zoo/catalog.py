@@ -12,6 +12,7 @@ import pathlib
 import textwrap
 from typing import NamedTuple
 
+from zoo.checkpoints.settings import is_checkpoint
 from zoo.options import options_of
 from zoo.storage import CARD, CONFIG, TOKENIZER, WEIGHTS
 from zoo.storage.cards import measured, read_card, told
@@ -84,6 +85,27 @@ ARCHITECTURES = {
         "Text encoder (Devlin et al. 2019)",
         "zoo.tasks.classification.Classifier",
         "zoo.models.text_encoder.TextEncoder",
+    ),
+    "text_encoder_embedding": Architecture(
+        "embedding",
+        "Text encoder to a vector (Reimers and Gurevych 2019)",
+        "zoo.tasks.embedding.Embedder",
+        "zoo.models.text_encoder.TextEncoder",
+        {"head": "embedding", "pooling": "mean", "pooler": None},
+    ),
+    "text_encoder_masked": Architecture(
+        "masked language model",
+        "Text encoder that fills gaps (Devlin et al. 2019)",
+        "zoo.tasks.masked.MaskFiller",
+        "zoo.models.text_encoder.TextEncoder",
+        {"head": "masked"},
+    ),
+    "text_encoder_tags": Architecture(
+        "tagging",
+        "Text encoder to a label for each word (Devlin et al. 2019)",
+        "zoo.tasks.tagging.Tagger",
+        "zoo.models.text_encoder.TextEncoder",
+        {"head": "tags"},
     ),
     "transformer_lm": Architecture(
         "language model",
@@ -169,7 +191,8 @@ def list_models():
     Example:
 
     >>> [model.name for model in list_models() if not model.card]  # doctest: +NORMALIZE_WHITESPACE
-    ['bahdanau_nmt', 'clip', 'luong_nmt', 'show_attend_tell', 'text_encoder', 'transformer_lm',
+    ['bahdanau_nmt', 'clip', 'luong_nmt', 'show_attend_tell', 'text_encoder',
+     'text_encoder_embedding', 'text_encoder_masked', 'text_encoder_tags', 'transformer_lm',
      'transformer_nmt', 'vit']
     """
     trained = sorted(folder.parent for folder in PRESETS.glob(f"*/{CARD}"))
@@ -227,7 +250,7 @@ def load(name, weights="pretrained", tokenizer=None, dtype=None, **overrides):
     0.2
     """
     register()
-    from zoo.readers.text import ByteBPETokenizer
+    from zoo.readers.text import load_tokenizer
     from zoo.storage.configs import read_config
     from zoo.storage.presets import check_files
     from zoo.storage.weights import load_weights
@@ -235,6 +258,13 @@ def load(name, weights="pretrained", tokenizer=None, dtype=None, **overrides):
     if name in ARCHITECTURES:
         return _fresh_architecture(name, weights, tokenizer, dtype, overrides)
     folder = _folder(name)
+    if not (folder / CARD).is_file():
+        if weights != "pretrained" or tokenizer is not None:
+            raise ValueError(
+                f"{name} is a checkpoint, which has weights and a tokenizer of its own. Received: "
+                f"weights={weights!r}, tokenizer={tokenizer!r}."
+            )
+        return _of_checkpoint(folder, dtype, **overrides)
     check_files(
         folder,
         "Restore the file: install the package again, get the preset anew, or remove "
@@ -248,7 +278,7 @@ def load(name, weights="pretrained", tokenizer=None, dtype=None, **overrides):
             f"{', '.join(changed)}. Pass weights=None to train it anew with these."
         )
     has_texts = (folder / TOKENIZER).is_file()
-    own = ByteBPETokenizer.load(folder / TOKENIZER) if has_texts else None
+    own = load_tokenizer(folder / TOKENIZER) if has_texts else None
     model = _of_preset(folder, architecture, own, dtype, arguments)
     if overrides or tokenizer is not None:
         arguments = {**arguments, **overrides}
@@ -324,6 +354,19 @@ def _of_preset(folder, architecture, tokenizer, dtype, arguments):
         raise ValueError(f"The model of {folder / CONFIG} cannot be made. {kind}{error}") from error
 
 
+def _of_checkpoint(folder, dtype, **overrides):
+    """Returns the task of a checkpoint of Hugging Face."""
+    from zoo.checkpoints.loading import read_checkpoint
+    from zoo.checkpoints.names import fill
+    from zoo.checkpoints.tensor_files import TensorFiles
+
+    files = TensorFiles(folder)
+    plan, tokenizer = read_checkpoint(folder, overrides.get("labels"))
+    model = build(plan.architecture, tokenizer, dtype, **{**plan.options, **overrides})
+    fill(model.core, files, plan.names)
+    return model
+
+
 def _fresh_architecture(name, weights, tokenizer, dtype, overrides):
     if weights == "pretrained":
         trained = [each.name for each in list_models() if each.card.get("architecture") == name]
@@ -347,7 +390,7 @@ def _fresh_architecture(name, weights, tokenizer, dtype, overrides):
 def _folder(name):
     """Returns the folder of a preset of the package, of one anywhere, or of a download."""
     for folder in (PRESETS / str(name), pathlib.Path(name)):
-        if (folder / CARD).is_file():
+        if (folder / CARD).is_file() or is_checkpoint(folder):
             return folder
     if "://" in str(name) or ".zip" in str(name):
         from zoo.storage import downloads

@@ -280,8 +280,9 @@ def match(name, text, images, k):
 def embed(name, inputs):
     """Write a line for each of INPUTS, texts or picture files: its vector by NAME, as JSON."""
     model = _load(name, "embed")
+    sees = hasattr(model, "search")
     for each in inputs:
-        is_picture = pathlib.Path(each).suffix.lower() in PICTURES
+        is_picture = sees and pathlib.Path(each).suffix.lower() in PICTURES
         (vector,) = model.embed(images=[each]) if is_picture else model.embed(texts=[each])
         click.echo(json.dumps([round(float(number), 6) for number in vector]))
 

@@ -143,7 +143,7 @@ def test_it_learns_which_caption_belongs(model):
 
 def test_embeddings_are_unit_vectors(model):
     for found in (model.embed(texts=CAPTIONS[0]), model.embed(images=IMAGES[0])):
-        assert found.shape == (1, 16)
+        assert found.shape == (16,)
         assert found.dtype == np.float32
         assert np.linalg.norm(found) == pytest.approx(1.0, abs=1e-5)
     assert model.embed(texts=[]).shape == (0, 16)

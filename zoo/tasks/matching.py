@@ -187,7 +187,7 @@ class Matcher(Task):
             batch_size: Inputs computed at a time.
 
         Returns:
-            float32 `(inputs, embedding_size)`; one input is a list of one.
+            float32 `(inputs, embedding_size)`, or `(embedding_size,)` for one input.
 
         Raises:
             ValueError: If both or none are given, or something is no text or no image.
@@ -197,8 +197,11 @@ class Matcher(Task):
             given = "none" if texts is None else "both"
             raise ValueError(f"Pass either texts=... or images=... to embed. Received: {given}.")
         if texts is not None:
-            return self._embed("texts", as_texts(texts)[0], batch_size)
-        return self._embed("images", self._requests(images)[0], batch_size)
+            kind, (requests, is_one) = "texts", as_texts(texts)
+        else:
+            kind, (requests, is_one) = "images", self._requests(images)
+        vectors = self._embed(kind, requests, batch_size)
+        return vectors[0] if is_one else vectors
 
     def embed_annotations(self, annotations, batch_size=256):
         """Returns unit vectors of images by annotation vectors that were made before.
