@@ -86,14 +86,6 @@ def test_the_loss_is_two_cross_entropies(owners, smoothing):
     assert found == pytest.approx(np.mean(losses), rel=1e-5)
 
 
-def test_the_loss_of_single_captions_is_that_of_clip():
-    torch = pytest.importorskip("torch")
-    logits = np.random.default_rng(0).normal(size=(4, 4)).astype("float32")
-    rows, right = torch.tensor(logits), torch.arange(4)
-    expected = sum(torch.nn.functional.cross_entropy(each, right) for each in (rows, rows.T)) / 2
-    assert float(ContrastiveLoss()(np.eye(4), logits)) == pytest.approx(float(expected), rel=1e-5)
-
-
 # -------------------------------------------------------------------------------------- the towers
 
 

@@ -30,7 +30,7 @@ def retrieval_scores(similarities, owners):
 
     Example:
 
-    >>> scores = retrieval_scores(np.array([[0.9, 0.2, 0.1], [0.3, 0.1, 0.4]]), [0, 0, 1])
+    >>> scores = retrieval_scores(np.array([[0.9, 0.2, 0.5], [0.3, 0.1, 0.4]]), [0, 0, 1])
     >>> scores.image_to_text[1], scores.text_to_image[1]
     (100.0, 66.66...)
     """

@@ -23,7 +23,6 @@ from zoo.models.transformer import (
 
 POOLINGS = ("attention", "end", "mean")
 SHARPEST = 100.0  # at most, similarities are multiplied by this
-USUAL_TEMPERATURE = 0.07
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -83,7 +82,7 @@ class ClipConfig:
     pad_id: int = 0
     text: dict | None = None
     image: dict | None = None
-    temperature: float = USUAL_TEMPERATURE
+    temperature: float = 0.07
 
     def __post_init__(self):
         if TowerConfig(**self.image or {}).pooling == "end":
