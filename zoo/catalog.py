@@ -12,10 +12,11 @@ import pathlib
 import textwrap
 from typing import NamedTuple
 
-from zoo.checkpoints.settings import is_checkpoint
+from zoo.checkpoints.settings import Settings
 from zoo.options import options_of
 from zoo.storage import CARD, CONFIG, TOKENIZER, WEIGHTS
 from zoo.storage.cards import measured, read_card, told
+from zoo.storage.kinds import is_checkpoint
 
 PRESETS = pathlib.Path(__file__).parent / "presets"
 
@@ -142,7 +143,7 @@ class ModelInfo(NamedTuple):
         task: What it does, such as `"translation"`.
         description: One line for people.
         data: What it was trained on; empty for an architecture.
-        parameters: Number of weights; `None` for an architecture.
+        parameters: Number of weights; `None` for an architecture or a checkpoint.
         megabytes: Size on disk; `None` for an architecture.
         quality: Dictionary of a metric and its protocol to the value measured.
         card: Everything that `card.json` says; empty for an architecture.
@@ -173,6 +174,8 @@ class ModelInfo(NamedTuple):
             lines.append(f"  {millions:.1f} M weights, {self.megabytes:.1f} MB on disk")
             for title, text in told(self.card).items():
                 lines += _wrapped(f"  {title}: ", text)
+        elif self.megabytes is not None:
+            lines.append(f"  {self.megabytes:.1f} MB on disk")
         lines += [f"  {metric}: {value}" for metric, value in self.quality.items()]
         return "\n".join(lines)
 
@@ -212,7 +215,8 @@ def info(name):
     """
     if name in ARCHITECTURES:
         return _architecture_info(name)
-    return _preset_info(_folder(name))
+    folder = _folder(name)
+    return _preset_info(folder) if (folder / CARD).is_file() else _checkpoint_info(name, folder)
 
 
 def load(name, weights="pretrained", tokenizer=None, dtype=None, **overrides):
@@ -227,11 +231,16 @@ def load(name, weights="pretrained", tokenizer=None, dtype=None, **overrides):
             client's cache, and is there without internet the next time. An archive may be pinned
             by its hash, `"https://.../model.zip#sha256=..."`; without one, a new archive behind the
             same URL is not looked for.
+            Or a checkpoint as transformers writes it: a folder with `config.json`, safetensors and
+            a tokenizer, or `"hf://organization/name"`. `zoo.checkpoints.families` lists what can be
+            loaded.
         weights: `"pretrained"`, `None` for fresh ones, or the path of a `.weights.h5` file: of
             `model.save_weights`, of a checkpoint in training, or of a preset.
         tokenizer: The tokenizer of a model with fresh weights. A trained model has its own.
         dtype: Keras dtype policy of the computation; the global one by default.
-        **overrides: Arguments of the architecture, for fresh weights.
+        **overrides: Arguments of the architecture, for fresh weights; of a checkpoint, arguments
+            that change no weights, such as `dropout` or `sampler`, and `labels` for a classifier
+            with a new, untrained head.
 
     Returns:
         A task, such as `zoo.Translator`.
@@ -364,6 +373,7 @@ def _of_checkpoint(folder, dtype, **overrides):
     plan, tokenizer = read_checkpoint(folder, overrides.get("labels"))
     model = build(plan.architecture, tokenizer, dtype, **{**plan.options, **overrides})
     fill(model.core, files, plan.names)
+    model.checkpoint = folder, plan.names
     return model
 
 
@@ -419,6 +429,13 @@ def _preset_info(folder):
         card=card,
         options=[],
     )
+
+
+def _checkpoint_info(name, folder):
+    settings = Settings.read(folder / CONFIG)
+    size = sum(each.stat().st_size for each in folder.iterdir() if each.is_file())
+    description = f"Checkpoint of transformers: {settings.architecture or settings.model_type}"
+    return ModelInfo(str(name), "checkpoint", description, "", None, size / 1e6, {}, {}, [])
 
 
 def _architecture_info(name):

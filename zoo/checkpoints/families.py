@@ -5,21 +5,27 @@ import importlib
 FAMILIES = {
     "bert": "zoo.checkpoints.bert",
     "camembert": "zoo.checkpoints.roberta",
+    "deit": "zoo.checkpoints.vit",
     "distilbert": "zoo.checkpoints.distilbert",
     "electra": "zoo.checkpoints.electra",
     "gpt2": "zoo.checkpoints.gpt2",
     "llama": "zoo.checkpoints.llama",
+    "marian": "zoo.checkpoints.marian",
     "mistral": "zoo.checkpoints.llama",
     "mpnet": "zoo.checkpoints.mpnet",
     "qwen2": "zoo.checkpoints.llama",
     "qwen3": "zoo.checkpoints.llama",
     "roberta": "zoo.checkpoints.roberta",
+    "vit": "zoo.checkpoints.vit",
     "xlm-roberta": "zoo.checkpoints.roberta",
 }
 
 
 def family_of(settings):
-    """Returns the module of a family, whose `plan(settings)` returns a `Plan`.
+    """Returns the module of a family.
+
+    Its `plan(settings, folder)` returns a `Plan`. Where the tokenizer is not the usual one, its
+    `tokenizer(folder, size)` reads it.
 
     Args:
         settings: `Settings` of a checkpoint.

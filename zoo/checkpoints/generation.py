@@ -3,8 +3,9 @@
 import keras
 
 from zoo import decoding
-from zoo.checkpoints.settings import LARGEST_CONFIG, Settings
+from zoo.checkpoints.settings import Settings
 from zoo.storage.json_files import read_json
+from zoo.storage.kinds import LARGEST_CONFIG
 
 FILE = "generation_config.json"
 _NEUTRAL = {  # which change nothing, or nothing here

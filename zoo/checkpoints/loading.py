@@ -23,11 +23,13 @@ def read_checkpoint(folder, labels=None):
     """
     folder = pathlib.Path(folder)
     settings = Settings.read(folder / CONFIG, labels)
-    plan = family_of(settings).plan(settings, folder)
+    family = family_of(settings)
+    plan = family.plan(settings, folder)
     settings.require_all_seen()
     if labels is not None and "labels" not in plan.options:
         raise ValueError(f"{folder} is no model that labels can be given to.")
-    tokenizer = None
-    if plan.size is not None:
-        tokenizer = read_tokenizer(folder, size=plan.size, **plan.roles)
-    return plan, tokenizer
+    if plan.size is None:
+        return plan, None
+    if hasattr(family, "tokenizer"):
+        return plan, family.tokenizer(folder, plan.size)
+    return plan, read_tokenizer(folder, size=plan.size)

@@ -77,14 +77,8 @@ def fill(core, files, names):
             is not finite; if a tensor of the file is nowhere in the core. Then the core is not to
             be used.
     """
-    left = {_modern(name): name for name in files.names}
-    prefix = names.prefix
-    if not any(name.startswith(prefix) for name in left):
-        prefix = ""  # a model without a head
-
-    def local(name):
-        return name.removeprefix(names.prefix) if not prefix else name
-
+    left = {modern(name): name for name in files.shapes}
+    local = namer(left, names)
     may_stay = {id(weight) for path in names.fresh for weight in _at(core, path).weights}
     found, missing, named = {}, [], set()
     for entry in _entries(core, names):
@@ -213,7 +207,19 @@ def _at(owner, path):
     return owner
 
 
-def _modern(name):
+def namer(found, names):
+    """Returns the function from a name in the table to that in a file.
+
+    Args:
+        found: The names in the file.
+        names: `Names`. A file of a model without a head leaves out the prefix.
+    """
+    if any(name.startswith(names.prefix) for name in found):
+        return lambda name: name
+    return lambda name: name.removeprefix(names.prefix)
+
+
+def modern(name):
     """Files of TensorFlow's time call the weight and the bias of a normalization otherwise."""
     if name.endswith("LayerNorm.gamma"):
         return name.removesuffix("gamma") + "weight"

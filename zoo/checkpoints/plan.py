@@ -14,11 +14,9 @@ class Plan:
         options: Options of the core and the task.
         names: `Names` of the weights.
         size: Number of token ids, `None` for a model without texts.
-        roles: Tokens in place of those that the files of the tokenizer name, as for `Tokenizer`.
     """
 
     architecture: str
     options: dict
     names: Names
     size: int | None = None
-    roles: dict = dataclasses.field(default_factory=dict)

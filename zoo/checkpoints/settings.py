@@ -2,10 +2,9 @@
 
 import json
 
-from zoo.storage import CARD, CONFIG
 from zoo.storage.json_files import read_json
+from zoo.storage.kinds import LARGEST_CONFIG
 
-LARGEST_CONFIG = 2**24  # bytes
 _REQUIRED = object()
 _WITHOUT_MEANING = {  # for the numbers that a model computes
     "architectures",
@@ -50,21 +49,6 @@ _WITHOUT_MEANING = {  # for the numbers that a model computes
     "transformers_version",
     "use_cache",
 }
-
-
-def is_checkpoint(folder):
-    """Whether a folder is a checkpoint of Hugging Face, and no preset of the zoo.
-
-    Args:
-        folder: A `pathlib.Path`.
-    """
-    if (folder / CARD).is_file() or not (folder / CONFIG).is_file():
-        return False
-    try:
-        content = read_json(folder / CONFIG, LARGEST_CONFIG)
-    except ValueError:
-        return False
-    return isinstance(content, dict) and "model_type" in content
 
 
 class Settings:
@@ -162,7 +146,10 @@ class Settings:
 
     @property
     def labels(self):
-        """Names of the labels in the order of their numbers."""
+        """Names of the labels in the order of their numbers.
+
+        Of equal names, such as the two cranes of ImageNet, the later ones have their number behind.
+        """
         names = self.take("id2label", default=None)
         if names is None:
             number = self.take("num_labels", default=2)
@@ -170,4 +157,8 @@ class Settings:
         numbers = sorted(map(int, names))
         if numbers != list(range(len(numbers))):
             raise ValueError(f"{self.path} numbers its labels {numbers}, not from 0 on.")
-        return [names[str(number)] for number in numbers]
+        labels = []
+        for number in numbers:
+            name = str(names[str(number)])
+            labels.append(f"{name} ({number})" if name in labels else name)
+        return labels

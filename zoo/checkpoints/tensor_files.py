@@ -35,7 +35,7 @@ class TensorFiles:
         folder: The folder.
 
     Attributes:
-        names: List of the names of all tensors.
+        shapes: Dictionary of the shapes of all tensors by their names.
 
     Raises:
         ValueError: If there is no such file, or one is damaged.
@@ -45,6 +45,7 @@ class TensorFiles:
     def __init__(self, folder):
         self._folder = pathlib.Path(folder)
         self._read = {}  # functions by name
+        self.shapes = {}
         for path in self._paths(SAFETENSORS):
             self._add_safetensors(path)
         if not self._read:
@@ -55,7 +56,6 @@ class TensorFiles:
                 f"{folder} holds no weights: there should be {SAFETENSORS}, {SAFETENSORS}.index."
                 f"json with its shards, or {PICKLED}."
             )
-        self.names = sorted(self._read)
 
     def read(self, name):
         """Returns a tensor as a NumPy array."""
@@ -87,6 +87,7 @@ class TensorFiles:
             for name, entry in header.items():
                 if name != "__metadata__":
                     self._read[name] = _reader(path, size, 8 + length, **entry)
+                    self.shapes[name] = tuple(entry["shape"])
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(
                 f"{path} is damaged, or no file of safetensors: {error!r}. Get it anew."
@@ -112,6 +113,7 @@ class TensorFiles:
 
         for name, tensor in tensors.items():
             self._read[name] = lambda tensor=tensor: read(tensor)
+            self.shapes[name] = tuple(tensor.shape)
 
 
 def _is_in(folder, name):

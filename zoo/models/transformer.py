@@ -94,13 +94,14 @@ class WriterConfig(TransformerConfig):
     output_bias: bool = False
 
 
-def make_blocks(kind, name, config, **arguments):
+def make_blocks(kind, name, config, number=None, **arguments):
     """Returns the blocks of a stack.
 
     Args:
         kind: `EncoderBlock` or `DecoderBlock`.
         name: What their names begin with.
         config: A `StackConfig`.
+        number: How many; by default as many as the config says.
         **arguments: Further arguments of a block, or others than the config has.
     """
     of_config = {
@@ -119,8 +120,8 @@ def make_blocks(kind, name, config, **arguments):
         "position": None if config.position in EMBEDDED else config.position,
     }
     return [
-        kind(config.num_heads, config.hidden, name=f"{name}_{number}", **{**of_config, **arguments})
-        for number in range(config.num_layers)
+        kind(config.num_heads, config.hidden, name=f"{name}_{place}", **of_config | arguments)
+        for place in range(number or config.num_layers)
     ]
 
 

@@ -24,10 +24,12 @@ class TransformerNMTConfig(WriterConfig):
     """Options of a Transformer translator: those of `WriterConfig`, and
 
     Args:
+        decoder_layers: Number of blocks of the decoder; by default `num_layers`.
         max_length: Number of learned positions.
         layout: Of sinusoidal positions: `"interleaved"` or `"halves"`.
     """
 
+    decoder_layers: int | None = None
     max_length: int = 512
     layout: str = "interleaved"
 
@@ -65,7 +67,9 @@ class TransformerTranslator(Core):
         self.embedding = embedding_of(config, config.max_length, dtype, config.layout)
         self.encoder = make_blocks(EncoderBlock, "encoder", config, dtype=dtype)
         self.encoder_norm = final_norm(config, "encoder_norm", dtype)
-        self.decoder = make_blocks(DecoderBlock, "decoder", config, dtype=dtype)
+        self.decoder = make_blocks(
+            DecoderBlock, "decoder", config, config.decoder_layers, dtype=dtype
+        )
         self.decoder_norm = final_norm(config, "decoder_norm", dtype)
 
     def build(self, input_shape=None):

@@ -112,8 +112,9 @@ class GeneratingTask(Task):
         start = tf.fill([rows, 1], self.tokenizer.start_id)
         inputs = tf.concat([start, target_ids], axis=1)
         lengths = tf.reduce_sum(tf.cast(target_ids != self.tokenizer.pad_id, tf.int32), axis=1)
-        end = tf.one_hot(lengths, tf.shape(inputs)[1], self.tokenizer.end_id, dtype=tf.int32)
-        labels = tf.pad(target_ids, [[0, 0], [0, 1]]) + end
+        labels = tf.pad(target_ids, [[0, 0], [0, 1]], constant_values=self.tokenizer.pad_id)
+        is_end = tf.range(tf.shape(inputs)[1]) == lengths[:, None]
+        labels = tf.where(is_end, self.tokenizer.end_id, labels)
         weights = tf.sequence_mask(lengths + 1, tf.shape(inputs)[1], tf.float32)
         return inputs, labels, weights
 

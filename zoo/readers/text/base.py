@@ -42,6 +42,11 @@ class TextTokenizer(tf.Module):
     templates = BARE
 
     @property
+    def source(self):
+        """What reads the texts that a model translates, where that is another tokenizer."""
+        return self
+
+    @property
     def opening_ids(self):
         """The special tokens in front of a single text, a tuple."""
         return (self.start_id,)
