@@ -4,6 +4,7 @@ TensorFlow is imported, quietly, by the commands that need it.
 """
 
 import itertools
+import json
 import os
 import pathlib
 import sys
@@ -12,10 +13,10 @@ import click
 
 import zoo
 from zoo import quiet
+from zoo.readers import PICTURES
 
 USER_ERRORS = (ValueError, OSError, ImportError)
 TEXTS_AT_ONCE = 1024  # that are translated before the next ones, and written
-PICTURES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".webp")
 INTERRUPTED = 130  # exit status of a program that Ctrl-C ended
 
 
@@ -214,13 +215,8 @@ def caption(name, images, show_attention, batch_size, sampler, **options):
     model = _load(name, "caption")
     is_one, failed, first = [*files] == [*images] and len(files) == 1, False, None
     for some in _batches(files, batch_size):
-        found = {}
-        for file in some:
-            try:
-                found[file] = _content(file)
-            except (ValueError, OSError) as error:
-                click.echo(f"Error: {' '.join(str(error).split())}", err=True)
-                failed = True
+        found = _contents(some)
+        failed = failed or len(found) < len(some)
         texts = model.caption(list(found.values()), sampler=sampler, **options) if found else []
         for file, text in zip(found, texts, strict=True):
             click.echo(text if is_one else f"{file}\t{text}")
@@ -256,6 +252,41 @@ def classify(name, inputs, show_attention, batch_size):
         click.echo(f"Wrote {show_attention}.", err=True)
 
 
+@main.command()
+@click.argument("name")
+@click.argument("text")
+@click.argument("images", nargs=-1, required=True, type=click.Path(path_type=pathlib.Path))
+@click.option("-k", type=click.IntRange(min=1), default=5, show_default=True, help="How many.")
+def match(name, text, images, k):
+    """Find those of the picture files IMAGES, or in folders, that fit TEXT best, by the model NAME.
+
+    Writes a line for each, best first: the similarity, a tab, and the file.
+    """
+    files = [file for path in images for file in _pictures_of(path)]
+    model = _load(name, "search")
+    contents = _contents(files)
+    if contents:
+        found = model.search(text, list(contents.values()), k)
+        names = list(contents)
+        for place, similarity in zip(found.names, found.similarities, strict=True):
+            click.echo(f"{similarity:.4f}\t{names[place]}")
+    if len(contents) < len(files):
+        sys.exit(1)
+
+
+@main.command()
+@click.argument("name")
+@click.argument("inputs", nargs=-1, required=True)
+def embed(name, inputs):
+    """Write a line for each of INPUTS, texts or picture files: its vector by NAME, as JSON."""
+    model = _load(name, "embed")
+    sees = hasattr(model, "search")
+    for each in inputs:
+        is_picture = sees and pathlib.Path(each).suffix.lower() in PICTURES
+        (vector,) = model.embed(images=[each]) if is_picture else model.embed(texts=[each])
+        click.echo(json.dumps([round(float(number), 6) for number in vector]))
+
+
 def _batches(everything, size):
     """Yields lists of `size` neighbours, and of what is left."""
     for first in range(0, len(everything), size):
@@ -272,10 +303,17 @@ def _pictures_of(path):
     return files
 
 
-def _content(file):
+def _contents(files):
+    """Returns a dictionary of picture files to their contents; what is none is told."""
     from zoo.readers.images import image_bytes
 
-    return image_bytes(file)
+    found = {}
+    for file in files:
+        try:
+            found[file] = image_bytes(file)
+        except (ValueError, OSError) as error:
+            click.echo(f"Error: {' '.join(str(error).split())}", err=True)
+    return found
 
 
 @main.command()

@@ -20,10 +20,7 @@ _OBJECTS = {  # that arguments may be
     "sampler": Sampler,
     "score": Score,
 }
-_WITHIN = {
-    "position": RotaryScaling,
-    "sampler": Processor,
-}  # that an object may hold, if not scores
+_WITHIN = {"position": RotaryScaling, "sampler": Processor}  # what an object may hold, or scores
 _PACKAGES = "keras_attention", "zoo"
 
 
@@ -57,8 +54,8 @@ def read_config(folder):
         if not _belongs(argument, content):
             raise ValueError(
                 f"{path} is damaged: {argument!r} cannot be {reprlib.repr(content)}. It should be "
-                "a number, a text, true, false or null, or an object as Keras describes it, of a "
-                "kind that fits."
+                "a number, a text, true, false or null, options of such, or an object as Keras "
+                "describes it, of a kind that fits."
             )
     return architecture, arguments
 
@@ -92,7 +89,7 @@ def _belongs(argument, content):
 
     Keras makes whatever stands where it looks for something else.
     """
-    if not isinstance(content, dict | list) or _is_plain_list(content):
+    if not isinstance(content, dict | list) or _is_plain(content):
         return True
     classes = [_registered(each.get("registered_name")) for _, each in _objects(content)]
     is_object = isinstance(content, dict) and "class_name" in content
@@ -103,9 +100,12 @@ def _belongs(argument, content):
     )
 
 
-def _is_plain_list(content):
-    """Whether it is a list of numbers or texts: sizes, labels."""
-    return isinstance(content, list) and all(isinstance(x, int | float | str) for x in content)
+def _is_plain(content):
+    """Whether it is a list of numbers or texts: sizes, labels; or a dictionary of options."""
+    if isinstance(content, dict):
+        values = [each for each in content.values() if each is not None]
+        return "class_name" not in content and _is_plain(values)
+    return all(isinstance(x, int | float | str) for x in content)
 
 
 def _is_of(registered, kind):
