@@ -287,6 +287,39 @@ def embed(name, inputs):
         click.echo(json.dumps([round(float(number), 6) for number in vector]))
 
 
+@main.command()
+@click.argument("name")
+@click.argument("texts", nargs=-1, required=True)
+def tag(name, texts):
+    """Write what each word of TEXTS is, by the model NAME.
+
+    A line for each word: the word, a tab, its label; an empty line after each text.
+    """
+    model = _load(name, "tag")
+    for tags in model.tag(list(texts)):
+        for each in tags:
+            click.echo(f"{each.word}\t{each.label}")
+        click.echo()
+
+
+@main.command("fill-mask")
+@click.argument("name")
+@click.argument("text")
+@click.option("-k", type=click.IntRange(min=1), default=5, show_default=True, help="How many.")
+def fill_mask(name, text, k):
+    """Write what may stand behind the mask of TEXT, by the model NAME.
+
+    A line for each candidate, best first: its probability, a tab, and the whole text. Of several
+    masks each is filled on its own.
+    """
+    model = _load(name, "fill_mask")
+    found = model.fill_mask(text, num_candidates=k)
+    of_masks = [found] if text.count(model.mask) == 1 else found
+    for candidates in of_masks:
+        for each in candidates:
+            click.echo(f"{each.probability:.4f}\t{each.text}")
+
+
 def _batches(everything, size):
     """Yields lists of `size` neighbours, and of what is left."""
     for first in range(0, len(everything), size):
