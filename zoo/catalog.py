@@ -133,6 +133,7 @@ def register():
     """Imports the classes of all models and tasks, which registers them with Keras."""
     for architecture in ARCHITECTURES.values():
         _ = architecture.task, architecture.core
+    importlib.import_module("zoo.readers.image_reader")  # which configs of presets may hold
 
 
 class ModelInfo(NamedTuple):

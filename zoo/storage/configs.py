@@ -9,14 +9,13 @@ from keras_attention.positions import Position, RotaryScaling
 from keras_attention.scores import Score
 from zoo.decoding import Processor, Sampler
 from zoo.models.backbone import Backbone
-from zoo.readers.image_reader import ImageReader
 from zoo.storage import CONFIG, LARGEST
 from zoo.storage.json_files import read_json
 
-_OBJECTS = {  # that arguments may be
+_OBJECTS = {  # that arguments may be: classes, or what they are registered as
     "backbone": Backbone,
     "position": Position,
-    "reader": ImageReader,
+    "reader": "zoo>ImageReader",
     "sampler": Sampler,
     "score": Score,
 }
@@ -95,9 +94,14 @@ def _belongs(argument, content):
     is_object = isinstance(content, dict) and "class_name" in content
     return (
         is_object
-        and _is_of(classes[0], _OBJECTS.get(argument))
+        and _is_of(classes[0], _kind_of(argument))
         and all(_is_of(each, _WITHIN.get(argument, Score)) for each in classes[1:])
     )
+
+
+def _kind_of(argument):
+    kind = _OBJECTS.get(argument)
+    return _registered(kind) if isinstance(kind, str) else kind
 
 
 def _is_plain(content):

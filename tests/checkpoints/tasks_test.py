@@ -1,0 +1,122 @@
+"""Tagging, filling masks and embedding: what they learn, and how words meet tokens."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import zoo
+from zoo.tasks.tagging import Tag, entities
+
+pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+from tests.checkpoints import tiny  # noqa: E402
+
+LABELS = ["O", "B-PLACE", "I-PLACE"]
+
+
+@pytest.fixture(scope="module")
+def tagger(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tagger")
+    labels = {"id2label": dict(enumerate(LABELS))}
+    theirs, pieces = tiny.save(folder, "Bert", "ForTokenClassification", **labels)
+    return zoo.load(str(folder), dropout=0.0), theirs, pieces
+
+
+def test_a_word_has_the_label_of_its_first_token(tagger):
+    model, theirs, pieces = tagger
+    texts = [*tiny.TEXTS, "Rome, for  Naïve-owners\u2003you!", ""]
+    for text, tags in zip(texts, model.tag(texts), strict=True):
+        words = [each.word for each in tags]
+        assert "".join(words) == "".join(text.split())
+        if not words:
+            continue
+        inputs = pieces(words, is_split_into_words=True, return_tensors="pt")
+        logits = theirs(**inputs).logits[0].detach().softmax(-1).numpy()
+        owners = inputs.word_ids()
+        first = [owners.index(place) for place in range(len(words))]
+        assert [each.label for each in tags] == [LABELS[x] for x in logits[first].argmax(-1)]
+        np.testing.assert_allclose(
+            [each.probability for each in tags], logits[first].max(-1), atol=1e-5
+        )
+    assert model.tag([["The cats", "sat"]])[0][0].word == "The cats"
+
+
+def test_long_texts_are_read_in_parts(tagger):
+    model, *_ = tagger
+    text = " ".join(["cats", "mat", "trains"] * 40)
+    token_ids, words, places = model.reader.read_words([model.reader.words_of([text])[0]])
+    assert token_ids.shape[1] > 1
+    flat = token_ids.numpy().reshape(-1)
+    firsts = [model.tokenizer.tokenize([word])[0, 0].numpy() for word in words.numpy()[0]]
+    assert flat[places.numpy()[0]].tolist() == firsts
+    assert len(model.tag(text)) == 120
+
+
+def test_it_learns_words(tagger, tmp_path):
+    model, *_ = tagger
+    model.compile(optimizer=keras.optimizers.Adam(0.01))
+    words = [["cats", "in", "Rome"], ["Paris", "sat"]] * 4
+    labels = [["O", "O", "B-PLACE"], ["B-PLACE", "O"]] * 4
+    history = model.fit(words, labels, batch_size=4, epochs=15, verbose=0).history
+    assert history["loss"][-1] < 0.3 * history["loss"][0]
+    assert [each.label for each in model.tag([["cats", "in", "Rome"]])[0]] == labels[0]
+    served = tf.saved_model.load(model.export(tmp_path / "exported")).signatures
+    found = served["serving_default"](text=tf.constant(["cats in Rome"]))["labels"]
+    assert [label.decode() for label in found.numpy()[0]] == labels[0]
+    with pytest.raises(ValueError, match=r"texts of \[3\] words, labels for \[2\]"):
+        model.fit(words[:1], [["O", "O"]])
+    with pytest.raises(ValueError, match="one of.*Received: PLACE"):
+        model.fit(words[:1], [["O", "O", "PLACE"]])
+
+
+def test_entities_are_joined():
+    def tags(text):
+        return [Tag(*each.split("/"), 0.5) for each in text.split()]
+
+    found = entities(tags("A/B-X b/I-X c/O d/B-X e/B-X f/I-Y g/I-Y h/Z i/Z"))
+    assert [(each.word, each.label) for each in found] == [
+        ("A b", "X"),
+        ("d", "X"),
+        ("e", "X"),
+        ("f g", "Y"),
+        ("h i", "Z"),
+    ]
+
+
+def test_masks_are_drawn_as_the_paper_says(tmp_path):
+    tiny.save(tmp_path, "Bert", "ForMaskedLM", num_hidden_layers=1)
+    model = zoo.load(str(tmp_path))
+    tokenizer = model.tokenizer
+    special = [tokenizer.pad_id, tokenizer.start_id, tokenizer.end_id]
+    ids = tf.tile(tf.range(100)[None], (400, 1))
+    inputs, labels, weights = (x.numpy() for x in model.hidden(ids, [1, 2]))
+    assert (labels == ids.numpy()).all()
+    assert weights[:, special].sum() == 0
+    told = weights > 0
+    assert told.mean() == pytest.approx(0.15 * 97 / 100, abs=0.01)
+    assert (inputs[~told] == labels[~told]).all()
+    assert (inputs[told] == tokenizer.mask_id).mean() == pytest.approx(0.8, abs=0.02)
+    assert (inputs[told] == labels[told]).mean() == pytest.approx(0.1, abs=0.02)
+    model.compile(optimizer=keras.optimizers.Adam(0.01))
+    history = model.fit(tiny.TEXTS * 8, epochs=6, batch_size=8, verbose=0).history
+    assert history["loss"][-1] < history["loss"][0]
+    same = [model.evaluate(tiny.TEXTS, verbose=0)[0] for _ in range(2)]
+    assert same[0] == same[1]
+
+
+def test_pairs_come_near_each_other(tmp_path):
+    tiny.save(tmp_path, "Bert", "Model", num_hidden_layers=1)
+    model = zoo.load(str(tmp_path), dropout=0.0)
+    model.compile(optimizer=keras.optimizers.Adam(0.01))
+    texts, others = tiny.TEXTS[:3], tiny.GERMAN
+    model.fit(texts, others, batch_size=3, epochs=20, verbose=0)
+    assert model.match(texts, others).argmax(1).tolist() == [0, 1, 2]
+    first, second = model.embed(texts), model.embed(others)
+    cosines = 20 * first.astype("float64") @ second.T.astype("float64")
+    expected = np.mean(np.log(np.exp(cosines).sum(1)) - np.diag(cosines))
+    loss = model.evaluate(texts, others, batch_size=3, verbose=0)[0]
+    assert loss == pytest.approx(expected, abs=1e-4)
+    with pytest.raises(ValueError, match="learns from pairs of texts"):
+        model.fit(texts)
