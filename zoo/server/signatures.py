@@ -63,7 +63,9 @@ class Signature:
             found = concrete(*tensors)
             return [found[name] for name in names]
 
-        return {name: concrete.structured_outputs[name] for name in names}, batched
+        # Called eagerly, it would be traced for each call, and no two calls would share a batch.
+        graph = tf.function(batched, autograph=False).get_concrete_function(*specs)
+        return {name: concrete.structured_outputs[name] for name in names}, graph
 
     def __call__(self, tensors):
         """Answers a call.
