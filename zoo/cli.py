@@ -393,7 +393,8 @@ def export(name, path, **options):
 @click.option(
     "--token", envvar="ZOO_TOKEN", help="What clients send as Authorization: Bearer TOKEN."
 )
-def serve(names, host, port, token):
+@click.option("--batch/--no-batch", default=True, help="Whether concurrent requests share batches.")
+def serve(names, host, port, token, batch):
     """Serve the models NAME by HTTP: names of models, presets, or folders of exported versions.
 
     The protocols are those of TF Serving, /v1/models/NAME:predict, and, for language models, of
@@ -407,7 +408,7 @@ def serve(names, host, port, token):
             f'zoo serve needs {error.name}: pip install "keras-attention-zoo[server]"'
         ) from error
 
-    models = [server.model_of(name) for name in names]
+    models = [server.model_of(name, batch) for name in names]
     click.echo(f"Serving {', '.join(model.name for model in models)} at http://{host}:{port}")
     server.run(models, host, port, token)
 
