@@ -243,22 +243,9 @@ def _overwritten(old, new, start):
 
     `ops.slice_update` would do, but with TensorFlow it needs XLA, which not every server has.
     """
-    if new.shape[-2] == 1:
-        return _overwritten_once(old, ops.cast(new, old.dtype), start)
     places = ops.arange(ops.shape(old)[-2], dtype="int32") - start  # (length,)
     count = ops.shape(new)[-2]
     is_new = ops.logical_and(places >= 0, places < count)
-    new = ops.take(new, ops.clip(places, 0, count - 1), axis=-2)
+    if new.shape[-2] != 1:
+        new = ops.take(new, ops.clip(places, 0, count - 1), axis=-2)
     return ops.where(is_new[:, None], ops.cast(new, old.dtype), old)
-
-
-def _overwritten_once(old, new, start):
-    """The same for one vector, `(..., 1, size)`, without a pass over everything."""
-    shape = ops.shape(old)
-    length, size = shape[-2], old.shape[-1]
-    flat = ops.reshape(old, (-1, size))  # (... * length, size)
-    new = ops.reshape(new, (-1, size))  # (..., size)
-    place = ops.clip(ops.cast(start, "int32"), 0, length - 1)
-    rows = ops.arange(ops.shape(new)[0], dtype="int32") * length + place
-    new = ops.where(place == start, new, ops.take(flat, rows, axis=0))
-    return ops.reshape(ops.scatter_update(flat, rows[:, None], new), shape)

@@ -29,7 +29,7 @@ class LoadedModel:
             key: signatures.of_endpoint(endpoint, is_batched)
             for key, endpoint in task.endpoints().items()
         }
-        _warm_up(self.signatures)
+        self.signatures[DEFAULT].warm_up()
 
     def refresh(self):
         """Does nothing: what is in memory stays as it is."""
@@ -86,7 +86,8 @@ class ExportedModel:
             key: signatures.of_saved_model(each, self._is_batched)
             for key, each in loaded.signatures.items()
         }
-        _warm_up(found)
+        if DEFAULT in found:
+            found[DEFAULT].warm_up()
         self._loaded, self.signatures, self.version = loaded, found, newest
 
 
@@ -110,14 +111,3 @@ def _content(folder):
     """Returns what tells whether something in a folder has changed."""
     files = [(each, each.stat()) for each in sorted(folder.rglob("*"))]
     return [(each, told.st_size, told.st_mtime_ns) for each, told in files]
-
-
-def _warm_up(found):
-    """Answers a request by the default signature: the first one takes seconds."""
-    signature = found.get(DEFAULT)
-    if signature is not None and all(spec.shape.rank == 1 for spec in signature.inputs):
-        signature({spec.name: [_empty(spec.dtype)] for spec in signature.inputs})
-
-
-def _empty(dtype):
-    return b"" if dtype == tf.string else 0

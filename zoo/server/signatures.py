@@ -76,13 +76,30 @@ class Signature:
 
     def _group(self, tensors):
         """Returns which calls these tensors share a batch with: a number."""
-        lengths = [
-            len(row)
+        lengths = [len(row) for name in self._texts() for row in np.ravel(tensors[name])]
+        return bisect.bisect_left(TEXT_BYTES, max(lengths, default=0))
+
+    def warm_up(self):
+        """Answers an empty request in each of the ways, of which the first time takes seconds.
+
+        It does so where an input has a scalar for each row.
+        """
+        if any(spec.shape.rank != 1 for spec in self.inputs):
+            return
+        specs = self._specs()
+        empty = [tf.constant([b"" if spec.dtype == tf.string else 0], spec.dtype) for spec in specs]
+        self._concrete()(*empty)
+        if self.is_batched:
+            for group in range(len(TEXT_BYTES) + 1 if self._texts() else 1):
+                self._batched(group)(*empty)
+
+    def _texts(self):
+        """Returns the names of the inputs that are texts."""
+        return [
+            spec.name
             for spec in self.inputs
             if spec.dtype == tf.string and not spec.name.endswith(BINARY)
-            for row in np.ravel(tensors[spec.name])
         ]
-        return bisect.bisect_left(TEXT_BYTES, max(lengths, default=0))
 
     def __call__(self, tensors):
         """Answers a call.
