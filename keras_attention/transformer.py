@@ -13,6 +13,7 @@ from keras_attention._checks import (
     require_positive_integers,
     require_positive_integers_or_none,
 )
+from keras_attention._heads import PROJECTIONS
 from keras_attention._keras import get_keras_mask
 from keras_attention._layer import Memory, as_floats
 from keras_attention._recompute import Recomputable
@@ -21,7 +22,7 @@ from keras_attention.multi_head import MultiHeadAttention
 
 NORMALIZE = ("post", "pre")
 NORMS = {"layer": keras.layers.LayerNormalization, "rms": keras.layers.RMSNormalization}
-BIASES = ("attention", "feed_forward")
+BIASES = ("attention", *PROJECTIONS, "feed_forward")
 
 
 class _Block(Recomputable):
@@ -50,6 +51,7 @@ class _Block(Recomputable):
         norm="layer",
         gated=False,
         num_key_value_heads=None,
+        query_key_norm=None,
         normalizer="softmax",
         implementation="auto",
         **kwargs,
@@ -86,6 +88,7 @@ class _Block(Recomputable):
         self.norm = norm
         self.gated = gated
         self.num_key_value_heads = plain(num_key_value_heads)
+        self.query_key_norm = query_key_norm
         self.normalizer = normalizers.get(normalizer)
         self.implementation = implementation
 
@@ -111,6 +114,12 @@ class _Block(Recomputable):
 
     def _has_bias(self, part):
         return self.use_bias if isinstance(self.use_bias, bool) else part in self.use_bias
+
+    def _biases_of_attention(self):
+        """Returns what `use_bias` of `MultiHeadAttention` is."""
+        if self._has_bias("attention"):
+            return True
+        return [name for name in PROJECTIONS if self._has_bias(name)]
 
     def compute_output_shape(self, x_shape, encoded_shape=None):
         """Returns the shape of the output without the weights: that of `x`."""
@@ -151,7 +160,8 @@ class _Block(Recomputable):
             score=score,
             normalizer=self._another(self.normalizer),
             dropout=self.attention_dropout,
-            use_bias=self._has_bias("attention"),
+            use_bias=self._biases_of_attention(),
+            query_key_norm=self.query_key_norm,
             implementation=self.implementation,
             dtype=self.dtype_policy,
             name=name,
@@ -276,9 +286,10 @@ class EncoderBlock(_Block):
             is dropped in training.
         activation, gated: Of the feed-forward network, as for `FeedForward`.
         use_bias: Whether projections and dense layers add a bias: all of them, none, or those of
-            the parts in a collection of `"attention"` and `"feed_forward"`.
-        score, mask, position, num_key_value_heads, normalizer, implementation: Of the attention, as
-            for `MultiHeadAttention`.
+            the parts in a collection of `"attention"`, which is all its projections, `"query"`,
+            `"key"`, `"value"`, `"output"` and `"feed_forward"`.
+        score, mask, position, num_key_value_heads, query_key_norm, normalizer, implementation: Of
+            the attention, as for `MultiHeadAttention`.
         norm: `"layer"` or `"rms"` (Zhang and Sennrich 2019, https://arxiv.org/abs/1910.07467).
 
     Call arguments:
@@ -401,8 +412,8 @@ class DecoderBlock(_Block):
         position: Of self-attention; cross-attention has none.
         num_heads, hidden, key_dim, normalize, epsilon, dropout, attention_dropout,
             hidden_dropout, activation, use_bias, score, norm, gated, num_key_value_heads,
-            normalizer, implementation: As for `EncoderBlock`. The two attentions have scores of
-            their own.
+            query_key_norm, normalizer, implementation: As for `EncoderBlock`. The two attentions
+            have scores of their own.
 
     Call arguments:
         x: Tensor `(batch, length, size)`.

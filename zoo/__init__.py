@@ -12,12 +12,16 @@ from typing import TYPE_CHECKING
 from zoo.catalog import info, list_models, load, register
 
 if TYPE_CHECKING:
+    from zoo.checkpoints.saving import save_checkpoint
     from zoo.models.backbone import Backbone
     from zoo.readers.image_reader import ImageReader
     from zoo.readers.text import ByteBPETokenizer
     from zoo.tasks.captioning import Captioner
     from zoo.tasks.classification import Classifier
+    from zoo.tasks.embedding import Embedder
+    from zoo.tasks.masked import MaskFiller
     from zoo.tasks.results import Caption, TextScores, Translation
+    from zoo.tasks.tagging import Tagger
     from zoo.tasks.translation import Translator
     from zoo.tasks.writing import TextGenerator
 
@@ -28,7 +32,10 @@ __all__ = [
     "Caption",
     "Captioner",
     "Classifier",
+    "Embedder",
     "ImageReader",
+    "MaskFiller",
+    "Tagger",
     "TextGenerator",
     "TextScores",
     "Translation",
@@ -36,6 +43,7 @@ __all__ = [
     "info",
     "list_models",
     "load",
+    "save_checkpoint",
 ]
 
 _HOMES = {
@@ -44,11 +52,15 @@ _HOMES = {
     "Caption": "zoo.tasks.results",
     "Captioner": "zoo.tasks.captioning",
     "Classifier": "zoo.tasks.classification",
+    "Embedder": "zoo.tasks.embedding",
     "ImageReader": "zoo.readers.image_reader",
+    "MaskFiller": "zoo.tasks.masked",
+    "Tagger": "zoo.tasks.tagging",
     "TextGenerator": "zoo.tasks.writing",
     "TextScores": "zoo.tasks.results",
     "Translation": "zoo.tasks.results",
     "Translator": "zoo.tasks.translation",
+    "save_checkpoint": "zoo.checkpoints.saving",
 }
 _PACKAGES = ("data", "decoding", "metrics", "serving", "storage", "training")
 

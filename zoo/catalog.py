@@ -12,9 +12,11 @@ import pathlib
 import textwrap
 from typing import NamedTuple
 
+from zoo.checkpoints.settings import Settings
 from zoo.options import options_of
 from zoo.storage import CARD, CONFIG, TOKENIZER, WEIGHTS
 from zoo.storage.cards import measured, read_card, told
+from zoo.storage.kinds import is_checkpoint
 
 PRESETS = pathlib.Path(__file__).parent / "presets"
 
@@ -79,6 +81,27 @@ ARCHITECTURES = {
         "zoo.tasks.classification.Classifier",
         "zoo.models.text_encoder.TextEncoder",
     ),
+    "text_encoder_embedding": Architecture(
+        "embedding",
+        "Text encoder to a vector (Reimers and Gurevych 2019)",
+        "zoo.tasks.embedding.Embedder",
+        "zoo.models.text_encoder.TextEncoder",
+        {"head": "embedding", "pooling": "mean", "pooler": None},
+    ),
+    "text_encoder_masked": Architecture(
+        "masked language model",
+        "Text encoder that fills gaps (Devlin et al. 2019)",
+        "zoo.tasks.masked.MaskFiller",
+        "zoo.models.text_encoder.TextEncoder",
+        {"head": "masked"},
+    ),
+    "text_encoder_tags": Architecture(
+        "tagging",
+        "Text encoder to a label for each word (Devlin et al. 2019)",
+        "zoo.tasks.tagging.Tagger",
+        "zoo.models.text_encoder.TextEncoder",
+        {"head": "tags"},
+    ),
     "transformer_lm": Architecture(
         "language model",
         "Transformer language model",
@@ -114,7 +137,7 @@ class ModelInfo(NamedTuple):
         task: What it does, such as `"translation"`.
         description: One line for people.
         data: What it was trained on; empty for an architecture.
-        parameters: Number of weights; `None` for an architecture.
+        parameters: Number of weights; `None` for an architecture or a checkpoint.
         megabytes: Size on disk; `None` for an architecture.
         quality: Dictionary of a metric and its protocol to the value measured.
         card: Everything that `card.json` says; empty for an architecture.
@@ -145,6 +168,8 @@ class ModelInfo(NamedTuple):
             lines.append(f"  {millions:.1f} M weights, {self.megabytes:.1f} MB on disk")
             for title, text in told(self.card).items():
                 lines += _wrapped(f"  {title}: ", text)
+        elif self.megabytes is not None:
+            lines.append(f"  {self.megabytes:.1f} MB on disk")
         lines += [f"  {metric}: {value}" for metric, value in self.quality.items()]
         return "\n".join(lines)
 
@@ -163,8 +188,8 @@ def list_models():
     Example:
 
     >>> [model.name for model in list_models() if not model.card]  # doctest: +NORMALIZE_WHITESPACE
-    ['bahdanau_nmt', 'luong_nmt', 'show_attend_tell', 'text_encoder', 'transformer_lm',
-     'transformer_nmt', 'vit']
+    ['bahdanau_nmt', 'luong_nmt', 'show_attend_tell', 'text_encoder', 'text_encoder_embedding',
+     'text_encoder_masked', 'text_encoder_tags', 'transformer_lm', 'transformer_nmt', 'vit']
     """
     trained = sorted(folder.parent for folder in PRESETS.glob(f"*/{CARD}"))
     return [_preset_info(folder) for folder in trained] + [
@@ -183,7 +208,8 @@ def info(name):
     """
     if name in ARCHITECTURES:
         return _architecture_info(name)
-    return _preset_info(_folder(name))
+    folder = _folder(name)
+    return _preset_info(folder) if (folder / CARD).is_file() else _checkpoint_info(name, folder)
 
 
 def load(name, weights="pretrained", tokenizer=None, dtype=None, **overrides):
@@ -198,11 +224,16 @@ def load(name, weights="pretrained", tokenizer=None, dtype=None, **overrides):
             client's cache, and is there without internet the next time. An archive may be pinned
             by its hash, `"https://.../model.zip#sha256=..."`; without one, a new archive behind the
             same URL is not looked for.
+            Or a checkpoint as transformers writes it: a folder with `config.json`, safetensors and
+            a tokenizer, or `"hf://organization/name"`. `zoo.checkpoints.families` lists what can be
+            loaded.
         weights: `"pretrained"`, `None` for fresh ones, or the path of a `.weights.h5` file: of
             `model.save_weights`, of a checkpoint in training, or of a preset.
         tokenizer: The tokenizer of a model with fresh weights. A trained model has its own.
         dtype: Keras dtype policy of the computation; the global one by default.
-        **overrides: Arguments of the architecture, for fresh weights.
+        **overrides: Arguments of the architecture, for fresh weights; of a checkpoint, arguments
+            that change no weights, such as `dropout` or `sampler`, and `labels` for a classifier
+            with a new, untrained head.
 
     Returns:
         A task, such as `zoo.Translator`.
@@ -221,7 +252,7 @@ def load(name, weights="pretrained", tokenizer=None, dtype=None, **overrides):
     0.2
     """
     register()
-    from zoo.readers.text import ByteBPETokenizer
+    from zoo.readers.text import load_tokenizer
     from zoo.storage.configs import read_config
     from zoo.storage.presets import check_files
     from zoo.storage.weights import load_weights
@@ -229,6 +260,13 @@ def load(name, weights="pretrained", tokenizer=None, dtype=None, **overrides):
     if name in ARCHITECTURES:
         return _fresh_architecture(name, weights, tokenizer, dtype, overrides)
     folder = _folder(name)
+    if not (folder / CARD).is_file():
+        if weights != "pretrained" or tokenizer is not None:
+            raise ValueError(
+                f"{name} is a checkpoint, which has weights and a tokenizer of its own. Received: "
+                f"weights={weights!r}, tokenizer={tokenizer!r}."
+            )
+        return _of_checkpoint(folder, dtype, **overrides)
     check_files(
         folder,
         "Restore the file: install the package again, get the preset anew, or remove "
@@ -242,7 +280,7 @@ def load(name, weights="pretrained", tokenizer=None, dtype=None, **overrides):
             f"{', '.join(changed)}. Pass weights=None to train it anew with these."
         )
     has_texts = (folder / TOKENIZER).is_file()
-    own = ByteBPETokenizer.load(folder / TOKENIZER) if has_texts else None
+    own = load_tokenizer(folder / TOKENIZER) if has_texts else None
     model = _of_preset(folder, architecture, own, dtype, arguments)
     if overrides or tokenizer is not None:
         arguments = {**arguments, **overrides}
@@ -315,6 +353,20 @@ def _of_preset(folder, architecture, tokenizer, dtype, arguments):
         raise ValueError(f"The model of {folder / CONFIG} cannot be made. {kind}{error}") from error
 
 
+def _of_checkpoint(folder, dtype, **overrides):
+    """Returns the task of a checkpoint of Hugging Face."""
+    from zoo.checkpoints.loading import read_checkpoint
+    from zoo.checkpoints.names import fill
+    from zoo.checkpoints.tensor_files import TensorFiles
+
+    files = TensorFiles(folder)
+    plan, tokenizer = read_checkpoint(folder, overrides.get("labels"))
+    model = build(plan.architecture, tokenizer, dtype, **{**plan.options, **overrides})
+    fill(model.core, files, plan.names)
+    model.checkpoint = folder, plan.names
+    return model
+
+
 def _fresh_architecture(name, weights, tokenizer, dtype, overrides):
     if weights == "pretrained":
         trained = [each.name for each in list_models() if each.card.get("architecture") == name]
@@ -338,7 +390,7 @@ def _fresh_architecture(name, weights, tokenizer, dtype, overrides):
 def _folder(name):
     """Returns the folder of a preset of the package, of one anywhere, or of a download."""
     for folder in (PRESETS / str(name), pathlib.Path(name)):
-        if (folder / CARD).is_file():
+        if (folder / CARD).is_file() or is_checkpoint(folder):
             return folder
     if "://" in str(name) or ".zip" in str(name):
         from zoo.storage import downloads
@@ -367,6 +419,13 @@ def _preset_info(folder):
         card=card,
         options=[],
     )
+
+
+def _checkpoint_info(name, folder):
+    settings = Settings.read(folder / CONFIG)
+    size = sum(each.stat().st_size for each in folder.iterdir() if each.is_file())
+    description = f"Checkpoint of transformers: {settings.architecture or settings.model_type}"
+    return ModelInfo(str(name), "checkpoint", description, "", None, size / 1e6, {}, {}, [])
 
 
 def _architecture_info(name):

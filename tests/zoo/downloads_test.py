@@ -19,6 +19,7 @@ import requests
 import zoo
 from zoo.cli import main
 from zoo.storage import CARD, CONFIG, FILES, LARGEST, TOKENIZER, WEIGHTS, archives, downloads
+from zoo.storage.downloads import OF_CHECKPOINTS, PICKLED
 from zoo.storage.presets import fingerprint
 
 
@@ -419,14 +420,32 @@ def test_the_hub_is_asked_for_the_four_files(hub, cache):
     assert zoo.load("hf://somebody/toy").core.config.cell == "lstm"
     assert zoo.info("hf://somebody/toy@v1.0").name == "toy"
     assert hub == [
-        ("somebody/toy", None, sorted(FILES)),
-        ("somebody/toy", "v1.0", sorted(FILES)),
+        ("somebody/toy", None, sorted([*FILES, *OF_CHECKPOINTS])),
+        ("somebody/toy", "v1.0", sorted([*FILES, *OF_CHECKPOINTS])),
     ]
     assert left_in(cache) == []
 
 
+def test_a_checkpoint_comes_with_what_it_has(tmp_path, monkeypatch):
+    asked = []
+
+    def snapshot_download(repository, revision, allow_patterns):
+        asked.append(sorted(allow_patterns))
+        return str(tmp_path)
+
+    client = types.SimpleNamespace(snapshot_download=snapshot_download)
+    monkeypatch.setitem(sys.modules, "huggingface_hub", client)
+    (tmp_path / "config.json").write_text('{"model_type": "bert", "architectures": ["BertModel"]}')
+    told = str(zoo.info("hf://somebody/bert"))
+    assert "BertModel" in told
+    assert asked == [sorted([*FILES, *OF_CHECKPOINTS]), sorted(PICKLED)]
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    zoo.info("hf://somebody/bert")
+    assert len(asked) == 3
+
+
 def test_a_repository_without_a_preset_is_named(hub):
-    with pytest.raises(ValueError, match="hf://somebody/else holds no preset"):
+    with pytest.raises(ValueError, match="hf://somebody/else holds neither a preset nor"):
         zoo.load("hf://somebody/else")
 
 

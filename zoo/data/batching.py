@@ -7,24 +7,30 @@ LONGEST_BUCKET = 128
 TOKENS_A_PLACE = 400  # source and translation together, before a batch takes fewer
 
 
-def bucket_by_length(dataset, batch_size):
+def bucket_by_length(dataset, batch_size, pad_id=0):
     """Groups examples of similar length and pads each batch to its longest example.
 
     Args:
         dataset: `tf.data.Dataset` of tuples of tensors, of which the vectors are texts; the length
             of an example is that of its longest text.
         batch_size: Examples a batch.
+        pad_id: What pads texts.
 
     Returns:
-        A data set of tuples of tensors with the batch first, texts padded with 0.
+        A data set of tuples of tensors with the batch first.
     """
     boundaries = list(range(BUCKET_WIDTH, LONGEST_BUCKET + 1, BUCKET_WIDTH))
     # A row of a ragged tensor is a vector, but tf.data pads only what it knows to be a tensor.
     dataset = dataset.map(lambda *tensors: tuple(map(tf.identity, tensors)))
+    padding = tuple(
+        tf.constant(pad_id if spec.shape.rank == 1 else 0, spec.dtype)
+        for spec in dataset.element_spec
+    )
     return dataset.bucket_by_sequence_length(
         lambda *tensors: tf.reduce_max([tf.size(each) for each in tensors if each.shape.rank == 1]),
         bucket_boundaries=boundaries,
         bucket_batch_sizes=[batch_size] * (len(boundaries) + 1),
+        padding_values=padding,
     )
 
 

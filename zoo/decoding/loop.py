@@ -89,7 +89,7 @@ def decode(
         context: First result of the model's `start`.
         state: Second result of the model's `start`.
         sampler: A `Sampler` or the name of one, see `zoo.decoding.get`.
-        start_id: The token that the first step gets.
+        start_id: The token that the first step gets; may be `None` if there are `first_tokens`.
         end_id: The token that ends a text.
         pad_id: The token that fills `token_ids` up.
         max_lengths: `[batch]` int32, how many tokens each row may produce, the end token included:
@@ -135,6 +135,7 @@ def decode(
     noise = _noise(sampler, seeds, max_lengths.shape[0], max_length, first_step)
     batch, beams = tf.shape(max_lengths)[0], sampler.num_beams
     end_ids = (end_id, *sampler.end_ids)
+    forbidden_ids = [token for token in (pad_id, start_id) if token is not None]
     if first_tokens is None:
         first_tokens = tf.fill([batch], start_id)
     past, prompt_length = (), 0
@@ -162,7 +163,7 @@ def decode(
         if sampler.processors:
             rows = tf.reshape(past, [-1, tf.shape(past)[2]])  # [batch * beams, prompt + time]
             progress = Progress(rows, prompt_length + time, first_step + time, end_ids)
-        log_probs = next_log_probs(logits, sampler, progress, end_ids, (pad_id, start_id))
+        log_probs = next_log_probs(logits, sampler, progress, end_ids, forbidden_ids)
         log_probs = tf.reshape(log_probs, [batch, beams, tf.shape(logits)[-1]])
         numbers = None if noise is None else noise[time]
         search, parents = advance(search, sampler, log_probs, numbers, time, max_lengths, end_ids)

@@ -119,18 +119,21 @@ class TopPSampler(RandomSampler):
 
     Args:
         p: The probability that the nucleus reaches, above 0 and at most 1.
+        k: Tokens that the nucleus is taken of, the most probable ones, whose probabilities then
+            count as 1 together; `None` for all.
         temperature: See `RandomSampler`.
 
     Raises:
-        ValueError: If `p` is not in (0, 1] or `temperature` not above 0.
+        ValueError: If `p` is not in (0, 1], `k` below 1 or `temperature` not above 0.
 
     Example:
 
     >>> TopPSampler(p=0.95)
-    TopPSampler(temperature=1.0, p=0.95)
+    TopPSampler(temperature=1.0, p=0.95, k=None)
     """
 
     p: float = 0.9
+    k: int | None = None
 
     numbers = ("temperature", "p")
 
@@ -138,25 +141,30 @@ class TopPSampler(RandomSampler):
         super().__post_init__()
         is_probability = isinstance(self.p, Real) and 0 < self.p <= 1
         require(is_probability, "a number above 0 and at most 1", p=self.p)
-        self._keep(p=float(self.p))
+        is_count = self.k is None or (isinstance(self.k, Integral) and self.k >= 1)
+        require(is_count, "an integer of at least 1, or None", k=self.k)
+        self._keep(p=float(self.p), k=None if self.k is None else int(self.k))
 
     def pick(self, log_probs, uniforms):
         weights = self.weights(log_probs)
-        target = self.p * tf.reduce_sum(weights, -1, keepdims=True)
-
-        def draw_from(weights, tokens):
-            before = tf.cumsum(weights, axis=-1, exclusive=True)
-            nucleus = tf.where(before < target, weights, 0.0)
-            return tf.gather(tokens, draw(nucleus, uniforms), batch_dims=1)
-
-        # Sorting a whole vocabulary is slow, and a nucleus is mostly small.
         vocabulary = tf.shape(weights)[-1]
+
+        def draw_from(best, whole):
+            target = self.p * tf.reduce_sum(whole, -1, keepdims=True)
+            before = tf.cumsum(best.values, axis=-1, exclusive=True)
+            nucleus = tf.where(before < target, best.values, 0.0)
+            return tf.gather(best.indices, draw(nucleus, uniforms), batch_dims=1)
+
+        if self.k is not None:
+            best = tf.math.top_k(weights, tf.minimum(self.k, vocabulary))
+            return draw_from(best, best.values)
+        # Sorting a whole vocabulary is slow, and a nucleus is mostly small.
         head = tf.math.top_k(weights, tf.minimum(_LARGE_NUCLEUS, vocabulary))
-        is_enough = tf.reduce_all(tf.reduce_sum(head.values, -1, keepdims=True) >= target)
+        target = self.p * tf.reduce_sum(weights, -1, keepdims=True)
         return tf.cond(
-            is_enough,
-            lambda: draw_from(*head),
-            lambda: draw_from(*tf.math.top_k(weights, vocabulary)),
+            tf.reduce_all(tf.reduce_sum(head.values, -1, keepdims=True) >= target),
+            lambda: draw_from(head, weights),
+            lambda: draw_from(tf.math.top_k(weights, vocabulary), weights),
         )
 
 

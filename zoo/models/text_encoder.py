@@ -1,7 +1,7 @@
 """Encoders of texts in BERT's shape: token ids to vectors, labels, or masked tokens.
 
-The tasks are `zoo.tasks.classification.Classifier`, `zoo.tasks.masked.MaskFiller` and
-`zoo.tasks.embedding.Embedder`.
+The tasks are `zoo.tasks.classification.Classifier`, `zoo.tasks.tagging.Tagger`,
+`zoo.tasks.masked.MaskFiller` and `zoo.tasks.embedding.Embedder`.
 """
 
 import dataclasses
@@ -9,7 +9,7 @@ import dataclasses
 import keras
 from keras import ops
 
-from keras_attention import EncoderBlock
+from keras_attention import EncoderBlock, activations, positions
 from keras_attention.errors import unknown_name
 from zoo.models.core import Core
 from zoo.models.rollout import attention_rollout
@@ -17,6 +17,7 @@ from zoo.models.transformer import TransformerConfig, final_norm, make_blocks, r
 
 HEADS = {
     "labels": "text_encoder",
+    "tags": "text_encoder_tags",
     "masked": "text_encoder_masked",
     "embedding": "text_encoder_embedding",
 }
@@ -28,8 +29,13 @@ class TextEncoderConfig(TransformerConfig):
     """Options of an encoder of texts: those of `TransformerConfig`, some with other defaults, and
 
     Args:
-        head: `"labels"`, `"masked"` for the tokens behind masks, or `"embedding"` for a vector.
+        head: `"labels"`, `"tags"` for a label of each token, `"masked"` for the tokens behind
+            masks, or `"embedding"` for a vector.
         num_labels: Number of labels.
+        embedding_size: Size of the vectors of the tables, which a dense layer brings to `size`
+            where it differs, as in ELECTRA; by default `size`.
+        relative_buckets: Buckets of a learned bias by distance, which all blocks share and which
+            counts besides the positions, as in MPNet; 0 for none.
         max_length: Tokens that there are positions for; longer texts are read in chunks.
         position_offset: Rows of the table of positions in front of the first position, as RoBERTa
             has them.
@@ -37,7 +43,8 @@ class TextEncoderConfig(TransformerConfig):
         pooling: `"first"` for the vector of the start token, `"mean"` for the mean of all tokens.
         pooler: Activation of a dense layer after pooling: `"tanh"` in BERT and RoBERTa, `"relu"` in
             DistilBERT; `None` for no layer.
-        pad_id: The token of padding.
+        masked_activation: Activation of the dense layer before the tokens behind masks.
+        unit_length: Whether vectors of `"embedding"` have the length 1.
     """
 
     num_layers: int = 12
@@ -50,29 +57,35 @@ class TextEncoderConfig(TransformerConfig):
     epsilon: float = 1e-12
     head: str = "labels"
     num_labels: int = 0
+    embedding_size: int | None = None
+    relative_buckets: int = 0
     max_length: int = 512
     position_offset: int = 0
     num_segments: int = 0
     pooling: str = "first"
     pooler: str | None = "tanh"
-    pad_id: int = 0
+    masked_activation: str = "gelu"
+    unit_length: bool = True
 
     def __post_init__(self):
         super().__post_init__()
+        if self.position != "learned":
+            raise ValueError(unknown_name("position of an encoder", self.position, ["learned"]))
         if self.head not in HEADS:
             raise ValueError(unknown_name("head", self.head, HEADS))
         if self.pooling not in POOLINGS:
             raise ValueError(unknown_name("pooling", self.pooling, POOLINGS))
-        if self.head == "labels" and self.num_labels < 1:
+        if self.head in ("labels", "tags") and self.num_labels < 1:
             raise ValueError(
                 "A model of labels needs some: labels=[...]. Received: num_labels="
                 f"{self.num_labels}."
             )
+        object.__setattr__(self, "embedding_size", self.embedding_size or self.size)
 
 
 @keras.saving.register_keras_serializable(package="zoo")
 class TextEncoder(Core):
-    """A stack of blocks over the tokens of a text, and one of three heads.
+    """A stack of blocks over the tokens of a text, and one of four heads.
 
     Paper: Devlin et al. 2019, BERT (https://arxiv.org/abs/1810.04805). The defaults, with
     `num_segments=2`, are its base model; its large one has `num_layers=24, size=1024, num_heads=16,
@@ -90,8 +103,9 @@ class TextEncoder(Core):
         return_attention_scores: Whether to return the weights of all blocks, too.
 
     Output shape:
-        Float32: logits `(batch, num_labels)`; or, with `head="masked"`, logits `(batch, length,
-        vocabulary_size)`; or, with `head="embedding"`, unit vectors `(batch, size)`. With
+        Float32: logits `(batch, num_labels)`; or, with `head="tags"`, logits `(batch, length,
+        num_labels)`; with `head="masked"`, `(batch, length, vocabulary_size)`; or, with
+        `head="embedding"`, vectors `(batch, size)`. With
         `return_attention_scores` also a list of `(batch * chunks, num_heads, length, length)`, a
         tensor for each block.
 
@@ -110,18 +124,24 @@ class TextEncoder(Core):
         super().__init__(vocabulary_size=vocabulary_size, **options)
         config, dtype = self.config, self.dtype_policy
         self.embedding = TextEmbedding(config, dtype=dtype, name="embedding")
-        self.blocks = make_blocks(EncoderBlock, "block", config, dtype=dtype)
+        self.by_distance = None
+        if config.relative_buckets:
+            self.by_distance = positions.T5Bias(config.relative_buckets, dtype=dtype)
+        self.blocks = make_blocks(
+            EncoderBlock, "block", config, position=self.by_distance, dtype=dtype
+        )
         self.norm = final_norm(config, "norm", dtype)
         self.drop = keras.layers.Dropout(config.dropout, dtype=dtype)
         self.pooler = self.output_layer = self.transform = None
         if config.head == "masked":
-            self.transform = keras.layers.Dense(config.size, config.activation, dtype=dtype)
+            activation = activations.get(config.masked_activation)
+            self.transform = keras.layers.Dense(config.embedding_size, activation, dtype=dtype)
             self.transform_norm = keras.layers.LayerNormalization(
                 epsilon=config.epsilon, dtype=dtype
             )
-        elif config.pooler is not None:
+        elif config.pooler is not None and config.head != "tags":
             self.pooler = keras.layers.Dense(config.size, config.pooler, dtype=dtype)
-        if config.head == "labels":
+        if config.head in ("labels", "tags"):
             self.output_layer = keras.layers.Dense(config.num_labels, dtype=dtype)
 
     @property
@@ -136,7 +156,7 @@ class TextEncoder(Core):
         self.norm.build(tokens)
         if self.transform is not None:
             self.transform.build(tokens)
-            self.transform_norm.build(tokens)
+            self.transform_norm.build((None, None, self.config.embedding_size))
             self.output_bias = self.add_weight(
                 name="output_bias", shape=(self.config.vocabulary_size,), initializer="zeros"
             )
@@ -150,14 +170,14 @@ class TextEncoder(Core):
         if self.transform is not None:
             x = self.transform_norm(self.transform(x))
             x = self.embedding.logits(x) + self.output_bias
-        else:
+        elif self.config.head != "tags":
             x = self._pool(x, token_ids)
             x = x if self.pooler is None else self.pooler(x)
             x = self._mean_of_chunks(x, token_ids)
         if self.output_layer is not None:
             x = self.output_layer(self.drop(x, training=training))
         x = ops.cast(x, "float32")
-        if self.config.head == "embedding":
+        if self.config.head == "embedding" and self.config.unit_length:
             x = ops.normalize(x, axis=-1)
         return (x, weights) if return_attention_scores else x
 
@@ -220,7 +240,8 @@ class TextEncoder(Core):
 
 @keras.saving.register_keras_serializable(package="zoo")
 class TextEmbedding(keras.layers.Layer):
-    """The sum of vectors of token, position and segment, normalized.
+    """The sum of vectors of token, position and segment, normalized, and brought to the size of the
+    blocks.
 
     Args:
         config: A `TextEncoderConfig`, or its fields as a dictionary.
@@ -240,18 +261,25 @@ class TextEmbedding(keras.layers.Layer):
             epsilon=self.config.epsilon, dtype=self.dtype_policy, name="norm"
         )
         self.drop = keras.layers.Dropout(self.config.dropout, dtype=self.dtype_policy)
+        self.project = None
+        if self.config.embedding_size != self.config.size:
+            self.project = keras.layers.Dense(
+                self.config.size, dtype=self.dtype_policy, name="project"
+            )
 
     def build(self, ids_shape=None):
-        config = self.config
+        config, size = self.config, self.config.embedding_size
 
         def table(name, rows):
             normal = keras.initializers.TruncatedNormal(stddev=0.02)
-            return self.add_weight(name=name, shape=(rows, config.size), initializer=normal)
+            return self.add_weight(name=name, shape=(rows, size), initializer=normal)
 
         self.tokens = table("tokens", config.vocabulary_size)
         self.places = table("places", config.max_length + config.position_offset)
         self.segments = table("segments", config.num_segments) if config.num_segments else None
-        self.norm.build((None, None, config.size))
+        self.norm.build((None, None, size))
+        if self.project is not None:
+            self.project.build((None, None, size))
 
     def call(self, ids, segment_ids=None, training=None):
         first, length = self.config.position_offset, ops.shape(ids)[1]
@@ -260,7 +288,8 @@ class TextEmbedding(keras.layers.Layer):
         if self.segments is not None:
             segment_ids = ops.zeros_like(ids) if segment_ids is None else segment_ids
             x = x + ops.take(ops.convert_to_tensor(self.segments), segment_ids, axis=0)
-        return self.drop(self.norm(x), training=training)
+        x = self.drop(self.norm(x), training=training)
+        return x if self.project is None else self.project(x)
 
     def logits(self, x):
         """Returns float32 `(batch, length, vocabulary_size)`, by the table of tokens."""

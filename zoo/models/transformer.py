@@ -8,6 +8,7 @@ from keras import ops
 
 from keras_attention import positions
 from keras_attention.errors import unknown_name
+from keras_attention.transformer import NORMS
 
 EMBEDDED = ("sinusoidal", "learned")  # positions that are added here, not inside attention
 
@@ -23,12 +24,18 @@ class StackConfig:
         hidden: Size inside the feed-forward networks.
         normalize: `"post"` or `"pre"`.
         position: `"sinusoidal"` or `"learned"`, added to the embedding; or `"rotary"`, `"alibi"`,
-            `"t5"` or `"shaw"`, which act in self-attention.
+            `"t5"` or `"shaw"`, which act in self-attention, or the config of such a position.
         activation: Activation of the feed-forward networks.
+        gated: Whether that acts on a gate, as in Llama.
+        norm: `"layer"` or `"rms"`.
+        key_dim: Size of a head; by default `size / num_heads`.
+        num_key_value_heads: Number of heads of keys and values; by default `num_heads`.
+        query_key_norm: Epsilon of a normalization of queries and keys, or `None` for none.
         dropout: Fraction dropped of embeddings and of what blocks add, in training.
         attention_dropout, hidden_dropout: Fraction dropped of the weights of attention, and inside
             the feed-forward networks.
-        use_bias: Whether projections and dense layers add a bias.
+        use_bias: Whether projections and dense layers add a bias, or which of them, as for
+            `EncoderBlock`.
         epsilon: Added to the variance by the normalizations.
 
     Raises:
@@ -40,17 +47,22 @@ class StackConfig:
     num_heads: int = 8
     hidden: int = 2048
     normalize: str = "post"
-    position: str = "sinusoidal"
+    position: str | dict = "sinusoidal"
     activation: str = "relu"
+    gated: bool = False
+    norm: str = "layer"
+    key_dim: int | None = None
+    num_key_value_heads: int | None = None
+    query_key_norm: float | None = None
     dropout: float = 0.1
     attention_dropout: float = 0.0
     hidden_dropout: float = 0.0
-    use_bias: bool = True
+    use_bias: bool | list = True
     epsilon: float = 1e-5
 
     def __post_init__(self):
         names = [*EMBEDDED, *positions.names()]
-        if self.position not in names:
+        if isinstance(self.position, str) and self.position not in names:
             raise ValueError(unknown_name("position", self.position, sorted(names)))
 
 
@@ -59,37 +71,57 @@ class TransformerConfig(StackConfig):
     """Options of every Transformer that reads tokens: those of `StackConfig`, and
 
     Args:
-        vocabulary_size: Number of tokens; 0 is padding.
+        vocabulary_size: Number of tokens.
+        pad_id: The token of padding; -1 for a vocabulary without one.
     """
 
     vocabulary_size: int
+    pad_id: int = 0
 
 
-def make_blocks(kind, name, config, **arguments):
+@dataclasses.dataclass(frozen=True)
+class WriterConfig(TransformerConfig):
+    """Options of every Transformer that writes tokens: those of `TransformerConfig`, and
+
+    Args:
+        scaled: Whether embeddings are multiplied by the root of `size`.
+        tied: Whether the table of the embedding is the output layer, too.
+        output_bias: Whether the logits have a bias.
+    """
+
+    scaled: bool = True
+    tied: bool = True
+    output_bias: bool = False
+
+
+def make_blocks(kind, name, config, number=None, **arguments):
     """Returns the blocks of a stack.
 
     Args:
         kind: `EncoderBlock` or `DecoderBlock`.
         name: What their names begin with.
         config: A `StackConfig`.
-        **arguments: Further arguments of a block.
+        number: How many; by default as many as the config says.
+        **arguments: Further arguments of a block, or others than the config has.
     """
+    of_config = {
+        "normalize": config.normalize,
+        "epsilon": config.epsilon,
+        "dropout": config.dropout,
+        "attention_dropout": config.attention_dropout,
+        "hidden_dropout": config.hidden_dropout,
+        "activation": config.activation,
+        "gated": config.gated,
+        "norm": config.norm,
+        "key_dim": config.key_dim,
+        "num_key_value_heads": config.num_key_value_heads,
+        "query_key_norm": config.query_key_norm,
+        "use_bias": config.use_bias,
+        "position": None if config.position in EMBEDDED else config.position,
+    }
     return [
-        kind(
-            config.num_heads,
-            config.hidden,
-            normalize=config.normalize,
-            epsilon=config.epsilon,
-            dropout=config.dropout,
-            attention_dropout=config.attention_dropout,
-            hidden_dropout=config.hidden_dropout,
-            activation=config.activation,
-            use_bias=config.use_bias,
-            position=None if config.position in EMBEDDED else config.position,
-            name=f"{name}_{number}",
-            **arguments,
-        )
-        for number in range(config.num_layers)
+        kind(config.num_heads, config.hidden, name=f"{name}_{place}", **of_config | arguments)
+        for place in range(number or config.num_layers)
     ]
 
 
@@ -118,7 +150,12 @@ def final_norm(config, name, dtype):
     """Returns the normalization after a stack: what leaves a block of kind "post" is normalized."""
     if config.normalize == "post":
         return keras.layers.Identity(dtype=dtype, name=name)
-    return keras.layers.LayerNormalization(epsilon=config.epsilon, dtype=dtype, name=name)
+    return make_norm(config, name, dtype)
+
+
+def make_norm(config, name, dtype):
+    """Returns a normalization as blocks have it."""
+    return NORMS[config.norm](epsilon=config.epsilon, dtype=dtype, name=name)
 
 
 @keras.saving.register_keras_serializable(package="zoo")
@@ -132,45 +169,69 @@ class TokenEmbedding(keras.layers.Layer):
         position: `"sinusoidal"` or `"learned"` to add where a token stands; others add nothing.
         max_length: Number of learned positions.
         dropout: Fraction dropped in training.
+        scaled, tied, output_bias: As for `WriterConfig`.
+        layout: Of sinusoidal positions, as for `SinusoidalPosition`.
 
     Call arguments:
-        ids: int32 `(batch, length)`.
+        ids: int32 `(batch, length)`; negative ones count as 0.
         start: Where the first token stands, an integer, a scalar or int32 `(batch,)`.
     """
 
     def __init__(
-        self, vocabulary_size, size, position=None, max_length=None, dropout=0.0, **kwargs
+        self,
+        vocabulary_size,
+        size,
+        position=None,
+        max_length=None,
+        dropout=0.0,
+        scaled=True,
+        tied=True,
+        output_bias=False,
+        layout="interleaved",
+        **kwargs,
     ):
         super().__init__(**kwargs)
         self.vocabulary_size, self.size = vocabulary_size, size
         self.position, self.max_length, self.dropout = position, max_length, dropout
+        self.scaled, self.tied, self.output_bias = scaled, tied, output_bias
+        self.layout = layout
         dtype = self.dtype_policy
         if position == "learned":
             self.place = positions.LearnedPosition(max_length, dtype=dtype)
         else:
-            self.place = positions.SinusoidalPosition(dtype=dtype)
+            self.place = positions.SinusoidalPosition(layout=layout, dtype=dtype)
         self.drop = keras.layers.Dropout(dropout, dtype=dtype)
 
     def build(self, ids_shape=None):
-        self.table = self.add_weight(
-            name="table",
-            shape=(self.vocabulary_size, self.size),
-            initializer=keras.initializers.RandomNormal(stddev=self.size**-0.5),
-        )
+        def table(name):
+            normal = keras.initializers.RandomNormal(stddev=self.size**-0.5)
+            shape = self.vocabulary_size, self.size
+            return self.add_weight(name=name, shape=shape, initializer=normal)
+
+        self.table = table("table")
+        self.output_table = self.table if self.tied else table("output_table")
+        self.bias = None
+        if self.output_bias:
+            self.bias = self.add_weight(
+                name="bias", shape=(self.vocabulary_size,), initializer="zeros", autocast=False
+            )
         if self.position in EMBEDDED:
             self.place.build((None, None, self.size))
 
     def call(self, ids, start=0, training=None):
         ids = ops.cast(ids, "int32")  # to build under a strategy, Keras gives the mean of replicas
-        x = ops.take(ops.convert_to_tensor(self.table), ids, axis=0) * math.sqrt(self.size)
+        ids = ops.maximum(ids, 0)
+        x = ops.take(ops.convert_to_tensor(self.table), ids, axis=0)
+        x = x * math.sqrt(self.size) if self.scaled else x
         if self.position in EMBEDDED:
             x = self.place(x, start=start)
         return self.drop(x, training=training)
 
     def logits(self, x):
         """Returns float32 `(batch, length, vocabulary_size)`."""
-        table = ops.cast(self.table, x.dtype)
-        return ops.cast(ops.matmul(x, ops.transpose(table)), "float32")
+        table = ops.cast(self.output_table, x.dtype)
+        logits = ops.cast(ops.matmul(x, ops.transpose(table)), "float32")
+        return logits if self.bias is None else logits + self.bias
 
     def get_config(self):
         return {
@@ -180,4 +241,24 @@ class TokenEmbedding(keras.layers.Layer):
             "position": self.position,
             "max_length": self.max_length,
             "dropout": self.dropout,
+            "scaled": self.scaled,
+            "tied": self.tied,
+            "output_bias": self.output_bias,
+            "layout": self.layout,
         }
+
+
+def embedding_of(config, max_length, dtype, layout="interleaved"):
+    """Returns the `TokenEmbedding` that a `WriterConfig` asks for."""
+    return TokenEmbedding(
+        config.vocabulary_size,
+        config.size,
+        config.position if config.position in EMBEDDED else None,
+        max_length,
+        config.dropout,
+        config.scaled,
+        config.tied,
+        config.output_bias,
+        layout,
+        dtype=dtype,
+    )

@@ -8,18 +8,25 @@ import dataclasses
 import keras
 from keras import ops
 
-from keras_attention import EncoderBlock, Memory
+from keras_attention import EncoderBlock, Memory, masks
 from zoo.models.core import Core
-from zoo.models.transformer import TokenEmbedding, TransformerConfig, make_blocks, run_blocks
+from zoo.models.transformer import (
+    WriterConfig,
+    embedding_of,
+    make_blocks,
+    make_norm,
+    run_blocks,
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TransformerLMConfig(TransformerConfig):
-    """Options of a language model: those of `TransformerConfig`, some with other defaults, and
+class TransformerLMConfig(WriterConfig):
+    """Options of a language model: those of `WriterConfig`, some with other defaults, and
 
     Args:
         context_length: Number of tokens that it is trained to look at.
         hidden: Defaults to `4 · size`.
+        window: Tokens that a token looks at, itself included, as in Mistral; `None` for all.
     """
 
     hidden: int | None = None
@@ -28,6 +35,7 @@ class TransformerLMConfig(TransformerConfig):
     activation: str = "gelu"
     use_bias: bool = False
     context_length: int = 256
+    window: int | None = None
 
     def __post_init__(self):
         super().__post_init__()
@@ -43,7 +51,7 @@ class TransformerLanguageModel(Core):
     https://arxiv.org/abs/2302.13971).
 
     Args:
-        vocabulary_size: Number of tokens; 0 is padding.
+        vocabulary_size: Number of tokens.
         **options: The fields of `TransformerLMConfig`.
 
     Call arguments:
@@ -62,18 +70,12 @@ class TransformerLanguageModel(Core):
     def __init__(self, vocabulary_size, **options):
         super().__init__(vocabulary_size, **options)
         config, dtype = self.config, self.dtype_policy
-        self.embedding = TokenEmbedding(
-            vocabulary_size,
-            config.size,
-            config.position,
-            config.context_length,
-            config.dropout,
-            dtype=dtype,
-        )
-        self.blocks = make_blocks(EncoderBlock, "block", config, mask="causal", dtype=dtype)
-        self.norm = keras.layers.LayerNormalization(
-            epsilon=config.epsilon, dtype=dtype, name="norm"
-        )
+        self.embedding = embedding_of(config, config.context_length, dtype)
+        mask = masks.Causal()
+        if config.window is not None:
+            mask &= masks.SlidingWindow(left=config.window - 1, right=0)
+        self.blocks = make_blocks(EncoderBlock, "block", config, mask=mask, dtype=dtype)
+        self.norm = make_norm(config, "norm", dtype)
 
     @property
     def context_length(self):
@@ -101,14 +103,14 @@ class TransformerLanguageModel(Core):
         """Reads prompts but for their last tokens, which are for the first step.
 
         Args:
-            prompt_ids: int32 `(batch, prompt_length)`, padded with 0 in front.
+            prompt_ids: int32 `(batch, prompt_length)`, padded with `pad_id` in front.
             max_length: Number of steps that there is room for.
 
         Returns:
             What stays while decoding and the first state.
         """
         batch, length = ops.shape(prompt_ids)
-        is_token = ops.not_equal(prompt_ids, 0)
+        is_token = ops.not_equal(prompt_ids, self.config.pad_id)
         padding = length - ops.sum(ops.cast(is_token, "int32"), axis=1)  # (batch,)
         later = ops.ones((batch, max_length - 1), "bool")
         visible = ops.concatenate([is_token, later], axis=1)  # (batch, length + max_length - 1)

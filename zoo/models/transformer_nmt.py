@@ -11,8 +11,8 @@ from keras import ops
 from keras_attention import DecoderBlock, EncoderBlock, Memory
 from zoo.models.core import Core
 from zoo.models.transformer import (
-    TokenEmbedding,
-    TransformerConfig,
+    WriterConfig,
+    embedding_of,
     final_norm,
     make_blocks,
     run_blocks,
@@ -20,14 +20,18 @@ from zoo.models.transformer import (
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TransformerNMTConfig(TransformerConfig):
-    """Options of a Transformer translator: those of `TransformerConfig`, and
+class TransformerNMTConfig(WriterConfig):
+    """Options of a Transformer translator: those of `WriterConfig`, and
 
     Args:
+        decoder_layers: Number of blocks of the decoder; by default `num_layers`.
         max_length: Number of learned positions.
+        layout: Of sinusoidal positions: `"interleaved"` or `"halves"`.
     """
 
+    decoder_layers: int | None = None
     max_length: int = 512
+    layout: str = "interleaved"
 
 
 @keras.saving.register_keras_serializable(package="zoo")
@@ -39,7 +43,7 @@ class TransformerTranslator(Core):
     dropout=0.3`.
 
     Args:
-        vocabulary_size: Number of tokens; 0 is padding.
+        vocabulary_size: Number of tokens.
         **options: The fields of `TransformerNMTConfig`.
 
     Call arguments:
@@ -60,17 +64,12 @@ class TransformerTranslator(Core):
     def __init__(self, vocabulary_size, **options):
         super().__init__(vocabulary_size, **options)
         config, dtype = self.config, self.dtype_policy
-        self.embedding = TokenEmbedding(
-            vocabulary_size,
-            config.size,
-            config.position,
-            config.max_length,
-            config.dropout,
-            dtype=dtype,
-        )
+        self.embedding = embedding_of(config, config.max_length, dtype, config.layout)
         self.encoder = make_blocks(EncoderBlock, "encoder", config, dtype=dtype)
         self.encoder_norm = final_norm(config, "encoder_norm", dtype)
-        self.decoder = make_blocks(DecoderBlock, "decoder", config, dtype=dtype)
+        self.decoder = make_blocks(
+            DecoderBlock, "decoder", config, config.decoder_layers, dtype=dtype
+        )
         self.decoder_norm = final_norm(config, "decoder_norm", dtype)
 
     def build(self, input_shape=None):
@@ -150,7 +149,7 @@ class TransformerTranslator(Core):
         return logits, {"time": time + 1, "caches": caches}, average
 
     def _encode(self, source_ids, **options):
-        mask = ops.not_equal(source_ids, 0)
+        mask = ops.not_equal(source_ids, self.config.pad_id)
         x = self.embedding(source_ids, training=options["training"])
         x, weights = run_blocks(self.encoder, x, mask=mask, **options)
         return self.encoder_norm(x), mask, weights

@@ -18,6 +18,7 @@ from zoo.models.transformer import StackConfig, final_norm, make_blocks, run_blo
 
 POSITIONS = ("learned", "sinusoidal")
 POOLINGS = ("first", "mean")
+DISTILLATIONS = (None, "token", "head")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -34,6 +35,8 @@ class ViTConfig(StackConfig):
         pooling: `"first"` for a class token in front, `"mean"` for the mean of all patches.
         stem: Channels of convolutions, 3 × 3, that see the picture before it is cut; the last ones
             halve it, as often as `patch_size` is twice something. None is the classic.
+        distillation: `"token"` for a second token in front, as DeiT has it, `"head"` for one with
+            logits of its own, which are averaged with those of the class token; or `None`.
     """
 
     num_labels: int
@@ -51,6 +54,7 @@ class ViTConfig(StackConfig):
     patch_size: int = 16
     pooling: str = "first"
     stem: tuple = ()
+    distillation: str | None = None
 
     def __post_init__(self):
         object.__setattr__(self, "stem", tuple(self.stem))
@@ -58,6 +62,13 @@ class ViTConfig(StackConfig):
             raise ValueError(unknown_name("position of a picture", self.position, POSITIONS))
         if self.pooling not in POOLINGS:
             raise ValueError(unknown_name("pooling", self.pooling, POOLINGS))
+        if self.distillation not in DISTILLATIONS:
+            raise ValueError(unknown_name("distillation", self.distillation, DISTILLATIONS[1:]))
+        if self.distillation and self.pooling != "first":
+            raise ValueError(
+                "A distillation token stands behind the class token of pooling='first'. Received: "
+                f"pooling={self.pooling!r}."
+            )
         if self.image_size % self.patch_size:
             raise ValueError(
                 "`image_size` must be a multiple of `patch_size`. Received: image_size="
@@ -123,33 +134,39 @@ class ViT(Core):
         self.blocks = make_blocks(EncoderBlock, "block", config, dtype=dtype)
         self.norm = final_norm(config, "norm", dtype)
         self.head = keras.layers.Dense(config.num_labels, dtype=dtype, name="head")
+        self.distillation_head = None
+        if config.distillation == "head":
+            self.distillation_head = keras.layers.Dense(
+                config.num_labels, dtype=dtype, name="distillation_head"
+            )
 
     def build(self, images_shape=None):
         config = self.config
         tokens = (None, None, config.size)
         self.patches.build((None, config.image_size, config.image_size, config.channels))
         self.place.build((None, *self.place.grid, config.size))
-        if config.pooling == "first":
+
+        def vector(name):
             normal = keras.initializers.TruncatedNormal(stddev=0.02)
-            self.class_token = self.add_weight(
-                name="class_token", shape=(config.size,), initializer=normal
-            )
-            self.class_place = self.add_weight(
-                name="class_place", shape=(config.size,), initializer=normal
-            )
+            return self.add_weight(name=name, shape=(config.size,), initializer=normal)
+
+        if config.pooling == "first":
+            self.class_token, self.class_place = vector("class_token"), vector("class_place")
+        if config.distillation:
+            self.distillation_token = vector("distillation_token")
+            self.distillation_place = vector("distillation_place")
         for block in self.blocks:
             block.build(tokens)
         self.norm.build(tokens)
         self.head.build((None, config.size))
+        if self.distillation_head is not None:
+            self.distillation_head.build((None, config.size))
 
     def call(self, images, return_attention_scores=False, training=None):
         self._require_pictures(images)
         x = self.place(self.patches(images, training=training))  # (batch, rows, columns, size)
         x = ops.reshape(x, (-1, x.shape[1] * x.shape[2], x.shape[3]))  # (batch, patches, size)
-        if self.config.pooling == "first":
-            first = ops.cast(self.class_token + self.class_place, x.dtype)
-            first = ops.broadcast_to(first, (ops.shape(x)[0], 1, x.shape[2]))
-            x = ops.concatenate([first, x], axis=1)
+        x = self._with_tokens(x)
         x, weights = run_blocks(
             self.blocks,
             self.drop(x, training=training),
@@ -157,9 +174,24 @@ class ViT(Core):
             training=training,
         )
         x = self.norm(x)
-        x = x[:, 0] if self.config.pooling == "first" else ops.mean(x, axis=1)
-        logits = ops.cast(self.head(x), "float32")
+        first = x[:, 0] if self.config.pooling == "first" else ops.mean(x, axis=1)
+        logits = ops.cast(self.head(first), "float32")
+        if self.distillation_head is not None:
+            logits = (logits + ops.cast(self.distillation_head(x[:, 1]), "float32")) / 2
         return (logits, [each for (each,) in weights]) if return_attention_scores else logits
+
+    def _with_tokens(self, x):
+        """Returns patches `(batch, patches, size)` behind the tokens that stand in front."""
+        tokens = []
+        if self.config.pooling == "first":
+            tokens.append(self.class_token + self.class_place)
+        if self.config.distillation:
+            tokens.append(self.distillation_token + self.distillation_place)
+        if not tokens:
+            return x
+        tokens = ops.cast(ops.stack(tokens)[None], x.dtype)  # (1, tokens, size)
+        tokens = ops.broadcast_to(tokens, (ops.shape(x)[0], *tokens.shape[1:]))
+        return ops.concatenate([tokens, x], axis=1)
 
     def told(self, images, weights):
         """Returns what its attention tells, see `zoo.tasks.classification.Classifier.answer`.
@@ -181,7 +213,8 @@ class ViT(Core):
     def _maps(self, weights, images):
         """Returns where the answer looks, of weights `(batch, ..., tokens, tokens)`, as grids."""
         is_first = self.config.pooling == "first"
-        maps = weights[..., 0, 1:] if is_first else ops.mean(weights, axis=-2)
+        tokens = 2 if self.config.distillation else 1
+        maps = weights[..., 0, tokens:] if is_first else ops.mean(weights, axis=-2)
         maps = ops.cast(maps, "float32")
         maps = maps / ops.maximum(ops.sum(maps, axis=-1, keepdims=True), 1e-9)
         grid = [side // self.config.patch_size for side in images.shape[1:3]]

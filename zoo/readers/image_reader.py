@@ -4,9 +4,11 @@ import keras
 import tensorflow as tf
 
 from keras_attention._checks import require_positive_integers
+from keras_attention.errors import unknown_name
 from zoo.readers.images import image_bytes, read_images
 from zoo.readers.several import as_requests
 
+INTERPOLATIONS = ("bilinear", "bicubic")
 LARGEST_IMAGES = 2048  # rows: of a preset of somebody else, too
 
 
@@ -23,6 +25,7 @@ class ImageReader:
         size: Rows and columns.
         channels: 3 for colours, 1 for grey.
         mean, deviation: A number for all channels, or a list of one for each.
+        resized, keeps_shape, interpolation: As for `zoo.readers.images.read_images`.
 
     Raises:
         ValueError: If a number is out of range.
@@ -37,7 +40,16 @@ class ImageReader:
 
     request_name = "image_bytes"
 
-    def __init__(self, size=224, channels=3, mean=0.5, deviation=0.5):
+    def __init__(
+        self,
+        size=224,
+        channels=3,
+        mean=0.5,
+        deviation=0.5,
+        resized=None,
+        keeps_shape=False,
+        interpolation="bilinear",
+    ):
         require_positive_integers("ImageReader", size=size)
         if size > LARGEST_IMAGES:
             raise ValueError(
@@ -49,6 +61,9 @@ class ImageReader:
             )
         self.size, self.channels = size, channels
         self.mean, self.deviation = mean, deviation
+        self._check_resizing(size, resized, interpolation)
+        self.resized, self.keeps_shape = resized, keeps_shape
+        self.interpolation = interpolation
         numbers = tf.constant(mean, tf.float32), tf.constant(deviation, tf.float32)
         if any(each.shape not in ((), (channels,)) for each in numbers) or tf.reduce_any(
             numbers[1] <= 0.0
@@ -57,6 +72,15 @@ class ImageReader:
                 "`mean` and `deviation` of ImageReader must be numbers, or lists of one for each "
                 f"channel, deviations above 0. Received: mean={mean!r}, deviation={deviation!r}."
             )
+
+    def _check_resizing(self, size, resized, interpolation):
+        if resized is not None and not size <= resized <= LARGEST_IMAGES:
+            raise ValueError(
+                f"`resized` of ImageReader must be from size={size} to {LARGEST_IMAGES}, or None. "
+                f"Received: resized={resized!r}."
+            )
+        if interpolation not in INTERPOLATIONS:
+            raise ValueError(unknown_name("interpolation", interpolation, INTERPOLATIONS))
 
     @property
     def decides(self):
@@ -76,7 +100,9 @@ class ImageReader:
         Returns:
             float32 `(batch, size, size, channels)`, and boolean `(batch,)`, whether it is one.
         """
-        pixels, is_image = read_images(requests, self.size)
+        pixels, is_image = read_images(
+            requests, self.size, self.resized, self.keeps_shape, self.interpolation
+        )
         if self.channels == 1:
             pixels = tf.image.rgb_to_grayscale(pixels)
         return self.scale(pixels), is_image
@@ -128,6 +154,9 @@ class ImageReader:
             "channels": self.channels,
             "mean": self.mean,
             "deviation": self.deviation,
+            "resized": self.resized,
+            "keeps_shape": self.keeps_shape,
+            "interpolation": self.interpolation,
         }
 
     @classmethod

@@ -17,7 +17,7 @@ WHITE = 255.0
 _PNG_MODES = {"1", "L", "LA", "P", "RGB", "RGBA", "I;16", "I;16B"}
 
 
-def read_images(image_bytes, size):
+def read_images(image_bytes, size, resized=None, keeps_shape=False, interpolation="bilinear"):
     """Decodes pictures of any size and format into a batch of one size, inside a graph or outside.
 
     JPEG, PNG, GIF, BMP, WebP; grey ones, palettes and CMYK become RGB, transparency shows white (in
@@ -29,6 +29,10 @@ def read_images(image_bytes, size):
     Args:
         image_bytes: String tensor (batch,), contents of files. The batch may be empty.
         size: Rows and columns of the results, an `int`.
+        resized: Rows and columns of the square that a picture becomes, of which the middle is cut
+            out; by default `size`, where nothing is cut off.
+        keeps_shape: Whether the shorter side becomes `resized`, and nothing is squashed.
+        interpolation: `"bilinear"` or `"bicubic"`.
 
     Returns:
         Float32 tensor (batch, size, size, 3), RGB from 0 to 255; boolean tensor (batch,), whether
@@ -47,9 +51,11 @@ def read_images(image_bytes, size):
     image_bytes = tf.convert_to_tensor(image_bytes, tf.string)
     count = tf.size(image_bytes, tf.int64)
     pictures = tf.data.Dataset.from_tensor_slices((tf.range(count), image_bytes))
-    pictures = pictures.map(
-        lambda place, encoded: (place, _read(encoded, size)), num_parallel_calls=tf.data.AUTOTUNE
-    )
+
+    def read(place, encoded):
+        return place, _read(encoded, size, resized or size, keeps_shape, interpolation)
+
+    pictures = pictures.map(read, num_parallel_calls=tf.data.AUTOTUNE)
     # Outside of tf.data an operation that fails takes the whole graph along. The row at the end is
     # there because exactly one element must remain, even of no pictures.
     end = tf.data.Dataset.from_tensors((count, tf.zeros((size, size, 3))))
@@ -117,8 +123,17 @@ def image_bytes(image):
 
 # AutoGraph, which tf.data applies, would take seconds and change nothing.
 @tf.autograph.experimental.do_not_convert
-def _read(encoded, size):
-    image = tf.image.resize(_decode(encoded), (size, size), antialias=True)
+def _read(encoded, size, resized, keeps_shape, interpolation):
+    image = _decode(encoded)
+    shape = [resized, resized]
+    if keeps_shape:
+        sides = tf.shape(image)[:2]
+        shape = resized * sides // tf.reduce_min(sides)
+    image = tf.image.resize(image, shape, interpolation, antialias=True)
+    if interpolation == "bicubic":  # which goes beyond white and black at edges
+        image = tf.clip_by_value(image, 0.0, 255.0)
+    if keeps_shape or resized != size:
+        image = tf.image.resize_with_crop_or_pad(image, size, size)
     return upright(tf.ensure_shape(image, (size, size, 3)), orientation_of(encoded))
 
 

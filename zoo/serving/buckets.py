@@ -25,13 +25,14 @@ def rounded_up(size, buckets, longest=None):
     return rounded if longest is None else tf.minimum(rounded, longest)
 
 
-def filled_up(tensor, buckets, axis=0, longest=None):
-    """Returns a tensor with zeros at the end of an axis, whose size is a bucket then.
+def filled_up(tensor, buckets, axis=0, longest=None, value=0):
+    """Returns a tensor filled up at the end of an axis, whose size is a bucket then.
 
     Args:
         tensor: Any tensor.
         buckets, longest: As for `rounded_up`.
         axis: The axis.
+        value: What it is filled up with.
 
     Example:
 
@@ -40,7 +41,7 @@ def filled_up(tensor, buckets, axis=0, longest=None):
     """
     missing = rounded_up(tf.shape(tensor)[axis], buckets, longest) - tf.shape(tensor)[axis]
     padding = [[0, 0]] * axis + [[0, missing]] + [[0, 0]] * (tensor.shape.rank - axis - 1)
-    return tf.pad(tensor, padding)
+    return tf.pad(tensor, padding, constant_values=tf.cast(value, tensor.dtype))
 
 
 def compiled(function):

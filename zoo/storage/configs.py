@@ -5,6 +5,7 @@ import reprlib
 
 import keras
 
+from keras_attention.positions import Position, RotaryScaling
 from keras_attention.scores import Score
 from zoo.decoding import Processor, Sampler
 from zoo.models.backbone import Backbone
@@ -13,11 +14,15 @@ from zoo.storage.json_files import read_json
 
 _OBJECTS = {  # that arguments may be: classes, or what they are registered as
     "backbone": Backbone,
+    "position": Position,
     "reader": "zoo>ImageReader",
     "sampler": Sampler,
     "score": Score,
 }
-_WITHIN = {"sampler": Processor}  # that an object may hold, if not scores
+_WITHIN = {
+    "position": RotaryScaling,
+    "sampler": Processor,
+}  # that an object may hold, if not scores
 _PACKAGES = "keras_attention", "zoo"
 
 

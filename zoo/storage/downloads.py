@@ -12,11 +12,31 @@ import keras
 import pooch
 
 from zoo.atomic import flush, unfinished_folder
-from zoo.storage import CARD, FILES
+from zoo.storage import CARD, CONFIG, FILES
 from zoo.storage.archives import LARGEST_ARCHIVE, unpack
+from zoo.storage.kinds import is_checkpoint
 from zoo.storage.presets import check_files, fingerprint
 
 HUB, PIN = "hf://", "#sha256="
+# What a checkpoint of transformers may have, besides the files of a preset; no code.
+OF_CHECKPOINTS = (
+    "*.spm",
+    "*_Pooling/config.json",
+    "generation_config.json",
+    "merges.txt",
+    "model*.safetensors",
+    "model.safetensors.index.json",
+    "modules.json",
+    "preprocessor_config.json",
+    "sentence_bert_config.json",
+    "special_tokens_map.json",
+    "spiece.model",
+    "tokenizer.model",
+    "tokenizer_config.json",
+    "vocab.json",
+    "vocab.txt",
+)
+PICKLED = "pytorch_model*.bin", "pytorch_model.bin.index.json"  # where there is nothing better
 SECONDS = 30  # to wait for a server
 _BLOCK = 2**16  # bytes
 
@@ -187,14 +207,22 @@ def _from_hub(name):
         raise ImportError(
             f"{HUB} needs the client of Hugging Face: pip install 'keras-attention-zoo[hub]'."
         ) from error
-    try:
-        folder = huggingface_hub.snapshot_download(
-            repository, revision=revision or None, allow_patterns=list(FILES)
-        )
-    except OSError as error:  # which says what was asked for or not, as the version has it
-        raise OSError(f"{HUB}{name} cannot be downloaded: {error}") from error
-    if not (pathlib.Path(folder) / CARD).is_file():
+
+    def download(*patterns):
+        try:
+            folder = huggingface_hub.snapshot_download(
+                repository, revision=revision or None, allow_patterns=list(patterns)
+            )
+        except OSError as error:  # which says what was asked for or not, as the version has it
+            raise OSError(f"{HUB}{name} cannot be downloaded: {error}") from error
+        return pathlib.Path(folder)
+
+    folder = download(*FILES, *OF_CHECKPOINTS)
+    if (folder / CARD).is_file():
+        return folder
+    if not is_checkpoint(folder):
         raise ValueError(
-            f"{HUB}{name} holds no preset: there is no {CARD} in the root of the repository."
+            f"{HUB}{name} holds neither a preset nor a checkpoint of transformers: in the root of "
+            f"the repository there is no {CARD}, and no {CONFIG} of a model."
         )
-    return pathlib.Path(folder)
+    return folder if list(folder.glob("model*.safetensors")) else download(*PICKLED)

@@ -30,6 +30,8 @@ class Task(keras.Model, abc.ABC):
         usual_batch_size: Examples a batch in training and evaluation unless told otherwise.
         data_options: Options of `batches` that `fit` takes for the training data.
         takes_images: Whether a batch for the core is one of pictures, read already.
+        checkpoint: The folder of the checkpoint of transformers that it was made of, and the names
+            of its weights there; `None` for other models.
         fingerprint: What tells whether a network that others trained is the right one, if the task
             builds on one; `check_fingerprint` then compares it.
     """
@@ -39,6 +41,7 @@ class Task(keras.Model, abc.ABC):
     usual_batch_size = 64
     data_options = ()
     takes_images = False
+    checkpoint = None
     fingerprint = None
 
     def __init__(self, core, tokenizer=None, dtype=None, **kwargs):

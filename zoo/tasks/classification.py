@@ -1,25 +1,18 @@
 """The task of classification: texts or pictures in, labels out."""
 
-import functools
-
 import keras
 import numpy as np
 import tensorflow as tf
 
-from zoo import serving
-from zoo.data.batching import in_batches_by_length
 from zoo.data.labels import labelled, require_labels
 from zoo.metrics.crossentropy import TokenCrossentropy
 from zoo.readers.text.text_reader import TextReader
-from zoo.serving import Endpoint
-from zoo.tasks.base import Task
+from zoo.tasks.encoding import EncodingTask
 from zoo.tasks.results import PictureClasses, TextClasses
-
-REQUESTS = tf.TensorSpec([None], tf.string)
 
 
 @keras.saving.register_keras_serializable(package="zoo")
-class Classifier(Task):
+class Classifier(EncodingTask):
     """A model of labels together with what reads its texts or pictures.
 
     `fit`, `evaluate` and `classify` take texts or pictures as they come; the same graph reads them
@@ -39,7 +32,6 @@ class Classifier(Task):
     task_method = "classify"
 
     def __init__(self, core, tokenizer=None, reader=None, labels=(), **kwargs):
-        super().__init__(core, tokenizer, **kwargs)
         if isinstance(reader, dict):
             reader = keras.saving.deserialize_keras_object(reader)
         if (tokenizer is None) == (reader is None):
@@ -47,11 +39,11 @@ class Classifier(Task):
                 "A classifier needs either tokenizer=..., for texts, or reader=..., such as "
                 f"zoo.ImageReader(). Received: tokenizer={tokenizer!r}, reader={reader!r}."
             )
+        reads_with = reader or TextReader(tokenizer, core.config.max_length)
+        super().__init__(core, tokenizer, reads_with, **kwargs)
         self.labels = require_labels(labels, core.config.num_labels)
         self._own_reader = reader
         self.takes_images = reader is not None
-        self.reader = reader or TextReader(tokenizer, core.config.max_length)
-        self._compiled = functools.cache(self._compile)
 
     @classmethod
     def decides(cls, tokenizer=None, reader=None, labels=(), **settings):
@@ -132,12 +124,7 @@ class Classifier(Task):
             FileNotFoundError: If a file is missing.
         """
         requests, is_one = self.reader.requests(inputs)
-        run = self._compiled(return_attention)
-
-        def of_batch(places):
-            return run(tf.constant([requests[place] for place in places], tf.string))
-
-        rows = in_batches_by_length(of_batch, list(map(len, requests)), batch_size)
+        rows = self._answers(requests, batch_size, return_attention=return_attention)
         labels = [row["label"].decode() for row in rows]
         if not return_probabilities and not return_attention:
             return labels[0] if is_one else labels
@@ -168,31 +155,14 @@ class Classifier(Task):
         outputs = {"label": tf.where(is_read, label, ""), "probabilities": probabilities}
         return outputs | (self.core.told(inputs, weights) if return_attention else {})
 
-    def _compile(self, return_attention):
-        answer = functools.partial(self.answer, return_attention=return_attention)
-        return tf.function(answer, [REQUESTS], autograph=False).get_concrete_function()
-
     # ------------------------------------------------------------------------------------- export
 
-    def export(self, path):
-        """Writes a SavedModel for TF Serving: strings or encoded pictures in, labels out.
-
-        `serving_default` takes `text` or `image_bytes`, strings `[batch]`, and gives `label` and
-        `probabilities` in the order of `model.labels`; `explain` gives the attention as well.
-
-        Args:
-            path: Folder of all versions of this model; the export goes to the next number in it.
-
-        Returns:
-            `pathlib.Path` of what was written.
-        """
-        resources = [] if self.tokenizer is None else [self.tokenizer]
-        return serving.write_version(path, resources, self.endpoints())
-
     def endpoints(self):
-        """Returns a dictionary of the `zoo.serving.Endpoint`s that are exported, and served."""
-        name = self.reader.request_name
-        inputs = [tf.TensorSpec([None], tf.string, name=name)]
+        """Returns a dictionary of the `zoo.serving.Endpoint`s that are exported, and served.
+
+        `serving_default` gives `label` and `probabilities` in the order of `model.labels`;
+        `explain` gives the attention as well.
+        """
 
         def explain(requests):
             outputs = self.answer(requests, return_attention=True)
@@ -200,11 +170,7 @@ class Classifier(Task):
                 outputs["tokens"] = self.tokenizer.piece_texts(outputs["token_ids"])
             return outputs
 
-        examples = [[[self.reader.example()]]]
-        return {
-            "serving_default": Endpoint(self.answer, inputs, examples),
-            "explain": Endpoint(explain, inputs, examples),
-        }
+        return {**super().endpoints(), "explain": self._endpoint(explain)}
 
 
 def _weighted(inputs, labels):

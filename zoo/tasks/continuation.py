@@ -13,12 +13,14 @@ from zoo.decoding.processors import NOTHING, Progress
 from zoo.readers.text import stopping
 from zoo.serving import buckets
 
+LONGEST_STRETCH = 256  # tokens
+
 
 class Continuation:
     """What a `TextGenerator` lets texts go on by, and all that is compiled for it.
 
     Prompt and new tokens share the context of the model. So a text grows in stretches of a quarter
-    of the context, each of which begins by reading the end of the text so far.
+    of the context, 256 tokens at most, each of which begins by reading the end of the text so far.
 
     Args:
         model: The `TextGenerator`.
@@ -26,7 +28,7 @@ class Continuation:
 
     def __init__(self, model):
         self.model = model
-        self.steps = max(1, model.core.context_length // 4)
+        self.steps = min(max(1, model.core.context_length // 4), LONGEST_STRETCH)
         self._compiled_stretch = for_every_form(self._compile_stretch)
         self._compiled_step = for_every_form(self._compile_step)
 
@@ -82,9 +84,9 @@ class Continuation:
         waiting, added = "", 0
         ids = list(ids)
         while added < max_length:
-            prompt = _padded_in_front([ids], room(self.model.core, self.steps), self.steps)
+            prompt = self._padded([ids], self.steps)
             context, state = start(tf.constant(prompt))
-            past = _past_of_stretch(prompt, self.steps, tokenizer.pad_id)
+            past = _past_of_stretch(prompt, self.steps, self.model.core.config.pad_id)
             for place in range(
                 prompt.shape[1], prompt.shape[1] + min(self.steps, max_length - added)
             ):
@@ -132,7 +134,7 @@ class Continuation:
         Returns:
             Arrays of tokens `(texts, n, steps)`, and how many of them there are, `(texts, n)`.
         """
-        batch = _padded_in_front(ids, room(self.model.core, steps), self.steps)
+        batch = self._padded(ids, steps)
         batch, seeds, limits = (
             tf.constant(x, tf.int32) for x in (batch, seeds, [limit] * len(ids))
         )
@@ -140,9 +142,19 @@ class Continuation:
         outputs = stretch(batch, seeds, limits, tf.constant(first))
         return [outputs[name].numpy() for name in ("token_ids", "lengths")]
 
+    def _padded(self, rows, steps):
+        """Returns the ends of rows as int32 `(rows, length)`, padded in front, in few lengths."""
+        longest = room(self.model.core, steps)
+        rows = [row[-longest:] for row in rows]
+        length = int(buckets.rounded_up(max(map(len, rows)), (self.steps,), longest))
+        padded = np.full((len(rows), length), self.model.core.config.pad_id, "int32")
+        for place, row in enumerate(rows):
+            padded[place, length - len(row) :] = row
+        return padded
+
     def _texts(self, rows):
         rows = tf.ragged.constant([list(row) for row in rows], tf.int32)
-        return [text.decode() for text in self.model.tokenizer.detokenize(rows).numpy()]
+        return [text.decode() for text in self.model.texts_of(rows).numpy()]
 
     def _compile_stretch(self, with_numbers, steps, jit_compile):
         """Compiles the decoding of `steps` tokens, with XLA for a few sizes of batches."""
@@ -172,7 +184,7 @@ class Continuation:
     def _compile_step(self, with_numbers):
         """Compiles a step from token to token of a stream."""
         core, tokenizer = self.model.core, self.model.tokenizer
-        special = tokenizer.pad_id, tokenizer.start_id
+        special = [x for x in (tokenizer.pad_id, tokenizer.start_id) if x is not None]
 
         def step(numbers, tokens, state, context, noise, past, places):
             sampler = with_numbers(numbers)
@@ -195,13 +207,3 @@ def _past_of_stretch(prompt, steps, pad_id):
 def room(core, steps):
     """Tokens of a prompt that are looked at; the last of them takes part in the first step."""
     return core.context_length - steps + 1
-
-
-def _padded_in_front(rows, longest, multiple):
-    """Returns the ends of rows as int32 `(rows, length)`, the length a multiple or `longest`."""
-    rows = [row[-longest:] for row in rows]
-    length = int(buckets.rounded_up(max(map(len, rows)), (multiple,), longest))
-    padded = np.zeros((len(rows), length), "int32")
-    for place, row in enumerate(rows):
-        padded[place, length - len(row) :] = row
-    return padded

@@ -42,6 +42,7 @@ class GeneratingTask(Task):
         explains: Whether the core returns attention, and so the exported model has `explain`.
         served_lengths: Lengths of inputs that the exported model warms up for.
         longest: Tokens that the core has room for; `None` for any number.
+        begins_texts: Whether what it writes begins a text, or continues one.
     """
 
     usual_sampler = decoding.GreedySampler()
@@ -49,6 +50,7 @@ class GeneratingTask(Task):
     explains = True
     served_lengths = (None,)
     longest = None
+    begins_texts = True
 
     def __init__(self, core, tokenizer, sampler=None, **kwargs):
         super().__init__(core, tokenizer, **kwargs)
@@ -110,8 +112,9 @@ class GeneratingTask(Task):
         start = tf.fill([rows, 1], self.tokenizer.start_id)
         inputs = tf.concat([start, target_ids], axis=1)
         lengths = tf.reduce_sum(tf.cast(target_ids != self.tokenizer.pad_id, tf.int32), axis=1)
-        end = tf.one_hot(lengths, tf.shape(inputs)[1], self.tokenizer.end_id, dtype=tf.int32)
-        labels = tf.pad(target_ids, [[0, 0], [0, 1]]) + end
+        labels = tf.pad(target_ids, [[0, 0], [0, 1]], constant_values=self.tokenizer.pad_id)
+        is_end = tf.range(tf.shape(inputs)[1]) == lengths[:, None]
+        labels = tf.where(is_end, self.tokenizer.end_id, labels)
         weights = tf.sequence_mask(lengths + 1, tf.shape(inputs)[1], tf.float32)
         return inputs, labels, weights
 
@@ -144,11 +147,15 @@ class GeneratingTask(Task):
         shape = tf.shape(decoded.token_ids)  # batch, n, length
         flat = tf.reshape(decoded.token_ids, [-1, shape[2]])  # [batch * n, length]
         outputs = {
-            "text": tf.reshape(self.tokenizer.detokenize(flat), shape[:2]),
+            "text": tf.reshape(self.texts_of(flat), shape[:2]),
             "token_ids": decoded.token_ids,
             "log_prob": decoded.log_probs,
         }
         return outputs if decoded.attention is None else outputs | {"attention": decoded.attention}
+
+    def texts_of(self, token_ids):
+        """Returns the texts of tokens `[rows, length]` that were written, strings `[rows]`."""
+        return self.tokenizer.detokenize(token_ids, begins_text=self.begins_texts)
 
     def explanation(self, inputs):
         """Returns what goes with the attention to inputs: a dictionary of tensors."""

@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from numbers import Integral
+from numbers import Integral, Real
 
 import keras
 import tensorflow as tf
@@ -32,7 +32,8 @@ class Translator(GeneratingTask):
     Args:
         core: A model of token ids with `start` and `step`, such as `AttentionRNNTranslator`. Where
             it has room for `longest` tokens only, that is a limit of sources and translations.
-        tokenizer: A `ByteBPETokenizer` of both languages.
+        tokenizer: A `ByteBPETokenizer` of both languages, or another tokenizer, which may be a
+            `TwoSidedTokenizer`.
         sampler: How it decodes unless told otherwise; by default beam search with 5 beams.
         max_source_length: Tokens that it translates at once at most, the end token included: a good
             choice is the longest source in training. `translate` cuts longer sentences, the
@@ -100,12 +101,13 @@ class Translator(GeneratingTask):
             source, target = texts
             return (
                 self.source_tokens(source, subword_dropout, seeds[:2]),
-                self.tokenizer.tokenize(target, subword_dropout, seeds[2:]),
+                _tokens(self.tokenizer, target, subword_dropout, seeds[2:]),
             )
 
         texts = tf.data.Dataset.zip(pairs.batch(TEXTS_A_TOKENIZER_CALL), seeds)
         tokens = texts.map(tokenize, num_parallel_calls=tf.data.AUTOTUNE).unbatch()
-        batches = bucket_by_length(tokens, batch_size or self.usual_batch_size)
+        batch_size = batch_size or self.usual_batch_size
+        batches = bucket_by_length(tokens, batch_size, self.tokenizer.pad_id)
         return batches.map(self._teach).prefetch(tf.data.AUTOTUNE)
 
     def source_tokens(self, texts, subword_dropout=0.0, seed=None, longest=None):
@@ -113,7 +115,7 @@ class Translator(GeneratingTask):
 
         Those of more than `longest` tokens are cut.
         """
-        tokens = self.tokenizer.tokenize(texts, subword_dropout, seed)
+        tokens = _tokens(self.tokenizer.source, texts, subword_dropout, seed)
         tokens = tokens if longest is None else tokens[:, : longest - 1]
         end = tf.fill([tf.shape(texts)[0], 1], self.tokenizer.end_id)
         return tf.concat([tokens, end], axis=1)
@@ -275,7 +277,9 @@ class Translator(GeneratingTask):
             tokens = self.source_tokens(requests, longest=self.longest)
         source_ids = tokens.to_tensor(self.tokenizer.pad_id)
         is_empty = tf.cast(tf.shape(requests)[0] == 0, tf.int32)
-        source_ids = tf.pad(source_ids, [[0, 0], [0, is_empty]])  # an RNN needs a step to take
+        pad_id = self.tokenizer.pad_id
+        # An RNN needs a step to take.
+        source_ids = tf.pad(source_ids, [[0, 0], [0, is_empty]], constant_values=pad_id)
         lengths = tf.reduce_sum(tf.cast(source_ids != self.tokenizer.pad_id, tf.int32), axis=1)
         is_blank = tf.strings.regex_full_match(requests, r"[\s\v\x{85}\p{Z}]*")
         return source_ids, tf.where(is_blank, 0, self._usual_length(lengths))
@@ -294,7 +298,9 @@ class Translator(GeneratingTask):
         return {"source_ids": inputs}
 
     def fill_up(self, inputs):
-        return buckets.filled_up(inputs, buckets.LENGTHS, axis=1, longest=self.longest)
+        return buckets.filled_up(
+            inputs, buckets.LENGTHS, axis=1, longest=self.longest, value=self.tokenizer.pad_id
+        )
 
     def longest_answer(self, inputs):
         return self._usual_length(tf.shape(inputs)[1])
@@ -306,7 +312,7 @@ class Translator(GeneratingTask):
 
     def example_request(self, length):
         """Returns a text of as many tokens, the end token included, or a few less."""
-        tokens_a_word = self.tokenizer.tokenize(["a"]).row_lengths()[0]
+        tokens_a_word = self.tokenizer.source.tokenize(["a"]).row_lengths()[0]
         return " ".join(["a"] * int((length - 1) // tokens_a_word))
 
     def serving_start(self):
@@ -315,6 +321,13 @@ class Translator(GeneratingTask):
 
         source_ids = tf.TensorSpec([None, None], tf.int32, name="source_ids")
         return Start(start, source_ids, buckets.LENGTHS[-1])
+
+
+def _tokens(tokenizer, texts, subword_dropout, seed):
+    """Returns the ragged tokens of texts, of BPE dropout only if it is asked for."""
+    if isinstance(subword_dropout, Real) and subword_dropout == 0.0:
+        return tokenizer.tokenize(texts)
+    return tokenizer.tokenize(texts, subword_dropout, seed)
 
 
 def _as_source_length(tokens):

@@ -17,6 +17,7 @@ from zoo.tasks.generating import GeneratingTask
 from zoo.tasks.results import AttentionMaps, TextScores, stacked
 
 CHARACTERS_AT_ONCE = 1_000_000  # of which tokens are made
+LARGEST_WINDOW = 1024  # tokens that a prompt is always padded to
 
 
 @keras.saving.register_keras_serializable(package="zoo")
@@ -29,11 +30,11 @@ class TextGenerator(GeneratingTask):
 
     Args:
         core: A model of token ids with `start` and `step`, such as `TransformerLanguageModel`.
-        tokenizer: A `ByteBPETokenizer` with `prefix_space=False`.
+        tokenizer: A `ByteBPETokenizer` with `prefix_space=False`, or a `Tokenizer`.
         sampler: How it decodes unless told otherwise; by default at random at temperature 0.8.
-        opening: What stands before a text. `None` for a start token; the text is then a whole, and
-            ends with an end token. A `str` such as `"\\n"` where texts are passages out of a longer
-            one, whose ends mean nothing.
+        opening: What stands before a text. `None` for what the tokenizer puts there, a start token
+            as a rule; the text is then a whole, and ends with an end token. A `str` such as
+            `"\\n"` where texts are passages out of a longer one, whose ends mean nothing.
     """
 
     task_name = "language model"
@@ -41,6 +42,7 @@ class TextGenerator(GeneratingTask):
     usual_sampler = decoding.RandomSampler(temperature=0.8)
     usual_batch_size = 32
     explains = False
+    begins_texts = False
 
     def __init__(self, core, tokenizer, sampler=None, opening=None, **kwargs):
         super().__init__(core, tokenizer, sampler, **kwargs)
@@ -52,8 +54,9 @@ class TextGenerator(GeneratingTask):
         is_text = isinstance(opening, str) and opening != ""
         require(opening is None or is_text, "None or a str that is not empty", opening=opening)
         self.opening = opening
-        opening_ids = [tokenizer.start_id] if opening is None else self._ids(opening)
+        opening_ids = tokenizer.opening_ids if opening is None else self._ids(opening)
         self._opening_ids = np.array(opening_ids, "int32")
+        self._fallback_id = tokenizer.end_id if tokenizer.start_id is None else tokenizer.start_id
         self._continuation = Continuation(self)
 
     # ------------------------------------------------------------------------------------ training
@@ -245,7 +248,8 @@ class TextGenerator(GeneratingTask):
     def _prompt_ids(self, prompt):
         """Returns the tokens of a prompt, of a long one only the last, which there is room for."""
         end = self._ids(prompt[-self._prompt_window :])
-        return np.concatenate([self._opening_ids, end]).astype("int32")
+        ids = np.concatenate([self._opening_ids, end]).astype("int32")
+        return ids if len(ids) else np.array([self._fallback_id], "int32")  # to go on from
 
     @property
     def _prompt_window(self):
@@ -267,7 +271,13 @@ class TextGenerator(GeneratingTask):
         requests = tf.strings.substr(requests, -sizes, sizes)
         opening = tf.repeat(tf.constant(self._opening_ids[None]), rows, axis=0)
         ids = tf.concat([opening, self.tokenizer.tokenize(requests)], axis=1)
-        prompt_ids = _cut_and_padded_in_front(ids, room(self.core, self._served_steps))
+        is_empty = ids.row_lengths() == 0  # there must be something to go on from
+        one = tf.RaggedTensor.from_row_lengths(
+            tf.fill([tf.reduce_sum(tf.cast(is_empty, tf.int32))], self._fallback_id),
+            tf.cast(is_empty, tf.int64),
+        )
+        ids = tf.concat([one, ids], axis=1)
+        prompt_ids = self._padded(ids, room(self.core, self._served_steps))
         return prompt_ids, tf.fill([rows], self._served_steps)
 
     def decode(self, inputs, *args, **options):
@@ -284,10 +294,18 @@ class TextGenerator(GeneratingTask):
         prompt_ids = tf.TensorSpec([None, None], tf.int32, name="prompt_ids")
         return Start(start, prompt_ids, room(self.core, self._served_steps))
 
+    def _padded(self, ids, longest):
+        """Returns the ends of ragged ids, int32 `[batch, length]`, padded in front."""
+        if self.core.context_length <= LARGEST_WINDOW:
+            length = longest  # one size for all
+        else:
+            length = tf.minimum(tf.cast(ids.bounding_shape()[1], tf.int32), longest)
+        return _cut_and_padded_in_front(ids, length, self.core.config.pad_id)
+
     @property
     def _served_steps(self):
         """Tokens that an exported model adds to a text at most."""
-        return max(1, self.core.context_length // 2)
+        return min(max(1, self.core.context_length // 2), LARGEST_WINDOW // 2)
 
     @property
     def settings(self):
@@ -301,10 +319,10 @@ def _stops(stop):
     return stops
 
 
-def _cut_and_padded_in_front(ids, length):
-    """Returns the ends of ragged ids as int32 `(rows, length)`, zeros in front, in the graph."""
+def _cut_and_padded_in_front(ids, length, pad_id):
+    """Returns the ends of ragged ids as int32 `(rows, length)`, padding in front, in the graph."""
     lengths = tf.cast(ids.row_lengths(), tf.int32)[:, None]
     places = lengths - length + tf.range(length)  # (rows, length)
     dense = ids.to_tensor(shape=[None, None])
     dense = tf.pad(dense, [[0, 0], [0, 1]])
-    return tf.where(places >= 0, tf.gather(dense, tf.maximum(places, 0), batch_dims=1), 0)
+    return tf.where(places >= 0, tf.gather(dense, tf.maximum(places, 0), batch_dims=1), pad_id)

@@ -31,12 +31,25 @@ class TextTokenizer(tf.Module):
         pad_id, start_id, end_id, mask_id, unknown_id: Ids of special tokens; `None` for those that
             a vocabulary does not have.
         end_ids: All ids that end a text, a tuple, `end_id` first.
+        prefix_space: Whether `tokenize` puts a space before a text that is to be put together with
+            others.
         templates: `templates.Item`s of a single text and of a pair.
     """
 
     mask_id = None
     unknown_id = None
+    prefix_space = False
     templates = BARE
+
+    @property
+    def source(self):
+        """What reads the texts that a model translates, where that is another tokenizer."""
+        return self
+
+    @property
+    def opening_ids(self):
+        """The special tokens in front of a single text, a tuple."""
+        return (self.start_id,)
 
     @property
     def end_ids(self):

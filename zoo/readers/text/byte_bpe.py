@@ -171,13 +171,15 @@ class ByteBPETokenizer(TextTokenizer):
             return pieces.merge_dims(1, 2)  # [batch, (pieces)]
 
     @tf.autograph.experimental.do_not_convert
-    def detokenize(self, token_ids):
+    def detokenize(self, token_ids, begins_text=True):
         """Joins pieces back into texts, up to the first end token.
 
         Other special tokens are left out; bytes that are not valid UTF-8 become U+FFFD.
 
         Args:
             token_ids: Integer ids of shape `[batch, length]`, dense or ragged.
+            begins_text: Whether the ids begin a text, or continue one, from which a space may set
+                them apart.
 
         Returns:
             Strings of shape `[batch]`.
@@ -194,7 +196,7 @@ class ByteBPETokenizer(TextTokenizer):
         token_ids = tf.where(ended, tf.cast(self.pad_id, token_ids.dtype), token_ids)
         texts = tf.strings.reduce_join(tf.gather(self._piece_bytes, token_ids), axis=1)  # [batch]
         texts = to_valid_utf8(texts)
-        if not self.prefix_space:
+        if not self.prefix_space or not begins_text:
             return texts
         return tf.strings.regex_replace(texts, r"\A ", "", replace_global=False)
 

@@ -27,7 +27,7 @@ _QWEN2 = {"eos_token": "<|endoftext|>", "pad_token": "<|endoftext|>"}
 _EXTRA_IDS = 100  # of T5
 
 
-def read_tokenizer(folder, side="source", **roles):
+def read_tokenizer(folder, side="source", size=None, **roles):
     """Reads the tokenizer of a folder: its files say what it is.
 
     `tokenizer.json` comes first; else it is `vocab.txt` (WordPiece), `vocab.json` with `merges.txt`
@@ -40,6 +40,7 @@ def read_tokenizer(folder, side="source", **roles):
     Args:
         folder: The folder.
         side: `"source"` or `"target"`, of the two that Marian has.
+        size: As for `Tokenizer`.
         **roles: Tokens in place of those that the files name, as for `Tokenizer`:
             `start="<pad>"`.
 
@@ -57,7 +58,7 @@ def read_tokenizer(folder, side="source", **roles):
         _add_tokens(definition, config)
         found = _roles({**defaults, **{key: named[key] for key in named if named[key]}})
         found = {**found, **_ends(folder, definition)}
-        return Tokenizer(definition, {**found, **roles})
+        return Tokenizer(definition, {**found, **roles}, size)
     except (KeyError, TypeError, AttributeError, IndexError) as error:
         raise ValueError(f"{folder} does not hold a tokenizer: {error!r}") from error
     except ValueError as error:

@@ -39,9 +39,12 @@ class Tokenizer(TextTokenizer):
         roles: Dictionary of the tokens that play a role: `pad`, `start`, `end`, `mask`, `unknown`,
             each a `str`; `end` may be a list. A missing one has the id `None`, but for `pad`: where
             there is none, `end` pads, as is usual.
+        size: Number of ids of the model, which may have some that stand for nothing; by default the
+            definition tells it.
 
     Raises:
-        ValueError: If a part of the definition is not implemented; it names it.
+        ValueError: If a part of the definition is not implemented; it names it. If `size` is too
+            small for the definition.
 
     Example:
 
@@ -59,9 +62,10 @@ class Tokenizer(TextTokenizer):
     [b'a cats']
     """
 
-    def __init__(self, definition, roles=None):
+    def __init__(self, definition, roles=None, size=None):
         super().__init__()
         roles = roles or {}
+        self._size = size
         self._text = json.dumps(definition, ensure_ascii=False)  # a tf.Module tracks dictionaries
         self._roles = tuple(roles.items())
         model, added = definition["model"], definition.get("added_tokens") or []
@@ -110,7 +114,13 @@ class Tokenizer(TextTokenizer):
     def _set_pieces(self, definition, ids, special):
         suffix = definition["model"].get("end_of_word_suffix") or ""
         first, rest = decoders.spelling_of(definition.get("decoder"), suffix)
-        names = [""] * (max(ids.values(), default=-1) + 1)
+        needed = max(ids.values(), default=-1) + 1
+        if self._size is not None and self._size < needed:
+            raise ValueError(
+                f"size={self._size} is too small for ids up to {needed - 1}: model and tokenizer "
+                "do not belong together."
+            )
+        names = [""] * (self._size or needed)
         for token, number in ids.items():
             names[number] = token
         special = {ids[token] for token in special}
@@ -121,6 +131,12 @@ class Tokenizer(TextTokenizer):
         self._special_mask = constant(self._is_special, tf.bool)
         self._first_bytes = constant([first(name) for name in names], tf.string)
         self._piece_bytes = constant([*self._pieces], tf.string)
+
+    @property
+    def opening_ids(self):
+        items = self.templates[0]
+        front = items[: next(place for place, item in enumerate(items) if item.text is not None)]
+        return tuple(number for item in front for number in item.token_ids)
 
     @property
     def end_ids(self):
@@ -188,7 +204,7 @@ class Tokenizer(TextTokenizer):
         return texts, tokens, splits
 
     @tf.autograph.experimental.do_not_convert
-    def detokenize(self, token_ids, skip_special_tokens=True):
+    def detokenize(self, token_ids, skip_special_tokens=True, begins_text=True):
         """Joins pieces into texts, as the decoder of the library does.
 
         Bytes that are not valid UTF-8 become U+FFFD.
@@ -196,6 +212,8 @@ class Tokenizer(TextTokenizer):
         Args:
             token_ids: Integer ids of shape `[batch, length]`, dense or ragged.
             skip_special_tokens: Whether special tokens are left out.
+            begins_text: Whether the ids begin a text, or continue one, from which a space may set
+                them apart.
 
         Returns:
             Strings of shape `[batch]`.
@@ -209,14 +227,14 @@ class Tokenizer(TextTokenizer):
             kept = tf.ones_like(token_ids, tf.bool)
         if skip_special_tokens:
             kept &= ~tf.gather(self._special_mask, token_ids)
-        is_first = kept & (tf.cumsum(tf.cast(kept, tf.int32), axis=1) == 1)
+        is_first = kept & (tf.cumsum(tf.cast(kept, tf.int32), axis=1) == 1) & begins_text
         pieces = tf.where(
             is_first,
             tf.gather(self._first_bytes, token_ids),
             tf.gather(self._piece_bytes, token_ids),
         )
         texts = to_valid_utf8(tf.strings.reduce_join(tf.where(kept, pieces, ""), axis=1))
-        return tf.strings.strip(texts) if self._strips_end else texts
+        return tf.strings.strip(texts) if self._strips_end and begins_text else texts
 
     def piece_texts(self, token_ids):
         """Spells ids in the graph: strings of the shape of `token_ids`, special tokens empty."""
@@ -252,7 +270,12 @@ class Tokenizer(TextTokenizer):
             path: Where to write.
         """
         config = self.get_config()
-        content = {**config["definition"], "roles": config["roles"], "format": FILE_FORMAT}
+        content = {
+            **config["definition"],
+            "roles": config["roles"],
+            "size": self._size,
+            "format": FILE_FORMAT,
+        }
         with whole(path) as unfinished:
             unfinished.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
 
@@ -271,12 +294,17 @@ class Tokenizer(TextTokenizer):
             if not isinstance(content, dict) or content.get("format") != FILE_FORMAT:
                 raise ValueError(f'"format" is not "{FILE_FORMAT}".')
             del content["format"]
-            return cls(roles=content.pop("roles", {}), definition=content)
+            roles, size = content.pop("roles", {}), content.pop("size", None)
+            return cls(content, roles, size)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise ValueError(f"{path} does not hold a Tokenizer: {error!r}") from error
 
     def get_config(self):
-        return {"definition": json.loads(self._text), "roles": dict(self._roles)}
+        return {
+            "definition": json.loads(self._text),
+            "roles": dict(self._roles),
+            "size": self._size,
+        }
 
     @classmethod
     def from_config(cls, config):

@@ -62,7 +62,7 @@ class Unigram(tf.Module):
         symbols, splits = with_separators(characters)
         size = tf.size(symbols, tf.int64)
         scores, ids = self._scores_of_ends(symbols, size)
-        lengths = _best_lengths(scores, splits)
+        lengths = _best_lengths(scores, splits, self._longest)
         places = tf.range(size)
         # Backwards from the last symbol of each word; beyond its first one there is no way.
         owners = row_ids(splits)
@@ -171,9 +171,9 @@ class Renumbered(tf.Module):
 @tf.function(
     autograph=False, reduce_retracing=True
 )  # eager steps would take a hundred times longer
-def _best_lengths(scores, splits):
+def _best_lengths(scores, splits, longest):
     """Lengths of the last pieces of the best ways to each symbol, 0 at separators."""
-    longest = scores.shape[1]
+    scores = tf.ensure_shape(scores, [None, longest])
     num_symbols = splits[1:] - splits[:-1] - 1  # [words]
     order = tf.argsort(num_symbols, direction="DESCENDING", stable=True)
     starts = tf.gather(splits[:-1], order)

@@ -1,0 +1,228 @@
+"""Text encoders of others: the numbers of transformers, and everything accounted for."""
+
+import json
+
+import numpy as np
+import pytest
+
+import zoo
+
+pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+from tests.checkpoints import tiny  # noqa: E402
+
+KINDS = ["ForSequenceClassification", "ForTokenClassification", "ForMaskedLM", "Model"]
+LABELS = ["bad", "fair", "good"]
+
+
+@pytest.mark.few(9)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("family", tiny.FAMILIES)
+def test_numbers_are_those_of_transformers(tmp_path, family, kind):
+    settings = {"id2label": dict(enumerate(LABELS))} if "Classification" in kind else {}
+    theirs, pieces = tiny.save(tmp_path, family, kind, **settings)
+    expected, inputs = tiny.outputs(theirs, pieces)
+    model = zoo.load(str(tmp_path))
+    ids, _ = model.reader.read(tiny.TEXTS)
+    assert ids[:, 0].numpy().tolist() == inputs["input_ids"].tolist()
+    found, weights = model.core(ids, return_attention_scores=True)
+    mask = inputs["attention_mask"].numpy()
+    if kind == "Model":
+        states, _ = model.core.encode(ids)
+        np.testing.assert_allclose(
+            states.numpy()[mask > 0], expected.last_hidden_state.numpy()[mask > 0], atol=1e-4
+        )
+    elif kind == "ForSequenceClassification":
+        np.testing.assert_allclose(found, expected.logits, atol=1e-4)
+        assert model.labels == LABELS
+    else:
+        np.testing.assert_allclose(
+            found.numpy()[mask > 0], expected.logits.numpy()[mask > 0], atol=1e-4
+        )
+    for ours, others in zip(weights, expected.attentions, strict=True):
+        seen = mask[:, None, :, None] * np.ones_like(ours)
+        np.testing.assert_allclose(ours * seen, others.numpy() * seen, atol=1e-4)
+
+
+def test_saved_and_exported(tmp_path):
+    import tensorflow as tf
+
+    settings = {"id2label": dict(enumerate(LABELS))}
+    theirs, pieces = tiny.save(tmp_path / "hf", "Bert", "ForSequenceClassification", **settings)
+    expected, _ = tiny.outputs(theirs, pieces)
+    expected = expected.logits.softmax(-1).numpy()
+    model = zoo.load(str(tmp_path / "hf"))
+    result = model.classify(tiny.TEXTS, return_probabilities=True)
+    np.testing.assert_allclose(result.probabilities, expected, atol=1e-5)
+    model.save_to_preset(tmp_path / "preset")
+    again = zoo.load(tmp_path / "preset").classify(tiny.TEXTS, return_probabilities=True)
+    np.testing.assert_array_equal(again.probabilities, result.probabilities)
+    served = tf.saved_model.load(model.export(tmp_path / "exported")).signatures
+    found = served["serving_default"](text=tf.constant(tiny.TEXTS))
+    np.testing.assert_allclose(found["probabilities"], expected, atol=1e-5)
+
+
+def test_masks_are_filled_as_the_pipeline_does(tmp_path):
+    theirs, pieces = tiny.save(tmp_path, "Roberta", "ForMaskedLM")
+    text = f"The cats{pieces.mask_token} on the mat."
+    pipeline = transformers.pipeline("fill-mask", model=theirs, tokenizer=pieces, top_k=3)
+    expected = pipeline(text)
+    model = zoo.load(str(tmp_path))
+    found = model.fill_mask(text, num_candidates=3)
+    assert [each.token for each in found] == [each["token_str"].strip() for each in expected]
+    np.testing.assert_allclose(
+        [each.probability for each in found], [each["score"] for each in expected], atol=1e-5
+    )
+    both = model.fill_mask([text, f"{text} {model.mask}"], num_candidates=1)
+    assert both[0][0].text == found[0].text
+    assert [len(of_mask) for of_mask in both[1]] == [1, 1]
+    with pytest.raises(ValueError, match="texts.*must be texts with <mask>"):
+        model.fill_mask("No gap.")
+
+
+def test_sentence_transformers_pool_and_normalize(tmp_path):
+    theirs, pieces = tiny.save(tmp_path, "Bert", "Model")
+    modules = [
+        {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
+        {"idx": 1, "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
+        {"idx": 2, "path": "2_Normalize", "type": "sentence_transformers.models.Normalize"},
+    ]
+    (tmp_path / "1_Pooling").mkdir()
+    pooling = {"word_embedding_dimension": 16, "pooling_mode_mean_tokens": True}
+    (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
+    (tmp_path / "sentence_bert_config.json").write_text('{"max_seq_length": 48}')
+
+    def check(kinds, expected):
+        (tmp_path / "modules.json").write_text(json.dumps(modules[:kinds]))
+        model = zoo.load(str(tmp_path))
+        np.testing.assert_allclose(model.embed(tiny.TEXTS), expected, atol=1e-4)
+        assert model.max_tokens == 48
+        return model
+
+    output, inputs = tiny.outputs(theirs, pieces)
+    mask = inputs["attention_mask"].numpy()[..., None]
+    mean = (output.last_hidden_state.numpy() * mask).sum(1) / mask.sum(1)
+    check(2, mean)
+    unit = mean / np.linalg.norm(mean, axis=1, keepdims=True)
+    model = check(3, unit)
+    np.testing.assert_allclose(
+        model.match(tiny.TEXTS, tiny.TEXTS[:1]), unit @ unit[:1].T, atol=1e-4
+    )
+    pooling = {"pooling_mode_max_tokens": True}
+    (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
+    with pytest.raises(ValueError, match="pooling_mode_max_tokens, which is not implemented"):
+        zoo.load(str(tmp_path))
+
+
+def test_new_labels_get_a_new_head(tmp_path):
+    tiny.save(tmp_path, "Bert", "ForMaskedLM")
+    model = zoo.load(str(tmp_path), labels=["no", "yes"], dropout=0.0)
+    model.compile(optimizer="adam")
+    texts, labels = ["good cats", "bad dogs"] * 8, ["yes", "no"] * 8
+    history = model.fit(texts, labels, epochs=12, batch_size=8, verbose=0).history
+    assert history["loss"][-1] < 0.5 * history["loss"][0]
+    assert model.classify(["good cats", "bad dogs"]) == ["yes", "no"]
+
+
+# Nothing is overlooked
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bert")
+    tiny.save(folder, "Bert", "ForSequenceClassification", num_hidden_layers=1)
+    return folder
+
+
+def test_other_files(checkpoint, tmp_path):
+    import safetensors.numpy
+    import safetensors.torch
+    import torch
+
+    expected = zoo.load(str(checkpoint)).core.get_weights()
+    tensors = safetensors.torch.load_file(checkpoint / "model.safetensors")
+    for path in checkpoint.iterdir():
+        if path.name != "model.safetensors":
+            (tmp_path / path.name).write_bytes(path.read_bytes())
+
+    def check(atol=0.0):
+        for ours, theirs in zip(zoo.load(str(tmp_path)).core.get_weights(), expected, strict=True):
+            np.testing.assert_allclose(ours, theirs, atol=atol)
+
+    names = sorted(tensors)
+    shards = {"a.safetensors": names[::2], "b.safetensors": names[1::2]}
+    for shard, of_shard in shards.items():
+        content = {name: tensors[name].bfloat16() for name in of_shard}
+        safetensors.torch.save_file(content, tmp_path / shard)
+    index = {"weight_map": {name: shard for shard in shards for name in shards[shard]}}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    check(atol=0.02)  # rounded to 8 bits
+    (tmp_path / "a.safetensors").unlink()
+    with pytest.raises(ValueError, match=r"files that are not there: a\.safetensors"):
+        check()
+    (tmp_path / "model.safetensors.index.json").unlink()
+    with pytest.raises(ValueError, match="holds no weights"):
+        check()
+    old = {name.replace("LayerNorm.weight", "LayerNorm.gamma"): x for name, x in tensors.items()}
+    torch.save(old, tmp_path / "pytorch_model.bin")
+    check()
+
+
+def changed(checkpoint, tmp_path, change_config=None, change_tensors=None):
+    """Returns the path of a checkpoint with other settings or tensors."""
+    import safetensors.numpy
+
+    for path in checkpoint.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    config = json.loads((checkpoint / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, **(change_config or {})}))
+    tensors = safetensors.numpy.load_file(checkpoint / "model.safetensors")
+    if change_tensors:
+        change_tensors(tensors)
+    safetensors.numpy.save_file(tensors, tmp_path / "model.safetensors")
+    return str(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"rotary_theta": 2}, "not implemented: rotary_theta=2"),
+        ({"position_embedding_type": "relative_key"}, "position_embedding_type='relative_key'"),
+        ({"hidden_act": "mish"}, "activation 'mish'"),
+        ({"model_type": "roformer"}, "'roformer', which is not implemented. These are: bert"),
+        ({"architectures": ["BertForQuestionAnswering"]}, "BertForQuestionAnswering"),
+        ({"problem_type": "multi_label_classification"}, "multi_label_classification"),
+        ({"vocab_size": 3}, "size=3 is too small"),
+        ({"intermediate_size": 32}, r"has the shape \(24, 16\) in the file"),
+        ({"num_hidden_layers": 2}, r"lacks tensors.*encoder\.layer\.1"),
+    ],
+)
+def test_settings_that_do_not_fit(checkpoint, tmp_path, change, message):
+    with pytest.raises(ValueError, match=message):
+        zoo.load(changed(checkpoint, tmp_path, change))
+
+
+def test_tensors_that_do_not_fit(checkpoint, tmp_path):
+    name = "bert.encoder.layer.0.output.dense.weight"
+
+    def check(change, message):
+        with pytest.raises(ValueError, match=message):
+            zoo.load(changed(checkpoint, tmp_path, change_tensors=change))
+
+    check(lambda tensors: tensors.pop(name), f"lacks tensors that the model needs: {name}")
+    check(lambda tensors: tensors.update(extra=np.ones(3, "f")), "no place for: extra")
+    check(lambda tensors: tensors[name].fill(np.nan), f"{name} holds numbers that are not finite")
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(ValueError, match="is damaged"):
+        zoo.load(str(tmp_path))
+    path.write_bytes(b"\xff" * 20)
+    with pytest.raises(ValueError, match="is damaged"):
+        zoo.load(str(tmp_path))
+
+
+def test_labels_where_there_is_no_place_for_them(tmp_path):
+    tiny.save(tmp_path, "Bert", "Model")
+    with pytest.raises(ValueError, match="has weights and a tokenizer of its own"):
+        zoo.load(str(tmp_path), weights=None)

@@ -1,0 +1,85 @@
+"""Marian's translators: the numbers and the texts of transformers."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import zoo
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from tests.checkpoints import tiny  # noqa: E402
+
+SENTENCES = ["The cats sat on the mat.", "Trains and boats, for you!", "a"]
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("marian")
+    return folder, *tiny.save_marian(folder)
+
+
+@pytest.fixture(scope="module")
+def model(checkpoint):
+    return zoo.load(str(checkpoint[0]))
+
+
+def test_numbers_are_those_of_transformers(checkpoint, model):
+    _, theirs, pieces = checkpoint
+    inputs = pieces(SENTENCES, text_target=tiny.GERMAN, padding=True, return_tensors="pt")
+    labels = inputs.pop("labels")
+    start = torch.full((len(labels), 1), pieces.pad_token_id)
+    targets = torch.cat([start, labels], dim=1)
+    expected = theirs(**inputs, decoder_input_ids=targets, output_attentions=True)
+    source = model.source_tokens(tf.constant(SENTENCES)).to_tensor(pieces.pad_token_id)
+    assert source.numpy().tolist() == inputs["input_ids"].tolist()
+    ours = model.tokenizer.tokenize(tiny.GERMAN).to_list()
+    assert [[*row, 0] for row in ours] == [
+        [token for token in row if token != pieces.pad_token_id] for row in labels.tolist()
+    ]
+    found, weights = model.core(
+        {"source_ids": source, "target_ids": targets.numpy()}, return_attention_scores=True
+    )
+    kept = targets.numpy() != pieces.pad_token_id
+    kept[:, 0] = True
+    np.testing.assert_allclose(
+        found.numpy()[kept], expected.logits.detach().numpy()[kept], atol=1e-4
+    )
+    pairs = {"encoder": "encoder_attentions", "cross": "cross_attentions"}
+    for ours, theirs in pairs.items():
+        for each, other in zip(weights[ours], expected[theirs], strict=True):
+            rows = kept if ours == "cross" else source.numpy() != pieces.pad_token_id
+            seen = rows[:, None, :, None]
+            np.testing.assert_allclose(each * seen, other.detach().numpy() * seen, atol=1e-4)
+
+
+def test_translations_are_those_of_transformers(checkpoint, model):
+    _, theirs, pieces = checkpoint
+    assert repr(model.default_sampler).startswith("BeamSampler(num_beams=4")
+    for sampler, options in (
+        ("greedy", {"num_beams": 1}),
+        ("beam", {"num_beams": 4, "early_stopping": "never"}),
+    ):
+        for text in SENTENCES:
+            inputs = pieces(text, return_tensors="pt")
+            # Where it is cut at its longest, transformers writes the end token in place of another.
+            written = theirs.generate(
+                **inputs, max_new_tokens=20, forced_eos_token_id=None, **options
+            )
+            expected = model.tokenizer.detokenize(written.numpy()).numpy()[0].decode()
+            more = {"num_beams": 4} if sampler == "beam" else {}
+            assert model.translate(text, sampler=sampler, max_length=20, **more) == expected
+
+
+def test_trained_saved_and_exported(checkpoint, model, tmp_path):
+    tuned = zoo.load(str(checkpoint[0]), dropout=0.0)
+    tuned.compile(optimizer="adam")
+    history = tuned.fit(SENTENCES * 8, tiny.GERMAN * 8, epochs=8, batch_size=8, verbose=0).history
+    assert history["loss"][-1] < 0.8 * history["loss"][0]
+    expected = model.translate(SENTENCES)
+    model.save_to_preset(tmp_path / "preset")
+    assert zoo.load(tmp_path / "preset").translate(SENTENCES) == expected
+    served = tf.saved_model.load(model.export(tmp_path / "exported", jit_compile=False)).signatures
+    found = served["serving_default"](text=tf.constant(SENTENCES))["text"].numpy()
+    assert [text.decode() for text in found] == expected

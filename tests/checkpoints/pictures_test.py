@@ -1,0 +1,98 @@
+"""Classifiers of pictures of others: the numbers of transformers."""
+
+import json
+
+import numpy as np
+import PIL.Image
+import pytest
+
+import zoo
+
+pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+from tests.checkpoints import tiny  # noqa: E402
+
+KINDS = [
+    ("ViT", "ForImageClassification"),
+    ("DeiT", "ForImageClassification"),
+    ("DeiT", "ForImageClassificationWithTeacher"),
+]
+
+
+def save(folder, family, kind, processor=None, **settings):
+    config = getattr(transformers, f"{family}Config")(
+        **tiny.VIT, id2label={0: "crane", 1: "dog", 2: "crane"}, **settings
+    )
+    model = tiny._random(getattr(transformers, f"{family}{kind}"), config)
+    model.save_pretrained(folder)
+    if processor is not None:
+        processor.save_pretrained(folder)
+    return model
+
+
+@pytest.fixture(scope="module")
+def photo():
+    rng = np.random.default_rng(0)
+    pixels = rng.integers(0, 256, (3, 4, 3), dtype="uint8")
+    return PIL.Image.fromarray(pixels).resize((48, 36), PIL.Image.Resampling.BICUBIC)
+
+
+@pytest.mark.parametrize(("family", "kind"), KINDS)
+def test_numbers_are_those_of_transformers(tmp_path, family, kind, photo):
+    size = {"height": 16, "width": 16}
+    processor = transformers.ViTImageProcessor(size=size, image_mean=[0.4, 0.5, 0.6])
+    theirs = save(tmp_path, family, kind, processor)
+    model = zoo.load(str(tmp_path))
+    assert model.labels == ["crane", "dog", "crane (2)"]
+    pixels = np.random.default_rng(1).normal(size=(2, 16, 16, 3)).astype("float32")
+    inputs = tiny.torch.tensor(pixels.transpose(0, 3, 1, 2))
+    expected = theirs(inputs, output_attentions=True)
+    found, weights = model.core(pixels, return_attention_scores=True)
+    np.testing.assert_allclose(found, expected.logits.detach(), atol=1e-4)
+    for ours, others in zip(weights, expected.attentions, strict=True):
+        np.testing.assert_allclose(ours, others.detach(), atol=1e-4)
+    inputs = processor(photo, return_tensors="pt")
+    found, _ = model.reader.read([zoo.readers.images.image_bytes(photo)])
+    theirs = inputs["pixel_values"].numpy().transpose(0, 2, 3, 1)
+    np.testing.assert_allclose(found, theirs, atol=0.02)  # they round to shades in between
+    result = model.classify([photo], return_attention=True)
+    assert result.attention.shape == (1, 4, 4)
+
+
+def test_pictures_are_cropped_as_the_processor_does(tmp_path, photo):
+    processor = transformers.CLIPImageProcessor(
+        size={"shortest_edge": 20}, crop_size={"height": 16, "width": 16}
+    )
+    save(tmp_path, "ViT", "ForImageClassification", processor)
+    model = zoo.load(str(tmp_path))
+    theirs = processor(photo, return_tensors="pt")["pixel_values"].numpy().transpose(0, 2, 3, 1)
+    found, _ = model.reader.read([zoo.readers.images.image_bytes(photo)])
+    np.testing.assert_allclose(found, theirs, atol=0.03)
+
+
+def test_new_labels_and_another_process(tmp_path, photo):
+    save(tmp_path / "hf", "DeiT", "ForImageClassification")
+    model = zoo.load(str(tmp_path / "hf"), labels=["left", "right"])
+    model.save_to_preset(tmp_path / "preset")
+    again = zoo.load(tmp_path / "preset")
+    np.testing.assert_array_equal(
+        again.classify(photo, return_probabilities=True).probabilities,
+        model.classify(photo, return_probabilities=True).probabilities,
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"do_normalize": False}, "do_normalize=False, which is not implemented"),
+        ({"resample": 1}, "resample=1, which is not implemented"),
+        ({"size": {"height": 16, "width": 20}}, "it should be a square"),
+        ({"size": {"shortest_edge": 20}}, "no squares"),
+    ],
+)
+def test_preprocessors_that_are_not_implemented(tmp_path, change, message):
+    save(tmp_path, "ViT", "ForImageClassification")
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(change))
+    with pytest.raises(ValueError, match=message):
+        zoo.load(str(tmp_path))

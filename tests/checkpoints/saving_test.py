@@ -1,0 +1,66 @@
+"""Checkpoints are written so that transformers reads them."""
+
+import numpy as np
+import pytest
+
+import zoo
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+from tests.checkpoints import tiny  # noqa: E402
+
+KINDS = [
+    ("Bert", "Model"),
+    ("MPNet", "ForMaskedLM"),
+    ("GPT2", "LMHeadModel"),
+    ("Qwen3", "ForCausalLM"),
+]
+
+
+def changed(model):
+    """Changes every weight, and returns the model."""
+    for weight in model.core.trainable_variables:
+        weight.assign(weight * 1.01 + 0.01)
+    return model
+
+
+@pytest.mark.parametrize(("family", "kind"), KINDS)
+def test_transformers_reads_what_is_written(tmp_path, family, kind):
+    theirs, pieces = tiny.save(tmp_path / "theirs", family, kind)
+    model = changed(zoo.load(str(tmp_path / "theirs")))
+    path = zoo.save_checkpoint(model, tmp_path / "ours")
+    again, told = type(theirs).from_pretrained(path, output_loading_info=True)
+    assert not told["unexpected_keys"]
+    assert all("pooler" in name for name in told["missing_keys"])
+    inputs = pieces(tiny.TEXTS[0], return_tensors="pt")
+    with torch.no_grad():
+        expected = again(**inputs)[0]
+    ids = inputs["input_ids"].numpy()
+    found = model.core.encode(ids)[0] if kind == "Model" else model.core(ids)
+    np.testing.assert_allclose(found, expected, atol=2e-4)
+    for ours, others in zip(
+        zoo.load(path).core.get_weights(), model.core.get_weights(), strict=True
+    ):
+        np.testing.assert_array_equal(ours, others)
+
+
+def test_a_translator_comes_back(tmp_path):
+    (tmp_path / "marian").mkdir()
+    tiny.save_marian(tmp_path / "marian")
+    model = changed(zoo.load(str(tmp_path / "marian")))
+    path = zoo.save_checkpoint(model, tmp_path / "again")
+    assert transformers.MarianMTModel.from_pretrained(path).lm_head.weight.isfinite().all()
+    assert zoo.load(path).translate("a", max_length=9) == model.translate("a", max_length=9)
+    with pytest.raises(ValueError, match="exists already"):
+        zoo.save_checkpoint(model, path)
+
+
+def test_what_did_not_come_from_a_checkpoint(tmp_path):
+    tiny.save(tmp_path / "theirs", "Bert", "ForMaskedLM", num_hidden_layers=1)
+    model = zoo.load(str(tmp_path / "theirs"), labels=["no", "yes"])
+    with pytest.raises(ValueError, match="new labels"):
+        zoo.save_checkpoint(model, tmp_path / "ours")
+    model.save_to_preset(tmp_path / "preset")
+    with pytest.raises(ValueError, match="from elsewhere"):
+        zoo.save_checkpoint(zoo.load(tmp_path / "preset"), tmp_path / "ours")

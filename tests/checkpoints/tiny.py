@@ -1,0 +1,165 @@
+"""Tiny random checkpoints, as transformers writes them, to compare with."""
+
+import functools
+import io
+import json
+
+import sentencepiece
+import torch
+import transformers
+
+TEXTS = [
+    "The cats sat on the mat, and the dogs did not mind.",
+    "Naïve café owners say: don't!",
+    "a",
+    "Trains and boats and planes are passing by; they mean a trip to Paris or Rome, for you.",
+]
+GERMAN = [
+    "Die Katzen saßen auf der Matte, und die Hunde störte es nicht.",
+    "Züge und Boote und Flugzeuge fahren vorbei.",
+    "Eine Reise nach Paris oder Rom, für dich!",
+]
+MARIAN = [("layers", 2), ("attention_heads", 2), ("ffn_dim", 24)]
+SIZES = {
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 24,
+    "max_position_embeddings": 64,
+}
+DISTIL = {"dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 24, "max_position_embeddings": 64}
+BYTES = {"tokenizer": "RobertaTokenizer", "max_position_embeddings": 66}
+GPT2 = {
+    "n_embd": 16,
+    "n_layer": 2,
+    "n_head": 2,
+    "n_positions": 64,
+    "activation_function": "gelu_new",
+}
+LLAMA = {**SIZES, "num_attention_heads": 4, "num_key_value_heads": 2}
+WRITERS = {
+    "GPT2": {"tokenizer": "GPT2Tokenizer", **GPT2},
+    "Llama": {"tokenizer": "LlamaTokenizer", **LLAMA},
+    "Mistral": {"tokenizer": "LlamaTokenizer", **LLAMA, "sliding_window": 5, "head_dim": 6},
+    "Qwen2": {"tokenizer": "Qwen2Tokenizer", **LLAMA, "tie_word_embeddings": True},
+    "Qwen3": {"tokenizer": "Qwen2Tokenizer", **LLAMA, "head_dim": 8},
+}
+VIT = {**SIZES, "image_size": 16, "patch_size": 4, "layer_norm_eps": 1e-6}
+del VIT["max_position_embeddings"]
+FAMILIES = {  # the class of a tokenizer, and settings
+    "Bert": {"tokenizer": "BertTokenizer", **SIZES},
+    "Roberta": {**SIZES, **BYTES, "type_vocab_size": 1},
+    "XLMRoberta": {**SIZES, **BYTES, "tokenizer": "XLMRobertaTokenizer", "type_vocab_size": 1},
+    "Camembert": {**SIZES, **BYTES, "type_vocab_size": 1},
+    "DistilBert": {"tokenizer": "BertTokenizer", **DISTIL},
+    "Electra": {"tokenizer": "BertTokenizer", **SIZES, "embedding_size": 8},
+    "MPNet": {"tokenizer": "MPNetTokenizer", **SIZES, "max_position_embeddings": 66},
+}
+
+
+@functools.cache
+def tokenizer(name):
+    """Returns a tokenizer, trained on `TEXTS`."""
+    if name == "MPNetTokenizer":  # the model takes the token 1 for padding, whatever it is
+        words = [word for word in tokenizer("BertTokenizer").get_vocab() if word[0] != "["]
+        special = ["<s>", "<pad>", "</s>", "[UNK]", "<mask>"]
+        vocabulary = {word: number for number, word in enumerate([*special, *sorted(words)])}
+        return transformers.MPNetTokenizer(vocabulary)
+    if name == "LlamaTokenizer":  # needs a piece for each byte
+        trained = transformers.LlamaTokenizer().train_new_from_iterator(TEXTS * 3, 300)
+        model = json.loads(trained.backend_tokenizer.to_str())["model"]
+        special = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256))]
+        words = [word for word in model["vocab"] if word not in special]
+        vocabulary = {word: number for number, word in enumerate([*special, *words])}
+        merges = [tuple(merge) for merge in model["merges"]]
+        return transformers.LlamaTokenizer(vocabulary, merges)
+    return getattr(transformers, name)().train_new_from_iterator(TEXTS * 3, 300)
+
+
+def save(folder, family, kind, **settings):
+    """Writes a checkpoint with random weights, biases included.
+
+    Args:
+        folder: Where to.
+        family: Such as `"Bert"`.
+        kind: What the class does, such as `"ForMaskedLM"`.
+        **settings: Of the config.
+
+    Returns:
+        The model and the tokenizer of transformers.
+    """
+    settings = {**(FAMILIES | WRITERS)[family], **settings}
+    pieces = tokenizer(settings.pop("tokenizer"))
+    settings["vocab_size"] = len(pieces)
+    for role in ("pad", "bos", "eos"):
+        settings[f"{role}_token_id"] = getattr(pieces, f"{role}_token_id")
+    config = getattr(transformers, f"{family}Config")(**settings)
+    model = _random(getattr(transformers, f"{family}{kind}"), config)
+    model.save_pretrained(folder)
+    pieces.save_pretrained(folder)
+    return model, pieces
+
+
+@torch.no_grad()
+def outputs(model, pieces, texts=TEXTS):
+    """Returns what the model of transformers computes for a padded batch, and its inputs."""
+    inputs = pieces(texts, padding=True, return_tensors="pt")
+    return model(**inputs, output_attentions=True), inputs
+
+
+def save_marian(folder):
+    """As `save`, of a translator whose languages are cut by pieces of their own."""
+    pieces = [_sentence_pieces(texts) for texts in (TEXTS, GERMAN)]
+    names = ["source.spm", "target.spm"]
+    vocabulary = {"</s>": 0, "<unk>": 1}
+    for name, model in zip(names, pieces, strict=True):
+        (folder / name).write_bytes(model)
+        processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        for number in range(3, processor.get_piece_size()):
+            vocabulary.setdefault(processor.id_to_piece(number), len(vocabulary))
+    vocabulary["<pad>"] = len(vocabulary)
+    (folder / "vocab.json").write_text(json.dumps(vocabulary))
+    files = [str(folder / name) for name in (*names, "vocab.json")]
+    tokens = transformers.MarianTokenizer(*files, source_lang="en", target_lang="de")
+    stacks = {f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in MARIAN}
+    config = transformers.MarianConfig(
+        **stacks,
+        vocab_size=len(vocabulary),
+        pad_token_id=vocabulary["<pad>"],
+        decoder_start_token_id=vocabulary["<pad>"],
+        d_model=16,
+        max_position_embeddings=64,
+        activation_function="swish",
+        scale_embedding=True,
+    )
+    model = _random(transformers.MarianMTModel, config)
+    model.generation_config.num_beams = 4
+    model.generation_config.bad_words_ids = [[vocabulary["<pad>"]]]
+    model.save_pretrained(folder)
+    tokens.save_pretrained(folder)
+    return model, tokens
+
+
+def _sentence_pieces(texts):
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(texts * 5),
+        model_writer=model,
+        vocab_size=80,
+        hard_vocab_limit=False,
+        minloglevel=2,
+    )
+    return model.getvalue()
+
+
+def _random(kind, config):
+    """Returns a model with random weights, biases included."""
+    torch.manual_seed(1)
+    model = kind._from_config(config, attn_implementation="eager")
+    with torch.no_grad():
+        for weight in model.parameters():
+            if weight.requires_grad:  # sinusoids do not
+                weight.add_(0.3 * torch.randn_like(weight))
+        if hasattr(model, "final_logits_bias"):  # a buffer
+            model.final_logits_bias.add_(torch.randn_like(model.final_logits_bias))
+    return model.eval()

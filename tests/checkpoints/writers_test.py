@@ -1,0 +1,105 @@
+"""Language models of others: the numbers and the texts of transformers."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+
+import zoo
+
+pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+from tests.checkpoints import tiny  # noqa: E402
+
+PROMPTS = ["The cats", "Trains and boats and planes are passing", "a", "for you: "]
+
+
+def generated(theirs, pieces, prompt, **options):
+    """Returns what transformers writes after a prompt, without special tokens."""
+    inputs = pieces(prompt, return_tensors="pt")
+    special = [x for x in (pieces.pad_token_id, pieces.bos_token_id) if x is not None]
+    special = [x for x in special if x != pieces.eos_token_id]
+    if special:
+        options["suppress_tokens"] = special
+    written = theirs.generate(**inputs, max_new_tokens=12, **options)[0]
+    return written[inputs["input_ids"].shape[1] :].tolist()
+
+
+@pytest.mark.parametrize("family", tiny.WRITERS)
+def test_numbers_and_texts_are_those_of_transformers(tmp_path, family):
+    kind = "LMHeadModel" if family == "GPT2" else "ForCausalLM"
+    theirs, pieces = tiny.save(tmp_path, family, kind)
+    model = zoo.load(str(tmp_path))
+    for text in tiny.TEXTS:
+        inputs = pieces(text, return_tensors="pt")
+        expected = theirs(**inputs, output_attentions=True)
+        ids = model._prompt_ids(text)
+        assert ids.tolist() == inputs["input_ids"][0].tolist()
+        found, weights = model.core(ids[None], return_attention_scores=True)
+        np.testing.assert_allclose(found, expected.logits.detach(), atol=1e-4)
+        for ours, others in zip(weights, expected.attentions, strict=True):
+            np.testing.assert_allclose(ours, others.detach(), atol=1e-4)
+    greedy = [generated(theirs, pieces, prompt, do_sample=False) for prompt in PROMPTS]
+    beams = [
+        generated(theirs, pieces, prompt, num_beams=4, early_stopping="never", length_penalty=1.0)
+        for prompt in PROMPTS[:2]
+    ]
+
+    def texts(rows):
+        return [text.decode() for text in model.texts_of(keras.ops.array(rows)).numpy()]
+
+    assert model.default_sampler == zoo.decoding.get("greedy")
+    assert model.generate(PROMPTS, max_length=12) == [texts([row])[0] for row in greedy]
+    found = model.generate(PROMPTS[:2], max_length=12, sampler="beam", num_beams=4)
+    assert found == [texts([row])[0] for row in beams]
+    streamed = "".join(model.stream(PROMPTS[0], max_length=12))
+    assert streamed == texts(greedy[:1])[0]
+
+
+def test_saved_and_exported(tmp_path):
+    import tensorflow as tf
+
+    scaling = {"rope_type": "llama3", "rope_theta": 500.0, "factor": 4.0, "low_freq_factor": 1.0}
+    scaling |= {"high_freq_factor": 4.0, "original_max_position_embeddings": 16}
+    theirs, pieces = tiny.save(tmp_path / "hf", "Llama", "ForCausalLM", rope_parameters=scaling)
+    model = zoo.load(str(tmp_path / "hf"))
+    ids = model._prompt_ids(tiny.TEXTS[3])[None]
+    expected = theirs(tiny.torch.tensor(ids)).logits.detach()
+    np.testing.assert_allclose(model.core(ids), expected, atol=1e-4)
+    model.save_to_preset(tmp_path / "preset")
+    again = zoo.load(tmp_path / "preset")
+    np.testing.assert_array_equal(again.core(ids), model.core(ids))
+    served = tf.saved_model.load(model.export(tmp_path / "exported", jit_compile=False)).signatures
+    found = served["serving_default"](text=tf.constant(PROMPTS))["text"].numpy()
+    assert [text.decode() for text in found] == model.generate(PROMPTS, max_length=32)
+    assert again.generate(PROMPTS, max_length=32) == model.generate(PROMPTS, max_length=32)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sampler"),
+    [
+        ({}, "GreedySampler()"),
+        ({"num_beams": 3, "length_penalty": 0.8}, "BeamSampler(num_beams=3, length_penalty=0.8"),
+        ({"do_sample": True, "temperature": 0.7}, "TopKSampler(temperature=0.7, k=50)"),
+        (
+            {"do_sample": True, "top_p": 0.8, "top_k": 20, "repetition_penalty": 1.1},
+            "TopPSampler(temperature=1.0, p=0.8, k=20, processors=(RepetitionPenalty(penalty=1.1)",
+        ),
+        ({"do_sample": True, "top_k": 0, "eos_token_id": [1, 2]}, "RandomSampler(temp"),
+    ],
+)
+def test_settings_of_generation_make_the_sampler(tmp_path, settings, sampler):
+    tiny.save(tmp_path, "GPT2", "LMHeadModel", n_layer=1)
+    (tmp_path / "generation_config.json").write_text(json.dumps(settings))
+    found = zoo.load(str(tmp_path)).default_sampler
+    assert repr(found).startswith(sampler)
+    assert found.end_ids == tuple(settings.get("eos_token_id", [])[1:])
+
+
+def test_settings_of_generation_that_are_not_implemented(tmp_path):
+    tiny.save(tmp_path, "GPT2", "LMHeadModel", n_layer=1)
+    (tmp_path / "generation_config.json").write_text('{"penalty_alpha": 0.6}')
+    with pytest.raises(ValueError, match="generation_config.json.*not implemented: penalty_alpha"):
+        zoo.load(str(tmp_path))

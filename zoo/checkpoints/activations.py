@@ -1,0 +1,26 @@
+"""Activations by the names that transformers gives them."""
+
+ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_new": "tanh_gelu",
+    "gelu_pytorch_tanh": "tanh_gelu",
+    "quick_gelu": "quick_gelu",
+    "relu": "relu",
+    "silu": "silu",
+    "swish": "silu",
+    "tanh": "tanh",
+}
+
+
+def activation(settings, name):
+    """Returns what an activation is called here.
+
+    Raises:
+        ValueError: If it is not implemented.
+    """
+    if name not in ACTIVATIONS:
+        raise ValueError(
+            f"{settings.path} asks for the activation {name!r}, which is not implemented. These "
+            f"are: {', '.join(ACTIVATIONS)}."
+        )
+    return ACTIVATIONS[name]

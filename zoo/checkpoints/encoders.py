@@ -1,0 +1,80 @@
+"""What the families of text encoders have in common: BERT's shape, and its heads."""
+
+import re
+
+from zoo.checkpoints.names import Names
+from zoo.checkpoints.plan import Plan
+from zoo.checkpoints.sentence_transformers import pooled
+
+HEADS = {
+    "ForSequenceClassification": "labels",
+    "ForTokenClassification": "tags",
+    "ForMaskedLM": "masked",
+    "ForPreTraining": "masked",
+    "Model": "embedding",
+}
+ARCHITECTURES = {
+    "labels": "text_encoder",
+    "tags": "text_encoder_tags",
+    "masked": "text_encoder_masked",
+    "embedding": "text_encoder_embedding",
+}
+POSITION_IDS = r"(.*\.)?(position_ids|token_type_ids)"  # buffers of older versions
+
+
+def head_of(settings):
+    """Returns which head the model has: that of the file, or one for new labels.
+
+    Raises:
+        ValueError: If it has one that is not implemented.
+    """
+    name = settings.architecture
+    found = re.fullmatch(r"[A-Za-z0-9]+?(For[A-Za-z]+|Model)", name)
+    if found is None or found[1] not in HEADS:
+        raise ValueError(
+            f"{settings.path} is of a {name or 'model of an unknown class'}, which is not "
+            f"implemented. Classes that are: {', '.join('…' + each for each in HEADS)}."
+        )
+    head = HEADS[found[1]]
+    return "labels" if settings.new_labels and head != "tags" else head
+
+
+def encoder_plan(settings, folder, head, options, table, heads, prefix, tied, unused=()):
+    """Returns the `Plan` of a text encoder.
+
+    Args:
+        settings: `Settings`.
+        folder: The folder of the checkpoint.
+        head: What `head_of` returned.
+        options: Options of `TextEncoder` that the family has.
+        table: Table of the names of blocks and embedding.
+        heads: Dictionary from each head to a table of the names of its weights.
+        prefix, tied, unused: As for `Names`.
+    """
+    table, fresh, unused = table | heads[head], (), (POSITION_IDS, *unused)
+    if head in ("labels", "tags"):
+        options = {**options, "labels": _labels(settings, head)}
+    if settings.new_labels:
+        del table["output_layer"]
+        fresh = "output_layer", "pooler"
+        of_heads = {name for each in heads.values() for name in each.values()}
+        unused += tuple(rf"{re.escape(name)}(\..*)?" for name in [*of_heads, *tied])
+    if head == "embedding":
+        options = pooled(folder, options)
+    options = {key: value for key, value in options.items() if value is not None}
+    names = Names(table, prefix, tied, unused, fresh)
+    return Plan(ARCHITECTURES[head], options, names, settings.take("vocab_size"))
+
+
+def _labels(settings, head):
+    if settings.new_labels:
+        return settings.new_labels
+    kind = settings.take("problem_type", default=None)
+    if head == "labels" and kind not in (None, "single_label_classification"):
+        raise ValueError(
+            f"{settings.path} says problem_type={kind!r}, which is not implemented: labels exclude "
+            "each other here."
+        )
+    if len(settings.labels) < 2:
+        raise ValueError(f"{settings.path} has one label: a model of a number is not implemented.")
+    return settings.labels

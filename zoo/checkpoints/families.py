@@ -1,0 +1,41 @@
+"""The families of checkpoints by the `model_type` of their configs."""
+
+import importlib
+
+FAMILIES = {
+    "bert": "zoo.checkpoints.bert",
+    "camembert": "zoo.checkpoints.roberta",
+    "deit": "zoo.checkpoints.vit",
+    "distilbert": "zoo.checkpoints.distilbert",
+    "electra": "zoo.checkpoints.electra",
+    "gpt2": "zoo.checkpoints.gpt2",
+    "llama": "zoo.checkpoints.llama",
+    "marian": "zoo.checkpoints.marian",
+    "mistral": "zoo.checkpoints.llama",
+    "mpnet": "zoo.checkpoints.mpnet",
+    "qwen2": "zoo.checkpoints.llama",
+    "qwen3": "zoo.checkpoints.llama",
+    "roberta": "zoo.checkpoints.roberta",
+    "vit": "zoo.checkpoints.vit",
+    "xlm-roberta": "zoo.checkpoints.roberta",
+}
+
+
+def family_of(settings):
+    """Returns the module of a family.
+
+    Its `plan(settings, folder)` returns a `Plan`. Where the tokenizer is not the usual one, its
+    `tokenizer(folder, size)` reads it.
+
+    Args:
+        settings: `Settings` of a checkpoint.
+
+    Raises:
+        ValueError: If the family is not implemented.
+    """
+    if settings.model_type not in FAMILIES:
+        raise ValueError(
+            f"{settings.path} is the config of a {settings.model_type!r}, which is not implemented."
+            f" These are: {', '.join(sorted(FAMILIES))}."
+        )
+    return importlib.import_module(FAMILIES[settings.model_type])

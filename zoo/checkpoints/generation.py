@@ -1,0 +1,104 @@
+"""The settings of generation of a checkpoint: its default sampler."""
+
+import keras
+
+from zoo import decoding
+from zoo.checkpoints.settings import Settings
+from zoo.storage.json_files import read_json
+from zoo.storage.kinds import LARGEST_CONFIG
+
+FILE = "generation_config.json"
+_NEUTRAL = {  # which change nothing, or nothing here
+    "cache_implementation",
+    "max_length",
+    "max_new_tokens",
+    "output_scores",
+    "remove_invalid_values",
+    "renormalize_logits",
+    "return_dict_in_generate",
+    "trust_remote_code",
+}
+_TOP_K = 50  # where transformers samples and nothing is said
+
+
+def sampler_of(settings, folder):
+    """Returns the config of the sampler that a checkpoint generates with.
+
+    Args:
+        settings: `Settings` of the model, which may hold those of generation in older files.
+        folder: The folder.
+
+    Raises:
+        ValueError: If a setting is not implemented; it names it.
+    """
+    path = folder / FILE
+    if path.is_file():
+        found = Settings(path, read_json(path, LARGEST_CONFIG))
+        settings.ignore(*_OLD)
+    else:
+        found = settings
+    options = {
+        "repetition_penalty": found.take("repetition_penalty", default=None),
+        "no_repeat_ngram_size": found.take("no_repeat_ngram_size", default=None),
+        "min_length": found.take("min_new_tokens", default=None),
+        "bad_words": found.take("bad_words_ids", default=None),
+        "forced_first_token": found.take("forced_bos_token_id", default=None),
+    }
+    neutral = {"repetition_penalty": 1.0, "no_repeat_ngram_size": 0, "min_length": 0}
+    options = {
+        name: value
+        for name, value in options.items()
+        if value is not None and value != neutral.get(name)
+    }
+    end_ids = found.take("eos_token_id", default=None)
+    if isinstance(end_ids, list):
+        options["end_ids"] = end_ids[1:]
+    name, more = _kind(found)
+    found.ignore(*_NEUTRAL)
+    found.require(min_length=0, diversity_penalty=0.0, num_beam_groups=1, typical_p=1.0)
+    found.require(encoder_no_repeat_ngram_size=0, num_return_sequences=1)
+    if found is not settings:
+        found.require_all_seen()
+    return keras.saving.serialize_keras_object(decoding.get(name, **more, **options))
+
+
+_OLD = (
+    "bad_words_ids",
+    "diversity_penalty",
+    "do_sample",
+    "early_stopping",
+    "encoder_no_repeat_ngram_size",
+    "length_penalty",
+    "max_length",
+    "min_length",
+    "no_repeat_ngram_size",
+    "num_beam_groups",
+    "num_beams",
+    "num_return_sequences",
+    "repetition_penalty",
+    "temperature",
+    "top_k",
+    "top_p",
+    "typical_p",
+)
+
+
+def _kind(settings):
+    """Returns the name of a sampler, and the options that are its own."""
+    beams = settings.take("num_beams", default=None) or 1
+    penalty = settings.take("length_penalty", default=None)
+    stops = settings.take("early_stopping", default=False)
+    temperature = settings.take("temperature", default=None)
+    k, p = settings.take("top_k", default=None), settings.take("top_p", default=None)
+    if settings.take("do_sample", default=False):
+        if beams > 1:
+            raise ValueError(f"{settings.path} draws at random in beams, which is not implemented.")
+        warmth = {"temperature": 1.0 if temperature is None else temperature}
+        k = _TOP_K if k is None else k
+        if p is not None and p < 1:
+            return "top_p", {**warmth, "p": p, "k": k or None}
+        return ("top_k", {**warmth, "k": k}) if k else ("random", warmth)
+    if beams == 1:
+        return "greedy", {}
+    options = {"num_beams": beams, "exact": stops == "never"}
+    return "beam", options | ({} if penalty is None else {"length_penalty": penalty})

@@ -1,0 +1,35 @@
+"""From a folder of Hugging Face to what the catalog builds a task of."""
+
+import pathlib
+
+from zoo.checkpoints.families import family_of
+from zoo.checkpoints.settings import Settings
+from zoo.readers.text.reading import read_tokenizer
+from zoo.storage import CONFIG
+
+
+def read_checkpoint(folder, labels=None):
+    """Reads all but the weights.
+
+    Args:
+        folder: The folder.
+        labels: List of labels for a new head, or `None` for the head of the file.
+
+    Returns:
+        A `Plan`, and the tokenizer, `None` for a model without texts.
+
+    Raises:
+        ValueError: If something of it is not implemented; it says what.
+    """
+    folder = pathlib.Path(folder)
+    settings = Settings.read(folder / CONFIG, labels)
+    family = family_of(settings)
+    plan = family.plan(settings, folder)
+    settings.require_all_seen()
+    if labels is not None and "labels" not in plan.options:
+        raise ValueError(f"{folder} is no model that labels can be given to.")
+    if plan.size is None:
+        return plan, None
+    if hasattr(family, "tokenizer"):
+        return plan, family.tokenizer(folder, plan.size)
+    return plan, read_tokenizer(folder, size=plan.size)

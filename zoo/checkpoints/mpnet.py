@@ -1,0 +1,51 @@
+"""MPNet (Song et al. 2020): RoBERTa without segments, with a bias by distance besides."""
+
+from zoo.checkpoints.bert import EMBEDDING, stack_options, with_prefix
+from zoo.checkpoints.encoders import encoder_plan, head_of
+from zoo.checkpoints.names import Turned
+
+BLOCK = {
+    "blocks.{}.attention.query_projection": "encoder.layer.{}.attention.attn.q",
+    "blocks.{}.attention.key_projection": "encoder.layer.{}.attention.attn.k",
+    "blocks.{}.attention.value_projection": "encoder.layer.{}.attention.attn.v",
+    "blocks.{}.attention.output_projection": "encoder.layer.{}.attention.attn.o",
+    "blocks.{}.attention_norm": "encoder.layer.{}.attention.LayerNorm",
+    "blocks.{}.feed_forward.inner": "encoder.layer.{}.intermediate.dense",
+    "blocks.{}.feed_forward.outer": "encoder.layer.{}.output.dense",
+    "blocks.{}.feed_forward_norm": "encoder.layer.{}.output.LayerNorm",
+}
+HEADS = {
+    "labels": {"pooler": "classifier.dense", "output_layer": "classifier.out_proj"},
+    "tags": {"output_layer": "classifier"},
+    "masked": {
+        "transform": "lm_head.dense",
+        "transform_norm": "lm_head.layer_norm",
+        "output_bias": "lm_head.bias",
+    },
+    "embedding": {},
+}
+TIED = {
+    "lm_head.decoder.weight": "mpnet.embeddings.word_embeddings.weight",
+    "lm_head.decoder.bias": "lm_head.bias",
+}
+UNUSED = (r"(mpnet\.)?pooler\.dense\.(weight|bias)",)
+OFFSET = 2  # its padding is always 1 to the positions
+
+
+def plan(settings, folder):
+    settings.require(tie_word_embeddings=True)
+    head = head_of(settings)
+    options = stack_options(settings)
+    options |= {
+        "masked_activation": "gelu",
+        "pad_id": 1,
+        "relative_buckets": settings.take("relative_attention_num_buckets", default=32),
+        "max_length": settings.take("max_position_embeddings") - OFFSET,
+        "position_offset": OFFSET,
+        "pooler": "tanh" if head == "labels" else None,
+        "pooling": "mean" if head == "embedding" else "first",
+    }
+    embedding = {path: name for path, name in EMBEDDING.items() if path != "embedding.segments"}
+    table = with_prefix("mpnet.", BLOCK, embedding)
+    table["by_distance.embeddings"] = Turned("mpnet.encoder.relative_attention_bias.weight")
+    return encoder_plan(settings, folder, head, options, table, HEADS, "mpnet.", TIED, UNUSED)

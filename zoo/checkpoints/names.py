@@ -1,0 +1,231 @@
+"""How weights of the zoo are called in the files of others, and how numbers go to and fro."""
+
+import collections
+import re
+from typing import NamedTuple
+
+import keras
+import numpy as np
+
+
+class Part(NamedTuple):
+    """A part of a tensor, or of the weight and the bias of a layer, along an axis.
+
+    Attributes:
+        name: Name of the tensor, or of the layer.
+        axis: Along which it is cut; -1 is the axis of outputs of a layer.
+        start, stop: Where; `stop` may be `None` for the end.
+    """
+
+    name: str
+    axis: int
+    start: int
+    stop: int | None
+
+
+class Turned(NamedTuple):
+    """A tensor whose two axes are the other way round in the file.
+
+    Attributes:
+        name: Name of the tensor.
+    """
+
+    name: str
+
+
+class Names(NamedTuple):
+    """The names of a family of checkpoints.
+
+    Attributes:
+        table: Dictionary from the path of a layer or a weight of the core, such as
+            `"blocks.{}.attention.query_projection"`, to its name in the file, a `Part` or
+            `Turned`. `{}` stands for the number of a block.
+        prefix: What the names of the model without a head begin with, which such a file leaves out.
+        tied: Dictionary from tensors that may be in a file once more to those they equal.
+        unused: Regular expressions of tensors that have no place in the core, on purpose.
+        fresh: Paths of layers that stay as they are where the file has nothing for them.
+        transposed: Whether the kernels of dense layers are `(outputs, inputs)` in the file.
+    """
+
+    table: dict
+    prefix: str = ""
+    tied: dict = {}  # noqa: RUF012
+    unused: tuple = ()
+    fresh: tuple = ()
+    transposed: bool = True
+
+
+class _Entry(NamedTuple):
+    """A weight of the core, and the tensor that it is."""
+
+    weight: keras.Variable
+    name: str
+    turn: tuple | None  # the axes of the tensor, in the order of the weight
+    part: Part | None
+
+
+def fill(core, files, names):
+    """Gives a core the weights of a file, one tensor after the other.
+
+    Args:
+        core: A built model of tensors.
+        files: `TensorFiles`.
+        names: `Names`.
+
+    Raises:
+        ValueError: If a weight of the core is not in the file, has another shape there, or a number
+            is not finite; if a tensor of the file is nowhere in the core. Then the core is not to
+            be used.
+    """
+    left = {modern(name): name for name in files.shapes}
+    local = namer(left, names)
+    may_stay = {id(weight) for path in names.fresh for weight in _at(core, path).weights}
+    found, missing, named = {}, [], set()
+    for entry in _entries(core, names):
+        named.add(id(entry.weight))
+        name = local(entry.name)
+        if name in left:
+            found.setdefault(name, []).append(entry)
+        elif id(entry.weight) not in may_stay:
+            missing.append(f"{name} (for {entry.weight.path})")
+    if missing:
+        raise ValueError(f"The file lacks tensors that the model needs: {', '.join(missing)}.")
+    nameless = [
+        weight.path
+        for weight in core.weights
+        if id(weight) not in named | may_stay and not _is_state(weight)
+    ]
+    if nameless:
+        raise ValueError(f"No tensor belongs to these weights: {', '.join(nameless)}.")
+    for name, entries in found.items():
+        tensor = files.read(left[name])
+        for entry in entries:
+            entry.weight.assign(_of_tensor(tensor, entry))
+        del tensor
+    _require_all_used(left, found, files, names, local)
+
+
+def _require_all_used(left, found, files, names, local):
+    tied = {local(copy): local(original) for copy, original in names.tied.items()}
+    unknown = []
+    for name in left.keys() - found.keys():
+        if name in tied and tied[name] in left:
+            if not np.array_equal(files.read(left[name]), files.read(left[tied[name]])):
+                raise ValueError(
+                    f"{name} and {tied[name]} differ in the file, and are one table in the model: "
+                    "untied weights are not implemented here."
+                )
+        elif not any(re.fullmatch(pattern, name) for pattern in names.unused):
+            unknown.append(name)
+    if unknown:
+        raise ValueError(
+            "The file has tensors that the model has no place for: "
+            f"{', '.join(sorted(unknown))}. It is of another kind than its config says."
+        )
+
+
+def tensors_of(core, names):
+    """Yields the name and the array of each tensor of a file, from a core: what `fill` reads."""
+    parts = collections.defaultdict(list)
+    for entry in _entries(core, names):
+        array = np.array(entry.weight)
+        if entry.turn is not None:
+            array = np.transpose(array, np.argsort(entry.turn))
+        if entry.part is None:
+            yield entry.name, array
+        else:
+            if entry.turn is None and entry.part.axis > 0:  # a table whose axes were dropped
+                array = array.reshape((1,) * entry.part.axis + (-1, array.shape[-1]))
+            parts[entry.name].append((entry.part, array))
+    for name, pieces in parts.items():
+        pieces.sort(key=lambda piece: piece[0].start)
+        axis = pieces[0][0].axis if pieces[0][1].ndim > 1 else 0
+        yield name, np.concatenate([array for _, array in pieces], axis=axis)
+
+
+def _entries(core, names):
+    """Yields the `_Entry` of every weight in the table."""
+    for path, rule in names.table.items():
+        if "{}" not in path:
+            yield from _of_object(_at(core, path), rule, "", names.transposed)
+            continue
+        stack, _, rest = path.partition(".{}.")
+        for number, block in enumerate(_at(core, stack)):
+            yield from _of_object(_at(block, rest), rule, number, names.transposed)
+
+
+def _of_object(found, rule, number, transposed):
+    """Yields the `_Entry` of every weight of a layer, or of a weight."""
+    part = rule if isinstance(rule, Part) else None
+    name = (rule if isinstance(rule, str) else rule.name).format(number)
+    if isinstance(found, keras.Variable):
+        yield _Entry(found, name, (1, 0) if isinstance(rule, Turned) else None, part)
+    elif isinstance(found, keras.layers.Dense):
+        turn = (1, 0) if transposed else None
+        cut = part
+        if part is not None and transposed:  # the axis of outputs is the first one in the file
+            cut = part._replace(axis=0)
+        yield _Entry(found.kernel, f"{name}.weight", turn, cut)
+        if found.bias is not None:
+            yield _Entry(found.bias, f"{name}.bias", None, part and part._replace(axis=0))
+    elif isinstance(found, keras.layers.LayerNormalization):
+        yield _Entry(found.gamma, f"{name}.weight", None, part)
+        yield _Entry(found.beta, f"{name}.bias", None, part)
+    elif isinstance(found, keras.layers.RMSNormalization):
+        yield _Entry(found.scale, f"{name}.weight", None, part)
+    elif isinstance(found, keras.layers.Conv2D):
+        yield _Entry(found.kernel, f"{name}.weight", (2, 3, 1, 0), part)
+        if found.bias is not None:
+            yield _Entry(found.bias, f"{name}.bias", None, part)
+    else:
+        raise TypeError(f"{name}: no rule for {type(found).__name__}.")
+
+
+def _of_tensor(tensor, entry):
+    """Returns the array of a weight."""
+    if entry.part is not None:
+        axis, start, stop = entry.part[1:]
+        tensor = np.take(tensor, range(*slice(start, stop).indices(tensor.shape[axis])), axis)
+    array = tensor if entry.turn is None else np.transpose(tensor, entry.turn)
+    shape = tuple(entry.weight.shape)
+    squeezed = [size for size in array.shape if size != 1], [size for size in shape if size != 1]
+    is_grid = entry.part is not None and array.size == np.prod(shape)
+    if squeezed[0] != squeezed[1] and not is_grid:
+        raise ValueError(
+            f"{entry.name} has the shape {tuple(tensor.shape)} in the file, and {entry.weight.path}"
+            f" of the model needs {shape}."
+        )
+    array = np.asarray(array, "float32").reshape(shape)
+    if not np.all(np.isfinite(array)):
+        raise ValueError(f"{entry.name} holds numbers that are not finite.")
+    return array
+
+
+def _at(owner, path):
+    for step in path.split("."):
+        owner = owner[int(step)] if step.isdigit() else getattr(owner, step)
+    return owner
+
+
+def namer(found, names):
+    """Returns the function from a name in the table to that in a file.
+
+    Args:
+        found: The names in the file.
+        names: `Names`. A file of a model without a head leaves out the prefix.
+    """
+    if any(name.startswith(names.prefix) for name in found):
+        return lambda name: name
+    return lambda name: name.removeprefix(names.prefix)
+
+
+def modern(name):
+    """Files of TensorFlow's time call the weight and the bias of a normalization otherwise."""
+    if name.endswith("LayerNorm.gamma"):
+        return name.removesuffix("gamma") + "weight"
+    return name.removesuffix("beta") + "bias" if name.endswith("LayerNorm.beta") else name
+
+
+def _is_state(weight):
+    """Whether a weight is not learned: the state of random numbers."""
+    return not keras.backend.is_float_dtype(weight.dtype)

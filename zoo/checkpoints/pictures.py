@@ -1,0 +1,72 @@
+"""`preprocessor_config.json`: how a model sees pictures."""
+
+import keras
+
+from zoo.readers.image_reader import ImageReader
+from zoo.storage.json_files import read_json
+
+FILE = "preprocessor_config.json"
+LARGEST = 2**20  # bytes
+INTERPOLATIONS = {2: "bilinear", 3: "bicubic"}
+_HALF = 0.5
+
+
+def reader_of(settings, folder, image_size, channels):
+    """Returns the config of the `ImageReader` of a checkpoint.
+
+    Args:
+        settings: `Settings` of the model.
+        folder: The folder.
+        image_size: Rows and columns that the model has positions for.
+        channels: Numbers a pixel.
+
+    Raises:
+        ValueError: If something that the file asks for is not implemented; it names it.
+    """
+    path = folder / FILE
+    content = read_json(path, LARGEST) if path.is_file() else {}
+
+    def require(name, value):
+        if content.get(name, value) not in (value, None):
+            raise ValueError(
+                f"{path} says {name}={content[name]!r}, which is not implemented: it should be "
+                f"{value!r}."
+            )
+
+    for name in ("do_resize", "do_rescale", "do_normalize"):
+        require(name, True)
+    require("rescale_factor", 1 / 255)
+    resample = content.get("resample", 2)
+    if resample not in INTERPOLATIONS:
+        raise ValueError(
+            f"{path} says resample={resample}, which is not implemented: it should be one of "
+            f"{', '.join(f'{number} ({name})' for number, name in INTERPOLATIONS.items())}."
+        )
+    resized, shortest = _sides(path, "size", content.get("size", image_size))
+    size = resized
+    if content.get("do_center_crop"):
+        size, _ = _sides(path, "crop_size", content.get("crop_size", image_size))
+    elif shortest:
+        raise ValueError(f"{path} makes pictures that are no squares, which is not implemented.")
+    return keras.saving.serialize_keras_object(
+        ImageReader(
+            size,
+            channels,
+            mean=content.get("image_mean", _HALF),
+            deviation=content.get("image_std", _HALF),
+            resized=None if (resized, shortest) == (size, False) else resized,
+            keeps_shape=shortest,
+            interpolation=INTERPOLATIONS[resample],
+        )
+    )
+
+
+def _sides(path, name, size):
+    """Returns the side of a square, and whether it is that of the shortest side."""
+    if isinstance(size, int):
+        return size, False
+    if set(size) == {"shortest_edge"}:
+        return size["shortest_edge"], True
+    if set(size) == {"height", "width"} and size["height"] == size["width"]:
+        return size["height"], False
+    raise ValueError(f"{path} says {name}={size}, which is not implemented: it should be a square.")

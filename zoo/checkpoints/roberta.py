@@ -1,0 +1,37 @@
+"""RoBERTa (Liu et al. 2019), XLM-RoBERTa and CamemBERT: BERT with positions that begin later."""
+
+from zoo.checkpoints.bert import stack_options, with_prefix
+from zoo.checkpoints.encoders import encoder_plan, head_of
+
+HEADS = {
+    "labels": {"pooler": "classifier.dense", "output_layer": "classifier.out_proj"},
+    "tags": {"output_layer": "classifier"},
+    "masked": {
+        "transform": "lm_head.dense",
+        "transform_norm": "lm_head.layer_norm",
+        "output_bias": "lm_head.bias",
+    },
+    "embedding": {},
+}
+TIED = {
+    "lm_head.decoder.weight": "roberta.embeddings.word_embeddings.weight",
+    "lm_head.decoder.bias": "lm_head.bias",
+}
+UNUSED = (r"(roberta\.)?pooler\.dense\.(weight|bias)",)
+
+
+def plan(settings, folder):
+    settings.require(is_decoder=False, add_cross_attention=False, tie_word_embeddings=True)
+    head = head_of(settings)
+    options = stack_options(settings)
+    offset = options["pad_id"] + 1
+    options |= {
+        "masked_activation": "gelu",
+        "num_segments": settings.take("type_vocab_size", default=1),
+        "max_length": settings.take("max_position_embeddings") - offset,
+        "position_offset": offset,
+        "pooler": "tanh" if head == "labels" else None,
+        "pooling": "mean" if head == "embedding" else "first",
+    }
+    table = with_prefix("roberta.")
+    return encoder_plan(settings, folder, head, options, table, HEADS, "roberta.", TIED, UNUSED)

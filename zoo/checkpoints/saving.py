@@ -1,0 +1,62 @@
+"""Back to a checkpoint that transformers reads."""
+
+import pathlib
+import shutil
+
+from zoo.atomic import whole
+from zoo.checkpoints.names import modern, namer, tensors_of
+from zoo.checkpoints.tensor_files import SAFETENSORS, TensorFiles
+
+_WEIGHTS = ".safetensors", ".bin", ".index.json", ".h5", ".msgpack", ".onnx"
+
+
+def save_checkpoint(model, path):
+    """Writes a model that came from a checkpoint as one again, with the weights that it has now.
+
+    Args:
+        model: A task that `zoo.load` made of a checkpoint, which must still be where it was: the
+            tokenizer and the settings are copied from there.
+        path: A new folder. It appears only when it is complete.
+
+    Returns:
+        `pathlib.Path` of the folder.
+
+    Raises:
+        ValueError: If the model does not come from a checkpoint, the path exists, or the labels are
+            new, whose head transformers would call otherwise.
+        ImportError: If safetensors is missing.
+    """
+    try:
+        from safetensors.numpy import save_file
+    except ImportError as error:
+        raise ImportError(
+            "A checkpoint is written by safetensors: pip install 'keras-attention-zoo[hub]'."
+        ) from error
+    path = pathlib.Path(path)
+    if path.exists():
+        raise ValueError(f"{path} exists already. Remove it, or choose another name.")
+    if getattr(model, "checkpoint", None) is None:
+        raise ValueError(
+            "Only what zoo.load made of a checkpoint becomes one again. Received: "
+            f"{type(model).__name__} from elsewhere. `save_to_preset` saves every model."
+        )
+    source, names = model.checkpoint
+    if names.fresh:
+        raise ValueError(
+            "A model with new labels has a head that the checkpoint did not have, so that "
+            "transformers has no names for it here. `save_to_preset` saves it."
+        )
+    shapes = TensorFiles(source).shapes
+    shapes = {modern(name): shape for name, shape in shapes.items()}
+    local = namer(shapes, names)
+    tensors = {local(name): array for name, array in tensors_of(model.core, names)}
+    tensors = {name: array.reshape(shapes[name]).copy() for name, array in tensors.items()}
+    with whole(path) as unfinished:
+        unfinished.mkdir()
+        for file in source.iterdir():
+            if file.is_dir() and file.name.endswith("_Pooling"):
+                shutil.copytree(file, unfinished / file.name)
+            elif file.is_file() and not file.name.endswith(_WEIGHTS):
+                shutil.copy(file, unfinished)
+        save_file(tensors, unfinished / SAFETENSORS, metadata={"format": "pt"})
+    return path

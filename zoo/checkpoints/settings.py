@@ -1,0 +1,164 @@
+"""`config.json` of Hugging Face, of which nothing may be overlooked."""
+
+import json
+
+from zoo.storage.json_files import read_json
+from zoo.storage.kinds import LARGEST_CONFIG
+
+_REQUIRED = object()
+_WITHOUT_MEANING = {  # for the numbers that a model computes
+    "architectures",
+    "auto_map",
+    "bos_token_id",
+    "classifier_dropout",
+    "cls_token_id",
+    "decoder_start_token_id",
+    "directionality",
+    "dtype",
+    "eos_token_id",
+    "finetuning_task",
+    "forced_bos_token_id",
+    "forced_eos_token_id",
+    "gradient_checkpointing",
+    "id2label",
+    "initializer_factor",
+    "initializer_range",
+    "is_encoder_decoder",
+    "label2id",
+    "language",
+    "model_type",
+    "name",
+    "num_labels",
+    "output_attentions",
+    "output_hidden_states",
+    "output_past",
+    "pad_token_id",
+    "pooler_fc_size",
+    "pooler_num_attention_heads",
+    "pooler_num_fc_layers",
+    "pooler_size_per_head",
+    "pooler_type",
+    "pretraining_tp",
+    "problem_type",
+    "return_dict",
+    "sep_token_id",
+    "task_specific_params",
+    "tokenizer_class",
+    "torch_dtype",
+    "torchscript",
+    "transformers_version",
+    "use_cache",
+}
+
+
+class Settings:
+    """The content of a config, which remembers what was asked for.
+
+    Args:
+        path: The file, for messages.
+        content: Its content.
+        new_labels: List of labels for a new head, in place of those of the file.
+    """
+
+    def __init__(self, path, content, new_labels=None):
+        self.path, self._content, self.new_labels = path, content, new_labels
+        self._seen = set(_WITHOUT_MEANING)
+
+    @classmethod
+    def read(cls, path, new_labels=None):
+        """Reads a file.
+
+        Raises:
+            ValueError: If there is none, or it is no config of a model.
+        """
+        if not path.is_file():
+            raise ValueError(f"{path} is missing. It tells what the model is.")
+        try:
+            content = read_json(path, LARGEST_CONFIG)
+        except ValueError as error:
+            raise ValueError(f"{path} is damaged: {error}") from error
+        if not isinstance(content, dict) or not isinstance(content.get("model_type"), str):
+            raise ValueError(f"{path} is no config of a model: it has no 'model_type'.")
+        return cls(path, content, new_labels)
+
+    def take(self, *names, default=_REQUIRED):
+        """Returns the first of these settings that there is.
+
+        Raises:
+            ValueError: If there is none, and no default.
+        """
+        self._seen.update(names)
+        for name in names:
+            if name in self._content:
+                return self._content[name]
+        if default is _REQUIRED:
+            raise ValueError(f"{self.path} lacks {names[0]!r}.")
+        return default
+
+    def require(self, **expected):
+        """Checks settings that have one value here, which is also what a missing one means.
+
+        Raises:
+            ValueError: If one has another value.
+        """
+        for name, value in expected.items():
+            found = self.take(name, default=value)
+            if found != value:
+                raise ValueError(
+                    f"{self.path} says {name}={found!r}, which is not implemented: it should be "
+                    f"{value!r}."
+                )
+
+    def ignore(self, *names):
+        """Marks settings as seen that change nothing here."""
+        self._seen.update(names)
+
+    def require_class(self, names):
+        """Raises a `ValueError` unless the model is of one of some classes of transformers."""
+        if self.architecture not in names:
+            raise ValueError(
+                f"{self.path} is of a {self.architecture or 'model of an unknown class'}, which is "
+                f"not implemented. Classes of {self.model_type} that are: {', '.join(names)}."
+            )
+
+    def require_all_seen(self):
+        """Raises a `ValueError` if a setting was never asked for, and so has no effect."""
+        unknown = {
+            name: value
+            for name, value in self._content.items()
+            if name not in self._seen and not name.startswith("_") and value is not None
+        }
+        if unknown:
+            told = ", ".join(f"{name}={json.dumps(value)}" for name, value in unknown.items())
+            raise ValueError(
+                f"{self.path} has settings that are not implemented: {told}. If they do not change "
+                "what the model computes, remove them from the file."
+            )
+
+    @property
+    def model_type(self):
+        return self._content["model_type"]
+
+    @property
+    def architecture(self):
+        """Name of the class in transformers, such as `"BertForMaskedLM"`; `""` if not told."""
+        return (self.take("architectures", default=None) or [""])[0]
+
+    @property
+    def labels(self):
+        """Names of the labels in the order of their numbers.
+
+        Of equal names, such as the two cranes of ImageNet, the later ones have their number behind.
+        """
+        names = self.take("id2label", default=None)
+        if names is None:
+            number = self.take("num_labels", default=2)
+            return [f"LABEL_{place}" for place in range(number)]
+        numbers = sorted(map(int, names))
+        if numbers != list(range(len(numbers))):
+            raise ValueError(f"{self.path} numbers its labels {numbers}, not from 0 on.")
+        labels = []
+        for number in numbers:
+            name = str(names[str(number)])
+            labels.append(f"{name} ({number})" if name in labels else name)
+        return labels

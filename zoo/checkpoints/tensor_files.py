@@ -1,0 +1,135 @@
+"""The tensors of a folder of Hugging Face, read one at a time."""
+
+import json
+import math
+import os
+import pathlib
+
+import ml_dtypes
+import numpy as np
+
+from zoo.storage.json_files import read_json
+
+SAFETENSORS, PICKLED = "model.safetensors", "pytorch_model.bin"
+LARGEST_HEADER = 100 * 2**20  # bytes, what the format allows
+_DTYPES = {
+    "F64": np.float64,
+    "F32": np.float32,
+    "F16": np.float16,
+    "BF16": ml_dtypes.bfloat16,
+    "I64": np.int64,
+    "I32": np.int32,
+    "U8": np.uint8,
+    "BOOL": np.bool_,
+}
+
+
+class TensorFiles:
+    """What `model.safetensors` holds, or its shards, or `pytorch_model.bin`.
+
+    Files are read, not mapped, so that a tensor takes memory only while it is used. A pickled file
+    is read by `torch.load(weights_only=True)`, which runs no code of the file, and takes as much
+    memory as it has bytes.
+
+    Args:
+        folder: The folder.
+
+    Attributes:
+        shapes: Dictionary of the shapes of all tensors by their names.
+
+    Raises:
+        ValueError: If there is no such file, or one is damaged.
+        ImportError: If there is a pickled file only, and no PyTorch.
+    """
+
+    def __init__(self, folder):
+        self._folder = pathlib.Path(folder)
+        self._read = {}  # functions by name
+        self.shapes = {}
+        for path in self._paths(SAFETENSORS):
+            self._add_safetensors(path)
+        if not self._read:
+            for path in self._paths(PICKLED):
+                self._add_pickled(path)
+        if not self._read:
+            raise ValueError(
+                f"{folder} holds no weights: there should be {SAFETENSORS}, {SAFETENSORS}.index."
+                f"json with its shards, or {PICKLED}."
+            )
+
+    def read(self, name):
+        """Returns a tensor as a NumPy array."""
+        return self._read[name]()
+
+    def _paths(self, name):
+        """Returns the paths of a file, or of its shards."""
+        index = self._folder / f"{name}.index.json"
+        if not index.is_file():
+            path = self._folder / name
+            return [path] if path.is_file() else []
+        names = sorted(set(read_json(index, LARGEST_HEADER)["weight_map"].values()))
+        missing = [each for each in names if not _is_in(self._folder, each)]
+        if missing:
+            raise ValueError(
+                f"{index} speaks of files that are not there: {', '.join(missing)}. Put all shards "
+                "into one folder."
+            )
+        return [self._folder / each for each in names]
+
+    def _add_safetensors(self, path):
+        size = path.stat().st_size
+        try:
+            with open(path, "rb") as file:
+                length = int.from_bytes(file.read(8), "little")
+                if length > min(size, LARGEST_HEADER):
+                    raise ValueError(f"a header of {length} bytes")
+                header = json.loads(file.read(length))
+            for name, entry in header.items():
+                if name != "__metadata__":
+                    self._read[name] = _reader(path, size, 8 + length, **entry)
+                    self.shapes[name] = tuple(entry["shape"])
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(
+                f"{path} is damaged, or no file of safetensors: {error!r}. Get it anew."
+            ) from error
+
+    def _add_pickled(self, path):
+        try:
+            import torch
+        except ImportError as error:
+            raise ImportError(
+                f"{path} is a pickled file, which PyTorch alone reads: pip install torch. Or ask "
+                f"for {SAFETENSORS}, which needs no further library."
+            ) from error
+        options = {"map_location": "cpu", "weights_only": True}
+        try:
+            tensors = torch.load(path, mmap=True, **options)
+        except (RuntimeError, ValueError):  # a file of the old format cannot be mapped
+            tensors = torch.load(path, **options)
+
+        def read(tensor):
+            is_half = tensor.dtype == torch.bfloat16
+            return (tensor.float() if is_half else tensor).numpy()
+
+        for name, tensor in tensors.items():
+            self._read[name] = lambda tensor=tensor: read(tensor)
+            self.shapes[name] = tuple(tensor.shape)
+
+
+def _is_in(folder, name):
+    """Whether a file of this name is in the folder, and not elsewhere."""
+    return os.path.basename(name) == name and (folder / name).is_file()
+
+
+def _reader(path, size, start, dtype, shape, data_offsets):
+    first, last = data_offsets
+    if dtype not in _DTYPES:
+        raise ValueError(f"tensors of type {dtype} are not implemented")
+    dtype, count = np.dtype(_DTYPES[dtype]), math.prod(shape)
+    if not 0 <= first <= last <= size - start or last - first != count * dtype.itemsize:
+        raise ValueError(f"{count} numbers of {dtype} in the bytes {first} to {last}")
+
+    def read():
+        return np.fromfile(path, dtype, count, offset=start + first).reshape(shape)
+
+    return read

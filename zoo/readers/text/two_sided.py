@@ -1,0 +1,109 @@
+"""`TwoSidedTokenizer`: a tokenizer of the source, and another one of the target."""
+
+import json
+
+import keras
+
+from zoo.atomic import whole
+from zoo.readers.text.base import TextTokenizer
+from zoo.readers.text.tokenizer import LARGEST_FILE, Tokenizer
+from zoo.storage.json_files import read_json
+
+FILE_FORMAT = "TwoSidedTokenizer 1"
+_OF_TARGET = (
+    "detokenize",
+    "piece_bytes",
+    "piece_texts",
+    "pieces",
+    "tokenize",
+)
+
+
+@keras.saving.register_keras_serializable(package="zoo")
+class TwoSidedTokenizer(TextTokenizer):
+    """A tokenizer of what is written, with another one for what is read: `tokenizer.source`.
+
+    Both have the same ids, such as those of Marian, which cuts the two languages by models of their
+    own.
+
+    Args:
+        target: `Tokenizer` of the texts that a model writes.
+        source: `Tokenizer` of those that it reads.
+
+    Raises:
+        ValueError: If the two have not as many ids.
+    """
+
+    def __init__(self, target, source):
+        super().__init__()
+        deserialize = keras.saving.deserialize_keras_object
+        target, source = (deserialize(x) if isinstance(x, dict) else x for x in (target, source))
+        if target.vocabulary_size != source.vocabulary_size:
+            raise ValueError(
+                "Two sides of a tokenizer have the same ids. Received: target with "
+                f"{target.vocabulary_size}, source with {source.vocabulary_size}."
+            )
+        self.target, self._source = target, source
+        for name in ("pad_id", "start_id", "end_id", "mask_id", "unknown_id", "templates"):
+            setattr(self, name, getattr(target, name))
+        for name in _OF_TARGET:
+            setattr(self, name, getattr(target, name))
+
+    @property
+    def source(self):
+        return self._source
+
+    @property
+    def opening_ids(self):
+        return self.target.opening_ids
+
+    @property
+    def end_ids(self):
+        return self.target.end_ids
+
+    @property
+    def vocabulary_size(self):
+        """Number of ids."""
+        return self.target.vocabulary_size
+
+    @property
+    def longest_piece(self):
+        """Number of bytes of the longest piece of both."""
+        return max(self.target.longest_piece, self.source.longest_piece)
+
+    def save(self, path):
+        """Writes both to one JSON file, for `load`.
+
+        Args:
+            path: Where to write.
+        """
+        sides = {"target": self.target.get_config(), "source": self.source.get_config()}
+        with whole(path) as unfinished:
+            content = {"format": FILE_FORMAT, **sides}
+            unfinished.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
+
+    @classmethod
+    def load(cls, path):
+        """Reads a tokenizer that `save` wrote.
+
+        Args:
+            path: The file.
+
+        Raises:
+            ValueError: If the file does not hold such a tokenizer; it says why.
+        """
+        try:
+            content = read_json(path, LARGEST_FILE)
+            if not isinstance(content, dict) or content.get("format") != FILE_FORMAT:
+                raise ValueError(f'"format" is not "{FILE_FORMAT}".')
+            return cls(*(Tokenizer(**content[side]) for side in ("target", "source")))
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise ValueError(f"{path} does not hold a TwoSidedTokenizer: {error!r}") from error
+
+    def get_config(self):
+        serialize = keras.saving.serialize_keras_object
+        return {"target": serialize(self.target), "source": serialize(self.source)}
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**config)

@@ -1,0 +1,141 @@
+"""The task of embedding: texts in, vectors out that are near where meanings are."""
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from zoo.data.pairs import pairs_of_lists, require_pairs
+from zoo.decoding.base import require
+from zoo.readers.text.text_reader import TextReader
+from zoo.readers.text.texts import as_texts
+from zoo.tasks.encoding import EncodingTask
+
+SCALE = 20.0  # of cosines, before the softmax of the training
+
+
+@keras.saving.register_keras_serializable(package="zoo")
+class Embedder(EncodingTask):
+    """A model of vectors together with what reads its texts.
+
+    `embed` and `match` take texts; `fit` and `evaluate` take pairs of texts that belong together,
+    such as a question and its answer.
+
+    Args:
+        core: A model of vectors, such as `zoo.models.text_encoder.TextEncoder(head="embedding")`.
+        tokenizer: The tokenizer.
+        max_tokens: Tokens of a text that it reads at once, start and end included; by default those
+            that the core has positions for. Of a longer text, the vector is the mean of its parts.
+    """
+
+    task_name = "embedding"
+    task_method = "embed"
+
+    def __init__(self, core, tokenizer, max_tokens=None, **kwargs):
+        self.max_tokens = max_tokens
+        longest = core.config.max_length
+        is_length = max_tokens is None or 3 <= max_tokens <= longest
+        require(is_length, f"None, or from 3 to {longest}", max_tokens=max_tokens)
+        super().__init__(core, tokenizer, TextReader(tokenizer, max_tokens or longest), **kwargs)
+
+    @property
+    def settings(self):
+        return {"max_tokens": self.max_tokens}
+
+    # ----------------------------------------------------------------------------------- training
+
+    def call(self, inputs, training=None):
+        """Returns vectors of token ids; of a dictionary of `first` and `second`, how alike they
+        are: cosines times 20, each first text with all second ones, `(batch, batch)`.
+        """
+        if not isinstance(inputs, dict):
+            return self.core(inputs, training=training)
+        first, second = (self.core(inputs[name], training=training) for name in ("first", "second"))
+        first, second = (tf.math.l2_normalize(each, axis=-1) for each in (first, second))
+        return SCALE * tf.matmul(first, second, transpose_b=True)
+
+    def compile(self, optimizer="adam", loss=None, weighted_metrics=None, jit_compile=False, **kw):
+        """Configures training: of all second texts of a batch, the own one is to be the nearest.
+
+        $$ loss = - \\log softmax_j(20 \\cos(first_i, second_j))_i $$
+
+        Paper: Henderson et al. 2017, Efficient Natural Language Response Suggestion, section 4.4
+        (https://arxiv.org/abs/1705.00652). Larger batches are harder, and teach more.
+
+        Args:
+            optimizer, loss, weighted_metrics, jit_compile: As for `keras.Model.compile`.
+            **kw: Further arguments of `keras.Model.compile`.
+        """
+        super().compile(
+            optimizer=optimizer,
+            loss=loss or keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+            weighted_metrics=weighted_metrics
+            or [keras.metrics.SparseCategoricalAccuracy("accuracy")],
+            jit_compile=jit_compile,
+            **kw,
+        )
+
+    def batches(self, x, y=None, batch_size=None, shuffle=False, seed=0):
+        """Turns pairs of texts into batches for Keras.
+
+        Args:
+            x: A list of texts, or a `tf.data.Dataset` of pairs of scalar strings.
+            y: If `x` is a list: the text that belongs to each.
+            batch_size: Pairs a batch, by default 64.
+            shuffle: Whether to shuffle lists; a data set shuffles itself.
+            seed: Seed of that.
+
+        Returns:
+            A data set of `(inputs, labels, weights)`.
+        """
+        pairs = x if y is None else pairs_of_lists(x, y)
+        require_pairs(pairs)
+        if shuffle and y is not None:
+            pairs = pairs.shuffle(len(x), seed=seed)
+
+        def read(first, second):
+            inputs = {"first": self.reader.read(first)[0], "second": self.reader.read(second)[0]}
+            labels = tf.range(tf.shape(first)[0])
+            return inputs, labels, tf.ones_like(labels, tf.float32)
+
+        batches = pairs.batch(batch_size or self.usual_batch_size)
+        return batches.map(read, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
+
+    # ---------------------------------------------------------------------------------- embedding
+
+    def embed(self, texts, batch_size=32):
+        """Returns vectors of texts.
+
+        Args:
+            texts: A `str` or a list of `str`.
+            batch_size: Texts computed at a time.
+
+        Returns:
+            float32 array `(texts, size)`, or `(size,)` for one text; of unit length, so that dot
+            products are cosines, unless the core was made otherwise.
+
+        Raises:
+            ValueError: If something is no text.
+        """
+        texts, is_one = as_texts(texts)
+        rows = [row["embedding"] for row in self._answers(texts, batch_size)]
+        vectors = np.reshape(rows, (-1, self.core.config.size)).astype("float32")
+        return vectors[0] if is_one else vectors
+
+    def match(self, texts, others, batch_size=32):
+        """Returns how alike texts are to others: the cosines of their vectors.
+
+        Args:
+            texts, others: Lists of `str`.
+            batch_size: Texts computed at a time.
+
+        Returns:
+            float32 array `(texts, others)`.
+        """
+        vectors = [np.atleast_2d(self.embed(each, batch_size)) for each in (texts, others)]
+        vectors = [x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12) for x in vectors]
+        return vectors[0] @ vectors[1].T
+
+    def answer(self, requests):
+        """Returns a dictionary of `embedding`, float32 `(batch, size)`, in the graph."""
+        inputs, _ = self.reader.read(requests)
+        return {"embedding": self.core(inputs, training=False)}

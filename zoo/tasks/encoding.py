@@ -1,0 +1,77 @@
+"""What tasks share whose core reads an input at once: requests in, tensors out, no decoding."""
+
+import abc
+import functools
+
+import tensorflow as tf
+
+from zoo import serving
+from zoo.data.batching import in_batches_by_length
+from zoo.serving import Endpoint
+from zoo.tasks.base import Task
+
+REQUESTS = tf.TensorSpec([None], tf.string)
+
+
+class EncodingTask(Task):
+    """A task that answers requests by one call of its core.
+
+    A subclass says how (`answer`); the same graph serves Python and the exported model.
+
+    Args:
+        core: A model of tensors.
+        tokenizer: The tokenizer of a task of texts.
+        reader: What turns requests into tensors, such as a `TextReader`.
+    """
+
+    def __init__(self, core, tokenizer, reader, **kwargs):
+        super().__init__(core, tokenizer, **kwargs)
+        self.reader = reader
+        self._compiled = functools.cache(self._compile)
+
+    @abc.abstractmethod
+    def answer(self, requests, **options):
+        """Requests to a dictionary of tensors with the batch first, in the graph.
+
+        Args:
+            requests: Strings `(batch,)`.
+            **options: What else there is to say, constants of the graph.
+        """
+
+    def _answers(self, requests, batch_size, **options):
+        """Returns what `answer` gives, a dictionary of NumPy arrays for each request."""
+        run = self._compiled(**options)
+
+        def of_batch(places):
+            return run(tf.constant([requests[place] for place in places], tf.string))
+
+        return in_batches_by_length(of_batch, list(map(len, requests)), batch_size)
+
+    def _compile(self, **options):
+        answer = functools.partial(self.answer, **options)
+        return tf.function(answer, [REQUESTS], autograph=False).get_concrete_function()
+
+    # ------------------------------------------------------------------------------------- export
+
+    def export(self, path):
+        """Writes a SavedModel for TF Serving: requests as strings in, tensors out.
+
+        `serving_default` takes `text`, or `image_bytes`, strings `[batch]`, and gives what the
+        task answers; where there is `explain`, it gives the attention as well.
+
+        Args:
+            path: Folder of all versions of this model; the export goes to the next number in it.
+
+        Returns:
+            `pathlib.Path` of what was written.
+        """
+        resources = [] if self.tokenizer is None else [self.tokenizer]
+        return serving.write_version(path, resources, self.endpoints())
+
+    def endpoints(self):
+        """Returns a dictionary of the `zoo.serving.Endpoint`s that are exported, and served."""
+        return {"serving_default": self._endpoint(self.answer)}
+
+    def _endpoint(self, function):
+        inputs = [tf.TensorSpec([None], tf.string, name=self.reader.request_name)]
+        return Endpoint(function, inputs, [[[self.reader.example()]]])

@@ -1,0 +1,216 @@
+"""The task of tagging: texts in, a label for each word out."""
+
+from typing import NamedTuple
+
+import keras
+import tensorflow as tf
+
+from zoo.data.labels import require_labels
+from zoo.metrics.crossentropy import TokenCrossentropy
+from zoo.readers.text.word_reader import WordReader
+from zoo.tasks.encoding import EncodingTask
+
+
+class Tag(NamedTuple):
+    """A word and what it is.
+
+    Attributes:
+        word: A `str`.
+        label: A `str`; empty for a word that the tokenizer does not see, such as a control
+            character.
+        probability: A `float`.
+    """
+
+    word: str
+    label: str
+    probability: float
+
+
+@keras.saving.register_keras_serializable(package="zoo")
+class Tagger(EncodingTask):
+    """A model of a label for each word together with what reads its texts.
+
+    A word is a run of letters and digits, or one other character; whoever has words already gives
+    lists of them. A word has the label of its first token.
+
+    Args:
+        core: A model of logits `(batch, length, labels)`, such as
+            `zoo.models.text_encoder.TextEncoder(head="tags")`.
+        tokenizer: The tokenizer.
+        labels: List of the names of the labels.
+    """
+
+    task_name = "tagging"
+    task_method = "tag"
+
+    def __init__(self, core, tokenizer, labels=(), **kwargs):
+        super().__init__(core, tokenizer, WordReader(tokenizer, core.config.max_length), **kwargs)
+        self.labels = require_labels(labels, core.config.num_labels)
+
+    @classmethod
+    def decides(cls, tokenizer=None, labels=()):
+        return {**super().decides(tokenizer), "num_labels": len(labels)}
+
+    @property
+    def settings(self):
+        return {"labels": self.labels}
+
+    # ----------------------------------------------------------------------------------- training
+
+    def compile(self, optimizer="adam", loss=None, weighted_metrics=None, jit_compile=False, **kw):
+        """Configures training: cross-entropy and accuracy of words unless told otherwise.
+
+        Args:
+            optimizer, loss, weighted_metrics, jit_compile: As for `keras.Model.compile`.
+            **kw: Further arguments of `keras.Model.compile`.
+        """
+        if weighted_metrics is None:
+            weighted_metrics = [keras.metrics.SparseCategoricalAccuracy("accuracy")]
+        super().compile(
+            optimizer=optimizer,
+            loss=loss or TokenCrossentropy(),
+            weighted_metrics=weighted_metrics,
+            jit_compile=jit_compile,
+            **kw,
+        )
+
+    def batches(self, x, y=None, batch_size=None, shuffle=False, seed=0):
+        """Turns texts with labels into batches for Keras.
+
+        Args:
+            x: A list of texts as `tag` takes them, best of lists of words.
+            y: For each text the list of the labels of its words: names or their numbers.
+            batch_size: Texts a batch, by default 64.
+            shuffle: Whether to shuffle them.
+            seed: Seed of that.
+
+        Returns:
+            A data set of `(inputs, labels, weights)`; a word counts once.
+
+        Raises:
+            ValueError: If a text has not as many labels as words, or a label is unknown.
+        """
+        requests, _ = self.reader.requests(x)
+        numbers = self._numbers(requests, y)
+        examples = tf.data.Dataset.from_tensor_slices((requests, numbers))
+        examples = examples.shuffle(len(requests), seed=seed) if shuffle else examples
+
+        def read(requests, numbers):
+            token_ids, _, places = self.reader.read_words(requests)
+            shape = tf.shape(token_ids)  # batch, chunks, length
+            numbers = numbers.to_tensor(0, shape=tf.shape(places, tf.int64))
+            rows = tf.broadcast_to(tf.range(shape[0])[:, None], tf.shape(places))
+            at = tf.stack([rows, places], axis=-1)[places >= 0]
+            of_text = shape[0], shape[1] * shape[2]
+            labels = tf.scatter_nd(at, numbers[places >= 0], of_text)
+            weights = tf.scatter_nd(at, tf.ones(tf.shape(at)[:1]), of_text)
+            by_chunk = -1, shape[2]  # each chunk is a row
+            return tuple(tf.reshape(each, by_chunk) for each in (token_ids, labels, weights))
+
+        batches = examples.ragged_batch(batch_size or self.usual_batch_size)
+        return batches.map(read, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
+
+    def _numbers(self, requests, labels):
+        words = self.reader.read_words(tf.constant(requests)).words.numpy()
+        counts = [sum(word != b"" for word in row) for row in words]
+        labels = list(labels or [])
+        if [len(each) for each in labels] != counts:
+            raise ValueError(
+                "A tagger learns from a label for each word: x=[['Anna', 'sleeps']], "
+                f"y=[['PERSON', 'O']]. Received: texts of {counts} words, labels for "
+                f"{[len(each) for each in labels]}."
+            )
+        known = {label: number for number, label in enumerate(self.labels)}
+        known |= {number: number for number in range(len(self.labels))}
+        unknown = sorted({str(each) for row in labels for each in row if each not in known})
+        if unknown:
+            raise ValueError(
+                f"Every label must be one of {self.labels}, or its number from 0. Received: "
+                f"{', '.join(unknown)}."
+            )
+        return tf.ragged.constant([[known[each] for each in row] for row in labels], tf.int32)
+
+    # ------------------------------------------------------------------------------------ tagging
+
+    def tag(self, texts, batch_size=32):
+        """Returns the label of every word.
+
+        Args:
+            texts: A `str`, or a list whose entries are each a `str` or a list of words.
+            batch_size: Texts computed at a time.
+
+        Returns:
+            A list of `Tag`s for a `str`, a list of such lists for a list. `zoo.tasks.tagging.
+            entities` joins those that belong together.
+        """
+        requests, is_one = self.reader.requests(texts)
+        tagged = [self._tags(row) for row in self._answers(requests, batch_size)]
+        return tagged[0] if is_one else tagged
+
+    def _tags(self, row):
+        rows = zip(row["words"], row["labels"], row["probabilities"], strict=True)
+        return [
+            Tag(word.decode().strip(), label.decode(), float(probability))
+            for word, label, probability in rows
+            if word
+        ]
+
+    def answer(self, requests):
+        """Requests to labels, in the graph.
+
+        Args:
+            requests: Strings `(batch,)`, words that `zoo.readers.text.word_reader.SEPARATOR`
+                separates.
+
+        Returns:
+            Dictionary of `words` and `labels`, strings `(batch, words)`, empty after the last word
+            of a text, and `probabilities` of the labels, float32 `(batch, words)`.
+        """
+        token_ids, words, places = self.reader.read_words(requests)
+        logits = self.core(token_ids, training=False)  # (batch * chunks, length, labels)
+        logits = tf.reshape(logits, (tf.shape(token_ids)[0], -1, len(self.labels)))
+        logits = tf.gather(logits, tf.maximum(places, 0), batch_dims=1)
+        labels = tf.gather(tf.constant(self.labels), tf.argmax(logits, axis=-1))
+        best = tf.reduce_max(tf.nn.softmax(logits), axis=-1)
+        return {
+            "words": words,
+            "labels": tf.where(places >= 0, labels, ""),
+            "probabilities": tf.where(places >= 0, best, 0.0),
+        }
+
+    def endpoints(self):
+        def serving_default(texts):
+            return self.answer(self.reader.words_of(texts))
+
+        return {"serving_default": self._endpoint(serving_default)}
+
+
+def entities(tags):
+    """Joins tagged words to entities: `B-` begins one, `I-` continues it, `O` is none.
+
+    Args:
+        tags: List of `Tag`s.
+
+    Returns:
+        List of `Tag`s, whose words are those of an entity, joined by spaces, and whose probability
+        is that of the least certain word.
+
+    Example:
+
+    >>> tags = [Tag("Anna", "B-PER", 0.9), Tag("Lee", "I-PER", 0.8), Tag("left", "O", 1.0)]
+    >>> entities(tags)
+    [Tag(word='Anna Lee', label='PER', probability=0.8)]
+    """
+    found = []
+    kind = ""
+    for word, label, probability in tags:
+        begins, _, of_label = label.rpartition("-")
+        if not begins:  # "O", or a scheme without beginnings
+            of_label = "" if label == "O" else label
+        if of_label and of_label == kind and begins != "B":
+            last = found.pop()
+            word, probability = f"{last.word} {word}", min(last.probability, probability)
+        if of_label:
+            found.append(Tag(word, of_label, probability))
+        kind = of_label
+    return found
