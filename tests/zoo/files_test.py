@@ -115,16 +115,21 @@ def toy(monkeypatch):
     return lambda model: monkeypatch.setattr(zoo, "load", lambda name: model)
 
 
-def test_translate(tmp_path, toy, bahdanau, sources):
-    toy(bahdanau)
-    source, output = tmp_path / "a.txt", tmp_path / "b.txt"
-    source.write_text("".join(f"{text}\n" for text in sources))
-    result = run("translate", "toy", "--input", source, "--output", output, "--num-beams", 2)
+def test_translate(tmp_path, toy):
+    options = {"embedding_dim": 8, "encoder_units": 8, "decoder_units": 8}
+    model = zoo.load("luong_nmt", weights=None, tokenizer=zoo.ByteBPETokenizer([]), **options)
+    toy(model)
+    texts, source, output = ["a man", "", "two dogs"], tmp_path / "a.jsonl", tmp_path / "b.jsonl"
+    source.write_text("".join(f'"{text}"\n' for text in texts))
+    files = ["--input", source, "--output", output]
+    result = run("translate", "toy", *files, "--num-beams", 2, "--max-length", 5)
     assert result.exit_code == 0, result.output
-    expected = bahdanau.translate(sources, num_beams=2)
-    assert output.read_text().splitlines() == [" ".join(each.split("\n")) for each in expected]
-    assert run("translate", "toy", "a", "--input", source, "--output", output).exit_code == 1
-    assert "go together" in run("translate", "toy", "--input", source).output
+    answers = [json.loads(line) for line in output.read_text(encoding="utf-8").split("\n")[:-1]]
+    assert [each["text"] for each in answers] == texts
+    expected = model.translate(texts, num_beams=2, max_length=5)
+    assert [each["translation"] for each in answers] == expected
+    assert run("translate", "toy", "a", *files).exit_code == 1
+    assert "go together" in run("translate", "toy", *files[:2]).output
 
 
 def test_pictures_of_a_folder(tmp_path):

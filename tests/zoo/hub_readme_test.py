@@ -36,10 +36,16 @@ def test_the_readme_of_a_shipped_preset_is_that_of_its_card(folder):
     assert found == expected
 
 
-def test_save_to_preset_writes_one(bahdanau, tmp_path):
+@pytest.fixture(scope="module")
+def tiny():
+    options = {"embedding_dim": 8, "encoder_units": 8, "decoder_units": 8}
+    return zoo.load("luong_nmt", weights=None, tokenizer=zoo.ByteBPETokenizer([]), **options)
+
+
+def test_save_to_preset_writes_one(tiny, tmp_path):
     told = {"name": "My pairs", "language": "en-de"}
     options = {"data": told, "quality": QUALITY, "license": "CC-BY-4.0", "limits": "Short: texts"}
-    bahdanau.save_to_preset(tmp_path / "toy", description='A "toy": {x}', **options)
+    tiny.save_to_preset(tmp_path / "toy", description='A "toy": {x}', **options)
     card = read((tmp_path / "toy" / "README.md").read_text(encoding="utf-8"))
     assert (card.data.license, card.data.language) == ("cc-by-4.0", ["en", "de"])
     assert card.data.pipeline_tag == "translation"
@@ -51,8 +57,8 @@ def test_save_to_preset_writes_one(bahdanau, tmp_path):
     assert "**Limits:** Short: texts" in card.content
 
 
-def test_a_card_that_tells_little(bahdanau, tmp_path):
-    bahdanau.save_to_preset(tmp_path / "toy", license="Ask: me # first")
+def test_a_card_that_tells_little(tiny, tmp_path):
+    tiny.save_to_preset(tmp_path / "toy", license="Ask: me # first")
     data = read((tmp_path / "toy" / "README.md").read_text(encoding="utf-8")).data.to_dict()
     assert (data["license"], data["license_name"]) == ("other", "Ask: me # first")
     assert data.keys().isdisjoint({"language", "datasets", "model-index"})
