@@ -1,6 +1,7 @@
 """What every doctest may use without importing it, how many threads a worker has, and `--full`."""
 
 import collections
+import gc
 import itertools
 import os
 
@@ -10,6 +11,8 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # they share the cores
 import keras
 import numpy as np
 import pytest
+
+LONG = ("tests/zoo/", "tests/serving/", "tests/backends/", "tests/readme_test.py")
 
 
 def pytest_addoption(parser):
@@ -24,7 +27,15 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "few(n): without --full, n cases, spread evenly")
 
 
+def pytest_collection_finish():
+    """Spares the collector what libraries brought along, which it looks through at each trace."""
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
+
+
 def pytest_collection_modifyitems(config, items):
+    # Long files first: at the end, a worker without a file has to wait for the others.
+    items.sort(key=lambda item: not item.nodeid.startswith(LONG))
     if config.getoption("--full"):
         return
     tests = collections.defaultdict(list)

@@ -1,6 +1,7 @@
 """Every attention mechanism as a Keras layer."""
 
-from keras_attention import compute, masks, normalizers, positions, scores
+from keras_attention import compute, drop_in, masks, normalizers, positions, scores
+from keras_attention._from_keras import from_keras
 from keras_attention.attention import Attention, Memory
 from keras_attention.feed_forward import FeedForward
 from keras_attention.kernel_regression import NadarayaWatson
@@ -28,6 +29,8 @@ __all__ = [
     "PerformerAttention",
     "ReformerAttention",
     "compute",
+    "drop_in",
+    "from_keras",
     "masks",
     "normalizers",
     "positions",

@@ -17,6 +17,7 @@ OF_DENSE = {  # what Keras makes of the arguments that go to each projection
     "bias_initializer": keras.initializers,
     "kernel_regularizer": keras.regularizers,
     "bias_regularizer": keras.regularizers,
+    "activity_regularizer": keras.regularizers,
     "kernel_constraint": keras.constraints,
     "bias_constraint": keras.constraints,
 }
@@ -27,9 +28,14 @@ class MultiHeadLayer(AttentionLayer):
 
     Args:
         num_heads, key_dim, value_dim, output_dim, use_bias, kernel_initializer, bias_initializer,
-            kernel_regularizer, bias_regularizer, kernel_constraint, bias_constraint: As for
-            `MultiHeadAttention`.
+            kernel_regularizer, bias_regularizer, activity_regularizer, kernel_constraint,
+            bias_constraint: As for `MultiHeadAttention`.
+
+    Class attributes:
+        projections: Names of the projections.
     """
+
+    projections = PROJECTIONS
 
     def __init__(
         self,
@@ -43,6 +49,7 @@ class MultiHeadLayer(AttentionLayer):
         bias_initializer="zeros",
         kernel_regularizer=None,
         bias_regularizer=None,
+        activity_regularizer=None,
         kernel_constraint=None,
         bias_constraint=None,
         **kwargs,
@@ -56,17 +63,17 @@ class MultiHeadLayer(AttentionLayer):
         self.value_dim = plain(value_dim or key_dim)
         self.output_dim = plain(output_dim)
         self.use_bias = use_bias if isinstance(use_bias, bool) else list(use_bias)
-        unknown = set(self.use_bias) - set(PROJECTIONS) if isinstance(self.use_bias, list) else ()
-        if unknown:
+        if isinstance(self.use_bias, list) and not set(self.use_bias) <= set(self.projections):
             raise ValueError(
-                f"`use_bias` of {owner} must be True, False, or some of {', '.join(PROJECTIONS)}. "
-                f"Received: use_bias={use_bias!r}."
+                f"`use_bias` of {owner} must be True, False, or some of "
+                f"{', '.join(self.projections)}. Received: use_bias={use_bias!r}."
             )
         given = {
             "kernel_initializer": kernel_initializer,
             "bias_initializer": bias_initializer,
             "kernel_regularizer": kernel_regularizer,
             "bias_regularizer": bias_regularizer,
+            "activity_regularizer": activity_regularizer,
             "kernel_constraint": kernel_constraint,
             "bias_constraint": bias_constraint,
         }
@@ -74,17 +81,26 @@ class MultiHeadLayer(AttentionLayer):
 
     def _projection(self, name, units, input_shape):
         """Returns the built dense layer of a projection."""
-        arguments = {
-            name: independent(value) if name.endswith("initializer") else value
-            for name, value in self._of_dense.items()
-        }
-        has_bias = self.use_bias if isinstance(self.use_bias, bool) else name in self.use_bias
         with keras.RematScope(mode=None):
-            layer = keras.layers.Dense(
-                units, use_bias=has_bias, dtype=self.dtype_policy, name=name, **arguments
-            )
+            layer = keras.layers.Dense(units, **self._dense_arguments(name))
         layer.build(input_shape)
         return layer
+
+    def _dense_arguments(self, name):
+        """Returns the arguments of the dense layer of a projection, but for its sizes."""
+        arguments = {
+            argument: independent(value) if argument.endswith("initializer") else value
+            for argument, value in self._of_dense.items()
+        }
+        has_bias = self.use_bias if isinstance(self.use_bias, bool) else name in self.use_bias
+        activation = "sigmoid" if name == "gate" else None
+        return {
+            **arguments,
+            "activation": activation,
+            "use_bias": has_bias,
+            "dtype": self.dtype_policy,
+            "name": name,
+        }
 
     def _project(self, projection, x, size):
         """Returns heads `(batch, heads, length, size)` of `x` `(batch, length, …)`."""

@@ -60,11 +60,11 @@ class AttentionLayer(Recomputable):
         implicit = get_keras_mask(tensor)
         if mask is None or mask is implicit:
             return implicit
-        mask = masks.as_boolean(mask, name, ranks=(2,))
-        if not agree(mask.shape, tensor.shape[:2]):
+        mask = masks.as_boolean(mask, name, ranks=(len(tensor.shape) - 1,))
+        if not agree(mask.shape, tensor.shape[:-1]):
             raise ValueError(
                 f"`{name}` of {type(self).__name__} must have the shape (batch, length) = "
-                f"{tuple(tensor.shape[:2])} of the tensor that it belongs to. Received: shape "
+                f"{tuple(tensor.shape[:-1])} of the tensor that it belongs to. Received: shape "
                 f"{tuple(mask.shape)}. Pass one boolean for each position, True for what counts."
             )
         return both(mask, implicit)

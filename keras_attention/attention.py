@@ -22,8 +22,10 @@ class Attention(GrowingMemory, MemoryAttention):
     (https://aclanthology.org/D15-1166).
 
     Args:
-        score: How well does a key answer a query? A name (`"dot"`, `"scaled_dot"`, `"general"`,
-            `"additive"`), a `Score`, or its config.
+        score: How well does a key answer a query? A `Score`, its config, or a name: `"dot"`,
+            `"scaled_dot"`, `"general"`, `"cosine"`, `"additive"`, `"linear_additive"`,
+            `"location"`, `"dense_synthesizer"`, `"random_synthesizer"`, `"euclidean"`,
+            `"gaussian"`, `"boxcar"`, `"triangular"`, `"epanechnikov"`.
         normalizer: How do scores become weights? `"softmax"`, a `Normalizer`, or its config.
         mask: A rule that always holds: `"causal"`, a `Mask`, its config, or `None`.
         position: How queries and keys know where they stand: `"rotary"`, `"alibi"`, `"t5"`,
@@ -45,7 +47,8 @@ class Attention(GrowingMemory, MemoryAttention):
         value_mask: Boolean `(batch, key_length)`: nobody sees the hidden values.
         key_mask: Boolean `(batch, key_length)`: the same.
         attention_mask: Boolean `(query_length, key_length)`, with `(batch, …)` or
-            `(batch, heads, …)` in front: `True` where a query may see a key.
+            `(batch, heads, …)` in front: `True` where a query may see a key. Numbers count as in
+            Keras: 0 hides. Of a mask that is added to scores, 0 and -1e9, pass `mask == 0`.
         return_attention_scores: Whether to return the weights, too.
         use_causal_mask: Whether query `i` sees the keys up to `key_length - query_length + i` only.
         training: Whether dropout is on.
@@ -55,8 +58,8 @@ class Attention(GrowingMemory, MemoryAttention):
         weights before dropout, float32 `(batch, query_length, key_length)`.
 
     Raises:
-        ValueError: If the score cannot compare queries and keys of these sizes, a mask is not
-            boolean or does not fit, or query, value and key are not of rank 3 or do not fit.
+        ValueError: If the score cannot compare queries and keys of these sizes, a mask does not
+            fit, or query, value and key are not of rank 3 or do not fit.
 
     Example:
 
@@ -82,7 +85,8 @@ class Attention(GrowingMemory, MemoryAttention):
     ):
         super().__init__(**kwargs)
         require_fractions(type(self).__name__, dropout=dropout)
-        self.score = scores.get(score, dtype=self.dtype_policy.name)
+        policy = getattr(self.dtype_policy, "default_policy", self.dtype_policy)  # of a policy map
+        self.score = scores.get(score, dtype=policy.name)
         self.normalizer = normalizers.get(normalizer)
         self.normalizer_seed = self.normalizer.seed_generator  # tracked by Keras through this
         self.mask = None if mask is None else masks.get(mask)

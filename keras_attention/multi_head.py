@@ -1,15 +1,19 @@
 """Multi-head attention: several attentions side by side, each in a space of its own."""
 
+import math
+from numbers import Integral
+
 import keras
 from keras import ops
 
+from keras_attention._axes import AttendedAxes
 from keras_attention._checks import (
     is_positive_integer,
     is_positive_number,
     plain,
     require_fractions,
 )
-from keras_attention._heads import MultiHeadLayer
+from keras_attention._heads import PROJECTIONS, MultiHeadLayer
 from keras_attention._layer import GrowingMemory, MemoryAttention
 from keras_attention.attention import Attention
 
@@ -47,25 +51,35 @@ class MultiHeadAttention(GrowingMemory, MemoryAttention, MultiHeadLayer):
         value_dim: Size of the values of one head. Defaults to `key_dim`.
         dropout: As for `Attention`.
         use_bias: Whether the projections add a bias; or which of them do, a collection of
-            `"query"`, `"key"`, `"value"`, `"output"`.
+            `"query"`, `"key"`, `"value"`, `"output"`, `"gate"`.
         num_key_value_heads: Number of heads of keys and values, a divisor of `num_heads`: so many
             groups of heads share theirs (Ainslie et al. 2023, https://arxiv.org/abs/2305.13245);
             with 1 all do (Shazeer 2019, https://arxiv.org/abs/1911.02150). Defaults to `num_heads`.
         output_dim: Size of the output. Defaults to the size of the query.
+        output_shape: The same by Keras' name; several sizes give the output as many axes.
+        attention_axes: The axes of the inputs that are attended, an integer or several, if the
+            inputs have more than three: attention runs over all positions of these, row by row, and
+            within each index of the others. Defaults to all axes between batch and size.
+        use_gate: Whether a projection of the query, `sigmoid(W^G q)`, is multiplied with what the
+            heads give, before `W^O` (Qiu et al. 2025, https://arxiv.org/abs/2505.06708).
         query_key_norm: Epsilon of an RMS normalization of the queries and the keys of a head, with
             a learned scale that all heads share, as in Qwen 3 (Henry et al. 2020,
             https://arxiv.org/abs/2010.04245). It comes before the position.
         score, normalizer, mask, position, soft_cap, implementation, seed: As for `Attention`; they
             belong to `layer.attention`.
         kernel_initializer, bias_initializer, kernel_regularizer, bias_regularizer,
-            kernel_constraint, bias_constraint: Of the projections, as for `keras.layers.Dense`.
+            activity_regularizer, kernel_constraint, bias_constraint: Of the projections, as for
+            `keras.layers.Dense`.
 
     Call arguments:
-        As for `Attention`.
+        As for `Attention`. Inputs with more axes, `(batch, …, size)`, go with padding masks
+        `(batch, …)` and an `attention_mask` `(batch, *others, heads, *query axes, *key axes)`; the
+        others are the axes that are not attended. What is missing belongs before the query's.
 
     Output shape:
         `(batch, query_length, output_dim)`; with `return_attention_scores` also the weights before
-        dropout, float32 `(batch, num_heads, query_length, key_length)`.
+        dropout, float32 `(batch, num_heads, query_length, key_length)`. With more axes: that of the
+        query, but for the size; `(batch, *others, num_heads, *query axes, *key axes)`.
 
     Example:
 
@@ -75,6 +89,8 @@ class MultiHeadAttention(GrowingMemory, MemoryAttention, MultiHeadLayer):
     >>> tuple(output.shape), tuple(weights.shape)
     ((2, 3, 8), (2, 2, 3, 5))
     """
+
+    projections = (*PROJECTIONS, "gate")
 
     def __init__(
         self,
@@ -86,6 +102,9 @@ class MultiHeadAttention(GrowingMemory, MemoryAttention, MultiHeadLayer):
         *,
         num_key_value_heads=None,
         output_dim=None,
+        output_shape=None,
+        attention_axes=None,
+        use_gate=False,
         query_key_norm=None,
         score="scaled_dot",
         normalizer="softmax",
@@ -96,6 +115,9 @@ class MultiHeadAttention(GrowingMemory, MemoryAttention, MultiHeadLayer):
         seed=None,
         **kwargs,
     ):
+        self._output_shape = _sizes(output_shape, output_dim)
+        if self._output_shape is not None:
+            output_dim = math.prod(self._output_shape)
         super().__init__(num_heads, key_dim, value_dim, use_bias, output_dim=output_dim, **kwargs)
         require_fractions(type(self).__name__, dropout=dropout)
         groups = num_heads if num_key_value_heads is None else num_key_value_heads
@@ -110,6 +132,8 @@ class MultiHeadAttention(GrowingMemory, MemoryAttention, MultiHeadLayer):
                 f"the normalization, or None for none. Received: {query_key_norm!r}."
             )
         self.num_key_value_heads = plain(groups)
+        self.attention_axes = _axes(attention_axes)
+        self.use_gate = use_gate
         self.query_key_norm = query_key_norm
         with keras.RematScope(mode=None):
             self.attention = Attention(
@@ -126,8 +150,10 @@ class MultiHeadAttention(GrowingMemory, MemoryAttention, MultiHeadLayer):
             )
 
     def build(self, query_shape, value_shape, key_shape=None):
-        key_shape = key_shape or value_shape
-        self._require_fitting_shapes(query_shape, value_shape, key_shape)
+        axes = self._attended_axes(query_shape, value_shape, key_shape or value_shape)
+        query_shape, value_shape, key_shape = map(
+            axes.flat_shape, (query_shape, value_shape, key_shape or value_shape)
+        )
         heads, key_heads = self.num_heads, self.num_key_value_heads
         score, position = self.attention.score, self.attention.position
 
@@ -140,6 +166,8 @@ class MultiHeadAttention(GrowingMemory, MemoryAttention, MultiHeadLayer):
         if score.uses_key:
             self.key_projection = self._projection("key", key_heads * self.key_dim, key_shape)
             self.key_norm = self._norm("key_norm")
+        if self.use_gate:
+            self.gate_projection = self._projection("gate", heads * self.value_dim, query_shape)
         self.value_projection = self._projection("value", key_heads * self.value_dim, value_shape)
         self._build_output(query_shape)
         self.attention.build_heads(
@@ -157,6 +185,71 @@ class MultiHeadAttention(GrowingMemory, MemoryAttention, MultiHeadLayer):
         norm.build((None, None, None, self.key_dim))
         return norm
 
+    def call(
+        self,
+        query,
+        value,
+        key=None,
+        query_mask=None,
+        value_mask=None,
+        key_mask=None,
+        attention_mask=None,
+        return_attention_scores=False,
+        use_causal_mask=False,
+        training=None,
+    ):
+        if len(query.shape) <= 3:
+            return super().call(
+                query,
+                value,
+                key,
+                query_mask,
+                value_mask,
+                key_mask,
+                attention_mask,
+                return_attention_scores,
+                use_causal_mask,
+                training,
+            )
+        key = value if key is None else key
+        axes = self._attended_axes(query.shape, value.shape, key.shape)
+        flat_query, flat_value, flat_key = map(axes.flat, (query, value, key))
+        memory = self.prepare(
+            flat_value,
+            flat_key,
+            axes.flat_padding(self._padding_mask("value_mask", value_mask, value)),
+            axes.flat_padding(self._padding_mask("key_mask", key_mask, key)),
+        )
+        context, weights = self.attend(
+            flat_query,
+            memory,
+            axes.flat_padding(self._padding_mask("query_mask", query_mask, query)),
+            self._mask_of_call(
+                axes.flat_pairs(attention_mask, query, value),
+                use_causal_mask,
+                flat_query,
+                flat_value,
+            ),
+            training,
+            None,
+            return_attention_scores,
+        )
+        context = axes.restored(context, query)
+        if not return_attention_scores:
+            return context
+        return context, axes.restored_weights(weights, query, value)
+
+    def compute_output_shape(self, query_shape, value_shape, key_shape=None):
+        """Returns the shape of the output without the weights."""
+        self._attended_axes(query_shape, value_shape, key_shape or value_shape)
+        sizes = self._output_shape or (self.output_dim or query_shape[-1],)
+        return (*query_shape[:-1], *sizes)
+
+    def _attended_axes(self, query_shape, value_shape, key_shape):
+        return AttendedAxes(
+            type(self).__name__, query_shape, value_shape, key_shape, self.attention_axes
+        )
+
     def choose_implementation(self, query_shape, value_shape, return_attention_scores=False):
         """As `Attention.choose_implementation`."""
         return self.attention.choose_implementation(
@@ -172,11 +265,17 @@ class MultiHeadAttention(GrowingMemory, MemoryAttention, MultiHeadLayer):
         return self.attention.prepare_heads(key, value, mask, start)
 
     def _attend(self, query, memory, *arguments):
-        query = self._of_heads(self.query_projection, self.query_norm, query)
+        heads = self._of_heads(self.query_projection, self.query_norm, query)
         key, value = self._for_each_head(memory.key), self._for_each_head(memory.value)
         memory = memory._replace(key=key, value=value)
-        context, weights = self.attention.attend_heads(query, memory, *arguments)
-        return self._merge(context), weights
+        context, weights = self.attention.attend_heads(heads, memory, *arguments)
+        if self.use_gate:
+            gate = self._project(self.gate_projection, query, self.value_dim)
+            context = ops.cast(context, gate.dtype) * gate
+        output = self._merge(context)
+        if self._output_shape is not None and len(self._output_shape) > 1:
+            output = ops.reshape(output, (*ops.shape(output)[:2], *self._output_shape))
+        return output, weights
 
     def _of_heads(self, projection, norm, x):
         """Returns queries or keys `(batch, heads, length, key_dim)`.
@@ -198,6 +297,45 @@ class MultiHeadAttention(GrowingMemory, MemoryAttention, MultiHeadLayer):
         return {
             **{name: of_attention[name] for name in OF_ATTENTION},
             **super().get_config(),
+            "output_dim": self.output_dim if self._output_shape is None else None,
+            "output_shape": self._output_shape,
+            "attention_axes": self.attention_axes,
+            "use_gate": self.use_gate,
             "num_key_value_heads": self.num_key_value_heads,
             "query_key_norm": self.query_key_norm,
         }
+
+
+def _sizes(output_shape, output_dim):
+    """Returns the argument `output_shape` as a tuple, or `None`."""
+    if output_shape is None:
+        return None
+    sizes = _tuple(output_shape)
+    if not sizes or not all(map(is_positive_integer, sizes)):
+        raise ValueError(
+            "Invalid `output_shape` of MultiHeadAttention. Expected: a positive integer, a tuple "
+            f"of them, or None. Received: output_shape={output_shape!r}."
+        )
+    if output_dim is not None:
+        raise ValueError(
+            "`output_dim` and `output_shape` of MultiHeadAttention are two names of one argument. "
+            f"Received: output_dim={output_dim!r}, output_shape={output_shape!r}. Give one of them."
+        )
+    return tuple(map(plain, sizes))
+
+
+def _axes(attention_axes):
+    """Returns the argument `attention_axes` as a tuple, or `None`."""
+    if attention_axes is None:
+        return None
+    axes = _tuple(attention_axes)
+    if not axes or not all(isinstance(axis, Integral) for axis in axes):
+        raise ValueError(
+            "`attention_axes` of MultiHeadAttention must be an integer, several, or None. "
+            f"Received: attention_axes={attention_axes!r}."
+        )
+    return tuple(map(plain, axes))
+
+
+def _tuple(numbers):
+    return tuple(numbers) if isinstance(numbers, list | tuple) else (numbers,)

@@ -15,11 +15,11 @@ import keras_attention
 import zoo
 import zoo.decoding
 import zoo.metrics
-from keras_attention import compute, masks, normalizers, plotting, positions, scores
+from keras_attention import compute, drop_in, masks, normalizers, plotting, positions, scores
 
 ROOT = pathlib.Path(__file__).parents[1]
 PACKAGES = [
-    *(keras_attention, compute, masks, normalizers, positions, scores),
+    *(keras_attention, compute, drop_in, masks, normalizers, positions, scores),
     *(zoo, zoo.decoding, zoo.metrics),
 ]
 

@@ -19,7 +19,7 @@ from tests import imagenet_weights
 
 ROOT = pathlib.Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-GUIDES = ("quickstart", "training", "sharing", "serving")
+GUIDES = ("quickstart", "coming_from_keras", "training", "sharing", "serving")
 PAGES = [ROOT / "README.md", *(ROOT / f"notebooks/reference/{name}.md" for name in GUIDES)]
 
 
@@ -89,6 +89,11 @@ MEASURED = {  # the columns of the tables of models, after the number of weights
         *((metric, "validation", 2) for metric in ("BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4")),
         ("METEOR", "validation", 2),
         ("CIDEr-D", "validation", 2),
+    ],
+    "matching": [
+        (f"R@{k}, {way}, %", "validation", 1)
+        for way in ("image to text", "text to image")
+        for k in (1, 5, 10)
     ],
 }
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from zoo.tasks.classification import Classifier
     from zoo.tasks.embedding import Embedder
     from zoo.tasks.masked import MaskFiller
+    from zoo.tasks.matching import Matcher
     from zoo.tasks.results import Caption, TextScores, Translation
     from zoo.tasks.tagging import Tagger
     from zoo.tasks.translation import Translator
@@ -35,6 +36,7 @@ __all__ = [
     "Embedder",
     "ImageReader",
     "MaskFiller",
+    "Matcher",
     "Tagger",
     "TextGenerator",
     "TextScores",
@@ -55,6 +57,7 @@ _HOMES = {
     "Embedder": "zoo.tasks.embedding",
     "ImageReader": "zoo.readers.image_reader",
     "MaskFiller": "zoo.tasks.masked",
+    "Matcher": "zoo.tasks.matching",
     "Tagger": "zoo.tasks.tagging",
     "TextGenerator": "zoo.tasks.writing",
     "TextScores": "zoo.tasks.results",

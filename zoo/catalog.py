@@ -62,6 +62,12 @@ ARCHITECTURES = {
         "zoo.models.recurrent_nmt.AttentionRNNTranslator",
         {"order": "bahdanau", "score": "additive", "cell": "gru"},
     ),
+    "clip": Architecture(
+        "matching",
+        "Pictures and texts in one space (Radford et al. 2021)",
+        "zoo.tasks.matching.Matcher",
+        "zoo.models.clip.Clip",
+    ),
     "luong_nmt": Architecture(
         "translation",
         "LSTM translator that attends after each step, with input feeding (Luong et al. 2015)",
@@ -188,8 +194,9 @@ def list_models():
     Example:
 
     >>> [model.name for model in list_models() if not model.card]  # doctest: +NORMALIZE_WHITESPACE
-    ['bahdanau_nmt', 'luong_nmt', 'show_attend_tell', 'text_encoder', 'text_encoder_embedding',
-     'text_encoder_masked', 'text_encoder_tags', 'transformer_lm', 'transformer_nmt', 'vit']
+    ['bahdanau_nmt', 'clip', 'luong_nmt', 'show_attend_tell', 'text_encoder',
+     'text_encoder_embedding', 'text_encoder_masked', 'text_encoder_tags', 'transformer_lm',
+     'transformer_nmt', 'vit']
     """
     trained = sorted(folder.parent for folder in PRESETS.glob(f"*/{CARD}"))
     return [_preset_info(folder) for folder in trained] + [
@@ -338,8 +345,11 @@ def _of_preset(folder, architecture, tokenizer, dtype, arguments):
     from zoo.storage.weights import limited_to
 
     weights = folder / WEIGHTS
-    arrays, layers = len(arrays_in(weights)), arguments.get("num_layers")
-    if isinstance(layers, int) and layers > arrays:  # before a weight is made, layers are
+    arrays = len(arrays_in(weights))
+    stacks = [arguments, *(each for each in arguments.values() if isinstance(each, dict))]
+    numbers = [stack.get("num_layers") for stack in stacks]
+    layers = max((number for number in numbers if isinstance(number, int)), default=0)
+    if layers > arrays:  # before a weight is made, layers are
         raise ValueError(
             f"{folder / CONFIG} asks for {layers} layers, and {weights} has {arrays} arrays. Get "
             "all files of the preset anew, from one place."

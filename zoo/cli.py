@@ -4,6 +4,7 @@ TensorFlow is imported, quietly, by the commands that need it.
 """
 
 import itertools
+import json
 import os
 import pathlib
 import sys
@@ -13,6 +14,7 @@ import click
 import zoo
 from zoo import quiet
 from zoo.files import PictureFolder, TextFile, answer_file, pictures_of
+from zoo.readers import PICTURES
 
 USER_ERRORS = (ValueError, OSError, ImportError)
 TEXTS_AT_ONCE = 1024  # that are translated before the next ones, and written
@@ -276,13 +278,8 @@ def caption(name, images, source, output, show_attention, batch_size, sampler, *
     model = _load(name, "caption")
     is_one, failed, first = [*files] == [*images] and len(files) == 1, False, None
     for some in _batches(files, batch_size):
-        found = {}
-        for file in some:
-            try:
-                found[file] = _content(file)
-            except (ValueError, OSError) as error:
-                click.echo(f"Error: {' '.join(str(error).split())}", err=True)
-                failed = True
+        found = _contents(some)
+        failed = failed or len(found) < len(some)
         texts = model.caption(list(found.values()), sampler=sampler, **options) if found else []
         for file, text in zip(found, texts, strict=True):
             click.echo(text if is_one else f"{file}\t{text}")
@@ -335,6 +332,74 @@ def _require_arguments(arguments, what):
         raise ValueError(f"Name {what}, or give --input and --output.")
 
 
+@main.command()
+@click.argument("name")
+@click.argument("text")
+@click.argument("images", nargs=-1, required=True, type=click.Path(path_type=pathlib.Path))
+@click.option("-k", type=click.IntRange(min=1), default=5, show_default=True, help="How many.")
+def match(name, text, images, k):
+    """Find those of the picture files IMAGES, or in folders, that fit TEXT best, by the model NAME.
+
+    Writes a line for each, best first: the similarity, a tab, and the file.
+    """
+    files = [file for path in images for file in _pictures_of(path)]
+    model = _load(name, "search")
+    contents = _contents(files)
+    if contents:
+        found = model.search(text, list(contents.values()), k)
+        names = list(contents)
+        for place, similarity in zip(found.names, found.similarities, strict=True):
+            click.echo(f"{similarity:.4f}\t{names[place]}")
+    if len(contents) < len(files):
+        sys.exit(1)
+
+
+@main.command()
+@click.argument("name")
+@click.argument("inputs", nargs=-1, required=True)
+def embed(name, inputs):
+    """Write a line for each of INPUTS, texts or picture files: its vector by NAME, as JSON."""
+    model = _load(name, "embed")
+    sees = hasattr(model, "search")
+    for each in inputs:
+        is_picture = sees and pathlib.Path(each).suffix.lower() in PICTURES
+        (vector,) = model.embed(images=[each]) if is_picture else model.embed(texts=[each])
+        click.echo(json.dumps([round(float(number), 6) for number in vector]))
+
+
+@main.command()
+@click.argument("name")
+@click.argument("texts", nargs=-1, required=True)
+def tag(name, texts):
+    """Write what each word of TEXTS is, by the model NAME.
+
+    A line for each word: the word, a tab, its label; an empty line after each text.
+    """
+    model = _load(name, "tag")
+    for tags in model.tag(list(texts)):
+        for each in tags:
+            click.echo(f"{each.word}\t{each.label}")
+        click.echo()
+
+
+@main.command("fill-mask")
+@click.argument("name")
+@click.argument("text")
+@click.option("-k", type=click.IntRange(min=1), default=5, show_default=True, help="How many.")
+def fill_mask(name, text, k):
+    """Write what may stand behind the mask of TEXT, by the model NAME.
+
+    A line for each candidate, best first: its probability, a tab, and the whole text. Of several
+    masks each is filled on its own.
+    """
+    model = _load(name, "fill_mask")
+    found = model.fill_mask(text, num_candidates=k)
+    of_masks = [found] if text.count(model.mask) == 1 else found
+    for candidates in of_masks:
+        for each in candidates:
+            click.echo(f"{each.probability:.4f}\t{each.text}")
+
+
 def _batches(everything, size):
     """Yields lists of `size` neighbours, and of what is left."""
     for first in range(0, len(everything), size):
@@ -348,10 +413,17 @@ def _pictures_of(path):
     return pictures_of(path)
 
 
-def _content(file):
+def _contents(files):
+    """Returns a dictionary of picture files to their contents; what is none is told."""
     from zoo.readers.images import image_bytes
 
-    return image_bytes(file)
+    found = {}
+    for file in files:
+        try:
+            found[file] = image_bytes(file)
+        except (ValueError, OSError) as error:
+            click.echo(f"Error: {' '.join(str(error).split())}", err=True)
+    return found
 
 
 @main.command()

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import click
 
 from zoo.atomic import whole
+from zoo.readers import PICTURES
 
 JSON_LINES, COLUMNS = ".jsonl", ".tsv"
-PICTURES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".webp")
 PROGRESS, ERRORS = ".progress", ".errors"
 TEXT, FILE = "text", "file"
 

@@ -6,24 +6,17 @@ from keras import ops
 
 
 def as_boolean(mask, name, ranks):
-    """Returns an array mask as a boolean tensor.
+    """Returns an array mask as a boolean tensor. Numbers count as in Keras: 0 hides, others show.
 
     Args:
-        mask: Boolean or integer tensor, `True` or 1 for what may be seen.
+        mask: Tensor of booleans or numbers, `True` or 1 for what may be seen.
         name: The argument it came by, for the error message.
         ranks: The numbers of axes that it may have.
 
     Raises:
-        ValueError: If the mask is made of floats or has another number of axes.
+        ValueError: If the mask has another number of axes.
     """
     mask = ops.convert_to_tensor(mask)
-    dtype = keras.backend.standardize_dtype(mask.dtype)
-    if "float" in dtype:
-        raise ValueError(
-            f"`{name}` must be boolean, True for what may be seen. Received: dtype {dtype}. "
-            f"For 0/1 floats pass `{name} > 0`; for numbers added to the scores (0 and -1e9) pass "
-            f"`{name} == 0`."
-        )
     if len(mask.shape) not in ranks:
         expected = " or ".join(str(rank) for rank in ranks)
         raise ValueError(

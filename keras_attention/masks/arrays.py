@@ -16,11 +16,12 @@ class Array(Mask):
     Where the array has no entry nothing is visible.
 
     Args:
-        visible: Booleans `(query_length, key_length)`, `(batch, query_length, key_length)` or
-            `(batch, heads, query_length, key_length)`: a tensor or nested lists.
+        visible: Booleans, or numbers of which 0 hides, `(query_length, key_length)`, `(batch,
+            query_length, key_length)` or `(batch, heads, query_length, key_length)`: a tensor or
+            nested lists.
 
     Raises:
-        ValueError: If `visible` is made of floats or has another number of axes.
+        ValueError: If `visible` has another number of axes.
 
     Example:
 

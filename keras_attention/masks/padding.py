@@ -17,7 +17,7 @@ class Keys(Mask):
         visible: Boolean tensor `(batch, key_length)`, `True` for the keys that may be seen.
 
     Raises:
-        ValueError: If `visible` is made of floats or has another number of axes.
+        ValueError: If `visible` has another number of axes.
 
     Example:
 
@@ -52,7 +52,7 @@ class Queries(Mask):
         key_length: Length of the keys, to whose end the queries are aligned.
 
     Raises:
-        ValueError: If `visible` is made of floats or has another number of axes.
+        ValueError: If `visible` has another number of axes.
 
     Example:
 

@@ -174,10 +174,6 @@ MISTAKES = {
         lambda: masks.Document(np.zeros((2, 3), "float32")),
         ["`ids` of Document", "float32", "keras.ops.cast(ids, 'int32')"],
     ),
-    "keys of floats": (
-        lambda: masks.Keys(np.ones((2, 3), "float32")),
-        ["`visible` must be boolean", "float32", "visible > 0"],
-    ),
     "queries of rank 1": (
         lambda: masks.Queries(ones(3), 3),
         ["`visible` must have 2 axes", "shape (3,)"],
@@ -419,14 +415,6 @@ MISTAKES = {
         attend(query=QUERY[:1]),
         ["Attention needs one memory for each query", "query (1, 3, 4)", "keras.ops.repeat"],
     ),
-    "padding mask of floats": (
-        attend(value_mask=np.ones((2, 5), "float32")),
-        ["`value_mask` must be boolean", "float32", "value_mask > 0", "value_mask == 0"],
-    ),
-    "attention mask of floats": (
-        attend(attention_mask=np.zeros((3, 5), "float32")),
-        ["`attention_mask` must be boolean", "float32", "attention_mask == 0"],
-    ),
     "padding mask of rank 3": (
         attend(key_mask=ones(2, 1, 5)),
         ["`key_mask` must have 2 axes", "(2, 1, 5)", "attention_mask"],
@@ -655,10 +643,6 @@ MISTAKES = {
     "decoder block on an encoded vector": (
         lambda: DecoderBlock(2, 8)(QUERY, NARROW[:, 0]),
         ["DecoderBlock needs x and encoded of shape", "x (2, 3, 4), encoded (2, 6)"],
-    ),
-    "mask of floats for a block": (
-        lambda: EncoderBlock(2, 8)(QUERY, mask=np.ones((2, 3), "float32")),
-        ["`mask` must be boolean", "mask > 0"],
     ),
     "mask of another length for a block": (
         lambda: EncoderBlock(2, 8)(QUERY, mask=ones(2, 5)),

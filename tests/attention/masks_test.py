@@ -181,9 +181,12 @@ def test_masks_of_ones_own_compose():
     assert repr(~Even() | masks.Causal()) == "~Even() | Causal()"
 
 
-def test_integers_count_as_booleans():
-    visible = masks.as_boolean(np.array([[1, 0, 2]]), "value_mask", ranks=(2,))
+@pytest.mark.parametrize("dtype", ["int32", "uint8", "float32", "float16"])
+def test_numbers_count_as_booleans(dtype):
+    numbers = np.array([[1, 0, 2]], dtype)
+    visible = masks.as_boolean(numbers, "value_mask", ranks=(2,))
     assert ops.convert_to_numpy(visible).tolist() == [[True, False, True]]
+    assert full(masks.Array(numbers)).any(axis=(0, 1, 2)).tolist()[:3] == [True, False, True]
 
 
 def test_names_are_those_of_masks_without_arguments():

@@ -20,7 +20,7 @@ path, inputs, outputs, *modules = sys.argv[1:]
 for module in modules:
     importlib.import_module(module)
 model = keras.models.load_model(path)
-found = model.predict(dict(np.load(inputs)), verbose=0)
+found = model(dict(np.load(inputs)))
 np.savez(outputs, **{name: np.float32(array) for name, array in found.items()})
 """
 
@@ -52,7 +52,7 @@ def check_file(model, inputs, folder, modules=("keras_attention",), atol=1e-5):
         modules: What the process imports.
         atol: Largest difference of two predictions.
     """
-    expected = model.predict(inputs, verbose=0)
+    expected = model(inputs)
     model.save(folder / "model.keras")
     np.savez(folder / "inputs.npz", **inputs)
     files = [folder / name for name in ("model.keras", "inputs.npz", "outputs.npz")]

@@ -8,6 +8,7 @@ from keras_attention import (
     Attention,
     AttentionCell,
     AttentionRNN,
+    DecoderBlock,
     EncoderBlock,
     LinformerAttention,
     LocalAttention,
@@ -134,6 +135,15 @@ def model_of_every_layer():
             keras.layers.LSTMCell(4), MultiHeadAttention(2, 3, score="additive"), order=order
         )
         outputs[order] = AttentionRNN(cell)(query, memory, memory_mask=visible)
+    outputs["encoder"] = EncoderBlock(2, 5, key_dim=4, position="rotary", gated=True)(memory)
+    outputs["decoder"] = DecoderBlock(2, 5, key_dim=4, position="t5", norm="rms")(query, memory)
+    for layer in (
+        LocalAttention("predictive", 2, units=3),
+        PerformerAttention(2, 3, num_features=5),
+        LinformerAttention(2, 3, projected_length=2, max_length=9),
+        ReformerAttention(2, 3, bucket_size=2, num_hashes=2, seed=1),
+    ):
+        outputs[layer.name] = layer(memory, memory, value_mask=visible)
     return keras.Model({"query": query, "memory": memory, "visible": visible}, outputs)
 
 

@@ -7,7 +7,7 @@ from tests.backends import conformance
 
 PART = (
     "several and ((test_equals_the_equations and (nested or causal))"
-    " or (hidden and chunked)"
+    " or (hidden and chunked and (additive or cosine or boxcar))"
     " or (finite_differences and chunked and (additive or dot)))"
     " or (same_forward and single_head)"
     " or (every_weight_gets and luong) or learns_with_an_attention or trains_in_a_model"

@@ -291,3 +291,16 @@ def test_real_weights_compute_what_keras_applications_computes():
 
 
 FINGERPRINT = [-0.3616, 0.02378, 1.209, -0.66, -0.1412, -1.301, 1.168, 1.722]
+
+
+def test_a_coarser_grid_holds_averages(by_hand, images):
+    """Of 2 × 2 parts, one; the config makes the same again."""
+    backbone = Backbone("MobileNetV2", ["block_13_expand_relu"], SIZE, weights=None, grid=(1, 1))
+    (expected,) = by_hand("block_13_expand_relu")
+    assert expected.shape[1:3] == (2, 2)
+    np.testing.assert_allclose(backbone(images)[:, 0], expected.mean(axis=(1, 2)), atol=1e-4)
+    again = Backbone.from_config(backbone.get_config())
+    assert again.grid == (1, 1)
+    for grid in ((3, 1), (0, 1), (1,)):
+        with pytest.raises(ValueError, match=r"`grid` of Backbone must be rows and columns"):
+            Backbone("MobileNetV2", ["block_13_expand_relu"], SIZE, weights=None, grid=grid)

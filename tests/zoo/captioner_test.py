@@ -186,6 +186,18 @@ def test_batches_teach_the_next_token(tokenizer):
         np.testing.assert_allclose(annotations[0, :3], colour, atol=0.03)
 
 
+def test_images_and_their_annotations_are_the_same_batches(tokenizer):
+    encoded = [image_bytes(image) for image in IMAGES]
+    captions = [[caption, caption] for caption in CAPTIONS]
+    model = make(tokenizer)
+    examples = {"image": encoded, "captions": captions}
+    features = {"annotations": model.annotate(tf.constant(encoded)), "captions": captions}
+    (of_lists,) = model.batches(IMAGES, captions, batch_size=12)
+    for several in (examples, features):
+        (batch,) = model.batches(tf.data.Dataset.from_tensor_slices(several), batch_size=12)
+        tf.nest.map_structure(np.testing.assert_allclose, batch, of_lists)
+
+
 @pytest.mark.full
 def test_images_and_their_annotations_teach_the_same(tokenizer):
     histories = []
@@ -272,7 +284,8 @@ def test_wrong_data_gets_a_clear_error(captioner, tokenizer):
 # -------------------------------------------------------------------------------------- measuring
 
 
-def test_evaluate_captioner_measures_captions_of_images(captioner):
+def test_evaluate_captioner_measures_captions_of_images(captioner, monkeypatch):
+    monkeypatch.setenv("PATH", "")  # METEOR takes seconds to start Java
     encoded = [image_bytes(image) for image in IMAGES]
     captions = [[caption, "something else"] for caption in CAPTIONS]
     examples = tf.data.Dataset.from_tensor_slices({"image": encoded, "captions": captions})

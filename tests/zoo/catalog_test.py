@@ -170,9 +170,13 @@ def test_architectures_are_listed_last():
     assert names[: len(SHIPPED)] == SHIPPED
     assert names[len(SHIPPED) :] == [
         "bahdanau_nmt",
+        "clip",
         "luong_nmt",
         "show_attend_tell",
         "text_encoder",
+        "text_encoder_embedding",
+        "text_encoder_masked",
+        "text_encoder_tags",
         "transformer_lm",
         "transformer_nmt",
         "vit",
@@ -208,7 +212,7 @@ def test_a_shipped_card_is_complete(name):
     assert card["files"].keys() == set(HASHED)
     protocols = {entry["metric"]: entry["protocol"] for entry in card["quality"]}
     signed = {"translation": "version:", "captioning": "pycocoevalcap:", "language model": "nats"}
-    signed["classification"] = "each input once"
+    signed |= {"classification": "each input once", "matching": "each image seen once"}
     measured = [protocols[each] for each in protocols if each != "perplexity"]
     assert measured
     assert all(signed[card["task"]] in protocol for protocol in measured)
@@ -219,13 +223,16 @@ def test_a_shipped_card_is_complete(name):
 def test_a_shipped_model_is_small_and_works(name):
     info = zoo.info(name)
     assert info.megabytes < 20
-    if info.task == "captioning" and not imagenet_weights.ARE_HERE:
+    if info.task in ("captioning", "matching") and not imagenet_weights.ARE_HERE:
         pytest.skip(imagenet_weights.REASON)
     model = zoo.load(name)
     if info.task == "translation":
         assert "Mann" in model.translate("A man rides a bike.")
     elif info.task == "language model":
         assert model.generate("ROMEO:\nWhat, ho", max_length=1, sampler="greedy") == "!"
+    elif info.task == "matching":
+        grass = np.full((90, 60, 3), (60, 160, 40), "uint8")
+        assert model.match(grass, ["grass", "snow"]).shape == (1, 2)
     else:
         assert model.caption(np.zeros((90, 60, 3), "uint8"))
 

@@ -25,7 +25,7 @@ PAIRS = [
     ("the child plays outside", "das kind spielt draußen"),
 ]
 TINY_RNN = {"embedding_dim": 16, "encoder_units": 16, "decoder_units": 16}
-TINY_TRANSFORMER = {"num_layers": 2, "size": 16, "num_heads": 2, "hidden": 32, "dropout": 0.0}
+TINY_TRANSFORMER = {"num_layers": 1, "size": 16, "num_heads": 2, "hidden": 32, "dropout": 0.0}
 TINY = {
     "bahdanau_nmt": TINY_RNN,
     "luong_nmt": TINY_RNN,

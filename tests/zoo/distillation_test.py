@@ -100,6 +100,26 @@ def test_words_are_swapped_for_others_of_the_text():
     assert all(word[0].isupper() for word in new[::10])  # where "The" was
 
 
+def test_a_student_begins_with_its_first_teacher(tmp_path, monkeypatch):
+    folders, begun = [tmp_path / "teacher_1", tmp_path / "teacher_2", tmp_path], []
+
+    def fit(model, x, **options):
+        begun.append((model.get_weights(), x))
+        for weight in model.trainable_weights:
+            weight.assign_add(np.full(weight.shape, 0.1))
+        model.save_weights(folders[len(begun) - 1] / runs.BEST)
+
+    monkeypatch.setattr(zoo.TextGenerator, "fit", fit)
+    trained = RECIPE.train(TEXT, TEXT, tmp_path)
+    (of_first, _), _, (of_student, batches) = begun
+    for mine, other, end in zip(of_student, of_first, trained.get_weights(), strict=True):
+        np.testing.assert_allclose(mine, other + 0.1, atol=1e-6)
+        np.testing.assert_allclose(end, other + 0.2, atol=1e-6)
+    _, labels, _ = next(iter(batches))
+    assert labels.shape == (8, 16, 259)
+    np.testing.assert_allclose(np.sum(labels, axis=-1), 1.0, atol=1e-5)
+
+
 @pytest.mark.full
 def test_a_recipe_with_teachers_begins_with_the_first_and_learns_from_all(tmp_path):
     trained = RECIPE.train(TEXT, TEXT, tmp_path)

@@ -259,9 +259,10 @@ def test_validation_data_is_measured_as_by_evaluate(generator):
     assert history["val_loss"][-1] == pytest.approx(expected["loss"], rel=1e-4)
 
 
-def test_attention_looks_back_alone(generator):
-    maps = generator.attention("the quick")
-    assert maps.weights.shape == (2, 2, 10, 10)
+def test_attention_looks_back_alone(fresh_model, byte_tokenizer):
+    options = {"tokenizer": byte_tokenizer, "opening": "\n", "num_layers": 3}
+    maps = fresh_model("transformer_lm", **options).attention("the quick")
+    assert maps.weights.shape == (3, 2, 10, 10)
     assert len(maps.query_tokens) == 10
     np.testing.assert_allclose(maps.weights.sum(-1), 1.0, atol=1e-5)
     np.testing.assert_array_equal(maps.weights[..., np.triu(np.ones((10, 10), bool), 1)], 0.0)

@@ -3,14 +3,15 @@
 import csv
 import dataclasses
 import json
-import signal
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import zoo
 from zoo.metrics import sacrebleu_score
+from zoo.metrics.crossentropy import TokenCrossentropy
 from zoo.storage import CARD
 from zoo.training import recipes, runs, self_critical
 from zoo.training.bleu import ValidationBleu
@@ -29,32 +30,9 @@ RECIPE = TranslationRecipe(
     length_penalties=(0.0, 1.0),
 )
 
-KILLED_IN_ITS_THIRD_EPOCH = """
-import json, os, signal, sys
-import keras
-import tensorflow as tf
-from zoo.training import runs
-from zoo.training.translation import TranslationRecipe
 
-run_dir, pairs, recipe = sys.argv[1], *map(json.loads, sys.argv[2:])
-
-class Kill(keras.callbacks.Callback):
-    def on_epoch_begin(self, epoch, logs=None):
-        if epoch == 2:
-            keras.Model.save_weights = save_half
-
-def save_half(model, filepath, **options):
-    save_weights(model, filepath, **options)
-    os.truncate(filepath, os.path.getsize(filepath) // 2)
-    os.kill(os.getpid(), signal.SIGKILL)
-
-save_weights = keras.Model.save_weights
-
-callbacks = runs.callbacks
-runs.callbacks = lambda *arguments: [*callbacks(*arguments), Kill()]
-pairs = tf.data.Dataset.from_tensor_slices(tuple(map(list, zip(*pairs))))
-TranslationRecipe(**recipe).train(pairs, pairs, run_dir)
-"""
+class Killed(BaseException):
+    """Nothing may catch it."""
 
 
 def read_history(run_dir):
@@ -66,12 +44,23 @@ def read_history(run_dir):
 
 
 @pytest.fixture(scope="module")
-def broken_off(run_python, pairs, tmp_path_factory):
-    """Folder of a run whose process was killed after two epochs."""
+def broken_off(dataset, tmp_path_factory):
+    """Folder of a run that was killed in its third epoch, as it wrote its weights."""
     run_dir = tmp_path_factory.mktemp("runs")
-    arguments = json.dumps(pairs), json.dumps(dataclasses.asdict(RECIPE))
-    killed = run_python("-c", KILLED_IN_ITS_THIRD_EPOCH, run_dir, *arguments)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    callbacks = runs.callbacks
+
+    def save_weights(*arguments, **options):
+        raise Killed
+
+    with pytest.MonkeyPatch.context() as patch:
+        kill = keras.callbacks.LambdaCallback(
+            on_epoch_begin=lambda epoch, logs: (
+                epoch == 2 and patch.setattr(keras.Model, "save_weights", save_weights)
+            )
+        )
+        patch.setattr(runs, "callbacks", lambda *arguments: [*callbacks(*arguments), kill])
+        with pytest.raises(Killed):
+            RECIPE.train(dataset, dataset, run_dir)
     assert [row["epoch"] for row in read_history(run_dir)] == ["0", "1"]
     return run_dir
 
@@ -167,6 +156,23 @@ def test_a_preset_uses_the_length_penalty_that_did_best(run, dataset):
     sources, references = map(list, zip(*texts, strict=True))
     scores = [sacrebleu_score(model.translate(sources, each), references).score for each in tried]
     assert scores[tried.index(sampler)] == max(scores)
+
+
+def test_self_critical_training_goes_on_with_the_best_weights(dataset, tmp_path, monkeypatch):
+    folders, losses, biases = [tmp_path, tmp_path / "self_critical"], [], []
+
+    def fit(model, x, **options):
+        losses.append(model.loss)
+        biases.append(model.core.output_bias.numpy())
+        model.core.output_bias.assign_add(np.full(biases[-1].shape, 0.5))
+        model.save_weights(folders[len(losses) - 1] / runs.BEST)
+
+    monkeypatch.setattr(zoo.Translator, "fit", fit)
+    monkeypatch.setattr("zoo.training.translation.best_sampler", lambda *given: given[-1][0])
+    trained = dataclasses.replace(RECIPE, self_critical_epochs=1).train(dataset, dataset, tmp_path)
+    assert [type(loss) for loss in losses] == [TokenCrossentropy, self_critical.PolicyGradientLoss]
+    np.testing.assert_array_equal(biases[1], biases[0] + 0.5)
+    np.testing.assert_array_equal(trained.core.output_bias, biases[0] + 1.0)
 
 
 @pytest.mark.full

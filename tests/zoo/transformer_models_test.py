@@ -76,10 +76,13 @@ def language_model_logits(core, prompt_ids, ids):
 @pytest.mark.parametrize("position", POSITIONS)
 def test_steps_of_a_translator_equal_the_full_forward_pass(position, normalize):
     core = translator(position, normalize)
-    full = core({"source_ids": SOURCE, "target_ids": TARGET}).numpy()
-    assert full.std() > 0.1
-    found, _ = translator_logits(core, SOURCE, TARGET)
+    inputs = {"source_ids": SOURCE, "target_ids": TARGET}
+    full, weights = core(inputs, return_attention_scores=True)
+    assert full.numpy().std() > 0.1
+    found, of_last_step = translator_logits(core, SOURCE, TARGET)
     np.testing.assert_allclose(found, full, atol=2e-5)
+    of_layers_and_heads = np.concatenate(weights["cross"], axis=1)[:, :, -1]
+    np.testing.assert_allclose(of_last_step, of_layers_and_heads.mean(axis=1), atol=2e-5)
 
 
 @pytest.mark.few(5)
@@ -212,7 +215,7 @@ PUBLISHED = [  # Vaswani et al. 2017, table 3, in millions; a shared vocabulary 
 
 
 @pytest.mark.parametrize(("options", "millions"), PUBLISHED)
-def test_published_models_have_the_published_size_and_train(options, millions):
+def test_published_models_have_the_published_size(options, millions):
     core = TransformerTranslator(37000, **options)
     core.build()
     size, hidden = core.embedding.size, core.config.hidden
@@ -222,6 +225,12 @@ def test_published_models_have_the_published_size_and_train(options, millions):
     assert core.count_params() == 37000 * size + 6 * (encoder + decoder)
     assert core.count_params() / 1e6 == pytest.approx(millions, rel=0.03)
 
+
+@pytest.mark.full
+@pytest.mark.parametrize("options", [options.values[0] for options in PUBLISHED])
+def test_published_models_train(options):
+    core = TransformerTranslator(37000, **options)
+    core.build()
     core.compile(keras.optimizers.SGD(0.1), keras.losses.SparseCategoricalCrossentropy(True))
     before = core.embedding.table.numpy()[:5].copy()
     inputs = {"source_ids": tokens(1, 3), "target_ids": tokens(1, 3)}

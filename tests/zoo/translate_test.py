@@ -351,9 +351,14 @@ def test_plot_draws_the_text_at_a_position(bahdanau, sources):
     np.testing.assert_array_equal(axes.images[0].get_array(), result.attention[5])
 
 
-def test_a_transformer_shows_every_layer_and_head(transformer):
-    maps = transformer.attention("a man sleeps", "ein mann schläft")
-    size = transformer.core.config
+@pytest.fixture(scope="module")
+def of_two_layers(fresh_model):
+    return fresh_model("transformer_nmt", num_layers=2)
+
+
+def test_a_transformer_shows_every_layer_and_head(of_two_layers):
+    maps = of_two_layers.attention("a man sleeps", "ein mann schläft")
+    size = of_two_layers.core.config
     target, source = ["<start>", "ein", "mann", "schläft"], ["a", "man", "sleeps", "<end>"]
     for kind, queries, keys in (
         ("encoder", source, source),
@@ -377,8 +382,8 @@ def test_what_a_transformer_shows_is_what_it_translated_by(transformer):
     assert transformer.attention("two dogs play").cross.query_tokens == cross.query_tokens
 
 
-def test_heads_are_drawn(transformer):
-    cross = transformer.attention("a man sleeps").cross
+def test_heads_are_drawn(of_two_layers):
+    cross = of_two_layers.attention("a man sleeps").cross
     one, heads = cross.plot(layer=0, head=1), cross.plot(layer=0)
     np.testing.assert_array_equal(one.axes[0].images[0].get_array(), cross.weights[0, 1])
     for axes, weights in zip(heads.axes, cross.weights[0], strict=False):

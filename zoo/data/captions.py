@@ -6,6 +6,7 @@ from zoo.readers.images import image_bytes
 
 IMAGES_A_STEP = 32
 SHUFFLED_PAIRS = 4096
+SHUFFLED_IMAGES = 2000
 
 
 def examples_of_lists(images, captions):
@@ -74,6 +75,56 @@ def pairs(examples, tokenize, shuffle, seed):
     images = examples.ragged_batch(IMAGES_A_STEP)
     found = tf.data.Dataset.zip(images, seeds).flat_map(of_images)
     return found.shuffle(SHUFFLED_PAIRS, seed=seed) if shuffle else found
+
+
+def images_with_captions(examples, batch_size, shuffle, seed, captions_per_image=None):
+    """Returns batches of images, each with its captions.
+
+    Args:
+        examples: Data set of `(annotations, captions)`.
+        batch_size: Images a batch.
+        shuffle: Whether to mix images that are near each other.
+        seed: Seed of everything random.
+        captions_per_image: How many captions of each image at most, drawn anew in every pass; by
+            default all, in order.
+
+    Returns:
+        A data set of `(annotations, captions, owners, seed)`: float `(images, ...)`, strings
+        `(texts,)`, for each of them the number of its image in the batch, and int32 `(2,)`.
+    """
+    seeds = tf.data.Dataset.random(seed=seed, rerandomize_each_iteration=True)
+    seeds = seeds.map(lambda number: tf.cast(number % tf.int32.max, tf.int32)).batch(2)
+    if shuffle:
+        examples = examples.shuffle(SHUFFLED_IMAGES, seed=seed)
+    if captions_per_image is not None:
+
+        def draw(example, seed):
+            annotations, captions = example
+            captions = tf.random.experimental.stateless_shuffle(captions, seed)
+            return annotations, captions[:captions_per_image]
+
+        examples = tf.data.Dataset.zip(examples, seeds).map(draw)
+
+    def of_batch(images, seed):
+        annotations, captions = images
+        if isinstance(captions, tf.Tensor):  # as many for each image
+            captions = tf.RaggedTensor.from_tensor(captions)
+        return annotations, captions.flat_values, captions.value_rowids(), seed
+
+    return tf.data.Dataset.zip(examples.ragged_batch(batch_size), seeds).map(of_batch)
+
+
+def plain(captions):
+    """Returns captions in lower case, without punctuation.
+
+    Example:
+
+    >>> plain(tf.constant(["A girl 's dog , running ."])).numpy().tolist()
+    [b"a girl 's dog running"]
+    """
+    captions = tf.strings.lower(captions, encoding="utf-8")
+    captions = tf.strings.regex_replace(captions, r"[^\p{L}\p{N}'-]+", " ")
+    return tf.strings.strip(captions)
 
 
 def _kind(examples):

@@ -68,11 +68,12 @@ class Manifest:
     def require_backbone(self, backbone, folder):
         """Raises a `ValueError` unless the features are those that a backbone computes."""
         config = backbone.get_config()
-        for name in ("name", "layers", "image_size"):
-            if config[name] != self.backbone[name]:
+        for name in ("name", "layers", "image_size", "grid"):
+            asked, there = config.get(name), self.backbone.get(name)
+            if asked != there:
                 raise ValueError(
-                    f"'{folder}' holds features of a backbone with {name}={self.backbone[name]!r}. "
-                    f"Received: {name}={config[name]!r}. Choose another folder, or that backbone."
+                    f"'{folder}' holds features of a backbone with {name}={there!r}. "
+                    f"Received: {name}={asked!r}. Choose another folder, or that backbone."
                 )
         try:
             backbone.check_fingerprint(self.backbone["fingerprint"])

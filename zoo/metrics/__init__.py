@@ -3,15 +3,20 @@
 from zoo.metrics.bleu import BleuScore, moses_lowercase_bleu, sacrebleu_score
 from zoo.metrics.caption_rewards import CaptionReward, CiderReward
 from zoo.metrics.captions import CaptionScores, caption_scores
+from zoo.metrics.contrastive import ContrastiveLoss
 from zoo.metrics.perplexity import Perplexity
+from zoo.metrics.retrieval import RetrievalScores, retrieval_scores
 
 __all__ = [
     "BleuScore",
     "CaptionReward",
     "CaptionScores",
     "CiderReward",
+    "ContrastiveLoss",
     "Perplexity",
+    "RetrievalScores",
     "caption_scores",
     "moses_lowercase_bleu",
+    "retrieval_scores",
     "sacrebleu_score",
 ]

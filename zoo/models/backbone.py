@@ -38,6 +38,8 @@ class Backbone(keras.layers.Layer):
         name: Class of the network in `keras.applications`.
         layers: Names of layers of the network whose outputs are grids.
         image_size: Rows and columns of the pictures.
+        grid: Rows and columns of a coarser grid, to which the annotations are averaged; by default
+            that of the first layer.
         weights: `"imagenet"`, path of a file of weights for `keras.applications`, or `None` for
             random ones, the same ones each time, for tests.
         fingerprint: What `fingerprint()` must give, checked when the weights are loaded; anything
@@ -73,6 +75,7 @@ class Backbone(keras.layers.Layer):
         image_size=224,
         weights="imagenet",
         fingerprint=None,
+        grid=None,
     ):
         if name not in NETWORKS:
             raise ValueError(unknown_name("network of keras.applications", name, NETWORKS))
@@ -92,8 +95,11 @@ class Backbone(keras.layers.Layer):
         self.weights_source = weights
         network = make_network(name, image_size, weights=None)
         grids = grids_of(network, name, self.layer_names)
-        self.grid = grids[0].shape[1:3]
-        annotations = _concatenated([_resized(grid, self.grid) for grid in grids])
+        finest = grids[0].shape[1:3]
+        self.coarser = None if grid is None else _require_coarser(grid, finest)
+        self.grid = self.coarser or finest
+        joined = ops.concatenate([_resized(grid, finest) for grid in grids], axis=-1)
+        annotations = _vectors(_resized(joined, self.grid))
         self.channels = annotations.shape[-1]
         # Keras and TensorFlow look for variables to save in every attribute, but not inside this.
         self._hidden = types.SimpleNamespace(
@@ -140,7 +146,7 @@ class Backbone(keras.layers.Layer):
             "image_size": self.image_size,
             "weights": self.weights_source,
             "fingerprint": self._hidden.fingerprint,
-        }
+        } | ({} if self.coarser is None else {"grid": list(self.coarser)})
 
     def _load(self):
         """Loads the weights, unless they are here."""
@@ -183,9 +189,21 @@ def _resized(grid, size):
     return ops.image.resize(grid, size, interpolation="bilinear", antialias=True)
 
 
-def _concatenated(grids):
-    """Returns the vectors (batch, positions, channels) of grids of one size."""
-    joined = ops.concatenate(grids, axis=-1)
+def _require_coarser(grid, finest):
+    """Returns a grid as a tuple, or raises a `ValueError` unless it is coarser than another."""
+    grid = tuple(grid)
+    if len(grid) != 2 or not all(
+        isinstance(new, int) and 1 <= new <= old for new, old in zip(grid, finest, strict=True)
+    ):
+        raise ValueError(
+            "`grid` of Backbone must be rows and columns, at most those of the first layer, "
+            f"{finest}. Received: grid={grid}."
+        )
+    return grid
+
+
+def _vectors(joined):
+    """Returns the vectors (batch, positions, channels) of a grid."""
     return ops.reshape(joined, (-1, math.prod(joined.shape[1:3]), joined.shape[-1]))
 
 

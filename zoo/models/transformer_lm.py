@@ -78,6 +78,11 @@ class TransformerLanguageModel(Core):
         self.norm = make_norm(config, "norm", dtype)
 
     @property
+    def pad_id(self):
+        """What pads prompts in front."""
+        return self.config.pad_id
+
+    @property
     def context_length(self):
         """Number of tokens that it looks at."""
         return self.config.context_length

@@ -9,20 +9,18 @@ from keras_attention.positions import Position, RotaryScaling
 from keras_attention.scores import Score
 from zoo.decoding import Processor, Sampler
 from zoo.models.backbone import Backbone
+from zoo.readers.image_reader import ImageReader
 from zoo.storage import CONFIG, LARGEST
 from zoo.storage.json_files import read_json
 
-_OBJECTS = {  # that arguments may be: classes, or what they are registered as
+_OBJECTS = {  # that arguments may be
     "backbone": Backbone,
     "position": Position,
-    "reader": "zoo>ImageReader",
+    "reader": ImageReader,
     "sampler": Sampler,
     "score": Score,
 }
-_WITHIN = {
-    "position": RotaryScaling,
-    "sampler": Processor,
-}  # that an object may hold, if not scores
+_WITHIN = {"position": RotaryScaling, "sampler": Processor}  # what an object may hold, or scores
 _PACKAGES = "keras_attention", "zoo"
 
 
@@ -56,8 +54,8 @@ def read_config(folder):
         if not _belongs(argument, content):
             raise ValueError(
                 f"{path} is damaged: {argument!r} cannot be {reprlib.repr(content)}. It should be "
-                "a number, a text, true, false or null, or an object as Keras describes it, of a "
-                "kind that fits."
+                "a number, a text, true, false or null, options of such, or an object as Keras "
+                "describes it, of a kind that fits."
             )
     return architecture, arguments
 
@@ -91,25 +89,23 @@ def _belongs(argument, content):
 
     Keras makes whatever stands where it looks for something else.
     """
-    if not isinstance(content, dict | list) or _is_plain_list(content):
+    if not isinstance(content, dict | list) or _is_plain(content):
         return True
     classes = [_registered(each.get("registered_name")) for _, each in _objects(content)]
     is_object = isinstance(content, dict) and "class_name" in content
     return (
         is_object
-        and _is_of(classes[0], _kind_of(argument))
+        and _is_of(classes[0], _OBJECTS.get(argument))
         and all(_is_of(each, _WITHIN.get(argument, Score)) for each in classes[1:])
     )
 
 
-def _kind_of(argument):
-    kind = _OBJECTS.get(argument)
-    return _registered(kind) if isinstance(kind, str) else kind
-
-
-def _is_plain_list(content):
-    """Whether it is a list of numbers or texts: sizes, labels."""
-    return isinstance(content, list) and all(isinstance(x, int | float | str) for x in content)
+def _is_plain(content):
+    """Whether it is a list of numbers or texts: sizes, labels; or a dictionary of options."""
+    if isinstance(content, dict):
+        values = [each for each in content.values() if each is not None]
+        return "class_name" not in content and _is_plain(values)
+    return all(isinstance(x, int | float | str) for x in content)
 
 
 def _is_of(registered, kind):

@@ -17,6 +17,7 @@ TASKS = {
     "masked language model": "fill-mask",
     "tagging": "token-classification",
     "embedding": "sentence-similarity",
+    "matching": "zero-shot-image-classification",
 }
 CLASSIFICATION = {"vit": "image-classification", "conformer": "audio-classification"}
 LICENSES = (

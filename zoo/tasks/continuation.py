@@ -86,7 +86,7 @@ class Continuation:
         while added < max_length:
             prompt = self._padded([ids], self.steps)
             context, state = start(tf.constant(prompt))
-            past = _past_of_stretch(prompt, self.steps, self.model.core.config.pad_id)
+            past = _past_of_stretch(prompt, self.steps, self.model.prompt_pad_id)
             for place in range(
                 prompt.shape[1], prompt.shape[1] + min(self.steps, max_length - added)
             ):
@@ -147,7 +147,7 @@ class Continuation:
         longest = room(self.model.core, steps)
         rows = [row[-longest:] for row in rows]
         length = int(buckets.rounded_up(max(map(len, rows)), (self.steps,), longest))
-        padded = np.full((len(rows), length), self.model.core.config.pad_id, "int32")
+        padded = np.full((len(rows), length), self.model.prompt_pad_id, "int32")
         for place, row in enumerate(rows):
             padded[place, length - len(row) :] = row
         return padded

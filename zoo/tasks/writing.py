@@ -294,13 +294,18 @@ class TextGenerator(GeneratingTask):
         prompt_ids = tf.TensorSpec([None, None], tf.int32, name="prompt_ids")
         return Start(start, prompt_ids, room(self.core, self._served_steps))
 
+    @property
+    def prompt_pad_id(self):
+        """What pads prompts, for the core: its `pad_id`, if it has one."""
+        return getattr(self.core, "pad_id", 0)
+
     def _padded(self, ids, longest):
         """Returns the ends of ragged ids, int32 `[batch, length]`, padded in front."""
         if self.core.context_length <= LARGEST_WINDOW:
             length = longest  # one size for all
         else:
             length = tf.minimum(tf.cast(ids.bounding_shape()[1], tf.int32), longest)
-        return _cut_and_padded_in_front(ids, length, self.core.config.pad_id)
+        return _cut_and_padded_in_front(ids, length, self.prompt_pad_id)
 
     @property
     def _served_steps(self):

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from zoo import catalog
 from zoo.catalog import build
+from zoo.data.captions import plain
 from zoo.data.features import cache_features, load_features
 from zoo.decoding import BeamSampler
 from zoo.metrics.caption_rewards import CaptionReward
@@ -301,19 +302,6 @@ class CaptioningRecipe:
         captions = images.map(_captions).as_numpy_iterator()
         texts = (caption.decode() for each in captions for caption in each)
         return runs.tokenizer(path, texts, self.vocabulary_size)
-
-
-def plain(captions):
-    """Returns captions as they are measured: lower case, without punctuation.
-
-    Example:
-
-    >>> plain(tf.constant(["A girl 's dog , running ."])).numpy().tolist()
-    [b"a girl 's dog running"]
-    """
-    captions = tf.strings.lower(captions, encoding="utf-8")
-    captions = tf.strings.regex_replace(captions, r"[^\p{L}\p{N}'-]+", " ")
-    return tf.strings.strip(captions)
 
 
 def mean_reward(captions, references, rewards):

@@ -9,6 +9,7 @@ from zoo.data.pairs import all_pairs, sources_and_references
 from zoo.data.windows import random_windows
 from zoo.metrics.bleu import moses_lowercase_bleu, sacrebleu_score
 from zoo.metrics.captions import caption_scores
+from zoo.metrics.retrieval import retrieval_scores
 
 FORCED = "teacher forcing, per token of the model's vocabulary, end token included"
 RANDOM_BATCHES, RANDOM_BATCH_SIZE = 200, 64  # nanoGPT's estimate of a loss
@@ -176,6 +177,59 @@ def classifier_quality(scores, split):
     """Returns what the card of a model says of the results of `evaluate_classifier`."""
     protocol = "share of inputs whose most probable label is the right one, each input once"
     return [_entry("accuracy, %", split, 100.0 * scores["accuracy"], protocol)]
+
+
+def matcher_scores(model, features):
+    """Returns the `RetrievalScores` of a `Matcher`, of all images and all of their captions.
+
+    Args:
+        model: A `Matcher`.
+        features: Data set of `annotations`, which its backbone made, and `captions`.
+    """
+    examples = list(features.as_numpy_iterator())
+    images = model.embed_annotations(np.stack([each["annotations"] for each in examples]))
+    captions = [[caption.decode() for caption in each["captions"]] for each in examples]
+    texts = model.embed(texts=[caption for each in captions for caption in each])
+    owners = np.repeat(np.arange(len(captions)), [len(each) for each in captions])
+    return retrieval_scores(images @ texts.T, owners)
+
+
+def evaluate_matcher(model, images, batch_size=32):
+    """Returns the `RetrievalScores` of a `Matcher` on images with captions.
+
+    Args:
+        model: A `Matcher`.
+        images: Data set of dictionaries with `image`, encoded bytes, and `captions`.
+        batch_size: Images computed at a time.
+    """
+    captions = [each["captions"] for each in images.as_numpy_iterator()]
+    encoded = images.map(lambda example: example["image"]).batch(batch_size)
+    annotations = np.concatenate([model.annotate(batch).numpy() for batch in encoded])
+    return matcher_scores(
+        model,
+        tf.data.Dataset.from_tensor_slices(
+            {"annotations": annotations, "captions": tf.ragged.constant(captions, tf.string)}
+        ),
+    )
+
+
+def matcher_quality(scores, split):
+    """Returns what the card of a model says of the results of `evaluate_matcher`."""
+    ways = {
+        "image to text": (
+            scores.image_to_text,
+            "share of images with one of their captions among the first k of all captions",
+        ),
+        "text to image": (
+            scores.text_to_image,
+            "share of captions with their image among the first k of all images",
+        ),
+    }
+    return [
+        _entry(f"R@{k}, {way}, %", split, recall, f"{protocol}; by cosine, each image seen once")
+        for way, (recalls, protocol) in ways.items()
+        for k, recall in recalls.items()
+    ]
 
 
 def _compiled_anew(model):

@@ -11,11 +11,13 @@ from zoo.catalog import ARCHITECTURES
 from zoo.storage import presets
 from zoo.tasks.captioning import Captioner
 from zoo.tasks.classification import Classifier
+from zoo.tasks.matching import Matcher
 from zoo.tasks.translation import Translator
 from zoo.tasks.writing import TextGenerator
 from zoo.training.captioning import CaptioningRecipe
 from zoo.training.digits import DigitsRecipe
 from zoo.training.language import LanguageRecipe
+from zoo.training.matching import MatchingRecipe
 from zoo.training.translation import TranslationRecipe
 
 RECURRENT = {"decoder_units": 384, "dropout": 0.3}
@@ -27,11 +29,23 @@ WRITER = {
     "activation": "squared_relu",
 }
 
+TOWER = {"num_layers": 1, "size": 256, "num_heads": 4, "hidden": 512, "dropout": 0.3}
+
 LICENSE = (
     "Apache-2.0 for these files. The data that the weights were learned from has terms of its own."
 )
 
 RECIPES = {
+    "clip_flickr8k": MatchingRecipe(
+        "clip",
+        overrides={
+            "embedding_size": 512,
+            "max_length": 24,
+            "text": {**TOWER, "hiding": 0.1},
+            "image": {**TOWER, "hiding": 0.2, "input_dropout": 0.3},
+        },
+        backbone={"layers": ["out_relu", "block_13_expand_relu"], "grid": [3, 3]},
+    ),
     "show_attend_tell_flickr8k": CaptioningRecipe(
         "show_attend_tell",
         overrides={"doubly_stochastic": 0.25},
@@ -142,6 +156,7 @@ RECIPES = {
 _OF_TASK = {
     Captioner: CaptioningRecipe,
     Classifier: DigitsRecipe,
+    Matcher: MatchingRecipe,
     TextGenerator: LanguageRecipe,
     Translator: TranslationRecipe,
 }

@@ -1,0 +1,81 @@
+"""Layers of Keras become ours, with their weights."""
+
+import keras
+
+from keras_attention import drop_in
+
+# `keras.layers` exports the second without "ed" in its name.
+TWINS = {
+    keras.layers.MultiHeadAttention: drop_in.MultiHeadAttention,
+    keras.layers.GroupQueryAttention: drop_in.GroupedQueryAttention,
+    keras.layers.Attention: drop_in.Attention,
+    keras.layers.AdditiveAttention: drop_in.AdditiveAttention,
+}
+
+
+def from_keras(layer):
+    """Returns the layer of `keras_attention.drop_in` that does what a layer of Keras does.
+
+    Outputs and attention scores are the same, with the differences that the page "Coming from
+    keras.layers" lists. It has weights of its own, with the same values.
+
+    Args:
+        layer: A built `keras.layers.MultiHeadAttention`, `GroupQueryAttention`, `Attention` or
+            `AdditiveAttention`; or a functional or sequential model, which is returned with all
+            such layers of its graph replaced.
+
+    Raises:
+        TypeError: If it is anything else, a subclass of one of these, too: nobody knows what it
+            computes.
+        ValueError: If it has not been built.
+
+    Example:
+
+    What a file of Keras holds, with our layers in it:
+
+    >>> from tempfile import mkdtemp
+    >>> folder = mkdtemp()
+    >>> inputs = keras.Input((5, 8))
+    >>> attention = keras.layers.MultiHeadAttention(2, 4, name="attention")
+    >>> model = keras.Model(inputs, keras.layers.Dense(3)(attention(inputs, inputs)))
+    >>> model.save(f"{folder}/model.keras")
+    >>> ours = from_keras(keras.saving.load_model(f"{folder}/model.keras"))
+    >>> x = np.random.default_rng(0).normal(size=(2, 5, 8))
+    >>> np.allclose(ours(x), model(x), atol=1e-5)
+    True
+    >>> isinstance(ours.get_layer("attention"), drop_in.MultiHeadAttention)
+    True
+
+    A file of weights alone loads into a model of `drop_in` layers as it is:
+
+    >>> model.save_weights(f"{folder}/model.weights.h5")
+    >>> ours.load_weights(f"{folder}/model.weights.h5")
+    """
+    if isinstance(layer, keras.Model):
+        return _converted_model(layer)
+    twin = TWINS.get(type(layer))
+    if twin is None:
+        known = ", ".join(each.__name__ for each in TWINS)
+        raise TypeError(
+            f"from_keras takes one of Keras' layers {known}, or a functional or sequential model. "
+            f"Received: {layer!r} of type {type(layer).__name__}. Of a subclass, write the "
+            "difference to the parent as a score or a mask of keras_attention.MultiHeadAttention."
+        )
+    if not layer.built:
+        raise ValueError(
+            f"The layer {layer.name!r} has no weights yet. Received: a {type(layer).__name__} that "
+            "is not built. Call it once, or make the layer of keras_attention.drop_in instead."
+        )
+    ours = twin.from_config(layer.get_config())
+    ours.build_from_config(layer.get_build_config())
+    ours.set_weights(layer.get_weights())
+    return ours
+
+
+def _converted_model(model):
+    def converted(layer):
+        return TWINS.get(type(layer), type(layer)).from_config(layer.get_config())
+
+    ours = keras.models.clone_model(model, clone_function=converted, recursive=True)
+    ours.set_weights(model.get_weights())
+    return ours

@@ -1,0 +1,40 @@
+"""The commands on checkpoints of others."""
+
+import json
+
+import click.testing
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from tests.checkpoints import tiny  # noqa: E402
+from zoo.cli import main  # noqa: E402
+
+
+def run(*arguments):
+    result = click.testing.CliRunner().invoke(main, list(map(str, arguments)))
+    assert result.exit_code == 0, result.output
+    return result.stdout.splitlines()
+
+
+def test_tag_fill_mask_and_embed(tmp_path):
+    one = {"num_hidden_layers": 1}
+    kinds = {"tag": "ForTokenClassification", "fill-mask": "ForMaskedLM", "embed": "Model"}
+    for command, kind in kinds.items():
+        tiny.save(tmp_path / command, "Bert", kind, **one)
+    lines = run("tag", tmp_path / "tag", "The cats sat.", "a")
+    assert [line.partition("\t")[0] for line in lines] == ["The", "cats", "sat", ".", "", "a", ""]
+    assert {line.partition("\t")[2] for line in lines} <= {"", "LABEL_0", "LABEL_1"}
+    lines = run("fill-mask", tmp_path / "fill-mask", "The [MASK] sat.", "-k", 2)
+    assert [line.partition("\t")[2].startswith("The ") for line in lines] == [True, True]
+    (line,) = run("embed", tmp_path / "embed", "The cats")
+    assert sum(number**2 for number in json.loads(line)) == pytest.approx(1, abs=1e-3)
+    assert "BertModel" in run("info", tmp_path / "embed")[1]
+
+
+def test_a_task_that_it_has_not(tmp_path):
+    tiny.save(tmp_path, "Bert", "Model", num_hidden_layers=1)
+    result = click.testing.CliRunner().invoke(main, ["translate", str(tmp_path), "a"])
+    assert result.exit_code == 1
+    assert "is for another task (embedding)" in result.output

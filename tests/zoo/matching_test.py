@@ -1,0 +1,284 @@
+"""Matching pictures and texts: what the towers compute, what users ask, presets, export."""
+
+import json
+import pathlib
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from click.testing import CliRunner
+
+import zoo
+from tests.zoo.pictures import CAPTIONS, CHANNELS, IMAGES, MeanColours
+from zoo.cli import main
+from zoo.metrics import ContrastiveLoss, retrieval_scores
+from zoo.models.clip import Clip, ClipConfig
+from zoo.readers.images import image_bytes
+from zoo.training.evaluation import evaluate_matcher, matcher_quality
+
+TOWER = {"num_layers": 1, "size": 16, "num_heads": 2, "hidden": 32, "dropout": 0.0}
+TINY = {"channels": CHANNELS, "positions": 4, "embedding_size": 16, "text": TOWER, "image": TOWER}
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return zoo.ByteBPETokenizer.train(CAPTIONS, vocabulary_size=280)
+
+
+@pytest.fixture(scope="module")
+def model(tokenizer):
+    """A model that knows the pictures by heart."""
+    keras.utils.set_random_seed(1)
+    model = zoo.load("clip", weights=None, tokenizer=tokenizer, backbone=MeanColours(), **TINY)
+    model.compile(keras.optimizers.Adam(0.01))
+    annotations = model.annotate(tf.constant([image_bytes(image) for image in IMAGES]))
+    features = {"annotations": annotations, "captions": [[each, each] for each in CAPTIONS]}
+    features = tf.data.Dataset.from_tensor_slices(features).repeat(200)
+    losses = model.fit(features, batch_size=len(IMAGES), captions_per_image=1, verbose=0)
+    model.last_loss = losses.history["loss"][-1]
+    return model
+
+
+# ------------------------------------------------------------------------------------- the numbers
+
+
+def test_recalls_are_those_of_a_sorted_list():
+    generator = np.random.default_rng(0)
+    similarities = generator.normal(size=(30, 90))
+    owners = np.concatenate([np.arange(30), generator.integers(30, size=60)])
+    found = retrieval_scores(similarities, owners)
+    for k in (1, 5, 10):
+        texts = [{*owners[np.argsort(-row)[:k]]} for row in similarities]
+        images = [np.argsort(-column)[:k] for column in similarities.T]
+        expected = np.mean([number in each for number, each in enumerate(texts)])
+        assert found.image_to_text[k] == pytest.approx(100 * expected)
+        expected = np.mean([owner in each for owner, each in zip(owners, images, strict=True)])
+        assert found.text_to_image[k] == pytest.approx(100 * expected)
+
+
+def test_constant_similarities_find_nothing():
+    found = retrieval_scores(np.ones((20, 40)), np.repeat(np.arange(20), 2))
+    assert found.image_to_text == found.text_to_image == {1: 0.0, 5: 0.0, 10: 0.0}
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+@pytest.mark.parametrize("owners", [[0, 1, 2], [0, 0, 1, 2, 2, 2]])
+def test_the_loss_is_two_cross_entropies(owners, smoothing):
+    logits = np.random.default_rng(0).normal(size=(3, len(owners)))
+    belongs = (np.arange(3)[:, None] == owners).astype("float32")
+
+    def cross_entropy(row, right):
+        log_probabilities = row - np.log(np.exp(row).sum())
+        return -log_probabilities[right]
+
+    losses = []
+    for text, owner in enumerate(owners):
+        others = [place for place in range(len(owners)) if owners[place] != owner]
+        losses += [
+            cross_entropy(logits[:, text], owner),
+            cross_entropy(logits[owner, [text, *others]], 0),
+        ]
+        own = logits[owner, text]
+        spread = own - 0.5 * (logits[:, text].mean() + logits[owner].mean())
+        losses[-1] += 2 * smoothing * spread
+    found = float(ContrastiveLoss(smoothing)(belongs, logits.astype("float32")))
+    assert found == pytest.approx(np.mean(losses), rel=1e-5)
+
+
+# -------------------------------------------------------------------------------------- the towers
+
+
+@pytest.mark.parametrize("pooling", ["attention", "end", "mean"])
+def test_padding_changes_nothing(pooling):
+    core = Clip(50, **{**TINY, "text": {**TOWER, "pooling": pooling, "is_causal": True}})
+    ids = np.array([[1, 7, 9, 2]])
+    padded = np.pad(ids, [[0, 0], [0, 3]])
+    np.testing.assert_allclose(core.embed_texts(ids), core.embed_texts(padded), atol=1e-5)
+
+
+def test_a_causal_tower_pools_at_the_end_token():
+    core = Clip(50, **{**TINY, "text": {**TOWER, "pooling": "end", "is_causal": True}})
+    found = core.embed_texts(np.array([[1, 7, 2, 9], [1, 7, 2, 8], [1, 8, 2, 9]]))
+    np.testing.assert_allclose(found[0], found[1], atol=1e-6)
+    assert np.abs(found[0] - found[2]).max() > 1e-3
+
+
+def test_the_scale_is_100_at_most():
+    core = Clip(50, **TINY, temperature=1e-3)
+    inputs = {"images": np.ones((1, 4, CHANNELS)), "token_ids": np.array([[1, 2]])}
+    assert abs(float(core(inputs)[0, 0])) <= 100.0
+    assert float(core.scale()) == 100.0
+
+
+def test_wrong_options_are_named(tokenizer):
+    with pytest.raises(ValueError, match="A picture has no end token"):
+        ClipConfig(vocabulary_size=9, image={"pooling": "end"})
+    with pytest.raises(ValueError, match="Did you mean 'mean'"):
+        ClipConfig(vocabulary_size=9, image={"pooling": "maen"})
+    with pytest.raises(ValueError, match="takes 49 vectors.*makes 4 of 4"):
+        zoo.load("clip", weights=None, tokenizer=tokenizer, backbone=MeanColours(), channels=4)
+
+
+# ---------------------------------------------------------------------------------------- the task
+
+
+def test_it_learns_which_caption_belongs(model):
+    similarities = model.match(IMAGES, CAPTIONS)
+    assert similarities.shape == (6, 6)
+    assert similarities.dtype == np.float32
+    assert similarities.argmax(axis=1).tolist() == list(range(6))
+    assert model.last_loss < 1.0
+    expected = model.embed(images=IMAGES) @ model.embed(texts=CAPTIONS).T
+    np.testing.assert_allclose(similarities, expected, atol=1e-6)
+
+
+def test_embeddings_are_unit_vectors(model):
+    for found in (model.embed(texts=CAPTIONS[0]), model.embed(images=IMAGES[0])):
+        assert found.shape == (16,)
+        assert found.dtype == np.float32
+        assert np.linalg.norm(found) == pytest.approx(1.0, abs=1e-5)
+    assert model.embed(texts=[]).shape == (0, 16)
+    with pytest.raises(ValueError, match="either texts=... or images=.*both"):
+        model.embed(texts="a", images=IMAGES)
+
+
+def test_case_and_punctuation_do_not_count(model):
+    found = model.embed(texts=["red before blue", "Red, before BLUE."])
+    np.testing.assert_allclose(found[0], found[1], atol=1e-6)
+
+
+def test_hidden_vectors_count_in_training_only(tokenizer):
+    core = Clip(50, **{**TINY, "image": {**TOWER, "hiding": 0.9}})
+    images = np.random.default_rng(0).normal(size=(2, 4, CHANNELS)).astype("float32")
+    answers = [core.embed_images(images, training=is_training) for is_training in (0, 0, 1, 1)]
+    np.testing.assert_array_equal(answers[0], answers[1])
+    changed = images.copy()
+    changed[:, 1:] *= [1.0, -2.0, 3.0, 4.0]
+    assert np.abs(answers[0] - core.embed_images(changed)).max() > 1e-3
+    assert np.abs(answers[0] - answers[2]).max() > 1e-4
+
+
+def test_a_long_text_is_cut(model):
+    assert model.read_texts(tf.constant(["red " * 500])).shape == (1, 77)
+
+
+def test_labels_of_any_kind(model):
+    assert model.classify(IMAGES, labels=CAPTIONS) == CAPTIONS
+    assert model.classify(IMAGES[2], labels=CAPTIONS) == CAPTIONS[2]
+    found = model.classify(IMAGES, CAPTIONS, return_probabilities=True)
+    np.testing.assert_allclose(found.probabilities.sum(axis=1), 1.0, rtol=1e-5)
+    assert found.probabilities.argmax(axis=1).tolist() == list(range(6))
+    with pytest.raises(ValueError, match="`labels` must be a list"):
+        model.classify(IMAGES, labels="a dog")
+
+
+@pytest.fixture(scope="module")
+def photographs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("photographs")
+    for number, image in enumerate(IMAGES):
+        (folder / f"{number}.png").write_bytes(image_bytes(image))
+    (folder / "notes.txt").write_text("no picture")
+    (folder / "broken.jpg").write_bytes(b"\xff\xd8 broken")
+    return folder
+
+
+def test_search_of_a_folder(model, photographs):
+    with pytest.warns(UserWarning, match="broken.jpg.*left out"):
+        found = model.search(CAPTIONS[3], photographs, k=2)
+    assert found.names[0] == photographs / "3.png"
+    assert len(found.names) == 2
+    assert found.similarities[0] > found.similarities[1]
+    again = model.search(CAPTIONS[3], IMAGES, k=100)
+    assert again.names[0] == 3
+    assert len(again.names) == 6
+    assert [axes.get_title() for axes in found.plot().axes] == [
+        f"{value:.2f}" for value in found.similarities
+    ]
+    with pytest.raises(ValueError, match="There is no picture"):
+        model.search("a dog", pathlib.Path(__file__).parent)
+
+
+def test_a_picture_of_all_similarities(model):
+    found = model.match(IMAGES[:2], CAPTIONS[:3], return_matches=True)
+    figure = found.plot()
+    texts = [text.get_text() for axes in figure.axes for text in axes.texts]
+    assert texts == [f"{value:.2f}" for value in found.similarities.T.ravel()]
+    labels = [each.get_text() for axes in figure.axes for each in axes.get_yticklabels()]
+    assert set(CAPTIONS[:3]) <= set(labels)
+
+
+def test_batches_of_images_as_they_come(model):
+    lists = [[caption] * (1 + number % 2) for number, caption in enumerate(CAPTIONS)]
+    (batch,) = model.batches(IMAGES, lists)
+    assert batch[0]["token_ids"].shape[0] == 9
+    np.testing.assert_array_equal(np.sum(batch[1], axis=0), 1)
+    np.testing.assert_array_equal(np.sum(batch[1], axis=1), [1, 2, 1, 2, 1, 2])
+    expected = ContrastiveLoss()(batch[1], model.core(batch[0]))
+    assert model.evaluate(IMAGES, lists, verbose=0) == pytest.approx(float(expected), rel=1e-4)
+
+
+def test_every_epoch_draws_other_captions(model):
+    captions = [[f"{word} {number}" for number in range(99)] for word in ("red", "blue")]
+    batches = model.batches(IMAGES[:2], captions, captions_per_image=2, shuffle=True)
+    one, two = (next(iter(batches))[0]["token_ids"].numpy() for _ in range(2))
+    assert len(one) == len(two) == 4
+    assert one.shape != two.shape or (one != two).any()
+
+
+# ------------------------------------------------------------------------------- presets and export
+
+
+@pytest.fixture(scope="module")
+def preset(model, tmp_path_factory):
+    return model.save_to_preset(tmp_path_factory.mktemp("preset") / "toy")
+
+
+def test_a_preset_computes_the_same(model, preset):
+    loaded = zoo.load(preset)
+    np.testing.assert_allclose(loaded.match(IMAGES, CAPTIONS), model.match(IMAGES, CAPTIONS), 1e-5)
+    card = json.loads((pathlib.Path(preset) / "card.json").read_text())
+    assert card["task"] == "matching"
+    assert card["fingerprint"] == [1.0]
+
+
+def test_a_saved_model_gives_the_same_vectors(model, tmp_path):
+    served = tf.saved_model.load(str(model.export(tmp_path / "clip"))).signatures
+    texts = served["serving_default"](text=tf.constant(CAPTIONS))["embedding"]
+    np.testing.assert_allclose(texts, model.embed(texts=CAPTIONS), atol=1e-5)
+    encoded = [image_bytes(image) for image in IMAGES]
+    images = served["images"](image_bytes=tf.constant([*encoded, b"none"]))["embedding"]
+    np.testing.assert_allclose(images[:-1], model.embed(images=IMAGES), atol=1e-5)
+    np.testing.assert_array_equal(images[-1], 0.0)
+
+
+def test_a_config_makes_the_same_parts(model):
+    again = zoo.Matcher.from_config(model.get_config())
+    assert again.core.config == model.core.config
+    assert again.backbone.fingerprint() == model.backbone.fingerprint()
+    assert again.plain_texts is model.plain_texts
+
+
+def test_quality_tells_every_recall(model):
+    encoded = [image_bytes(image) for image in IMAGES]
+    examples = {"image": encoded, "captions": [[each] for each in CAPTIONS]}
+    scores = evaluate_matcher(model, tf.data.Dataset.from_tensor_slices(examples))
+    quality = matcher_quality(scores, "validation")
+    assert [entry["value"] for entry in quality] == [100.0] * 6
+    assert quality[0]["metric"] == "R@1, image to text, %"
+
+
+def test_the_command_line(model, photographs, monkeypatch):
+    monkeypatch.setattr(zoo, "load", lambda name: model)
+    run = CliRunner().invoke
+    found = run(main, ["match", "toy", CAPTIONS[3], str(photographs), "-k", "2"])
+    lines = found.stdout.splitlines()
+    assert "broken.jpg" in found.stderr
+    assert found.exit_code == 1
+    assert len(lines) == 2
+    assert lines[0].split("\t")[1] == str(photographs / "3.png")
+    found = run(main, ["match", "toy", CAPTIONS[3], str(photographs / "3.png")])
+    assert found.exit_code == 0
+    found = run(main, ["embed", "toy", "red before blue", str(photographs / "0.png")])
+    vectors = [json.loads(line) for line in found.stdout.splitlines()]
+    assert [len(vector) for vector in vectors] == [16, 16]

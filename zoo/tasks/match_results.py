@@ -1,0 +1,90 @@
+"""What matching returns besides numbers: texts, images, and their pictures."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from zoo.readers.images import read_image
+
+MAX_INCHES = 30.0
+
+
+class Matches(NamedTuple):
+    """What `match(..., return_matches=True)` returns.
+
+    Attributes:
+        similarities: float32 array (images × texts) of cosines.
+        texts: List of `str`.
+        images: List of `bytes`, the encoded images.
+    """
+
+    similarities: np.ndarray
+    texts: list
+    images: list
+
+    def plot(self):
+        """Draws the similarities: a row for each text, and above each column its image.
+
+        Returns:
+            The `matplotlib.figure.Figure`; it is not shown, and belongs to no pyplot window.
+        """
+        from matplotlib.figure import Figure
+
+        columns, rows = self.similarities.shape
+        size = 3.0 + 1.1 * columns, 1.3 + 0.4 * rows
+        figure = Figure(tuple(min(each, MAX_INCHES) for each in size), layout="constrained")
+        ratios = [1.1, max(0.4 * rows, 0.4)]
+        places = figure.subplots(2, columns, squeeze=False, height_ratios=ratios)
+        grid = places[1, 0].get_gridspec()
+        for place in places[1]:
+            place.remove()
+        for place, image in zip(places[0], self.images, strict=True):
+            place.imshow(read_image(image))
+            place.set_axis_off()
+        axes = figure.add_subplot(grid[1, :])
+        values = self.similarities.T
+        drawn = axes.imshow(values, cmap="viridis", aspect="auto")
+        axes.set_xticks([])
+        axes.set_yticks(range(rows))
+        axes.set_yticklabels(self.texts, parse_math=False)
+        middle = (values.min() + values.max()) / 2.0 if values.size else 0.0
+        for row, column in np.ndindex(*values.shape):
+            value = values[row, column]
+            color = "white" if value < middle else "black"
+            axes.text(column, row, f"{value:.2f}", ha="center", va="center", color=color)
+        figure.colorbar(drawn, ax=axes, label="similarity")
+        return figure
+
+
+class Findings(NamedTuple):
+    """What `search` returns, the best image first.
+
+    Attributes:
+        text: `str`, what was looked for.
+        names: List of the `pathlib.Path`s of the images; their places, if a list was searched.
+        similarities: float32 array of cosines.
+        images: List of `bytes`, the encoded images.
+    """
+
+    text: str
+    names: list
+    similarities: np.ndarray
+    images: list
+
+    def plot(self):
+        """Draws the images side by side, with their similarities.
+
+        Returns:
+            The `matplotlib.figure.Figure`; it is not shown, and belongs to no pyplot window.
+        """
+        from matplotlib.figure import Figure
+
+        width = min(2.2 * len(self.images), MAX_INCHES)
+        figure = Figure((width, 2.9), layout="constrained")
+        places = figure.subplots(1, len(self.images), squeeze=False)[0]
+        for place, image, value in zip(places, self.images, self.similarities, strict=True):
+            place.imshow(read_image(image))
+            place.set_axis_off()
+            place.set_title(f"{value:.2f}")
+        figure.suptitle(self.text, parse_math=False)
+        return figure

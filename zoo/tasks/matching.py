@@ -1,0 +1,382 @@
+"""The task of matching: which picture belongs to which text."""
+
+import functools
+import os
+import pathlib
+import warnings
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from zoo import serving
+from zoo.data.batching import in_batches_by_length
+from zoo.data.captions import annotated, examples_of_lists, images_with_captions, plain
+from zoo.metrics.contrastive import ContrastiveLoss
+from zoo.models.backbone import Backbone
+from zoo.readers import PICTURES
+from zoo.readers.images import image_bytes, read_images
+from zoo.readers.several import as_requests
+from zoo.readers.text.texts import as_texts
+from zoo.serving import Endpoint
+from zoo.tasks.base import Task
+from zoo.tasks.match_results import Findings, Matches
+from zoo.tasks.results import PictureClasses
+
+REQUESTS = tf.TensorSpec([None], tf.string)
+
+
+@keras.saving.register_keras_serializable(package="zoo")
+class Matcher(Task):
+    """A model of pictures and texts in one space, with what reads both.
+
+    `fit`, `evaluate` and all else take texts and pictures as they come; the same graph reads them
+    everywhere.
+
+    Args:
+        core: A model with `embed_images` and `embed_texts`, such as `zoo.models.clip.Clip`.
+        tokenizer: The tokenizer of the texts.
+        backbone: A `zoo.Backbone`, which makes the vectors that the core takes of a picture. By
+            default that of MobileNetV2 with the weights of ImageNet.
+        plain_texts: Whether texts are read in lower case and without punctuation.
+
+    Raises:
+        ValueError: If the core takes other vectors than the backbone makes.
+    """
+
+    task_name = "matching"
+    task_method = "match"
+    usual_batch_size = 256
+    data_options = ("captions_per_image", "subword_dropout")
+
+    def __init__(self, core, tokenizer, backbone=None, plain_texts=True, **kwargs):
+        super().__init__(core, tokenizer, **kwargs)
+        if isinstance(backbone, dict):
+            backbone = keras.saving.deserialize_keras_object(backbone)
+        self.backbone = Backbone() if backbone is None else backbone
+        self.plain_texts = plain_texts
+        made = (int(np.prod(self.backbone.grid)), self.backbone.channels)
+        taken = (core.config.positions, core.config.channels)
+        if made != taken:
+            raise ValueError(
+                f"The model takes {taken[0]} vectors of {taken[1]} numbers of a picture, and the "
+                f"backbone makes {made[0]} of {made[1]}. Make the model with positions={made[0]}, "
+                f"channels={made[1]}, or choose other layers of the backbone."
+            )
+        self._compiled = functools.cache(self._compile)
+
+    @property
+    def parts(self):
+        return {**super().parts, "backbone": self.backbone}
+
+    @property
+    def settings(self):
+        backbone = keras.saving.serialize_keras_object(self.backbone)
+        return {**super().settings, "backbone": backbone, "plain_texts": self.plain_texts}
+
+    @property
+    def fingerprint(self):
+        """What the backbone makes of a built-in picture: other weights make something else."""
+        return self.backbone.fingerprint()
+
+    def check_fingerprint(self, fingerprint):
+        """Raises a `ValueError` unless the backbone is the one that the model was trained with."""
+        self.backbone.check_fingerprint(fingerprint)
+
+    # ----------------------------------------------------------------------------------- training
+
+    def compile(self, optimizer="adam", loss=None, weighted_metrics=None, jit_compile=False, **kw):
+        """Configures training: `zoo.metrics.ContrastiveLoss` unless told otherwise.
+
+        Args:
+            optimizer, loss, weighted_metrics, jit_compile: As for `keras.Model.compile`.
+            **kw: Further arguments of `keras.Model.compile`.
+        """
+        super().compile(
+            optimizer=optimizer,
+            loss=loss or ContrastiveLoss(),
+            weighted_metrics=weighted_metrics,
+            jit_compile=jit_compile,
+            **kw,
+        )
+
+    def batches(
+        self,
+        x,
+        y=None,
+        batch_size=None,
+        shuffle=False,
+        seed=0,
+        captions_per_image=None,
+        subword_dropout=0.0,
+    ):
+        """Turns images and their captions into batches for Keras.
+
+        The others of its batch are what a caption could be mistaken for, so large batches teach
+        more.
+
+        Args:
+            x: A list of images as `match` takes them; or a `tf.data.Dataset` of dictionaries with
+                `captions`, strings `(n,)`, and either `image`, the encoded bytes, or `annotations`,
+                what the backbone made of it (see `zoo.data.features.cache_features`, which saves
+                making them anew in every epoch).
+            y: If `x` is a list: for each image a caption or a list of captions.
+            batch_size: Images a batch, by default 256.
+            shuffle: Whether images that are near each other are mixed.
+            seed: Seed of everything random.
+            captions_per_image: How many captions of each image, drawn anew in every epoch; by
+                default all.
+            subword_dropout: Probability of BPE dropout: each epoch sees words in other pieces.
+
+        Returns:
+            A data set of `(inputs, labels, weights)`: inputs are `images` and `token_ids` of all
+            their captions, labels `(images, texts)` tell which belong together.
+        """
+        examples = x if y is None else examples_of_lists(x, y)
+        examples = annotated(examples, self.annotate)
+        batches = images_with_captions(
+            examples, batch_size or self.usual_batch_size, shuffle, seed, captions_per_image
+        )
+        options = (subword_dropout,) if subword_dropout else ()
+
+        def teach(annotations, captions, owners, seeds):
+            token_ids = self.read_texts(captions, *options, *((seeds,) if options else ()))
+            inputs = {"images": annotations, "token_ids": token_ids}
+            belongs = tf.one_hot(owners, tf.shape(annotations)[0], axis=0)
+            return inputs, belongs, tf.ones_like(belongs[:, 0])
+
+        return batches.map(teach, num_parallel_calls=tf.data.AUTOTUNE).prefetch(2)
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        """The loss of a batch, which is one question about all of it: weights play no part."""
+        return super().compute_loss(x, y, y_pred, None, training)
+
+    def annotate(self, encoded):
+        """Returns the annotation vectors `(batch, positions, channels)` of encoded images."""
+        images, is_image = read_images(encoded, self.backbone.image_size)
+        broken = tf.reduce_sum(tf.cast(~is_image, tf.int32))
+        what = [broken, "of", tf.size(is_image), "images cannot be decoded: leave them out."]
+        with tf.control_dependencies([tf.debugging.Assert(broken == 0, what)]):
+            return self.backbone(tf.identity(images))
+
+    def read_texts(self, texts, subword_dropout=0.0, seed=None):
+        """Returns the padded ids `(batch, length)` of texts `(batch,)`, in the graph.
+
+        Each text begins with the start token and ends with the end token. What of a text is beyond
+        the `max_length` of the core is left out.
+        """
+        if self.plain_texts:
+            texts = plain(texts)
+        tokens = tf.cast(self.tokenizer.tokenize(texts, subword_dropout, seed), tf.int32)
+        tokens = tokens[:, : self.core.config.max_length - 2]
+        one = tf.ones((tokens.nrows(), 1), tf.int32)
+        tokens = tf.concat(
+            [self.tokenizer.start_id * one, tokens, self.core.config.end_id * one], 1
+        )
+        return tokens.to_tensor(self.core.config.pad_id)
+
+    # ----------------------------------------------------------------------------------- matching
+
+    def embed(self, texts=None, images=None, batch_size=64):
+        """Returns unit vectors of texts or of images: what belongs together is near each other.
+
+        Args:
+            texts: A text, or a list of texts.
+            images: An image or a list, each a path (`str` or `pathlib.Path`), encoded `bytes`, a
+                `PIL.Image`, or an array `(height, width, 3)`, uint8 or float from 0 to 1.
+            batch_size: Inputs computed at a time.
+
+        Returns:
+            float32 `(inputs, embedding_size)`, or `(embedding_size,)` for one input.
+
+        Raises:
+            ValueError: If both or none are given, or something is no text or no image.
+            FileNotFoundError: If a file is missing.
+        """
+        if (texts is None) == (images is None):
+            given = "none" if texts is None else "both"
+            raise ValueError(f"Pass either texts=... or images=... to embed. Received: {given}.")
+        if texts is not None:
+            kind, (requests, is_one) = "texts", as_texts(texts)
+        else:
+            kind, (requests, is_one) = "images", self._requests(images)
+        vectors = self._embed(kind, requests, batch_size)
+        return vectors[0] if is_one else vectors
+
+    def embed_annotations(self, annotations, batch_size=256):
+        """Returns unit vectors of images by annotation vectors that were made before.
+
+        Args:
+            annotations: Array `(images, positions, channels)`.
+            batch_size: Images computed at a time.
+
+        Returns:
+            float32 `(images, embedding_size)`.
+        """
+        run = self._compiled("annotations")
+        batches = (
+            run(tf.constant(annotations[start : start + batch_size], tf.float32))["embedding"]
+            for start in range(0, len(annotations), batch_size)
+        )
+        return np.concatenate([batch.numpy() for batch in batches])
+
+    def match(self, images, texts, return_matches=False, batch_size=64):
+        """Returns how well each text fits each image.
+
+        Args:
+            images, texts: As for `embed`.
+            return_matches: Whether to return images and texts as well, in a `Matches` that draws
+                itself.
+            batch_size: Inputs computed at a time.
+
+        Returns:
+            float32 (images × texts) of cosines from -1 to 1, or a `Matches`.
+        """
+        requests, _ = self._requests(images)
+        texts, _ = as_texts(texts)
+        found = self._embed("images", requests, batch_size)
+        similarities = found @ self._embed("texts", texts, batch_size).T
+        return Matches(similarities, texts, requests) if return_matches else similarities
+
+    def classify(self, images, labels, return_probabilities=False, batch_size=64):
+        """Returns the label that fits an image best, of labels that no training has told of.
+
+        Args:
+            images: As for `embed`.
+            labels: List of texts, such as `["a dog on grass", "a child on a swing"]`. A model knows
+                the words that it was trained with, and does best with texts like those.
+            return_probabilities: Whether to return the probabilities of all labels, too.
+            batch_size: Images computed at a time.
+
+        Returns:
+            A `str` for one image, a list of `str` for a list; or a `PictureClasses` with `labels`
+            and `probabilities` (images × labels, float32).
+        """
+        labels, is_one_label = as_texts(labels)
+        if is_one_label or not labels:
+            raise ValueError(f"`labels` must be a list of texts. Received: labels={labels!r}.")
+        requests, is_one = self._requests(images)
+        similarities = self.match(requests, labels, batch_size=batch_size)
+        names = [labels[place] for place in similarities.argmax(axis=1)]
+        if not return_probabilities:
+            return names[0] if is_one else names
+        probabilities = tf.nn.softmax(self.core.scale() * similarities).numpy()
+        return PictureClasses(names, probabilities, None, None, requests)
+
+    def search(self, text, images, k=5, batch_size=64):
+        """Finds the images that fit a text best.
+
+        Args:
+            text: A text.
+            images: A folder, in which all pictures are looked at, or a list of images as for
+                `embed`.
+            k: Number of images to find, at most.
+            batch_size: Images computed at a time.
+
+        Returns:
+            A `Findings`, best first.
+
+        Raises:
+            ValueError: If the text is none, or there is no picture.
+        """
+        texts, is_one = as_texts(text)
+        if not is_one:
+            raise ValueError(f"`text` of search must be one text. Received: text={text!r}.")
+        if k < 1:
+            raise ValueError(f"`k` must be at least 1. Received: k={k}.")
+        names, requests = self._pictures(images)
+        similarities = self.match(requests, texts, batch_size=batch_size)[:, 0]
+        best = np.argsort(-similarities, kind="stable")[:k]
+        return Findings(
+            texts[0],
+            [names[place] for place in best],
+            similarities[best],
+            [requests[place] for place in best],
+        )
+
+    def _pictures(self, images):
+        """Returns the names of images, and their bytes."""
+        if not isinstance(images, str | os.PathLike):
+            requests, _ = self._requests(images)
+            return list(range(len(requests))), requests
+        folder, found = pathlib.Path(images).expanduser(), {}
+        if not folder.is_dir():
+            raise ValueError(f"`images` of search must be a folder or a list. Received: {folder}.")
+        for path in sorted(folder.iterdir()):
+            if path.suffix.lower() in PICTURES:
+                try:
+                    found[path] = image_bytes(path)
+                except ValueError as error:
+                    warnings.warn(f"{error} It is left out.", stacklevel=3)
+        if not found:
+            raise ValueError(f"There is no picture ({', '.join(PICTURES)}) in the folder {folder}.")
+        return list(found), list(found.values())
+
+    def _requests(self, images):
+        return as_requests(images, image_bytes, "images", picture_rank=3)
+
+    def _embed(self, kind, requests, batch_size):
+        run = self._compiled(kind)
+
+        def of_batch(places):
+            return run(tf.constant([requests[place] for place in places], tf.string))
+
+        rows = in_batches_by_length(of_batch, list(map(len, requests)), batch_size)
+        vectors = [row["embedding"] for row in rows]
+        return np.reshape(vectors, (-1, self.core.config.embedding_size)).astype("float32")
+
+    # ---------------------------------------------------------------------------------- the graph
+
+    def answer_texts(self, requests):
+        """Texts to vectors: the graph behind Python and the exported model.
+
+        Args:
+            requests: Strings `(batch,)`.
+
+        Returns:
+            Dictionary of `embedding`, float32 `(batch, embedding_size)`.
+        """
+        return {"embedding": self.core.embed_texts(self.read_texts(requests), training=False)}
+
+    def answer_images(self, requests):
+        """Encoded images to vectors, as `answer_texts`; what is no picture has a vector of 0."""
+        images, is_image = read_images(requests, self.backbone.image_size)
+        vectors = self._answer_annotations(self.backbone(images))["embedding"]
+        return {"embedding": vectors * tf.cast(is_image, tf.float32)[:, None]}
+
+    def _answer_annotations(self, annotations):
+        return {"embedding": self.core.embed_images(annotations, training=False)}
+
+    def _compile(self, kind):
+        if kind == "annotations":
+            config = self.core.config
+            inputs = tf.TensorSpec([None, config.positions, config.channels])
+            answer = self._answer_annotations
+        else:
+            inputs = REQUESTS
+            answer = self.answer_texts if kind == "texts" else self.answer_images
+        return tf.function(answer, [inputs], autograph=False).get_concrete_function()
+
+    def export(self, path):
+        """Writes a SavedModel for TF Serving: texts or encoded pictures in, vectors out.
+
+        `serving_default` takes `text`, and `images` takes `image_bytes`, strings `[batch]`; both
+        give `embedding`, unit vectors whose products are similarities.
+
+        Args:
+            path: Folder of all versions of this model; the export goes to the next number in it.
+
+        Returns:
+            `pathlib.Path` of what was written.
+        """
+        return serving.write_version(path, [self.tokenizer], self.endpoints())
+
+    def endpoints(self):
+        """Returns a dictionary of the `zoo.serving.Endpoint`s that are exported, and served."""
+        text = [tf.TensorSpec([None], tf.string, name="text")]
+        image = [tf.TensorSpec([None], tf.string, name="image_bytes")]
+        picture = tf.io.encode_png(tf.fill([8, 8, 3], tf.constant(128, tf.uint8))).numpy()
+        return {
+            "serving_default": Endpoint(self.answer_texts, text, [[["a"]]]),
+            "images": Endpoint(self.answer_images, image, [[[picture]]]),
+        }
