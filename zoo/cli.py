@@ -13,10 +13,12 @@ import click
 
 import zoo
 from zoo import quiet
+from zoo.files import PictureFolder, TextFile, answer_file, pictures_of
 from zoo.readers import PICTURES
 
 USER_ERRORS = (ValueError, OSError, ImportError)
 TEXTS_AT_ONCE = 1024  # that are translated before the next ones, and written
+ROWS_AT_ONCE = 256  # of a file, that are lost at most when the process is killed
 INTERRUPTED = 130  # exit status of a program that Ctrl-C ended
 
 
@@ -169,18 +171,66 @@ def _decoding_options(command):
     return _with_options(options)(command)
 
 
+def _with_files(what):
+    """Adds the options to answer the rows of a file in another."""
+    options = [
+        click.option(
+            "--input",
+            "source",
+            type=click.Path(exists=True, path_type=pathlib.Path),
+            help=f"{what}, for --output.",
+        ),
+        click.option(
+            "--output",
+            type=click.Path(dir_okay=False, path_type=pathlib.Path),
+            help="File of answers: .jsonl, .tsv or lines. A run that broke off goes on.",
+        ),
+    ]
+    return _with_options(options)
+
+
+def _are_files(source, output, others):
+    """Returns whether a command is to answer a file in another one."""
+    if source is None and output is None:
+        return False
+    if source is None or output is None or others:
+        raise ValueError("--input and --output go together, and take the place of arguments.")
+    return True
+
+
+def _answer_file(source, output, answer, at_once=ROWS_AT_ONCE, **job):
+    rows = PictureFolder(source) if source.is_dir() else TextFile(source)
+    _require_writable(output.absolute().parent)
+    failed = answer_file(rows, output, answer, job, at_once)
+    if failed:
+        click.echo(f"{failed} rows could not be answered: see {output}.errors.", err=True)
+        sys.exit(1)
+
+
 @main.command()
 @click.argument("name")
 @click.argument("texts", nargs=-1)
+@_with_files("File of texts: .jsonl, .tsv or lines")
 @_decoding_options
 @click.option("--batch-size", type=click.IntRange(min=1), default=64, show_default=True)
 @_show_attention("Draw the alignment of the first text into this picture.")
-def translate(name, texts, show_attention, batch_size, sampler, **options):
+def translate(name, texts, source, output, show_attention, batch_size, sampler, **options):
     """Translate TEXTS, or the lines of standard input, with the model NAME.
 
     Writes one line for each text.
     """
     options = {key: value for key, value in options.items() if value is not None}
+    if _are_files(source, output, texts):
+        model = _load(name, "translate")
+        first_seed = options.pop("seed", 0)
+        settings = {"sampler": sampler, "batch_size": batch_size, **options}
+
+        def answer(texts, before):
+            translations = model.translate(texts, seed=first_seed + before, **settings)
+            return [{"translation": each} for each in translations]
+
+        _answer_file(source, output, answer, name=name, seed=first_seed, **settings)
+        return
     if not texts:
         lines = sys.stdin.buffer.read().decode("utf-8-sig", errors="replace")
         texts = lines.replace("\r\n", "\n").split("\n")
@@ -200,17 +250,30 @@ def translate(name, texts, show_attention, batch_size, sampler, **options):
 
 @main.command()
 @click.argument("name")
-@click.argument("images", nargs=-1, required=True, type=click.Path(path_type=pathlib.Path))
+@click.argument("images", nargs=-1, type=click.Path(path_type=pathlib.Path))
+@_with_files("Folder of pictures")
 @_decoding_options
 @click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True)
 @_show_attention("Draw into this picture where each word of the first caption looked.")
-def caption(name, images, show_attention, batch_size, sampler, **options):
+def caption(name, images, source, output, show_attention, batch_size, sampler, **options):
     """Describe the picture files IMAGES, or those in folders, with the model NAME.
 
     Writes a line for each; of several it begins with the file's name and a tab. What is no picture
     is told, and left out; the command then ends with status 1.
     """
     options = {key: value for key, value in options.items() if value is not None}
+    if _are_files(source, output, images):
+        model = _load(name, "caption")
+        first_seed = options.pop("seed", 0)
+
+        def answer(images, before):
+            captions = model.caption(images, sampler, seed=first_seed + before, **options)
+            return [{"caption": each} for each in captions]
+
+        job = {"name": name, "seed": first_seed, "sampler": sampler, **options}
+        _answer_file(source, output, answer, batch_size, **job)
+        return
+    _require_arguments(images, "pictures")
     files = [file for path in images for file in _pictures_of(path)]
     model = _load(name, "caption")
     is_one, failed, first = [*files] == [*images] and len(files) == 1, False, None
@@ -232,15 +295,27 @@ def caption(name, images, show_attention, batch_size, sampler, **options):
 
 @main.command()
 @click.argument("name")
-@click.argument("inputs", nargs=-1, required=True)
+@click.argument("inputs", nargs=-1)
+@_with_files("File of texts, .jsonl, .tsv or lines, or folder of pictures")
 @click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True)
 @_show_attention("Draw into this picture what the model looked at in the first input.")
-def classify(name, inputs, show_attention, batch_size):
+def classify(name, inputs, source, output, show_attention, batch_size):
     """Name the best label of each of INPUTS, texts or picture files, with the model NAME.
 
     Writes a line for each: the label, a tab, and its probability.
     """
+    if not _are_files(source, output, inputs):
+        _require_arguments(inputs, "texts or pictures")
     model = _load(name, "classify")
+    if source is not None:
+
+        def answer(inputs, before):
+            result = model.classify(inputs, return_probabilities=True, batch_size=batch_size)
+            pairs = zip(result.labels, result.probabilities, strict=True)
+            return [{"label": label, "probability": f"{x.max():.4f}"} for label, x in pairs]
+
+        _answer_file(source, output, answer, name=name, batch_size=batch_size)
+        return
     for some in _batches(inputs, batch_size):
         result = model.classify(some, return_probabilities=True)
         for label, probabilities in zip(result.labels, result.probabilities, strict=True):
@@ -250,6 +325,11 @@ def classify(name, inputs, show_attention, batch_size):
         result = model.classify([inputs[0]], return_attention=True)
         result.plot(0).savefig(show_attention, bbox_inches="tight", dpi=150)
         click.echo(f"Wrote {show_attention}.", err=True)
+
+
+def _require_arguments(arguments, what):
+    if not arguments:
+        raise ValueError(f"Name {what}, or give --input and --output.")
 
 
 @main.command()
@@ -330,10 +410,7 @@ def _pictures_of(path):
     """Returns a file, or the pictures in a folder."""
     if not path.is_dir():
         return [path]
-    files = sorted(file for file in path.iterdir() if file.suffix.lower() in PICTURES)
-    if not files:
-        raise ValueError(f"There is no picture ({', '.join(PICTURES)}) in the folder {path}.")
-    return files
+    return pictures_of(path)
 
 
 def _contents(files):
@@ -352,16 +429,27 @@ def _contents(files):
 @main.command()
 @click.argument("name")
 @click.argument("text", default="")
+@_with_files("File of prompts: .jsonl, .tsv or lines")
 @click.option("--max-length", type=int, default=500, show_default=True, help="Tokens to add.")
 @_with_options([_SAMPLER, *_RANDOM])
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of a random sampler.")
 @_with_options(_RULES)
 @click.option("--stop", multiple=True, help="Where to stop; may be given several times.")
-def generate(name, text, max_length, sampler, seed, stop, **options):
+def generate(name, text, source, output, max_length, sampler, seed, stop, **options):
     """Let the language model NAME go on with TEXT, written as it is generated."""
     options = {key: value for key, value in options.items() if value is not None}
+    is_of_files = _are_files(source, output, text)
     model = _load(name, "stream")
     arguments = {"max_length": max_length, "sampler": sampler, "seed": seed, "stop": stop}
+    if is_of_files:
+        settings = {**arguments, **options}
+
+        def answer(texts, before):
+            asked = {**settings, "seed": seed + before}
+            return [{"continuation": each} for each in model.generate(texts, **asked)]
+
+        _answer_file(source, output, answer, name=name, **settings)
+        return
     if model.sampler(sampler, **options).num_beams > 1:
         pieces = [model.generate(text, **arguments, **options)]
     else:
@@ -464,7 +552,8 @@ def export(name, path, **options):
 @click.option(
     "--token", envvar="ZOO_TOKEN", help="What clients send as Authorization: Bearer TOKEN."
 )
-def serve(names, host, port, token):
+@click.option("--batch/--no-batch", default=True, help="Whether concurrent requests share batches.")
+def serve(names, host, port, token, batch):
     """Serve the models NAME by HTTP: names of models, presets, or folders of exported versions.
 
     The protocols are those of TF Serving, /v1/models/NAME:predict, and, for language models, of
@@ -478,7 +567,7 @@ def serve(names, host, port, token):
             f'zoo serve needs {error.name}: pip install "keras-attention-zoo[server]"'
         ) from error
 
-    models = [server.model_of(name) for name in names]
+    models = [server.model_of(name, batch) for name in names]
     click.echo(f"Serving {', '.join(model.name for model in models)} at http://{host}:{port}")
     server.run(models, host, port, token)
 

@@ -2,66 +2,26 @@
 
 import base64
 import concurrent.futures
-import contextlib
 import functools
 import http.client
 import json
 import random
 import re
-import socket
 import threading
 import time
 import types
 
 import pytest
 import tensorflow as tf
-import uvicorn
 
 import zoo
+from tests.serving.client import Client, predict, serving
 from tests.zoo.pictures import IMAGES
 from zoo.readers.images import image_bytes
 from zoo.server import ExportedModel, Limits, LoadedModel, make_app
 from zoo.serving import Endpoint, write_version
 
 TEXTS = ["a man sleeps", "der hund", "two women ride bikes", "", "a dog"]
-
-
-class Client:
-    """Sends requests to a server in a thread of this process."""
-
-    def __init__(self, app):
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
-        config = uvicorn.Config(app, port=self.port, log_level="error", timeout_graceful_shutdown=9)
-        self.server = uvicorn.Server(config)
-        self.thread = threading.Thread(target=self.server.run, daemon=True)
-        self.thread.start()
-        while not self.server.started:
-            time.sleep(0.01)
-
-    def __call__(self, path, content=None, **headers):
-        """Returns the status, the JSON or text of an answer, and its headers."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-        body = content if content is None or isinstance(content, bytes) else json.dumps(content)
-        connection.request("GET" if body is None else "POST", path, body, headers)
-        response = connection.getresponse()
-        text = response.read().decode()
-        is_json = response.getheader("content-type", "").startswith("application/json")
-        return response.status, json.loads(text) if is_json else text, response
-
-    def stop(self):
-        self.server.should_exit = True
-        self.thread.join(20)
-
-
-@contextlib.contextmanager
-def serving(models, limits=None, token=None):
-    client = Client(make_app(models, limits, token))
-    try:
-        yield client
-    finally:
-        client.stop()
 
 
 @pytest.fixture(scope="module")
@@ -75,10 +35,6 @@ def client(served):
     models = [served("luong_nmt"), served("transformer_lm")]
     with serving(models, Limits(body_bytes=10_000)) as found:
         yield found
-
-
-def predict(client, name, content, **headers):
-    return client(f"/v1/models/{name}:predict", content, **headers)
 
 
 def test_instances_and_inputs_are_answered_as_in_python(client, model):
@@ -321,10 +277,16 @@ def test_a_full_server_says_when_to_try_again_and_finishes_what_runs(waiting):
 
 
 def test_an_answer_that_takes_too_long_is_given_up(waiting):
-    with serving([waiting], Limits(seconds=0.1)) as client:
-        status, answer, _ = predict(client, "waiting", {"instances": ["a"]})
+    content = {"instances": ["a"]}
+    with serving([waiting], Limits(seconds=0.1, waiting=1)) as client:
+        assert predict(client, "waiting", content)[0] == 504
+        # Its thread still runs, and counts.
+        assert predict(client, "waiting", content)[0] == 503
         waiting.go_on.set()
-    assert status == 504
+        deadline = time.time() + 60
+        while predict(client, "waiting", content)[0] != 200 and time.time() < deadline:
+            time.sleep(0.01)
+        assert predict(client, "waiting", content)[0] == 200
 
 
 def test_a_token_is_asked_for(served):
@@ -372,16 +334,23 @@ def test_a_new_version_is_taken_over_while_requests_run(tmp_path):
     assert [2.0, 5.0] in [answer["predictions"] for _, answer in answers]
 
 
-def test_a_broken_version_leaves_the_old_one(tmp_path, capfd):
-    folder = tmp_path / "times"
+def test_a_broken_version_leaves_the_old_one_and_is_told_once(tmp_path, capfd):
+    folder, told = tmp_path / "times", "times: a new version could not be loaded"
     export_times(folder, 2.0)
-    exported = ExportedModel("times", folder)
-    with serving([exported], Limits(refresh_seconds=0.05)) as client:
-        (folder / "7").mkdir()
-        (folder / "7" / "saved_model.pb").write_bytes(b"none")
-        time.sleep(0.3)
+    exported, output = ExportedModel("times", folder), ""
+    with serving([exported], Limits(refresh_seconds=0.02)) as client:
+        broken = folder / "7" / "saved_model.pb"
+        broken.parent.mkdir()
+        for number, content in enumerate([b"none", b"another"], start=1):
+            broken.write_bytes(content)
+            deadline = time.time() + 60
+            while output.count(told) < number and time.time() < deadline:
+                time.sleep(0.02)
+                output += capfd.readouterr().out
+            time.sleep(0.2)
+            output += capfd.readouterr().out
+            assert output.count(told) == number
         assert predict(client, "times", {"inputs": [1.0]})[1] == {"outputs": [2.0]}
-    assert "times: a new version could not be loaded" in capfd.readouterr().out
 
 
 def test_images_come_as_base64(model, served):

@@ -91,7 +91,7 @@ def test_an_archive_holds_the_same(model, tmp_path, monkeypatch):
 
 def test_the_backbone_stays_outside_but_is_checked(make, tmp_path):
     make("show_attend_tell").save_to_preset(tmp_path / "toy")
-    assert {path.name for path in (tmp_path / "toy").iterdir()} == set(FILES)
+    assert {path.name for path in (tmp_path / "toy").iterdir()} == {*FILES, "README.md"}
     assert json.loads((tmp_path / "toy" / "card.json").read_text())["fingerprint"] == [0.5]
 
 

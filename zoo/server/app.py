@@ -86,7 +86,7 @@ class _Server:
                 f"{', '.join(model.name for model in models)}."
             )
         self.limits, self.token = limits, token
-        self.waiting = 0
+        self.waiting, self.running = 0, set()  # tasks that nobody else may hold
         self.metrics = _Metrics()
 
     def app(self):
@@ -160,15 +160,15 @@ class _Server:
             self.metrics.rows.labels(model.name).observe(len(next(iter(tensors.values()))))
             return JSONResponse(protocol.answer_of(signature(tensors), is_by_rows))
 
-        with self.counted(model):
-            return await self.in_time(answer)
+        return await self.in_time(model, answer)
 
     async def complete(self, request):
         body = await self.body(request)
         wanted = completions.request_of(body, self.models, self.limits.new_tokens)
         if not wanted.stream:
-            with self.counted(wanted.model):
-                return await self.in_time(lambda: JSONResponse(completions.answer_of(wanted)))
+            return await self.in_time(
+                wanted.model, lambda: JSONResponse(completions.answer_of(wanted))
+            )
         self.require_room()  # while there still is a status to tell it by
         events = completions.events_of(wanted)
         # Starlette leaves off asking for events once the client is gone.
@@ -248,12 +248,31 @@ class _Server:
         if self.waiting >= self.limits.waiting:
             raise Refused(503, "The server has as much as it can do. Try again.", RETRY_AFTER)
 
-    async def in_time(self, function):
-        """Runs a function in a thread, and refuses when it takes too long."""
+    async def in_time(self, model, function):
+        """Runs a function in a thread, and refuses when it takes too long.
+
+        A thread cannot be stopped. One whose answer was given up counts until it ends, so that a
+        server that is too slow for its clients refuses new ones instead of piling up work.
+        """
+
+        async def run():
+            with self.counted(model):
+                return await run_in_threadpool(function)
+
+        running = asyncio.create_task(run())
+        self.running.add(running)
+        running.add_done_callback(self.running.discard)
         try:
-            return await asyncio.wait_for(run_in_threadpool(function), self.limits.seconds)
+            return await asyncio.wait_for(asyncio.shield(running), self.limits.seconds)
         except TimeoutError as error:
+            running.add_done_callback(_forget)
             raise Refused(504, f"No answer within {self.limits.seconds} seconds.") from error
+
+
+def _forget(task):
+    """Takes note of what became of a task that nobody waits for."""
+    if not task.cancelled():
+        task.exception()
 
 
 class _Metrics:

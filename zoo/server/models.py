@@ -16,18 +16,20 @@ class LoadedModel:
     Args:
         name: Name on the server.
         task: A task, such as a `zoo.Translator` or a `zoo.Classifier`.
+        is_batched: Whether concurrent requests share batches.
 
     Attributes:
         version: Number of what is served.
         signatures: Dictionary of names to `Signature`.
     """
 
-    def __init__(self, name, task):
+    def __init__(self, name, task, is_batched=True):
         self.name, self.task, self.version = name, task, 1
         self.signatures = {
-            key: signatures.of_endpoint(endpoint) for key, endpoint in task.endpoints().items()
+            key: signatures.of_endpoint(endpoint, is_batched)
+            for key, endpoint in task.endpoints().items()
         }
-        _warm_up(self.signatures)
+        self.signatures[DEFAULT].warm_up()
 
     def refresh(self):
         """Does nothing: what is in memory stays as it is."""
@@ -39,6 +41,7 @@ class ExportedModel:
     Args:
         name: Name on the server.
         folder: The folder of all versions.
+        is_batched: Whether concurrent requests share batches.
 
     Attributes:
         version: Number of the version that is served.
@@ -50,8 +53,9 @@ class ExportedModel:
 
     task = None
 
-    def __init__(self, name, folder):
+    def __init__(self, name, folder, is_batched=True):
         self.name, self.folder, self.version = name, pathlib.Path(folder), None
+        self._is_batched, self._tried = is_batched, None
         self.refresh()
         if self.version is None:
             raise ValueError(
@@ -60,41 +64,50 @@ class ExportedModel:
             )
 
     def refresh(self):
-        """Takes over a newer version, once it has answered; requests that run keep the old one."""
+        """Takes over a newer version, once it has answered; requests that run keep the old one.
+
+        Raises:
+            Exception: If it cannot be loaded. It is not tried again until a file of it changes.
+        """
         numbers = [
             int(each.parent.name)
             for each in self.folder.glob("*/saved_model.pb")
             if each.parent.name.isdecimal()
         ]
         newest = max(numbers, default=None)
-        if newest is None or newest == self.version:
+        if newest in (None, self.version):
             return
+        content = _content(self.folder / str(newest))
+        if content == self._tried:
+            return
+        self._tried = content
         loaded = tf.saved_model.load(str(self.folder / str(newest)))
-        found = {key: signatures.of_saved_model(each) for key, each in loaded.signatures.items()}
-        _warm_up(found)
+        found = {
+            key: signatures.of_saved_model(each, self._is_batched)
+            for key, each in loaded.signatures.items()
+        }
+        if DEFAULT in found:
+            found[DEFAULT].warm_up()
         self._loaded, self.signatures, self.version = loaded, found, newest
 
 
-def model_of(name):
+def model_of(name, is_batched=True):
     """Returns the model that a name on the command line stands for.
 
     Args:
         name: A folder of exported versions, whose name is that of the model; or what `zoo.load`
             takes.
+        is_batched: Whether concurrent requests share batches.
     """
     folder = pathlib.Path(name)
     if any(folder.glob("*/saved_model.pb")):
-        return ExportedModel(folder.resolve().name, folder)
+        return ExportedModel(folder.resolve().name, folder, is_batched)
     task = catalog.load(name)
-    return LoadedModel(pathlib.Path(name).stem if folder.exists() else name, task)
+    name = pathlib.Path(name).stem if folder.exists() else name
+    return LoadedModel(name, task, is_batched)
 
 
-def _warm_up(found):
-    """Answers a request by the default signature: the first one takes seconds."""
-    signature = found.get(DEFAULT)
-    if signature is not None and all(spec.shape.rank == 1 for spec in signature.inputs):
-        signature({spec.name: [_empty(spec.dtype)] for spec in signature.inputs})
-
-
-def _empty(dtype):
-    return b"" if dtype == tf.string else 0
+def _content(folder):
+    """Returns what tells whether something in a folder has changed."""
+    files = [(each, each.stat()) for each in sorted(folder.rglob("*"))]
+    return [(each, told.st_size, told.st_mtime_ns) for each, told in files]

@@ -12,8 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from zoo.server.errors import Refused
-
-BINARY = "_bytes"  # how the names of outputs end that are sent as base64
+from zoo.server.signatures import BINARY
 
 
 def request_of(body, signatures, default):

@@ -1,6 +1,9 @@
 """What a served model can be asked: named tensors in, named tensors out, in shared batches."""
 
+import bisect
+import contextlib
 import functools
+import itertools
 import os
 import threading
 
@@ -10,20 +13,27 @@ import tensorflow as tf
 from zoo.server.errors import Refused
 from zoo.serving import buckets
 
-TIMEOUT_MICROSECONDS = 2000
+TIMEOUT_MICROSECONDS = 10_000  # for those who got their answers together and ask again
 WAITING_BATCHES = 1000  # requests are counted, and refused, before there are that many
+TEXT_BYTES = (32, 64, 128)  # texts of up to so many bytes share batches, and all longer ones
+THREADS = max(1, os.cpu_count() // (len(TEXT_BYTES) + 1))  # for each of these groups
+BINARY = "_bytes"  # how the names of strings end that are no texts, sent as base64
+
+_numbers = itertools.count()
 
 
 class Signature:
     """A function of tensors with the batch first, which answers concurrent calls together.
 
-    Calls that come within two milliseconds become one batch, filled up to 1, 8 or 32 rows. A row
-    does not depend on the others. The function is traced when it is asked for first.
+    A call is computed at once if no other is. What comes meanwhile becomes the next batch, of up to
+    32 rows. A batch takes as long as its longest text, so only texts of similar length share one. A
+    row does not depend on the others. The function is traced when it is asked for first.
 
     Args:
         function: A `tf.function` that takes tensors in the order of `inputs`, by position, and
             returns a dictionary of tensors.
         inputs: List of named `tf.TensorSpec`.
+        is_batched: Whether calls share batches; otherwise each is computed by itself.
 
     Attributes:
         largest: Rows of a call at most.
@@ -31,39 +41,65 @@ class Signature:
 
     largest = buckets.ROWS[-1]
 
-    def __init__(self, function, inputs):
+    def __init__(self, function, inputs, is_batched=True):
         self.function, self.inputs = function, list(inputs)
-        self._tracing = threading.Lock()
+        # Rows of different shapes are no batch.
+        is_regular = all(spec.shape[1:].is_fully_defined() for spec in self.inputs)
+        self.is_batched = is_batched and is_regular
+        self._tracing, self._batching = threading.Lock(), {}
+        self._counting, self._running = threading.Lock(), 0
 
     @property
     def outputs(self):
         """Dictionary of the names of the outputs to their `tf.TensorSpec`."""
-        return self._trace()[0]
+        return self._concrete().structured_outputs
 
-    def _trace(self):
+    def _concrete(self):
+        """Returns the traced function."""
         with self._tracing:
             return self._traced
 
     @functools.cached_property
     def _traced(self):
-        """Returns the outputs, and the function that answers concurrent calls as a batch."""
-        specs = [tf.TensorSpec(spec.shape, spec.dtype) for spec in self.inputs]
-        concrete = self.function.get_concrete_function(*specs)
-        names = sorted(concrete.structured_outputs)
+        return self.function.get_concrete_function(*self._specs())
 
-        @tf.nondifferentiable_batch_function(
-            num_batch_threads=os.cpu_count(),
-            max_batch_size=self.largest,
-            batch_timeout_micros=TIMEOUT_MICROSECONDS,
-            allowed_batch_sizes=list(buckets.ROWS),
-            max_enqueued_batches=WAITING_BATCHES,
-            autograph=False,
-        )
-        def batched(*tensors):
-            found = concrete(*tensors)
-            return [found[name] for name in names]
+    def _specs(self):
+        return [tf.TensorSpec(spec.shape, spec.dtype) for spec in self.inputs]
 
-        return {name: concrete.structured_outputs[name] for name in names}, batched
+    def _batched(self, group):
+        """Returns the function that answers concurrent calls of a group as batches."""
+        concrete = self._concrete()
+        with self._tracing:
+            if group not in self._batching:
+                self._batching[group] = _batched(concrete, self._specs(), self.largest)
+            return self._batching[group]
+
+    def _group(self, tensors):
+        """Returns which calls these tensors share a batch with: a number."""
+        lengths = [len(row) for name in self._texts() for row in np.ravel(tensors[name])]
+        return bisect.bisect_left(TEXT_BYTES, max(lengths, default=0))
+
+    def warm_up(self):
+        """Answers an empty request in each of the ways, of which the first time takes seconds.
+
+        It does so where an input has a scalar for each row.
+        """
+        if any(spec.shape.rank != 1 for spec in self.inputs):
+            return
+        specs = self._specs()
+        empty = [tf.constant([b"" if spec.dtype == tf.string else 0], spec.dtype) for spec in specs]
+        self._concrete()(*empty)
+        if self.is_batched:
+            for group in range(len(TEXT_BYTES) + 1 if self._texts() else 1):
+                self._batched(group)(*empty)
+
+    def _texts(self):
+        """Returns the names of the inputs that are texts."""
+        return [
+            spec.name
+            for spec in self.inputs
+            if spec.dtype == tf.string and not spec.name.endswith(BINARY)
+        ]
 
     def __call__(self, tensors):
         """Answers a call.
@@ -86,17 +122,55 @@ class Signature:
                 400, f"A request has 1 to {self.largest} rows, this one {number}. Send several."
             )
         constants = [tf.constant(tensors[spec.name], spec.dtype) for spec in self.inputs]
-        outputs, batched = self._trace()
-        found = batched(*constants)
-        return {name: np.asarray(x) for name, x in zip(outputs, found, strict=True)}
+        with self._counted() as is_alone:
+            together = self.is_batched and not is_alone
+            run = self._batched(self._group(tensors)) if together else self._concrete()
+            return {name: np.asarray(x) for name, x in run(*constants).items()}
+
+    @contextlib.contextmanager
+    def _counted(self):
+        """Tells the block whether no other call runs."""
+        with self._counting:
+            self._running += 1
+            is_alone = self._running == 1
+        try:
+            yield is_alone
+        finally:
+            with self._counting:
+                self._running -= 1
 
 
-def of_endpoint(endpoint):
+def _batched(concrete, specs, largest):
+    """Returns a function that gathers concurrent calls of another one to batches."""
+    names = sorted(concrete.structured_outputs)
+
+    @tf.nondifferentiable_batch_function(
+        num_batch_threads=THREADS,
+        max_batch_size=largest,
+        batch_timeout_micros=TIMEOUT_MICROSECONDS,
+        max_enqueued_batches=WAITING_BATCHES,
+        autograph=False,
+    )
+    def gathered(*tensors):
+        found = concrete(*tensors)
+        return [found[name] for name in names]
+
+    def call(*tensors):
+        # TensorFlow shares a queue among all of one name in the process, whatever they compute.
+        with tf.name_scope(f"queue_{next(_numbers)}"):
+            return dict(zip(names, gathered(*tensors), strict=True))
+
+    # Called eagerly, it would be traced for each call, and no two calls would share a batch.
+    return tf.function(call, autograph=False).get_concrete_function(*specs)
+
+
+def of_endpoint(endpoint, is_batched=True):
     """Returns the `Signature` of a `zoo.serving.Endpoint`."""
-    return Signature(tf.function(endpoint.function, autograph=False), endpoint.inputs)
+    function = tf.function(endpoint.function, autograph=False)
+    return Signature(function, endpoint.inputs, is_batched)
 
 
-def of_saved_model(function):
+def of_saved_model(function, is_batched=True):
     """Returns the `Signature` of one of the `signatures` of a loaded SavedModel."""
     _, named = function.structured_input_signature
     inputs = [tf.TensorSpec(spec.shape, spec.dtype, name) for name, spec in named.items()]
@@ -106,4 +180,4 @@ def of_saved_model(function):
     def by_position(*tensors):
         return function(**dict(zip(names, tensors, strict=True)))
 
-    return Signature(by_position, inputs)
+    return Signature(by_position, inputs, is_batched)

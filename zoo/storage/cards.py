@@ -27,7 +27,7 @@ _OPTIONAL = {
     "training": dict,
     "fingerprint": list,
 }
-_OF_DATA = "name", "source", "terms", "citation"
+_OF_DATA = "name", "language", "source", "terms", "citation"
 
 
 def make_card(model, description="", data="", quality=None, license="", use="", limits=""):
@@ -37,7 +37,7 @@ def make_card(model, description="", data="", quality=None, license="", use="", 
         model: A task whose architecture is one of the zoo's.
         description: One line for people; by default that of the architecture.
         data: What it was trained on, in a few words; or a dictionary of `name` and, as it goes,
-            `source`, `terms` and `citation`.
+            `language` such as `"en"` or `"en-de"`, `source`, `terms` and `citation`.
         quality: Dictionary of a metric and its protocol to the value measured.
         license: Terms for those who use it.
         use: What it is meant for.

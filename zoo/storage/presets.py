@@ -6,8 +6,9 @@ import json
 import pathlib
 
 from zoo.atomic import whole
-from zoo.storage import CARD, CONFIG, HASHED, LARGEST, TOKENIZER, WEIGHTS, archives
+from zoo.storage import CARD, CONFIG, HASHED, LARGEST, README, TOKENIZER, WEIGHTS, archives
 from zoo.storage.cards import FORMAT, architecture_of, read_card
+from zoo.storage.readme import readme
 from zoo.storage.weights import save_weights
 
 
@@ -95,6 +96,7 @@ def _write_files(model, folder, card, dtype):
     if model.fingerprint is not None:
         card["fingerprint"] = model.fingerprint
     _write_json(folder / CARD, card)
+    (folder / README).write_text(readme(card), encoding="utf-8")
     _require_sizes(folder)  # what `zoo.load` would refuse
 
 

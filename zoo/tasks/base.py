@@ -207,7 +207,8 @@ class Task(keras.Model, abc.ABC):
         """Writes the model as a preset, which `zoo.load` reads: whole or not at all.
 
         A preset is four files that hold no code: a card, a config, the weights and the tokenizer,
-        with hashes that `zoo.load` checks. It does not hold the optimizer; `model.save(path.keras)`
+        with hashes that `zoo.load` checks. A folder has a `README.md` for the Hugging Face hub,
+        too. It does not hold the optimizer; `model.save(path.keras)`
         does. Offer an archive at any URL, or a folder by
         `huggingface_hub.upload_folder(repo_id="user/name", folder_path=path)`.
 
@@ -215,7 +216,7 @@ class Task(keras.Model, abc.ABC):
             path: A new folder, or a new archive that ends with `.zip`.
             description: One line for people; by default that of the architecture.
             data: What the model was trained on, in a few words; or a dictionary of `name` and any
-                of `source`, `terms` and `citation`.
+                of `language` such as `"en"` or `"en-de"`, `source`, `terms` and `citation`.
             quality: Dictionary of a metric with its protocol to the value, such as
                 `{"BLEU, test split": 38.7}`.
             license: Terms for those who use it, such as `"CC-BY-4.0"`.

@@ -245,6 +245,7 @@ class CaptioningRecipe:
         """Returns what the card says of the data, and how the weights were chosen."""
         data = {
             "name": "Flickr8k",
+            "language": "en",
             "source": "Flickr8k_Dataset and Flickr8k_text, 6,000 training and 1,000 validation "
             "images with five captions each",
             "terms": "non-commercial research; the photographs belong to those who took them",

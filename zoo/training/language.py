@@ -151,6 +151,7 @@ class LanguageRecipe:
         """Returns what the card says of the data, and how the weights were chosen."""
         data = {
             "name": "tiny Shakespeare",
+            "language": "en",
             "source": "https://github.com/karpathy/char-rnn (TFDS tiny_shakespeare 1.0.0: 90 % "
             "train, 5 % validation, 5 % test)",
             "terms": "public domain",

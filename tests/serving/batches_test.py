@@ -1,0 +1,96 @@
+"""Concurrent calls of a signature become batches, and nobody gets another's answer."""
+
+import concurrent.futures
+import threading
+
+import numpy as np
+import tensorflow as tf
+
+from zoo.server.signatures import Signature
+
+WAIT = 60
+
+
+class Gate:
+    """Multiplies numbers by a factor, in batches that go on when they are told to."""
+
+    def __init__(self, factor, shape=(None,), **options):
+        self.batches, self.traces, self.is_open, self.entered = [], 0, threading.Event(), 0
+        self.signature = Signature(
+            tf.function(lambda x: self.times(x, factor), autograph=False),
+            [tf.TensorSpec(shape, tf.float32, name="x")],
+            **options,
+        )
+
+    def times(self, x, factor):
+        self.traces += 1
+        with tf.control_dependencies([tf.py_function(self.wait, [x], [])]):
+            return {"y": factor * x, "z": -x}
+
+    def wait(self, x):
+        self.entered += 1
+        assert self.is_open.wait(WAIT)
+        self.batches.append(len(x))
+
+    def __call__(self, *rows):
+        return self.signature({"x": np.array(rows, np.float32)})
+
+
+def together(calls):
+    """Returns the results of functions that are called at the same time."""
+    with concurrent.futures.ThreadPoolExecutor(len(calls)) as pool:
+        return [each.result(WAIT) for each in [pool.submit(call) for call in calls]]
+
+
+def test_calls_that_come_while_one_runs_become_one_batch():
+    gate = Gate(2.0)
+    with concurrent.futures.ThreadPoolExecutor(17) as pool:
+        first = pool.submit(gate, 100.0)
+        while not gate.entered:
+            pass
+        others = [pool.submit(gate, float(number), 0.5) for number in range(16)]
+        while gate.entered < 2:
+            pass
+        gate.is_open.set()
+        assert first.result(WAIT)["y"].tolist() == [200.0]
+        for number, each in enumerate(others):
+            assert each.result(WAIT)["y"].tolist() == [2.0 * number, 1.0]
+            assert each.result(WAIT)["z"].tolist() == [-number, -0.5]
+    assert sum(gate.batches) == 33
+    assert len(gate.batches) <= 4  # the first, and the others in batches
+    assert gate.traces == 1
+
+
+def test_models_never_share_a_batch():
+    gates = [Gate(2.0), Gate(3.0)]
+    for gate in gates:
+        gate.is_open.set()
+    for _ in range(3):
+        calls = [lambda gate=gate, x=x: gate(x)["y"] for x in (1.0, 2.0, 3.0) for gate in gates]
+        answers = [float(each[0]) for each in together(calls)]
+        assert answers == [2.0, 3.0, 4.0, 6.0, 6.0, 9.0]
+
+
+def test_rows_of_different_shapes_are_answered_one_by_one():
+    gate = Gate(2.0, shape=(None, None))
+    gate.is_open.set()
+    answers = together([lambda size=size: gate([1.0] * size)["y"] for size in (1, 2, 3, 4)])
+    assert [each.shape for each in answers] == [(1, 1), (1, 2), (1, 3), (1, 4)]
+    assert gate.batches == [1] * 4
+
+
+def test_without_batches_each_call_is_computed_by_itself():
+    gate = Gate(2.0, is_batched=False)
+    gate.is_open.set()
+    together([lambda x=x: gate(x) for x in (1.0, 2.0, 3.0, 4.0)])
+    assert gate.batches == [1] * 4
+
+
+def test_texts_of_similar_length_share_batches():
+    function = tf.function(lambda text: {"text": text}, autograph=False)
+    signature = Signature(function, [tf.TensorSpec([None], tf.string, name="text")])
+    sizes = (0, 32, 33, 64, 65, 128, 129, 5000)
+    groups = [signature._group({"text": np.array([b"a" * size], object)}) for size in sizes]
+    assert groups == [0, 0, 1, 1, 2, 2, 3, 3]
+    images = Signature(function, [tf.TensorSpec([None], tf.string, name="image_bytes")])
+    assert images._group({"image_bytes": np.array([b"a" * 5000], object)}) == 0

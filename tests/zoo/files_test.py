@@ -1,0 +1,147 @@
+"""Files of texts and folders of pictures, answered in files: formats, broken rows, kills."""
+
+import json
+import signal
+import subprocess
+import sys
+
+import click.testing
+import pytest
+
+import zoo
+from tests.zoo.pictures import IMAGES
+from zoo.cli import main
+from zoo.files import PictureFolder, TextFile, answer_file
+from zoo.readers.images import image_bytes
+
+KILLED = """
+import os, signal, sys
+from zoo.files import TextFile, answer_file
+source, output, place, kills = *sys.argv[1:3], int(sys.argv[3]), sys.argv[4]
+fsync, synced = os.fsync, []
+
+def kill(*arguments):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def at_fsync(file):
+    synced.append(file)
+    kill() if len(synced) == place else fsync(file)
+
+def answer(texts, before):
+    if kills == "answer" and before >= place: kill()
+    if "poison" in texts: raise ValueError("it is poison")
+    return [{"answer": f"{before} {text.upper()}"} for text in texts]
+
+if kills == "fsync": os.fsync = at_fsync
+answer_file(TextFile(source), output, answer, {"model": "upper"}, 4)
+"""
+
+
+def upper(texts, before):
+    if "poison" in texts:
+        raise ValueError("it is\npoison")
+    return [{"answer": text.upper(), "length": len(text)} for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "output", "expected"),
+    [
+        ("a.txt", b"one\r\ntwo\n\nlast", "b.txt", ["ONE\t3", "TWO\t3", "\t0", "LAST\t4"]),
+        ("a.tsv", b"\xef\xbb\xbfone\t7\nt\tx\ty", "b.tsv", ["one\t7\tONE\t3", "t\tx\ty\tT\t1"]),
+        ("a.tsv", b"one\t7\n", "b.txt", ["ONE\t3"]),
+        ("a.jsonl", b'"a\\nb"\n{"text": "x", "id": 5}\n', "b.txt", ["A B\t3", "X\t1"]),
+        (
+            "a.jsonl",
+            b'{"id": 5, "text": "\xc3\xa4\\n"}\n',
+            "b.jsonl",
+            ['{"id": 5, "text": "ä\\n", "answer": "Ä\\n", "length": 2}'],
+        ),
+        ("a.txt", b"", "b.txt", []),
+    ],
+)
+def test_formats(tmp_path, name, content, output, expected):
+    (tmp_path / name).write_bytes(content)
+    assert answer_file(TextFile(tmp_path / name), tmp_path / output, upper, {}, 2) == 0
+    text = (tmp_path / output).read_text(encoding="utf-8")
+    assert text == "".join(f"{line}\n" for line in expected)
+    assert {each.name for each in tmp_path.iterdir()} == {name, output}
+
+
+def test_a_poisoned_row_is_an_empty_line_and_harms_no_other(tmp_path):
+    source, output = tmp_path / "a.jsonl", tmp_path / "b.txt"
+    lines = [b'"one"', b'"poison"', b"{", b'{"id": 1}', b'"\xff"', b'"\\ud800"', b'"two"']
+    source.write_bytes(b"\n".join(lines))
+    assert answer_file(TextFile(source), output, upper, {}, 3) == 5
+    assert output.read_text() == "ONE\t3\n\n\n\n\n\nTWO\t3\n"
+    errors = [json.loads(line) for line in (tmp_path / "b.txt.errors").read_text().splitlines()]
+    assert [each["line"] for each in errors] == [2, 3, 4, 5, 6]
+    assert errors[0] == {"line": 2, "text": "poison", "error": "it is poison"}
+    assert "object with a 'text'" in errors[2]["error"]
+
+
+def test_a_killed_run_goes_on_to_the_same_output(tmp_path):
+    source = tmp_path / "a.txt"
+    source.write_text("".join(f"line {each}\n" for each in range(18)) + "poison\nlast")
+
+    def run(output, place=-1, kills="none"):
+        command = [sys.executable, "-c", KILLED, str(source), str(output), str(place), kills]
+        return subprocess.run(command, check=False, timeout=120).returncode
+
+    assert run(tmp_path / "whole") == 0
+    broken = tmp_path / "broken"
+    for place, kills in ((8, "answer"), (1, "fsync"), (4, "fsync"), (16, "answer"), (3, "fsync")):
+        assert run(broken, place, kills) == -signal.SIGKILL
+    with open(broken, "ab") as file:  # what was on its way to the disk
+        file.write(b"half a li")
+    with pytest.raises(ValueError, match="another input, model or options"):
+        answer_file(TextFile(source), broken, upper, {"model": "other"}, 4)
+    assert run(broken) == 0
+    for ending in ("", ".errors"):
+        expected = (tmp_path / f"whole{ending}").read_bytes()
+        assert (tmp_path / f"broken{ending}").read_bytes() == expected
+    assert expected.count(b"\n") == 1
+    assert not (tmp_path / "broken.progress").exists()
+    with pytest.raises(ValueError, match="exists already"):
+        answer_file(TextFile(source), broken, upper, {"model": "upper"}, 4)
+
+
+def run(*arguments):
+    return click.testing.CliRunner().invoke(main, [str(each) for each in arguments])
+
+
+@pytest.fixture
+def toy(monkeypatch):
+    """Makes `zoo.load` return a model."""
+    return lambda model: monkeypatch.setattr(zoo, "load", lambda name: model)
+
+
+def test_translate(tmp_path, toy):
+    options = {"embedding_dim": 8, "encoder_units": 8, "decoder_units": 8}
+    model = zoo.load("luong_nmt", weights=None, tokenizer=zoo.ByteBPETokenizer([]), **options)
+    toy(model)
+    texts, source, output = ["a man", "", "two dogs"], tmp_path / "a.jsonl", tmp_path / "b.jsonl"
+    source.write_text("".join(f'"{text}"\n' for text in texts))
+    files = ["--input", source, "--output", output]
+    result = run("translate", "toy", *files, "--num-beams", 2, "--max-length", 5)
+    assert result.exit_code == 0, result.output
+    answers = [json.loads(line) for line in output.read_text(encoding="utf-8").split("\n")[:-1]]
+    assert [each["text"] for each in answers] == texts
+    expected = model.translate(texts, num_beams=2, max_length=5)
+    assert [each["translation"] for each in answers] == expected
+    assert run("translate", "toy", "a", *files).exit_code == 1
+    assert "go together" in run("translate", "toy", *files[:2]).output
+
+
+def test_pictures_of_a_folder(tmp_path):
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    for name, image in zip(("b.png", "a.png"), IMAGES[:2], strict=True):
+        (folder / name).write_bytes(image_bytes(image))
+    (folder / "notes.txt").write_text("no picture")
+
+    def size(pictures, before):
+        return [{"bytes": len(each)} for each in pictures]
+
+    answer_file(PictureFolder(folder), tmp_path / "out.tsv", size, {}, 1)
+    sizes = [(folder / name).stat().st_size for name in ("a.png", "b.png")]
+    assert (tmp_path / "out.tsv").read_text() == f"a.png\t{sizes[0]}\nb.png\t{sizes[1]}\n"

@@ -1,0 +1,246 @@
+"""From a file of texts, or a folder of pictures, to a file of answers, of any size.
+
+Answers are appended as they come. A run that was killed goes on where it was, with the same answers
+as without: `OUTPUT.progress` tells what is done, and goes when all is. A row that cannot be
+answered becomes an empty line and an entry in `OUTPUT.errors`.
+
+A file that ends with `.jsonl` holds JSON lines: texts, or objects with a `text`. One that ends with
+`.tsv` holds columns, the text first. Any other holds a text a line.
+"""
+
+import hashlib
+import json
+import os
+import pathlib
+import sys
+from typing import Any, NamedTuple
+
+import click
+
+from zoo.atomic import whole
+from zoo.readers import PICTURES
+
+JSON_LINES, COLUMNS = ".jsonl", ".tsv"
+PROGRESS, ERRORS = ".progress", ".errors"
+TEXT, FILE = "text", "file"
+
+
+class Row(NamedTuple):
+    """A row of the input.
+
+    Attributes:
+        place: Where the next row begins: a byte of a file, the number of a picture.
+        fields: Dictionary of what the output says of the row besides its answer.
+        content: What the model gets.
+        problem: Why there is no content, or `None`.
+    """
+
+    place: int
+    fields: dict
+    content: Any = None
+    problem: str | None = None
+
+
+class TextFile:
+    """The texts of a file, one a line.
+
+    Args:
+        path: Its path.
+    """
+
+    def __init__(self, path):
+        self.path, self.kind = pathlib.Path(path), pathlib.Path(path).suffix.lower()
+        told = self.path.stat()
+        self.size = told.st_size
+        self.state = {"bytes": told.st_size, "modified": told.st_mtime_ns}
+
+    def rows(self, place):
+        """Yields each `Row` from a place on."""
+        with open(self.path, "rb") as file:
+            file.seek(place)
+            for line in file:
+                begin = b"\xef\xbb\xbf" if place == 0 else b""
+                place += len(line)
+                yield self._row(place, line.removeprefix(begin).rstrip(b"\r\n"))
+
+    def _row(self, place, line):
+        try:
+            text = line.decode()
+            if self.kind == COLUMNS:
+                columns = text.split("\t")
+                others = {f"column_{number}": x for number, x in enumerate(columns[1:], start=2)}
+                return Row(place, {TEXT: columns[0], **others}, columns[0])
+            if self.kind == JSON_LINES:
+                found = json.loads(text)
+                fields = found if isinstance(found, dict) else {TEXT: found}
+                if not isinstance(fields.get(TEXT), str):
+                    raise ValueError(f"A line is a string, or an object with a {TEXT!r}.")
+                fields[TEXT].encode()  # half of a surrogate pair is no text
+                return Row(place, fields, fields[TEXT])
+            return Row(place, {TEXT: text}, text)
+        except (ValueError, RecursionError) as error:
+            return Row(place, {}, problem=str(error))
+
+
+class PictureFolder:
+    """The pictures in a folder, by name.
+
+    Args:
+        path: Its path.
+
+    Raises:
+        ValueError: If there is none.
+    """
+
+    def __init__(self, path):
+        self.files = pictures_of(path)
+        self.size = len(self.files)
+        names = "\n".join(file.name for file in self.files)
+        self.state = {"pictures": hashlib.sha256(os.fsencode(names)).hexdigest()}
+
+    def rows(self, place):
+        """Yields each `Row` from a place on."""
+        for number, file in enumerate(self.files[place:], start=place + 1):
+            name = os.fsencode(file.name).decode(errors="replace")
+            try:
+                yield Row(number, {FILE: name}, file.read_bytes())
+            except OSError as error:
+                yield Row(number, {FILE: name}, problem=str(error))
+
+
+def pictures_of(folder):
+    """Returns the paths of the pictures in a folder, sorted.
+
+    Raises:
+        ValueError: If there is none.
+    """
+    folder = pathlib.Path(folder)
+    files = sorted(file for file in folder.iterdir() if file.suffix.lower() in PICTURES)
+    if not files:
+        raise ValueError(f"There is no picture ({', '.join(PICTURES)}) in the folder {folder}.")
+    return files
+
+
+def answer_file(source, output, answer, job, at_once):
+    """Answers each row of a source in a line of a file.
+
+    Args:
+        source: A `TextFile` or a `PictureFolder`.
+        output: Path of the file to write. The ending tells what a line is: for `.jsonl` the fields
+            of the row and the answer, for `.tsv` the same as columns, else the answer alone.
+        answer: Takes a list of contents and the number of those before them, and returns a
+            dictionary of str for each.
+        job: Dictionary of what the answers depend on besides the source, for JSON.
+        at_once: Rows that are answered at a time.
+
+    Returns:
+        How many rows could not be answered.
+
+    Raises:
+        ValueError: If the output exists and is complete, or was begun by another job.
+    """
+    output = pathlib.Path(output)
+    progress = output.with_name(output.name + PROGRESS)
+    job = json.loads(json.dumps({**job, "at_once": at_once, "source": source.state}))
+    done = _begin(output, progress, job)
+    bar = click.progressbar(
+        length=source.size, file=sys.stderr, hidden=not sys.stderr.isatty(), width=0
+    )
+    with bar, open(output, "ab") as answers, open(_errors_of(output), "ab") as errors:
+        answers.truncate(done["bytes"])
+        errors.truncate(done["bytes_of_errors"])
+        bar.update(done["place"])
+        for rows in _in_chunks(source.rows(done["place"]), at_once):
+            found = _answered(rows, answer, done["rows"])
+            for number, (row, told) in enumerate(zip(rows, found, strict=True), done["rows"] + 1):
+                if isinstance(told, str):
+                    done["failed"] += 1
+                    errors.write(_json({"line": number, **row.fields, "error": told}))
+                    answers.write(b"\n")
+                else:
+                    answers.write(_line(row.fields, told, output.suffix.lower()))
+            bar.update(rows[-1].place - done["place"])
+            for file in (answers, errors):
+                file.flush()
+                os.fsync(file.fileno())
+            done |= {
+                "place": rows[-1].place,
+                "rows": done["rows"] + len(rows),
+                "bytes": answers.tell(),
+                "bytes_of_errors": errors.tell(),
+            }
+            _write_progress(progress, job, done)
+    if not done["failed"]:
+        _errors_of(output).unlink()
+    progress.unlink()
+    return done["failed"]
+
+
+def _begin(output, progress, job):
+    """Returns what is done already."""
+    if progress.exists():
+        begun = json.loads(progress.read_text())
+        if begun["job"] != job:
+            raise ValueError(
+                f"{output} was begun with another input, model or options. Remove it and "
+                f"{progress}, or choose another output."
+            )
+        return begun["done"]
+    if output.exists():
+        raise ValueError(f"{output} exists already. Remove it, or choose another output.")
+    done = {"place": 0, "rows": 0, "failed": 0, "bytes": 0, "bytes_of_errors": 0}
+    _write_progress(progress, job, done)
+    return done
+
+
+def _write_progress(progress, job, done):
+    with whole(progress) as unfinished:
+        unfinished.write_text(json.dumps({"job": job, "done": done}))
+
+
+def _errors_of(output):
+    return output.with_name(output.name + ERRORS)
+
+
+def _in_chunks(rows, size):
+    chunk = []
+    for row in rows:
+        chunk.append(row)
+        if len(chunk) == size:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk
+
+
+def _answered(rows, answer, before):
+    """Returns the answer of each row, or a `str` that tells why there is none."""
+    found = [row.problem for row in rows]
+    places = [place for place, problem in enumerate(found) if problem is None]
+    contents = [rows[place].content for place in places]
+    try:
+        answers = answer(contents, before) if contents else []
+    except Exception:  # one of them, which is to harm no other
+        answers = [_answer_of_one(content, answer, before) for content in contents]
+    for place, each in zip(places, answers, strict=True):
+        found[place] = each
+    return found
+
+
+def _answer_of_one(content, answer, before):
+    try:
+        return answer([content], before)[0]
+    except Exception as error:
+        return " ".join(str(error).split()) or type(error).__name__
+
+
+def _line(fields, answer, kind):
+    if kind == JSON_LINES:
+        return _json({**fields, **answer})
+    columns = [*fields.values(), *answer.values()] if kind == COLUMNS else answer.values()
+    flat = [" ".join(str(x).splitlines()).replace("\t", " ") for x in columns]
+    return "\t".join(flat).encode() + b"\n"
+
+
+def _json(content):
+    return json.dumps(content, ensure_ascii=False).encode() + b"\n"
