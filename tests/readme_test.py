@@ -90,6 +90,10 @@ MEASURED = {  # the columns of the tables of models, after the number of weights
         ("METEOR", "validation", 2),
         ("CIDEr-D", "validation", 2),
     ],
+    "classification": [
+        ("accuracy, %", "test", 2),
+        ("accuracy, %", "validation", 2),
+    ],
     "matching": [
         (f"R@{k}, {way}, %", "validation", 1)
         for way in ("image to text", "text to image")
