@@ -372,7 +372,13 @@ def _of_checkpoint(folder, dtype, **overrides):
 
     files = TensorFiles(folder)
     plan, tokenizer = read_checkpoint(folder, overrides.get("labels"))
-    model = build(plan.architecture, tokenizer, dtype, **{**plan.options, **overrides})
+    if plan.options["num_layers"] > len(files.shapes):  # before a weight is made, layers are
+        raise ValueError(
+            f"{folder / CONFIG} asks for {plan.options['num_layers']} layers, and the files have "
+            f"{len(files.shapes)} tensors. Get all files anew, from one place."
+        )
+    options = {**plan.options, **overrides}
+    model = build(plan.architecture, tokenizer, dtype, files.limit(), **options)
     fill(model.core, files, plan.names)
     model.checkpoint = folder, plan.names
     return model

@@ -196,6 +196,8 @@ def changed(checkpoint, tmp_path, change_config=None, change_tensors=None):
         ({"vocab_size": 3}, "size=3 is too small"),
         ({"intermediate_size": 32}, r"has the shape \(24, 16\) in the file"),
         ({"num_hidden_layers": 2}, r"lacks tensors.*encoder\.layer\.1"),
+        ({"num_hidden_layers": 10**6}, "asks for 1000000 layers, and the files have"),
+        ({"intermediate_size": 10**12}, "asks for a larger model than the files of weights"),
     ],
 )
 def test_settings_that_do_not_fit(checkpoint, tmp_path, change, message):

@@ -1,5 +1,6 @@
 """The tensors of a folder of Hugging Face, read one at a time."""
 
+import contextlib
 import json
 import math
 import os
@@ -7,10 +8,13 @@ import pathlib
 
 import ml_dtypes
 import numpy as np
+import tensorflow as tf
 
+from zoo.storage import CONFIG
 from zoo.storage.json_files import read_json
 
 SAFETENSORS, PICKLED = "model.safetensors", "pytorch_model.bin"
+_OF_NEW_HEADS = 2**24  # numbers
 LARGEST_HEADER = 100 * 2**20  # bytes, what the format allows
 _DTYPES = {
     "F64": np.float64,
@@ -56,6 +60,31 @@ class TensorFiles:
                 f"{folder} holds no weights: there should be {SAFETENSORS}, {SAFETENSORS}.index."
                 f"json with its shards, or {PICKLED}."
             )
+
+    @contextlib.contextmanager
+    def limit(self):
+        """Makes in the block no more numbers than the files have, and a few for a new head.
+
+        So a model takes no more memory than its files, whatever sizes its config asks for.
+
+        Raises:
+            ValueError: In the block, if a weight is beyond that.
+        """
+        left = _OF_NEW_HEADS + sum(math.prod(shape) for shape in self.shapes.values())
+
+        def create(next_creator, **arguments):
+            nonlocal left
+            with tf.Graph().as_default():  # where a shape takes no memory
+                left -= arguments["initial_value"]().shape.num_elements()
+            if left < 0:
+                raise ValueError(
+                    f"{self._folder / CONFIG} asks for a larger model than the files of weights "
+                    "hold. Get all files anew, from one place."
+                )
+            return next_creator(**arguments)
+
+        with tf.variable_creator_scope(create):
+            yield
 
     def read(self, name):
         """Returns a tensor as a NumPy array."""
