@@ -3,6 +3,7 @@
 from zoo.checkpoints.bert import EMBEDDING, stack_options, with_prefix
 from zoo.checkpoints.encoders import encoder_plan, head_of
 from zoo.checkpoints.names import Turned
+from zoo.checkpoints.roberta import HEADS
 
 BLOCK = {
     "blocks.{}.attention.query_projection": "encoder.layer.{}.attention.attn.q",
@@ -13,16 +14,6 @@ BLOCK = {
     "blocks.{}.feed_forward.inner": "encoder.layer.{}.intermediate.dense",
     "blocks.{}.feed_forward.outer": "encoder.layer.{}.output.dense",
     "blocks.{}.feed_forward_norm": "encoder.layer.{}.output.LayerNorm",
-}
-HEADS = {
-    "labels": {"pooler": "classifier.dense", "output_layer": "classifier.out_proj"},
-    "tags": {"output_layer": "classifier"},
-    "masked": {
-        "transform": "lm_head.dense",
-        "transform_norm": "lm_head.layer_norm",
-        "output_bias": "lm_head.bias",
-    },
-    "embedding": {},
 }
 TIED = {
     "lm_head.decoder.weight": "mpnet.embeddings.word_embeddings.weight",

@@ -10,6 +10,7 @@ import keras
 import tensorflow as tf
 
 from zoo.data.batching import is_batches
+from zoo.metrics.crossentropy import TokenCrossentropy
 from zoo.storage import cards, presets
 
 
@@ -69,6 +70,30 @@ class Task(keras.Model, abc.ABC):
     @abc.abstractmethod
     def batches(self, x, y=None, batch_size=None, shuffle=False, seed=0):
         """Returns a data set of `(inputs, labels, weights)`, as Keras trains on it, of raw data."""
+
+    def usual_loss(self):
+        """Returns what `compile` trains by unless told otherwise: cross-entropy."""
+        return TokenCrossentropy()
+
+    def usual_metrics(self):
+        """Returns a list of what `compile` measures unless told otherwise."""
+        return [keras.metrics.SparseCategoricalAccuracy("accuracy")]
+
+    def compile(self, optimizer="adam", loss=None, weighted_metrics=None, jit_compile=False, **kw):
+        """Configures training: by the usual loss and metrics of the task unless told otherwise.
+
+        Args:
+            optimizer, loss, weighted_metrics, jit_compile: As for `keras.Model.compile`.
+            **kw: Further arguments of `keras.Model.compile`.
+        """
+        metrics = self.usual_metrics() if weighted_metrics is None else weighted_metrics
+        super().compile(
+            optimizer=optimizer,
+            loss=loss or self.usual_loss(),
+            weighted_metrics=metrics or None,
+            jit_compile=jit_compile,
+            **kw,
+        )
 
     def compile_from_config(self, config):
         """Compiles a model that comes from a file, whose optimizer goes on where it was."""

@@ -5,7 +5,6 @@ import numpy as np
 import tensorflow as tf
 
 from zoo.data.labels import labelled, require_labels
-from zoo.metrics.crossentropy import TokenCrossentropy
 from zoo.readers.text.text_reader import TextReader
 from zoo.tasks.encoding import EncodingTask
 from zoo.tasks.results import PictureClasses, TextClasses
@@ -58,23 +57,6 @@ class Classifier(EncodingTask):
         return {"labels": self.labels} | ({} if self._own_reader is None else {"reader": reader})
 
     # ----------------------------------------------------------------------------------- training
-
-    def compile(self, optimizer="adam", loss=None, weighted_metrics=None, jit_compile=False, **kw):
-        """Configures training: cross-entropy and accuracy unless told otherwise.
-
-        Args:
-            optimizer, loss, weighted_metrics, jit_compile: As for `keras.Model.compile`.
-            **kw: Further arguments of `keras.Model.compile`.
-        """
-        if weighted_metrics is None:
-            weighted_metrics = [keras.metrics.SparseCategoricalAccuracy("accuracy")]
-        super().compile(
-            optimizer=optimizer,
-            loss=loss or TokenCrossentropy(),
-            weighted_metrics=weighted_metrics,
-            jit_compile=jit_compile,
-            **kw,
-        )
 
     def batches(self, x, y=None, batch_size=None, shuffle=False, seed=0):
         """Turns inputs with labels into batches for Keras.

@@ -18,7 +18,13 @@ class Embedder(EncodingTask):
     """A model of vectors together with what reads its texts.
 
     `embed` and `match` take texts; `fit` and `evaluate` take pairs of texts that belong together,
-    such as a question and its answer.
+    such as a question and its answer. Of all second texts of a batch, the own one is to be the
+    nearest, so larger batches are harder, and teach more:
+
+    $$ loss_i = - \\log softmax_j(20 \\cos(first_i, second_j))_i $$
+
+    Paper: Henderson et al. 2017, Efficient Natural Language Response Suggestion, section 4.4
+    (https://arxiv.org/abs/1705.00652).
 
     Args:
         core: A model of vectors, such as `zoo.models.text_encoder.TextEncoder(head="embedding")`.
@@ -53,26 +59,8 @@ class Embedder(EncodingTask):
         first, second = (tf.math.l2_normalize(each, axis=-1) for each in (first, second))
         return SCALE * tf.matmul(first, second, transpose_b=True)
 
-    def compile(self, optimizer="adam", loss=None, weighted_metrics=None, jit_compile=False, **kw):
-        """Configures training: of all second texts of a batch, the own one is to be the nearest.
-
-        $$ loss = - \\log softmax_j(20 \\cos(first_i, second_j))_i $$
-
-        Paper: Henderson et al. 2017, Efficient Natural Language Response Suggestion, section 4.4
-        (https://arxiv.org/abs/1705.00652). Larger batches are harder, and teach more.
-
-        Args:
-            optimizer, loss, weighted_metrics, jit_compile: As for `keras.Model.compile`.
-            **kw: Further arguments of `keras.Model.compile`.
-        """
-        super().compile(
-            optimizer=optimizer,
-            loss=loss or keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-            weighted_metrics=weighted_metrics
-            or [keras.metrics.SparseCategoricalAccuracy("accuracy")],
-            jit_compile=jit_compile,
-            **kw,
-        )
+    def usual_loss(self):
+        return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
     def batches(self, x, y=None, batch_size=None, shuffle=False, seed=0):
         """Turns pairs of texts into batches for Keras.

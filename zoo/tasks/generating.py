@@ -12,7 +12,6 @@ from zoo import decoding, serving
 from zoo.data.batching import in_batches_by_length
 from zoo.decoding.base import as_length, as_seed
 from zoo.decoding.compiled import NUMBERS, for_every_form
-from zoo.metrics.crossentropy import TokenCrossentropy
 from zoo.metrics.perplexity import Perplexity
 from zoo.serving import buckets
 from zoo.tasks.base import Task
@@ -80,23 +79,8 @@ class GeneratingTask(Task):
 
     # ----------------------------------------------------------------------------------- training
 
-    def compile(self, optimizer="adam", loss=None, weighted_metrics=None, jit_compile=False, **kw):
-        """Configures training: cross-entropy, token accuracy and perplexity unless told otherwise.
-
-        Args:
-            optimizer, loss, weighted_metrics, jit_compile: As for `keras.Model.compile`.
-            **kw: Further arguments of `keras.Model.compile`.
-        """
-        if weighted_metrics is None:
-            accuracy = keras.metrics.SparseCategoricalAccuracy("token_accuracy")
-            weighted_metrics = [accuracy, Perplexity()]
-        super().compile(
-            optimizer=optimizer,
-            loss=loss or TokenCrossentropy(),
-            weighted_metrics=weighted_metrics,
-            jit_compile=jit_compile,
-            **kw,
-        )
+    def usual_metrics(self):
+        return [keras.metrics.SparseCategoricalAccuracy("token_accuracy"), Perplexity()]
 
     def teach(self, target_ids):
         """Teacher forcing: from the tokens so far, the next one; the end token comes last.

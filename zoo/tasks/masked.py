@@ -6,7 +6,6 @@ import keras
 import tensorflow as tf
 
 from zoo.decoding.base import require
-from zoo.metrics.crossentropy import TokenCrossentropy
 from zoo.metrics.perplexity import Perplexity
 from zoo.readers.text.text_reader import TextReader
 from zoo.readers.text.texts import as_texts
@@ -57,23 +56,8 @@ class MaskFiller(EncodingTask):
 
     # ----------------------------------------------------------------------------------- training
 
-    def compile(self, optimizer="adam", loss=None, weighted_metrics=None, jit_compile=False, **kw):
-        """Configures training: cross-entropy, accuracy and perplexity of the hidden tokens.
-
-        Args:
-            optimizer, loss, weighted_metrics, jit_compile: As for `keras.Model.compile`.
-            **kw: Further arguments of `keras.Model.compile`.
-        """
-        if weighted_metrics is None:
-            accuracy = keras.metrics.SparseCategoricalAccuracy("accuracy")
-            weighted_metrics = [accuracy, Perplexity()]
-        super().compile(
-            optimizer=optimizer,
-            loss=loss or TokenCrossentropy(),
-            weighted_metrics=weighted_metrics,
-            jit_compile=jit_compile,
-            **kw,
-        )
+    def usual_metrics(self):
+        return [keras.metrics.SparseCategoricalAccuracy("accuracy"), Perplexity()]
 
     def batches(self, x, y=None, batch_size=None, shuffle=False, seed=0):
         """Turns texts into batches for Keras, in which 15 % of the tokens are to be told.

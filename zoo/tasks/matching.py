@@ -85,20 +85,12 @@ class Matcher(Task):
 
     # ----------------------------------------------------------------------------------- training
 
-    def compile(self, optimizer="adam", loss=None, weighted_metrics=None, jit_compile=False, **kw):
-        """Configures training: `zoo.metrics.ContrastiveLoss` unless told otherwise.
+    def usual_loss(self):
+        """Returns the `zoo.metrics.ContrastiveLoss`."""
+        return ContrastiveLoss()
 
-        Args:
-            optimizer, loss, weighted_metrics, jit_compile: As for `keras.Model.compile`.
-            **kw: Further arguments of `keras.Model.compile`.
-        """
-        super().compile(
-            optimizer=optimizer,
-            loss=loss or ContrastiveLoss(),
-            weighted_metrics=weighted_metrics,
-            jit_compile=jit_compile,
-            **kw,
-        )
+    def usual_metrics(self):
+        return []
 
     def batches(
         self,

@@ -6,7 +6,6 @@ import keras
 import tensorflow as tf
 
 from zoo.data.labels import require_labels
-from zoo.metrics.crossentropy import TokenCrossentropy
 from zoo.readers.text.word_reader import WordReader
 from zoo.tasks.encoding import EncodingTask
 
@@ -56,23 +55,6 @@ class Tagger(EncodingTask):
         return {"labels": self.labels}
 
     # ----------------------------------------------------------------------------------- training
-
-    def compile(self, optimizer="adam", loss=None, weighted_metrics=None, jit_compile=False, **kw):
-        """Configures training: cross-entropy and accuracy of words unless told otherwise.
-
-        Args:
-            optimizer, loss, weighted_metrics, jit_compile: As for `keras.Model.compile`.
-            **kw: Further arguments of `keras.Model.compile`.
-        """
-        if weighted_metrics is None:
-            weighted_metrics = [keras.metrics.SparseCategoricalAccuracy("accuracy")]
-        super().compile(
-            optimizer=optimizer,
-            loss=loss or TokenCrossentropy(),
-            weighted_metrics=weighted_metrics,
-            jit_compile=jit_compile,
-            **kw,
-        )
 
     def batches(self, x, y=None, batch_size=None, shuffle=False, seed=0):
         """Turns texts with labels into batches for Keras.
