@@ -12,7 +12,7 @@ import zoo
 from tests import imagenet_weights
 from zoo import catalog
 from zoo.decoding import BeamSampler
-from zoo.storage import CARD, HASHED, WEIGHTS, presets
+from zoo.storage import CARD, HASHED, TOKENIZER, WEIGHTS, presets
 
 SHIPPED = sorted(card.parent.name for card in catalog.PRESETS.glob(f"*/{CARD}"))
 
@@ -209,7 +209,7 @@ def test_a_shipped_card_is_complete(name):
     assert card["training"]["recipe"].keys() >= {"architecture", "epochs", "seed"}
     assert card["training"]["command"] == f"python -m zoo train {name}"
     assert card["parameters"] > 0
-    assert card["files"].keys() == set(HASHED)
+    assert card["files"].keys() | {TOKENIZER} == set(HASHED)
     protocols = {entry["metric"]: entry["protocol"] for entry in card["quality"]}
     signed = {"translation": "version:", "captioning": "pycocoevalcap:", "language model": "nats"}
     signed |= {"classification": "each input once", "matching": "each image seen once"}
@@ -230,6 +230,10 @@ def test_a_shipped_model_is_small_and_works(name):
         assert "Mann" in model.translate("A man rides a bike.")
     elif info.task == "language model":
         assert model.generate("ROMEO:\nWhat, ho", max_length=1, sampler="greedy") == "!"
+    elif info.task == "classification":
+        one = np.zeros((28, 28), "uint8")
+        one[4:24, 13:15] = 255
+        assert model.classify(one) == "1"
     elif info.task == "matching":
         grass = np.full((90, 60, 3), (60, 160, 40), "uint8")
         assert model.match(grass, ["grass", "snow"]).shape == (1, 2)

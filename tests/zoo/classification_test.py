@@ -140,3 +140,12 @@ def test_labels_are_as_many_as_logits(model):
         zoo.Classifier(model.core, reader=model.reader, labels=["one"])
     with pytest.raises(ValueError, match="either tokenizer=.* or reader="):
         zoo.Classifier(model.core, labels=LABELS)
+
+
+def test_a_preset_without_a_tokenizer_goes_into_an_archive(tmp_path):
+    model = zoo.load("vit_mnist")
+    name = model.save_to_preset(tmp_path / "digits.zip")
+    noise = np.random.default_rng(0).integers(0, 256, (28, 28), dtype="uint8")
+    found = zoo.load(name).classify(noise, return_probabilities=True).probabilities
+    expected = model.classify(noise, return_probabilities=True).probabilities
+    np.testing.assert_array_equal(found, expected)

@@ -15,11 +15,14 @@ from zoo.models.core import Core
 from zoo.models.rollout import attention_rollout
 from zoo.models.transformer import TransformerConfig, final_norm, make_blocks, run_blocks
 
-HEADS = {
-    "labels": "text_encoder",
-    "tags": "text_encoder_tags",
-    "masked": "text_encoder_masked",
-    "embedding": "text_encoder_embedding",
+HEADS = {  # the architecture, and what it is
+    "labels": ("text_encoder", "Text encoder (Devlin et al. 2019)"),
+    "tags": ("text_encoder_tags", "Text encoder to a label for each word (Devlin et al. 2019)"),
+    "masked": ("text_encoder_masked", "Text encoder that fills gaps (Devlin et al. 2019)"),
+    "embedding": (
+        "text_encoder_embedding",
+        "Text encoder to a vector (Reimers and Gurevych 2019)",
+    ),
 }
 POOLINGS = ("first", "mean")
 
@@ -118,7 +121,6 @@ class TextEncoder(Core):
     """
 
     Config = TextEncoderConfig
-    description = "Text encoder (Devlin et al. 2019)"
 
     def __init__(self, vocabulary_size, **options):
         super().__init__(vocabulary_size=vocabulary_size, **options)
@@ -146,7 +148,11 @@ class TextEncoder(Core):
 
     @property
     def architecture(self):
-        return HEADS[self.config.head]
+        return HEADS[self.config.head][0]
+
+    @property
+    def description(self):
+        return HEADS[self.config.head][1]
 
     def build(self, token_ids_shape=None):
         tokens, vectors = (None, None, self.config.size), (None, self.config.size)

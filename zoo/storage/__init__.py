@@ -4,7 +4,7 @@
 - `config.json`: the architecture, its arguments, and those of the task, such as the sampler
 - `model.weights.h5`: the weights, as Keras reads them
 - `tokenizer.json`: merges and frequent words, for a model that reads or writes texts
-- `README.md`: the card for people and the Hugging Face hub; nothing reads it, an archive lacks it
+- `README.md`: the card for people and the Hugging Face hub; nothing reads it
 
 None of them holds code. Whoever made them is not trusted: hashes are compared, names of
 architectures, options and classes must be known here already, and nothing is ever unpickled. Nor

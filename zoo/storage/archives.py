@@ -1,4 +1,4 @@
-"""A preset as one zip file: the four files, in the root or in one folder, and nothing else."""
+"""A preset as one zip file: its files, in the root or in one folder, and nothing else."""
 
 import re
 import shutil
@@ -6,7 +6,7 @@ import stat
 import zipfile
 import zlib
 
-from zoo.storage import CARD, FILES, LARGEST
+from zoo.storage import CARD, FILES, LARGEST, README, TOKENIZER
 
 LARGEST_ARCHIVE = sum(LARGEST.values())
 
@@ -18,7 +18,8 @@ def pack(folder, path):
     root = re.sub(r"[/\\:]", "_", folder.name)  # such as `unpack` accepts
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in FILES:
-            archive.write(folder / name, f"{root}/{name}")
+            if (folder / name).exists():  # a model without texts has no tokenizer
+                archive.write(folder / name, f"{root}/{name}")
 
 
 def unpack(path, folder):
@@ -31,8 +32,8 @@ def unpack(path, folder):
         folder: Where to; must not exist.
 
     Raises:
-        ValueError: If it is no zip file or is damaged; if it holds anything but the four files of
-            a preset, once each, in its root or in one folder; if one is a link, or too large.
+        ValueError: If it is no zip file or is damaged; if it holds anything but the files of a
+            preset, once each, in its root or in one folder; if one is a link, or too large.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -52,15 +53,16 @@ def _members(archive):
     cards = [name for name in members if name.endswith(CARD)]
     root = min(cards, key=len, default=CARD).removesuffix(CARD)
     is_root = root == "" or (re.fullmatch(r"[^/\\:]+/", root) and root not in ("./", "../"))
-    expected = [root + name for name in FILES]
     found = [member.filename for member in archive.infolist() if member.filename != root]
-    if not is_root or sorted(found) != sorted(expected):
+    names = [name.removeprefix(root) for name in found if name != root + README]
+    names += [] if TOKENIZER in names else [TOKENIZER]
+    if not is_root or sorted(names) != sorted(FILES):
         some = ", ".join(map(repr, found[:9])) + (", ..." if len(found) > 9 else "")
         raise ValueError(
             f"an archive should hold {', '.join(FILES)}, in its root or in one folder, and nothing "
             f"else. Found: {some or 'nothing'}"
         )
-    files = {name: members[root + name] for name in FILES}
+    files = {name: members[root + name] for name in FILES if root + name in members}
     for name, member in files.items():
         if stat.S_IFMT(member.external_attr >> 16) not in (0, stat.S_IFREG):
             raise ValueError(f"{name} in it should be a file, and is a link or a device")
