@@ -174,8 +174,8 @@ class MatchingRecipe:
             "use": USE,
             "limits": LIMITS,
             "call": 'search("a dog jumps over a fence", "photographs")',
-            "chosen_by": "the last epoch is kept. The options of the recipe are a first guess: short "
-            "runs of smaller towers, measured on 1,000 images of train set aside, led to them, and "
+            "chosen_by": "the last epoch is kept. The options of the recipe are a first guess: "
+            "short runs of smaller towers, measured on 1,000 images of train set aside, led to them, and "
             "they were not tuned",
         }
 
