@@ -175,8 +175,8 @@ class MatchingRecipe:
             "limits": LIMITS,
             "call": 'search("a dog jumps over a fence", "photographs")',
             "chosen_by": "the last epoch is kept. The options of the recipe are a first guess: "
-            "short runs of smaller towers, measured on 1,000 images of train set aside, led to them, and "
-            "they were not tuned",
+            "short runs of smaller towers, measured on 1,000 images of train set aside, led to "
+            "them, and they were not tuned",
         }
 
     def make_optimizer(self, steps_per_epoch):
