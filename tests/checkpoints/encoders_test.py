@@ -2,6 +2,7 @@
 
 import json
 
+import keras
 import numpy as np
 import pytest
 
@@ -16,7 +17,7 @@ KINDS = ["ForSequenceClassification", "ForTokenClassification", "ForMaskedLM", "
 LABELS = ["bad", "fair", "good"]
 
 
-@pytest.mark.few(9)
+@pytest.mark.few(7)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("family", tiny.FAMILIES)
 def test_numbers_are_those_of_transformers(tmp_path, family, kind):
@@ -118,10 +119,10 @@ def test_sentence_transformers_pool_and_normalize(tmp_path):
 def test_new_labels_get_a_new_head(tmp_path):
     tiny.save(tmp_path, "Bert", "ForMaskedLM")
     model = zoo.load(str(tmp_path), labels=["no", "yes"], dropout=0.0)
-    model.compile(optimizer="adam")
+    model.compile(optimizer=keras.optimizers.Adam(0.01))
     texts, labels = ["good cats", "bad dogs"] * 8, ["yes", "no"] * 8
-    history = model.fit(texts, labels, epochs=12, batch_size=8, verbose=0).history
-    assert history["loss"][-1] < 0.5 * history["loss"][0]
+    history = model.fit(texts, labels, epochs=5, batch_size=8, verbose=0).history
+    assert history["loss"][-1] < 0.7 * history["loss"][0]
     assert model.classify(["good cats", "bad dogs"]) == ["yes", "no"]
 
 

@@ -73,14 +73,18 @@ def test_translations_are_those_of_transformers(checkpoint, model):
             assert model.translate(text, sampler=sampler, max_length=20, **more) == expected
 
 
-def test_trained_saved_and_exported(checkpoint, model, tmp_path):
+def test_trained(checkpoint):
     tuned = zoo.load(str(checkpoint[0]), dropout=0.0)
-    tuned.compile(optimizer=keras.optimizers.Adam(0.01))
-    history = tuned.fit(SENTENCES * 8, tiny.GERMAN * 8, epochs=4, batch_size=8, verbose=0).history
-    assert history["loss"][-1] < 0.8 * history["loss"][0]
-    expected = model.translate(SENTENCES)
+    tuned.compile(optimizer=keras.optimizers.Adam(0.03))
+    history = tuned.fit(SENTENCES * 8, tiny.GERMAN * 8, epochs=2, batch_size=8, verbose=0).history
+    assert history["loss"][-1] < 0.9 * history["loss"][0]
+
+
+def test_saved_and_exported(model, tmp_path):
+    texts = SENTENCES[::2]
+    expected = model.translate(texts)
     model.save_to_preset(tmp_path / "preset")
-    assert zoo.load(tmp_path / "preset").translate(SENTENCES) == expected
+    assert zoo.load(tmp_path / "preset").translate(texts) == expected
     served = tf.saved_model.load(model.export(tmp_path / "exported", jit_compile=False)).signatures
-    found = served["serving_default"](text=tf.constant(SENTENCES))["text"].numpy()
+    found = served["serving_default"](text=tf.constant(texts))["text"].numpy()
     assert [text.decode() for text in found] == expected

@@ -25,6 +25,7 @@ def changed(model):
     return model
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("family", "kind"), KINDS)
 def test_transformers_reads_what_is_written(tmp_path, family, kind):
     theirs, pieces = tiny.save(tmp_path / "theirs", family, kind)
@@ -51,7 +52,10 @@ def test_a_translator_comes_back(tmp_path):
     model = changed(zoo.load(str(tmp_path / "marian")))
     path = zoo.save_checkpoint(model, tmp_path / "again")
     assert transformers.MarianMTModel.from_pretrained(path).lm_head.weight.isfinite().all()
-    assert zoo.load(path).translate("a", max_length=9) == model.translate("a", max_length=9)
+    for ours, others in zip(
+        zoo.load(path).core.get_weights(), model.core.get_weights(), strict=True
+    ):
+        np.testing.assert_array_equal(ours, others)
     with pytest.raises(ValueError, match="exists already"):
         zoo.save_checkpoint(model, path)
 

@@ -56,10 +56,10 @@ def test_long_texts_are_read_in_parts(tagger):
 
 def test_it_learns_words(tagger, tmp_path):
     model, *_ = tagger
-    model.compile(optimizer=keras.optimizers.Adam(0.01))
+    model.compile(optimizer=keras.optimizers.Adam(0.03))
     words = [["cats", "in", "Rome"], ["Paris", "sat"]] * 4
     labels = [["O", "O", "B-PLACE"], ["B-PLACE", "O"]] * 4
-    history = model.fit(words, labels, batch_size=4, epochs=15, verbose=0).history
+    history = model.fit(words, labels, batch_size=4, epochs=6, verbose=0).history
     assert history["loss"][-1] < 0.3 * history["loss"][0]
     assert [each.label for each in model.tag([["cats", "in", "Rome"]])[0]] == labels[0]
     served = tf.saved_model.load(model.export(tmp_path / "exported")).signatures
@@ -100,7 +100,7 @@ def test_masks_are_drawn_as_the_paper_says(tmp_path):
     assert (inputs[told] == tokenizer.mask_id).mean() == pytest.approx(0.8, abs=0.02)
     assert (inputs[told] == labels[told]).mean() == pytest.approx(0.1, abs=0.02)
     model.compile(optimizer=keras.optimizers.Adam(0.01))
-    history = model.fit(tiny.TEXTS * 8, epochs=6, batch_size=8, verbose=0).history
+    history = model.fit(tiny.TEXTS * 8, epochs=3, batch_size=8, verbose=0).history
     assert history["loss"][-1] < history["loss"][0]
     same = [model.evaluate(tiny.TEXTS, verbose=0)[0] for _ in range(2)]
     assert same[0] == same[1]
@@ -109,9 +109,9 @@ def test_masks_are_drawn_as_the_paper_says(tmp_path):
 def test_pairs_come_near_each_other(tmp_path):
     tiny.save(tmp_path, "Bert", "Model", num_hidden_layers=1)
     model = zoo.load(str(tmp_path), dropout=0.0)
-    model.compile(optimizer=keras.optimizers.Adam(0.01))
+    model.compile(optimizer=keras.optimizers.Adam(0.03))
     texts, others = tiny.TEXTS[:3], tiny.GERMAN
-    model.fit(texts, others, batch_size=3, epochs=20, verbose=0)
+    model.fit(texts, others, batch_size=3, epochs=7, verbose=0)
     assert model.match(texts, others).argmax(1).tolist() == [0, 1, 2]
     first, second = model.embed(texts), model.embed(others)
     cosines = 20 * first.astype("float64") @ second.T.astype("float64")
