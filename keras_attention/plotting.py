@@ -75,7 +75,8 @@ def plot_heads(attention, source_tokens, target_tokens, titles=None):
     titles = titles or [f"head {number}" for number in range(heads)]
     for axes, weights, title in zip(grid, attention, titles, strict=False):
         image = _draw(axes, weights, source_tokens, target_tokens)
-        axes.set_title(title)
+        # On a page, a wide figure is scaled down, and its titles with it.
+        axes.set_title(title, fontsize=max(12, figure.get_figwidth()))
     for axes in list(grid)[heads:]:
         axes.remove()
     figure.colorbar(image, ax=figure.axes, label="attention weight", shrink=0.8)
