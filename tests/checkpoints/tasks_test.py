@@ -21,7 +21,7 @@ def tagger(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tagger")
     labels = {"id2label": dict(enumerate(LABELS))}
     theirs, pieces = tiny.save(folder, "Bert", "ForTokenClassification", **labels)
-    return zoo.load(str(folder), dropout=0.0), theirs, pieces
+    return zoo.load(str(folder), dropout=0.0, attention_dropout=0.0), theirs, pieces
 
 
 def test_a_word_has_the_label_of_its_first_token(tagger):
@@ -56,11 +56,11 @@ def test_long_texts_are_read_in_parts(tagger):
 
 def test_it_learns_words(tagger, tmp_path):
     model, *_ = tagger
-    model.compile(optimizer=keras.optimizers.Adam(0.03))
+    model.compile(optimizer=keras.optimizers.Adam(0.01))
     words = [["cats", "in", "Rome"], ["Paris", "sat"]] * 4
     labels = [["O", "O", "B-PLACE"], ["B-PLACE", "O"]] * 4
-    history = model.fit(words, labels, batch_size=4, epochs=6, verbose=0).history
-    assert history["loss"][-1] < 0.3 * history["loss"][0]
+    history = model.fit(words, labels, batch_size=4, epochs=20, verbose=0).history
+    assert history["loss"][-1] < 0.5 * history["loss"][0]
     assert [each.label for each in model.tag([["cats", "in", "Rome"]])[0]] == labels[0]
     served = tf.saved_model.load(model.export(tmp_path / "exported")).signatures
     found = served["serving_default"](text=tf.constant(["cats in Rome"]))["labels"]
@@ -108,10 +108,10 @@ def test_masks_are_drawn_as_the_paper_says(tmp_path):
 
 def test_pairs_come_near_each_other(tmp_path):
     tiny.save(tmp_path, "Bert", "Model", num_hidden_layers=1)
-    model = zoo.load(str(tmp_path), dropout=0.0)
-    model.compile(optimizer=keras.optimizers.Adam(0.03))
+    model = zoo.load(str(tmp_path), dropout=0.0, attention_dropout=0.0)
+    model.compile(optimizer=keras.optimizers.Adam(0.01))
     texts, others = tiny.TEXTS[:3], tiny.GERMAN
-    model.fit(texts, others, batch_size=3, epochs=7, verbose=0)
+    model.fit(texts, others, batch_size=3, epochs=20, verbose=0)
     assert model.match(texts, others).argmax(1).tolist() == [0, 1, 2]
     first, second = model.embed(texts), model.embed(others)
     cosines = 20 * first.astype("float64") @ second.T.astype("float64")
