@@ -34,7 +34,7 @@ def plot_alignment(attention, source_tokens, target_tokens, title=None):
     attention = np.asarray(attention, dtype="float32")
     rows, columns = _require_labels(attention.shape, source_tokens, target_tokens)
     size = min(1.8 + 0.36 * columns, MAX_INCHES), min(1.4 + 0.3 * rows, MAX_INCHES)
-    figure = _figure(size)
+    figure = new_figure(size)
     axes = figure.add_subplot()
     image = _draw(axes, attention, source_tokens, target_tokens)
     figure.colorbar(image, ax=axes, label="attention weight", shrink=0.8)
@@ -70,7 +70,7 @@ def plot_heads(attention, source_tokens, target_tokens, titles=None):
     across = math.ceil(math.sqrt(heads))
     down = math.ceil(heads / across)
     inches = across * (1.4 + 0.22 * columns), down * (1.2 + 0.2 * rows)
-    figure = _figure([min(each, MAX_INCHES) for each in inches])
+    figure = new_figure([min(each, MAX_INCHES) for each in inches])
     grid = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False).flat
     titles = titles or [f"head {number}" for number in range(heads)]
     for axes, weights, title in zip(grid, attention, titles, strict=False):
@@ -124,7 +124,7 @@ def plot_caption(image, words, attention, columns=5, title=None):
     down = math.ceil(pictures / across)
     height, width, _ = image.shape
     inches = across * 2.0, down * (2.0 * height / width + 0.3) + (0.4 if title else 0.0)
-    figure = _figure([min(each, MAX_INCHES) for each in inches])
+    figure = new_figure([min(each, MAX_INCHES) for each in inches])
     places = figure.subplots(down, across, squeeze=False).flat
     for axes in places:
         axes.set_axis_off()
@@ -219,7 +219,15 @@ def _require_labels(shape, source_tokens, target_tokens):
     return expected
 
 
-def _figure(size):
+def new_figure(size):
+    """Returns a `matplotlib.figure.Figure` that belongs to no pyplot window.
+
+    Args:
+        size: Width and height in inches.
+
+    Raises:
+        ImportError: If matplotlib is not installed.
+    """
     try:
         from matplotlib.figure import Figure
     except ImportError as error:

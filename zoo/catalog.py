@@ -355,13 +355,8 @@ def _of_preset(folder, architecture, tokenizer, dtype, arguments):
             f"{folder / CONFIG} asks for {layers} layers, and {weights} has {arrays} arrays. Get "
             "all files of the preset anew, from one place."
         )
-    try:
+    with _named(f"The model of {folder / CONFIG} cannot be made."):
         return build(architecture, tokenizer, dtype, limited_to(weights), **arguments)
-    except (OSError, ImportError):
-        raise
-    except Exception as error:  # whatever an argument of the wrong kind leads to
-        kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
-        raise ValueError(f"The model of {folder / CONFIG} cannot be made. {kind}{error}") from error
 
 
 def _of_checkpoint(folder, dtype, **overrides):
@@ -370,18 +365,31 @@ def _of_checkpoint(folder, dtype, **overrides):
     from zoo.checkpoints.names import fill
     from zoo.checkpoints.tensor_files import TensorFiles
 
-    files = TensorFiles(folder)
-    plan, tokenizer = read_checkpoint(folder, overrides.get("labels"))
-    if plan.options["num_layers"] > len(files.shapes):  # before a weight is made, layers are
-        raise ValueError(
-            f"{folder / CONFIG} asks for {plan.options['num_layers']} layers, and the files have "
-            f"{len(files.shapes)} tensors. Get all files anew, from one place."
-        )
-    options = {**plan.options, **overrides}
-    model = build(plan.architecture, tokenizer, dtype, files.limit(), **options)
-    fill(model.core, files, plan.names)
+    with _named(f"The checkpoint {folder} cannot be loaded."):
+        files = TensorFiles(folder)
+        plan, tokenizer = read_checkpoint(folder, overrides.get("labels"))
+        if plan.options["num_layers"] > len(files.shapes):  # before a weight is made, layers are
+            raise ValueError(
+                f"{folder / CONFIG} asks for {plan.options['num_layers']} layers, and the files "
+                f"have {len(files.shapes)} tensors. Get all files anew, from one place."
+            )
+        options = {**plan.options, **overrides}
+        model = build(plan.architecture, tokenizer, dtype, files.limit(), **options)
+        fill(model.core, files, plan.names)
     model.checkpoint = folder, plan.names
     return model
+
+
+@contextlib.contextmanager
+def _named(what):
+    """Makes a `ValueError` that says so of whatever strange files lead to."""
+    try:
+        yield
+    except (OSError, ImportError):
+        raise
+    except Exception as error:  # such as of an argument of the wrong kind
+        kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
+        raise ValueError(f"{what} {kind}{error}") from error
 
 
 def _fresh_architecture(name, weights, tokenizer, dtype, overrides):

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import click
 
 from zoo.atomic import whole
-from zoo.readers import PICTURES
+from zoo.readers import pictures_of
 
 JSON_LINES, COLUMNS = ".jsonl", ".tsv"
 PROGRESS, ERRORS = ".progress", ".errors"
@@ -106,19 +106,6 @@ class PictureFolder:
                 yield Row(number, {FILE: name}, file.read_bytes())
             except OSError as error:
                 yield Row(number, {FILE: name}, problem=str(error))
-
-
-def pictures_of(folder):
-    """Returns the paths of the pictures in a folder, sorted.
-
-    Raises:
-        ValueError: If there is none.
-    """
-    folder = pathlib.Path(folder)
-    files = sorted(file for file in folder.iterdir() if file.suffix.lower() in PICTURES)
-    if not files:
-        raise ValueError(f"There is no picture ({', '.join(PICTURES)}) in the folder {folder}.")
-    return files
 
 
 def answer_file(source, output, answer, job, at_once):

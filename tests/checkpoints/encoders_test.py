@@ -116,6 +116,20 @@ def test_sentence_transformers_pool_and_normalize(tmp_path):
         zoo.load(str(tmp_path))
 
 
+def test_sentence_transformers_made_of_a_masked_model(tmp_path):
+    """Whose configs still name the class that they were trained from."""
+    theirs, pieces = tiny.save(tmp_path, "MPNet", "ForMaskedLM")
+    kinds = ["Transformer", "Pooling", "Normalize"]
+    modules = [{"path": "pool", "type": f"sentence_transformers.models.{kind}"} for kind in kinds]
+    (tmp_path / "modules.json").write_text(json.dumps(modules))
+    (tmp_path / "pool").mkdir()
+    (tmp_path / "pool" / "config.json").write_text('{"pooling_mode_cls_token": true}')
+    inputs = pieces(tiny.TEXTS, padding=True, return_tensors="pt")
+    first = theirs.mpnet(**inputs).last_hidden_state.detach().numpy()[:, 0]
+    unit = first / np.linalg.norm(first, axis=1, keepdims=True)
+    np.testing.assert_allclose(zoo.load(str(tmp_path)).embed(tiny.TEXTS), unit, atol=1e-4)
+
+
 def test_new_labels_get_a_new_head(tmp_path):
     tiny.save(tmp_path, "Bert", "ForMaskedLM")
     model = zoo.load(str(tmp_path), labels=["no", "yes"], dropout=0.0, attention_dropout=0.0)
@@ -195,6 +209,10 @@ def changed(checkpoint, tmp_path, change_config=None, change_tensors=None):
         ({"architectures": ["BertForQuestionAnswering"]}, "BertForQuestionAnswering"),
         ({"problem_type": "multi_label_classification"}, "multi_label_classification"),
         ({"vocab_size": 3}, "size=3 is too small"),
+        ({"hidden_size": "large"}, "cannot be loaded"),
+        ({"id2label": 3}, "cannot be loaded"),
+        ({"architectures": 3}, "cannot be loaded"),
+        ({"num_hidden_layers": None}, "lacks 'num_hidden_layers'"),
         ({"intermediate_size": 32}, r"has the shape \(24, 16\) in the file"),
         ({"num_hidden_layers": 2}, r"lacks tensors.*encoder\.layer\.1"),
         ({"num_hidden_layers": 10**6}, "asks for 1000000 layers, and the files have"),

@@ -71,6 +71,15 @@ def test_it_learns_words(tagger, tmp_path):
         model.fit(words[:1], [["O", "O", "PLACE"]])
 
 
+def test_words_are_the_same_with_a_tokenizer_that_adds_spaces():
+    from zoo.readers.text.word_reader import WordReader
+
+    tokenizer = zoo.ByteBPETokenizer([], prefix_space=True)
+    reader = WordReader(tokenizer, max_length=20)
+    ids = reader.read_words(reader.words_of(["ab c."])).token_ids
+    assert tokenizer.detokenize(ids[:, 0]).numpy()[0].decode() == "ab c ."
+
+
 def test_entities_are_joined():
     def tags(text):
         return [Tag(*each.split("/"), 0.5) for each in text.split()]

@@ -55,6 +55,14 @@ def test_numbers_and_texts_are_those_of_transformers(tmp_path, family):
     assert model.generate(PROMPTS, max_length=12) == [texts([row])[0] for row in greedy]
     found = model.generate(PROMPTS[:2], max_length=12, sampler="beam", num_beams=4)
     assert found == [texts([row])[0] for row in beams]
+    if model.tokenizer.opening_ids == ():  # then its first token is not told
+        ids = pieces(tiny.TEXTS[0], return_tensors="pt")["input_ids"]
+        end = tiny.torch.tensor([[pieces.eos_token_id]])
+        ids = tiny.torch.cat([ids, end], dim=1)
+        expected = float(np.exp(theirs(ids, labels=ids).loss.detach()))
+        scores = model.score(tiny.TEXTS[0])
+        assert scores.perplexity[0] == pytest.approx(expected, rel=1e-3)
+        assert len(scores.tokens[0]) == len(scores.log_probs[0]) == ids.shape[1] - 1
     streamed = "".join(model.stream(PROMPTS[0], max_length=12))
     assert streamed == texts(greedy[:1])[0]
 
@@ -96,7 +104,23 @@ def test_settings_of_generation_make_the_sampler(tmp_path, settings, sampler):
     (tmp_path / "generation_config.json").write_text(json.dumps(settings))
     found = zoo.load(str(tmp_path)).default_sampler
     assert repr(found).startswith(sampler)
-    assert found.end_ids == tuple(settings.get("eos_token_id", [])[1:])
+    assert found.end_ids == tuple(settings.get("eos_token_id", []))
+
+
+def test_settings_that_change_nothing_are_left_alone(tmp_path):
+    """As SmolLM2 and older files have them."""
+    tiny.save(tmp_path, "Llama", "ForCausalLM", num_hidden_layers=1)
+    path = tmp_path / "config.json"
+    more = {"is_llama_config": True, "rope_interleaved": False, "transformers.js_config": {"a": 1}}
+    path.write_text(json.dumps({**json.loads(path.read_text()), **more, "rope_scaling": None}))
+    assert zoo.load(str(tmp_path)).core.config.num_layers == 1
+
+
+def test_another_end_of_beam_search_is_told(tmp_path):
+    tiny.save(tmp_path, "GPT2", "LMHeadModel", n_layer=1)
+    (tmp_path / "generation_config.json").write_text('{"num_beams": 2, "early_stopping": true}')
+    with pytest.warns(UserWarning, match="early_stopping=true"):
+        zoo.load(str(tmp_path))
 
 
 def test_settings_of_generation_that_are_not_implemented(tmp_path):

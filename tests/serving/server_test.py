@@ -19,6 +19,7 @@ from tests.serving.client import Client, predict, serving
 from tests.zoo.pictures import IMAGES
 from zoo.readers.images import image_bytes
 from zoo.server import ExportedModel, Limits, LoadedModel, make_app
+from zoo.server import models as server_models
 from zoo.serving import Endpoint, write_version
 
 TEXTS = ["a man sleeps", "der hund", "two women ride bikes", "", "a dog"]
@@ -378,3 +379,18 @@ def test_classifiers_are_served():
 def test_a_folder_without_versions_is_refused(tmp_path):
     with pytest.raises(ValueError, match="no exported version"):
         ExportedModel("x", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("asked", "name"),
+    [
+        ("vit_mnist", "vit_mnist"),
+        ("hf://user/bert-base@v1.0", "bert-base"),
+        ("https://a.org/b/toy.zip#sha256=00", "toy"),
+    ],
+)
+def test_names_of_models_have_a_place_in_addresses(monkeypatch, asked, name):
+    task = types.SimpleNamespace(endpoints=dict)
+    monkeypatch.setattr(server_models.catalog, "load", lambda _: task)
+    monkeypatch.setattr(server_models, "LoadedModel", lambda name, *_: name)
+    assert server_models.model_of(asked) == name

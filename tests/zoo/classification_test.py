@@ -142,6 +142,34 @@ def test_labels_are_as_many_as_logits(model):
         zoo.Classifier(model.core, labels=LABELS)
 
 
+def run(*arguments):
+    return click.testing.CliRunner().invoke(main, [str(each) for each in arguments])
+
+
+def test_a_shipped_classifier_is_measured_by_the_command(monkeypatch):
+    pixels = np.zeros((4, 28, 28, 1), "uint8")
+    pixels[:, 4:24, 13:15] = 255  # all of them are a 1
+    images = tf.data.Dataset.from_tensor_slices((pixels, [1, 1, 1, 0]))
+    monkeypatch.setattr("zoo.training.digits.DigitsRecipe.load", lambda *_: images)
+    result = run("evaluate", "vit_mnist")
+    assert result.exit_code == 0, result.output
+    assert "75.0  accuracy, %" in result.output
+    assert (
+        "does not generate, and has no num_beams"
+        in run("evaluate", "vit_mnist", "--num-beams", 3).output
+    )
+
+
+def test_commands_refuse_what_a_classifier_has_not(tmp_path):
+    asked = ["export", "vit_mnist", tmp_path / "exported"]
+    for flag, told in (("--no-jit", "--jit"), ("--format=litert", "--format")):
+        assert f"whose export has no {told}" in run(*asked, flag).output
+    assert "labels of its own" in run("classify", "vit_mnist", "a.png", "--label", "1").output
+    files = ["--input", tmp_path, "--output", tmp_path / "out"]
+    asked = run("classify", "vit_mnist", *files, "--show-attention", tmp_path / "a.png")
+    assert "not for --input" in asked.output
+
+
 def test_a_preset_without_a_tokenizer_goes_into_an_archive(tmp_path):
     model = zoo.load("vit_mnist")
     name = model.save_to_preset(tmp_path / "digits.zip")

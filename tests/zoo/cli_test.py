@@ -146,7 +146,7 @@ def test_rules_for_tokens_reach_the_sampler(translate, bahdanau):
 
 
 def test_many_lines_are_written_part_by_part(translate, bahdanau, sources, targets, monkeypatch):
-    monkeypatch.setattr("zoo.cli.TEXTS_AT_ONCE", 3)
+    monkeypatch.setattr("zoo.cli_answers.TEXTS_AT_ONCE", 3)
     asked, translating = [], bahdanau.translate
     monkeypatch.setattr(
         bahdanau,
@@ -158,7 +158,7 @@ def test_many_lines_are_written_part_by_part(translate, bahdanau, sources, targe
 
 
 def test_ctrl_c_keeps_what_was_done(run, bahdanau, sources, targets, monkeypatch):
-    monkeypatch.setattr("zoo.cli.TEXTS_AT_ONCE", 3)
+    monkeypatch.setattr("zoo.cli_answers.TEXTS_AT_ONCE", 3)
     monkeypatch.setattr(zoo, "load", lambda name: bahdanau)
     translating = bahdanau.translate
 

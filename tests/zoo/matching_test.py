@@ -282,3 +282,9 @@ def test_the_command_line(model, photographs, monkeypatch):
     found = run(main, ["embed", "toy", "red before blue", str(photographs / "0.png")])
     vectors = [json.loads(line) for line in found.stdout.splitlines()]
     assert [len(vector) for vector in vectors] == [16, 16]
+    labels = ["--label", "red before blue", "--label", "green before red"]
+    found = run(main, ["classify", "toy", str(photographs / "0.png"), *labels])
+    assert found.output.split("\t")[0] in labels
+    refused = run(main, ["classify", "toy", str(photographs / "0.png")])
+    assert refused.exit_code == 1
+    assert "needs labels to choose from" in refused.output

@@ -39,7 +39,7 @@ UNUSED = r"(bert\.)?pooler\.dense\.(weight|bias)", r"cls\.seq_relationship\.(wei
 
 def plan(settings, folder):
     settings.require(is_decoder=False, add_cross_attention=False, tie_word_embeddings=True)
-    head = head_of(settings)
+    head = head_of(settings, folder)
     options = stack_options(settings) | {
         "num_segments": settings.take("type_vocab_size", default=2),
         "max_length": settings.take("max_position_embeddings"),

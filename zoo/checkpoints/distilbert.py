@@ -35,7 +35,7 @@ TIED = {"vocab_projector.weight": "distilbert.embeddings.word_embeddings.weight"
 def plan(settings, folder):
     settings.require(chunk_size_feed_forward=0, tie_word_embeddings=True, tie_weights_=True)
     settings.ignore("sinusoidal_pos_embds", "seq_classif_dropout", "qa_dropout")
-    head = head_of(settings)
+    head = head_of(settings, folder)
     name = activation(settings, settings.take("activation", default="gelu"))
     options = {
         "num_layers": settings.take("n_layers"),

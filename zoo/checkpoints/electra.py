@@ -31,7 +31,7 @@ def plan(settings, folder):
             f"{settings.path} is of ELECTRA's discriminator, whose head tells which tokens were "
             "replaced, which is not implemented."
         )
-    head = head_of(settings)
+    head = head_of(settings, folder)
     options = stack_options(settings)
     embedding_size = settings.take("embedding_size", default=options["size"])
     options |= {

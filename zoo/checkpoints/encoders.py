@@ -4,7 +4,7 @@ import re
 
 from zoo.checkpoints.names import Names
 from zoo.checkpoints.plan import Plan
-from zoo.checkpoints.sentence_transformers import pooled
+from zoo.checkpoints.sentence_transformers import MODULES, pooled
 
 HEADS = {
     "ForSequenceClassification": "labels",
@@ -22,8 +22,10 @@ ARCHITECTURES = {
 POSITION_IDS = r"(.*\.)?(position_ids|token_type_ids)"  # buffers of older versions
 
 
-def head_of(settings):
+def head_of(settings, folder):
     """Returns which head the model has: that of the file, or one for new labels.
+
+    A folder of sentence-transformers has none, whatever its config says of the model it came from.
 
     Raises:
         ValueError: If it has one that is not implemented.
@@ -36,6 +38,8 @@ def head_of(settings):
             f"implemented. Classes that are: {', '.join('…' + each for each in HEADS)}."
         )
     head = HEADS[found[1]]
+    if (folder / MODULES).is_file() and not settings.new_labels:
+        return "embedding"
     return "labels" if settings.new_labels and head != "tags" else head
 
 
@@ -57,6 +61,7 @@ def encoder_plan(settings, folder, head, options, table, heads, prefix, tied, un
     if settings.new_labels:
         del table["output_layer"]
         fresh = "output_layer", "pooler"
+    if settings.new_labels or head == "embedding":
         of_heads = {name for each in heads.values() for name in each.values()}
         unused += tuple(rf"{re.escape(name)}(\..*)?" for name in [*of_heads, *tied])
     if head == "embedding":

@@ -1,5 +1,7 @@
 """The settings of generation of a checkpoint: its default sampler."""
 
+import warnings
+
 import keras
 
 from zoo import decoding
@@ -52,7 +54,7 @@ def sampler_of(settings, folder):
     }
     end_ids = found.take("eos_token_id", default=None)
     if isinstance(end_ids, list):
-        options["end_ids"] = end_ids[1:]
+        options["end_ids"] = end_ids
     name, more = _kind(found)
     found.ignore(*_NEUTRAL)
     found.require(min_length=0, diversity_penalty=0.0, num_beam_groups=1, typical_p=1.0)
@@ -100,5 +102,11 @@ def _kind(settings):
         return ("top_k", {**warmth, "k": k}) if k else ("random", warmth)
     if beams == 1:
         return "greedy", {}
+    if stops is True:
+        warnings.warn(
+            f"{settings.path} ends beam search as soon as there are {beams} hypotheses "
+            "(early_stopping=true). Here it goes on while a better one may come.",
+            stacklevel=2,
+        )
     options = {"num_beams": beams, "exact": stops == "never"}
     return "beam", options | ({} if penalty is None else {"length_penalty": penalty})

@@ -38,7 +38,7 @@ OF_QUERIES = ["query", "key", "value"]
 
 def plan(settings, folder):
     settings.require_class(CLASSES)
-    settings.require(chunk_size_feed_forward=0)
+    settings.require(chunk_size_feed_forward=0, rope_interleaved=False, use_mrope=False)
     kind = settings.model_type
     heads = settings.take("num_attention_heads")
     epsilon = settings.take("rms_norm_eps", default=1e-6)

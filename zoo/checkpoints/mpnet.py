@@ -25,7 +25,7 @@ OFFSET = 2  # its padding is always 1 to the positions
 
 def plan(settings, folder):
     settings.require(tie_word_embeddings=True)
-    head = head_of(settings)
+    head = head_of(settings, folder)
     options = stack_options(settings)
     options |= {
         "masked_activation": "gelu",

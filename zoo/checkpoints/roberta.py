@@ -22,7 +22,7 @@ UNUSED = (r"(roberta\.)?pooler\.dense\.(weight|bias)",)
 
 def plan(settings, folder):
     settings.require(is_decoder=False, add_cross_attention=False, tie_word_embeddings=True)
-    head = head_of(settings)
+    head = head_of(settings, folder)
     options = stack_options(settings)
     offset = options["pad_id"] + 1
     options |= {

@@ -24,6 +24,7 @@ _WITHOUT_MEANING = {  # for the numbers that a model computes
     "initializer_factor",
     "initializer_range",
     "is_encoder_decoder",
+    "is_llama_config",
     "label2id",
     "language",
     "model_type",
@@ -46,7 +47,9 @@ _WITHOUT_MEANING = {  # for the numbers that a model computes
     "tokenizer_class",
     "torch_dtype",
     "torchscript",
+    "transformers.js_config",
     "transformers_version",
+    "use_bfloat16",
     "use_cache",
 }
 
@@ -89,7 +92,7 @@ class Settings:
         """
         self._seen.update(names)
         for name in names:
-            if name in self._content:
+            if self._content.get(name) is not None:
                 return self._content[name]
         if default is _REQUIRED:
             raise ValueError(f"{self.path} lacks {names[0]!r}.")

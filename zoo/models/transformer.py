@@ -7,8 +7,8 @@ import keras
 from keras import ops
 
 from keras_attention import positions
+from keras_attention._block import NORMS
 from keras_attention.errors import unknown_name
-from keras_attention.transformer import NORMS
 
 EMBEDDED = ("sinusoidal", "learned")  # positions that are added here, not inside attention
 

@@ -1,6 +1,7 @@
 """The models of a server: loaded ones, and folders of exported versions."""
 
 import pathlib
+import re
 
 import tensorflow as tf
 
@@ -96,14 +97,17 @@ def model_of(name, is_batched=True):
 
     Args:
         name: A folder of exported versions, whose name is that of the model; or what `zoo.load`
-            takes.
+            takes: the model of `hf://user/name@revision` is called `name`.
         is_batched: Whether concurrent requests share batches.
     """
     folder = pathlib.Path(name)
     if any(folder.glob("*/saved_model.pb")):
         return ExportedModel(folder.resolve().name, folder, is_batched)
     task = catalog.load(name)
-    name = pathlib.Path(name).stem if folder.exists() else name
+    if folder.exists():
+        name = folder.resolve().name if folder.is_dir() else folder.stem
+    else:  # what the path of a URL can hold
+        name = re.split("[@#]", name.rpartition("/")[2])[0].removesuffix(".zip")
     return LoadedModel(name, task, is_batched)
 
 

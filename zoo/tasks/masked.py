@@ -51,7 +51,11 @@ class MaskFiller(EncodingTask):
 
     def __init__(self, core, tokenizer, **kwargs):
         super().__init__(core, tokenizer, TextReader(tokenizer, core.config.max_length), **kwargs)
-        require(tokenizer.mask_id is not None, "one with a mask token", tokenizer=tokenizer)
+        if tokenizer.mask_id is None:
+            raise ValueError(
+                "`tokenizer` of MaskFiller must have a mask token, such as those that "
+                f"zoo.readers.text.read_tokenizer reads. Received: {tokenizer!r}, without one."
+            )
         self.mask = tokenizer.pieces([[tokenizer.mask_id]])[0][0]
 
     # ----------------------------------------------------------------------------------- training

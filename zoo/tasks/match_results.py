@@ -4,9 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from keras_attention.plotting import MAX_INCHES, new_figure
 from zoo.readers.images import read_image
-
-MAX_INCHES = 30.0
 
 
 class Matches(NamedTuple):
@@ -28,11 +27,9 @@ class Matches(NamedTuple):
         Returns:
             The `matplotlib.figure.Figure`; it is not shown, and belongs to no pyplot window.
         """
-        from matplotlib.figure import Figure
-
         columns, rows = self.similarities.shape
         size = 3.0 + 1.1 * columns, 1.3 + 0.4 * rows
-        figure = Figure(tuple(min(each, MAX_INCHES) for each in size), layout="constrained")
+        figure = new_figure([min(each, MAX_INCHES) for each in size])
         ratios = [1.1, max(0.4 * rows, 0.4)]
         places = figure.subplots(2, columns, squeeze=False, height_ratios=ratios)
         grid = places[1, 0].get_gridspec()
@@ -77,10 +74,8 @@ class Findings(NamedTuple):
         Returns:
             The `matplotlib.figure.Figure`; it is not shown, and belongs to no pyplot window.
         """
-        from matplotlib.figure import Figure
-
         width = min(2.2 * len(self.images), MAX_INCHES)
-        figure = Figure((width, 2.9), layout="constrained")
+        figure = new_figure((width, 2.9))
         places = figure.subplots(1, len(self.images), squeeze=False)[0]
         for place, image, value in zip(places, self.images, self.similarities, strict=True):
             place.imshow(read_image(image))

@@ -14,7 +14,8 @@ from zoo.data.batching import in_batches_by_length
 from zoo.data.captions import annotated, examples_of_lists, images_with_captions, plain
 from zoo.metrics.contrastive import ContrastiveLoss
 from zoo.models.backbone import Backbone
-from zoo.readers import PICTURES
+from zoo.readers import pictures_of
+from zoo.readers.image_reader import ImageReader
 from zoo.readers.images import image_bytes, read_images
 from zoo.readers.several import as_requests
 from zoo.readers.text.texts import as_texts
@@ -294,14 +295,13 @@ class Matcher(Task):
         folder, found = pathlib.Path(images).expanduser(), {}
         if not folder.is_dir():
             raise ValueError(f"`images` of search must be a folder or a list. Received: {folder}.")
-        for path in sorted(folder.iterdir()):
-            if path.suffix.lower() in PICTURES:
-                try:
-                    found[path] = image_bytes(path)
-                except ValueError as error:
-                    warnings.warn(f"{error} It is left out.", stacklevel=3)
+        for path in pictures_of(folder):
+            try:
+                found[path] = image_bytes(path)
+            except ValueError as error:
+                warnings.warn(f"{error} It is left out.", stacklevel=3)
         if not found:
-            raise ValueError(f"There is no picture ({', '.join(PICTURES)}) in the folder {folder}.")
+            raise ValueError(f"None of the pictures in {folder} can be read.")
         return list(found), list(found.values())
 
     def _requests(self, images):
@@ -367,8 +367,7 @@ class Matcher(Task):
         """Returns a dictionary of the `zoo.serving.Endpoint`s that are exported, and served."""
         text = [tf.TensorSpec([None], tf.string, name="text")]
         image = [tf.TensorSpec([None], tf.string, name="image_bytes")]
-        picture = tf.io.encode_png(tf.fill([8, 8, 3], tf.constant(128, tf.uint8))).numpy()
         return {
             "serving_default": Endpoint(self.answer_texts, text, [[["a"]]]),
-            "images": Endpoint(self.answer_images, image, [[[picture]]]),
+            "images": Endpoint(self.answer_images, image, [[[ImageReader().example()]]]),
         }

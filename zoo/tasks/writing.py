@@ -101,6 +101,7 @@ class TextGenerator(GeneratingTask):
 
         Returns:
             `TextScores`. The end token of a whole text counts in its perplexity and comes last.
+            Where nothing stands before a text, as with GPT-2, its first token does not count.
         """
         require(batch_size >= 1, "at least 1", batch_size=batch_size)
         texts, _ = as_texts(texts)
@@ -111,8 +112,9 @@ class TextGenerator(GeneratingTask):
             parts = [slice(row, row + batch_size) for row in rows]
             parts = [self._compiled_log_probs(inputs[part], labels[part]) for part in parts]
             of_text = np.concatenate(parts)[weights > 0]
-            log_probs.append(of_text[opening - 1 :])
-            tokens.append(self.tokenizer.pieces([stream[opening:]])[0])
+            seen = max(opening, 1)  # of a text that nothing opens, the first token has none before
+            log_probs.append(of_text[seen - 1 :])
+            tokens.append(self.tokenizer.pieces([stream[seen:]])[0])
         means = [each.mean(dtype="float64") if len(each) else 0.0 for each in log_probs]
         return TextScores(np.exp(-np.array(means)), tokens, log_probs)
 

@@ -86,7 +86,8 @@ class WordReader(TextReader):
         """
         words = tf.strings.split(requests, SEPARATOR)  # (batch, (words))
         words = tf.ragged.boolean_mask(words, words != "")
-        pieces = self.tokenizer.tokenize(words.values)  # (all words, (pieces))
+        texts = tf.strings.strip(words.values) if self.tokenizer.prefix_space else words.values
+        pieces = self.tokenizer.tokenize(texts)  # (all words, (pieces))
         counts = words.with_values(tf.cast(pieces.row_lengths(), tf.int32)).to_tensor(0)
         row_splits = tf.gather(pieces.row_splits, words.row_splits)
         tokens = tf.RaggedTensor.from_row_splits(pieces.values, row_splits, validate=False)

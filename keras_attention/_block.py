@@ -1,0 +1,256 @@
+"""What the blocks of a Transformer have in common: the options, and how parts are added."""
+
+import inspect
+
+import keras
+from keras import ops
+
+from keras_attention import activations, compute, masks, normalizers, positions, scores
+from keras_attention._checks import (
+    plain,
+    require_fractions,
+    require_positive_integers,
+    require_positive_integers_or_none,
+)
+from keras_attention._heads import PROJECTIONS
+from keras_attention._keras import get_keras_mask
+from keras_attention._layer import Memory, as_floats
+from keras_attention._recompute import Recomputable
+from keras_attention.feed_forward import FeedForward
+from keras_attention.multi_head import MultiHeadAttention
+
+NORMALIZE = ("post", "pre")
+NORMS = {"layer": keras.layers.LayerNormalization, "rms": keras.layers.RMSNormalization}
+BIASES = ("attention", *PROJECTIONS, "feed_forward")
+
+
+class Block(Recomputable):
+    """What encoder and decoder blocks have in common: the options, and how parts are added.
+
+    An option is an argument of this constructor, kept under its name, and nothing else: the config
+    is read from there.
+    """
+
+    def __init__(
+        self,
+        num_heads,
+        hidden,
+        key_dim=None,
+        normalize="post",
+        epsilon=1e-5,
+        dropout=0.0,
+        attention_dropout=0.0,
+        hidden_dropout=0.0,
+        activation="relu",
+        use_bias=True,
+        score="scaled_dot",
+        mask=None,
+        position=None,
+        *,
+        norm="layer",
+        gated=False,
+        num_key_value_heads=None,
+        query_key_norm=None,
+        normalizer="softmax",
+        implementation="auto",
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        owner = type(self).__name__
+        require_positive_integers(owner, num_heads=num_heads, hidden=hidden)
+        require_positive_integers_or_none(
+            owner, key_dim=key_dim, num_key_value_heads=num_key_value_heads
+        )
+        require_fractions(
+            owner,
+            dropout=dropout,
+            attention_dropout=attention_dropout,
+            hidden_dropout=hidden_dropout,
+        )
+        self._require_one_of(NORMALIZE, normalize=normalize)
+        self._require_one_of(NORMS, norm=norm)
+        compute.require_known(implementation)
+        self.supports_masking = True
+        self.num_heads = plain(num_heads)
+        self.hidden = plain(hidden)
+        self.key_dim = plain(key_dim)
+        self.normalize = normalize
+        self.epsilon = epsilon
+        self.dropout = dropout
+        self.attention_dropout = attention_dropout
+        self.hidden_dropout = hidden_dropout
+        self.activation = activations.get(activation)
+        self.use_bias = self._biases(use_bias)
+        self.score = scores.get(score)
+        self.mask = None if mask is None else masks.get(mask)
+        self.position = None if position is None else positions.get(position)
+        self.norm = norm
+        self.gated = gated
+        self.num_key_value_heads = plain(num_key_value_heads)
+        self.query_key_norm = query_key_norm
+        self.normalizer = normalizers.get(normalizer)
+        self.implementation = implementation
+
+    def _require_one_of(self, known, **argument):
+        ((name, value),) = argument.items()
+        if value not in known:
+            raise ValueError(
+                f"`{name}` of {type(self).__name__} must be one of {', '.join(known)}. "
+                f"Received: {name}={value!r}."
+            )
+
+    def _biases(self, use_bias):
+        """Returns `True`, `False`, or a list of the parts that add a bias."""
+        if isinstance(use_bias, bool):
+            return use_bias
+        is_collection = isinstance(use_bias, list | tuple | set | frozenset)
+        if not is_collection or not set(use_bias) <= set(BIASES):
+            raise ValueError(
+                f"`use_bias` of {type(self).__name__} must be True, False, or a collection of "
+                f"{', '.join(BIASES)}. Received: use_bias={use_bias!r}."
+            )
+        return [name for name in BIASES if name in use_bias]
+
+    def _has_bias(self, part):
+        return self.use_bias if isinstance(self.use_bias, bool) else part in self.use_bias
+
+    def _biases_of_attention(self):
+        """Returns what `use_bias` of `MultiHeadAttention` is."""
+        if self._has_bias("attention"):
+            return True
+        return [name for name in PROJECTIONS if self._has_bias(name)]
+
+    def compute_output_shape(self, x_shape, encoded_shape=None):
+        """Returns the shape of the output without the weights: that of `x`."""
+        return tuple(x_shape)
+
+    def compute_mask(self, inputs, previous_mask):
+        """Hands on what is hidden by the mask of the call or by the implicit one."""
+        implicit = get_keras_mask(inputs)
+        if previous_mask is None or implicit is None or previous_mask is implicit:
+            return previous_mask
+        return ops.logical_and(previous_mask, implicit)
+
+    def _padding(self, name, mask, x):
+        """Joins the mask of the call with the implicit one that Keras left on `x`."""
+        if mask is None:
+            return get_keras_mask(x)
+        mask = masks.as_boolean(mask, name, ranks=(2,))
+        pairs = zip(mask.shape, x.shape[:2], strict=True)
+        if any(None not in pair and pair[0] != pair[1] for pair in pairs):
+            raise ValueError(
+                f"`{name}` of {type(self).__name__} must have the shape (batch, length) = "
+                f"{tuple(x.shape[:2])} of what it belongs to. Received: shape {tuple(mask.shape)}."
+            )
+        return self.compute_mask(x, mask)
+
+    def _make_attention(self, name, x_shape, memory_shape, score, **arguments):
+        size = x_shape[-1]
+        if self.key_dim is None and size % self.num_heads:
+            raise ValueError(
+                f"{type(self).__name__} shares the size of x out among its heads. Received: x of "
+                f"shape {tuple(x_shape)}, num_heads={self.num_heads}, which does not divide {size}."
+                " Give `key_dim`, the size of one head, or another number of heads."
+            )
+        attention = MultiHeadAttention(
+            self.num_heads,
+            self.key_dim or size // self.num_heads,
+            num_key_value_heads=self.num_key_value_heads,
+            score=score,
+            normalizer=self._another(self.normalizer),
+            dropout=self.attention_dropout,
+            use_bias=self._biases_of_attention(),
+            query_key_norm=self.query_key_norm,
+            implementation=self.implementation,
+            dtype=self.dtype_policy,
+            name=name,
+            **arguments,
+        )
+        attention.build(x_shape, memory_shape)
+        return attention
+
+    def _make_norm(self, name, x_shape):
+        norm = NORMS[self.norm](epsilon=self.epsilon, dtype=self.dtype_policy, name=name)
+        norm.build(x_shape)
+        return norm
+
+    def _another(self, part):
+        """Returns a part with the same options, and weights and state of its own."""
+        return part.from_config(part.get_config())
+
+    def _build_feed_forward(self, x_shape):
+        self.feed_forward = FeedForward(
+            self.hidden,
+            self.activation,
+            self.hidden_dropout,
+            self._has_bias("feed_forward"),
+            self.gated,
+            dtype=self.dtype_policy,
+            name="feed_forward",
+        )
+        self.feed_forward.build(x_shape)
+        self.feed_forward_norm = self._make_norm("feed_forward_norm", x_shape)
+        self.drop = keras.layers.Dropout(self.dropout, dtype=self.dtype_policy)
+
+    def _attend(self, attention, norm, x, memory, mask, memory_mask, with_weights, training):
+        """Adds what an attention sees in a memory, `None` for its own input, to its input."""
+        x = as_floats(x, self.compute_dtype)
+        query = self._before(norm, x)
+        context = attention(
+            query,
+            query if memory is None else memory,
+            query_mask=mask,
+            value_mask=memory_mask,
+            return_attention_scores=with_weights,
+            training=training,
+        )
+        context, weights = context if with_weights else (context, None)
+        return self._after(norm, x, context, training), weights
+
+    def _look_up(self, attention, norm, x, memory, start, extend, with_weights):
+        """As `_attend`, from some positions to a memory, which they may extend first."""
+        x = as_floats(x, self.compute_dtype)
+        query = self._before(norm, x)
+        if extend:
+            memory = attention.extend(memory, query, start)
+        context, weights = attention.attend(
+            query, memory, start=start, return_attention_scores=with_weights
+        )
+        return self._after(norm, x, context, training=False), memory, weights
+
+    def _feed_forward(self, x, training):
+        added = self.feed_forward(self._before(self.feed_forward_norm, x), training=training)
+        return self._after(self.feed_forward_norm, x, added, training)
+
+    def _before(self, norm, x):
+        """Returns what a part of the block gets."""
+        return norm(x) if self.normalize == "pre" else x
+
+    def _after(self, norm, x, added, training):
+        """Returns the input of a part together with its output."""
+        x = x + self.drop(added, training=training)
+        return norm(x) if self.normalize == "post" else x
+
+    def _room(self, attention, batch, max_length, mask):
+        """Returns a memory of nothing yet, with room for `max_length` positions."""
+        empty = ops.zeros((batch, max_length, self.size), self.compute_dtype)
+        key, value, _ = attention.prepare(empty)
+        return Memory(key, value, mask)
+
+    def _require_sequences(self, **shapes):
+        if any(len(shape) != 3 for shape in shapes.values()):
+            received = ", ".join(f"{name} {tuple(shape)}" for name, shape in shapes.items())
+            raise ValueError(
+                f"{type(self).__name__} needs {' and '.join(shapes)} of shape (batch, length, "
+                f"size). Received: {received}. One step gets its length by x[:, None, :]."
+            )
+
+    def get_config(self):
+        options = {name: getattr(self, name) for name in OPTIONS}
+        serialize = keras.saving.serialize_keras_object
+        config = {name: serialize(option) for name, option in options.items()}
+        config["activation"] = activations.serialize(self.activation)
+        return {**super().get_config(), **config}
+
+
+OPTIONS = list(inspect.signature(Block.__init__).parameters)[1:-1]  # without self and kwargs

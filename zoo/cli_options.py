@@ -1,0 +1,103 @@
+"""Options that several commands have."""
+
+import os
+import pathlib
+
+import click
+
+
+def require_writable(path):
+    """Raises a `ValueError` unless a path can be made a folder with files, now and not in hours."""
+    there = next(each for each in [path, *path.absolute().parents] if each.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        raise ValueError(
+            f"Nothing can be written to {path}: {there} is no folder that you may write into. "
+            "Choose another place."
+        )
+
+
+def _check_picture(context, option, path):
+    """Returns the path of an option after making sure that a picture can be written there."""
+    if path is None:
+        return None
+    try:
+        from matplotlib.backend_bases import FigureCanvasBase
+    except ImportError as error:
+        raise ImportError(
+            f'{option.opts[0]} needs matplotlib: pip install "keras-attention-zoo[plot]"'
+        ) from error
+    formats = sorted(FigureCanvasBase.get_supported_filetypes())
+    if path.suffix[1:].lower() not in formats:
+        endings = ", ".join(f".{each}" for each in formats)
+        raise ValueError(f"{option.opts[0]} must end with one of {endings}. Received: {path}.")
+    if not path.parent.exists():
+        raise ValueError(f"There is no folder {path.parent} for {path}. Make it first.")
+    require_writable(path.parent)
+    return path
+
+
+def show_attention_in(what):
+    return click.option(
+        "--show-attention",
+        type=click.Path(dir_okay=False, writable=True, path_type=pathlib.Path),
+        callback=_check_picture,
+        help=what,
+    )
+
+
+def with_options(options):
+    """Returns a decorator that adds options to a command, in order."""
+
+    def add(command):
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+SAMPLER = click.option(
+    "--sampler", help="greedy, beam, random, top_k or top_p.  [default: the model's own]"
+)
+RANDOM = [
+    click.option("--temperature", type=float, help="Temperature of a random sampler."),
+    click.option("--top-k", "k", type=int, help="Tokens to draw from, for top_k."),
+    click.option("--top-p", "p", type=float, help="Probability to draw from, for top_p."),
+]
+RULES = [
+    click.option("--repetition-penalty", type=float, help="Above 1 against tokens said before."),
+    click.option("--no-repeat-ngram-size", type=int, help="No n-gram of this size twice."),
+    click.option("--min-length", type=int, help="Tokens at least."),
+]
+
+
+def decoding_options(command):
+    """Adds the options that every task with beam search has."""
+    options = [
+        SAMPLER,
+        click.option("--num-beams", type=int, help="Beams of beam search."),
+        click.option("--length-penalty", type=float, help="Exponent of the length in beam search."),
+        click.option("--max-length", type=int, help="Tokens at most."),
+        *RANDOM,
+        click.option("--seed", type=int, help="Seed of a random sampler."),
+        *RULES,
+    ]
+    return with_options(options)(command)
+
+
+def with_files(what):
+    """Adds the options to answer the rows of a file in another."""
+    options = [
+        click.option(
+            "--input",
+            "source",
+            type=click.Path(exists=True, path_type=pathlib.Path),
+            help=f"{what}, for --output.",
+        ),
+        click.option(
+            "--output",
+            type=click.Path(dir_okay=False, path_type=pathlib.Path),
+            help="File of answers: .jsonl, .tsv or lines. A run that broke off goes on.",
+        ),
+    ]
+    return with_options(options)
