@@ -65,6 +65,7 @@ class EncoderBlock(Block):
 
     A block as in Llama 3:
 
+    >>> from keras_attention import positions
     >>> block = EncoderBlock(num_heads=4, hidden=32, normalize="pre", norm="rms", gated=True,
     ...     activation="silu", use_bias=False, num_key_value_heads=2, mask="causal",
     ...     position=positions.Rotary(500_000, pairs="halves"))
