@@ -3,6 +3,8 @@
 from keras_attention import compute, drop_in, masks, normalizers, positions, scores
 from keras_attention._from_keras import from_keras
 from keras_attention.attention import Attention, Memory
+from keras_attention.conformer import ConformerBlock
+from keras_attention.convolution import ConvolutionModule
 from keras_attention.feed_forward import FeedForward
 from keras_attention.kernel_regression import NadarayaWatson
 from keras_attention.linformer import LinformerAttention
@@ -18,6 +20,8 @@ __all__ = [
     "Attention",
     "AttentionCell",
     "AttentionRNN",
+    "ConformerBlock",
+    "ConvolutionModule",
     "DecoderBlock",
     "EncoderBlock",
     "FeedForward",

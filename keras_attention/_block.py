@@ -29,7 +29,12 @@ class Block(Recomputable):
 
     An option is an argument of this constructor, kept under its name, and nothing else: the config
     is read from there.
+
+    Class attributes:
+        biases: The parts that `use_bias` may name.
     """
+
+    biases = BIASES
 
     def __init__(
         self,
@@ -104,12 +109,12 @@ class Block(Recomputable):
         if isinstance(use_bias, bool):
             return use_bias
         is_collection = isinstance(use_bias, list | tuple | set | frozenset)
-        if not is_collection or not set(use_bias) <= set(BIASES):
+        if not is_collection or not set(use_bias) <= set(self.biases):
             raise ValueError(
                 f"`use_bias` of {type(self).__name__} must be True, False, or a collection of "
-                f"{', '.join(BIASES)}. Received: use_bias={use_bias!r}."
+                f"{', '.join(self.biases)}. Received: use_bias={use_bias!r}."
             )
-        return [name for name in BIASES if name in use_bias]
+        return [name for name in self.biases if name in use_bias]
 
     def _has_bias(self, part):
         return self.use_bias if isinstance(self.use_bias, bool) else part in self.use_bias
@@ -178,17 +183,21 @@ class Block(Recomputable):
         """Returns a part with the same options, and weights and state of its own."""
         return part.from_config(part.get_config())
 
-    def _build_feed_forward(self, x_shape):
-        self.feed_forward = FeedForward(
+    def _make_feed_forward(self, name, x_shape):
+        feed_forward = FeedForward(
             self.hidden,
             self.activation,
             self.hidden_dropout,
             self._has_bias("feed_forward"),
             self.gated,
             dtype=self.dtype_policy,
-            name="feed_forward",
+            name=name,
         )
-        self.feed_forward.build(x_shape)
+        feed_forward.build(x_shape)
+        return feed_forward
+
+    def _build_feed_forward(self, x_shape):
+        self.feed_forward = self._make_feed_forward("feed_forward", x_shape)
         self.feed_forward_norm = self._make_norm("feed_forward_norm", x_shape)
         self.drop = keras.layers.Dropout(self.dropout, dtype=self.dtype_policy)
 

@@ -2,9 +2,20 @@
 
 from keras.src.backend import get_keras_mask, in_symbolic_scope, set_keras_mask
 
-__all__ = ["get_keras_mask", "in_symbolic_scope", "seed_generators", "set_keras_mask"]
+__all__ = [
+    "get_keras_mask",
+    "in_symbolic_scope",
+    "is_recomputed",
+    "seed_generators",
+    "set_keras_mask",
+]
 
 
 def seed_generators(layer):
     """Returns the generators of random numbers of a layer and of all layers in it."""
     return [each for part in layer._flatten_layers() for each in part._seed_generators]
+
+
+def is_recomputed(layer):
+    """Returns whether a layer was made inside `keras.RematScope()`, so that it is recomputed."""
+    return layer._remat_mode is not None and layer._remat_mode.mode is not None

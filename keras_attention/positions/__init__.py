@@ -16,11 +16,18 @@ from keras_attention.positions.scaling import (
 from keras_attention.positions.shaw import Shaw
 from keras_attention.positions.sinusoidal import SinusoidalPosition
 from keras_attention.positions.t5 import T5Bias
+from keras_attention.positions.transformer_xl import TransformerXL
 
 _registry = Registry(
     "position",
     Position,
-    {"alibi": ALiBi, "rotary": Rotary, "shaw": Shaw, "t5": T5Bias},
+    {
+        "alibi": ALiBi,
+        "rotary": Rotary,
+        "shaw": Shaw,
+        "t5": T5Bias,
+        "transformer_xl": TransformerXL,
+    },
 )
 get = _registry.get
 names = _registry.names
@@ -38,6 +45,7 @@ __all__ = [
     "Shaw",
     "SinusoidalPosition",
     "T5Bias",
+    "TransformerXL",
     "YaRN",
     "get",
     "names",

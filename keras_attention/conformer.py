@@ -1,0 +1,145 @@
+"""The block of the Conformer: attention to all, a convolution of neighbours, two half steps."""
+
+import keras
+
+from keras_attention._block import BIASES, Block
+from keras_attention._checks import plain, require_positive_integers
+from keras_attention._layer import as_floats
+from keras_attention.convolution import CONVOLUTION_NORMS, ConvolutionModule, require_no_statistics
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class ConformerBlock(Block):
+    """One layer of a Conformer.
+
+    $$ x_1 = x + \\frac{1}{2} FeedForward_1(Norm(x)), \\quad x_2 = x_1 + Attention(Norm(x_1)) $$
+
+    $$ x_3 = x_2 + Convolution(Norm(x_2)), \\quad
+       y = Norm(x_3 + \\frac{1}{2} FeedForward_2(Norm(x_3))) $$
+
+    Paper: Gulati et al. 2020, Conformer: Convolution-augmented Transformer for Speech Recognition,
+    equation 1 (https://arxiv.org/abs/2005.08100). With `normalize="post"`: `Norm(x + part(x))` for
+    each part, and no further one, as in the Squeezeformer (Kim et al. 2022, section 3.1.2,
+    https://arxiv.org/abs/2206.00888).
+
+    The parts are `feed_forward`, `attention`, `convolution` and `second_feed_forward`, with the
+    normalizations `feed_forward_norm`, `attention_norm`, `convolution_input_norm` and
+    `second_feed_forward_norm`; the last one is `output_norm`. The convolution sees both sides of a vector, whatever
+    the mask of attention hides.
+
+    Args:
+        num_heads, hidden, key_dim, normalize, epsilon, dropout, attention_dropout, hidden_dropout,
+            activation, score, mask, norm, gated, num_key_value_heads, query_key_norm, normalizer,
+            implementation: As for `EncoderBlock`.
+        use_bias: As for `EncoderBlock`; a collection may name `"convolution"`, too.
+        kernel_size: Length of the convolution, see `ConvolutionModule`.
+        convolution_norm: `"batch"` or `"layer"`, the normalization inside of the convolution.
+        position: Of the attention, as for `MultiHeadAttention`; by default
+            `positions.TransformerXL`.
+
+    Call arguments:
+        x: Tensor `(batch, length, size)`.
+        mask: Boolean `(batch, length)`, `True` for what counts; Keras' implicit mask counts, too.
+            What is hidden changes nothing of what is not.
+        return_attention_scores: Whether to return the weights, too.
+        training: Whether dropout is on, and batch normalization learns.
+
+    Output shape:
+        `(batch, length, size)`; with `return_attention_scores` also the weights before dropout,
+        float32 `(batch, num_heads, length, length)`.
+
+    Raises:
+        ValueError: As `EncoderBlock` and `ConvolutionModule`.
+
+    Example:
+
+    >>> block = ConformerBlock(num_heads=2, hidden=32, kernel_size=3)
+    >>> tuple(block(np.ones((2, 5, 8)), mask=np.ones((2, 5), bool)).shape)
+    (2, 5, 8)
+    """
+
+    biases = (*BIASES, "convolution")
+
+    def __init__(
+        self,
+        num_heads,
+        hidden,
+        key_dim=None,
+        normalize="pre",
+        *,
+        kernel_size=31,
+        convolution_norm="batch",
+        activation="silu",
+        position="transformer_xl",
+        **kwargs,
+    ):
+        super().__init__(
+            num_heads, hidden, key_dim, normalize, activation=activation, position=position, **kwargs
+        )
+        require_positive_integers("ConformerBlock", kernel_size=kernel_size)
+        self._require_one_of(CONVOLUTION_NORMS, convolution_norm=convolution_norm)
+        self.kernel_size = plain(kernel_size)
+        self.convolution_norm = convolution_norm
+
+    def build(self, x_shape):
+        self._require_sequences(x=x_shape)
+        self.size = x_shape[-1]
+        with keras.RematScope(mode=None):
+            self._build_feed_forward(x_shape)
+            self.attention = self._make_attention(
+                "attention", x_shape, x_shape, self.score, mask=self.mask, position=self.position
+            )
+            self.attention_norm = self._make_norm("attention_norm", x_shape)
+            self.convolution = ConvolutionModule(
+                self.kernel_size,
+                self.activation,
+                self.convolution_norm,
+                self.epsilon,
+                self._has_bias("convolution"),
+                dtype=self.dtype_policy,
+                name="convolution",
+            )
+            self.convolution.build(x_shape)
+            self.convolution_input_norm = self._make_norm("convolution_input_norm", x_shape)
+            self.second_feed_forward = self._make_feed_forward("second_feed_forward", x_shape)
+            self.second_feed_forward_norm = self._make_norm("second_feed_forward_norm", x_shape)
+            self.output_norm = None
+            if self.normalize == "pre":
+                self.output_norm = self._make_norm("output_norm", x_shape)
+
+    def call(self, x, mask=None, return_attention_scores=False, training=None):
+        self._require_sequences(x=x.shape)
+        mask = self._padding("mask", mask, x)
+        x = as_floats(x, self.compute_dtype)
+        x = self._half_step(self.feed_forward, self.feed_forward_norm, x, training)
+        x, weights = self._attend(
+            self.attention,
+            self.attention_norm,
+            x,
+            None,
+            mask,
+            mask,
+            return_attention_scores,
+            training,
+        )
+        norm = self.convolution_input_norm
+        added = self.convolution(self._before(norm, x), mask=mask, training=training)
+        x = self._after(norm, x, added, training)
+        x = self._half_step(self.second_feed_forward, self.second_feed_forward_norm, x, training)
+        x = x if self.output_norm is None else self.output_norm(x)
+        return (x, weights) if return_attention_scores else x
+
+    def _half_step(self, feed_forward, norm, x, training):
+        added = feed_forward(self._before(norm, x), training=training)
+        return self._after(norm, x, 0.5 * added, training)
+
+    def rematerialized_call(self, layer_call, *args, **kwargs):
+        require_no_statistics(self, self.convolution_norm)
+        return super().rematerialized_call(layer_call, *args, **kwargs)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "kernel_size": self.kernel_size,
+            "convolution_norm": self.convolution_norm,
+        }

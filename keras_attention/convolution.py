@@ -1,0 +1,136 @@
+"""What of its neighbours a vector takes in: the convolution module of the Conformer."""
+
+import keras
+from keras import ops
+
+from keras_attention import activations
+from keras_attention._checks import plain, require_positive_integers
+from keras_attention._keras import is_recomputed
+from keras_attention._layer import as_floats
+from keras_attention._recompute import Recomputable
+from keras_attention.errors import unknown_name
+
+CONVOLUTION_NORMS = ("batch", "layer")
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class ConvolutionModule(Recomputable):
+    """A gate, a convolution of each dimension along the length, a normalization, an activation.
+
+    $$ [a; g] = W_1 x + b_1, \\quad y_t = \\sum_n k_n \\odot (a \\odot σ(g))_{t+n} + b_k $$
+
+    $$ Convolution(x) = W_2 activation(Norm(y)) + b_2 $$
+
+    Paper: Gulati et al. 2020, Conformer: Convolution-augmented Transformer for Speech Recognition,
+    section 2.2 (https://arxiv.org/abs/2005.08100), whose first normalization stands before it.
+
+    The layers are `inner` (`W_1`), `depthwise` (`k`), `normalization` and `outer` (`W_2`). What is hidden by
+    the mask counts as nothing: neither a neighbour nor the batch normalization sees it.
+
+    Args:
+        kernel_size: Vectors that one is made of, itself in the middle; before and after it is 0.
+        activation: As for `FeedForward`.
+        norm: `"batch"`, as in the paper, or `"layer"`.
+        epsilon: Added to the variance by the normalization.
+        use_bias: Whether the layers add a bias.
+
+    Call arguments:
+        x: Tensor `(batch, length, size)`.
+        mask: Boolean `(batch, length)`, `True` for what counts; or Keras' implicit mask.
+        training: Whether the statistics of the batch normalize, and are learned.
+
+    Output shape:
+        `(batch, length, size)`.
+
+    Raises:
+        ValueError: If an argument is unknown or out of range; if it is to be recomputed in the
+            backward pass, which would lose the statistics of a batch normalization.
+
+    Example:
+
+    >>> layer = ConvolutionModule(kernel_size=3)
+    >>> tuple(layer(np.ones((2, 5, 8)), mask=np.ones((2, 5), bool)).shape)
+    (2, 5, 8)
+    """
+
+    def __init__(
+        self,
+        kernel_size=31,
+        activation="silu",
+        norm="batch",
+        epsilon=1e-5,
+        use_bias=True,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        require_positive_integers("ConvolutionModule", kernel_size=kernel_size)
+        if norm not in CONVOLUTION_NORMS:
+            raise ValueError(unknown_name("norm of ConvolutionModule", norm, CONVOLUTION_NORMS))
+        self.supports_masking = True
+        self.kernel_size = plain(kernel_size)
+        self.activation = activations.get(activation)
+        self.norm = norm
+        self.epsilon = epsilon
+        self.use_bias = use_bias
+
+    def build(self, x_shape):
+        size, options = x_shape[-1], {"use_bias": self.use_bias, "dtype": self.dtype_policy}
+        with keras.RematScope(mode=None):
+            self.inner = keras.layers.Dense(2 * size, name="inner", **options)
+            self.depthwise = keras.layers.DepthwiseConv1D(
+                self.kernel_size, padding="same", name="depthwise", **options
+            )
+            of_kind = {
+                "batch": keras.layers.BatchNormalization,
+                "layer": keras.layers.LayerNormalization,
+            }[self.norm]
+            self.normalization = of_kind(
+                epsilon=self.epsilon, dtype=self.dtype_policy, name="normalization"
+            )
+            self.outer = keras.layers.Dense(size, name="outer", **options)
+            for layer in (self.inner, self.depthwise, self.normalization, self.outer):
+                layer.build((None, None, size))
+
+    def call(self, x, mask=None, training=None):
+        value, gate = ops.split(self.inner(as_floats(x, self.compute_dtype)), 2, axis=-1)
+        value = value * ops.sigmoid(gate)
+        if mask is not None:
+            value = ops.where(mask[:, :, None], value, ops.cast(0.0, value.dtype))
+        value = self.depthwise(value)
+        if self.norm == "batch":
+            value = self.normalization(value, training=training, mask=mask)
+        else:
+            value = self.normalization(value)
+        return self.outer(activations.in_float32(self.activation, value))
+
+    def rematerialized_call(self, layer_call, *args, **kwargs):
+        require_no_statistics(self, self.norm)
+        return super().rematerialized_call(layer_call, *args, **kwargs)
+
+    def compute_output_shape(self, x_shape):
+        return tuple(x_shape)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "kernel_size": self.kernel_size,
+            "activation": activations.serialize(self.activation),
+            "norm": self.norm,
+            "epsilon": self.epsilon,
+            "use_bias": self.use_bias,
+        }
+
+
+def require_no_statistics(layer, norm):
+    """Raises a `ValueError` if a layer is recomputed, which would lose what it learns of batches.
+
+    Args:
+        layer: The layer.
+        norm: The normalization inside of its convolution.
+    """
+    if norm == "batch" and is_recomputed(layer):
+        raise ValueError(
+            f"{type(layer).__name__} with batch normalization cannot be recomputed in the backward "
+            "pass, where the statistics of the batch would get lost. Make it outside of "
+            "keras.RematScope, or with layer normalization."
+        )

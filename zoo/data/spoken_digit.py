@@ -1,0 +1,72 @@
+"""The Free Spoken Digit Dataset, of which TensorFlow Datasets has the builder."""
+
+import tensorflow as tf
+
+from keras_attention.errors import unknown_name
+
+try:
+    import tensorflow_datasets as tfds
+except ImportError as error:
+    raise ImportError(
+        "This data set needs tensorflow_datasets, which could not be imported. "
+        'Install it with: pip install "keras-attention-zoo[data]"'
+    ) from error
+
+RATE = 8000
+SPEAKERS = ("george", "jackson", "lucas", "nicolas", "theo", "yweweler")
+# Of 50 recordings of each digit by each speaker, the first 5 are the test set.
+_RECORDINGS = {"test": range(5), "validation": range(5, 10), "train": range(10, 50)}
+SPLITS = (*_RECORDINGS, *SPEAKERS)
+
+
+def load_spoken_digit(split="train", data_dir=None):
+    """Loads recordings of digits, spoken in English by six speakers.
+
+    Args:
+        split: `"train"`, 2,400 recordings; `"validation"`, numbers 5 to 9 of the 50 recordings of
+            each digit by each speaker; or `"test"`, numbers 0 to 4, as its authors have it. Or a
+            speaker, 500 recordings, or all but one of them, such as `"-theo"`.
+        data_dir: Folder where TensorFlow Datasets has prepared it. By default its own one, where it
+            is downloaded to unless it is there.
+
+    Returns:
+        A `tf.data.Dataset` of (int16 `(samples,)` at 8,000 samples a second, int64 digit).
+
+    Raises:
+        ValueError: There is no such split.
+        FileNotFoundError: `data_dir` lacks the data set.
+
+    Example:
+
+    >>> train = load_spoken_digit("train")  # doctest: +SKIP
+    """
+    if split.removeprefix("-") not in SPLITS:
+        raise ValueError(unknown_name("split of the spoken digits", split, SPLITS))
+    builder = tfds.builder("spoken_digit", data_dir=data_dir)
+    if data_dir is None:
+        builder.download_and_prepare()
+    elif not builder.is_prepared():
+        raise FileNotFoundError(
+            f"'{data_dir}' holds no spoken digits as TensorFlow Datasets prepares them: there is "
+            f"no '{builder.data_path}'. Leave --data-dir (data_dir) out to download them, or "
+            f"prepare them there: tfds.load('spoken_digit', data_dir='{data_dir}')."
+        )
+    recordings = builder.as_dataset(split="train")
+    recordings = recordings.filter(lambda each: is_in(each["audio/filename"], split))
+    return recordings.map(lambda each: (tf.cast(each["audio"], tf.int16), each["label"]))
+
+
+def is_in(name, split):
+    """Returns whether the recording of a file's name, `digit_speaker_number.wav`, is in a split.
+
+    Example:
+
+    >>> bool(is_in("7_theo_4.wav", "test")), bool(is_in("7_theo_4.wav", "-theo"))
+    (True, False)
+    """
+    parts = tf.strings.split(tf.strings.regex_replace(name, r"\.wav$", ""), "_")
+    if split in _RECORDINGS:
+        number = tf.strings.to_number(parts[2], tf.int32)
+        return (number >= _RECORDINGS[split].start) & (number < _RECORDINGS[split].stop)
+    is_speaker = parts[1] == split.removeprefix("-")
+    return ~is_speaker if split.startswith("-") else is_speaker

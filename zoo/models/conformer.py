@@ -1,0 +1,233 @@
+"""The Conformer: spectrograms to logits.
+
+The task, sounds to labels, is `zoo.tasks.classification.Classifier`.
+"""
+
+import dataclasses
+import math
+
+import keras
+from keras import ops
+
+from keras_attention import ConformerBlock
+from keras_attention.convolution import CONVOLUTION_NORMS
+from keras_attention.errors import unknown_name
+from zoo.models.core import Core
+from zoo.models.rollout import attention_rollout
+from zoo.models.transformer import StackConfig, make_blocks, run_blocks
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ConformerConfig(StackConfig):
+    """Options of a Conformer: those of `StackConfig`, some with other defaults, and
+
+    Args:
+        num_labels: Number of labels.
+        bands: Bands of the spectrograms.
+        position: `"transformer_xl"`, or another one that acts in self-attention.
+        kernel_size: Length of the convolutions of the blocks.
+        convolution_norm: `"batch"` or `"layer"`, the normalization inside of them.
+        strides: How much each convolution in front shortens the time; all halve the bands.
+        channels: Channels of these; by default `size`.
+    """
+
+    num_labels: int
+    bands: int = 80
+    num_layers: int = 16
+    size: int = 144
+    num_heads: int = 4
+    hidden: int = 576
+    normalize: str = "pre"
+    position: str | dict = "transformer_xl"
+    activation: str = "silu"
+    dropout: float = 0.1
+    kernel_size: int = 31
+    convolution_norm: str = "batch"
+    strides: tuple = (2, 2)
+    channels: int | None = None
+
+    def __post_init__(self):
+        super().__post_init__()
+        object.__setattr__(self, "strides", tuple(self.strides))
+        if self.convolution_norm not in CONVOLUTION_NORMS:
+            known = CONVOLUTION_NORMS
+            raise ValueError(unknown_name("convolution_norm", self.convolution_norm, known))
+        if not self.strides or any(stride not in (1, 2) for stride in self.strides):
+            raise ValueError(
+                "`strides` must be 1 or 2 for each convolution in front, of which there is one at "
+                f"least. Received: strides={self.strides}."
+            )
+
+
+@keras.saving.register_keras_serializable(package="zoo")
+class Conformer(Core):
+    """Convolutions that shorten a spectrogram, a stack of Conformer blocks, the mean over time.
+
+    Paper: Gulati et al. 2020, Conformer: Convolution-augmented Transformer for Speech Recognition
+    (https://arxiv.org/abs/2005.08100). The defaults are the encoder of its Conformer (S).
+
+    Args:
+        num_labels: Number of labels.
+        **options: The fields of `ConformerConfig`.
+
+    Call arguments:
+        sounds: Dictionary of `frames`, float32 `(batch, frames, bands)`, and `lengths`, int32
+            `(batch,)`, as `SoundReader` reads them.
+        return_attention_scores: Whether to return the weights of all blocks, too.
+
+    Output shape:
+        Logits, float32 `(batch, num_labels)`; with `return_attention_scores` also a list of
+        `(batch, num_heads, tokens, tokens)`, a tensor for each block.
+
+    Example:
+
+    >>> core = Conformer(10, bands=8, num_layers=1, size=8, num_heads=2, hidden=16, kernel_size=3)
+    >>> sounds = {"frames": np.zeros((2, 20, 8), "float32"), "lengths": np.array([20, 13])}
+    >>> tuple(core(sounds).shape)
+    (2, 10)
+    """
+
+    Config = ConformerConfig
+    architecture = "conformer"
+    description = "Conformer (Gulati et al. 2020)"
+
+    def __init__(self, num_labels, **options):
+        super().__init__(num_labels=num_labels, **options)
+        config, dtype = self.config, self.dtype_policy
+        self.subsampling = Subsampling(
+            config.size, config.channels or config.size, config.strides, dtype=dtype
+        )
+        self.drop = keras.layers.Dropout(config.dropout, dtype=dtype)
+        self.blocks = make_blocks(
+            ConformerBlock,
+            "block",
+            config,
+            kernel_size=config.kernel_size,
+            convolution_norm=config.convolution_norm,
+            dtype=dtype,
+        )
+        self.head = keras.layers.Dense(config.num_labels, dtype=dtype, name="head")
+
+    def build(self, sounds_shape=None):
+        config = self.config
+        self.subsampling.build((None, None, config.bands))
+        for block in self.blocks:
+            block.build((None, None, config.size))
+        self.head.build((None, config.size))
+
+    def call(self, sounds, return_attention_scores=False, training=None):
+        frames, lengths = self._require_sounds(sounds)
+        x = self.subsampling(frames, lengths)  # (batch, tokens, size)
+        is_token = self._are_tokens(x, lengths)
+        x, weights = run_blocks(
+            self.blocks,
+            self.drop(x, training=training),
+            mask=is_token,
+            return_attention_scores=return_attention_scores,
+            training=training,
+        )
+        logits = ops.cast(self.head(_mean(x, is_token)), "float32")
+        return (logits, [each for (each,) in weights]) if return_attention_scores else logits
+
+    def told(self, sounds, weights):
+        """Returns what its attention tells, see `zoo.tasks.classification.Classifier.answer`.
+
+        Args:
+            sounds: What was called.
+            weights: What `call` returned for it.
+
+        Returns:
+            Dictionary of float32 `attention` `(batch, tokens)`, where the answer comes from by
+            rollout, `heads` `(batch, blocks, heads, tokens)`, the same of each head alone, and
+            `tokens`, int32 `(batch,)`, how many of them each sound has. Each row sums to 1.
+        """
+        tokens = self.subsampling.tokens_of(sounds["lengths"])
+        is_token = ops.arange(ops.shape(weights[0])[-1]) < tokens[:, None]
+        heads = ops.stack(weights, axis=1)  # (batch, blocks, heads, tokens, tokens)
+        return {
+            "attention": _mean(attention_rollout(weights), is_token),
+            "heads": _mean(ops.cast(heads, "float32"), is_token[:, None, None]),
+            "tokens": ops.cast(tokens, "int32"),
+        }
+
+    def _are_tokens(self, x, lengths):
+        return ops.arange(ops.shape(x)[1]) < self.subsampling.tokens_of(lengths)[:, None]
+
+    def _require_sounds(self, sounds):
+        bands = self.config.bands
+        is_dictionary = isinstance(sounds, dict) and {"frames", "lengths"} <= sounds.keys()
+        frames = sounds["frames"] if is_dictionary else sounds
+        shape = tuple(getattr(frames, "shape", ()))
+        if not is_dictionary or len(shape) != 3 or shape[2] != bands:
+            raise ValueError(
+                f"Conformer needs a dictionary of `frames` (batch, frames, {bands}) and `lengths` "
+                f"(batch,). Received: {'frames' if is_dictionary else type(sounds).__name__} of "
+                f"shape {shape}. Read sounds by zoo.SoundReader, with as many bands."
+            )
+        return frames, ops.cast(sounds["lengths"], "int32")
+
+
+@keras.saving.register_keras_serializable(package="zoo")
+class Subsampling(keras.layers.Layer):
+    """Convolutions, 3 × 3, that shorten a spectrogram and see what sounds at once.
+
+    Args:
+        size: Size of the vectors that come out.
+        channels: Channels of the convolutions.
+        strides: How much each shortens the time; all halve the bands.
+
+    Call arguments:
+        frames: `(batch, frames, bands)`.
+        lengths: int32 `(batch,)`, the frames of each that count.
+
+    Output shape:
+        `(batch, tokens, size)`.
+    """
+
+    def __init__(self, size, channels, strides=(2, 2), **kwargs):
+        super().__init__(**kwargs)
+        self.size, self.channels, self.strides = size, channels, tuple(strides)
+
+    def build(self, frames_shape):
+        dtype, bands = self.dtype_policy, frames_shape[-1]
+        self.convolutions, channels = [], 1
+        for stride in self.strides:
+            convolution = keras.layers.Conv2D(
+                self.channels, 3, (stride, 2), activation="relu", dtype=dtype
+            )
+            convolution.build((None, None, bands + 2, channels))
+            self.convolutions.append(convolution)
+            bands, channels = -(-bands // 2), self.channels
+        self.projection = keras.layers.Dense(self.size, dtype=dtype, name="projection")
+        self.projection.build((None, None, bands * channels))
+
+    def call(self, frames, lengths):
+        x = ops.cast(frames, self.compute_dtype)[..., None]  # (batch, frames, bands, 1)
+        for convolution, stride in zip(self.convolutions, self.strides, strict=True):
+            is_frame = ops.arange(ops.shape(x)[1]) < lengths[:, None]
+            x = ops.where(is_frame[:, :, None, None], x, ops.cast(0.0, x.dtype))
+            # "same" would pad by the length of the longest in the batch.
+            x = convolution(ops.pad(x, [[0, 0], [1, 1], [1, 1], [0, 0]]))
+            lengths = -(-lengths // stride)
+        x = ops.reshape(x, (ops.shape(x)[0], ops.shape(x)[1], x.shape[2] * x.shape[3]))
+        return self.projection(x)
+
+    def tokens_of(self, lengths):
+        """Returns how many tokens spectrograms of so many frames become."""
+        step = math.prod(self.strides)
+        return -(-ops.cast(lengths, "int32") // step)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "size": self.size,
+            "channels": self.channels,
+            "strides": self.strides,
+        }
+
+
+def _mean(x, is_token):
+    """Returns the mean over the axis before the last one of what counts, 0 of nothing."""
+    counts = ops.cast(is_token, x.dtype)[..., None]
+    number = ops.maximum(ops.sum(counts, axis=-2), 1.0)
+    return ops.sum(x * counts, axis=-2) / number

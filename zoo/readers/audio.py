@@ -1,0 +1,219 @@
+"""Sounds out of what people have: files, bytes, arrays; and out of bytes inside of graphs."""
+
+import os
+import pathlib
+import re
+from numbers import Integral
+
+import numpy as np
+import tensorflow as tf
+
+from zoo.readers.wav import RATES, read_wav, write_wav
+
+ZEROS = 6  # of the sinc on each side of a sample, as torchaudio has it
+ROLL_OFF = 0.99  # of the highest frequency that both rates can tell
+MOST_CHANNELS = 32
+LOUDEST = 2.0  # of floats, which a resampled sound may be a little beyond 1
+
+
+def read_sounds(sound_bytes, rate, seconds):
+    """Decodes WAV files of any rate into a batch of one rate, inside a graph or outside.
+
+    Channels are mixed. A sound that cannot be decoded, or is longer than `seconds`, does not fail
+    the others: its row is zeros, its length 0.
+
+    Args:
+        sound_bytes: String tensor `(batch,)`, contents of files. The batch may be empty.
+        rate: Samples a second of the results, an `int`.
+        seconds: Longest sound.
+
+    Returns:
+        float32 `(batch, samples)`, from -1 to 1, zeros behind the end of each; int32 `(batch,)`,
+        the number of samples of each.
+
+    Example:
+
+    >>> sound = sound_bytes((np.full(4, 0.5), 8000))
+    >>> waves, lengths = read_sounds([sound, b"no sound"], rate=8000, seconds=1)
+    >>> waves.numpy().tolist(), lengths.numpy().tolist()
+    ([[0.5, 0.5, 0.5, 0.5], [0.0, 0.0, 0.0, 0.0]], [4, 0])
+    """
+    sound_bytes = tf.convert_to_tensor(sound_bytes, tf.string)
+    count = tf.size(sound_bytes, tf.int64)
+    sounds = tf.data.Dataset.from_tensor_slices((tf.range(count), sound_bytes))
+
+    def read(place, encoded):
+        wave = _decode(encoded, rate, seconds)
+        return place, wave, tf.size(wave)
+
+    sounds = sounds.map(read, num_parallel_calls=tf.data.AUTOTUNE)
+    # Outside of tf.data an operation that fails takes the whole graph along. The row at the end is
+    # there because exactly one element must remain, even of no sounds.
+    end = tf.data.Dataset.from_tensors((count, tf.zeros([1]), 0))
+    rows = sounds.ignore_errors().concatenate(end).padded_batch(count + 1, ([], [None], []))
+    places, waves, lengths = rows.get_single_element()
+    samples = tf.shape(waves, tf.int64)[1]
+    waves = tf.scatter_nd(places[:, None], waves, tf.stack([count + 1, samples]))
+    lengths = tf.scatter_nd(places[:, None], lengths, [count + 1])
+    return waves[:-1], lengths[:-1]
+
+
+@tf.autograph.experimental.do_not_convert
+def resample(wave, old_rate, new_rate):
+    """Returns a sound at another rate: no frequency moves, those that it cannot tell are left out.
+
+    $$ y_n = s \\sum_k x_k sinc(s (k - n r)) \\cos^2(\\frac{π s (k - n r)}{2 · 6}), \\quad
+       s = 0.99 \\min(1, 1 / r), \\quad r = old / new $$
+
+    The sum goes over six zeros of the sinc on each side, as torchaudio and its default
+    `"sinc_interp_hann"` have it (Smith, Digital Audio Resampling,
+    https://ccrma.stanford.edu/~jos/resample).
+
+    Args:
+        wave: float32 `(samples,)`.
+        old_rate, new_rate: Samples a second, numbers or scalars.
+
+    Returns:
+        float32 `(ceil(samples · new / old),)`.
+
+    Example:
+
+    >>> resample(tf.ones([8]), 2, 1).numpy().round(1)[1:3].tolist()
+    [1.0, 1.0]
+    """
+    old_rate, new_rate = tf.cast(old_rate, tf.float64), tf.cast(new_rate, tf.float64)
+    step = old_rate / new_rate
+    samples = tf.size(wave)
+    count = tf.cast(tf.math.ceil(tf.cast(samples, tf.float64) / step), tf.int32)
+    places = tf.range(count)
+    # Where samples stand among the old ones: float64, since float32 loses its fractions in minutes.
+    stands = tf.cast(places, tf.float64) * step
+    nearest = tf.floor(stands)
+    sharpness = ROLL_OFF * tf.minimum(tf.constant(1.0, tf.float64), 1.0 / step)
+    reach = tf.cast(tf.math.ceil(ZEROS / sharpness), tf.int32)
+    offsets = tf.range(-reach, reach + 2)  # (taps,)
+    distance = tf.cast(offsets, tf.float64) - (stands - nearest)[:, None]
+    x = tf.cast(tf.clip_by_value(distance * sharpness, -ZEROS, ZEROS), tf.float32)
+    window = tf.square(tf.cos(x * (np.pi / 2.0 / ZEROS)))
+    is_middle = tf.abs(x) < 1e-6
+    angle = np.pi * tf.where(is_middle, 1.0, x)
+    sinc = tf.where(is_middle, 1.0, tf.sin(angle) / angle)
+    padded = tf.pad(wave, [[reach, reach + 2]])
+    neighbours = tf.gather(padded, tf.cast(nearest, tf.int32)[:, None] + offsets + reach)
+    return tf.reduce_sum(neighbours * sinc * window, axis=1) * tf.cast(sharpness, tf.float32)
+
+
+def sound_bytes(sound, seconds=None):
+    """Returns the bytes of a WAV file for what a user has at hand.
+
+    Args:
+        sound: Path of a WAV file (`str` or `pathlib.Path`), bytes of one, or a tuple of an array
+            and its rate, samples a second: `(samples,)` or `(samples, channels)`, int16 or floats
+            from -1 to 1.
+        seconds: Longest sound, or `None`.
+
+    Returns:
+        `bytes`: a file as it is, an array as WAV.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        ValueError: It is no sound that `read_sounds` can decode, an array of another form, or too
+            long.
+        TypeError: It is something else, such as an array without its rate.
+
+    Example:
+
+    >>> sound_bytes((np.zeros(80), 8000))[:4]
+    b'RIFF'
+    """
+    if isinstance(sound, str | os.PathLike):
+        content = _file_content(pathlib.Path(sound))
+        return _require_sound(content, f"The file '{sound}'", seconds)
+    if isinstance(sound, bytes | bytearray | memoryview):
+        return _require_sound(bytes(sound), f"A sound of {len(sound)} bytes", seconds)
+    if is_array_with_rate(sound):
+        content = _wav_of_array(np.asarray(sound[0]), sound[1])
+        return _require_sound(content, "The array", seconds)
+    raise TypeError(
+        "A sound must be a path, the bytes of a WAV file, or a tuple (samples, rate) of an array "
+        f"and its samples a second. Received: {_told(sound)}."
+    )
+
+
+def is_array_with_rate(sound):
+    """Returns whether a sound is a tuple of an array and a number."""
+    if not isinstance(sound, tuple) or len(sound) != 2:
+        return False
+    return hasattr(sound[0], "__array__") and not hasattr(sound[1], "__len__")
+
+
+@tf.autograph.experimental.do_not_convert
+def _decode(encoded, rate, seconds):
+    """Returns float32 (samples,) for the content of a file."""
+    wave, old_rate = read_wav(encoded)
+    length = tf.cast(tf.size(wave), tf.float64) / tf.cast(old_rate, tf.float64)
+    message = [f"It is longer than {seconds} seconds: cut it."]
+    with tf.control_dependencies([tf.debugging.Assert(length <= seconds, message)]):
+        return tf.cond(
+            old_rate == rate, lambda: tf.identity(wave), lambda: resample(wave, old_rate, rate)
+        )
+
+
+def _file_content(path):
+    path = path.expanduser()
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"There is no sound '{path}'"
+            f"{': it is a folder.' if path.is_dir() else '. A str is the path of a file.'}"
+        )
+    return path.read_bytes()
+
+
+def _require_sound(content, owner, seconds):
+    if not content:
+        raise ValueError(f"{owner} is empty.")
+    try:
+        wave, rate = read_wav(tf.constant(content))
+    except tf.errors.InvalidArgumentError as error:
+        told = re.findall(r"b'(.*?)'", error.message) or [error.message]
+        raise ValueError(
+            f"{owner} is no sound that can be read: it must be WAV, whole. {' '.join(told)} "
+            "Other formats become WAV by: ffmpeg -i sound.mp3 sound.wav"
+        ) from None
+    length = wave.shape[0] / int(rate)
+    if seconds is not None and length > seconds:
+        raise ValueError(
+            f"{owner} is {length:.1f} seconds long, and the model takes {seconds:g} at most. Cut it."
+        )
+    return content
+
+
+def _wav_of_array(samples, rate):
+    if samples.ndim not in (1, 2) or not samples.size or samples.shape[1:] > (MOST_CHANNELS,):
+        raise ValueError(
+            "An array must be a sound of shape (samples,), or (samples, channels) with "
+            f"{MOST_CHANNELS} channels at most. Received: shape {samples.shape}."
+        )
+    if not isinstance(rate, Integral) or isinstance(rate, bool) or not RATES[0] <= rate <= RATES[1]:
+        raise ValueError(
+            f"The rate of a sound must be an integer from {RATES[0]} to {RATES[1]} samples a "
+            f"second. Received: {rate!r}."
+        )
+    if samples.dtype.kind == "f":
+        if not np.abs(samples).max() <= LOUDEST:
+            raise ValueError(
+                "An array of floats must hold numbers from -1 to 1. Received: up to "
+                f"{np.abs(samples).max():g}. Divide by 32768 what came as 16 bits, or pass int16."
+            )
+    elif samples.dtype != np.int16:
+        raise ValueError(
+            "An array must be of int16, or of floats from -1 to 1. Received: dtype "
+            f"{samples.dtype}."
+        )
+    return write_wav(samples, int(rate))
+
+
+def _told(sound):
+    if hasattr(sound, "__array__"):
+        return f"an array of shape {np.shape(sound)} without its rate"
+    return f"{sound!r} of type {type(sound).__name__}"

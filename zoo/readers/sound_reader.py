@@ -1,0 +1,182 @@
+"""`SoundReader`: sounds of any kind to the spectrograms that a model takes."""
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_attention._checks import is_positive_number, require_positive_integers
+from zoo.readers.audio import is_array_with_rate, read_sounds, sound_bytes
+from zoo.readers.log_mel import log_mel
+from zoo.readers.several import as_requests
+from zoo.readers.wav import RATES, write_wav
+
+LONGEST_SOUNDS = 3600.0  # seconds: of a preset of somebody else, too
+MOST_BANDS = 1024
+
+
+@keras.saving.register_keras_serializable(package="zoo")
+class SoundReader:
+    """How a model hears sounds: log-mel spectrograms, of which each is normalized.
+
+    $$ x_{tb} = \\frac{l_{tb} - mean_t(l_{tb})}{deviation(l)}, \\quad l = logmel(sound) $$
+
+    Loudness, and whatever a microphone makes of a frequency, then change nothing. It decodes as
+    `zoo.readers.audio.read_sounds` does, in the same graph in training, in Python and in the
+    exported model.
+
+    Args:
+        rate: Samples a second; sounds of another rate are resampled.
+        bands: Number of bands, see `zoo.readers.log_mel.log_mel`.
+        window, hop: Seconds of a frame, and from frame to frame.
+        seconds: Longest sound.
+
+    Raises:
+        ValueError: If a number is out of range.
+
+    Example:
+
+    >>> reader = SoundReader(rate=8000, bands=40)
+    >>> sounds, is_sound = reader.read([sound_bytes((np.ones(800), 8000)), b"no sound"])
+    >>> sounds["frames"].shape.as_list(), sounds["lengths"].numpy().tolist()
+    ([2, 11, 40], [11, 0])
+    >>> is_sound.numpy().tolist()
+    [True, False]
+    """
+
+    request_name = "sound_bytes"
+
+    def __init__(self, rate=16000, bands=80, window=0.025, hop=0.01, seconds=30.0):
+        require_positive_integers("SoundReader", rate=rate, bands=bands)
+        numbers = {"window": window, "hop": hop, "seconds": seconds}
+        for name, number in numbers.items():
+            if not is_positive_number(number):
+                raise ValueError(
+                    f"`{name}` of SoundReader must be a number of seconds above 0. Received: "
+                    f"{name}={number!r}."
+                )
+        if not RATES[0] <= rate <= RATES[1] or bands > MOST_BANDS or seconds > LONGEST_SOUNDS:
+            raise ValueError(
+                f"SoundReader takes `rate` from {RATES[0]} to {RATES[1]}, `bands` up to "
+                f"{MOST_BANDS}, `seconds` up to {LONGEST_SOUNDS:g}. Received: rate={rate}, "
+                f"bands={bands}, seconds={seconds}."
+            )
+        if hop > window or round(hop * rate) < 1 or window > 1.0:
+            raise ValueError(
+                "`window` of SoundReader may be 1 second at most, and `hop` from a sample to the "
+                f"window. Received: window={window}, hop={hop}, rate={rate}."
+            )
+        self.rate, self.bands, self.seconds = rate, bands, seconds
+        self.window, self.hop = window, hop
+
+    @property
+    def decides(self):
+        """Options of a model of sounds that the reader decides on."""
+        return {"bands": self.bands}
+
+    def requests(self, sounds):
+        """Returns the bytes of each sound of a call, and whether the call was for one sound."""
+
+        def request_of(sound):
+            return sound_bytes(sound, self.seconds)
+
+        if is_array_with_rate(sounds) or _is_numbers(sounds):
+            return [request_of(sounds)], True
+        return as_requests(sounds, request_of, "sounds", picture_rank=1)
+
+    def read(self, requests):
+        """Reads WAV files, in the graph.
+
+        Args:
+            requests: Strings `(batch,)`.
+
+        Returns:
+            Dictionary of `frames`, float32 `(batch, frames, bands)`, and `lengths`, int32
+            `(batch,)`, the frames of each; and boolean `(batch,)`, whether it is a sound.
+        """
+        waves, lengths = read_sounds(requests, self.rate, self.seconds)
+        return self.spectrograms(waves, lengths), lengths > 0
+
+    def spectrograms(self, waves, lengths):
+        """Returns what a model takes of sounds `(batch, samples)` of so many samples each."""
+        frames = self.log_mel(waves)
+        return self.normalized(frames, self.frames_of(lengths))
+
+    def log_mel(self, waves):
+        """Returns the log-mel spectrograms `(batch, frames, bands)` of sounds `(batch, samples)`."""
+        window, hop = round(self.window * self.rate), round(self.hop * self.rate)
+        return log_mel(waves, self.rate, self.bands, window, hop)
+
+    def frames_of(self, lengths):
+        """Returns how many frames sounds of so many samples have."""
+        return tf.where(lengths > 0, 1 + lengths // round(self.hop * self.rate), 0)
+
+    def normalized(self, frames, lengths):
+        """Returns what a model takes of log-mel spectrograms of so many frames each."""
+        is_frame = tf.sequence_mask(lengths, tf.shape(frames)[1], tf.float32)[..., None]
+        count = tf.maximum(tf.cast(lengths, tf.float32), 1.0)[:, None, None]
+        centred = frames - tf.reduce_sum(frames * is_frame, axis=1, keepdims=True) / count
+        centred *= is_frame
+        variance = tf.reduce_sum(tf.square(centred), axis=(1, 2), keepdims=True)
+        deviation = tf.sqrt(variance / (count * self.bands)) + 1e-5
+        return {"frames": centred / deviation, "lengths": lengths}
+
+    def batched(self, examples, batch_size):
+        """Returns batches of (what a model takes of sounds, label).
+
+        Args:
+            examples: Data set of (sound, label); a sound is the content of a WAV file, or its
+                samples at the rate of the reader, integers of 16 bits or floats from -1 to 1.
+            batch_size: Sounds a batch.
+        """
+        spec = examples.element_spec[0]
+        if spec.dtype == tf.string:
+            batches = examples.batch(batch_size)
+            return batches.map(self._read_all, num_parallel_calls=tf.data.AUTOTUNE)
+        if spec.shape.rank != 1:
+            raise ValueError(
+                "Sounds in a data set must be WAV files, or have the shape (samples,). Received: "
+                f"shape {spec.shape}."
+            )
+        batches = examples.map(_with_length).padded_batch(batch_size)
+
+        def read(waves, lengths, labels):
+            return self.spectrograms(waves, lengths), labels
+
+        return batches.map(read, num_parallel_calls=tf.data.AUTOTUNE)
+
+    def _read_all(self, encoded, labels):
+        sounds, is_sound = self.read(encoded)
+        broken = tf.reduce_sum(tf.cast(~is_sound, tf.int32))
+        what = [broken, "of", tf.size(is_sound), "sounds cannot be decoded: leave them out."]
+        with tf.control_dependencies([tf.debugging.Assert(broken == 0, what)]):
+            return {name: tf.identity(each) for name, each in sounds.items()}, labels
+
+    def example(self):
+        """Returns a tenth of a second of silence."""
+        return write_wav(np.zeros(self.rate // 10, "int16"), self.rate)
+
+    def get_config(self):
+        return {
+            "rate": self.rate,
+            "bands": self.bands,
+            "window": self.window,
+            "hop": self.hop,
+            "seconds": self.seconds,
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**config)
+
+
+def as_floats(samples):
+    """Returns samples from -1 to 1, of integers of 16 bits or floats."""
+    return tf.cast(samples, tf.float32) / (32768.0 if samples.dtype.is_integer else 1.0)
+
+
+def _with_length(samples, label):
+    return as_floats(samples), tf.size(samples), label
+
+
+def _is_numbers(sounds):
+    return hasattr(sounds, "__array__") and np.asarray(sounds).dtype.kind in "biufc"
