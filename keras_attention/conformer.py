@@ -74,7 +74,13 @@ class ConformerBlock(Block):
         **kwargs,
     ):
         super().__init__(
-            num_heads, hidden, key_dim, normalize, activation=activation, position=position, **kwargs
+            num_heads,
+            hidden,
+            key_dim,
+            normalize,
+            activation=activation,
+            position=position,
+            **kwargs,
         )
         require_positive_integers("ConformerBlock", kernel_size=kernel_size)
         self._require_one_of(CONVOLUTION_NORMS, convolution_norm=convolution_norm)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from zoo.checkpoints.saving import save_checkpoint
     from zoo.models.backbone import Backbone
     from zoo.readers.image_reader import ImageReader
+    from zoo.readers.sound_reader import SoundReader
     from zoo.readers.text import ByteBPETokenizer
     from zoo.tasks.captioning import Captioner
     from zoo.tasks.classification import Classifier
@@ -37,6 +38,7 @@ __all__ = [
     "ImageReader",
     "MaskFiller",
     "Matcher",
+    "SoundReader",
     "Tagger",
     "TextGenerator",
     "TextScores",
@@ -58,6 +60,7 @@ _HOMES = {
     "ImageReader": "zoo.readers.image_reader",
     "MaskFiller": "zoo.tasks.masked",
     "Matcher": "zoo.tasks.matching",
+    "SoundReader": "zoo.readers.sound_reader",
     "Tagger": "zoo.tasks.tagging",
     "TextGenerator": "zoo.tasks.writing",
     "TextScores": "zoo.tasks.results",

@@ -68,6 +68,12 @@ ARCHITECTURES = {
         "zoo.tasks.matching.Matcher",
         "zoo.models.clip.Clip",
     ),
+    "conformer": Architecture(
+        "classification",
+        "Conformer (Gulati et al. 2020)",
+        "zoo.tasks.classification.Classifier",
+        "zoo.models.conformer.Conformer",
+    ),
     "luong_nmt": Architecture(
         "translation",
         "LSTM translator that attends after each step, with input feeding (Luong et al. 2015)",
@@ -127,13 +133,15 @@ ARCHITECTURES = {
         "zoo.models.vit.ViT",
     ),
 }
+READ_BY = {"conformer": "SoundReader", "vit": "ImageReader"}
 
 
 def register():
     """Imports the classes of all models and tasks, which registers them with Keras."""
     for architecture in ARCHITECTURES.values():
         _ = architecture.task, architecture.core
-    importlib.import_module("zoo.readers.image_reader")  # which configs of presets may hold
+    for reader in ("image_reader", "sound_reader"):  # which configs of presets may hold
+        importlib.import_module(f"zoo.readers.{reader}")
 
 
 class ModelInfo(NamedTuple):
@@ -195,7 +203,7 @@ def list_models():
     Example:
 
     >>> [model.name for model in list_models() if not model.card]  # doctest: +NORMALIZE_WHITESPACE
-    ['bahdanau_nmt', 'clip', 'luong_nmt', 'show_attend_tell', 'text_encoder',
+    ['bahdanau_nmt', 'clip', 'conformer', 'luong_nmt', 'show_attend_tell', 'text_encoder',
      'text_encoder_embedding', 'text_encoder_masked', 'text_encoder_tags', 'transformer_lm',
      'transformer_nmt', 'vit']
     """
@@ -398,6 +406,11 @@ def _fresh_architecture(name, weights, tokenizer, dtype, overrides):
         raise ValueError(
             f"{name} is an architecture, without weights of its own. Load a trained model "
             f"({', '.join(trained) or 'none yet'}), or pass weights=None for fresh weights."
+        )
+    if name in READ_BY and "reader" not in overrides:
+        raise ValueError(
+            f"{name} with fresh weights needs what reads its inputs, and labels: reader="
+            f"zoo.{READ_BY[name]}(), labels=['one', 'another']."
         )
     if tokenizer is None and "reader" not in overrides:
         raise ValueError(

@@ -150,14 +150,14 @@ def caption(name, images, source, output, show_attention, batch_size, sampler, *
 @click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True)
 @show_attention_in("Draw into this picture what the model looked at in the first input.")
 def classify(name, inputs, source, output, labels, show_attention, batch_size):
-    """Name the best label of each of INPUTS, texts or picture files, with the model NAME.
+    """Name the best label of each of INPUTS, texts, pictures or WAV files, with the model NAME.
 
     Writes a line for each: the label, a tab, and its probability. A model that matches pictures
     and texts takes any labels: --label "a dog" --label "a cat".
     """
     is_of_files = _are_files(source, output, inputs, show_attention)
     if not is_of_files:
-        _require_arguments(inputs, "texts or pictures")
+        _require_arguments(inputs, "texts, pictures or sounds")
     model = _load(name, "classify")
     settings = {"batch_size": batch_size} | _labels_for(model, name, labels, show_attention)
 

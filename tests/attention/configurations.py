@@ -39,6 +39,7 @@ POSITIONS = {
     "alibi": positions.ALiBi,
     "t5": lambda: positions.T5Bias(8, 6),
     "shaw": lambda: positions.Shaw(2),
+    "transformer_xl": positions.TransformerXL,
 }
 # Masks that know how many examples there are come with the call.
 RULES = [name for name in mask_cases.NUMBERS if name not in ("prefixes", "lengths", "nested")]

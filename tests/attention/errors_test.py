@@ -15,6 +15,8 @@ from keras_attention import (
     positions,
     scores,
 )
+from keras_attention.conformer import ConformerBlock
+from keras_attention.convolution import ConvolutionModule
 from keras_attention.feed_forward import FeedForward
 from keras_attention.linformer import LinformerAttention
 from keras_attention.local import LocalAttention
@@ -583,6 +585,10 @@ MISTAKES = {
         lambda: positions.Shaw(max_distance=0),
         ["`max_distance` of Shaw must be a positive integer", "max_distance=0"],
     ),
+    "waves without a length": (
+        lambda: positions.TransformerXL(max_wavelength=1),
+        ["`max_wavelength` of TransformerXL must be above 1", "max_wavelength=1"],
+    ),
     "position embedding without vectors": (
         lambda: positions.PositionEmbedding()(QUERY),
         ["PositionEmbedding must implement `vectors(positions)`"],
@@ -635,6 +641,22 @@ MISTAKES = {
     "unknown score of a block": (
         lambda: DecoderBlock(2, 8, score="aditive"),
         ["score 'aditive'", "Did you mean 'additive'"],
+    ),
+    "convolution of no size": (
+        lambda: ConformerBlock(2, 8, kernel_size=0),
+        ["`kernel_size` of ConformerBlock must be a positive integer", "kernel_size=0"],
+    ),
+    "unknown normalization of a convolution": (
+        lambda: ConformerBlock(2, 8, convolution_norm="group"),
+        ["`convolution_norm` of ConformerBlock must be one of batch, layer", "'group'"],
+    ),
+    "unknown normalization of a convolution module": (
+        lambda: ConvolutionModule(norm="bach"),
+        ["norm of ConvolutionModule 'bach'", "Did you mean 'batch'"],
+    ),
+    "bias of an unknown part of a Conformer": (
+        lambda: ConformerBlock(2, 8, use_bias=["convolutions"]),
+        ["`use_bias` of ConformerBlock", "feed_forward, convolution", "convolutions"],
     ),
     "block on a single vector": (
         lambda: EncoderBlock(2, 8)(QUERY[:, 0]),

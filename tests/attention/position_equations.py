@@ -51,6 +51,24 @@ def shaw_bias(position, query, queries, keys):
     return bias
 
 
+def transformer_xl_bias(position, query, queries, keys):
+    """The terms of section 3.3 of Dai et al. that read positions, pair by pair."""
+    kernel, vector = (
+        ops.convert_to_numpy(each).astype("float64")
+        for each in (position.kernel, position.bias_vector)
+    )
+    frequencies = kernel.shape[-1] // 2
+    bias = np.zeros((*query.shape[:-1], len(keys)))
+    for *front, i, j in np.ndindex(bias.shape):
+        head = tuple(front[1:])
+        before = int(queries[i]) - int(keys[j])
+        angles = before * position.max_wavelength ** (-np.arange(frequencies) / frequencies)
+        wave = np.concatenate([np.sin(angles), np.cos(angles)])
+        asked = query[(*front, i)] + vector[head]
+        bias[(*front, i, j)] = asked @ kernel[head] @ wave / np.sqrt(query.shape[-1])
+    return bias
+
+
 def rotated(position, x, places):
     """Returns queries or keys as a position object changes them."""
     return rotary(x, places) if isinstance(position, positions.Rotary) else x
@@ -62,7 +80,12 @@ def bias(position, query, queries, keys):
     return 0.0 if found is None else found(position, query, queries, keys)
 
 
-BIASES = {positions.ALiBi: alibi_bias, positions.T5Bias: t5_bias, positions.Shaw: shaw_bias}
+BIASES = {
+    positions.ALiBi: alibi_bias,
+    positions.T5Bias: t5_bias,
+    positions.Shaw: shaw_bias,
+    positions.TransformerXL: transformer_xl_bias,
+}
 
 
 def _embeddings(position):

@@ -10,7 +10,13 @@ from keras_attention.positions.alibi import slopes
 from keras_attention.positions.t5 import bucket
 from tests.attention import oracle
 from tests.attention.gradients import gradients, weight_gradients
-from tests.attention.position_equations import alibi_bias, rotary, shaw_bias, t5_bias
+from tests.attention.position_equations import (
+    alibi_bias,
+    rotary,
+    shaw_bias,
+    t5_bias,
+    transformer_xl_bias,
+)
 from tests.attention.saved import check_config
 
 RNG = np.random.default_rng(0)
@@ -305,6 +311,7 @@ BIASES = {
     "alibi": (positions.ALiBi, alibi_bias),
     "t5": (lambda **arguments: positions.T5Bias(8, 6, **arguments), t5_bias),
     "shaw": (lambda **arguments: positions.Shaw(2, **arguments), shaw_bias),
+    "transformer_xl": (positions.TransformerXL, transformer_xl_bias),
 }
 PLACES = {
     "all": (np.arange(QUERIES) + KEYS - QUERIES, np.arange(KEYS)),
@@ -334,7 +341,9 @@ def test_bias_equals_the_equation_in_float32(kind, heads, places, dtype):
     assert keras.backend.standardize_dtype(bias.dtype) == "float32"
     expected = expect(position, oracle.float64(query), queries, keys)
     found = np.broadcast_to(oracle.float64(bias), expected.shape)
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    # The angles of sines are float32, so that far away they are off by so many parts of a turn.
+    far = 2.0**-20 * np.abs([*queries, *keys]).max() if kind == "transformer_xl" else 0.0
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5 + 10.0 * far)
     np.testing.assert_array_equal(
         oracle.float64(position.rotate(query, queries)), oracle.float64(query)
     )
@@ -378,8 +387,39 @@ def test_shaw_sends_a_gradient_to_its_query():
     np.testing.assert_allclose(oracle.float64(found)[0], expected, atol=1e-5)
 
 
+def test_transformer_xl_is_the_attention_of_its_paper():
+    """All four terms of section 3.3, of which `u` is the bias of the queries."""
+    layer = MultiHeadAttention(2, SIZE, position="transformer_xl")
+    x = random(1, KEYS, SIZE)
+    layer.build(x.shape, x.shape)
+    randomize(layer)
+    _, weights = layer(x, x, return_attention_scores=True)
+    position = layer.attention.position
+
+    def heads(projection):
+        kernel = oracle.weight(projection, "kernel")
+        return (x[0].astype("float64") @ kernel).reshape(KEYS, 2, SIZE).transpose(1, 0, 2)
+
+    query = heads(layer.query_projection)  # without a bias, which is u
+    key = heads(layer.key_projection)
+    key = key + oracle.weight(layer.key_projection, "bias").reshape(2, 1, SIZE)
+    u = oracle.weight(layer.query_projection, "bias").reshape(2, SIZE)
+    v = u + oracle.weight(position, "bias_vector")
+    kernel = oracle.weight(position, "kernel").transpose(0, 2, 1)  # W_R, of all sizes to one head
+    logits = np.zeros((2, KEYS, KEYS))
+    for head, i, j in np.ndindex(logits.shape):
+        angles = (i - j) * 10000.0 ** (-np.arange(SIZE) / SIZE)
+        wave = np.concatenate([np.sin(angles), np.cos(angles)]) @ kernel[head]
+        content = query[head, i] @ key[head, j] + u[head] @ key[head, j]
+        logits[head, i, j] = content + query[head, i] @ wave + v[head] @ wave
+    logits /= np.sqrt(SIZE)
+    expected = np.exp(logits - logits.max(-1, keepdims=True))
+    expected /= expected.sum(-1, keepdims=True)
+    np.testing.assert_allclose(oracle.float64(weights)[0], expected, atol=1e-4)
+
+
 @needs_tensorflow
-@pytest.mark.parametrize("kind", ["rotary", "alibi", "t5", "shaw"])
+@pytest.mark.parametrize("kind", positions.names())
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_positions_compile_for_unknown_lengths(kind, jit_compile):
     import tensorflow as tf
@@ -432,7 +472,7 @@ def test_what_is_the_same_in_all_heads_serves_any_number_of_them(name):
 
 
 def test_names_make_the_positions_inside_heads():
-    assert positions.names() == ["alibi", "rotary", "shaw", "t5"]
+    assert positions.names() == ["alibi", "rotary", "shaw", "t5", "transformer_xl"]
     for name in positions.names():
         position = positions.get(name)
         assert positions.get(position) is position
@@ -467,6 +507,10 @@ ARGUMENTS = [
         positions.Shaw,
         {"max_distance": 3, "embeddings_initializer": keras.initializers.HeNormal(seed=3)},
     ),
+    (
+        positions.TransformerXL,
+        {"max_wavelength": 99, "kernel_initializer": keras.initializers.HeNormal(seed=4)},
+    ),
 ]
 
 
@@ -476,7 +520,7 @@ def test_config_has_every_argument_and_makes_the_same_layer(layer_class, argumen
 
 
 @pytest.mark.parametrize("heads", [(), (HEADS,)])
-@pytest.mark.parametrize("name", ["rotary", "alibi", "t5", "shaw"])
+@pytest.mark.parametrize("name", positions.names())
 def test_config_of_a_built_position_builds_it_again(name, heads):
     position = positions.get(name)
     position.build(heads, SIZE)

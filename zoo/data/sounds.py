@@ -1,8 +1,11 @@
-"""Sounds, a little different each time: faster, noisier, by another throat, with gaps."""
+"""Sounds, a little different each time: another speed, noise, throat and microphone, and gaps."""
 
+import numpy as np
 import tensorflow as tf
 
 from zoo.readers.audio import resample
+
+STEPS = 100  # of speeds from one to twice as fast
 
 
 def at_another_speed(wave, largest, seed):
@@ -22,7 +25,7 @@ def at_another_speed(wave, largest, seed):
     [8]
     """
     speed = tf.exp(tf.random.stateless_uniform([], seed, -largest, largest))
-    return resample(wave, speed, 1.0)
+    return resample(wave, tf.round(STEPS * speed), STEPS)
 
 
 def with_noise(waves, decibels, seed):
@@ -66,6 +69,27 @@ def of_another_throat(frames, largest, seed):
     rows = tf.range(tf.cast(bands, tf.float32))[:, None]
     weights = tf.maximum(1.0 - tf.abs(rows - places[:, None, :]), 0.0)  # (batch, bands, bands)
     return tf.matmul(frames, weights)
+
+
+def of_another_microphone(frames, deviation, seed):
+    """Adds a smooth random curve to the bands of each log-mel spectrogram, as microphones differ.
+
+    Args:
+        frames: float32 `(batch, frames, bands)`.
+        deviation: Standard deviation of each of four cosines.
+        seed: Seed, int32 `(2,)`.
+
+    Example:
+
+    >>> still = of_another_microphone(tf.ones((1, 2, 4)), 0.0, seed=[1, 2])
+    >>> bool(tf.reduce_all(still == 1.0))
+    True
+    """
+    batch, _, bands = tf.unstack(tf.shape(frames))
+    places = tf.range(tf.cast(bands, tf.float32)) / tf.cast(bands, tf.float32)
+    waves = tf.cos(np.pi * tf.range(1.0, 5.0)[:, None] * places)  # (4, bands)
+    loudness = tf.random.stateless_normal([batch, 4], seed, stddev=deviation)
+    return frames + tf.matmul(loudness, waves)[:, None, :]
 
 
 def with_gaps(frames, lengths, number, time, bands, seed):

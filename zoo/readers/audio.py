@@ -69,9 +69,12 @@ def resample(wave, old_rate, new_rate):
     `"sinc_interp_hann"` have it (Smith, Digital Audio Resampling,
     https://ccrma.stanford.edu/~jos/resample).
 
+    Samples stand in `new / gcd(old, new)` ways between the old ones, so that many kernels are all
+    that there is to compute.
+
     Args:
         wave: float32 `(samples,)`.
-        old_rate, new_rate: Samples a second, numbers or scalars.
+        old_rate, new_rate: Samples a second, integers or scalars of them.
 
     Returns:
         float32 `(ceil(samples · new / old),)`.
@@ -81,26 +84,34 @@ def resample(wave, old_rate, new_rate):
     >>> resample(tf.ones([8]), 2, 1).numpy().round(1)[1:3].tolist()
     [1.0, 1.0]
     """
-    old_rate, new_rate = tf.cast(old_rate, tf.float64), tf.cast(new_rate, tf.float64)
-    step = old_rate / new_rate
-    samples = tf.size(wave)
-    count = tf.cast(tf.math.ceil(tf.cast(samples, tf.float64) / step), tf.int32)
-    places = tf.range(count)
-    # Where samples stand among the old ones: float64, since float32 loses its fractions in minutes.
-    stands = tf.cast(places, tf.float64) * step
-    nearest = tf.floor(stands)
+    old, new = tf.cast(old_rate, tf.int64), tf.cast(new_rate, tf.int64)
+    divisor = _greatest_common_divisor(old, new)
+    old, new = old // divisor, new // divisor
+    step = tf.cast(old, tf.float64) / tf.cast(new, tf.float64)
     sharpness = ROLL_OFF * tf.minimum(tf.constant(1.0, tf.float64), 1.0 / step)
-    reach = tf.cast(tf.math.ceil(ZEROS / sharpness), tf.int32)
+    reach = tf.cast(tf.math.ceil(ZEROS / sharpness), tf.int64)
     offsets = tf.range(-reach, reach + 2)  # (taps,)
-    distance = tf.cast(offsets, tf.float64) - (stands - nearest)[:, None]
-    x = tf.cast(tf.clip_by_value(distance * sharpness, -ZEROS, ZEROS), tf.float32)
+    fractions = tf.cast(tf.range(new), tf.float64) / tf.cast(new, tf.float64)
+    x = (tf.cast(offsets, tf.float64) - fractions[:, None]) * sharpness  # (kernels, taps)
+    x = tf.cast(tf.clip_by_value(x, -ZEROS, ZEROS), tf.float32)
     window = tf.square(tf.cos(x * (np.pi / 2.0 / ZEROS)))
     is_middle = tf.abs(x) < 1e-6
     angle = np.pi * tf.where(is_middle, 1.0, x)
     sinc = tf.where(is_middle, 1.0, tf.sin(angle) / angle)
+    kernels = sinc * window * tf.cast(sharpness, tf.float32)
+
+    count = -(-tf.size(wave, tf.int64) * new // old)
+    stands = tf.range(count) * old  # in parts of which `new` are a sample
     padded = tf.pad(wave, [[reach, reach + 2]])
-    neighbours = tf.gather(padded, tf.cast(nearest, tf.int32)[:, None] + offsets + reach)
-    return tf.reduce_sum(neighbours * sinc * window, axis=1) * tf.cast(sharpness, tf.float32)
+    neighbours = tf.gather(padded, (stands // new)[:, None] + offsets + reach)
+    return tf.reduce_sum(neighbours * tf.gather(kernels, stands % new), axis=1)
+
+
+def _greatest_common_divisor(first, second):
+    def step(larger, smaller):
+        return smaller, larger % smaller
+
+    return tf.while_loop(lambda larger, smaller: smaller > 0, step, (first, second))[0]
 
 
 def sound_bytes(sound, seconds=None):

@@ -18,11 +18,10 @@ MOST_BANDS = 1024
 class SoundReader:
     """How a model hears sounds: log-mel spectrograms, of which each is normalized.
 
-    $$ x_{tb} = \\frac{l_{tb} - mean_t(l_{tb})}{deviation(l)}, \\quad l = logmel(sound) $$
+    $$ x = \\frac{l - mean(l)}{deviation(l)}, \\quad l = logmel(sound) $$
 
-    Loudness, and whatever a microphone makes of a frequency, then change nothing. It decodes as
-    `zoo.readers.audio.read_sounds` does, in the same graph in training, in Python and in the
-    exported model.
+    Loudness then changes nothing. It decodes as `zoo.readers.audio.read_sounds` does, in the same
+    graph in training, in Python and in the exported model.
 
     Args:
         rate: Samples a second; sounds of another rate are resampled.
@@ -113,11 +112,13 @@ class SoundReader:
     def normalized(self, frames, lengths):
         """Returns what a model takes of log-mel spectrograms of so many frames each."""
         is_frame = tf.sequence_mask(lengths, tf.shape(frames)[1], tf.float32)[..., None]
-        count = tf.maximum(tf.cast(lengths, tf.float32), 1.0)[:, None, None]
-        centred = frames - tf.reduce_sum(frames * is_frame, axis=1, keepdims=True) / count
-        centred *= is_frame
-        variance = tf.reduce_sum(tf.square(centred), axis=(1, 2), keepdims=True)
-        deviation = tf.sqrt(variance / (count * self.bands)) + 1e-5
+        count = tf.maximum(tf.cast(lengths, tf.float32) * self.bands, 1.0)[:, None, None]
+
+        def mean(x):
+            return tf.reduce_sum(x * is_frame, axis=(1, 2), keepdims=True) / count
+
+        centred = (frames - mean(frames)) * is_frame
+        deviation = tf.sqrt(mean(tf.square(centred))) + 1e-5
         return {"frames": centred / deviation, "lengths": lengths}
 
     def batched(self, examples, batch_size):

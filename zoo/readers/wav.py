@@ -138,7 +138,9 @@ def _numbers(data, kind, bits):
 
     def unknown():
         told = tf.strings.format("Its samples are of kind {} with {} bits", (kind, bits))
-        with tf.control_dependencies([tf.debugging.Assert(False, [told, f"; it must be {FORMATS}"])]):
+        with tf.control_dependencies(
+            [tf.debugging.Assert(False, [told, f"; it must be {FORMATS}"])]
+        ):
             return tf.zeros([0])
 
     cases = [((kind == each) & (bits == size), read) for each, size, read in is_known]

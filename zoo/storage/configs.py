@@ -15,7 +15,7 @@ from zoo.storage.json_files import read_json
 _OBJECTS = {  # that arguments may be: classes, or what they are registered as
     "backbone": Backbone,
     "position": Position,
-    "reader": "zoo>ImageReader",
+    "reader": ("zoo>ImageReader", "zoo>SoundReader"),
     "sampler": Sampler,
     "score": Score,
 }
@@ -101,7 +101,7 @@ def _belongs(argument, content):
 
 def _kind_of(argument):
     kind = _OBJECTS.get(argument)
-    return _registered(kind) if isinstance(kind, str) else kind
+    return tuple(map(_registered, kind)) if isinstance(kind, tuple) else kind
 
 
 def _is_plain(content):

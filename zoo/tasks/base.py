@@ -15,7 +15,7 @@ from zoo.storage import cards, presets
 
 
 class Task(keras.Model, abc.ABC):
-    """A model of tensors together with what reads its raw inputs: texts, images.
+    """A model of tensors together with what reads its raw inputs: texts, images, sounds.
 
     A subclass turns raw inputs into tensors (`batches`), and the tensors that the core computes
     into what users want.

@@ -1,26 +1,28 @@
-"""The task of classification: texts or pictures in, labels out."""
+"""The task of classification: texts, pictures or sounds in, labels out."""
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from zoo.data.labels import labelled, require_labels
+from zoo.readers.image_reader import ImageReader
+from zoo.readers.sound_reader import SoundReader
 from zoo.readers.text.text_reader import TextReader
 from zoo.tasks.encoding import EncodingTask
 from zoo.tasks.results import PictureClasses, TextClasses
+from zoo.tasks.sound_results import SoundClasses
 
 
 @keras.saving.register_keras_serializable(package="zoo")
 class Classifier(EncodingTask):
-    """A model of labels together with what reads its texts or pictures.
+    """A model of labels together with what reads its texts, pictures or sounds.
 
-    `fit`, `evaluate` and `classify` take texts or pictures as they come; the same graph reads them
-    everywhere.
+    `fit`, `evaluate` and `classify` take them as they come; the same graph reads them everywhere.
 
     Args:
         core: A model of logits `(batch, labels)`, such as `zoo.models.vit.ViT`.
         tokenizer: The tokenizer of a model of texts.
-        reader: What reads the inputs of another model, such as `zoo.ImageReader`.
+        reader: What reads the inputs of another model: a `zoo.ImageReader` or a `zoo.SoundReader`.
         labels: List of the names of the labels, as many as the core has logits.
 
     Raises:
@@ -36,13 +38,13 @@ class Classifier(EncodingTask):
         if (tokenizer is None) == (reader is None):
             raise ValueError(
                 "A classifier needs either tokenizer=..., for texts, or reader=..., such as "
-                f"zoo.ImageReader(). Received: tokenizer={tokenizer!r}, reader={reader!r}."
+                f"zoo.ImageReader() or zoo.SoundReader(). Received: tokenizer={tokenizer!r}, reader={reader!r}."
             )
         reads_with = reader or TextReader(tokenizer, core.config.max_length)
         super().__init__(core, tokenizer, reads_with, **kwargs)
         self.labels = require_labels(labels, core.config.num_labels)
         self._own_reader = reader
-        self.takes_images = reader is not None
+        self.takes_images = isinstance(reader, ImageReader)
 
     @classmethod
     def decides(cls, tokenizer=None, reader=None, labels=(), **settings):
@@ -63,8 +65,9 @@ class Classifier(EncodingTask):
 
         Args:
             x: A list of inputs as `classify` takes them, or a `tf.data.Dataset` of (input, label):
-                inputs are texts, encoded pictures, or pixels `(rows, columns, channels)` from 0 to
-                255; labels are names or their numbers.
+                inputs are texts, encoded pictures, pixels `(rows, columns, channels)` from 0 to
+                255, WAV files, or samples `(samples,)` at the rate of the reader; labels are names
+                or their numbers.
             y: If `x` is a list: the label of each.
             batch_size: Inputs a batch, by default 64.
             shuffle: Whether to shuffle lists; a data set shuffles itself.
@@ -90,19 +93,22 @@ class Classifier(EncodingTask):
         """Returns the best label of an input, or of each in a list.
 
         Args:
-            inputs: A text or a picture, or a list. A picture is a path, encoded `bytes`, a
-                `PIL.Image`, or an array, see `zoo.readers.images.image_bytes`.
+            inputs: A text, a picture or a sound, or a list. A picture is a path, encoded `bytes`, a
+                `PIL.Image`, or an array, see `zoo.readers.images.image_bytes`. A sound is the path
+                of a WAV file, its `bytes`, or a tuple (samples, rate), see
+                `zoo.readers.audio.sound_bytes`.
             return_probabilities: Whether to return the probabilities of all labels, too.
             return_attention: Whether to return those and what the model looked at.
             batch_size: Inputs computed at a time.
 
         Returns:
-            A `str` for one input, a list of `str` for a list; or a `TextClasses` or
-            `PictureClasses` with `labels`, `probabilities` (inputs × `model.labels`, float32) and,
+            A `str` for one input, a list of `str` for a list; or a `TextClasses`, `PictureClasses`
+            or `SoundClasses` with `labels`, `probabilities` (inputs × `model.labels`, float32) and,
             if asked for, `attention`.
 
         Raises:
-            ValueError: If something is no text, or no picture.
+            ValueError: If something is no text, no picture or no sound.
+            TypeError: If it is of another type.
             FileNotFoundError: If a file is missing.
         """
         requests, is_one = self.reader.requests(inputs)
@@ -112,6 +118,8 @@ class Classifier(EncodingTask):
             return labels[0] if is_one else labels
         probabilities = [row["probabilities"] for row in rows]
         probabilities = np.reshape(probabilities, (-1, len(self.labels))).astype("float32")
+        if isinstance(self._own_reader, SoundReader):
+            return SoundClasses.of(labels, probabilities, rows, requests, self._own_reader)
         if self.tokenizer is None:
             return PictureClasses.of(labels, probabilities, rows, requests)
         return TextClasses.of(labels, probabilities, rows, self.tokenizer)

@@ -56,7 +56,7 @@ class EncodingTask(Task):
     def export(self, path):
         """Writes a SavedModel for TF Serving: requests as strings in, tensors out.
 
-        `serving_default` takes `text`, or `image_bytes`, strings `[batch]`, and gives what the
+        `serving_default` takes `text`, `image_bytes` or `sound_bytes`, strings `[batch]`, and gives what the
         task answers; where there is `explain`, it gives the attention as well.
 
         Args:

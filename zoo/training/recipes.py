@@ -18,6 +18,7 @@ from zoo.training.captioning import CaptioningRecipe
 from zoo.training.digits import DigitsRecipe
 from zoo.training.language import LanguageRecipe
 from zoo.training.matching import MatchingRecipe
+from zoo.training.spoken_digits import SpokenDigitsRecipe
 from zoo.training.translation import TranslationRecipe
 
 RECURRENT = {"decoder_units": 384, "dropout": 0.3}
@@ -45,6 +46,16 @@ RECIPES = {
             "image": {**TOWER, "hiding": 0.2, "input_dropout": 0.3},
         },
         backbone={"layers": ["out_relu", "block_13_expand_relu"], "grid": [3, 3]},
+    ),
+    "conformer_spoken_digit": SpokenDigitsRecipe(
+        "conformer",
+        overrides={
+            "num_layers": 3,
+            "size": 96,
+            "hidden": 192,
+            "kernel_size": 9,
+            "channels": 32,
+        },
     ),
     "show_attend_tell_flickr8k": CaptioningRecipe(
         "show_attend_tell",
@@ -153,6 +164,7 @@ RECIPES = {
         epochs=30,
     ),
 }
+_OF_ARCHITECTURE = {"conformer": SpokenDigitsRecipe}  # others are those of their task
 _OF_TASK = {
     Captioner: CaptioningRecipe,
     Classifier: DigitsRecipe,
@@ -202,7 +214,8 @@ def of_card(card):
         ValueError: If the card tells none.
     """
     try:
-        recipe = _OF_TASK[ARCHITECTURES[card["architecture"]].task]
+        name = card["architecture"]
+        recipe = _OF_ARCHITECTURE.get(name) or _OF_TASK[ARCHITECTURES[name].task]
         return recipe(**card["training"]["recipe"])
     except (KeyError, TypeError) as error:
         raise ValueError(
