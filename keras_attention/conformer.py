@@ -24,8 +24,8 @@ class ConformerBlock(Block):
 
     The parts are `feed_forward`, `attention`, `convolution` and `second_feed_forward`, with the
     normalizations `feed_forward_norm`, `attention_norm`, `convolution_input_norm` and
-    `second_feed_forward_norm`; the last one is `output_norm`. The convolution sees both sides of a vector, whatever
-    the mask of attention hides.
+    `second_feed_forward_norm`; the last one is `output_norm`. The convolution sees both sides of a
+    vector, whatever the mask of attention hides.
 
     Args:
         num_heads, hidden, key_dim, normalize, epsilon, dropout, attention_dropout, hidden_dropout,

@@ -24,8 +24,9 @@ class ConvolutionModule(Recomputable):
     Paper: Gulati et al. 2020, Conformer: Convolution-augmented Transformer for Speech Recognition,
     section 2.2 (https://arxiv.org/abs/2005.08100), whose first normalization stands before it.
 
-    The layers are `inner` (`W_1`), `depthwise` (`k`), `normalization` and `outer` (`W_2`). What is hidden by
-    the mask counts as nothing: neither a neighbour nor the batch normalization sees it.
+    The layers are `inner` (`W_1`), `depthwise` (`k`), `normalization` and `outer` (`W_2`).
+    What is hidden by the mask counts as nothing: neither a neighbour nor the batch normalization
+    sees it.
 
     Args:
         kernel_size: Vectors that one is made of, itself in the middle; before and after it is 0.

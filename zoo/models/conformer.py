@@ -164,7 +164,7 @@ class Conformer(Core):
                 f"(batch,). Received: {'frames' if is_dictionary else type(sounds).__name__} of "
                 f"shape {shape}. Read sounds by zoo.SoundReader, with as many bands."
             )
-        return frames, ops.cast(sounds["lengths"], "int32")
+        return frames, sounds["lengths"]
 
 
 @keras.saving.register_keras_serializable(package="zoo")
@@ -202,6 +202,7 @@ class Subsampling(keras.layers.Layer):
         self.projection.build((None, None, bands * channels))
 
     def call(self, frames, lengths):
+        lengths = ops.cast(lengths, "int32")
         x = ops.cast(frames, self.compute_dtype)[..., None]  # (batch, frames, bands, 1)
         for convolution, stride in zip(self.convolutions, self.strides, strict=True):
             is_frame = ops.arange(ops.shape(x)[1]) < lengths[:, None]

@@ -194,7 +194,8 @@ def _require_sound(content, owner, seconds):
     length = wave.shape[0] / int(rate)
     if seconds is not None and length > seconds:
         raise ValueError(
-            f"{owner} is {length:.1f} seconds long, and the model takes {seconds:g} at most. Cut it."
+            f"{owner} is {length:.1f} seconds long, and the model takes {seconds:g} at most. Cut "
+            "it."
         )
     return content
 

@@ -101,7 +101,7 @@ class SoundReader:
         return self.normalized(frames, self.frames_of(lengths))
 
     def log_mel(self, waves):
-        """Returns the log-mel spectrograms `(batch, frames, bands)` of sounds `(batch, samples)`."""
+        """Returns log-mel spectrograms `(batch, frames, bands)` of sounds `(batch, samples)`."""
         window, hop = round(self.window * self.rate), round(self.hop * self.rate)
         return log_mel(waves, self.rate, self.bands, window, hop)
 

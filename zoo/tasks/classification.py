@@ -38,7 +38,8 @@ class Classifier(EncodingTask):
         if (tokenizer is None) == (reader is None):
             raise ValueError(
                 "A classifier needs either tokenizer=..., for texts, or reader=..., such as "
-                f"zoo.ImageReader() or zoo.SoundReader(). Received: tokenizer={tokenizer!r}, reader={reader!r}."
+                f"zoo.ImageReader() or zoo.SoundReader(). Received: tokenizer={tokenizer!r}, "
+                f"reader={reader!r}."
             )
         reads_with = reader or TextReader(tokenizer, core.config.max_length)
         super().__init__(core, tokenizer, reads_with, **kwargs)

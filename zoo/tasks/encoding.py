@@ -56,8 +56,8 @@ class EncodingTask(Task):
     def export(self, path):
         """Writes a SavedModel for TF Serving: requests as strings in, tensors out.
 
-        `serving_default` takes `text`, `image_bytes` or `sound_bytes`, strings `[batch]`, and gives what the
-        task answers; where there is `explain`, it gives the attention as well.
+        `serving_default` takes `text`, `image_bytes` or `sound_bytes`, strings `[batch]`, and gives
+        what the task answers; where there is `explain`, it gives the attention as well.
 
         Args:
             path: Folder of all versions of this model; the export goes to the next number in it.
