@@ -20,7 +20,6 @@ import numpy as np
 
 from zoo.data.spoken_digit import SPEAKERS
 from zoo.metrics.crossentropy import TokenCrossentropy
-from zoo.training.classifiers import count
 from zoo.training.recipes import RECIPES
 
 
@@ -29,7 +28,7 @@ def accuracy_without(recipe, speaker, data_dir):
     keras.utils.set_random_seed(recipe.seed)
     train = recipe.load(f"-{speaker}", data_dir)
     model = recipe.make_model(recipe.dtype)
-    optimizer = recipe.make_optimizer(-(-count(train) // recipe.batch_size))
+    optimizer = recipe.make_optimizer(recipe.steps_of_epoch(train))
     model.compile(optimizer, TokenCrossentropy(recipe.label_smoothing))
     model.fit(
         recipe.lessons(model.reader, train, recipe.seed),

@@ -171,6 +171,7 @@ def test_architectures_are_listed_last():
     assert names[len(SHIPPED) :] == [
         "bahdanau_nmt",
         "clip",
+        "conformer",
         "luong_nmt",
         "show_attend_tell",
         "text_encoder",

@@ -61,9 +61,8 @@ class ClassifierRecipe:
         run_dir.mkdir(parents=True, exist_ok=True)
         keras.utils.set_random_seed(self.seed)
         model = self.make_model(self.dtype)
-        steps = -(-count(train_examples) // self.batch_size)
         model.compile(
-            optimizer=self.make_optimizer(steps),
+            optimizer=self.make_optimizer(self.steps_of_epoch(train_examples)),
             loss=TokenCrossentropy(self.label_smoothing),
         )
         done = runs.restore(model, run_dir)
@@ -87,6 +86,10 @@ class ClassifierRecipe:
     def lessons(self, reader, examples, seed):
         """Returns batches of (inputs, digits, weights), other ones in each epoch."""
         raise NotImplementedError
+
+    def steps_of_epoch(self, examples):
+        """Returns the number of batches that `lessons` makes of examples, at most."""
+        return -(-count(examples) // self.batch_size)
 
     def make_optimizer(self, steps_per_epoch):
         """Returns the optimizer, which averages the weights."""
