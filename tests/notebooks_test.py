@@ -15,7 +15,7 @@ from tests import imagenet_weights
 
 FOLDER = pathlib.Path(__file__).parents[1] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
-TRAINING = ("4_", "5_", "6_", "7_", "9_")  # how these begin
+TRAINING = ("4_", "5_", "6_", "7_", "9_", "10_")  # how these begin
 AS_TESTED = [
     pytest.param(path, marks=[pytest.mark.full] if path.name.startswith(TRAINING) else [])
     for path in NOTEBOOKS

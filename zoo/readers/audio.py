@@ -81,7 +81,7 @@ def resample(wave, old_rate, new_rate):
 
     Example:
 
-    >>> resample(tf.ones([8]), 2, 1).numpy().round(1)[1:3].tolist()
+    >>> resample(tf.ones([40]), 2, 1).numpy().round(2)[9:11].tolist()
     [1.0, 1.0]
     """
     old, new = tf.cast(old_rate, tf.int64), tf.cast(new_rate, tf.int64)

@@ -56,7 +56,7 @@ def mel_triangles(rate, bands, size):
     Example:
 
     >>> mel_triangles(rate=8000, bands=2, size=8).round(2).tolist()
-    [[0.0, 0.0], [0.64, 0.36], [0.0, 0.89], [0.0, 0.44], [0.0, 0.0]]
+    [[0.0, 0.0], [0.68, 0.32], [0.0, 0.91], [0.0, 0.45], [0.0, 0.0]]
     """
     edges = np.linspace(0.0, 2595.0 * np.log10(1.0 + rate / 2.0 / 700.0), bands + 2)
     edges = 700.0 * (10.0 ** (edges / 2595.0) - 1.0)  # hertz
