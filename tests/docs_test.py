@@ -69,7 +69,9 @@ def test_pictures_and_notebooks_are_shown(pages, site):
     assert {f"images/{path.name}" for path in IMAGES.glob("*.png")} == shown
     for path in shown:
         assert (site / path).is_file(), path
-    linked = set(re.findall(r'href="https://github.com/[^"]+/(notebooks/[^"/]+\.ipynb)"', every_page))
+    linked = set(
+        re.findall(r'href="https://github.com/[^"]+/(notebooks/[^"/]+\.ipynb)"', every_page)
+    )
     assert {f"notebooks/{path.name}" for path in ROOT.glob("notebooks/*.ipynb")} == linked
 
 
