@@ -131,6 +131,7 @@ def test_learns_from_lists(model):
     assert model.evaluate(inputs, labels, return_dict=True, verbose=0)["accuracy"] == 1.0
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", ["samples", "int16", "encoded"])
 def test_data_sets_are_as_lists(model, kind):
     inputs, labels = sounds(4)

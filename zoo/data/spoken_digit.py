@@ -12,11 +12,10 @@ except ImportError as error:
         'Install it with: pip install "keras-attention-zoo[data]"'
     ) from error
 
-RATE = 8000
 SPEAKERS = ("george", "jackson", "lucas", "nicolas", "theo", "yweweler")
 # Of 50 recordings of each digit by each speaker, the first 5 are the test set.
 _RECORDINGS = {"test": range(5), "validation": range(5, 10), "train": range(10, 50)}
-SPLITS = (*_RECORDINGS, *SPEAKERS)
+SPLITS = (*_RECORDINGS, *SPEAKERS, *(f"-{speaker}" for speaker in SPEAKERS))
 
 
 def load_spoken_digit(split="train", data_dir=None):
@@ -40,7 +39,7 @@ def load_spoken_digit(split="train", data_dir=None):
 
     >>> train = load_spoken_digit("train")  # doctest: +SKIP
     """
-    if split.removeprefix("-") not in SPLITS:
+    if split not in SPLITS:
         raise ValueError(unknown_name("split of the spoken digits", split, SPLITS))
     builder = tfds.builder("spoken_digit", data_dir=data_dir)
     if data_dir is None:
