@@ -152,8 +152,9 @@ def caption(name, images, source, output, show_attention, batch_size, sampler, *
 def classify(name, inputs, source, output, labels, show_attention, batch_size):
     """Name the best label of each of INPUTS, texts or picture files, with the model NAME.
 
-    Writes a line for each: the label, a tab, and its probability. A model that matches pictures
-    and texts takes any labels: --label "a dog" --label "a cat".
+    Writes a line for each: the label, a tab, and its probability. Of a model of several labels an
+    input, the line is all of them, with a comma between, and their probabilities. A model that
+    matches pictures and texts takes any labels: --label "a dog" --label "a cat".
     """
     is_of_files = _are_files(source, output, inputs, show_attention)
     if not is_of_files:
@@ -163,8 +164,12 @@ def classify(name, inputs, source, output, labels, show_attention, batch_size):
 
     def answers(inputs):
         result = model.classify(inputs, return_probabilities=True, **settings)
-        shares = [f"{each.max():.4f}" for each in result.probabilities]
-        return list(zip(result.labels, shares, strict=True))
+        if getattr(model, "problem_type", None) != "multi_label_classification":
+            shares = [f"{each.max():.4f}" for each in result.probabilities]
+            return list(zip(result.labels, shares, strict=True))
+        kept = [row[row > 0.5] for row in result.probabilities]
+        shares = [", ".join(f"{each:.4f}" for each in row) for row in kept]
+        return list(zip(map(", ".join, result.labels), shares, strict=True))
 
     if is_of_files:
 

@@ -8,10 +8,11 @@ from zoo.storage.json_files import read_json
 FILE = "preprocessor_config.json"
 LARGEST = 2**20  # bytes
 INTERPOLATIONS = {2: "bilinear", 3: "bicubic"}
-_HALF = 0.5
 
 
-def reader_of(settings, folder, image_size, channels):
+def reader_of(
+    settings, folder, image_size, channels, interpolation="bilinear", mean=0.5, deviation=0.5
+):
     """Returns the config of the `ImageReader` of a checkpoint.
 
     Args:
@@ -19,6 +20,7 @@ def reader_of(settings, folder, image_size, channels):
         folder: The folder.
         image_size: Rows and columns that the model has positions for.
         channels: Numbers a pixel.
+        interpolation, mean, deviation: Of `ImageReader`, where the file does not tell.
 
     Raises:
         ValueError: If something that the file asks for is not implemented; it names it.
@@ -36,7 +38,8 @@ def reader_of(settings, folder, image_size, channels):
     for name in ("do_resize", "do_rescale", "do_normalize"):
         require(name, True)
     require("rescale_factor", 1 / 255)
-    resample = content.get("resample", 2)
+    numbers = {name: number for number, name in INTERPOLATIONS.items()}
+    resample = content.get("resample", numbers[interpolation])
     if resample not in INTERPOLATIONS:
         raise ValueError(
             f"{path} says resample={resample}, which is not implemented: it should be one of "
@@ -52,8 +55,8 @@ def reader_of(settings, folder, image_size, channels):
         ImageReader(
             size,
             channels,
-            mean=content.get("image_mean", _HALF),
-            deviation=content.get("image_std", _HALF),
+            mean=content.get("image_mean", mean),
+            deviation=content.get("image_std", deviation),
             resized=None if (resized, shortest) == (size, False) else resized,
             keeps_shape=shortest,
             interpolation=INTERPOLATIONS[resample],
