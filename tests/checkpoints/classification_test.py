@@ -1,5 +1,7 @@
 """Pairs of texts, several labels and numbers: as transformers has them."""
 
+import json
+
 import click.testing
 import keras
 import numpy as np
@@ -177,6 +179,19 @@ def test_new_heads(tmp_path):
         zoo.load(str(tmp_path), labels=["loud"], problem_type="single_label_classification")
     with pytest.raises(ValueError, match="must be one of single_label.*Received: 'multi'"):
         zoo.load(str(tmp_path), labels=["loud"], problem_type="multi")
+
+
+def test_cross_encoders_tell_what_they_make_of_a_number(tmp_path):
+    tiny.save(tmp_path, "Bert", KIND, num_labels=1, num_hidden_layers=1)
+    path = tmp_path / "config.json"
+    config = json.loads(path.read_text())
+    told = {"activation_fn": "torch.nn.modules.linear.Identity", "version": "4.0.1"}
+    path.write_text(json.dumps({**config, "sentence_transformers": told}))
+    assert isinstance(zoo.load(str(tmp_path)), zoo.Scorer)
+    sigmoid = "torch.nn.modules.activation.Sigmoid"
+    path.write_text(json.dumps({**config, "sbert_ce_default_activation_function": sigmoid}))
+    with pytest.raises(ValueError, match="asks for .*Sigmoid of the number"):
+        zoo.load(str(tmp_path))
 
 
 def test_the_problem_of_a_file_may_be_told(tmp_path):

@@ -166,8 +166,16 @@ def test_configs_of_older_versions(checkpoint, model, tmp_path):
     config["text_config"] |= {"hidden_act": "relu", **old, "tie_word_embeddings": True}
     config["text_config_dict"] = {"hidden_act": "quick_gelu"}
     (tmp_path / "config.json").write_text(json.dumps(config))
-    (tmp_path / "preprocessor_config.json").unlink()
+    path = tmp_path / "preprocessor_config.json"
+    of_pictures = json.loads(path.read_text())
+    path.unlink()
     again = zoo.load(str(tmp_path))
     assert again.core.config == model.core.config
-    assert again.reader.mean == pytest.approx(model.reader.mean)
-    assert again.reader.interpolation == "bicubic"
+    assert again.reader.get_config() == model.reader.get_config()
+    path.write_text(json.dumps({**of_pictures, "size": 20, "crop_size": 16}))
+    other = zoo.load(str(tmp_path)).reader
+    assert (other.size, other.resized, other.keeps_shape) == (16, 20, True)
+    path.unlink()
+    nested = {"image_processor": {**of_pictures, "image_std": 0.5}}
+    (tmp_path / "processor_config.json").write_text(json.dumps(nested))
+    assert zoo.load(str(tmp_path)).reader.deviation == 0.5

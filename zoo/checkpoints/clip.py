@@ -57,7 +57,9 @@ def plan(settings, folder):
         "pad_id": -1,
         "text": _tower(texts, WORDS, pooling="end", is_causal=True, scaled=False),
         "image": _tower(pictures, PATCHES, pooling="first"),
-        "reader": reader_of(settings, folder, image_size, channels, "bicubic", MEAN, DEVIATION),
+        "reader": reader_of(
+            settings, folder, image_size, channels, "bicubic", MEAN, DEVIATION, keeps_shape=True
+        ),
         "plain_texts": False,
     }
     for each in (texts, pictures):
@@ -72,7 +74,7 @@ def _of_tower(settings, name):
     ignore_generation(found)
     found.require(is_decoder=False, add_cross_attention=False, chunk_size_feed_forward=0)
     found.ignore("prefix", "projection_dim", "pruned_heads", "tie_encoder_decoder")
-    found.ignore("tie_word_embeddings", "cross_attention_hidden_size")
+    found.ignore("tie_word_embeddings", "cross_attention_hidden_size", "tf_legacy_loss")
     return found
 
 

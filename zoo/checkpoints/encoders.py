@@ -61,6 +61,7 @@ def encoder_plan(settings, folder, head, options, table, heads, prefix, tied, un
     if head == "labels":
         kind = settings.problem_type
         if kind == REGRESSION:
+            _require_raw_scores(settings)
             head = "score"
         else:
             options = {**options, "problem_type": kind}
@@ -77,3 +78,16 @@ def encoder_plan(settings, folder, head, options, table, heads, prefix, tied, un
     options = {key: value for key, value in options.items() if value is not None}
     names = Names(table, prefix, tied, unused, fresh)
     return Plan(ARCHITECTURES[head], options, names, settings.take("vocab_size"))
+
+
+def _require_raw_scores(settings):
+    """Cross-encoders of sentence-transformers tell what they make of the number."""
+    of_library = settings.take("sentence_transformers", default={})
+    asked = settings.take(
+        "sbert_ce_default_activation_function", default=of_library.get("activation_fn")
+    )
+    if asked is not None and not asked.endswith(".Identity"):
+        raise ValueError(
+            f"{settings.path} asks for {asked} of the number, which is not implemented: it should "
+            "be torch.nn.modules.linear.Identity."
+        )

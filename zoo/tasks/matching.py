@@ -2,8 +2,6 @@
 
 import functools
 import os
-import pathlib
-import warnings
 
 import keras
 import numpy as np
@@ -14,7 +12,6 @@ from zoo.data.batching import in_batches_by_length
 from zoo.data.captions import annotated, examples_of_lists, images_with_captions, plain
 from zoo.metrics.contrastive import ContrastiveLoss
 from zoo.models.backbone import Backbone
-from zoo.readers import pictures_of
 from zoo.readers.image_reader import ImageReader
 from zoo.readers.images import image_bytes, read_images
 from zoo.readers.several import as_requests
@@ -23,6 +20,7 @@ from zoo.serving import Endpoint
 from zoo.tasks.base import Task
 from zoo.tasks.match_results import Findings, Matches
 from zoo.tasks.results import PictureClasses
+from zoo.tasks.seeing import pictures_in, require_eyes_that_fit
 
 REQUESTS = tf.TensorSpec([None], tf.string)
 
@@ -58,39 +56,18 @@ class Matcher(Task):
             keras.saving.deserialize_keras_object(each) if isinstance(each, dict) else each
             for each in (backbone, reader)
         )
-        takes_pixels = core.config.patch_size is not None
-        if (reader is not None) != takes_pixels or (reader is not None and backbone is not None):
-            raise ValueError(
-                "A Matcher needs reader=zoo.ImageReader(...) for a model with patch_size, and a "
-                f"backbone for another. Received: patch_size={core.config.patch_size}, "
-                f"reader={reader!r}, backbone={backbone!r}."
-            )
         if tokenizer.end_id != core.config.end_id:
             raise ValueError(
                 "The model looks for the end of a text at the token that the tokenizer ends it by. "
                 f"Received: end_id={core.config.end_id}, and a tokenizer with {tokenizer.end_id}."
             )
-        self.reader, self.takes_images = reader, takes_pixels
-        self.backbone = Backbone() if backbone is None and not takes_pixels else backbone
+        if backbone is None and core.config.patch_size is None:
+            backbone = Backbone()
+        require_eyes_that_fit(core.config, backbone, reader)
+        self.backbone, self.reader = backbone, reader
+        self.takes_images = reader is not None
         self.plain_texts = plain_texts
-        self._require_pictures_that_fit()
         self._compiled = functools.cache(self._compile)
-
-    def _require_pictures_that_fit(self):
-        config = self.core.config
-        taken = (config.positions, config.channels)
-        if self.reader is None:
-            made = (int(np.prod(self.backbone.grid)), self.backbone.channels)
-            what, way_out = "backbone", "choose other layers of the backbone"
-        else:
-            made = ((self.reader.size // config.patch_size) ** 2, self.reader.channels)
-            what, way_out = "reader", "choose another size of the reader"
-        if made != taken:
-            raise ValueError(
-                f"The model takes {taken[0]} vectors of {taken[1]} numbers of a picture, and the "
-                f"{what} makes {made[0]} of {made[1]}. Make the model with positions={made[0]}, "
-                f"channels={made[1]}, or {way_out}."
-            )
 
     @classmethod
     def decides(cls, tokenizer=None, reader=None, **settings):
@@ -337,16 +314,7 @@ class Matcher(Task):
         if not isinstance(images, str | os.PathLike):
             requests, _ = self._requests(images)
             return list(range(len(requests))), requests
-        folder, found = pathlib.Path(images).expanduser(), {}
-        if not folder.is_dir():
-            raise ValueError(f"`images` of search must be a folder or a list. Received: {folder}.")
-        for path in pictures_of(folder):
-            try:
-                found[path] = image_bytes(path)
-            except ValueError as error:
-                warnings.warn(f"{error} It is left out.", stacklevel=3)
-        if not found:
-            raise ValueError(f"None of the pictures in {folder} can be read.")
+        found = pictures_in(images)
         return list(found), list(found.values())
 
     def _requests(self, images):
