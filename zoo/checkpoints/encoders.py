@@ -21,6 +21,7 @@ ARCHITECTURES = {
     "masked": "text_encoder_masked",
     "embedding": "text_encoder_embedding",
 }
+_OF_CROSS_ENCODERS = "sentence_transformers", "sbert_ce_default_activation_function"
 POSITION_IDS = r"(.*\.)?(position_ids|token_type_ids)"  # buffers of older versions
 
 
@@ -64,6 +65,7 @@ def encoder_plan(settings, folder, head, options, table, heads, prefix, tied, un
             _require_raw_scores(settings)
             head = "score"
         else:
+            settings.ignore(*_OF_CROSS_ENCODERS)  # which take labels by their logits
             options = {**options, "problem_type": kind}
     if head in ("labels", "tags"):
         options = {**options, "labels": settings.new_labels or settings.labels}
@@ -82,10 +84,8 @@ def encoder_plan(settings, folder, head, options, table, heads, prefix, tied, un
 
 def _require_raw_scores(settings):
     """Cross-encoders of sentence-transformers tell what they make of the number."""
-    of_library = settings.take("sentence_transformers", default={})
-    asked = settings.take(
-        "sbert_ce_default_activation_function", default=of_library.get("activation_fn")
-    )
+    new, old = _OF_CROSS_ENCODERS
+    asked = settings.take(old, default=settings.take(new, default={}).get("activation_fn"))
     if asked is not None and not asked.endswith(".Identity"):
         raise ValueError(
             f"{settings.path} asks for {asked} of the number, which is not implemented: it should "
