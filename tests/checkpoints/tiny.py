@@ -204,7 +204,8 @@ def save_t5(folder, untied=False, **settings):
     )
     model = _random(transformers.T5ForConditionalGeneration, config)
     if untied:
-        model.lm_head.weight = torch.nn.Parameter(torch.randn_like(model.lm_head.weight))
+        table = 0.3 * torch.randn_like(model.lm_head.weight)
+        model.lm_head.weight = torch.nn.Parameter(table)
     model.save_pretrained(folder)
     pieces.save_pretrained(folder)
     return model, pieces
