@@ -73,7 +73,7 @@ def test_greedy_equals_a_plain_loop_without_a_cache(generator, prompt):
 RULES = {"sampler": "top_k", "k": 3, "repetition_penalty": 1.3, "no_repeat_ngram_size": 9}
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "options", [{"sampler": "greedy"}, {"seed": 3}, {"sampler": "top_p"}, RULES]
 )
@@ -272,6 +272,7 @@ def test_attention_looks_back_alone(fresh_model, byte_tokenizer):
 # ----------------------------------------------------------------------------- files and mistakes
 
 
+@pytest.mark.full
 def test_it_comes_back_from_a_file(generator, tmp_path):
     generator.save(tmp_path / "toy.keras")
     loaded = keras.saving.load_model(tmp_path / "toy.keras")
