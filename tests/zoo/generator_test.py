@@ -427,3 +427,11 @@ def test_tokens_are_made_of_parts(generator, monkeypatch):
     whole = generator.tokens(text)
     monkeypatch.setattr("zoo.tasks.writing.CHARACTERS_AT_ONCE", 7)
     np.testing.assert_array_equal(generator.tokens(text), whole)
+
+
+@pytest.mark.parametrize("at_once", [9, 1_000_000])
+def test_texts_get_the_same_tokens_together_as_alone(generator, monkeypatch, at_once):
+    monkeypatch.setattr("zoo.tasks.writing.CHARACTERS_AT_ONCE", at_once)
+    texts = ["", "to be", "or", "", "not to be, that is", "é🚲"]
+    alone = [generator._ids(text).tolist() for text in texts]
+    assert [ids.tolist() for ids in generator._ids_of_each(texts)] == alone
