@@ -64,6 +64,10 @@ class Matcher(Task):
                 f"backbone makes {made[0]} of {made[1]}. Make the model with positions={made[0]}, "
                 f"channels={made[1]}, or choose other layers of the backbone."
             )
+        self.forget_compiled()
+
+    def forget_compiled(self):
+        super().forget_compiled()
         self._compiled = functools.cache(self._compile)
 
     @property
