@@ -82,7 +82,7 @@ def save_marian(folder, lines, size=58_101):
 
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(lines), model_writer=model, vocab_size=8000, minloglevel=2
+        sentence_iterator=iter(lines), model_writer=model, vocab_size=4000, minloglevel=2
     )
     processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
     pieces = [processor.id_to_piece(number) for number in range(3, processor.get_piece_size())]
@@ -105,9 +105,11 @@ def save_marian(folder, lines, size=58_101):
         pad_token_id=size - 1,
         decoder_start_token_id=size - 1,
         eos_token_id=0,
+        forced_eos_token_id=None,
     )
     model = transformers.MarianMTModel(config)
     model.generation_config.bad_words_ids = [[size - 1]]
+    model.generation_config.num_beams = BEAMS
     model.save_pretrained(folder)
     tokens.save_pretrained(folder)
 
@@ -214,11 +216,11 @@ def translate(folder, lines, sentences, rows):
 
     def transformed():
         inputs = tokens(sources, padding=True, return_tensors="pt")
-        found = peer.generate(**inputs, num_beams=BEAMS, max_new_tokens=NEW_TOKENS)
+        found = peer.generate(**inputs, max_new_tokens=NEW_TOKENS)
         return tokens.batch_decode(found, skip_special_tokens=True)
 
     def by(jit_compile):
-        options = {"max_length": NEW_TOKENS, "num_beams": BEAMS, "jit_compile": jit_compile}
+        options = {"max_length": NEW_TOKENS, "jit_compile": jit_compile}
         return lambda: model.translate(sources, **options)
 
     return {"transformers": transformed, "zoo": by(False), "zoo, XLA": by(True)}
