@@ -40,13 +40,15 @@ OF_LOADING = {
     ),
 }
 LOAD = """
-import resource, time
+import re, time
 {imports}
-base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-start = time.perf_counter()
+
+def peak():
+    return 1024 * int(re.search(r"VmHWM:\\s*([0-9]+)", open("/proc/self/status").read())[1])
+
+base, start = peak(), time.perf_counter()
 {load}
-seconds = time.perf_counter() - start
-print(seconds, base * 1024, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+print(time.perf_counter() - start, base, peak())
 """
 
 
