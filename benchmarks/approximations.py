@@ -172,7 +172,7 @@ def draw(panels):
 @click.option(
     "--output",
     type=click.Path(path_type=pathlib.Path),
-    default="notebooks/images/approximations.png",
+    default="notebooks/reference/images/approximations.png",
     show_default=True,
 )
 @click.option("--draws", default=5, show_default=True, help="Random draws of each size.")

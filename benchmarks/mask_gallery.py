@@ -1,4 +1,4 @@
-"""A picture of every mask: `notebooks/images/masks.png`.
+"""A picture of every mask: `notebooks/reference/images/masks.png`.
 
 python -m benchmarks.mask_gallery
 """

@@ -66,7 +66,7 @@ def draw_fit(axes, name, width, key_x, value_y):
 @click.option(
     "--output",
     type=click.Path(path_type=pathlib.Path),
-    default=pathlib.Path("notebooks/images/nadaraya_watson.png"),
+    default=pathlib.Path("notebooks/reference/images/nadaraya_watson.png"),
     show_default=True,
 )
 @click.option("--seed", default=0, show_default=True, help="Seed of the points and their noise.")

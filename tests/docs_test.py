@@ -18,6 +18,7 @@ import zoo.metrics
 from keras_attention import compute, drop_in, masks, normalizers, plotting, positions, scores
 
 ROOT = pathlib.Path(__file__).parents[1]
+IMAGES = ROOT / "notebooks" / "reference" / "images"
 PACKAGES = [
     *(keras_attention, compute, drop_in, masks, normalizers, positions, scores),
     *(zoo, zoo.decoding, zoo.metrics),
@@ -62,12 +63,16 @@ def test_every_picture_has_a_section(sections):
             assert f"{function.__module__}.{name}" in sections
 
 
-def test_pictures_and_notebooks_are_part_of_the_site(pages, site):
-    linked = set(re.findall(r'="((?:images|notebooks)/[^"]+)"', "".join(pages.values())))
-    assert {f"notebooks/{path.name}" for path in ROOT.glob("notebooks/*.ipynb")} <= linked
-    assert {f"images/{path.name}" for path in ROOT.glob("notebooks/images/*.png")} <= linked
-    for path in linked:
+def test_pictures_and_notebooks_are_shown(pages, site):
+    every_page = "".join(pages.values())
+    shown = set(re.findall(r'src="(images/[^"]+)"', every_page))
+    assert {f"images/{path.name}" for path in IMAGES.glob("*.png")} == shown
+    for path in shown:
         assert (site / path).is_file(), path
+    linked = set(
+        re.findall(r'href="https://github.com/[^"]+/(notebooks/[^"/]+\.ipynb)"', every_page)
+    )
+    assert {f"notebooks/{path.name}" for path in ROOT.glob("notebooks/*.ipynb")} == linked
 
 
 def test_equations_are_drawn(pages):

@@ -57,9 +57,9 @@ def test_long_texts_are_read_in_parts(tagger):
 def test_it_learns_words(tagger, tmp_path):
     model, *_ = tagger
     model.compile(optimizer=keras.optimizers.Adam(0.01))
-    words = [["cats", "in", "Rome"], ["Paris", "sat"]] * 4
-    labels = [["O", "O", "B-PLACE"], ["B-PLACE", "O"]] * 4
-    history = model.fit(words, labels, batch_size=4, epochs=20, verbose=0).history
+    words = [["cats", "in", "Rome"], ["Paris", "sat"]] * 40
+    labels = [["O", "O", "B-PLACE"], ["B-PLACE", "O"]] * 40
+    history = model.fit(words, labels, batch_size=4, epochs=2, verbose=0).history
     assert history["loss"][-1] < 0.5 * history["loss"][0]
     assert [each.label for each in model.tag([["cats", "in", "Rome"]])[0]] == labels[0]
     served = tf.saved_model.load(model.export(tmp_path / "exported")).signatures
@@ -109,7 +109,7 @@ def test_masks_are_drawn_as_the_paper_says(tmp_path):
     assert (inputs[told] == tokenizer.mask_id).mean() == pytest.approx(0.8, abs=0.02)
     assert (inputs[told] == labels[told]).mean() == pytest.approx(0.1, abs=0.02)
     model.compile(optimizer=keras.optimizers.Adam(0.01))
-    history = model.fit(tiny.TEXTS * 8, epochs=3, batch_size=8, verbose=0).history
+    history = model.fit(tiny.TEXTS * 12, epochs=2, batch_size=8, verbose=0).history
     assert history["loss"][-1] < history["loss"][0]
     same = [model.evaluate(tiny.TEXTS, verbose=0)[0] for _ in range(2)]
     assert same[0] == same[1]
@@ -120,7 +120,8 @@ def test_pairs_come_near_each_other(tmp_path):
     model = zoo.load(str(tmp_path), dropout=0.0, attention_dropout=0.0)
     model.compile(optimizer=keras.optimizers.Adam(0.01))
     texts, others = tiny.TEXTS[:3], tiny.GERMAN
-    model.fit(texts, others, batch_size=3, epochs=20, verbose=0)
+    pairs = tf.data.Dataset.from_tensor_slices((texts, others)).repeat(20)
+    model.fit(pairs, batch_size=3, verbose=0)
     assert model.match(texts, others).argmax(1).tolist() == [0, 1, 2]
     first, second = model.embed(texts), model.embed(others)
     cosines = 20 * first.astype("float64") @ second.T.astype("float64")

@@ -311,6 +311,23 @@ def test_the_loop_stops_when_every_row_is_finished():
     assert len(steps) == 3
 
 
+@pytest.mark.parametrize("return_attention", [False, True])
+def test_a_step_is_traced_once(return_attention):
+    traced = []
+
+    def step(tokens, state, context):
+        traced.append(tokens.shape)
+        return 9.0 * tf.one_hot(tokens, 5), state, tf.ones([tf.shape(tokens)[0], 3])
+
+    @tf.function
+    def decode(limits):
+        options = {"start_id": START, "end_id": END, "return_attention": return_attention}
+        return decoding.decode(step, (), (), "greedy", max_lengths=limits, **options).lengths
+
+    assert decode(tf.constant([2, 3])).numpy().tolist() == [[0], [0]]
+    assert len(traced) == 1
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_half_precision_logits_are_summed_in_float32(dtype):
     model = TableModel(dtype=tf.as_dtype(dtype).as_numpy_dtype)

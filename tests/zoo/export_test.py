@@ -174,6 +174,7 @@ def test_peers_row_15_it_runs_where_the_zoo_is_not_installed(versions, run_pytho
     assert json.loads(result.stdout) == bahdanau.translate(TEXTS)
 
 
+@pytest.mark.full
 def test_the_command_line_tool_of_tensorflow_runs_it(versions, run_python):
     tool = "tensorflow.python.tools.saved_model_cli"
     options = ["--tag_set", "serve", "--signature_def", "serving_default"]
@@ -197,6 +198,21 @@ def test_a_number_that_is_left_out_is_not_filled(tmp_path):
     assert loaded(x=tf.constant([1.5]))["y"].numpy() == [3.0]
 
 
+def test_an_endpoint_is_traced_once(tmp_path):
+    layer, traced = keras.layers.Dense(1, kernel_initializer="ones"), []
+    layer.build((None, 2))
+
+    def function(x):
+        traced.append(x)
+        return {"y": layer(x)}
+
+    inputs = [tf.TensorSpec([None, 2], name="x")]
+    version = write_version(tmp_path, [layer], {"serving_default": Endpoint(function, inputs)})
+    assert len(traced) == 1
+    loaded = tf.saved_model.load(str(version)).signatures["serving_default"]
+    assert loaded(x=tf.constant([[1.5, 2.0]]))["y"].numpy() == [[3.5]]
+
+
 def test_a_server_may_read_it(tmp_path):
     version = write_version(tmp_path / "models" / "double", [], DOUBLE)
     assert version.stat().st_mode & 0o777 == 0o755
@@ -216,11 +232,11 @@ def test_the_slower_of_two_exports_takes_the_next_number(tmp_path, monkeypatch):
 
 
 def test_an_export_that_fails_leaves_no_version(tmp_path, monkeypatch):
-    def write_half(archive, path, **options):
+    def write_half(saved, path, functions):
         (tmp_path / path / "saved_model.pb").write_text("half")
         raise OSError("disk full")
 
-    monkeypatch.setattr(type(keras.export.ExportArchive()), "write_out", write_half)
+    monkeypatch.setattr(tf.saved_model, "save", write_half)
     with pytest.raises(OSError, match="disk full"):
         write_version(tmp_path, [], DOUBLE)
     assert list(tmp_path.iterdir()) == []

@@ -149,7 +149,9 @@ def decode(
         attention=(),
     )
     if return_attention:
-        arrays = _attention_arrays(step, search.tokens, state, context, max_length)
+        step = tf.function(step, autograph=False)  # traced here, where it tells what it returns
+        traced = step.get_concrete_function(tf.reshape(search.tokens, [-1]), state, context)
+        arrays = _attention_arrays(traced.structured_outputs[2], max_length)
         history = history._replace(attention=arrays)
 
     def is_running(time, search, state, past, history):
@@ -275,15 +277,12 @@ def _select(state, before, parents):
     return tf.nest.map_structure(select, state, before)
 
 
-def _attention_arrays(step, tokens, state, context, max_length):
-    """Returns an array for each tensor of attention; what these look like, only a step can tell."""
-    traced = tf.function(step, autograph=False)
-    traced = traced.get_concrete_function(tf.reshape(tokens, [-1]), state, context)
-    _, _, attention = traced.structured_outputs
-    if attention is None:
+def _attention_arrays(specs, max_length):
+    """Returns an array of all steps for each tensor of attention that a step returns."""
+    if specs is None:
         raise ValueError("`return_attention` is set, but `step` returns None as its attention.")
     return tf.nest.map_structure(
-        lambda spec: tf.TensorArray(spec.dtype, max_length, element_shape=spec.shape), attention
+        lambda spec: tf.TensorArray(spec.dtype, max_length, element_shape=spec.shape), specs
     )
 
 

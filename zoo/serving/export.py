@@ -4,6 +4,8 @@ import os
 import pathlib
 
 import keras
+import tensorflow as tf
+from tensorflow.saved_model.experimental import TrackableResource
 
 from zoo.atomic import flush, unfinished_folder, whole
 from zoo.serving.warmup import write_requests
@@ -16,7 +18,8 @@ def write_version(path, resources, endpoints):
 
     Args:
         path: Folder of all versions; it is made if it is not there.
-        resources: Objects that hold tables, such as a tokenizer.
+        resources: What the endpoints use: Keras layers and models for their variables, and
+            `tf.Module`s such as tokenizers for their tables.
         endpoints: Dictionary of names to `Endpoint`; their examples become warm-up requests.
 
     Returns:
@@ -29,14 +32,37 @@ def write_version(path, resources, endpoints):
     with unfinished_folder(path) as parent:
         folder = parent / "version"
         folder.mkdir()
-        archive = keras.export.ExportArchive()
-        for resource in resources:
-            archive.track(resource)
-        for name, (function, inputs, _) in endpoints.items():
-            archive.add_endpoint(name, function, input_signature=inputs)
-        archive.write_out(str(folder), verbose=False)
+        signatures = {name: (function, inputs) for name, (function, inputs, _) in endpoints.items()}
+        write_saved_model(folder, resources, signatures)
         write_requests(folder, path.resolve().name, endpoints)
         return _rename_to_next_version(folder, path)
+
+
+def write_saved_model(folder, resources, signatures):
+    """Writes a SavedModel that has signatures and nothing else.
+
+    `keras.export.ExportArchive` writes the same, and traces everything twice for it: once to find
+    the variables, and again as TensorFlow saves.
+
+    Args:
+        folder: Where to.
+        resources: As for `write_version`.
+        signatures: Dictionary of names to pairs `(function, inputs)`, as in an `Endpoint`.
+    """
+    saved = tf.Module()
+    saved.kept = [each for resource in resources for each in _variables_or_tables(resource)]
+    functions = {
+        name: tf.function(function, inputs, autograph=False)
+        for name, (function, inputs) in signatures.items()
+    }
+    tf.saved_model.save(saved, str(folder), functions)
+
+
+def _variables_or_tables(resource):
+    if isinstance(resource, keras.Layer):
+        return [variable.value for variable in resource.variables]
+    parts = tf.train.TrackableView(resource).descendants()
+    return [part for part in parts if isinstance(part, TrackableResource)]
 
 
 def require_versions(path):

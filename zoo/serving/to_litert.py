@@ -3,9 +3,9 @@
 import re
 import tempfile
 
-import keras
 import tensorflow as tf
 
+from zoo.serving.export import write_saved_model
 from zoo.serving.steps import start_and_step
 
 FILE = "model.tflite"
@@ -19,10 +19,7 @@ def write_litert(folder, core, start):
     """
     graphs = start_and_step(core, start, is_fixed=True)
     with tempfile.TemporaryDirectory() as saved:
-        archive = keras.export.ExportArchive()
-        for name, (function, signature) in graphs.items():
-            archive.add_endpoint(name, function, input_signature=signature)
-        archive.write_out(saved, verbose=False)
+        write_saved_model(saved, [core], graphs)
         converter = tf.lite.TFLiteConverter.from_saved_model(saved, signature_keys=list(graphs))
         try:
             content = converter.convert()

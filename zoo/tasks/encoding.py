@@ -69,7 +69,7 @@ class EncodingTask(Task):
         Returns:
             `pathlib.Path` of what was written.
         """
-        resources = [] if self.tokenizer is None else [self.tokenizer]
+        resources = [self.core] if self.tokenizer is None else [self.core, self.tokenizer]
         return serving.write_version(path, resources, self.endpoints())
 
     def endpoints(self):

@@ -1,7 +1,5 @@
 """The endpoints of an exported task: strings in, strings out."""
 
-import itertools
-
 import tensorflow as tf
 
 from zoo.serving import Endpoint, buckets
@@ -51,12 +49,11 @@ def serving_endpoints(task, sampler):
         longest = tf.maximum(tf.reduce_max(limits), 1)
         return {**outputs, "token_ids": outputs["token_ids"][:, :longest]}
 
-    def request(rows, length):
-        return [[task.example_request(length)] * rows, [0] * rows][: len(inputs)]
+    def of_rows(rows):
+        return [[[request] * rows, [0] * rows][: len(inputs)] for request in requests]
 
-    one = [request(1, length) for length in task.served_lengths]
-    sizes = itertools.product(buckets.ROWS, task.served_lengths)
-    every = [request(*size) for size in sizes]
+    requests = [task.example_request(length) for length in task.served_lengths]
+    one, every = of_rows(1), sum(map(of_rows, buckets.ROWS), [])
     endpoints = {"serving_default": Endpoint(serving_default, inputs, one)}
     if task.explains:
         endpoints["explain"] = Endpoint(explain, inputs, one)

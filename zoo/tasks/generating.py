@@ -357,7 +357,7 @@ class GeneratingTask(Task):
         endpoints = self.endpoints(sampler, **options)
         if not jit_compile:
             del endpoints["serving_jit"]
-        return serving.write_version(path, [self.tokenizer], endpoints)
+        return serving.write_version(path, [self.core, self.tokenizer], endpoints)
 
     def endpoints(self, sampler=None, **options):
         """Returns a dictionary of the `zoo.serving.Endpoint`s that are exported, and served.

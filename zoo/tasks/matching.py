@@ -365,7 +365,7 @@ class Matcher(Task):
         Returns:
             `pathlib.Path` of what was written.
         """
-        return serving.write_version(path, [self.tokenizer], self.endpoints())
+        return serving.write_version(path, [self.core, self.tokenizer], self.endpoints())
 
     def endpoints(self):
         """Returns a dictionary of the `zoo.serving.Endpoint`s that are exported, and served."""

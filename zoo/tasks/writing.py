@@ -143,9 +143,18 @@ class TextGenerator(GeneratingTask):
             texts = [text.decode("utf-8", "replace") for text in texts.as_numpy_iterator()]
         texts, _ = as_texts(texts)
         end = [self.tokenizer.end_id] if self.opening is None else []
-        for text in texts:
-            ids = np.concatenate([self._opening_ids, self._ids(text), end]).astype("int32")
+        for ids in self._ids_of_each(texts):
+            ids = np.concatenate([self._opening_ids, ids, end]).astype("int32")
             yield ids, len(self._opening_ids)
+
+    def _ids_of_each(self, texts):
+        """Yields the tokens of each text, of which many go through the tokenizer together."""
+        for group in _groups(texts, CHARACTERS_AT_ONCE):
+            if len(group) == 1:
+                yield self._ids(group[0])
+                continue
+            tokens = self.tokenizer.tokenize(group)
+            yield from np.split(tokens.values.numpy(), tokens.row_splits.numpy()[1:-1])
 
     def _ids(self, text):
         parts = chunks(text, CHARACTERS_AT_ONCE)
@@ -337,3 +346,16 @@ def _cut_and_padded_in_front(ids, length, pad_id):
     dense = ids.to_tensor(shape=[None, None])
     dense = tf.pad(dense, [[0, 0], [0, 1]])
     return tf.where(places >= 0, tf.gather(dense, tf.maximum(places, 0), batch_dims=1), pad_id)
+
+
+def _groups(texts, characters):
+    """Yields lists of neighbours among texts, of so many characters or of one text."""
+    group, length = [], 0
+    for text in texts:
+        if group and length + len(text) > characters:
+            yield group
+            group, length = [], 0
+        group.append(text)
+        length += len(text)
+    if group:
+        yield group
