@@ -389,7 +389,8 @@ def _of_checkpoint(folder, dtype, **overrides):
                 f"{len(files.shapes)} tensors. Get all files anew, from one place."
             )
         options = {**plan.options, **overrides}
-        model = build(plan.architecture, tokenizer, dtype, files.limit(), **options)
+        within = files.limit(all_are_filled=not plan.names.fresh)
+        model = build(plan.architecture, tokenizer, dtype, within, **options)
         fill(model.core, files, plan.names)
     model.checkpoint = folder, plan.names
     return model

@@ -28,6 +28,10 @@ class EncodingTask(Task):
     def __init__(self, core, tokenizer, reader, **kwargs):
         super().__init__(core, tokenizer, **kwargs)
         self.reader = reader
+        self.forget_compiled()
+
+    def forget_compiled(self):
+        super().forget_compiled()
         self._compiled = functools.cache(self._compile)
 
     @abc.abstractmethod

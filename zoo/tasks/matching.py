@@ -67,6 +67,10 @@ class Matcher(Task):
         self.backbone, self.reader = backbone, reader
         self.takes_images = reader is not None
         self.plain_texts = plain_texts
+        self.forget_compiled()
+
+    def forget_compiled(self):
+        super().forget_compiled()
         self._compiled = functools.cache(self._compile)
 
     @classmethod

@@ -57,7 +57,11 @@ class TextGenerator(GeneratingTask):
         opening_ids = tokenizer.opening_ids if opening is None else self._ids(opening)
         self._opening_ids = np.array(opening_ids, "int32")
         self._fallback_id = tokenizer.end_id if tokenizer.start_id is None else tokenizer.start_id
+
+    def forget_compiled(self):
+        super().forget_compiled()
         self._continuation = Continuation(self)
+        self._compiled_log_probs = functools.cache(self._compile_log_probs)
 
     # ------------------------------------------------------------------------------------ training
 
@@ -105,12 +109,13 @@ class TextGenerator(GeneratingTask):
         """
         require(batch_size >= 1, "at least 1", batch_size=batch_size)
         texts, _ = as_texts(texts)
+        log_probs_of = self._compiled_log_probs()
         tokens, log_probs = [], []
         for stream, opening in self._streams_and_openings(texts):
             inputs, labels, weights = sliding_windows(stream, self.core.context_length)
             rows = range(0, len(inputs), batch_size)
             parts = [slice(row, row + batch_size) for row in rows]
-            parts = [self._compiled_log_probs(inputs[part], labels[part]) for part in parts]
+            parts = [log_probs_of(inputs[part], labels[part]) for part in parts]
             of_text = np.concatenate(parts)[weights > 0]
             seen = max(opening, 1)  # of a text that nothing opens, the first token has none before
             log_probs.append(of_text[seen - 1 :])
@@ -155,8 +160,7 @@ class TextGenerator(GeneratingTask):
         parts = chunks(text, CHARACTERS_AT_ONCE)
         return np.concatenate([self.tokenizer.tokenize([part]).values.numpy() for part in parts])
 
-    @functools.cached_property
-    def _compiled_log_probs(self):
+    def _compile_log_probs(self):
         @tf.function(reduce_retracing=True, autograph=False)
         def log_probs(inputs, labels):
             every = tf.nn.log_softmax(self.core(inputs, training=False))
