@@ -12,7 +12,7 @@ from ctranslate2.specs import TransformerSpec, common_spec
 from zoo import decoding
 from zoo.models.transformer_nmt import TransformerTranslator
 from zoo.readers.text.pieces import SPECIAL_TOKENS
-from zoo.tasks.translation import LONGEST_TRANSLATION
+from zoo.tasks.source_to_target import LONGEST_TARGET
 
 PAD, START, END = SPECIAL_TOKENS
 PAD_ID, START_ID, END_ID = range(3)
@@ -85,7 +85,7 @@ def translate(translator, library, num_beams, batch_size, texts):
     """
     join = tokenizers.decoders.ByteLevel().decode
     source = [[*each.tokens, END] for each in library.encode_batch(texts)]
-    limits = [min(2 * len(tokens) + 10, LONGEST_TRANSLATION) for tokens in source]
+    limits = [min(2 * len(tokens) + 10, LONGEST_TARGET) for tokens in source]
     by_length = sorted(range(len(texts)), key=lambda place: len(texts[place]))
     translated = [None] * len(texts)
     for first in range(0, len(texts), batch_size):

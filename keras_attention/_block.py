@@ -176,6 +176,7 @@ class Block(Recomputable):
 
     def _make_norm(self, name, x_shape):
         norm = NORMS[self.norm](epsilon=self.epsilon, dtype=self.dtype_policy, name=name)
+        norm.supports_masking = True  # Keras would warn of an implicit mask that an RMS one gets
         norm.build(x_shape)
         return norm
 

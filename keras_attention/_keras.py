@@ -6,14 +6,20 @@ __all__ = [
     "get_keras_mask",
     "in_symbolic_scope",
     "is_recomputed",
+    "layers_in",
     "seed_generators",
     "set_keras_mask",
 ]
 
 
+def layers_in(layer):
+    """Returns a layer and all layers in it, at any depth."""
+    return list(layer._flatten_layers())
+
+
 def seed_generators(layer):
     """Returns the generators of random numbers of a layer and of all layers in it."""
-    return [each for part in layer._flatten_layers() for each in part._seed_generators]
+    return [each for part in layers_in(layer) for each in part._seed_generators]
 
 
 def is_recomputed(layer):

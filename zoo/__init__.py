@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from zoo.tasks.masked import MaskFiller
     from zoo.tasks.matching import Matcher
     from zoo.tasks.results import Caption, TextScores, Translation
+    from zoo.tasks.scoring import Scorer
     from zoo.tasks.tagging import Tagger
+    from zoo.tasks.text_to_text import TextToText
     from zoo.tasks.translation import Translator
     from zoo.tasks.writing import TextGenerator
 
@@ -38,10 +40,12 @@ __all__ = [
     "ImageReader",
     "MaskFiller",
     "Matcher",
+    "Scorer",
     "SoundReader",
     "Tagger",
     "TextGenerator",
     "TextScores",
+    "TextToText",
     "Translation",
     "Translator",
     "info",
@@ -60,10 +64,12 @@ _HOMES = {
     "ImageReader": "zoo.readers.image_reader",
     "MaskFiller": "zoo.tasks.masked",
     "Matcher": "zoo.tasks.matching",
+    "Scorer": "zoo.tasks.scoring",
     "SoundReader": "zoo.readers.sound_reader",
     "Tagger": "zoo.tasks.tagging",
     "TextGenerator": "zoo.tasks.writing",
     "TextScores": "zoo.tasks.results",
+    "TextToText": "zoo.tasks.text_to_text",
     "Translation": "zoo.tasks.results",
     "Translator": "zoo.tasks.translation",
     "save_checkpoint": "zoo.checkpoints.saving",

@@ -87,6 +87,12 @@ ARCHITECTURES = {
         "zoo.tasks.captioning.Captioner",
         "zoo.models.show_attend_tell.ShowAttendTell",
     ),
+    "t5": Architecture(
+        "text to text",
+        "Text-to-text Transformer (Raffel et al. 2020)",
+        "zoo.tasks.text_to_text.TextToText",
+        "zoo.models.t5.T5",
+    ),
     "text_encoder": Architecture(
         "classification",
         "Text encoder (Devlin et al. 2019)",
@@ -106,6 +112,13 @@ ARCHITECTURES = {
         "zoo.tasks.masked.MaskFiller",
         "zoo.models.text_encoder.TextEncoder",
         {"head": "masked"},
+    ),
+    "text_encoder_score": Architecture(
+        "scoring",
+        "Text encoder to a number (Devlin et al. 2019)",
+        "zoo.tasks.scoring.Scorer",
+        "zoo.models.text_encoder.TextEncoder",
+        {"head": "score"},
     ),
     "text_encoder_tags": Architecture(
         "tagging",
@@ -203,9 +216,9 @@ def list_models():
     Example:
 
     >>> [model.name for model in list_models() if not model.card]  # doctest: +NORMALIZE_WHITESPACE
-    ['bahdanau_nmt', 'clip', 'conformer', 'luong_nmt', 'show_attend_tell', 'text_encoder',
-     'text_encoder_embedding', 'text_encoder_masked', 'text_encoder_tags', 'transformer_lm',
-     'transformer_nmt', 'vit']
+    ['bahdanau_nmt', 'clip', 'conformer', 'luong_nmt', 'show_attend_tell', 't5', 'text_encoder',
+     'text_encoder_embedding', 'text_encoder_masked', 'text_encoder_score', 'text_encoder_tags',
+     'transformer_lm', 'transformer_nmt', 'vit']
     """
     trained = sorted(folder.parent for folder in PRESETS.glob(f"*/{CARD}"))
     return [_preset_info(folder) for folder in trained] + [
@@ -248,8 +261,10 @@ def load(name, weights="pretrained", tokenizer=None, dtype=None, **overrides):
         tokenizer: The tokenizer of a model with fresh weights. A trained model has its own.
         dtype: Keras dtype policy of the computation; the global one by default.
         **overrides: Arguments of the architecture, for fresh weights; of a checkpoint, arguments
-            that change no weights, such as `dropout` or `sampler`, and `labels` for a classifier
-            with a new, untrained head.
+            that change no weights, such as `dropout` or `sampler`; `labels` for a classifier with
+            a new, untrained head; and `problem_type`, as transformers calls it: with
+            `"multi_label_classification"` an input may have several labels, with `"regression"` the
+            head is one for a number.
 
     Returns:
         A task, such as `zoo.Translator`.
@@ -355,9 +370,7 @@ def _of_preset(folder, architecture, tokenizer, dtype, arguments):
 
     weights = folder / WEIGHTS
     arrays = len(arrays_in(weights))
-    stacks = [arguments, *(each for each in arguments.values() if isinstance(each, dict))]
-    numbers = [stack.get("num_layers") for stack in stacks]
-    layers = max((number for number in numbers if isinstance(number, int)), default=0)
+    layers = _most_layers(arguments)
     if layers > arrays:  # before a weight is made, layers are
         raise ValueError(
             f"{folder / CONFIG} asks for {layers} layers, and {weights} has {arrays} arrays. Get "
@@ -375,17 +388,27 @@ def _of_checkpoint(folder, dtype, **overrides):
 
     with _named(f"The checkpoint {folder} cannot be loaded."):
         files = TensorFiles(folder)
-        plan, tokenizer = read_checkpoint(folder, overrides.get("labels"))
-        if plan.options["num_layers"] > len(files.shapes):  # before a weight is made, layers are
+        head = {name: overrides.pop(name, None) for name in ("labels", "problem_type")}
+        plan, tokenizer = read_checkpoint(folder, **head)
+        layers = _most_layers(plan.options)
+        if layers > len(files.shapes):  # before a weight is made, layers are
             raise ValueError(
-                f"{folder / CONFIG} asks for {plan.options['num_layers']} layers, and the files "
-                f"have {len(files.shapes)} tensors. Get all files anew, from one place."
+                f"{folder / CONFIG} asks for {layers} layers, and the files have "
+                f"{len(files.shapes)} tensors. Get all files anew, from one place."
             )
         options = {**plan.options, **overrides}
-        model = build(plan.architecture, tokenizer, dtype, files.limit(), **options)
+        within = files.limit(all_are_filled=not plan.names.fresh)
+        model = build(plan.architecture, tokenizer, dtype, within, **options)
         fill(model.core, files, plan.names)
     model.checkpoint = folder, plan.names
     return model
+
+
+def _most_layers(arguments):
+    """Returns the number of layers of the highest stack that arguments ask for."""
+    stacks = [arguments, *(each for each in arguments.values() if isinstance(each, dict))]
+    numbers = [stack.get("num_layers") for stack in stacks]
+    return max((number for number in numbers if isinstance(number, int)), default=0)
 
 
 @contextlib.contextmanager

@@ -152,8 +152,9 @@ def caption(name, images, source, output, show_attention, batch_size, sampler, *
 def classify(name, inputs, source, output, labels, show_attention, batch_size):
     """Name the best label of each of INPUTS, texts, pictures or WAV files, with the model NAME.
 
-    Writes a line for each: the label, a tab, and its probability. A model that matches pictures
-    and texts takes any labels: --label "a dog" --label "a cat".
+    Writes a line for each: the label, a tab, and its probability. Of a model of several labels an
+    input, the line is all of them, with a comma between, and their probabilities. A model that
+    matches pictures and texts takes any labels: --label "a dog" --label "a cat".
     """
     is_of_files = _are_files(source, output, inputs, show_attention)
     if not is_of_files:
@@ -163,8 +164,12 @@ def classify(name, inputs, source, output, labels, show_attention, batch_size):
 
     def answers(inputs):
         result = model.classify(inputs, return_probabilities=True, **settings)
-        shares = [f"{each.max():.4f}" for each in result.probabilities]
-        return list(zip(result.labels, shares, strict=True))
+        if getattr(model, "problem_type", None) != "multi_label_classification":
+            shares = [f"{each.max():.4f}" for each in result.probabilities]
+            return list(zip(result.labels, shares, strict=True))
+        kept = [row[row > 0.5] for row in result.probabilities]
+        shares = [", ".join(f"{each:.4f}" for each in row) for row in kept]
+        return list(zip(map(", ".join, result.labels), shares, strict=True))
 
     if is_of_files:
 
@@ -309,11 +314,19 @@ def _contents(files):
 @with_options(RULES)
 @click.option("--stop", multiple=True, help="Where to stop; may be given several times.")
 def generate(name, text, source, output, max_length, sampler, seed, stop, **options):
-    """Let the language model NAME go on with TEXT, written as it is generated."""
+    """Let the language model NAME go on with TEXT, written as it is generated.
+
+    Or let a model of text to text answer it, such as "summarize: ..." by T5.
+    """
     options = {key: value for key, value in options.items() if value is not None}
     is_of_files = _are_files(source, output, text)
-    model = _load(name, "stream")
-    arguments = {"max_length": max_length, "sampler": sampler, "seed": seed, "stop": stop}
+    model = _load(name, "generate")
+    arguments = {"max_length": max_length, "sampler": sampler, "seed": seed}
+    can_stream = hasattr(model, "stream")
+    if can_stream:
+        arguments["stop"] = stop
+    elif stop:
+        raise ValueError(f"{name} answers texts whole: leave out --stop.")
     if is_of_files:
         settings = {**arguments, **options}
 
@@ -323,11 +336,12 @@ def generate(name, text, source, output, max_length, sampler, seed, stop, **opti
 
         _answer_file(source, output, answer, name=name, **settings)
         return
-    if model.sampler(sampler, **options).num_beams > 1:
+    if not can_stream or model.sampler(sampler, **options).num_beams > 1:
         pieces = [model.generate(text, **arguments, **options)]
     else:
         pieces = model.stream(text, **arguments, **options)
-    click.echo(text, nl=False)
+    if can_stream:
+        click.echo(text, nl=False)
     for piece in pieces:
         click.echo(piece, nl=False)
         sys.stdout.flush()

@@ -58,7 +58,7 @@ def assert_close(found, expected, tolerance=1e-5):
 
 
 # lengths that chunks, buckets and windows do not divide
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("length", [pytest.param(7, marks=pytest.mark.full), 150])
 @pytest.mark.parametrize("name", MOST)
 def test_compiled_equals_eager(name, length):
@@ -82,7 +82,7 @@ def test_compiled_gradients_equal_eager_ones(length, forms):
     gradients_in_every_form(cases, tolerance=1e-4, forms=forms)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", MOST)
 def test_model_of_unknown_length_equals_the_layer_at_every_length(name):
     layer = make(name)
@@ -226,7 +226,7 @@ def test_every_weight_gets_a_gradient(name):
         assert np.abs(oracle.float64(gradient)).max() > (0 if "key/bias" in path else 1e-6), path
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", MOST)
 def test_trains_in_a_functional_model(name):
     x = keras.Input((None, SIZE))

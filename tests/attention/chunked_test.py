@@ -85,7 +85,7 @@ SCORES = {
 }
 
 
-@pytest.mark.few(36)
+@pytest.mark.few(20)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("make", [single_head, multi_head])
 @pytest.mark.parametrize("name", MASKS)
@@ -261,7 +261,7 @@ def test_auto_counts_what_a_score_holds_for_a_pair():
 # ------------------------------------------------------------------------------------- compilation
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("jit", [False, True])
 @pytest.mark.parametrize("score_name", ["scaled_dot", "additive"])
 def test_compiles_with_unknown_lengths(score_name, jit):

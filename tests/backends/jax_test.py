@@ -10,7 +10,7 @@ PART = (
     " or (hidden and chunked and (additive or cosine or boxcar))"
     " or (finite_differences and chunked and (additive or dot)))"
     " or (same_forward and single_head)"
-    " or (every_weight_gets and luong) or learns_with_an_attention or trains_in_a_model"
+    " or trains_in_a_model"
     " or (equations and grouped and GRUCell and luong) or leaves_no_tile or empty_lengths"
     " or tiny_sums or other_places or closed_form"
 )

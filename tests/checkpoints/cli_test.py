@@ -33,6 +33,16 @@ def test_tag_fill_mask_and_embed(tmp_path):
     assert "BertModel" in run("info", tmp_path / "embed")[1]
 
 
+@pytest.mark.full
+def test_text_to_text_answers_without_the_text(tmp_path):
+    tiny.save_t5(tmp_path)
+    (line,) = run("generate", tmp_path, "summarize: The cats", "--max-length", 8)
+    assert line
+    assert "summarize" not in line
+    result = click.testing.CliRunner().invoke(main, ["generate", str(tmp_path), "a", "--stop", "b"])
+    assert "leave out --stop" in result.output
+
+
 def test_a_task_that_it_has_not(tmp_path):
     tiny.save(tmp_path, "Bert", "Model", num_hidden_layers=1)
     result = click.testing.CliRunner().invoke(main, ["translate", str(tmp_path), "a"])

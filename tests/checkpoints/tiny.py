@@ -65,6 +65,14 @@ def tokenizer(name):
         special = ["<s>", "<pad>", "</s>", "[UNK]", "<mask>"]
         vocabulary = {word: number for number, word in enumerate([*special, *sorted(words)])}
         return transformers.MPNetTokenizer(vocabulary)
+    if name == "CLIPTokenizer":  # its special tokens come last, as in CLIP's own
+        trained = transformers.CLIPTokenizer().train_new_from_iterator(TEXTS * 3, 300)
+        model = json.loads(trained.backend_tokenizer.to_str())["model"]
+        special = ["<|startoftext|>", "<|endoftext|>"]
+        words = [word for word in model["vocab"] if word not in special]
+        vocabulary = {word: number for number, word in enumerate([*words, *special])}
+        merges = [tuple(merge) for merge in model["merges"]]
+        return transformers.CLIPTokenizer(vocabulary, merges)
     if name == "LlamaTokenizer":  # needs a piece for each byte
         trained = transformers.LlamaTokenizer().train_new_from_iterator(TEXTS * 3, 300)
         model = json.loads(trained.backend_tokenizer.to_str())["model"]
@@ -163,3 +171,41 @@ def _random(kind, config):
         if hasattr(model, "final_logits_bias"):  # a buffer
             model.final_logits_bias.add_(torch.randn_like(model.final_logits_bias))
     return model.eval()
+
+
+def save_clip(folder, length):
+    """As `save`, of a CLIP that reads texts of so many tokens; the processor of pictures, too."""
+    pieces = tokenizer("CLIPTokenizer")
+    sizes = {"num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
+    texts = {"hidden_size": 16, "vocab_size": len(pieces), "max_position_embeddings": length}
+    ends = {"bos_token_id": pieces.bos_token_id, "eos_token_id": pieces.eos_token_id}
+    pictures = {"hidden_size": 20, "image_size": 16, "patch_size": 4}
+    config = transformers.CLIPConfig(
+        text_config={**sizes, **texts, **ends, "pad_token_id": pieces.pad_token_id},
+        vision_config={**sizes, **pictures},
+        projection_dim=12,
+    )
+    model = _random(transformers.CLIPModel, config)
+    processor = transformers.CLIPImageProcessor(
+        size={"shortest_edge": 16}, crop_size={"height": 16, "width": 16}
+    )
+    for part in (model, pieces, processor):
+        part.save_pretrained(folder)
+    return model, pieces, processor
+
+
+def save_t5(folder, untied=False, **settings):
+    """As `save`, of a T5; `untied` gives the output layer a table of its own."""
+    pieces = tokenizer("T5Tokenizer")
+    sizes = {"d_model": 16, "d_kv": 6, "d_ff": 24, "num_layers": 2, "num_heads": 2}
+    biases = {"relative_attention_num_buckets": 8, "relative_attention_max_distance": 20}
+    config = transformers.T5Config(
+        **{**sizes, **biases, **settings}, vocab_size=len(pieces) + 7, decoder_start_token_id=0
+    )
+    model = _random(transformers.T5ForConditionalGeneration, config)
+    if untied:
+        table = 0.3 * torch.randn_like(model.lm_head.weight)
+        model.lm_head.weight = torch.nn.Parameter(table)
+    model.save_pretrained(folder)
+    pieces.save_pretrained(folder)
+    return model, pieces

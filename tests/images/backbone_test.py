@@ -215,6 +215,7 @@ assert "zoo" not in sys.modules
 """
 
 
+@pytest.mark.full
 def test_a_saved_model_reads_pictures_in_a_fresh_process(tmp_path, backbone, run_python):
     def annotate(image_bytes):
         images, is_image = read_images(image_bytes, SIZE)

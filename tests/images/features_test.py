@@ -135,6 +135,7 @@ cache_features(backbone, examples, folder, shards=5, batch_size=1)
 """
 
 
+@pytest.mark.full  # the kills at exact points go on always
 def test_it_goes_on_after_kill_9(tmp_path, run_python, computed, backbone, examples):
     picture_folder, killed, whole = (tmp_path / name for name in ("pictures", "killed", "whole"))
     picture_folder.mkdir()

@@ -17,7 +17,7 @@ from zoo.server import Limits, LoadedModel, make_app
 NAMES = ("luong_nmt", "transformer_lm")
 PREDICT, COMPLETIONS = "/v1/models/{}:predict", "/v1/completions"
 TEXTS = ["a man sleeps", "der hund", "two women ride bikes", ""]
-MANY = 40  # examples of each kind of request
+MANY = 20  # examples of each kind of request
 
 scalars = st.one_of(
     st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=20), st.just("\ud800")

@@ -86,6 +86,7 @@ def test_an_empty_batch_gives_an_empty_batch(signatures):
     assert {tensor.shape[0] for tensor in outputs.values()} == {0}
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", list(OPTIONS))
 def test_everything_has_the_batch_first(signatures, name):
     for signature in signatures(name).values():

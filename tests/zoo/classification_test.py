@@ -30,8 +30,8 @@ def model():
     reader = zoo.ImageReader(size=8)
     model = zoo.load("vit", weights=None, reader=reader, labels=LABELS, dtype="float32", **OPTIONS)
     model.compile(keras.optimizers.Adam(0.01))
-    images, labels = pictures(64)
-    model.fit(list(images), labels, batch_size=16, epochs=4, verbose=0)
+    images, labels = pictures(256)
+    model.fit(list(images), labels, batch_size=16, verbose=0)
     return model
 
 

@@ -174,6 +174,7 @@ def test_peers_row_15_it_runs_where_the_zoo_is_not_installed(versions, run_pytho
     assert json.loads(result.stdout) == bahdanau.translate(TEXTS)
 
 
+@pytest.mark.full
 def test_the_command_line_tool_of_tensorflow_runs_it(versions, run_python):
     tool = "tensorflow.python.tools.saved_model_cli"
     options = ["--tag_set", "serve", "--signature_def", "serving_default"]

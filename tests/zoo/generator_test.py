@@ -73,7 +73,7 @@ def test_greedy_equals_a_plain_loop_without_a_cache(generator, prompt):
 RULES = {"sampler": "top_k", "k": 3, "repetition_penalty": 1.3, "no_repeat_ngram_size": 9}
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "options", [{"sampler": "greedy"}, {"seed": 3}, {"sampler": "top_p"}, RULES]
 )
@@ -272,6 +272,7 @@ def test_attention_looks_back_alone(fresh_model, byte_tokenizer):
 # ----------------------------------------------------------------------------- files and mistakes
 
 
+@pytest.mark.full
 def test_it_comes_back_from_a_file(generator, tmp_path):
     generator.save(tmp_path / "toy.keras")
     loaded = keras.saving.load_model(tmp_path / "toy.keras")
@@ -426,3 +427,11 @@ def test_tokens_are_made_of_parts(generator, monkeypatch):
     whole = generator.tokens(text)
     monkeypatch.setattr("zoo.tasks.writing.CHARACTERS_AT_ONCE", 7)
     np.testing.assert_array_equal(generator.tokens(text), whole)
+
+
+@pytest.mark.parametrize("at_once", [9, 1_000_000])
+def test_texts_get_the_same_tokens_together_as_alone(generator, monkeypatch, at_once):
+    monkeypatch.setattr("zoo.tasks.writing.CHARACTERS_AT_ONCE", at_once)
+    texts = ["", "to be", "or", "", "not to be, that is", "é🚲"]
+    alone = [generator._ids(text).tolist() for text in texts]
+    assert [ids.tolist() for ids in generator._ids_of_each(texts)] == alone

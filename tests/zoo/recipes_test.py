@@ -194,6 +194,7 @@ def test_self_critical_training_comes_last_and_is_not_repeated(dataset, tmp_path
     assert np.abs(again.core.output_bias - model.core.output_bias).max() > 0
 
 
+@pytest.mark.full
 def test_a_recipe_may_begin_with_a_trained_model_and_draw_among_several_targets(
     run, pairs, tmp_path, monkeypatch
 ):

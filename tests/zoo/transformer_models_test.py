@@ -140,7 +140,7 @@ def log_probs_of(core, source_ids, hypothesis):
     return sum(row[token] for row, token in zip(log_probs, [*hypothesis, 2], strict=True))
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("position", "jit_compile"),
     [*((position, False) for position in POSITIONS), ("sinusoidal", True), ("rotary", True)],

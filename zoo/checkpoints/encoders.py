@@ -5,6 +5,7 @@ import re
 from zoo.checkpoints.names import Names
 from zoo.checkpoints.plan import Plan
 from zoo.checkpoints.sentence_transformers import MODULES, pooled
+from zoo.checkpoints.settings import REGRESSION
 
 HEADS = {
     "ForSequenceClassification": "labels",
@@ -15,10 +16,12 @@ HEADS = {
 }
 ARCHITECTURES = {
     "labels": "text_encoder",
+    "score": "text_encoder_score",
     "tags": "text_encoder_tags",
     "masked": "text_encoder_masked",
     "embedding": "text_encoder_embedding",
 }
+_OF_CROSS_ENCODERS = "sentence_transformers", "sbert_ce_default_activation_function"
 POSITION_IDS = r"(.*\.)?(position_ids|token_type_ids)"  # buffers of older versions
 
 
@@ -38,9 +41,9 @@ def head_of(settings, folder):
             f"implemented. Classes that are: {', '.join('…' + each for each in HEADS)}."
         )
     head = HEADS[found[1]]
-    if (folder / MODULES).is_file() and not settings.new_labels:
-        return "embedding"
-    return "labels" if settings.new_labels and head != "tags" else head
+    if settings.makes_head:
+        return "tags" if head == "tags" and settings.new_labels else "labels"
+    return "embedding" if (folder / MODULES).is_file() else head
 
 
 def encoder_plan(settings, folder, head, options, table, heads, prefix, tied, unused=()):
@@ -49,19 +52,27 @@ def encoder_plan(settings, folder, head, options, table, heads, prefix, tied, un
     Args:
         settings: `Settings`.
         folder: The folder of the checkpoint.
-        head: What `head_of` returned.
+        head: What `head_of` returned; `"labels"` becomes a number where that is the problem.
         options: Options of `TextEncoder` that the family has.
         table: Table of the names of blocks and embedding.
         heads: Dictionary from each head to a table of the names of its weights.
         prefix, tied, unused: As for `Names`.
     """
     table, fresh, unused = table | heads[head], (), (POSITION_IDS, *unused)
+    if head == "labels":
+        kind = settings.problem_type
+        if kind == REGRESSION:
+            _require_raw_scores(settings)
+            head = "score"
+        else:
+            settings.ignore(*_OF_CROSS_ENCODERS)  # which take labels by their logits
+            options = {**options, "problem_type": kind}
     if head in ("labels", "tags"):
-        options = {**options, "labels": _labels(settings, head)}
-    if settings.new_labels:
+        options = {**options, "labels": settings.new_labels or settings.labels}
+    if settings.makes_head:
         del table["output_layer"]
         fresh = "output_layer", "pooler"
-    if settings.new_labels or head == "embedding":
+    if settings.makes_head or head == "embedding":
         of_heads = {name for each in heads.values() for name in each.values()}
         unused += tuple(rf"{re.escape(name)}(\..*)?" for name in [*of_heads, *tied])
     if head == "embedding":
@@ -71,15 +82,12 @@ def encoder_plan(settings, folder, head, options, table, heads, prefix, tied, un
     return Plan(ARCHITECTURES[head], options, names, settings.take("vocab_size"))
 
 
-def _labels(settings, head):
-    if settings.new_labels:
-        return settings.new_labels
-    kind = settings.take("problem_type", default=None)
-    if head == "labels" and kind not in (None, "single_label_classification"):
+def _require_raw_scores(settings):
+    """Cross-encoders of sentence-transformers tell what they make of the number."""
+    new, old = _OF_CROSS_ENCODERS
+    asked = settings.take(old, default=settings.take(new, default={}).get("activation_fn"))
+    if asked is not None and not asked.endswith(".Identity"):
         raise ValueError(
-            f"{settings.path} says problem_type={kind!r}, which is not implemented: labels exclude "
-            "each other here."
+            f"{settings.path} asks for {asked} of the number, which is not implemented: it should "
+            "be torch.nn.modules.linear.Identity."
         )
-    if len(settings.labels) < 2:
-        raise ValueError(f"{settings.path} has one label: a model of a number is not implemented.")
-    return settings.labels

@@ -5,6 +5,7 @@ import importlib
 FAMILIES = {
     "bert": "zoo.checkpoints.bert",
     "camembert": "zoo.checkpoints.roberta",
+    "clip": "zoo.checkpoints.clip",
     "deit": "zoo.checkpoints.vit",
     "distilbert": "zoo.checkpoints.distilbert",
     "electra": "zoo.checkpoints.electra",
@@ -16,6 +17,7 @@ FAMILIES = {
     "qwen2": "zoo.checkpoints.llama",
     "qwen3": "zoo.checkpoints.llama",
     "roberta": "zoo.checkpoints.roberta",
+    "t5": "zoo.checkpoints.t5",
     "vit": "zoo.checkpoints.vit",
     "xlm-roberta": "zoo.checkpoints.roberta",
 }

@@ -64,6 +64,11 @@ def sampler_of(settings, folder):
     return keras.saving.serialize_keras_object(decoding.get(name, **more, **options))
 
 
+def ignore_generation(settings):
+    """Marks the settings of generation as seen, in a config of what generates nothing."""
+    settings.ignore(*_OLD, *_NEUTRAL)
+
+
 _OLD = (
     "bad_words_ids",
     "diversity_penalty",

@@ -8,12 +8,13 @@ from zoo.readers.text.reading import read_tokenizer
 from zoo.storage import CONFIG
 
 
-def read_checkpoint(folder, labels=None):
+def read_checkpoint(folder, labels=None, problem_type=None):
     """Reads all but the weights.
 
     Args:
         folder: The folder.
         labels: List of labels for a new head, or `None` for the head of the file.
+        problem_type: In place of that of the file, as `Settings` takes it.
 
     Returns:
         A `Plan`, and the tokenizer, `None` for a model without texts.
@@ -22,12 +23,17 @@ def read_checkpoint(folder, labels=None):
         ValueError: If something of it is not implemented; it says what.
     """
     folder = pathlib.Path(folder)
-    settings = Settings.read(folder / CONFIG, labels)
+    settings = Settings.read(folder / CONFIG, labels, problem_type)
     family = family_of(settings)
     plan = family.plan(settings, folder)
     settings.require_all_seen()
     if labels is not None and "labels" not in plan.options:
         raise ValueError(f"{folder} is no model that labels can be given to.")
+    if problem_type is not None and not plan.is_of_labels:
+        raise ValueError(
+            f"{folder} is no classifier, nor a model that becomes one by problem_type="
+            f"{problem_type!r} alone: pass labels=[...] as well."
+        )
     if plan.size is None:
         return plan, None
     if hasattr(family, "tokenizer"):

@@ -1,11 +1,15 @@
 """How weights of the zoo are called in the files of others, and how numbers go to and fro."""
 
 import collections
+import math
 import re
 from typing import NamedTuple
 
 import keras
 import numpy as np
+import tensorflow as tf
+
+LARGE = 2**22  # numbers that are read at a time
 
 
 class Part(NamedTuple):
@@ -98,9 +102,16 @@ def fill(core, files, names):
     if nameless:
         raise ValueError(f"No tensor belongs to these weights: {', '.join(nameless)}.")
     for name, entries in found.items():
+        shape = files.shapes[left[name]]
+        if len(entries) == 1 and _is_large_table(entries[0], shape):
+            step = max(1, LARGE // math.prod(shape[1:]))
+            for first in range(0, shape[0], step):
+                rows = files.read(left[name], first, first + step)
+                _write(entries[0].weight, _finite(rows, entries[0]), first)
+            continue
         tensor = files.read(left[name])
         for entry in entries:
-            entry.weight.assign(_of_tensor(tensor, entry))
+            _write(entry.weight, _of_tensor(tensor, entry))
         del tensor
     _require_all_used(left, found, files, names, local)
 
@@ -195,10 +206,36 @@ def _of_tensor(tensor, entry):
             f"{entry.name} has the shape {tuple(tensor.shape)} in the file, and {entry.weight.path}"
             f" of the model needs {shape}."
         )
-    array = np.asarray(array, "float32").reshape(shape)
+    return _finite(array, entry).reshape(shape)
+
+
+def _finite(array, entry):
+    """Returns the numbers of a weight as float32."""
+    array = np.asarray(array, "float32")
     if not np.all(np.isfinite(array)):
         raise ValueError(f"{entry.name} holds numbers that are not finite.")
     return array
+
+
+def _write(weight, rows, first=0):
+    """Writes rows of a weight where they are in memory, which needs no room for a second weight."""
+    if _is_distributed(weight) or not weight.shape:
+        weight.assign(rows)
+    else:  # `value[first:last].assign` would read the weight as well, and so make a copy of it
+        begin, end = [first], [first + len(rows)]
+        tf.raw_ops.ResourceStridedSliceAssign(
+            ref=weight.value.handle, begin=begin, end=end, strides=[1], value=rows
+        )
+
+
+def _is_large_table(entry, shape):
+    """Whether a weight is so large that it gets a part of its rows after the other."""
+    is_plain = entry.turn is None and entry.part is None and tuple(entry.weight.shape) == shape
+    return is_plain and not _is_distributed(entry.weight) and math.prod(shape) > LARGE
+
+
+def _is_distributed(weight):
+    return isinstance(weight.value, tf.distribute.DistributedValues)
 
 
 def _at(owner, path):

@@ -1,17 +1,25 @@
-"""`preprocessor_config.json`: how a model sees pictures."""
+"""`preprocessor_config.json`, or `processor_config.json`: how a model sees pictures."""
 
 import keras
 
 from zoo.readers.image_reader import ImageReader
 from zoo.storage.json_files import read_json
 
-FILE = "preprocessor_config.json"
+FILE, OF_ALL = "preprocessor_config.json", "processor_config.json"
 LARGEST = 2**20  # bytes
 INTERPOLATIONS = {2: "bilinear", 3: "bicubic"}
-_HALF = 0.5
 
 
-def reader_of(settings, folder, image_size, channels):
+def reader_of(
+    settings,
+    folder,
+    image_size,
+    channels,
+    interpolation="bilinear",
+    mean=0.5,
+    deviation=0.5,
+    keeps_shape=False,
+):
     """Returns the config of the `ImageReader` of a checkpoint.
 
     Args:
@@ -19,12 +27,18 @@ def reader_of(settings, folder, image_size, channels):
         folder: The folder.
         image_size: Rows and columns that the model has positions for.
         channels: Numbers a pixel.
+        interpolation, mean, deviation: Of `ImageReader`, where the file does not tell.
+        keeps_shape: Whether a number for a size is that of the shortest side, of which the middle
+            is cut out; else pictures are squashed to squares.
 
     Raises:
         ValueError: If something that the file asks for is not implemented; it names it.
     """
     path = folder / FILE
     content = read_json(path, LARGEST) if path.is_file() else {}
+    if not content and (folder / OF_ALL).is_file():
+        path = folder / OF_ALL
+        content = read_json(path, LARGEST).get("image_processor") or {}
 
     def require(name, value):
         if content.get(name, value) not in (value, None):
@@ -36,15 +50,18 @@ def reader_of(settings, folder, image_size, channels):
     for name in ("do_resize", "do_rescale", "do_normalize"):
         require(name, True)
     require("rescale_factor", 1 / 255)
-    resample = content.get("resample", 2)
+    numbers = {name: number for number, name in INTERPOLATIONS.items()}
+    resample = content.get("resample", numbers[interpolation])
     if resample not in INTERPOLATIONS:
         raise ValueError(
             f"{path} says resample={resample}, which is not implemented: it should be one of "
             f"{', '.join(f'{number} ({name})' for number, name in INTERPOLATIONS.items())}."
         )
-    resized, shortest = _sides(path, "size", content.get("size", image_size))
+    asked = content.get("size", image_size)
+    resized, shortest = _sides(path, "size", asked)
+    shortest |= keeps_shape and isinstance(asked, int)
     size = resized
-    if content.get("do_center_crop"):
+    if content.get("do_center_crop", keeps_shape):
         size, _ = _sides(path, "crop_size", content.get("crop_size", image_size))
     elif shortest:
         raise ValueError(f"{path} makes pictures that are no squares, which is not implemented.")
@@ -52,8 +69,8 @@ def reader_of(settings, folder, image_size, channels):
         ImageReader(
             size,
             channels,
-            mean=content.get("image_mean", _HALF),
-            deviation=content.get("image_std", _HALF),
+            mean=content.get("image_mean", mean),
+            deviation=content.get("image_std", deviation),
             resized=None if (resized, shortest) == (size, False) else resized,
             keeps_shape=shortest,
             interpolation=INTERPOLATIONS[resample],

@@ -20,3 +20,8 @@ class Plan:
     options: dict
     names: Names
     size: int | None = None
+
+    @property
+    def is_of_labels(self):
+        """Whether it is a classifier, or a model of a number."""
+        return "problem_type" in self.options or self.architecture == "text_encoder_score"

@@ -6,6 +6,7 @@ import shutil
 from zoo.atomic import whole
 from zoo.checkpoints.names import modern, namer, tensors_of
 from zoo.checkpoints.tensor_files import SAFETENSORS, TensorFiles
+from zoo.storage.weights import require_float
 
 _WEIGHTS = ".safetensors", ".bin", ".index.json", ".h5", ".msgpack", ".onnx"
 
@@ -23,7 +24,7 @@ def save_checkpoint(model, path):
 
     Raises:
         ValueError: If the model does not come from a checkpoint, the path exists, or the labels are
-            new, whose head transformers would call otherwise.
+            new, whose head transformers would call otherwise, or the model is quantized.
         ImportError: If safetensors is missing.
     """
     try:
@@ -46,6 +47,7 @@ def save_checkpoint(model, path):
             "A model with new labels has a head that the checkpoint did not have, so that "
             "transformers has no names for it here. `save_to_preset` saves it."
         )
+    require_float(model)
     shapes = TensorFiles(source).shapes
     shapes = {modern(name): shape for name, shape in shapes.items()}
     local = namer(shapes, names)

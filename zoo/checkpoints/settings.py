@@ -5,6 +5,9 @@ import json
 from zoo.storage.json_files import read_json
 from zoo.storage.kinds import LARGEST_CONFIG
 
+SINGLE, MULTI = "single_label_classification", "multi_label_classification"
+REGRESSION = "regression"
+PROBLEM_TYPES = SINGLE, MULTI, REGRESSION
 _REQUIRED = object()
 _WITHOUT_MEANING = {  # for the numbers that a model computes
     "architectures",
@@ -61,14 +64,17 @@ class Settings:
         path: The file, for messages.
         content: Its content.
         new_labels: List of labels for a new head, in place of those of the file.
+        problem_type: `"single_label_classification"`, `"multi_label_classification"` or
+            `"regression"`, in place of what the file says.
     """
 
-    def __init__(self, path, content, new_labels=None):
+    def __init__(self, path, content, new_labels=None, problem_type=None):
         self.path, self._content, self.new_labels = path, content, new_labels
+        self._problem_type = problem_type
         self._seen = set(_WITHOUT_MEANING)
 
     @classmethod
-    def read(cls, path, new_labels=None):
+    def read(cls, path, new_labels=None, problem_type=None):
         """Reads a file.
 
         Raises:
@@ -82,7 +88,7 @@ class Settings:
             raise ValueError(f"{path} is damaged: {error}") from error
         if not isinstance(content, dict) or not isinstance(content.get("model_type"), str):
             raise ValueError(f"{path} is no config of a model: it has no 'model_type'.")
-        return cls(path, content, new_labels)
+        return cls(path, content, new_labels, problem_type)
 
     def take(self, *names, default=_REQUIRED):
         """Returns the first of these settings that there is.
@@ -146,6 +152,44 @@ class Settings:
     def architecture(self):
         """Name of the class in transformers, such as `"BertForMaskedLM"`; `""` if not told."""
         return (self.take("architectures", default=None) or [""])[0]
+
+    @property
+    def makes_head(self):
+        """Whether the head is to be a new one, whatever the file has."""
+        if self.new_labels or self._problem_type != REGRESSION:
+            return bool(self.new_labels)
+        has_number = self.architecture.endswith("ForSequenceClassification")
+        return not (has_number and len(self.labels) == 1)
+
+    @property
+    def problem_type(self):
+        """What the outputs of a model of labels are: one of `PROBLEM_TYPES`.
+
+        Where nothing tells, one output is a number, and several are labels that exclude each other.
+
+        Raises:
+            ValueError: If it is none of these, or does not fit the labels.
+        """
+        labels, asked = self.new_labels or self.labels, self._problem_type
+        if asked is None and self.new_labels is None:
+            asked = self.take("problem_type", default=None)
+        told = f"problem_type={asked!r} and {len(labels)} labels"
+        if asked == "regression" and self.new_labels is not None:
+            raise ValueError(f"A regression has no labels. Received: labels={self.new_labels!r}.")
+        if asked is None:
+            asked = SINGLE if len(labels) > 1 or self.new_labels else REGRESSION
+        if asked == REGRESSION and len(labels) > 1 and not self.makes_head:
+            raise ValueError(f"{self.path} is of {len(labels)} numbers, which is not implemented.")
+        if asked not in PROBLEM_TYPES:
+            raise ValueError(
+                f"`problem_type` must be one of {', '.join(PROBLEM_TYPES)}. Received: {asked!r}."
+            )
+        if asked == SINGLE and len(labels) < 2:
+            raise ValueError(
+                f"Labels that exclude each other are two at least. Received: {told}. For a number "
+                f"pass problem_type={REGRESSION!r}, for a label or none {MULTI!r}."
+            )
+        return asked
 
     @property
     def labels(self):

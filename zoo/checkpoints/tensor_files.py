@@ -1,6 +1,7 @@
 """The tensors of a folder of Hugging Face, read one at a time."""
 
 import contextlib
+import functools
 import json
 import math
 import os
@@ -62,10 +63,14 @@ class TensorFiles:
             )
 
     @contextlib.contextmanager
-    def limit(self):
+    def limit(self, all_are_filled=False):
         """Makes in the block no more numbers than the files have, and a few for a new head.
 
         So a model takes no more memory than its files, whatever sizes its config asks for.
+
+        Args:
+            all_are_filled: Whether all weights are read later: until then they are 0, which takes
+                less time and memory than random numbers.
 
         Raises:
             ValueError: In the block, if a weight is beyond that.
@@ -75,20 +80,23 @@ class TensorFiles:
         def create(next_creator, **arguments):
             nonlocal left
             with tf.Graph().as_default():  # where a shape takes no memory
-                left -= arguments["initial_value"]().shape.num_elements()
+                initial = arguments["initial_value"]()
+            left -= initial.shape.num_elements()
             if left < 0:
                 raise ValueError(
                     f"{self._folder / CONFIG} asks for a larger model than the files of weights "
                     "hold. Get all files anew, from one place."
                 )
+            if all_are_filled and initial.dtype.is_floating:
+                arguments["initial_value"] = lambda: tf.zeros(initial.shape, initial.dtype)
             return next_creator(**arguments)
 
         with tf.variable_creator_scope(create):
             yield
 
-    def read(self, name):
-        """Returns a tensor as a NumPy array."""
-        return self._read[name]()
+    def read(self, name, first=0, last=None):
+        """Returns a tensor as a NumPy array, or its rows from `first` to `last` alone."""
+        return self._read[name](first, last)
 
     def _paths(self, name):
         """Returns the paths of a file, or of its shards."""
@@ -136,12 +144,13 @@ class TensorFiles:
         except (RuntimeError, ValueError):  # a file of the old format cannot be mapped
             tensors = torch.load(path, **options)
 
-        def read(tensor):
+        def read(tensor, first, last):
+            tensor = tensor[first:last] if tensor.ndim else tensor
             is_half = tensor.dtype == torch.bfloat16
             return (tensor.float() if is_half else tensor).numpy()
 
         for name, tensor in tensors.items():
-            self._read[name] = lambda tensor=tensor: read(tensor)
+            self._read[name] = functools.partial(read, tensor)
             self.shapes[name] = tuple(tensor.shape)
 
 
@@ -158,7 +167,12 @@ def _reader(path, size, start, dtype, shape, data_offsets):
     if not 0 <= first <= last <= size - start or last - first != count * dtype.itemsize:
         raise ValueError(f"{count} numbers of {dtype} in the bytes {first} to {last}")
 
-    def read():
-        return np.fromfile(path, dtype, count, offset=start + first).reshape(shape)
+    def read(first_row, last_row):
+        rows, *others = shape or [1]
+        places = range(rows)[first_row:last_row]
+        row = math.prod(others)
+        offset = start + first + places.start * row * dtype.itemsize
+        array = np.fromfile(path, dtype, len(places) * row, offset=offset)
+        return array.reshape((len(places), *others) if shape else ())
 
     return read

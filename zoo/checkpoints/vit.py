@@ -4,6 +4,7 @@ from zoo.checkpoints.activations import activation
 from zoo.checkpoints.names import Names, Part
 from zoo.checkpoints.pictures import reader_of
 from zoo.checkpoints.plan import Plan
+from zoo.checkpoints.settings import REGRESSION
 
 BLOCK = {
     "attention.query_projection": "attention.attention.query",
@@ -44,7 +45,10 @@ def plan(settings, folder):
         "use_bias": [*biases, "output", "feed_forward"],
         "reader": reader_of(settings, folder, image_size, channels),
         "labels": settings.new_labels or settings.labels,
+        "problem_type": settings.problem_type,
     }
+    if options["problem_type"] == REGRESSION:
+        raise ValueError(f"{settings.path} is of a number of a picture, which is not implemented.")
     first = 1
     if kind == "deit":
         options["distillation"] = "head" if with_teacher else "token"

@@ -1,5 +1,6 @@
-"""Inputs with labels: what a classifier learns from."""
+"""Inputs with labels or numbers: what a classifier, or a model of numbers, learns from."""
 
+import numpy as np
 import tensorflow as tf
 
 
@@ -25,7 +26,8 @@ def labelled(examples, labels):
     """Returns a data set of (input, number of a label).
 
     Args:
-        examples: A pair of a list of strings and a list of labels, or a data set of (input, label).
+        examples: A pair of a list of inputs and a list of labels, or a data set of (input, label).
+            An input is a string, or several.
         labels: List of the names of labels. Labels of examples are names or their numbers.
 
     Raises:
@@ -38,21 +40,8 @@ def labelled(examples, labels):
     [1, 0]
     """
     if isinstance(examples, tuple):
-        inputs, of_inputs = map(list, examples)
-        if not inputs or len(inputs) != len(of_inputs):
-            raise ValueError(
-                "A classifier learns from a label for each input. Received: "
-                f"{len(inputs)} inputs and {len(of_inputs)} labels."
-            )
-        numbers = [_number(label, labels) for label in of_inputs]
-        return tf.data.Dataset.from_tensor_slices((tf.constant(inputs, tf.string), numbers))
-    spec = getattr(examples, "element_spec", None)
-    if not isinstance(spec, tuple) or len(spec) != 2 or spec[1].shape.rank != 0:
-        raise ValueError(
-            "A classifier learns from a tf.data.Dataset of (input, label), not batched, or from "
-            "x=list of inputs, y=list of labels. Received: "
-            f"{type(examples) if spec is None else 'a data set of ' + str(spec)}."
-        )
+        return _of_lists(examples, lambda label: _number(label, labels), "a label")
+    _require_rank(examples, 0, "(input, label)", "x=list of inputs, y=list of labels")
     names, count = tf.constant(labels), len(labels)
 
     def number(each, label):
@@ -62,11 +51,94 @@ def labelled(examples, labels):
         else:
             place = tf.cast(label, tf.int64)
             known = (place >= 0) & (place < count)
-        what = ["Unknown label", label, "The model has", names]
-        with tf.control_dependencies([tf.debugging.Assert(known, what)]):
+        with tf.control_dependencies([_assert_known(known, label, names)]):
             return each, tf.cast(place, tf.int32)
 
     return examples.map(number, num_parallel_calls=tf.data.AUTOTUNE)
+
+
+def multi_labelled(examples, labels):
+    """Returns a data set of (input, float32 `(labels,)`): 1 for labels that it has, 0 for others.
+
+    Args:
+        examples: As for `labelled`. The labels of an example are a list of names, or a row of 0 and
+            1, one for each label.
+        labels: List of the names of labels.
+
+    Raises:
+        ValueError: If they are no such pairs, or an example has another label.
+
+    Example:
+
+    >>> pairs = multi_labelled((["Miau!", "Hm"], [["cat", "loud"], []]), ["cat", "dog", "loud"])
+    >>> [row.numpy().tolist() for _, row in pairs]
+    [[1.0, 0.0, 1.0], [0.0, 0.0, 0.0]]
+    """
+    if isinstance(examples, tuple):
+        return _of_lists(examples, lambda given: _row(given, labels), "a list of labels")
+    _require_rank(
+        examples, 1, "(input, names of its labels)", "x=list of inputs, y=list of lists of labels"
+    )
+    names, count = tf.constant(labels), len(labels)
+
+    def row(each, given):
+        if given.dtype == tf.string:
+            is_label = given[:, None] == names  # (given, labels)
+            known = tf.reduce_all(tf.reduce_any(is_label, axis=1))
+            found = tf.cast(tf.reduce_any(is_label, axis=0), tf.float32)
+        else:
+            found = tf.cast(given, tf.float32)
+            known = (tf.size(found) == count) & tf.reduce_all((found == 0.0) | (found == 1.0))
+        with tf.control_dependencies([_assert_known(known, given, names)]):
+            return each, tf.ensure_shape(found, [count])
+
+    return examples.map(row, num_parallel_calls=tf.data.AUTOTUNE)
+
+
+def numbered(examples):
+    """Returns a data set of (input, float32 `(1,)`).
+
+    Args:
+        examples: A pair of a list of inputs and a list of numbers, or a data set of (input,
+            number).
+
+    Raises:
+        ValueError: If they are no such pairs.
+
+    Example:
+
+    >>> [number.numpy().tolist() for _, number in numbered((["so", "so"], [1, 2.5]))]
+    [[1.0], [2.5]]
+    """
+    if isinstance(examples, tuple):
+        return _of_lists(examples, _as_number, "a number")
+    _require_rank(examples, 0, "(input, number)", "x=list of inputs, y=list of numbers")
+    return examples.map(lambda each, number: (each, tf.cast(number, tf.float32)[None]))
+
+
+def _of_lists(examples, read, what):
+    """Returns a data set of inputs with what `read` makes of that which belongs to each."""
+    inputs, of_inputs = map(list, examples)
+    if not inputs or len(inputs) != len(of_inputs):
+        raise ValueError(
+            f"The model learns from {what} for each input. Received: {len(inputs)} inputs and "
+            f"{len(of_inputs)} of those."
+        )
+    given = [read(each) for each in of_inputs]
+    return tf.data.Dataset.from_tensor_slices((tf.constant(inputs, tf.string), given))
+
+
+def _require_rank(examples, rank, what, as_lists):
+    spec = getattr(examples, "element_spec", None)
+    if not isinstance(spec, tuple) or len(spec) != 2 or spec[1].shape.rank != rank:
+        raise ValueError(
+            f"The model learns from a tf.data.Dataset of {what}, not batched, or from {as_lists}. "
+            f"Received: {type(examples) if spec is None else 'a data set of ' + str(spec)}."
+        )
+
+
+def _assert_known(known, given, names):
+    return tf.debugging.Assert(known, ["Unknown label", given, "The model has", names])
 
 
 def _number(label, labels):
@@ -79,3 +151,25 @@ def _number(label, labels):
     raise ValueError(
         f"Every label must be one of {labels}, or its number from 0. Received: {label!r}."
     )
+
+
+def _row(given, labels):
+    """Returns float32 `(labels,)` of 0 and 1, of a list of names or of such a row."""
+    is_list = hasattr(given, "__iter__") and not isinstance(given, str | bytes)
+    given = list(given) if is_list else [given]
+    names = [each.decode() if isinstance(each, bytes) else each for each in given]
+    if all(isinstance(each, str) and each in labels for each in names):
+        return np.array([label in names for label in labels], "float32")
+    are_numbers = not any(isinstance(each, str) for each in names)
+    if are_numbers and len(names) == len(labels) and set(map(float, names)) <= {0.0, 1.0}:
+        return np.array(names, "float32")
+    raise ValueError(
+        f"The labels of an input must be a list of some of {labels}, or {len(labels)} numbers, 1 "
+        f"for those that it has and 0 for the others. Received: {given!r}."
+    )
+
+
+def _as_number(number):
+    if isinstance(number, str | bytes) or not np.isfinite(number):
+        raise ValueError(f"The model learns from finite numbers. Received: {number!r}.")
+    return np.array([number], "float32")

@@ -1,7 +1,7 @@
 """Encoders of texts in BERT's shape: token ids to vectors, labels, or masked tokens.
 
-The tasks are `zoo.tasks.classification.Classifier`, `zoo.tasks.tagging.Tagger`,
-`zoo.tasks.masked.MaskFiller` and `zoo.tasks.embedding.Embedder`.
+The tasks are `zoo.tasks.classification.Classifier`, `zoo.tasks.scoring.Scorer`,
+`zoo.tasks.tagging.Tagger`, `zoo.tasks.masked.MaskFiller` and `zoo.tasks.embedding.Embedder`.
 """
 
 import dataclasses
@@ -17,6 +17,7 @@ from zoo.models.transformer import TransformerConfig, final_norm, make_blocks, r
 
 HEADS = {  # the architecture, and what it is
     "labels": ("text_encoder", "Text encoder (Devlin et al. 2019)"),
+    "score": ("text_encoder_score", "Text encoder to a number (Devlin et al. 2019)"),
     "tags": ("text_encoder_tags", "Text encoder to a label for each word (Devlin et al. 2019)"),
     "masked": ("text_encoder_masked", "Text encoder that fills gaps (Devlin et al. 2019)"),
     "embedding": (
@@ -32,8 +33,8 @@ class TextEncoderConfig(TransformerConfig):
     """Options of an encoder of texts: those of `TransformerConfig`, some with other defaults, and
 
     Args:
-        head: `"labels"`, `"tags"` for a label of each token, `"masked"` for the tokens behind
-            masks, or `"embedding"` for a vector.
+        head: `"labels"`, `"score"` for a number, `"tags"` for a label of each token, `"masked"`
+            for the tokens behind masks, or `"embedding"` for a vector.
         num_labels: Number of labels.
         embedding_size: Size of the vectors of the tables, which a dense layer brings to `size`
             where it differs, as in ELECTRA; by default `size`.
@@ -88,7 +89,7 @@ class TextEncoderConfig(TransformerConfig):
 
 @keras.saving.register_keras_serializable(package="zoo")
 class TextEncoder(Core):
-    """A stack of blocks over the tokens of a text, and one of four heads.
+    """A stack of blocks over the tokens of a text, and one of five heads.
 
     Paper: Devlin et al. 2019, BERT (https://arxiv.org/abs/1810.04805). The defaults, with
     `num_segments=2`, are its base model; its large one has `num_layers=24, size=1024, num_heads=16,
@@ -100,15 +101,16 @@ class TextEncoder(Core):
         **options: The fields of `TextEncoderConfig`.
 
     Call arguments:
-        token_ids: int32 `(batch, length)`, or `(batch, chunks, length)` for the parts of long
-            texts, as `TextReader` makes them. A text is the mean of its chunks, each counting by
-            its tokens.
+        inputs: int32 token ids `(batch, length)`, or `(batch, chunks, length)` for the parts of
+            long texts, as `TextReader` makes them. A text is the mean of its chunks, each counting
+            by its tokens. Or a dictionary of such `token_ids` and `segment_ids`, for pairs of
+            texts, as `PairReader` makes them; without, all tokens are of the first segment.
         return_attention_scores: Whether to return the weights of all blocks, too.
 
     Output shape:
-        Float32: logits `(batch, num_labels)`; or, with `head="tags"`, logits `(batch, length,
-        num_labels)`; with `head="masked"`, `(batch, length, vocabulary_size)`; or, with
-        `head="embedding"`, vectors `(batch, size)`. With
+        Float32: logits `(batch, num_labels)`; with `head="score"`, numbers `(batch, 1)`; with
+        `head="tags"`, logits `(batch, length, num_labels)`; with `head="masked"`, `(batch, length,
+        vocabulary_size)`; with `head="embedding"`, vectors `(batch, size)`. With
         `return_attention_scores` also a list of `(batch * chunks, num_heads, length, length)`, a
         tensor for each block.
 
@@ -143,8 +145,9 @@ class TextEncoder(Core):
             )
         elif config.pooler is not None and config.head != "tags":
             self.pooler = keras.layers.Dense(config.size, config.pooler, dtype=dtype)
-        if config.head in ("labels", "tags"):
-            self.output_layer = keras.layers.Dense(config.num_labels, dtype=dtype)
+        if config.head in ("labels", "tags", "score"):
+            outputs = 1 if config.head == "score" else config.num_labels
+            self.output_layer = keras.layers.Dense(outputs, dtype=dtype)
 
     @property
     def architecture(self):
@@ -170,9 +173,9 @@ class TextEncoder(Core):
             if layer is not None:
                 layer.build(vectors)
 
-    def call(self, token_ids, return_attention_scores=False, training=None):
-        token_ids = ops.cast(token_ids, "int32")
-        x, weights = self.encode(token_ids, return_attention_scores, training)
+    def call(self, inputs, return_attention_scores=False, training=None):
+        token_ids, _ = _parts(inputs)
+        x, weights = self.encode(inputs, return_attention_scores, training)
         if self.transform is not None:
             x = self.transform_norm(self.transform(x))
             x = self.embedding.logits(x) + self.output_bias
@@ -187,29 +190,34 @@ class TextEncoder(Core):
             x = ops.normalize(x, axis=-1)
         return (x, weights) if return_attention_scores else x
 
-    def encode(self, token_ids, return_attention_scores=False, training=None):
+    def encode(self, inputs, return_attention_scores=False, training=None):
         """Returns the vectors of tokens `(batch * chunks, length, size)`, and a list of weights."""
-        ids = ops.reshape(token_ids, (-1, ops.shape(token_ids)[-1]))  # (batch * chunks, length)
+        token_ids, segment_ids = _parts(inputs)
+        by_chunk = -1, ops.shape(token_ids)[-1]  # (batch * chunks, length)
+        ids = ops.reshape(token_ids, by_chunk)
+        if segment_ids is not None:
+            segment_ids = ops.reshape(segment_ids, by_chunk)
         x, weights = run_blocks(
             self.blocks,
-            self.embedding(ids, training=training),
+            self.embedding(ids, segment_ids, training=training),
             mask=ops.not_equal(ids, self.config.pad_id),
             return_attention_scores=return_attention_scores,
             training=training,
         )
         return self.norm(x), [each for (each,) in weights]
 
-    def told(self, token_ids, weights):
+    def told(self, inputs, weights):
         """Returns what its attention tells, see `zoo.tasks.classification.Classifier.answer`.
 
         Args:
-            token_ids: The texts, in chunks.
+            inputs: The texts, in chunks, or the pairs.
             weights: What `call` returned for them.
 
         Returns:
             Dictionary of int32 `token_ids` and float32 `attention`, both `(batch, chunks *
             length)`: what of the text the answer came from, by rollout. A row sums to 1.
         """
+        token_ids, _ = _parts(inputs)
         shape = ops.shape(token_ids)
         ids = ops.reshape(token_ids, (-1, shape[-1]))
         counts = ops.cast(ops.not_equal(ids, self.config.pad_id), "float32")
@@ -242,6 +250,13 @@ class TextEncoder(Core):
         shares = shares / ops.maximum(ops.sum(shares, axis=1, keepdims=True), 1.0)
         x = ops.reshape(ops.cast(x, "float32"), (*ops.shape(shares), x.shape[-1]))
         return ops.cast(ops.sum(x * shares[..., None], axis=1), self.compute_dtype)
+
+
+def _parts(inputs):
+    """Returns int32 token ids, and segment ids or `None`."""
+    if not isinstance(inputs, dict):
+        return ops.cast(inputs, "int32"), None
+    return ops.cast(inputs["token_ids"], "int32"), ops.cast(inputs["segment_ids"], "int32")
 
 
 @keras.saving.register_keras_serializable(package="zoo")

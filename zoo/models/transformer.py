@@ -155,7 +155,9 @@ def final_norm(config, name, dtype):
 
 def make_norm(config, name, dtype):
     """Returns a normalization as blocks have it."""
-    return NORMS[config.norm](epsilon=config.epsilon, dtype=dtype, name=name)
+    norm = NORMS[config.norm](epsilon=config.epsilon, dtype=dtype, name=name)
+    norm.supports_masking = True  # Keras would warn of an implicit mask that an RMS one gets
+    return norm
 
 
 @keras.saving.register_keras_serializable(package="zoo")

@@ -65,12 +65,23 @@ class TransformerTranslator(Core):
         super().__init__(vocabulary_size, **options)
         config, dtype = self.config, self.dtype_policy
         self.embedding = embedding_of(config, config.max_length, dtype, config.layout)
-        self.encoder = make_blocks(EncoderBlock, "encoder", config, dtype=dtype)
+        self.encoder = make_blocks(
+            EncoderBlock, "encoder", config, dtype=dtype, **self.of_attention("encoder")
+        )
         self.encoder_norm = final_norm(config, "encoder_norm", dtype)
         self.decoder = make_blocks(
-            DecoderBlock, "decoder", config, config.decoder_layers, dtype=dtype
+            DecoderBlock,
+            "decoder",
+            config,
+            config.decoder_layers,
+            dtype=dtype,
+            **self.of_attention("decoder"),
         )
         self.decoder_norm = final_norm(config, "decoder_norm", dtype)
+
+    def of_attention(self, stack):
+        """Returns further arguments of the blocks of a stack, `"encoder"` or `"decoder"`."""
+        return {}
 
     def build(self, input_shape=None):
         shape = (None, None, self.embedding.size)
@@ -87,7 +98,7 @@ class TransformerTranslator(Core):
         encoded, mask, of_encoder = self._encode(inputs["source_ids"], **options)
         x = self.embedding(inputs["target_ids"], training=training)
         x, of_decoder = run_blocks(self.decoder, x, encoded, encoded_mask=mask, **options)
-        logits = self.embedding.logits(self.decoder_norm(x))
+        logits = self.logits(x)
         if not return_attention_scores:
             return logits
         return logits, {
@@ -95,6 +106,10 @@ class TransformerTranslator(Core):
             "decoder": [weights for weights, _ in of_decoder],
             "cross": [weights for _, weights in of_decoder],
         }
+
+    def logits(self, x):
+        """Returns float32 `(batch, length, vocabulary_size)` of what the last block gives."""
+        return self.embedding.logits(self.decoder_norm(x))
 
     @property
     def longest(self):
@@ -144,7 +159,7 @@ class TransformerTranslator(Core):
             )
             caches.append(cache[:2])
             weights.append(of_cross)  # (rows, heads, 1, source_length)
-        logits = self.embedding.logits(self.decoder_norm(x))[:, 0]
+        logits = self.logits(x)[:, 0]
         average = ops.mean(ops.concatenate(weights, axis=1), axis=(1, 2))
         return logits, {"time": time + 1, "caches": caches}, average
 

@@ -3,10 +3,12 @@
 import dataclasses
 import hashlib
 import json
+import math
 import pathlib
 
 from zoo.atomic import whole
 from zoo.storage import CARD, CONFIG, HASHED, LARGEST, README, TOKENIZER, WEIGHTS, archives
+from zoo.storage.arrays import arrays_in
 from zoo.storage.cards import FORMAT, architecture_of, read_card
 from zoo.storage.readme import readme
 from zoo.storage.weights import save_weights
@@ -90,7 +92,7 @@ def _write_files(model, folder, card, dtype):
         "format": FORMAT,
         "name": folder.name,
         **card,
-        "parameters": model.core.count_params(),
+        "parameters": sum(map(math.prod, arrays_in(folder / WEIGHTS).values())),
         "files": {name: fingerprint(folder / name) for name in HASHED if (folder / name).exists()},
     }
     if model.fingerprint is not None:

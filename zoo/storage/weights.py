@@ -27,6 +27,7 @@ def save_weights(model, path, dtype=None):
         raise ValueError(
             f"`dtype` must be None, for the weights as they are, or 'float16'. Received: {dtype!r}."
         )
+    require_float(model)
     _require_finite(model, "The model")
     if dtype is None:
         model.core.save_weights(path)
@@ -45,6 +46,15 @@ def save_weights(model, path, dtype=None):
         source.visititems(copy)
         target.attrs.update(source.attrs)
     whole.unlink()
+
+
+def require_float(model):
+    """Raises a `ValueError` for a model whose weights were rounded to integers."""
+    if any(weight.dtype == "int8" for weight in model.core.weights):
+        raise ValueError(
+            "A model that is quantized cannot be saved as a preset or a checkpoint. Save it before "
+            "`quantize`, and quantize what is loaded; or `export` it."
+        )
 
 
 def load_weights(model, path):

@@ -9,6 +9,9 @@ import warnings
 import keras
 import tensorflow as tf
 
+from keras_attention._block import Block
+from keras_attention._checks import require_positive_integers
+from keras_attention._keras import layers_in
 from zoo.data.batching import is_batches
 from zoo.metrics.crossentropy import TokenCrossentropy
 from zoo.storage import cards, presets
@@ -176,6 +179,69 @@ class Task(keras.Model, abc.ABC):
                 f"texts or images call `{self.task_method}`; to learn from them, `fit`."
             )
 
+    def enable_lora(self, rank):
+        """Freezes the weights, and lets small additions to the dense layers of the blocks learn.
+
+        $$ W' = W + A B, \\quad A \\in R^{inputs × rank}, \\quad B \\in R^{rank × outputs} $$
+
+        Paper: Hu et al. 2021, LoRA (https://arxiv.org/abs/2106.09685). By Keras'
+        `Dense.enable_lora`: projections of attention and feed-forward networks get `A` and `B`. `B`
+        begins with zeros, so the model answers as before. A head of dense layers after the blocks,
+        such as that of labels, learns as a whole. What is saved or exported holds the sums `W'`.
+
+        Call it before `compile`.
+
+        Args:
+            rank: The number of columns of `A`, such as 8.
+
+        Raises:
+            ValueError: If the core has no Transformer blocks, or LoRA is enabled already.
+
+        Example:
+
+        >>> import zoo
+        >>> model = zoo.load("vit_mnist")
+        >>> before = sum(weight.numpy().size for weight in model.trainable_weights)
+        >>> model.enable_lora(rank=4)
+        >>> after = sum(weight.numpy().size for weight in model.trainable_weights)
+        >>> print(f"{after / before:.0%}")
+        7%
+        """
+        require_positive_integers("enable_lora", rank=rank)
+        blocks = [layer for layer in layers_in(self.core) if isinstance(layer, Block)]
+        inner = [each for block in blocks for each in layers_in(block) if _is_dense(each)]
+        if not inner or any(each.lora_enabled for each in inner):
+            state = "has LoRA already" if inner else "has no Transformer blocks"
+            raise ValueError(
+                f"LoRA is for a model with Transformer blocks, once. {type(self.core).__name__} "
+                f"{state}. Load the model anew, or train all of it by `fit`."
+            )
+        head = {
+            id(weight) for each in self.core.layers if _is_dense(each) for weight in each.weights
+        }
+        for weight in self.core.trainable_weights:
+            weight.trainable = id(weight) in head
+        for layer in inner:
+            layer.enable_lora(rank)
+        self.forget_compiled()
+
+    def quantize(self, mode="int8", config=None, **kwargs):
+        """Turns the kernels of the dense layers into integers, which take a quarter of the memory.
+
+        By `keras.Model.quantize`. There is no way back, and what is quantized cannot be saved as a
+        preset, but exported: save before, and quantize what is loaded.
+
+        Args:
+            mode: `"int8"` rounds kernels to 8 bits for each output, and inputs for each row.
+            config, **kwargs: As for `keras.Model.quantize`.
+        """
+        super().quantize(mode, config, **{"filters": _is_dense, **kwargs})
+        self.forget_compiled()
+
+    def forget_compiled(self):
+        """Drops what was compiled, since the core computes by other weights now."""
+        self.train_function = self.test_function = self.predict_function = None
+
     # ------------------------------------------------------------------------------------- saving
 
     @property
@@ -268,6 +334,10 @@ def _unknown_number_of_batches():
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Your input ran out of data")
         yield
+
+
+def _is_dense(layer):
+    return isinstance(layer, keras.layers.Dense)
 
 
 def _is_text(leaf):

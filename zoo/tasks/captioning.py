@@ -51,6 +51,9 @@ class Captioner(GeneratingTask):
                 f"backbone makes {self.backbone.channels}. Make the model with "
                 f"channels={self.backbone.channels}, or choose other layers of the backbone."
             )
+
+    def forget_compiled(self):
+        super().forget_compiled()
         self._compiled_of_annotations = for_every_form(self._compile_of_annotations)
 
     @property

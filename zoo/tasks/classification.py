@@ -4,26 +4,33 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from zoo.data.labels import labelled, require_labels
+from keras_attention.errors import unknown_name
+from zoo.data.labels import labelled, multi_labelled, require_labels
 from zoo.readers.image_reader import ImageReader
 from zoo.readers.sound_reader import SoundReader
-from zoo.readers.text.text_reader import TextReader
+from zoo.readers.text.pair_reader import PairReader
 from zoo.tasks.encoding import EncodingTask
 from zoo.tasks.results import PictureClasses, TextClasses
 from zoo.tasks.sound_results import SoundClasses
+
+SINGLE, MULTI = "single_label_classification", "multi_label_classification"
 
 
 @keras.saving.register_keras_serializable(package="zoo")
 class Classifier(EncodingTask):
     """A model of labels together with what reads its texts, pictures or sounds.
 
-    `fit`, `evaluate` and `classify` take them as they come; the same graph reads them everywhere.
+    `fit`, `evaluate` and `classify` take them, and pairs of texts, as they come; the same graph
+    reads them everywhere.
 
     Args:
         core: A model of logits `(batch, labels)`, such as `zoo.models.vit.ViT`.
         tokenizer: The tokenizer of a model of texts.
         reader: What reads the inputs of another model: a `zoo.ImageReader` or a `zoo.SoundReader`.
         labels: List of the names of the labels, as many as the core has logits.
+        problem_type: `"single_label_classification"` where an input has one of the labels, or
+            `"multi_label_classification"` where it has any number of them, each with a probability
+            of its own.
 
     Raises:
         ValueError: If the parts do not fit each other.
@@ -32,7 +39,7 @@ class Classifier(EncodingTask):
     task_name = "classification"
     task_method = "classify"
 
-    def __init__(self, core, tokenizer=None, reader=None, labels=(), **kwargs):
+    def __init__(self, core, tokenizer=None, reader=None, labels=(), problem_type=SINGLE, **kwargs):
         if isinstance(reader, dict):
             reader = keras.saving.deserialize_keras_object(reader)
         if (tokenizer is None) == (reader is None):
@@ -41,9 +48,12 @@ class Classifier(EncodingTask):
                 f"zoo.ImageReader() or zoo.SoundReader(). Received: tokenizer={tokenizer!r}, "
                 f"reader={reader!r}."
             )
-        reads_with = reader or TextReader(tokenizer, core.config.max_length)
+        if problem_type not in (SINGLE, MULTI):
+            raise ValueError(unknown_name("problem_type", problem_type, (SINGLE, MULTI)))
+        reads_with = reader or PairReader(tokenizer, core.config.max_length)
         super().__init__(core, tokenizer, reads_with, **kwargs)
         self.labels = require_labels(labels, core.config.num_labels)
+        self.problem_type = problem_type
         self._own_reader = reader
         self.takes_images = isinstance(reader, ImageReader)
 
@@ -57,19 +67,36 @@ class Classifier(EncodingTask):
     @property
     def settings(self):
         reader = keras.saving.serialize_keras_object(self._own_reader)
-        return {"labels": self.labels} | ({} if self._own_reader is None else {"reader": reader})
+        settings = {"labels": self.labels, "problem_type": self.problem_type}
+        return settings | ({} if self._own_reader is None else {"reader": reader})
+
+    @property
+    def _is_multi(self):
+        return self.problem_type == MULTI
 
     # ----------------------------------------------------------------------------------- training
+
+    def usual_loss(self):
+        """Returns cross-entropy; where an input has several labels, the mean of that of each."""
+        if self._is_multi:
+            return keras.losses.BinaryCrossentropy(from_logits=True)
+        return super().usual_loss()
+
+    def usual_metrics(self):
+        if self._is_multi:
+            return [keras.metrics.BinaryAccuracy("accuracy", threshold=0.0)]  # of logits
+        return super().usual_metrics()
 
     def batches(self, x, y=None, batch_size=None, shuffle=False, seed=0):
         """Turns inputs with labels into batches for Keras.
 
         Args:
             x: A list of inputs as `classify` takes them, or a `tf.data.Dataset` of (input, label):
-                inputs are texts, encoded pictures, pixels `(rows, columns, channels)` from 0 to
-                255, WAV files, or samples `(samples,)` at the rate of the reader; labels are names
-                or their numbers.
-            y: If `x` is a list: the label of each.
+                inputs are texts, tuples of two texts, encoded pictures, pixels `(rows, columns,
+                channels)` from 0 to 255, WAV files, or samples `(samples,)` at the rate of the
+                reader; labels are names or their numbers. Where an input has several, they are a
+                vector of names, or one of 0 and 1 for each label.
+            y: If `x` is a list: the label of each; or the list of its labels.
             batch_size: Inputs a batch, by default 64.
             shuffle: Whether to shuffle lists; a data set shuffles itself.
             seed: Seed of that.
@@ -82,7 +109,7 @@ class Classifier(EncodingTask):
             if is_one:
                 raise ValueError("`x` must be a list of inputs. Received: one input.")
             x = (requests, y)
-        examples = labelled(x, self.labels)
+        examples = (multi_labelled if self._is_multi else labelled)(x, self.labels)
         if shuffle and y is not None:
             examples = examples.shuffle(len(requests), seed=seed)
         batches = self.reader.batched(examples, batch_size or self.usual_batch_size)
@@ -94,7 +121,8 @@ class Classifier(EncodingTask):
         """Returns the best label of an input, or of each in a list.
 
         Args:
-            inputs: A text, a picture or a sound, or a list. A picture is a path, encoded `bytes`, a
+            inputs: A text, a picture or a sound, or a list; or a list of pairs of texts, such as
+                `[("It rains.", "The sun shines.")]`. A picture is a path, encoded `bytes`, a
                 `PIL.Image`, or an array, see `zoo.readers.images.image_bytes`. A sound is the path
                 of a WAV file, its `bytes`, or a tuple (samples, rate), see
                 `zoo.readers.audio.sound_bytes`.
@@ -105,7 +133,8 @@ class Classifier(EncodingTask):
         Returns:
             A `str` for one input, a list of `str` for a list; or a `TextClasses`, `PictureClasses`
             or `SoundClasses` with `labels`, `probabilities` (inputs × `model.labels`, float32) and,
-            if asked for, `attention`.
+            if asked for, `attention`. Of a model of several labels an input, a list of `str` stands
+            for each `str`: the labels whose probability is above 0.5.
 
         Raises:
             ValueError: If something is no text, no picture or no sound.
@@ -114,7 +143,7 @@ class Classifier(EncodingTask):
         """
         requests, is_one = self.reader.requests(inputs)
         rows = self._answers(requests, batch_size, return_attention=return_attention)
-        labels = [row["label"].decode() for row in rows]
+        labels = [self._told(row["label"]) for row in rows]
         if not return_probabilities and not return_attention:
             return labels[0] if is_one else labels
         probabilities = [row["probabilities"] for row in rows]
@@ -125,25 +154,36 @@ class Classifier(EncodingTask):
             return PictureClasses.of(labels, probabilities, rows, requests)
         return TextClasses.of(labels, probabilities, rows, self.tokenizer)
 
+    def _told(self, label):
+        if not self._is_multi:
+            return label.decode()
+        return [each.decode() for each in label if each]
+
     def answer(self, requests, return_attention=False):
         """Requests to labels: the graph behind Python and the exported model.
 
         Args:
-            requests: Strings `(batch,)`.
+            requests: Strings `(batch,)`, or `(batch, 2)` for pairs of texts.
             return_attention: Whether to return what the core tells of its attention, too.
 
         Returns:
             Dictionary of `label`, strings `(batch,)`, empty where a request cannot be read, and
             `probabilities`, float32 `(batch, labels)`, 0 there; with the attention also what
-            `core.told` returns.
+            `core.told` returns. Of a model of several labels an input, `label` is `(batch,
+            labels)`, empty for those that an input does not have.
         """
         inputs, is_read = self.reader.read(requests)
         flags = {"return_attention_scores": True} if return_attention else {}
         logits = self.core(inputs, training=False, **flags)
         logits, weights = logits if return_attention else (logits, None)
-        probabilities = tf.nn.softmax(logits) * tf.cast(is_read, tf.float32)[:, None]
-        label = tf.gather(tf.constant(self.labels), tf.argmax(logits, axis=-1))
-        outputs = {"label": tf.where(is_read, label, ""), "probabilities": probabilities}
+        names, kept = tf.constant(self.labels), tf.cast(is_read, tf.float32)[:, None]
+        if self._is_multi:
+            probabilities = tf.nn.sigmoid(logits) * kept
+            label = tf.where(probabilities > 0.5, names, "")
+        else:
+            probabilities = tf.nn.softmax(logits) * kept
+            label = tf.where(is_read, tf.gather(names, tf.argmax(logits, axis=-1)), "")
+        outputs = {"label": label, "probabilities": probabilities}
         return outputs | (self.core.told(inputs, weights) if return_attention else {})
 
     # ------------------------------------------------------------------------------------- export
@@ -152,7 +192,7 @@ class Classifier(EncodingTask):
         """Returns a dictionary of the `zoo.serving.Endpoint`s that are exported, and served.
 
         `serving_default` gives `label` and `probabilities` in the order of `model.labels`;
-        `explain` gives the attention as well.
+        `explain` gives the attention as well. `pairs` takes `text` and `text_pair`.
         """
 
         def explain(requests):
@@ -161,8 +201,11 @@ class Classifier(EncodingTask):
                 outputs["tokens"] = self.tokenizer.piece_texts(outputs["token_ids"])
             return outputs
 
-        return {**super().endpoints(), "explain": self._endpoint(explain)}
+        endpoints = {**super().endpoints(), "explain": self._endpoint(explain)}
+        if self.tokenizer is not None:
+            endpoints["pairs"] = self._endpoint_of_pairs()
+        return endpoints
 
 
 def _weighted(inputs, labels):
-    return inputs, labels, tf.ones_like(labels, tf.float32)
+    return inputs, labels, tf.ones(tf.shape(labels)[:1])

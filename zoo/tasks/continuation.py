@@ -14,6 +14,7 @@ from zoo.readers.text import stopping
 from zoo.serving import buckets
 
 LONGEST_STRETCH = 256  # tokens
+SIZES = (16, 32, 64, 128, 256)  # tokens of prompts and of stretches that are compiled for
 
 
 class Continuation:
@@ -54,7 +55,7 @@ class Continuation:
                 [seeds[row] for row in running],
                 first,
                 limit,
-                self.steps,
+                room(self.model.core, self.steps),
                 sampler,
                 jit_compile,
             )
@@ -84,7 +85,7 @@ class Continuation:
         waiting, added = "", 0
         ids = list(ids)
         while added < max_length:
-            prompt = self._padded([ids], self.steps)
+            prompt = self._padded([ids], room(self.model.core, self.steps))
             context, state = start(tf.constant(prompt))
             past = _past_of_stretch(prompt, self.steps, self.model.prompt_pad_id)
             for place in range(
@@ -119,22 +120,25 @@ class Continuation:
                 f"at most the context of {longest} tokens. Pass a smaller one, or a sampler with "
                 "one beam."
             )
-        ids, _ = self._stretch(prompts, seeds, 0, max_length, max_length, sampler, jit_compile)
+        seen = room(self.model.core, max_length)
+        ids, _ = self._stretch(prompts, seeds, 0, max_length, seen, sampler, jit_compile)
         texts = [[stopping.cut(text, stops)[0] for text in self._texts(each)] for each in ids]
         return texts if sampler.num_return_sequences > 1 else [text for (text,) in texts]
 
-    def _stretch(self, ids, seeds, first, limit, steps, sampler, jit_compile):
-        """Adds `limit` tokens at most, of `steps` that are compiled for.
+    def _stretch(self, ids, seeds, first, limit, seen, sampler, jit_compile):
+        """Adds `limit` tokens at most.
 
         Args:
             ids: List of the tokens of each text so far.
             seeds: List of the seeds of each text.
             first: How many tokens were added before.
+            seen: How many tokens of a text are looked at.
 
         Returns:
-            Arrays of tokens `(texts, n, steps)`, and how many of them there are, `(texts, n)`.
+            Arrays of tokens `(texts, n, time)`, and how many of them there are, `(texts, n)`.
         """
-        batch = self._padded(ids, steps)
+        steps = int(buckets.rounded_up(limit, SIZES, self.model.core.context_length))
+        batch = self._padded(ids, seen)
         batch, seeds, limits = (
             tf.constant(x, tf.int32) for x in (batch, seeds, [limit] * len(ids))
         )
@@ -142,11 +146,10 @@ class Continuation:
         outputs = stretch(batch, seeds, limits, tf.constant(first))
         return [outputs[name].numpy() for name in ("token_ids", "lengths")]
 
-    def _padded(self, rows, steps):
+    def _padded(self, rows, longest):
         """Returns the ends of rows as int32 `(rows, length)`, padded in front, in few lengths."""
-        longest = room(self.model.core, steps)
         rows = [row[-longest:] for row in rows]
-        length = int(buckets.rounded_up(max(map(len, rows)), (self.steps,), longest))
+        length = int(buckets.rounded_up(max(map(len, rows)), SIZES, longest))
         padded = np.full((len(rows), length), self.model.prompt_pad_id, "int32")
         for place, row in enumerate(rows):
             padded[place, length - len(row) :] = row

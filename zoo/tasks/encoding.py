@@ -11,6 +11,7 @@ from zoo.serving import Endpoint
 from zoo.tasks.base import Task
 
 REQUESTS = tf.TensorSpec([None], tf.string)
+PAIRS = tf.TensorSpec([None, 2], tf.string)
 
 
 class EncodingTask(Task):
@@ -27,6 +28,10 @@ class EncodingTask(Task):
     def __init__(self, core, tokenizer, reader, **kwargs):
         super().__init__(core, tokenizer, **kwargs)
         self.reader = reader
+        self.forget_compiled()
+
+    def forget_compiled(self):
+        super().forget_compiled()
         self._compiled = functools.cache(self._compile)
 
     @abc.abstractmethod
@@ -34,22 +39,24 @@ class EncodingTask(Task):
         """Requests to a dictionary of tensors with the batch first, in the graph.
 
         Args:
-            requests: Strings `(batch,)`.
+            requests: Strings `(batch,)`, or `(batch, 2)` where the reader reads pairs.
             **options: What else there is to say, constants of the graph.
         """
 
     def _answers(self, requests, batch_size, **options):
         """Returns what `answer` gives, a dictionary of NumPy arrays for each request."""
-        run = self._compiled(**options)
+        are_pairs = bool(requests) and isinstance(requests[0], tuple)
+        run = self._compiled(PAIRS if are_pairs else REQUESTS, **options)
+        lengths = [sum(map(len, each)) if are_pairs else len(each) for each in requests]
 
         def of_batch(places):
             return run(tf.constant([requests[place] for place in places], tf.string))
 
-        return in_batches_by_length(of_batch, list(map(len, requests)), batch_size)
+        return in_batches_by_length(of_batch, lengths, batch_size)
 
-    def _compile(self, **options):
+    def _compile(self, requests, **options):
         answer = functools.partial(self.answer, **options)
-        return tf.function(answer, [REQUESTS], autograph=False).get_concrete_function()
+        return tf.function(answer, [requests], autograph=False).get_concrete_function()
 
     # ------------------------------------------------------------------------------------- export
 
@@ -71,6 +78,16 @@ class EncodingTask(Task):
     def endpoints(self):
         """Returns a dictionary of the `zoo.serving.Endpoint`s that are exported, and served."""
         return {"serving_default": self._endpoint(self.answer)}
+
+    def _endpoint_of_pairs(self):
+        """Returns the endpoint that answers `text` together with `text_pair`."""
+
+        def answer(texts, others):
+            return self.answer(tf.stack([texts, others], axis=1))
+
+        names = "text", "text_pair"
+        inputs = [tf.TensorSpec([None], tf.string, name=name) for name in names]
+        return Endpoint(answer, inputs, [[[self.reader.example()]] * 2])
 
     def _endpoint(self, function):
         inputs = [tf.TensorSpec([None], tf.string, name=self.reader.request_name)]

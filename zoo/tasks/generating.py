@@ -54,6 +54,10 @@ class GeneratingTask(Task):
     def __init__(self, core, tokenizer, sampler=None, **kwargs):
         super().__init__(core, tokenizer, **kwargs)
         self.default_sampler = sampler or self.usual_sampler
+        self.forget_compiled()
+
+    def forget_compiled(self):
+        super().forget_compiled()
         self._compiled = for_every_form(self._compile)
 
     @property

@@ -2,8 +2,6 @@
 
 import functools
 import os
-import pathlib
-import warnings
 
 import keras
 import numpy as np
@@ -14,7 +12,6 @@ from zoo.data.batching import in_batches_by_length
 from zoo.data.captions import annotated, examples_of_lists, images_with_captions, plain
 from zoo.metrics.contrastive import ContrastiveLoss
 from zoo.models.backbone import Backbone
-from zoo.readers import pictures_of
 from zoo.readers.image_reader import ImageReader
 from zoo.readers.images import image_bytes, read_images
 from zoo.readers.several import as_requests
@@ -23,6 +20,7 @@ from zoo.serving import Endpoint
 from zoo.tasks.base import Task
 from zoo.tasks.match_results import Findings, Matches
 from zoo.tasks.results import PictureClasses
+from zoo.tasks.seeing import pictures_in, require_eyes_that_fit
 
 REQUESTS = tf.TensorSpec([None], tf.string)
 
@@ -40,9 +38,11 @@ class Matcher(Task):
         backbone: A `zoo.Backbone`, which makes the vectors that the core takes of a picture. By
             default that of MobileNetV2 with the weights of ImageNet.
         plain_texts: Whether texts are read in lower case and without punctuation.
+        reader: A `zoo.ImageReader` in place of a backbone, for a core that takes pixels.
 
     Raises:
-        ValueError: If the core takes other vectors than the backbone makes.
+        ValueError: If the core takes other vectors than the backbone makes, or other pictures than
+            the reader.
     """
 
     task_name = "matching"
@@ -50,35 +50,51 @@ class Matcher(Task):
     usual_batch_size = 256
     data_options = ("captions_per_image", "subword_dropout")
 
-    def __init__(self, core, tokenizer, backbone=None, plain_texts=True, **kwargs):
+    def __init__(self, core, tokenizer, backbone=None, plain_texts=True, reader=None, **kwargs):
         super().__init__(core, tokenizer, **kwargs)
-        if isinstance(backbone, dict):
-            backbone = keras.saving.deserialize_keras_object(backbone)
-        self.backbone = Backbone() if backbone is None else backbone
-        self.plain_texts = plain_texts
-        made = (int(np.prod(self.backbone.grid)), self.backbone.channels)
-        taken = (core.config.positions, core.config.channels)
-        if made != taken:
+        backbone, reader = (
+            keras.saving.deserialize_keras_object(each) if isinstance(each, dict) else each
+            for each in (backbone, reader)
+        )
+        if tokenizer.end_id != core.config.end_id:
             raise ValueError(
-                f"The model takes {taken[0]} vectors of {taken[1]} numbers of a picture, and the "
-                f"backbone makes {made[0]} of {made[1]}. Make the model with positions={made[0]}, "
-                f"channels={made[1]}, or choose other layers of the backbone."
+                "The model looks for the end of a text at the token that the tokenizer ends it by. "
+                f"Received: end_id={core.config.end_id}, and a tokenizer with {tokenizer.end_id}."
             )
+        if backbone is None and core.config.patch_size is None:
+            backbone = Backbone()
+        require_eyes_that_fit(core.config, backbone, reader)
+        self.backbone, self.reader = backbone, reader
+        self.takes_images = reader is not None
+        self.plain_texts = plain_texts
+        self.forget_compiled()
+
+    def forget_compiled(self):
+        super().forget_compiled()
         self._compiled = functools.cache(self._compile)
+
+    @classmethod
+    def decides(cls, tokenizer=None, reader=None, **settings):
+        if isinstance(reader, dict):
+            reader = keras.saving.deserialize_keras_object(reader)
+        of_reader = {} if reader is None else {"channels": reader.channels}
+        return {**super().decides(tokenizer), **of_reader}
 
     @property
     def parts(self):
-        return {**super().parts, "backbone": self.backbone}
+        of_pictures = {} if self.backbone is None else {"backbone": self.backbone}
+        return {**super().parts, **of_pictures}
 
     @property
     def settings(self):
-        backbone = keras.saving.serialize_keras_object(self.backbone)
-        return {**super().settings, "backbone": backbone, "plain_texts": self.plain_texts}
+        name = "backbone" if self.reader is None else "reader"
+        of_pictures = keras.saving.serialize_keras_object(getattr(self, name))
+        return {**super().settings, name: of_pictures, "plain_texts": self.plain_texts}
 
     @property
     def fingerprint(self):
         """What the backbone makes of a built-in picture: other weights make something else."""
-        return self.backbone.fingerprint()
+        return None if self.backbone is None else self.backbone.fingerprint()
 
     def check_fingerprint(self, fingerprint):
         """Raises a `ValueError` unless the backbone is the one that the model was trained with."""
@@ -144,13 +160,22 @@ class Matcher(Task):
         """The loss of a batch, which is one question about all of it: weights play no part."""
         return super().compute_loss(x, y, y_pred, None, training)
 
-    def annotate(self, encoded):
-        """Returns the annotation vectors `(batch, positions, channels)` of encoded images."""
+    def see(self, encoded):
+        """Returns what the core takes of encoded images, and whether each is one, in the graph."""
+        if self.reader is not None:
+            return self.reader.read(encoded)
         images, is_image = read_images(encoded, self.backbone.image_size)
+        return self.backbone(images), is_image
+
+    def annotate(self, encoded):
+        """Returns what the core takes of encoded images: `(batch, positions, channels)`, the
+        annotation vectors of a backbone, or the pixels of a reader.
+        """
+        vectors, is_image = self.see(encoded)
         broken = tf.reduce_sum(tf.cast(~is_image, tf.int32))
         what = [broken, "of", tf.size(is_image), "images cannot be decoded: leave them out."]
         with tf.control_dependencies([tf.debugging.Assert(broken == 0, what)]):
-            return self.backbone(tf.identity(images))
+            return tf.identity(vectors)
 
     def read_texts(self, texts, subword_dropout=0.0, seed=None):
         """Returns the padded ids `(batch, length)` of texts `(batch,)`, in the graph.
@@ -160,7 +185,8 @@ class Matcher(Task):
         """
         if self.plain_texts:
             texts = plain(texts)
-        tokens = tf.cast(self.tokenizer.tokenize(texts, subword_dropout, seed), tf.int32)
+        dropout = (subword_dropout, seed) if subword_dropout else ()
+        tokens = tf.cast(self.tokenizer.tokenize(texts, *dropout), tf.int32)
         tokens = tokens[:, : self.core.config.max_length - 2]
         one = tf.ones((tokens.nrows(), 1), tf.int32)
         tokens = tf.concat(
@@ -200,7 +226,7 @@ class Matcher(Task):
         """Returns unit vectors of images by annotation vectors that were made before.
 
         Args:
-            annotations: Array `(images, positions, channels)`.
+            annotations: Array `(images, positions, channels)`, or pixels as the reader reads them.
             batch_size: Images computed at a time.
 
         Returns:
@@ -292,16 +318,7 @@ class Matcher(Task):
         if not isinstance(images, str | os.PathLike):
             requests, _ = self._requests(images)
             return list(range(len(requests))), requests
-        folder, found = pathlib.Path(images).expanduser(), {}
-        if not folder.is_dir():
-            raise ValueError(f"`images` of search must be a folder or a list. Received: {folder}.")
-        for path in pictures_of(folder):
-            try:
-                found[path] = image_bytes(path)
-            except ValueError as error:
-                warnings.warn(f"{error} It is left out.", stacklevel=3)
-        if not found:
-            raise ValueError(f"None of the pictures in {folder} can be read.")
+        found = pictures_in(images)
         return list(found), list(found.values())
 
     def _requests(self, images):
@@ -332,8 +349,8 @@ class Matcher(Task):
 
     def answer_images(self, requests):
         """Encoded images to vectors, as `answer_texts`; what is no picture has a vector of 0."""
-        images, is_image = read_images(requests, self.backbone.image_size)
-        vectors = self._answer_annotations(self.backbone(images))["embedding"]
+        inputs, is_image = self.see(requests)
+        vectors = self._answer_annotations(inputs)["embedding"]
         return {"embedding": vectors * tf.cast(is_image, tf.float32)[:, None]}
 
     def _answer_annotations(self, annotations):
@@ -341,8 +358,9 @@ class Matcher(Task):
 
     def _compile(self, kind):
         if kind == "annotations":
-            config = self.core.config
-            inputs = tf.TensorSpec([None, config.positions, config.channels])
+            config, reader = self.core.config, self.reader
+            shape = [config.positions] if reader is None else [reader.size, reader.size]
+            inputs = tf.TensorSpec([None, *shape, config.channels])
             answer = self._answer_annotations
         else:
             inputs = REQUESTS

@@ -113,8 +113,9 @@ class PictureClasses(NamedTuple):
     """What `classify` returns of pictures besides labels, an entry for each picture.
 
     Attributes:
-        labels: List of `str`, the best label of each.
-        probabilities: float32 array (pictures × labels of the model); rows sum to 1.
+        labels: List of `str`, the best label of each; or of lists of `str`, all labels of each.
+        probabilities: float32 array (pictures × labels of the model); rows sum to 1 where labels
+            exclude each other.
         attention: float32 array (pictures × rows × columns), where the answer came from, by
             attention rollout; a map sums to 1. `None` unless asked for.
         heads: float32 array (pictures × blocks × heads × rows × columns), the same of each head
@@ -150,7 +151,7 @@ class PictureClasses(NamedTuple):
         require(self.attention is not None, "a result of return_attention=True", attention=None)
         picture = read_image(self.images[position])
         if layer is None:
-            titles, maps = [self.labels[position]], self.attention[position][None]
+            titles, maps = [_joined(self.labels[position])], self.attention[position][None]
         else:
             layers = self.heads.shape[1]
             require(-layers <= layer < layers, f"a layer from 0 to {layers - 1}", layer=layer)
@@ -163,8 +164,9 @@ class TextClasses(NamedTuple):
     """What `classify` returns of texts besides labels, an entry for each text.
 
     Attributes:
-        labels: List of `str`, the best label of each.
-        probabilities: float32 array (texts × labels of the model); rows sum to 1.
+        labels: List of `str`, the best label of each; or of lists of `str`, all labels of each.
+        probabilities: float32 array (texts × labels of the model); rows sum to 1 where labels
+            exclude each other.
         tokens: List of lists of `str`, the pieces of each text, or `None` unless attention was
             asked for.
         attention: List of float32 arrays (tokens,), what of the text the answer came from, by
@@ -193,7 +195,7 @@ class TextClasses(NamedTuple):
             The `matplotlib.figure.Figure`.
         """
         require(self.attention is not None, "a result of return_attention=True", attention=None)
-        label = [self.labels[position]]
+        label = [_joined(self.labels[position])]
         return plot_alignment(self.attention[position][None], self.tokens[position], label)
 
 
@@ -306,6 +308,10 @@ def stacked(weights):
 def _stacked(rows, name):
     """Returns one array of what all rows have by a name, `None` if they have it not."""
     return np.stack([row[name] for row in rows]) if rows and name in rows[0] else None
+
+
+def _joined(labels):
+    return labels if isinstance(labels, str) else ", ".join(labels)
 
 
 def _first(texts):

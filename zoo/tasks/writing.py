@@ -57,7 +57,11 @@ class TextGenerator(GeneratingTask):
         opening_ids = tokenizer.opening_ids if opening is None else self._ids(opening)
         self._opening_ids = np.array(opening_ids, "int32")
         self._fallback_id = tokenizer.end_id if tokenizer.start_id is None else tokenizer.start_id
+
+    def forget_compiled(self):
+        super().forget_compiled()
         self._continuation = Continuation(self)
+        self._compiled_log_probs = functools.cache(self._compile_log_probs)
 
     # ------------------------------------------------------------------------------------ training
 
@@ -105,12 +109,13 @@ class TextGenerator(GeneratingTask):
         """
         require(batch_size >= 1, "at least 1", batch_size=batch_size)
         texts, _ = as_texts(texts)
+        log_probs_of = self._compiled_log_probs()
         tokens, log_probs = [], []
         for stream, opening in self._streams_and_openings(texts):
             inputs, labels, weights = sliding_windows(stream, self.core.context_length)
             rows = range(0, len(inputs), batch_size)
             parts = [slice(row, row + batch_size) for row in rows]
-            parts = [self._compiled_log_probs(inputs[part], labels[part]) for part in parts]
+            parts = [log_probs_of(inputs[part], labels[part]) for part in parts]
             of_text = np.concatenate(parts)[weights > 0]
             seen = max(opening, 1)  # of a text that nothing opens, the first token has none before
             log_probs.append(of_text[seen - 1 :])
@@ -138,16 +143,24 @@ class TextGenerator(GeneratingTask):
             texts = [text.decode("utf-8", "replace") for text in texts.as_numpy_iterator()]
         texts, _ = as_texts(texts)
         end = [self.tokenizer.end_id] if self.opening is None else []
-        for text in texts:
-            ids = np.concatenate([self._opening_ids, self._ids(text), end]).astype("int32")
+        for ids in self._ids_of_each(texts):
+            ids = np.concatenate([self._opening_ids, ids, end]).astype("int32")
             yield ids, len(self._opening_ids)
+
+    def _ids_of_each(self, texts):
+        """Yields the tokens of each text, of which many go through the tokenizer together."""
+        for group in _groups(texts, CHARACTERS_AT_ONCE):
+            if len(group) == 1:
+                yield self._ids(group[0])
+                continue
+            tokens = self.tokenizer.tokenize(group)
+            yield from np.split(tokens.values.numpy(), tokens.row_splits.numpy()[1:-1])
 
     def _ids(self, text):
         parts = chunks(text, CHARACTERS_AT_ONCE)
         return np.concatenate([self.tokenizer.tokenize([part]).values.numpy() for part in parts])
 
-    @functools.cached_property
-    def _compiled_log_probs(self):
+    def _compile_log_probs(self):
         @tf.function(reduce_retracing=True, autograph=False)
         def log_probs(inputs, labels):
             every = tf.nn.log_softmax(self.core(inputs, training=False))
@@ -333,3 +346,16 @@ def _cut_and_padded_in_front(ids, length, pad_id):
     dense = ids.to_tensor(shape=[None, None])
     dense = tf.pad(dense, [[0, 0], [0, 1]])
     return tf.where(places >= 0, tf.gather(dense, tf.maximum(places, 0), batch_dims=1), pad_id)
+
+
+def _groups(texts, characters):
+    """Yields lists of neighbours among texts, of so many characters or of one text."""
+    group, length = [], 0
+    for text in texts:
+        if group and length + len(text) > characters:
+            yield group
+            group, length = [], 0
+        group.append(text)
+        length += len(text)
+    if group:
+        yield group

@@ -22,9 +22,9 @@ BUCKETS = (2000, 2800, 3600, 4400, 5200, 6400)  # samples: little of a batch is 
 USE = "Telling which digit somebody says in English, one digit a recording."
 LIMITS = (
     "It knows the ten digits alone, and names one whatever it hears. It learned from six speakers "
-    "alone, and understands others less well: models of this recipe that learned for 12 epochs from "
-    "five of them told 76 % of the digits of the sixth, from 53 to 87 %. Silence before and after "
-    "the digit should be cut off."
+    "alone, and understands others less well: models of this recipe that learned for 12 epochs "
+    "from five of them told 76 % of the digits of the sixth, from 53 to 87 %. Silence before and "
+    "after the digit should be cut off."
 )
 
 

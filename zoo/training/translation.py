@@ -11,7 +11,7 @@ from zoo.catalog import build
 from zoo.data.pairs import all_pairs, draw_pairs
 from zoo.decoding import BeamSampler
 from zoo.metrics.crossentropy import TokenCrossentropy
-from zoo.tasks.translation import SHORTEST_LIMIT
+from zoo.tasks.source_to_target import SHORTEST_LIMIT
 from zoo.training import runs
 from zoo.training.bleu import ValidationBleu
 from zoo.training.evaluation import best_sampler, evaluate_translator, translator_quality

@@ -114,8 +114,9 @@ def _truncated(read, room):
     short = tf.minimum(first, second)
     long = tf.maximum(short, room - short)
     is_halved = short + long > room
-    short = tf.where(is_halved, room // 2, short)
-    long = tf.where(is_halved, room // 2 + room % 2, long)
+    half, rest = (tf.constant(each, short.dtype) for each in divmod(room, 2))
+    short = tf.where(is_halved, half, short)
+    long = tf.where(is_halved, half + rest, long)
     is_swapped = first > second
     fits = first + second <= room
     kept = tf.where(is_swapped, long, short), tf.where(is_swapped, short, long)

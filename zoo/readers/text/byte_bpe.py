@@ -19,6 +19,7 @@ from zoo.readers.text.pieces import (
     spell,
 )
 from zoo.readers.text.tables import KnownWords, row_ids
+from zoo.readers.text.templates import around
 from zoo.readers.text.words import split_words, to_valid_utf8
 from zoo.storage import LARGEST, TOKENIZER
 from zoo.storage.json_files import read_json
@@ -64,6 +65,7 @@ class ByteBPETokenizer(TextTokenizer):
     pad_id = 0
     start_id = 1
     end_id = 2
+    templates = around(start_id, end_id)
 
     def __init__(self, merges, words=(), prefix_space=True):
         super().__init__()

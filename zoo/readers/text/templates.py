@@ -20,6 +20,14 @@ class Item(NamedTuple):
 BARE = (Item(0, (), 0),), (Item(0, (), 0), Item(1, (), 1))
 
 
+def around(start_id, end_id):
+    """Returns the items of a text between a start and an end token, and of a pair in two segments,
+    each with its end token, as in BERT.
+    """
+    single = Item(None, (start_id,), 0), Item(0, (), 0), Item(None, (end_id,), 0)
+    return single, (*single, Item(1, (), 1), Item(None, (end_id,), 1))
+
+
 def templates_of(definition):
     """Returns the items of a single text and of a pair.
 
@@ -39,12 +47,12 @@ def templates_of(definition):
             raise ValueError("several templates in one post-processor are not implemented.")
         return found[0] if found else BARE
     if kind in ("BertProcessing", "RobertaProcessing"):
-        start, end = ((definition[key][1],) for key in ("cls", "sep"))
+        start, end = (definition[key][1] for key in ("cls", "sep"))
+        single, pair = around(start, end)
         if kind == "BertProcessing":
-            single = Item(None, start, 0), Item(0, (), 0), Item(None, end, 0)
-            return single, (*single, Item(1, (), 1), Item(None, end, 1))
-        single = Item(None, start, 0), Item(0, (), 0), Item(None, end, 0)
-        return single, (*single, Item(None, end, 0), Item(1, (), 0), Item(None, end, 0))
+            return single, pair
+        behind = Item(None, (end,), 0)
+        return single, (*single, behind, Item(1, (), 0), behind)
     if kind == "TemplateProcessing":
         return tuple(_items(definition, key) for key in ("single", "pair"))
     raise ValueError(f"the post-processor {kind!r} is not implemented.")

@@ -78,12 +78,7 @@ class TextReader:
         def tokenize(texts, labels):
             return self.tokenizer.tokenize(texts), labels
 
-        tokens = examples.batch(256).map(tokenize, num_parallel_calls=tf.data.AUTOTUNE).unbatch()
-        tokens = tokens.map(lambda ids, label: (tf.identity(ids), label))
-        boundaries = list(range(BUCKET_WIDTH, LONGEST_BUCKET + 1, BUCKET_WIDTH))
-        batches = tokens.bucket_by_sequence_length(
-            lambda ids, label: tf.size(ids), boundaries, [batch_size] * (len(boundaries) + 1)
-        )
+        batches = bucketed(examples, tokenize, batch_size, (self.tokenizer.pad_id,))
 
         def cut(ids, labels):
             lengths = tf.reduce_sum(tf.cast(ids != self.tokenizer.pad_id, tf.int32), axis=1)
@@ -94,3 +89,27 @@ class TextReader:
     def example(self):
         """Returns a short text."""
         return "a"
+
+
+def bucketed(examples, read, batch_size, padding):
+    """Returns batches of examples of similar length.
+
+    Args:
+        examples: Data set of (input, label).
+        read: Function of batches of them that returns a tuple, ragged tensors first, then labels.
+        batch_size: Examples a batch.
+        padding: Tuple of what pads each of the ragged tensors.
+
+    Returns:
+        A data set of such tuples, of dense tensors.
+    """
+    rows = examples.batch(256).map(read, num_parallel_calls=tf.data.AUTOTUNE).unbatch()
+    rows = rows.map(lambda *tensors: tuple(map(tf.identity, tensors)))  # no longer ragged
+    boundaries = list(range(BUCKET_WIDTH, LONGEST_BUCKET + 1, BUCKET_WIDTH))
+    *_, label = rows.element_spec
+    return rows.bucket_by_sequence_length(
+        lambda ids, *_: tf.size(ids),
+        boundaries,
+        [batch_size] * (len(boundaries) + 1),
+        padding_values=(*padding, tf.zeros((), label.dtype)),
+    )

@@ -1,0 +1,146 @@
+"""LoRA and integers: fine-tuning with few weights, and answers with small ones."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import zoo
+from keras_attention._keras import layers_in
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from tests.checkpoints import tiny  # noqa: E402
+
+LABELS = ["animal", "travel"]
+TEXTS, TRUTH = [*tiny.TEXTS[:2], tiny.TEXTS[3]], ["animal", "travel", "travel"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bert")
+    tiny.save(folder, "Bert", "ForMaskedLM", num_hidden_layers=1)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def learned(folder):
+    """Returns probabilities before and after LoRA, weights before training, and the model."""
+    keras.utils.set_random_seed(1)
+    model = zoo.load(str(folder), labels=LABELS)
+    found = [model.classify(TEXTS, return_probabilities=True).probabilities]
+    model.enable_lora(rank=3)
+    found.append(model.classify(TEXTS, return_probabilities=True).probabilities)
+    before = {weight.path: weight.numpy() for weight in model.core.weights}
+    model.compile(optimizer=keras.optimizers.Adam(0.01))
+    model.fit(TEXTS, TRUTH, epochs=3, verbose=0)  # B is 0 at first, and A learns by B
+    return found, before, model
+
+
+def probabilities(model):
+    return model.classify(TEXTS, return_probabilities=True).probabilities
+
+
+def test_it_begins_as_it_was(learned):
+    (plain, with_lora), _, _ = learned
+    np.testing.assert_array_equal(plain, with_lora)
+
+
+def test_only_the_additions_and_the_head_learn(learned):
+    _, before, model = learned
+    trained = {
+        each.path for each in model.core.weights if np.any(each.numpy() != before[each.path])
+    }
+    trainable = {each.path for each in model.core.trainable_weights}
+    head = [*model.core.pooler.weights, *model.core.output_layer.weights]
+    lora = {path for path in before if "lora_kernel" in path}
+    assert len(lora) == 2 * 6  # A and B of six layers
+    assert trainable == lora | {each.path for each in head}
+    assert trained - {path for path in before if "seed" in path} == trainable
+
+
+def test_answers_are_those_of_the_sums(learned, folder):
+    *_, model = learned
+    merged = zoo.load(str(folder), labels=LABELS)
+    for to, of in zip(layers_in(merged.core), layers_in(model.core), strict=True):
+        if isinstance(of, keras.layers.Dense):
+            parts = {weight.name: weight.numpy().astype("float64") for weight in of.weights}
+            addition = 0.0
+            if "lora_kernel_a" in parts:
+                addition = parts["lora_kernel_a"] @ parts["lora_kernel_b"]
+                assert np.abs(addition).max() > 1e-3
+            to.kernel.assign(parts["kernel"] + addition)
+            to.bias.assign(parts["bias"])
+    np.testing.assert_allclose(probabilities(merged), probabilities(model), atol=1e-5)
+
+
+def test_presets_and_exports_hold_the_sums(learned, tmp_path):
+    _, _, model = learned
+    expected = probabilities(model)
+    again = zoo.load(model.save_to_preset(tmp_path / "preset"))
+    np.testing.assert_allclose(probabilities(again), expected, atol=1e-6)
+    assert zoo.info(tmp_path / "preset").parameters == again.core.count_params()
+    served = tf.saved_model.load(str(model.export(tmp_path / "served")))
+    answer = served.signatures["serving_default"](text=tf.constant(TEXTS))
+    np.testing.assert_allclose(answer["probabilities"], expected, atol=1e-6)
+
+
+def test_a_checkpoint_holds_the_sums(tmp_path):
+    tiny.save(tmp_path / "gpt2", "GPT2", "LMHeadModel", n_layer=1)
+    model = zoo.load(str(tmp_path / "gpt2"))
+    model.enable_lora(2)
+    for weight in model.core.trainable_weights:
+        weight.assign(0.1 * np.random.default_rng(0).normal(size=weight.shape))
+    ids = np.array([[3, 5, 7]])
+    expected = model.core(ids).numpy()
+    again = zoo.load(zoo.save_checkpoint(model, tmp_path / "again"))
+    np.testing.assert_allclose(again.core(ids), expected, atol=1e-5)
+    prompts = tiny.TEXTS[0][:9]
+    texts = [each.generate(prompts, max_length=9, sampler="greedy") for each in (model, again)]
+    assert texts[0] == texts[1]
+
+
+def test_what_cannot_have_it(learned):
+    with pytest.raises(ValueError, match="has LoRA already"):
+        learned[-1].enable_lora(2)
+    with pytest.raises(ValueError, match="`rank`"):
+        learned[-1].enable_lora(0)
+    with pytest.raises(ValueError, match="no Transformer blocks"):
+        zoo.load("luong_nmt_multi30k_en_de", weights=None).enable_lora(2)
+
+
+def test_integers_lose_little(folder, tmp_path):
+    model = zoo.load(str(folder))
+    ids = np.arange(5, 29).reshape(2, 12)
+    expected = model.core(ids).numpy()
+    text = "The cats sat on the [MASK]."
+    before = model.fill_mask(text)
+    layer, x = (
+        model.core.blocks[0].feed_forward.inner,
+        np.random.default_rng(0).normal(size=(5, 16)),
+    )
+    kernel, bias = layer.kernel.numpy(), layer.bias.numpy()
+    model.quantize("int8")
+    np.testing.assert_allclose(layer(x), rounded_product(x, kernel) + bias, atol=1e-5)
+    found = model.core(ids).numpy()
+    error = np.sqrt(np.mean((found - expected) ** 2) / np.mean(expected**2))
+    assert 1e-4 < error < 0.02
+    after = model.fill_mask(text)
+    assert after[0].probability != before[0].probability  # nothing compiled is left of before
+    assert after[0].probability == pytest.approx(before[0].probability, abs=0.01)
+    with pytest.raises(ValueError, match="quantized"):
+        model.save_to_preset(tmp_path / "preset")
+    with pytest.raises(ValueError, match="quantized"):
+        zoo.save_checkpoint(model, tmp_path / "checkpoint")
+
+
+def rounded_product(x, kernel):
+    """Multiplies what is rounded to 8 bits: by row of `x`, by column of `kernel`."""
+
+    def rounded(array, axis):
+        scale = 127 / np.abs(array).max(axis, keepdims=True)
+        return np.round(array * scale), scale
+
+    (x, of_rows), (kernel, of_columns) = rounded(x, -1), rounded(kernel, 0)
+    return x @ kernel / (of_rows * of_columns)

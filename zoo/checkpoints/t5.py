@@ -1,0 +1,95 @@
+"""T5 (Raffel et al. 2020), its version 1.1, and what has their shape, such as Flan-T5."""
+
+from zoo.checkpoints.activations import activation
+from zoo.checkpoints.generation import sampler_of
+from zoo.checkpoints.names import Names, Turned
+from zoo.checkpoints.plan import Plan
+from zoo.checkpoints.tensor_files import TensorFiles
+from zoo.readers.text.reading import read_tokenizer
+
+_PARTS = {  # of an attention: the name of a layer here, and there
+    "query_projection": "q",
+    "key_projection": "k",
+    "value_projection": "v",
+    "output_projection": "o",
+}
+_ATTENTIONS = {
+    "encoder": {"attention": "SelfAttention"},
+    "decoder": {"self_attention": "SelfAttention", "cross_attention": "EncDecAttention"},
+}
+OUTPUT = "lm_head.weight"
+_COPIES = "encoder.embed_tokens.weight", "decoder.embed_tokens.weight"
+# Older files have a bias of cross-attention that no version of T5 uses.
+UNUSED = (r"decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight",)
+CLASSES = ("T5ForConditionalGeneration",)
+LONGEST_SOURCE = 512  # tokens that it was trained with
+
+
+def plan(settings, folder):
+    settings.require_class(CLASSES)
+    settings.require(is_decoder=False, chunk_size_feed_forward=0)
+    settings.ignore("n_positions", "is_gated_act", "dense_act_fn")  # as feed_forward_proj says
+    gate, _, name = settings.take("feed_forward_proj", default="relu").rpartition("-")
+    if gate not in ("", "gated"):
+        raise ValueError(f"{settings.path} says feed_forward_proj={gate}-{name}: not implemented.")
+    dropout = settings.take("dropout_rate", default=0.1)
+    tied = settings.take("tie_word_embeddings", default=True)
+    scaled = settings.take("scale_decoder_outputs", default=tied)
+    # Settings do not tell: since version 5 of transformers, all of them say that weights are tied.
+    is_tied = scaled or OUTPUT not in TensorFiles(folder).shapes
+    options = {
+        "num_layers": settings.take("num_layers"),
+        "decoder_layers": settings.take("num_decoder_layers", "num_layers"),
+        "size": settings.take("d_model"),
+        "num_heads": settings.take("num_heads"),
+        "key_dim": settings.take("d_kv"),
+        "hidden": settings.take("d_ff"),
+        "activation": activation(settings, "gelu_new" if gate and name == "gelu" else name),
+        "gated": bool(gate),
+        "relative_buckets": settings.take("relative_attention_num_buckets", default=32),
+        "relative_distance": settings.take("relative_attention_max_distance", default=128),
+        "dropout": dropout,
+        "attention_dropout": dropout,
+        "hidden_dropout": dropout,
+        "epsilon": settings.take("layer_norm_epsilon", default=1e-6),
+        "scaled_output": scaled,
+        "tied": is_tied,
+        "pad_id": settings.take("pad_token_id", default=0),
+        "max_source_length": LONGEST_SOURCE,
+        "sampler": sampler_of(settings, folder),
+    }
+    if settings.take("decoder_start_token_id", default=0) != options["pad_id"]:
+        raise ValueError(
+            f"{settings.path} begins answers with another token than that of padding, which is not "
+            "implemented."
+        )
+    tied = dict.fromkeys((*_COPIES, *([OUTPUT] if is_tied else [])), "shared.weight")
+    names = Names(_table(bool(gate), is_tied), "", tied, UNUSED)
+    return Plan("t5", options, names, settings.take("vocab_size"))
+
+
+def tokenizer(folder, size):
+    """Returns the tokenizer; answers begin with padding."""
+    return read_tokenizer(folder, size=size, start="<pad>")
+
+
+def _table(is_gated, is_tied):
+    table = {"embedding.table": "shared.weight"}
+    if not is_tied:
+        table["embedding.output_table"] = OUTPUT
+    inner = {"inner": "wi_1", "gate": "wi_0"} if is_gated else {"inner": "wi"}
+    for stack, attentions in _ATTENTIONS.items():
+        bias = f"{stack}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
+        table[f"{stack}_bias.embeddings"] = Turned(bias)
+        table[f"{stack}_norm"] = f"{stack}.final_layer_norm"
+        block = f"{stack}.block.{{}}.layer"
+        for place, (ours, theirs) in enumerate(attentions.items()):
+            table[f"{stack}.{{}}.{ours}_norm"] = f"{block}.{place}.layer_norm"
+            for part, name in _PARTS.items():
+                table[f"{stack}.{{}}.{ours}.{part}"] = f"{block}.{place}.{theirs}.{name}"
+        place = len(attentions)
+        table[f"{stack}.{{}}.feed_forward_norm"] = f"{block}.{place}.layer_norm"
+        for part, name in (inner | {"outer": "wo"}).items():
+            dense = f"{block}.{place}.DenseReluDense.{name}"
+            table[f"{stack}.{{}}.feed_forward.{part}"] = dense
+    return table

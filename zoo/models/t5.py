@@ -1,0 +1,91 @@
+"""T5: text to text, with biases by distance in place of positions.
+
+The task, strings to strings, is `zoo.tasks.text_to_text.TextToText`.
+"""
+
+import dataclasses
+
+import keras
+
+from keras_attention.errors import unknown_name
+from keras_attention.positions import T5Bias
+from zoo.models.transformer_nmt import TransformerNMTConfig, TransformerTranslator
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class T5Config(TransformerNMTConfig):
+    """Options of a T5: those of `TransformerNMTConfig`, some with other defaults, and
+
+    Args:
+        relative_buckets, relative_distance: Of the biases by distance, as `num_buckets` and
+            `max_distance` of `keras_attention.positions.T5Bias`.
+        scaled_output: Whether what becomes logits is divided by the root of `size`, as it is where
+            `tied` in the first version.
+    """
+
+    normalize: str = "pre"
+    position: str = "t5"
+    norm: str = "rms"
+    use_bias: bool | list = False
+    hidden_dropout: float = 0.1
+    attention_dropout: float = 0.1
+    epsilon: float = 1e-6
+    scaled: bool = False
+    relative_buckets: int = 32
+    relative_distance: int = 128
+    scaled_output: bool = True
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.position != "t5":
+            raise ValueError(unknown_name("position of T5", self.position, ["t5"]))
+
+
+@keras.saving.register_keras_serializable(package="zoo")
+class T5(TransformerTranslator):
+    """Encoder and decoder that know distances alone: all blocks of a stack share their biases.
+
+    Scores are not divided by the root of the size of a head.
+
+    Paper: Raffel et al. 2020, Exploring the Limits of Transfer Learning with a Unified Text-to-Text
+    Transformer (https://arxiv.org/abs/1910.10683). The defaults are its small model. Version 1.1
+    and Flan-T5: `activation="tanh_gelu", gated=True, tied=False, scaled_output=False`, where the
+    small one has `num_layers=8, num_heads=6, key_dim=64, hidden=1024`.
+
+    Args:
+        vocabulary_size: Number of tokens.
+        **options: The other fields of `T5Config`.
+
+    Call arguments:
+        inputs, return_attention_scores: As for `TransformerTranslator`.
+
+    Output shape:
+        As that of `TransformerTranslator`.
+
+    Example:
+
+    >>> core = T5(50, num_layers=1, size=8, num_heads=2, hidden=16)
+    >>> ids = np.array([[7, 9, 2]])
+    >>> tuple(core({"source_ids": ids, "target_ids": ids[:, :2]}).shape)
+    (1, 2, 50)
+    """
+
+    Config = T5Config
+    architecture = "t5"
+    description = "Text-to-text Transformer (Raffel et al. 2020)"
+
+    def of_attention(self, stack):
+        bias = T5Bias(
+            self.config.relative_buckets,
+            self.config.relative_distance,
+            bidirectional=stack == "encoder",
+            dtype=self.dtype_policy,
+            name=f"{stack}_bias",
+        )
+        setattr(self, f"{stack}_bias", bias)
+        return {"score": "dot", "position": bias}
+
+    def logits(self, x):
+        x = self.decoder_norm(x)
+        scale = self.config.size**-0.5 if self.config.scaled_output else 1.0
+        return self.embedding.logits(x * scale)

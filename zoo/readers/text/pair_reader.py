@@ -1,0 +1,102 @@
+"""`PairReader`: texts to token ids, and pairs of texts to one input each."""
+
+import collections.abc
+
+import tensorflow as tf
+
+from zoo.readers.text.text_reader import TextReader, bucketed
+from zoo.readers.text.texts import as_texts
+
+
+class PairReader(TextReader):
+    """How a classifier sees texts, and pairs of texts such as a question and an answer.
+
+    A pair is one input, with the special tokens between its texts that the tokenizer's template
+    has, and the numbers of its segments. One of more than `max_length` tokens is cut: the longer
+    text loses its end first.
+
+    Args:
+        tokenizer, max_length: As for `TextReader`.
+
+    Example:
+
+    >>> from zoo import ByteBPETokenizer
+    >>> reader = PairReader(ByteBPETokenizer([], prefix_space=False), max_length=8)
+    >>> inputs, _ = reader.read(tf.constant([["ab", "c"]]))
+    >>> inputs["token_ids"].numpy().tolist(), inputs["segment_ids"].numpy().tolist()
+    ([[[1, 100, 101, 2, 102, 2]]], [[[0, 0, 0, 0, 1, 1]]])
+    """
+
+    def requests(self, texts):
+        """Returns the texts or the pairs of a call, and whether the call was for one text.
+
+        Args:
+            texts: A `str`, a list of `str`, or a list of pairs of `str`.
+
+        Raises:
+            ValueError: If it is something else.
+        """
+        if isinstance(texts, collections.abc.Iterable) and not isinstance(texts, str | bytes):
+            texts = list(texts)
+        if not isinstance(texts, list) or not any(map(_is_several, texts)):
+            return as_texts(texts)
+        for position, each in enumerate(texts):
+            if not _is_several(each) or len(each) != 2:
+                raise ValueError(
+                    "Expected a list of texts, or one of pairs: [('a text', 'another'), ...]. "
+                    f"Received: {each!r} at position {position}."
+                )
+        firsts, seconds = (as_texts(side)[0] for side in zip(*texts, strict=True))
+        return list(zip(firsts, seconds, strict=True)), False
+
+    def read(self, requests):
+        """Reads texts or pairs, in the graph.
+
+        Args:
+            requests: Strings `(batch,)`, or `(batch, 2)` for pairs.
+
+        Returns:
+            What `TextReader.read` does; of pairs a dictionary of `token_ids` and `segment_ids`,
+            both int32 `(batch, 1, length)`, padded, and boolean `(batch,)`, all `True`.
+        """
+        requests = tf.convert_to_tensor(requests)
+        if requests.shape.rank == 1:
+            return super().read(requests)
+        token_ids, segment_ids = self._encode(requests)
+        token_ids = token_ids.to_tensor(self.tokenizer.pad_id)
+        return _as_inputs(token_ids, segment_ids.to_tensor(0)), tf.fill(
+            tf.shape(requests)[:1], True
+        )
+
+    def batched(self, examples, batch_size):
+        """Returns batches of (inputs, label) of texts or pairs of similar length.
+
+        Args:
+            examples: Data set of (text, label), or of (pair, label): a pair is a tuple of two
+                strings, or a vector of two.
+            batch_size: Examples a batch.
+        """
+        of_input, _ = examples.element_spec
+        if isinstance(of_input, tuple):
+            examples = examples.map(lambda pair, label: (tf.stack(pair), label))
+        elif of_input.shape.rank == 0:
+            return super().batched(examples, batch_size)
+
+        def encode(pairs, labels):
+            return *self._encode(pairs), labels
+
+        batches = bucketed(examples, encode, batch_size, (self.tokenizer.pad_id, 0))
+        return batches.map(lambda ids, segments, labels: (_as_inputs(ids, segments), labels))
+
+    def _encode(self, pairs):
+        texts, others = pairs[:, 0], pairs[:, 1]
+        return self.tokenizer.encode(texts, others, max_length=self.max_length, dense=False)
+
+
+def _as_inputs(token_ids, segment_ids):
+    """A pair is the only chunk of its input."""
+    return {"token_ids": token_ids[:, None], "segment_ids": segment_ids[:, None]}
+
+
+def _is_several(each):
+    return isinstance(each, list | tuple)

@@ -1,0 +1,98 @@
+"""The task of scoring: texts or pairs of texts in, a number for each out."""
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from zoo.data.labels import numbered
+from zoo.readers.text.pair_reader import PairReader
+from zoo.tasks.encoding import EncodingTask
+
+
+@keras.saving.register_keras_serializable(package="zoo")
+class Scorer(EncodingTask):
+    """A model of a number together with what reads its texts: a regression.
+
+    `score`, `fit` and `evaluate` take texts, or pairs of texts, such as a question and a passage
+    that may answer it.
+
+    Args:
+        core: A model of numbers `(batch, 1)`, such as
+            `zoo.models.text_encoder.TextEncoder(head="score")`.
+        tokenizer: The tokenizer.
+    """
+
+    task_name = "scoring"
+    task_method = "score"
+
+    def __init__(self, core, tokenizer, **kwargs):
+        super().__init__(core, tokenizer, PairReader(tokenizer, core.config.max_length), **kwargs)
+
+    # ----------------------------------------------------------------------------------- training
+
+    def usual_loss(self):
+        """Returns the mean squared error."""
+        return keras.losses.MeanSquaredError()
+
+    def usual_metrics(self):
+        return [keras.metrics.MeanAbsoluteError("mean_absolute_error")]
+
+    def batches(self, x, y=None, batch_size=None, shuffle=False, seed=0):
+        """Turns texts with numbers into batches for Keras.
+
+        Args:
+            x: A list of texts or pairs as `score` takes them, or a `tf.data.Dataset` of (text,
+                number) or ((text, other), number).
+            y: If `x` is a list: the number of each.
+            batch_size: Texts a batch, by default 64.
+            shuffle: Whether to shuffle lists; a data set shuffles itself.
+            seed: Seed of that.
+
+        Returns:
+            A data set of `(inputs, numbers, weights)`.
+
+        Raises:
+            ValueError: If they are no such lists or data set.
+        """
+        if y is not None:
+            requests, is_one = self.reader.requests(x)
+            if is_one:
+                raise ValueError("`x` must be a list of texts. Received: one text.")
+            x = (requests, y)
+        examples = numbered(x)
+        if shuffle and y is not None:
+            examples = examples.shuffle(len(requests), seed=seed)
+        batches = self.reader.batched(examples, batch_size or self.usual_batch_size)
+        return batches.map(_weighted).prefetch(tf.data.AUTOTUNE)
+
+    # ------------------------------------------------------------------------------------ scoring
+
+    def score(self, texts, batch_size=32):
+        """Returns the number of a text, or of each text or pair in a list.
+
+        Args:
+            texts: A `str`, a list of `str`, or a list of pairs of `str`.
+            batch_size: Texts computed at a time.
+
+        Returns:
+            A `float` for a `str`, a float32 array for a list.
+
+        Raises:
+            ValueError: If something is no text, and no pair of texts.
+        """
+        requests, is_one = self.reader.requests(texts)
+        rows = self._answers(requests, batch_size)
+        scores = np.array([row["score"] for row in rows], "float32")
+        return float(scores[0]) if is_one else scores
+
+    def answer(self, requests):
+        """Returns a dictionary of `score`, float32 `(batch,)`, in the graph."""
+        inputs, _ = self.reader.read(requests)
+        return {"score": self.core(inputs, training=False)[:, 0]}
+
+    def endpoints(self):
+        return {**super().endpoints(), "pairs": self._endpoint_of_pairs()}
+
+
+def _weighted(inputs, numbers):
+    return inputs, numbers, tf.ones_like(numbers[:, 0])

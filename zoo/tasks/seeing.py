@@ -1,0 +1,57 @@
+"""What sees pictures for a `Matcher`: a backbone or a reader; and the pictures of a folder."""
+
+import math
+import pathlib
+import warnings
+
+from zoo.readers import pictures_of
+from zoo.readers.images import image_bytes
+
+
+def require_eyes_that_fit(config, backbone, reader):
+    """Raises a `ValueError` unless the model takes what is made of a picture.
+
+    Args:
+        config: A `ClipConfig`.
+        backbone: A `Backbone`, or `None`.
+        reader: An `ImageReader` in its place, or `None`.
+    """
+    patch_size = config.patch_size
+    if (patch_size is None) != (reader is None) or (reader is None) == (backbone is None):
+        raise ValueError(
+            "A Matcher needs reader=zoo.ImageReader(...) for a model with patch_size, and a "
+            f"backbone for another. Received: patch_size={patch_size}, reader={reader!r}, "
+            f"backbone={backbone!r}."
+        )
+    if reader is None:
+        made = math.prod(backbone.grid), backbone.channels
+        what, way_out = "backbone", "choose other layers of the backbone"
+    else:
+        made = (reader.size // patch_size) ** 2, reader.channels
+        what, way_out = "reader", "choose another size of the reader"
+    taken = config.positions, config.channels
+    if made != taken:
+        raise ValueError(
+            f"The model takes {taken[0]} vectors of {taken[1]} numbers of a picture, and the "
+            f"{what} makes {made[0]} of {made[1]}. Make the model with positions={made[0]}, "
+            f"channels={made[1]}, or {way_out}."
+        )
+
+
+def pictures_in(folder):
+    """Returns a dictionary of the pictures in a folder, to their contents.
+
+    Raises:
+        ValueError: If it is no folder, or none of its pictures can be read.
+    """
+    folder, found = pathlib.Path(folder).expanduser(), {}
+    if not folder.is_dir():
+        raise ValueError(f"`images` of search must be a folder or a list. Received: {folder}.")
+    for path in pictures_of(folder):
+        try:
+            found[path] = image_bytes(path)
+        except ValueError as error:
+            warnings.warn(f"{error} It is left out.", stacklevel=4)
+    if not found:
+        raise ValueError(f"None of the pictures in {folder} can be read.")
+    return found

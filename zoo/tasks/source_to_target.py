@@ -1,0 +1,192 @@
+"""What tasks have in common that read a text, the source, and write another, the target."""
+
+from numbers import Integral, Real
+
+import tensorflow as tf
+
+from zoo.data.batching import bucket_by_length
+from zoo.data.pairs import pairs_of_lists, require_pairs
+from zoo.decoding.base import require
+from zoo.serving import Start, buckets
+from zoo.tasks.generating import GeneratingTask
+
+TEXTS_A_TOKENIZER_CALL = 256
+LONGEST_TARGET = 400
+LONGEST_SOURCE, SHORTEST_LIMIT = 128, 8  # any character has room in the latter
+
+
+class SourceToTargetTask(GeneratingTask):
+    """A task that reads texts, the sources, and writes a text for each, the target.
+
+    Args:
+        core: A model of token ids with `start` and `step`. Where it has room for `longest` tokens
+            only, that is a limit of sources and targets.
+        tokenizer: A tokenizer of both, which may be a `TwoSidedTokenizer`.
+        sampler: How it decodes unless told otherwise.
+        max_source_length: Tokens of a source at most, the end token included; the exported model
+            answers longer texts with an empty one.
+    """
+
+    data_options = ("subword_dropout",)
+
+    def __init__(self, core, tokenizer, sampler=None, max_source_length=LONGEST_SOURCE, **kwargs):
+        super().__init__(core, tokenizer, sampler, **kwargs)
+        self.max_source_length = max_source_length
+
+    @property
+    def max_source_length(self):
+        """Tokens that it translates at once at most, the end token included; may be set, too."""
+        return self._max_source_length
+
+    @max_source_length.setter
+    def max_source_length(self, tokens):
+        self._max_source_length = as_source_length(tokens)
+
+    @property
+    def settings(self):
+        return {**super().settings, "max_source_length": self.max_source_length}
+
+    @property
+    def served_lengths(self):
+        """Lengths of texts, in tokens, that the exported model warms up for."""
+        longest = self._room(self.max_source_length)
+        return sorted({min(length, longest) for length in buckets.LENGTHS})
+
+    @property
+    def longest(self):
+        """Tokens of a text that the core has room for; `None` for any number."""
+        return getattr(self.core, "longest", None)
+
+    # ----------------------------------------------------------------------------------- training
+
+    def batches(self, x, y=None, batch_size=None, shuffle=False, seed=0, subword_dropout=0.0):
+        """Turns pairs of texts into batches for Keras, grouped by length.
+
+        Args:
+            x: `tf.data.Dataset` of (source, target) strings, one pair an element; or a list of
+                sources.
+            y: List of targets, if `x` is a list.
+            batch_size: Pairs a batch, by default 64.
+            shuffle: Whether to shuffle pairs given as lists; a data set shuffles itself.
+            seed: Seed of that and of `subword_dropout`.
+            subword_dropout: Probability of BPE dropout: each epoch sees words in other pieces.
+
+        Returns:
+            A data set of `(inputs, labels, weights)`.
+        """
+        pairs = x if y is None else pairs_of_lists(x, y)
+        require_pairs(pairs)
+        if shuffle and y is not None:
+            pairs = pairs.shuffle(len(pairs), seed=seed)
+        seeds = tf.data.Dataset.random(seed=seed, rerandomize_each_iteration=True)
+        seeds = seeds.map(lambda number: tf.cast(number % tf.int32.max, tf.int32)).batch(4)
+
+        def tokenize(texts, seeds):
+            source, target = texts
+            return (
+                self.source_tokens(source, subword_dropout, seeds[:2]),
+                _tokens(self.tokenizer, target, subword_dropout, seeds[2:]),
+            )
+
+        texts = tf.data.Dataset.zip(pairs.batch(TEXTS_A_TOKENIZER_CALL), seeds)
+        tokens = texts.map(tokenize, num_parallel_calls=tf.data.AUTOTUNE).unbatch()
+        batch_size = batch_size or self.usual_batch_size
+        batches = bucket_by_length(tokens, batch_size, self.tokenizer.pad_id)
+        return batches.map(self._teach).prefetch(tf.data.AUTOTUNE)
+
+    def source_tokens(self, texts, subword_dropout=0.0, seed=None, longest=None):
+        """Returns the ragged tokens of texts, the end token included, as the encoder reads them.
+
+        Those of more than `longest` tokens are cut.
+        """
+        tokens = _tokens(self.tokenizer.source, texts, subword_dropout, seed)
+        tokens = tokens if longest is None else tokens[:, : longest - 1]
+        end = tf.fill([tf.shape(texts)[0], 1], self.tokenizer.end_id)
+        return tf.concat([tokens, end], axis=1)
+
+    def source_lengths(self, texts):
+        """Returns int64 `[batch]`, the numbers of tokens of texts, the end token included."""
+        return self.source_tokens(texts).row_lengths()
+
+    def _teach(self, source_ids, target_ids):
+        inputs, labels, weights = self.teach(target_ids)
+        return {"source_ids": source_ids, "target_ids": inputs}, labels, weights
+
+    # ---------------------------------------------------------------------------------- the graph
+
+    def read(self, requests, served=False):
+        """Returns int32 tokens of texts `[batch, source_length]`, and how many each may become.
+
+        A served text of more than `max_source_length` tokens counts as empty.
+        """
+        if served:
+            requests, tokens = self._without_longer(requests, self._room(self.max_source_length))
+        else:
+            tokens = self.source_tokens(requests, longest=self.longest)
+        source_ids = tokens.to_tensor(self.tokenizer.pad_id)
+        is_empty = tf.cast(tf.shape(requests)[0] == 0, tf.int32)
+        pad_id = self.tokenizer.pad_id
+        # An RNN needs a step to take.
+        source_ids = tf.pad(source_ids, [[0, 0], [0, is_empty]], constant_values=pad_id)
+        lengths = tf.reduce_sum(tf.cast(source_ids != self.tokenizer.pad_id, tf.int32), axis=1)
+        is_blank = tf.strings.regex_full_match(requests, r"[\s\v\x{85}\p{Z}]*")
+        return source_ids, tf.where(is_blank, 0, self._usual_length(lengths))
+
+    def _without_longer(self, texts, longest):
+        """Returns texts and their tokens; those of more than so many tokens count as empty."""
+        texts = tf.where(tf.strings.length(texts) > self._most_bytes(longest), "", texts)
+        tokens = self.source_tokens(texts)
+        is_kept = tokens.row_lengths() <= longest
+        is_kept_token = tf.gather(is_kept, tokens.value_rowids())
+        is_kept_token |= tokens.values == self.tokenizer.end_id
+        tokens = tf.ragged.boolean_mask(tokens, tokens.with_values(is_kept_token))
+        return tf.where(is_kept, texts, ""), tokens
+
+    def explanation(self, inputs):
+        return {"source_ids": inputs}
+
+    def fill_up(self, inputs):
+        return buckets.filled_up(
+            inputs, buckets.LENGTHS, axis=1, longest=self.longest, value=self.tokenizer.pad_id
+        )
+
+    def longest_answer(self, inputs):
+        return self._usual_length(tf.shape(inputs)[1])
+
+    def _usual_length(self, source_length):
+        """Returns how many tokens a translation may have unless told otherwise."""
+        usual = tf.minimum(2 * source_length + 10, LONGEST_TARGET)
+        return usual if self.longest is None else tf.minimum(usual, self.longest)
+
+    def example_request(self, length):
+        """Returns a text of as many tokens, the end token included, or a few less."""
+        tokens_a_word = self.tokenizer.source.tokenize(["a"]).row_lengths()[0]
+        return " ".join(["a"] * int((length - 1) // tokens_a_word))
+
+    def serving_start(self):
+        def start(source_ids):
+            return self.core.start(source_ids, self.longest_answer(source_ids))
+
+        source_ids = tf.TensorSpec([None, None], tf.int32, name="source_ids")
+        return Start(start, source_ids, buckets.LENGTHS[-1])
+
+    def _room(self, max_source_length):
+        """Returns how many tokens of a source there is room for."""
+        return min(max_source_length, self.longest or max_source_length)
+
+    def _most_bytes(self, max_source_length):
+        """Returns how many bytes a text has at most that is not longer than so many tokens."""
+        return (max_source_length - 1) * self.tokenizer.longest_piece
+
+
+def _tokens(tokenizer, texts, subword_dropout, seed):
+    """Returns the ragged tokens of texts, of BPE dropout only if it is asked for."""
+    if isinstance(subword_dropout, Real) and subword_dropout == 0.0:
+        return tokenizer.tokenize(texts)
+    return tokenizer.tokenize(texts, subword_dropout, seed)
+
+
+def as_source_length(tokens):
+    is_length = isinstance(tokens, Integral) and tokens >= SHORTEST_LIMIT
+    require(is_length, f"an integer of at least {SHORTEST_LIMIT}", max_source_length=tokens)
+    return int(tokens)

@@ -1,0 +1,72 @@
+"""The task of text to text: what to do stands in the text."""
+
+import keras
+import tensorflow as tf
+
+from zoo.decoding.base import as_length
+from zoo.readers.text.texts import as_texts
+from zoo.tasks.generating import best_texts
+from zoo.tasks.source_to_target import LONGEST_TARGET, SourceToTargetTask
+
+TEXTS_A_COUNT = 1024
+
+
+@keras.saving.register_keras_serializable(package="zoo")
+class TextToText(SourceToTargetTask):
+    """A model that answers a text by another one, together with its tokenizer and decoding.
+
+    What it does, the text says in words that it was trained with, such as `"translate English to
+    German: "` or `"summarize: "` in front. Texts are read whole.
+
+    Args:
+        core: A model of token ids with `start` and `step`, such as `zoo.models.t5.T5`.
+        tokenizer: A tokenizer of what is read and what is written.
+        sampler: How it decodes unless told otherwise; by default greedily.
+        max_source_length: Tokens that the exported model reads at most, the end token included: it
+            answers longer texts with an empty one. `generate` reads texts of any length.
+    """
+
+    task_name = "text to text"
+    task_method = "generate"
+
+    def generate(self, texts, sampler=None, batch_size=64, jit_compile=False, **options):
+        """Answers a text or a list of texts.
+
+        Texts are sorted by length, and answered in batches. A text of white space alone gives an
+        empty one.
+
+        Args:
+            texts: A `str` or a list of `str`.
+            sampler: As for `Translator.translate`.
+            batch_size: Texts answered at a time at most; of long ones there are fewer.
+            jit_compile: Whether to compile with XLA: seconds for the first batch of a shape, then
+                faster.
+            **options: `seed` for the random samplers; `max_length` for the number of tokens of an
+                answer at most, by default twice those of the text and 10 more, 400 at most; and
+                options of the sampler, such as `num_beams=4`.
+
+        Returns:
+            A `str` for a `str`, a list of `str` for a list, in order. With `num_return_sequences`
+            above 1 each answer is a list, best first.
+
+        Raises:
+            ValueError: If a text is not a `str`, or sampler or options are unknown.
+        """
+        texts, is_one = as_texts(texts)
+        lengths = []
+        for first in range(0, len(texts), TEXTS_A_COUNT):
+            some = tf.constant(texts[first : first + TEXTS_A_COUNT], tf.string)
+            lengths += self.source_lengths(some).numpy().tolist()
+        limit = options.get("max_length")
+        limit = LONGEST_TARGET if limit is None else as_length(limit)
+        rows = self._answers(
+            texts,
+            sampler,
+            batch_size=batch_size,
+            lengths=lengths,
+            tokens=[length + min(limit, 2 * length + 10) for length in lengths],
+            jit_compile=jit_compile,
+            **options,
+        )
+        answers = [best_texts(row) for row in rows]
+        return answers[0] if is_one else answers
