@@ -9,7 +9,6 @@ PART = (
     "several and ((test_equals_the_equations and (nested or causal))"
     " or (hidden and chunked and (additive or cosine or boxcar))"
     " or (finite_differences and chunked and (additive or dot)))"
-    " or (same_forward and single_head)"
     " or trains_in_a_model"
     " or (equations and grouped and GRUCell and luong) or leaves_no_tile or empty_lengths"
     " or tiny_sums or other_places or closed_form"

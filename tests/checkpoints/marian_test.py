@@ -73,6 +73,7 @@ def test_translations_are_those_of_transformers(checkpoint, model):
             assert model.translate(text, sampler=sampler, max_length=20, **more) == expected
 
 
+@pytest.mark.full
 def test_trained(checkpoint):
     tuned = zoo.load(str(checkpoint[0]), dropout=0.0)
     tuned.compile(optimizer=keras.optimizers.Adam(0.02))

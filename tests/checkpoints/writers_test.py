@@ -27,7 +27,7 @@ def generated(theirs, pieces, prompt, **options):
     return written[inputs["input_ids"].shape[1] :].tolist()
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("family", tiny.WRITERS)
 def test_numbers_and_texts_are_those_of_transformers(tmp_path, family):
     kind = "LMHeadModel" if family == "GPT2" else "ForCausalLM"
@@ -67,6 +67,7 @@ def test_numbers_and_texts_are_those_of_transformers(tmp_path, family):
     assert streamed == texts(greedy[:1])[0]
 
 
+@pytest.mark.full
 def test_saved_and_exported(tmp_path):
     import tensorflow as tf
 

@@ -109,6 +109,7 @@ def test_meteor_is_left_out_where_it_is_not_wanted():
     assert scores.bleu_1 == pytest.approx(100)
 
 
+@pytest.mark.full
 @needs_java
 def test_meteor_equals_its_equation_and_nothing_is_printed(capfd):
     # One of three words is a function word (weight ¼, others ¾), one has the same stem (0.6).

@@ -16,6 +16,8 @@ from zoo.readers.images import image_bytes
 from zoo.training import captioning, recipes
 from zoo.training.captioning import CaptioningRecipe
 
+pytestmark = pytest.mark.full  # with --full alone: recipes learn in three stages
+
 RECIPE = CaptioningRecipe(
     "show_attend_tell",
     overrides={"size": 16, "units": 16, "dropout": 0.0},

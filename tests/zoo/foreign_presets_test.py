@@ -227,7 +227,7 @@ def load_mutations(run_python, folder, first, count):
 
 
 def test_whatever_is_changed_costs_an_error_at_most(saved, run_python):
-    load_mutations(run_python, saved, 0, 25)
+    load_mutations(run_python, saved, 0, 12)
 
 
 @pytest.mark.full

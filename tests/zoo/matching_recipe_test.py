@@ -12,6 +12,8 @@ from zoo.readers.images import image_bytes
 from zoo.training import matching, recipes
 from zoo.training.matching import MatchingRecipe
 
+pytestmark = pytest.mark.full
+
 TOWER = {"num_layers": 1, "size": 8, "num_heads": 2, "hidden": 16}
 RECIPE = MatchingRecipe(
     "clip",

@@ -149,6 +149,7 @@ def translator():
     return zoo.load("transformer_nmt", weights=None, tokenizer=tokenizer, **sizes)
 
 
+@pytest.mark.full
 def test_translations_weigh_each_token_by_their_bleu(translator, pairs):
     translator.compile(optimizer=keras.optimizers.Adam(0.01))
     translator.fit(pairs.repeat(20), batch_size=6, verbose=0)

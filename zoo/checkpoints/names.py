@@ -219,7 +219,7 @@ def _finite(array, entry):
 
 def _write(weight, rows, first=0):
     """Writes rows of a weight where they are in memory, which needs no room for a second weight."""
-    if _is_distributed(weight) or not weight.shape:
+    if _is_distributed(weight) or len(weight.shape) == 0:
         weight.assign(rows)
     else:  # `value[first:last].assign` would read the weight as well, and so make a copy of it
         begin, end = [first], [first + len(rows)]
