@@ -9,7 +9,8 @@ import importlib
 import sys
 from typing import TYPE_CHECKING
 
-from zoo.catalog import info, list_models, load, register
+from zoo.catalog import info, list_models, register
+from zoo.loading import load
 
 if TYPE_CHECKING:
     from zoo.checkpoints.saving import save_checkpoint

@@ -1,20 +1,18 @@
 """The models by name: the trained ones of the package, those from elsewhere, architectures.
 
 What `list_models` and `info` tell stands in cards and in `ARCHITECTURES`. Keras, TensorFlow and the
-classes of models are imported when one is loaded.
+classes of models are imported when `zoo.loading` makes one.
 """
 
-import contextlib
 import difflib
 import importlib
-import inspect
 import pathlib
 import textwrap
 from typing import NamedTuple
 
 from zoo.checkpoints.settings import Settings
 from zoo.options import options_of
-from zoo.storage import CARD, CONFIG, TOKENIZER, WEIGHTS
+from zoo.storage import CARD, CONFIG
 from zoo.storage.cards import measured, read_card, told
 from zoo.storage.kinds import is_checkpoint
 
@@ -30,6 +28,7 @@ class Architecture(NamedTuple):
         task_path: Where the class is that users call.
         core_path: Where the class of the model of tensors is.
         defaults: Options of that which differ from its own.
+        reader: Name of the class in `zoo` that reads its inputs, where that is no tokenizer.
     """
 
     task_name: str
@@ -37,6 +36,7 @@ class Architecture(NamedTuple):
     task_path: str
     core_path: str
     defaults: dict = {}  # noqa: RUF012
+    reader: str | None = None
 
     @property
     def task(self):
@@ -73,6 +73,7 @@ ARCHITECTURES = {
         "Conformer (Gulati et al. 2020)",
         "zoo.tasks.classification.Classifier",
         "zoo.models.conformer.Conformer",
+        reader="SoundReader",
     ),
     "luong_nmt": Architecture(
         "translation",
@@ -144,9 +145,9 @@ ARCHITECTURES = {
         "Vision Transformer (Dosovitskiy et al. 2021)",
         "zoo.tasks.classification.Classifier",
         "zoo.models.vit.ViT",
+        reader="ImageReader",
     ),
 }
-READ_BY = {"conformer": "SoundReader", "vit": "ImageReader"}
 
 
 def register():
@@ -237,218 +238,11 @@ def info(name):
     """
     if name in ARCHITECTURES:
         return _architecture_info(name)
-    folder = _folder(name)
+    folder = folder_of(name)
     return _preset_info(folder) if (folder / CARD).is_file() else _checkpoint_info(name, folder)
 
 
-def load(name, weights="pretrained", tokenizer=None, dtype=None, **overrides):
-    """Loads a model: strings in, strings out.
-
-    Args:
-        name: Name of a trained model or of an architecture (see `list_models`), or a preset that
-            `model.save_to_preset` or `python -m zoo train` wrote: its folder, its archive
-            `"model.zip"`, `"https://.../model.zip"`, or `"hf://user/name"` and
-            `"hf://user/name@revision"` on the Hugging Face Hub (`pip install
-            "keras-attention-zoo[hub]"`). What is downloaded stays in `~/.keras/presets`, or in the
-            client's cache, and is there without internet the next time. An archive may be pinned
-            by its hash, `"https://.../model.zip#sha256=..."`; without one, a new archive behind the
-            same URL is not looked for.
-            Or a checkpoint as transformers writes it: a folder with `config.json`, safetensors and
-            a tokenizer, or `"hf://organization/name"`. `zoo.checkpoints.families` lists what can be
-            loaded.
-        weights: `"pretrained"`, `None` for fresh ones, or the path of a `.weights.h5` file: of
-            `model.save_weights`, of a checkpoint in training, or of a preset.
-        tokenizer: The tokenizer of a model with fresh weights. A trained model has its own.
-        dtype: Keras dtype policy of the computation; the global one by default.
-        **overrides: Arguments of the architecture, for fresh weights; of a checkpoint, arguments
-            that change no weights, such as `dropout` or `sampler`; `labels` for a classifier with
-            a new, untrained head; and `problem_type`, as transformers calls it: with
-            `"multi_label_classification"` an input may have several labels, with `"regression"` the
-            head is one for a number.
-
-    Returns:
-        A task, such as `zoo.Translator`.
-
-    Raises:
-        ValueError: If the name or an argument is unknown, a file is not what the card says, or a
-            preset asks for a class that the program has not registered: it brings no code. If its
-            files do not fit each other: no weight is made that its file of weights lacks.
-        OSError: If it could not be downloaded.
-
-    Example:
-
-    >>> from zoo import ByteBPETokenizer
-    >>> model = load("bahdanau_nmt", weights=None, tokenizer=ByteBPETokenizer([]), dropout=0.2)
-    >>> model.core.config.dropout
-    0.2
-    """
-    register()
-    from zoo.readers.text import load_tokenizer
-    from zoo.storage.configs import read_config
-    from zoo.storage.presets import check_files
-    from zoo.storage.weights import load_weights
-
-    if name in ARCHITECTURES:
-        return _fresh_architecture(name, weights, tokenizer, dtype, overrides)
-    folder = _folder(name)
-    if not (folder / CARD).is_file():
-        if weights != "pretrained" or tokenizer is not None:
-            raise ValueError(
-                f"{name} is a checkpoint, which has weights and a tokenizer of its own. Received: "
-                f"weights={weights!r}, tokenizer={tokenizer!r}."
-            )
-        return _of_checkpoint(folder, dtype, **overrides)
-    check_files(
-        folder,
-        "Restore the file: install the package again, get the preset anew, or remove "
-        f"{folder} if it is a download, to repeat it.",
-    )
-    architecture, arguments = read_config(folder)
-    if weights is not None and (overrides or tokenizer is not None):
-        changed = [*overrides, *(["tokenizer"] if tokenizer is not None else [])]
-        raise ValueError(
-            f"The weights of {name} fit its own architecture and tokenizer only. Received: "
-            f"{', '.join(changed)}. Pass weights=None to train it anew with these."
-        )
-    has_texts = (folder / TOKENIZER).is_file()
-    own = load_tokenizer(folder / TOKENIZER) if has_texts else None
-    model = _of_preset(folder, architecture, own, dtype, arguments)
-    if overrides or tokenizer is not None:
-        arguments = {**arguments, **overrides}
-        return build(architecture, tokenizer or own, dtype, **arguments)
-    if weights is not None:
-        load_weights(model, folder / WEIGHTS if weights == "pretrained" else weights)
-        if model.fingerprint is not None:
-            expected = read_card(folder).get("fingerprint")
-            if expected is None:
-                raise ValueError(f"{folder / CARD} lacks the fingerprint of the backbone.")
-            model.check_fingerprint(expected)
-    return model
-
-
-def build(name, tokenizer, dtype=None, within=None, /, **overrides):
-    """Returns a task with fresh weights.
-
-    Args:
-        name: Name of an architecture.
-        tokenizer: The tokenizer, which decides on the size of the vocabulary; `None` for a model
-            without texts.
-        dtype: Keras dtype policy of the computation; the global one by default.
-        within: Context manager that the weights of the core are made in; by default none.
-        **overrides: Options of the core that differ from the architecture's own, and those of the
-            task, such as `sampler`.
-
-    Raises:
-        ValueError: If the architecture or an option is unknown.
-    """
-    from keras_attention.errors import unknown_name
-
-    if name not in ARCHITECTURES:
-        raise ValueError(unknown_name("architecture", name, ARCHITECTURES))
-    task, core, defaults = (getattr(ARCHITECTURES[name], x) for x in ("task", "core", "defaults"))
-    parameters = inspect.signature(task).parameters.values()
-    settings = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
-    settings = settings[2:]  # without core and tokenizer
-    allowed = sorted([*core.options(), *settings])
-    for override in overrides:
-        if override not in allowed:
-            raise ValueError(unknown_name(f"option of {name}", override, allowed))
-    of_task = {key: overrides.pop(key) for key in settings if key in overrides}
-    decided = task.decides(tokenizer, **of_task)
-    with within or contextlib.nullcontext():
-        core = core(**{**decided, **defaults, **overrides}, dtype=dtype)
-        core.build()
-    model = task(core, tokenizer, **of_task)
-    model.build()
-    return model
-
-
-def _of_preset(folder, architecture, tokenizer, dtype, arguments):
-    """Returns the task of a preset with fresh weights, which have room in its file of weights."""
-    from zoo.storage.arrays import arrays_in
-    from zoo.storage.weights import limited_to
-
-    weights = folder / WEIGHTS
-    arrays = len(arrays_in(weights))
-    layers = _most_layers(arguments)
-    if layers > arrays:  # before a weight is made, layers are
-        raise ValueError(
-            f"{folder / CONFIG} asks for {layers} layers, and {weights} has {arrays} arrays. Get "
-            "all files of the preset anew, from one place."
-        )
-    with _named(f"The model of {folder / CONFIG} cannot be made."):
-        return build(architecture, tokenizer, dtype, limited_to(weights), **arguments)
-
-
-def _of_checkpoint(folder, dtype, **overrides):
-    """Returns the task of a checkpoint of Hugging Face."""
-    from zoo.checkpoints.loading import read_checkpoint
-    from zoo.checkpoints.names import fill
-    from zoo.checkpoints.tensor_files import TensorFiles
-
-    with _named(f"The checkpoint {folder} cannot be loaded."):
-        files = TensorFiles(folder)
-        head = {name: overrides.pop(name, None) for name in ("labels", "problem_type")}
-        plan, tokenizer = read_checkpoint(folder, **head)
-        layers = _most_layers(plan.options)
-        if layers > len(files.shapes):  # before a weight is made, layers are
-            raise ValueError(
-                f"{folder / CONFIG} asks for {layers} layers, and the files have "
-                f"{len(files.shapes)} tensors. Get all files anew, from one place."
-            )
-        options = {**plan.options, **overrides}
-        within = files.limit(all_are_filled=not plan.names.fresh)
-        model = build(plan.architecture, tokenizer, dtype, within, **options)
-        fill(model.core, files, plan.names)
-    model.checkpoint = folder, plan.names
-    return model
-
-
-def _most_layers(arguments):
-    """Returns the number of layers of the highest stack that arguments ask for."""
-    stacks = [arguments, *(each for each in arguments.values() if isinstance(each, dict))]
-    numbers = [stack.get("num_layers") for stack in stacks]
-    return max((number for number in numbers if isinstance(number, int)), default=0)
-
-
-@contextlib.contextmanager
-def _named(what):
-    """Makes a `ValueError` that says so of whatever strange files lead to."""
-    try:
-        yield
-    except (OSError, ImportError):
-        raise
-    except Exception as error:  # such as of an argument of the wrong kind
-        kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
-        raise ValueError(f"{what} {kind}{error}") from error
-
-
-def _fresh_architecture(name, weights, tokenizer, dtype, overrides):
-    if weights == "pretrained":
-        trained = [each.name for each in list_models() if each.card.get("architecture") == name]
-        raise ValueError(
-            f"{name} is an architecture, without weights of its own. Load a trained model "
-            f"({', '.join(trained) or 'none yet'}), or pass weights=None for fresh weights."
-        )
-    if name in READ_BY and "reader" not in overrides:
-        raise ValueError(
-            f"{name} with fresh weights needs what reads its inputs, and labels: reader="
-            f"zoo.{READ_BY[name]}(), labels=['one', 'another']."
-        )
-    if tokenizer is None and "reader" not in overrides:
-        raise ValueError(
-            f"{name} with fresh weights needs a tokenizer: tokenizer=zoo.ByteBPETokenizer.train("
-            "sentences, vocabulary_size=8000), with the sentences of both languages."
-        )
-    model = build(name, tokenizer, dtype, **overrides)
-    if weights is not None:
-        from zoo.storage.weights import load_weights
-
-        load_weights(model, weights)
-    return model
-
-
-def _folder(name):
+def folder_of(name):
     """Returns the folder of a preset of the package, of one anywhere, or of a download."""
     for folder in (PRESETS / str(name), pathlib.Path(name)):
         if (folder / CARD).is_file() or is_checkpoint(folder):

@@ -5,7 +5,7 @@ import re
 
 import tensorflow as tf
 
-from zoo import catalog
+from zoo import loading
 from zoo.server import signatures
 
 DEFAULT = "serving_default"
@@ -103,7 +103,7 @@ def model_of(name, is_batched=True):
     folder = pathlib.Path(name)
     if any(folder.glob("*/saved_model.pb")):
         return ExportedModel(folder.resolve().name, folder, is_batched)
-    task = catalog.load(name)
+    task = loading.load(name)
     if folder.exists():
         name = folder.resolve().name if folder.is_dir() else folder.stem
     else:  # what the path of a URL can hold

@@ -9,11 +9,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from zoo import catalog
-from zoo.catalog import build
 from zoo.data.captions import plain
 from zoo.data.features import cache_features, load_features
 from zoo.decoding import BeamSampler
+from zoo.loading import build, load
 from zoo.metrics.caption_rewards import CaptionReward
 from zoo.metrics.captions import caption_scores
 from zoo.metrics.crossentropy import TokenCrossentropy
@@ -179,7 +178,7 @@ class CaptioningRecipe:
         if not self.begin_with:
             tokenizer = self._tokenizer(train_images, run_dir / "tokenizer.json")
             return self._build(tokenizer, self.dtype)
-        trained = catalog.load(self.begin_with)
+        trained = load(self.begin_with)
         model = self._build(trained.tokenizer, self.dtype)
         # Soft and hard attention differ in a baseline alone, which is not trained by gradients.
         runs.copy_weights(trained, model)

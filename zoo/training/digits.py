@@ -4,8 +4,8 @@ import dataclasses
 
 import tensorflow as tf
 
-from zoo.catalog import build
 from zoo.data.warps import warped
+from zoo.loading import build
 from zoo.readers.image_reader import ImageReader
 from zoo.training.classifiers import DIGITS, ClassifierRecipe
 

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import keras
 
-from zoo.catalog import build
 from zoo.data.windows import random_windows
+from zoo.loading import build
 from zoo.metrics.crossentropy import TokenCrossentropy
 from zoo.readers.text import ByteBPETokenizer
 from zoo.training import runs

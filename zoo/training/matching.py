@@ -7,9 +7,9 @@ from typing import ClassVar
 import keras
 import tensorflow as tf
 
-from zoo.catalog import build
 from zoo.data.captions import plain
 from zoo.data.features import cache_features, load_features
+from zoo.loading import build
 from zoo.metrics.contrastive import ContrastiveLoss
 from zoo.models.backbone import Backbone
 from zoo.training import runs

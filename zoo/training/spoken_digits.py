@@ -5,7 +5,6 @@ from typing import ClassVar
 
 import tensorflow as tf
 
-from zoo.catalog import build
 from zoo.data.sounds import (
     at_another_speed,
     of_another_microphone,
@@ -13,6 +12,7 @@ from zoo.data.sounds import (
     with_gaps,
     with_noise,
 )
+from zoo.loading import build
 from zoo.readers.sound_reader import SoundReader, as_floats
 from zoo.training.classifiers import DIGITS, ClassifierRecipe
 

@@ -6,10 +6,9 @@ from typing import ClassVar
 
 import keras
 
-from zoo import catalog
-from zoo.catalog import build
 from zoo.data.pairs import all_pairs, draw_pairs
 from zoo.decoding import BeamSampler
+from zoo.loading import build, load
 from zoo.metrics.crossentropy import TokenCrossentropy
 from zoo.tasks.source_to_target import SHORTEST_LIMIT
 from zoo.training import runs
@@ -132,7 +131,7 @@ class TranslationRecipe:
         if not self.begin_with:
             tokenizer = self._tokenizer(all_pairs(train), run_dir / "tokenizer.json")
             return build(self.architecture, tokenizer, self.dtype, **self.overrides)
-        trained = catalog.load(self.begin_with)
+        trained = load(self.begin_with)
         model = build(self.architecture, trained.tokenizer, self.dtype, **self.overrides)
         runs.copy_weights(trained, model)
         return model
