@@ -5,6 +5,8 @@ import json
 import click.testing
 import pytest
 
+import zoo
+
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
@@ -36,8 +38,9 @@ def test_tag_fill_mask_and_embed(tmp_path):
 @pytest.mark.full
 def test_text_to_text_answers_without_the_text(tmp_path):
     tiny.save_t5(tmp_path)
-    (line,) = run("generate", tmp_path, "summarize: The cats", "--max-length", 8)
-    assert line
+    text = "summarize: The cats"
+    (line,) = run("generate", tmp_path, text, "--max-length", 8)
+    assert line == zoo.load(str(tmp_path)).generate(text, max_length=8)
     assert "summarize" not in line
     result = click.testing.CliRunner().invoke(main, ["generate", str(tmp_path), "a", "--stop", "b"])
     assert "leave out --stop" in result.output

@@ -233,6 +233,9 @@ def test_a_shipped_model_is_small_and_works(name):
         assert "Mann" in model.translate("A man rides a bike.")
     elif info.task == "language model":
         assert model.generate("ROMEO:\nWhat, ho", max_length=1, sampler="greedy") == "!"
+    elif "conformer" in name:
+        tone = np.sin(np.arange(4000) / 4)
+        assert model.classify((tone, 8000)) in model.labels
     elif info.task == "classification":
         one = np.zeros((28, 28), "uint8")
         one[4:24, 13:15] = 255
