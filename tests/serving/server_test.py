@@ -391,6 +391,6 @@ def test_a_folder_without_versions_is_refused(tmp_path):
 )
 def test_names_of_models_have_a_place_in_addresses(monkeypatch, asked, name):
     task = types.SimpleNamespace(endpoints=dict)
-    monkeypatch.setattr(server_models.catalog, "load", lambda _: task)
+    monkeypatch.setattr(server_models.loading, "load", lambda _: task)
     monkeypatch.setattr(server_models, "LoadedModel", lambda name, *_: name)
     assert server_models.model_of(asked) == name
