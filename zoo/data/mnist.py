@@ -1,12 +1,6 @@
 """MNIST, of which TensorFlow Datasets has the builder."""
 
-try:
-    import tensorflow_datasets as tfds
-except ImportError as error:
-    raise ImportError(
-        "This data set needs tensorflow_datasets, which could not be imported. "
-        'Install it with: pip install "keras-attention-zoo[data]"'
-    ) from error
+from zoo.data.prepared import prepared
 
 VALIDATION = 5000  # pictures at the end of the training part
 _SPLITS = {
@@ -35,13 +29,5 @@ def load_mnist(split="train", data_dir=None):
 
     >>> train = load_mnist("train")  # doctest: +SKIP
     """
-    builder = tfds.builder("mnist", data_dir=data_dir)
-    if data_dir is None:
-        builder.download_and_prepare()
-    elif not builder.is_prepared():
-        raise FileNotFoundError(
-            f"'{data_dir}' holds no MNIST as TensorFlow Datasets prepares it: there is no "
-            f"'{builder.data_path}'. Leave --data-dir (data_dir) out to download it, or prepare it "
-            f"there: tfds.load('mnist', data_dir='{data_dir}')."
-        )
+    builder = prepared("mnist", "MNIST", data_dir)
     return builder.as_dataset(split=_SPLITS[split], as_supervised=True)

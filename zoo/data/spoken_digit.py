@@ -3,14 +3,7 @@
 import tensorflow as tf
 
 from keras_attention.errors import unknown_name
-
-try:
-    import tensorflow_datasets as tfds
-except ImportError as error:
-    raise ImportError(
-        "This data set needs tensorflow_datasets, which could not be imported. "
-        'Install it with: pip install "keras-attention-zoo[data]"'
-    ) from error
+from zoo.data.prepared import prepared
 
 SPEAKERS = ("george", "jackson", "lucas", "nicolas", "theo", "yweweler")
 # Of 50 recordings of each digit by each speaker, the first 5 are the test set.
@@ -41,15 +34,7 @@ def load_spoken_digit(split="train", data_dir=None):
     """
     if split not in SPLITS:
         raise ValueError(unknown_name("split of the spoken digits", split, SPLITS))
-    builder = tfds.builder("spoken_digit", data_dir=data_dir)
-    if data_dir is None:
-        builder.download_and_prepare()
-    elif not builder.is_prepared():
-        raise FileNotFoundError(
-            f"'{data_dir}' holds no spoken digits as TensorFlow Datasets prepares them: there is "
-            f"no '{builder.data_path}'. Leave --data-dir (data_dir) out to download them, or "
-            f"prepare them there: tfds.load('spoken_digit', data_dir='{data_dir}')."
-        )
+    builder = prepared("spoken_digit", "spoken digits", data_dir)
     recordings = builder.as_dataset(split="train")
     recordings = recordings.filter(lambda each: is_in(each["audio/filename"], split))
     return recordings.map(lambda each: (tf.cast(each["audio"], tf.int16), each["label"]))

@@ -1,13 +1,13 @@
 """Sounds out of what people have: files, bytes, arrays; and out of bytes inside of graphs."""
 
 import os
-import pathlib
 import re
 from numbers import Integral
 
 import numpy as np
 import tensorflow as tf
 
+from zoo.readers.several import content_of
 from zoo.readers.wav import RATES, read_wav, write_wav
 
 ZEROS = 6  # of the sinc on each side of a sample, as torchaudio has it
@@ -138,7 +138,7 @@ def sound_bytes(sound, seconds=None):
     b'RIFF'
     """
     if isinstance(sound, str | os.PathLike):
-        content = _file_content(pathlib.Path(sound))
+        content = content_of(sound, "sound")
         return _require_sound(content, f"The file '{sound}'", seconds)
     if isinstance(sound, bytes | bytearray | memoryview):
         return _require_sound(bytes(sound), f"A sound of {len(sound)} bytes", seconds)
@@ -168,16 +168,6 @@ def _decode(encoded, rate, seconds):
         return tf.cond(
             old_rate == rate, lambda: tf.identity(wave), lambda: resample(wave, old_rate, rate)
         )
-
-
-def _file_content(path):
-    path = path.expanduser()
-    if not path.is_file():
-        raise FileNotFoundError(
-            f"There is no sound '{path}'"
-            f"{': it is a folder.' if path.is_dir() else '. A str is the path of a file.'}"
-        )
-    return path.read_bytes()
 
 
 def _require_sound(content, owner, seconds):

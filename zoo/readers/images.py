@@ -2,7 +2,6 @@
 
 import io
 import os
-import pathlib
 import re
 import sys
 
@@ -10,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from zoo.readers.orientation import orientation_of, upright
+from zoo.readers.several import content_of
 
 FORMATS = "JPEG, PNG, GIF, BMP or WebP"
 WHITE = 255.0
@@ -106,7 +106,7 @@ def image_bytes(image):
     b'PNG'
     """
     if isinstance(image, str | os.PathLike):
-        return _require_picture(_file_content(pathlib.Path(image)), f"The file '{image}'")
+        return _require_picture(content_of(image, "picture"), f"The file '{image}'")
     if isinstance(image, bytes | bytearray | memoryview):
         return _require_picture(bytes(image), f"A picture of {len(image)} bytes")
     # Nobody has a PIL image who has not imported PIL.
@@ -189,16 +189,6 @@ def _colours_of_bmp(encoded, header_size):
 
 def _float(pixels):
     return tf.cast(pixels, tf.float32)
-
-
-def _file_content(path):
-    path = path.expanduser()
-    if not path.is_file():
-        raise FileNotFoundError(
-            f"There is no picture '{path}'"
-            f"{': it is a folder.' if path.is_dir() else '. A str is the path of a file.'}"
-        )
-    return path.read_bytes()
 
 
 def _require_picture(content, owner):

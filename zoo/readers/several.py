@@ -1,5 +1,6 @@
 """Inputs as callers give them: one, or several."""
 
+import pathlib
 from collections.abc import Iterable
 
 
@@ -21,6 +22,25 @@ def as_requests(inputs, request_of, what, picture_rank):
             error.add_note(f"This is number {position} of {len(inputs)} {what}, from 0.")
             raise
     return requests, is_one
+
+
+def content_of(path, what):
+    """Returns the bytes of a file.
+
+    Args:
+        path: The file.
+        what: What errors call it.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+    """
+    path = pathlib.Path(path).expanduser()
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"There is no {what} '{path}'"
+            f"{': it is a folder.' if path.is_dir() else '. A str is the path of a file.'}"
+        )
+    return path.read_bytes()
 
 
 def _as_list(inputs, rank):

@@ -149,15 +149,8 @@ class PictureClasses(NamedTuple):
             ValueError: If the result holds no attention, or there is no such block.
         """
         require(self.attention is not None, "a result of return_attention=True", attention=None)
-        picture = read_image(self.images[position])
-        if layer is None:
-            titles, maps = [_joined(self.labels[position])], self.attention[position][None]
-        else:
-            layers = self.heads.shape[1]
-            require(-layers <= layer < layers, f"a layer from 0 to {layers - 1}", layer=layer)
-            maps = self.heads[position, layer]
-            titles = [f"head {number}" for number in range(len(maps))]
-        return plot_caption(picture, titles, maps)
+        titles, maps = looks(self, position, layer, joined(self.labels[position]))
+        return plot_caption(read_image(self.images[position]), titles, maps)
 
 
 class TextClasses(NamedTuple):
@@ -195,7 +188,7 @@ class TextClasses(NamedTuple):
             The `matplotlib.figure.Figure`.
         """
         require(self.attention is not None, "a result of return_attention=True", attention=None)
-        label = [_joined(self.labels[position])]
+        label = [joined(self.labels[position])]
         return plot_alignment(self.attention[position][None], self.tokens[position], label)
 
 
@@ -310,7 +303,17 @@ def _stacked(rows, name):
     return np.stack([row[name] for row in rows]) if rows and name in rows[0] else None
 
 
-def _joined(labels):
+def looks(result, position, layer, title):
+    """Returns titles and maps: of all blocks together, or of each head of one of them."""
+    if layer is None:
+        return [title], result.attention[position][None]
+    heads = result.heads[position]
+    require(-len(heads) <= layer < len(heads), f"a layer from 0 to {len(heads) - 1}", layer=layer)
+    return [f"head {number}" for number in range(len(heads[layer]))], heads[layer]
+
+
+def joined(labels):
+    """Returns the labels of one input as one `str`."""
     return labels if isinstance(labels, str) else ", ".join(labels)
 
 

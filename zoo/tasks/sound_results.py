@@ -6,14 +6,16 @@ import numpy as np
 
 from keras_attention.plotting import new_figure
 from zoo.decoding.base import require
+from zoo.tasks.results import joined, looks
 
 
 class SoundClasses(NamedTuple):
     """What `classify` returns of sounds besides labels, an entry for each sound.
 
     Attributes:
-        labels: List of `str`, the best label of each.
-        probabilities: float32 array (sounds × labels of the model); rows sum to 1.
+        labels: List of `str`, the best label of each; or of lists of `str`, all labels of each.
+        probabilities: float32 array (sounds × labels of the model); rows sum to 1 where labels
+            exclude each other.
         attention: List of float32 arrays (tokens,), from when of the sound the answer came, by
             attention rollout; each sums to 1. `None` unless asked for.
         heads: List of float32 arrays (blocks × heads × tokens), the same of each head alone, or
@@ -57,13 +59,7 @@ class SoundClasses(NamedTuple):
             ValueError: If the result holds no attention, or there is no such block.
         """
         require(self.attention is not None, "a result of return_attention=True", attention=None)
-        if layer is None:
-            titles, rows = ["attention"], self.attention[position][None]
-        else:
-            layers = len(self.heads[position])
-            require(-layers <= layer < layers, f"a layer from 0 to {layers - 1}", layer=layer)
-            rows = self.heads[position][layer]
-            titles = [f"head {number}" for number in range(len(rows))]
+        titles, rows = looks(self, position, layer, "attention")
         frames = self.spectrogram(position)
         seconds = len(frames) * self.reader.hop
         figure = new_figure((min(3.0 + 6.0 * seconds, 16.0), 3.0 + 0.4 * len(rows)))
@@ -73,7 +69,9 @@ class SoundClasses(NamedTuple):
         hertz = [0, round(self.reader.rate / 2)]
         above.imshow(frames.T, origin="lower", cmap="magma", **corners)
         above.set_yticks([0.0, 1.0], [f"{each} Hz" for each in hertz])
-        above.set_title(f"{self.labels[position]}, {self.probabilities[position].max():.1%}")
+        above.set_title(
+            f"{joined(self.labels[position])}, {self.probabilities[position].max():.1%}"
+        )
         below.imshow(rows, cmap="Blues", vmin=0.0, **corners)
         places = 1.0 - (np.arange(len(rows)) + 0.5) / len(rows)
         below.set_yticks(places, titles)
