@@ -184,6 +184,15 @@ def test_other_files(checkpoint, tmp_path):
     check()
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_weights_of_half_precision(checkpoint, dtype):
+    half, whole = (zoo.load(str(checkpoint), dtype=each) for each in (dtype, "float32"))
+    for rounded, weight in zip(half.core.weights, whole.core.weights, strict=True):
+        expected = keras.ops.cast(weight.value, rounded.dtype)
+        np.testing.assert_array_equal(rounded.numpy(), expected.numpy())
+    assert dtype in {weight.dtype for weight in half.core.weights}
+
+
 def changed(checkpoint, tmp_path, change_config=None, change_tensors=None):
     """Returns the path of a checkpoint with other settings or tensors."""
     import safetensors.numpy

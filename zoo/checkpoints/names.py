@@ -224,7 +224,11 @@ def _write(weight, rows, first=0):
     else:  # `value[first:last].assign` would read the weight as well, and so make a copy of it
         begin, end = [first], [first + len(rows)]
         tf.raw_ops.ResourceStridedSliceAssign(
-            ref=weight.value.handle, begin=begin, end=end, strides=[1], value=rows
+            ref=weight.value.handle,
+            begin=begin,
+            end=end,
+            strides=[1],
+            value=tf.cast(rows, weight.dtype),
         )
 
 
