@@ -17,7 +17,7 @@ PAIRS = tf.TensorSpec([None, 2], tf.string)
 class EncodingTask(Task):
     """A task that answers requests by one call of its core.
 
-    A subclass says how (`answer`); the same graph serves Python and the exported model.
+    A subclass says how (`respond`); the same graph serves Python and the exported model.
 
     Args:
         core: A model of tensors.
@@ -35,7 +35,7 @@ class EncodingTask(Task):
         self._compiled = functools.cache(self._compile)
 
     @abc.abstractmethod
-    def answer(self, requests, **options):
+    def respond(self, requests, **options):
         """Requests to a dictionary of tensors with the batch first, in the graph.
 
         Args:
@@ -44,7 +44,7 @@ class EncodingTask(Task):
         """
 
     def _answers(self, requests, batch_size, **options):
-        """Returns what `answer` gives, a dictionary of NumPy arrays for each request."""
+        """Returns what `respond` gives, a dictionary of NumPy arrays for each request."""
         are_pairs = bool(requests) and isinstance(requests[0], tuple)
         run = self._compiled(PAIRS if are_pairs else REQUESTS, **options)
         lengths = [sum(map(len, each)) if are_pairs else len(each) for each in requests]
@@ -55,8 +55,8 @@ class EncodingTask(Task):
         return in_batches_by_length(of_batch, lengths, batch_size)
 
     def _compile(self, requests, **options):
-        answer = functools.partial(self.answer, **options)
-        return tf.function(answer, [requests], autograph=False).get_concrete_function()
+        respond = functools.partial(self.respond, **options)
+        return tf.function(respond, [requests], autograph=False).get_concrete_function()
 
     # ------------------------------------------------------------------------------------- export
 
@@ -77,17 +77,17 @@ class EncodingTask(Task):
 
     def endpoints(self):
         """Returns a dictionary of the `zoo.serving.Endpoint`s that are exported, and served."""
-        return {"serving_default": self._endpoint(self.answer)}
+        return {"serving_default": self._endpoint(self.respond)}
 
     def _endpoint_of_pairs(self):
         """Returns the endpoint that answers `text` together with `text_pair`."""
 
-        def answer(texts, others):
-            return self.answer(tf.stack([texts, others], axis=1))
+        def respond(texts, others):
+            return self.respond(tf.stack([texts, others], axis=1))
 
         names = "text", "text_pair"
         inputs = [tf.TensorSpec([None], tf.string, name=name) for name in names]
-        return Endpoint(answer, inputs, [[[self.reader.example()]] * 2])
+        return Endpoint(respond, inputs, [[[self.reader.example()]] * 2])
 
     def _endpoint(self, function):
         inputs = [tf.TensorSpec([None], tf.string, name=self.reader.request_name)]

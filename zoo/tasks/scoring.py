@@ -85,7 +85,7 @@ class Scorer(EncodingTask):
         scores = np.array([row["score"] for row in rows], "float32")
         return float(scores[0]) if is_one else scores
 
-    def answer(self, requests):
+    def respond(self, requests):
         """Returns a dictionary of `score`, float32 `(batch,)`, in the graph."""
         inputs, _ = self.reader.read(requests)
         return {"score": self.core(inputs, training=False)[:, 0]}
