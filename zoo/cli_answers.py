@@ -10,6 +10,7 @@ import click
 import zoo
 from zoo import quiet
 from zoo.cli_options import (
+    PAIR,
     RANDOM,
     RULES,
     SAMPLER,
@@ -19,10 +20,11 @@ from zoo.cli_options import (
     with_files,
     with_options,
 )
-from zoo.files import PictureFolder, TextFile, answer_file
+from zoo.files import TEXT, PictureFolder, TextFile, answer_file
 from zoo.readers import PICTURES, pictures_of
 
 TEXTS_AT_ONCE = 1024  # that are translated before the next ones, and written
+PAIR_OF_TEXTS = TEXT, "text_pair"  # as an exported classifier calls them
 ROWS_AT_ONCE = 256  # of a file, that are lost at most when the process is killed
 
 
@@ -47,8 +49,8 @@ def _are_files(source, output, others, show_attention=None):
     return True
 
 
-def _answer_file(source, output, answer, at_once=ROWS_AT_ONCE, **job):
-    rows = PictureFolder(source) if source.is_dir() else TextFile(source)
+def _answer_file(source, output, answer, at_once=ROWS_AT_ONCE, names=(TEXT,), **job):
+    rows = PictureFolder(source) if source.is_dir() else TextFile(source, names)
     require_writable(output.absolute().parent)
     failed = answer_file(rows, output, answer, job, at_once)
     if failed:
@@ -146,11 +148,13 @@ def caption(name, images, source, output, show_attention, batch_size, sampler, *
 @click.argument("name")
 @click.argument("inputs", nargs=-1)
 @with_files("File of texts, .jsonl, .tsv or lines, or folder of pictures")
+@PAIR
 @click.option("--label", "labels", multiple=True, help="A label; may be given several times.")
 @click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True)
 @show_attention_in("Draw into this picture what the model looked at in the first input.")
-def classify(name, inputs, source, output, labels, show_attention, batch_size):
+def classify(name, inputs, source, output, pair, labels, show_attention, batch_size):
     """Name the best label of each of INPUTS, texts, pictures or WAV files, with the model NAME.
+    With --pair of each two texts together: "It rains." "The sun shines."
 
     Writes a line for each: the label, a tab, and its probability. Of a model of several labels an
     input, the line is all of them, with a comma between, and their probabilities. A model that
@@ -159,7 +163,10 @@ def classify(name, inputs, source, output, labels, show_attention, batch_size):
     is_of_files = _are_files(source, output, inputs, show_attention)
     if not is_of_files:
         _require_arguments(inputs, "texts, pictures or sounds")
+        inputs = _pairs_of(inputs) if pair else inputs
     model = _load(name, "classify")
+    if pair and model.tokenizer is None or pair and labels:
+        raise ValueError(f"{name} classifies no pairs of texts: leave out --pair.")
     settings = {"batch_size": batch_size} | _labels_for(model, name, labels, show_attention)
 
     def answers(inputs):
@@ -176,7 +183,8 @@ def classify(name, inputs, source, output, labels, show_attention, batch_size):
         def answer(inputs, before):
             return [dict(zip(("label", "probability"), x, strict=True)) for x in answers(inputs)]
 
-        _answer_file(source, output, answer, name=name, **settings)
+        names = PAIR_OF_TEXTS if pair else (TEXT,)
+        _answer_file(source, output, answer, names=names, name=name, **settings)
         return
     for some in _batches(inputs, batch_size):
         for each in answers(some):
@@ -200,6 +208,79 @@ def _labels_for(model, name, labels, show_attention):
             "attention to show."
         )
     return {"labels": list(labels)}
+
+
+def _pairs_of(texts):
+    """Returns texts two by two."""
+    if len(texts) % 2:
+        raise ValueError(f"--pair takes texts two by two. Received: {len(texts)} texts.")
+    return list(zip(texts[::2], texts[1::2], strict=True))
+
+
+@click.command()
+@click.argument("name")
+@click.argument("texts", nargs=-1)
+@with_files("File of texts: .jsonl, .tsv or lines")
+@PAIR
+@click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True)
+def score(name, texts, source, output, pair, batch_size):
+    """Give each of TEXTS its number, with the model NAME, such as a cross-encoder or a regression.
+    With --pair to each two texts together: a question and a passage.
+
+    Writes a line for each.
+    """
+    is_of_files = _are_files(source, output, texts)
+    if not is_of_files:
+        _require_arguments(texts, "texts")
+        texts = _pairs_of(texts) if pair else texts
+    model = _load(name, "score")
+    if model.task_method != "score":
+        raise ValueError(f"{name} is for another task ({model.task_name}).")
+    if is_of_files:
+
+        def answer(texts, before):
+            return [{"score": f"{each:.6g}"} for each in model.score(texts, batch_size)]
+
+        names = PAIR_OF_TEXTS if pair else (TEXT,)
+        _answer_file(source, output, answer, names=names, name=name, batch_size=batch_size)
+        return
+    for some in _batches(texts, batch_size):
+        for each in model.score(some, batch_size):
+            click.echo(f"{each:.6g}")
+        sys.stdout.flush()
+
+
+@click.command()
+@click.argument("name")
+@click.argument("question", required=False)
+@click.argument("context", required=False)
+@with_files("File of questions and contexts: .jsonl or .tsv")
+@click.option("--batch-size", type=click.IntRange(min=1), default=8, show_default=True)
+def answer(name, question, context, source, output, batch_size):
+    """Find what answers QUESTION in CONTEXT, with the model NAME.
+
+    Writes the answer, a tab, and its probability. A file has a question and a context in each line.
+    """
+    is_of_files = _are_files(source, output, question)
+    if not is_of_files and context is None:
+        raise ValueError("Give a question and a context, or --input and --output.")
+    model = _load(name, "answer")
+
+    def answers(pairs):
+        found = model.answer(*zip(*pairs, strict=True), batch_size)
+        return [(each.text, f"{each.score:.4f}") for each in found]
+
+    if is_of_files:
+
+        def answer_rows(pairs, before):
+            names = "answer", "score"
+            return [dict(zip(names, each, strict=True)) for each in answers(pairs)]
+
+        names = "question", "context"
+        _answer_file(source, output, answer_rows, names=names, name=name, batch_size=batch_size)
+        return
+    ((text, probability),) = answers([(question, context)])
+    click.echo("\t".join([" ".join(text.split()), probability]))
 
 
 def _require_arguments(arguments, what):
@@ -348,4 +429,4 @@ def generate(name, text, source, output, max_length, sampler, seed, stop, **opti
     click.echo()
 
 
-COMMANDS = (translate, caption, classify, match, embed, tag, fill_mask, generate)
+COMMANDS = translate, caption, classify, score, answer, match, embed, tag, fill_mask, generate

@@ -120,38 +120,46 @@ def test_places_of_answers(bert):
 
 def test_a_question_without_an_answer(bert):
     model, _ = bert
-    empty = zoo.Answerer(model.core, model.tokenizer, may_be_empty=True)
-    found, forced = (each.respond(tf.constant(PAIRS)) for each in (empty, model))
+    tasks = [
+        zoo.Answerer(model.core, model.tokenizer, max_answer_tokens=1, may_be_empty=each)
+        for each in (True, False)
+    ]
     windows = model.reader.read(tf.constant(PAIRS))
-    logits = model.core(windows.inputs).numpy()
-    seen = set()
-    for place in range(len(PAIRS)):
-        rows = windows.owners.numpy() == place
-        of_start = logits[rows, 0]
-        of_start = of_start[of_start.sum(-1).argmin()]
-        of_context = logits[rows][windows.of_context.numpy()[rows]].astype("float64")
-        best = np.log(forced["score"][place]) + np.log(np.exp(of_context).sum(0)).sum()
-        totals = np.log(np.exp(of_context).sum(0) + np.exp(of_start)).sum()
-        is_empty = of_start.sum() > best
-        expected = b"" if is_empty else forced["answer"][place].numpy()
-        assert found["answer"][place].numpy() == expected
-        expected = np.exp(max(best, of_start.sum()) - totals)
-        np.testing.assert_allclose(found["score"][place], expected, rtol=1e-3)
-        seen.add(bool(is_empty))
+    seen, kernel = set(), model.core.output_layer.kernel
+    for sign in (1.0, -1.0):
+        kernel.assign(kernel * sign)
+        found, forced = (each.respond(tf.constant(PAIRS)) for each in tasks)
+        logits = model.core(windows.inputs).numpy().astype("float64")
+        for place in range(len(PAIRS)):
+            rows = windows.owners.numpy() == place
+            of_start = logits[rows, 0]
+            of_start = of_start[of_start.sum(-1).argmin()]
+            of_context = np.exp(logits[rows][windows.of_context.numpy()[rows]]).sum(0)
+            best = np.log(forced["score"][place]) + np.log(of_context).sum()
+            is_empty = of_start.sum() > best
+            expected = b"" if is_empty else forced["answer"][place].numpy()
+            assert found["answer"][place].numpy() == expected
+            total = np.log(of_context + np.exp(of_start)).sum()
+            expected = np.exp(max(best, of_start.sum()) - total)
+            np.testing.assert_allclose(found["score"][place], expected, rtol=1e-3)
+            seen.add(bool(is_empty))
+    kernel.assign(-kernel)
     assert seen == {True, False}
 
 
 def test_saved_and_exported(bert, tmp_path):
     model, _ = bert
-    expected = model.answer(QUESTIONS, CONTEXTS)
-    assert model.answer(QUESTIONS[0], CONTEXTS[0]).text == expected[0].text
+    expected = model.respond(tf.constant(PAIRS))
     model.save_to_preset(tmp_path / "preset")
-    assert zoo.load(tmp_path / "preset").answer(QUESTIONS, CONTEXTS) == expected
+    again = zoo.load(tmp_path / "preset").respond(tf.constant(PAIRS))
     served = tf.saved_model.load(model.export(tmp_path / "exported")).signatures["serving_default"]
     found = served(question=tf.constant(QUESTIONS), context=tf.constant(CONTEXTS))
-    assert [text.decode() for text in found["answer"].numpy()] == [x.text for x in expected]
-    np.testing.assert_allclose(found["score"], [x.score for x in expected], rtol=1e-4)
-    assert found["start"].numpy().tolist() == [x.start for x in expected]
+    assert found.keys() == expected.keys() == {"answer", "score", "start", "end"}
+    for name, value in expected.items():
+        np.testing.assert_array_equal(again[name], value)
+        if name != "score":
+            np.testing.assert_array_equal(found[name], value)
+    np.testing.assert_allclose(found["score"], expected["score"], rtol=1e-4)
 
 
 def test_a_new_head(tmp_path):
@@ -189,6 +197,9 @@ def test_it_learns_answers(bert):
     inputs, places, _ = next(iter(model.batches(x, y)))
     model.compile(keras.optimizers.Adam(0.01))
     before = model.evaluate(x, y, return_dict=True, verbose=0)
+    first = model.answer("where?", contexts[0])
+    assert first[:1] == model.answer(["where?"] * 2, contexts[0])[1][:1]
+    assert first.text == contexts[0][first.start : first.end]
     ids = torch.tensor(inputs["token_ids"].numpy())
     assert torch.all(ids != model.tokenizer.pad_id)
     with torch.no_grad():

@@ -191,10 +191,10 @@ class SpanReader(TextReader):
         starts = tf.where(is_alike, word_starts + starts, word_starts)
         ends = tf.where(is_alike, word_starts + ends, word_ends)
         row_splits = tf.gather(pieces.row_splits, words.row_splits)
-        return (
+        return [
             tf.RaggedTensor.from_row_splits(values, row_splits, validate=False)
             for values in (pieces.values, starts, ends)
-        )
+        ]
 
 
 def _within(sums, ragged):
