@@ -1,0 +1,64 @@
+"""What the commands that use a model do with their inputs."""
+
+import sys
+
+import click
+
+import zoo
+from zoo import quiet
+from zoo.cli_options import require_writable
+from zoo.files import TEXT, PictureFolder, TextFile, answer_file
+
+PAIR_OF_TEXTS = TEXT, "text_pair"  # as an exported classifier calls them
+ROWS_AT_ONCE = 256  # of a file, that are lost at most when the process is killed
+
+
+def load(name, method):
+    """Loads a model that has a method."""
+    quiet.import_tensorflow()
+    model = zoo.load(name)
+    if not hasattr(model, method):
+        task = model.task_name
+        raise ValueError(f"{name} is for another task ({task}): it has no `{method}`.")
+    return model
+
+
+def are_files(source, output, others, show_attention=None):
+    """Returns whether a command is to answer a file in another one."""
+    if source is None and output is None:
+        return False
+    if source is None or output is None or others:
+        raise ValueError("--input and --output go together, and take the place of arguments.")
+    if show_attention is not None:
+        raise ValueError("--show-attention is for inputs among the arguments, not for --input.")
+    return True
+
+
+def answer_rows(source, output, answer, at_once=ROWS_AT_ONCE, names=(TEXT,), **job):
+    """Answers the rows of a file, which have texts of these names, or pictures, in another file."""
+    rows = PictureFolder(source) if source.is_dir() else TextFile(source, names)
+    require_writable(output.absolute().parent)
+    job = job if len(names) == 1 else {**job, "texts": names}
+    failed = answer_file(rows, output, answer, job, at_once)
+    if failed:
+        click.echo(f"{failed} rows could not be answered: see {output}.errors.", err=True)
+        sys.exit(1)
+
+
+def require_arguments(arguments, what):
+    """Raises a `ValueError` if there is nothing to answer."""
+    if not arguments:
+        raise ValueError(f"Name {what}, or give --input and --output.")
+
+
+def pairs_of(texts):
+    """Returns texts two by two."""
+    if len(texts) % 2:
+        raise ValueError(f"--pair takes texts two by two. Received: {len(texts)} texts.")
+    return list(zip(texts[::2], texts[1::2], strict=True))
+
+
+def batches(everything, size):
+    """Yields lists of `size` neighbours, and of what is left."""
+    for first in range(0, len(everything), size):
+        yield list(everything[first : first + size])
