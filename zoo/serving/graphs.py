@@ -8,17 +8,18 @@ TOKENIZER = "tokenizer.json"
 GRAPH_FORMATS = {"onnx": write_onnx, "litert": write_litert}
 
 
-def write_graphs(path, file_format, core, start, tokenizer):
+def write_graphs(path, file_format, core, parts, tokenizer):
     """Writes a model as graphs of numbers, with its tokenizer for the `tokenizers` library.
 
     Args:
         path: Folder to write, which appears only when it is complete.
-        file_format: `"onnx"` for `start.onnx` and `step.onnx`, whose batch and length are free; or
-            `"litert"` for `model.tflite` with both as signatures, for a batch of one and a fixed
-            length.
+        file_format: `"onnx"` for `start.onnx` and `step.onnx`, or `model.onnx`, whose batch and
+            length are free; or `"litert"` for `model.tflite` with these as signatures, for a batch
+            of one and a fixed length.
         core: The model of token ids.
-        start: A `zoo.serving.steps.Start`.
-        tokenizer: A `ByteBPETokenizer`.
+        parts: A `zoo.serving.steps.Start`, or the `zoo.serving.encoders.Encode` of a model that
+            reads an input at once.
+        tokenizer: A `ByteBPETokenizer`, or a `Tokenizer` that the library reads.
 
     Returns:
         `pathlib.Path` of the folder.
@@ -34,12 +35,9 @@ def write_graphs(path, file_format, core, start, tokenizer):
             f'{core.compute_dtype}: load it with dtype="float32".'
         )
     library = tokenizer.to_library()  # an ImportError tells what is missing
-    from tokenizers.decoders import ByteLevel
-
-    library.decoder = ByteLevel()
 
     def write(folder):
         library.save(str(folder / TOKENIZER))
-        GRAPH_FORMATS[file_format](folder, core, start)
+        GRAPH_FORMATS[file_format](folder, core, parts)
 
     return write_folder(path, write)

@@ -235,6 +235,9 @@ class Answerer(EncodingTask):
 
     # ------------------------------------------------------------------------------------- export
 
+    def named(self, outputs):
+        return {"start_logits": outputs[..., 0], "end_logits": outputs[..., 1]}
+
     def endpoints(self):
         """Returns a dictionary of the `zoo.serving.Endpoint`s that are exported, and served.
 

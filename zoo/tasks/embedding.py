@@ -127,3 +127,6 @@ class Embedder(EncodingTask):
         """Returns a dictionary of `embedding`, float32 `(batch, size)`, in the graph."""
         inputs, _ = self.reader.read(requests)
         return {"embedding": self.core(inputs, training=False)}
+
+    def named(self, outputs):
+        return {"embedding": outputs}

@@ -5,6 +5,7 @@ import functools
 
 import tensorflow as tf
 
+from keras_attention.errors import unknown_name
 from zoo import serving
 from zoo.data.batching import in_batches_by_length
 from zoo.serving import Endpoint
@@ -60,20 +61,58 @@ class EncodingTask(Task):
 
     # ------------------------------------------------------------------------------------- export
 
-    def export(self, path):
-        """Writes a SavedModel for TF Serving: requests as strings in, tensors out.
+    def export(self, path, format="tf_saved_model"):
+        """Writes the model for others to serve.
 
-        `serving_default` takes `text`, `image_bytes` or `sound_bytes`, strings `[batch]`, and gives
-        what the task answers; where there is `explain`, it gives the attention as well.
+        `"tf_saved_model"` is for TF Serving, requests as strings in, tensors out: `serving_default`
+        takes `text`, `image_bytes` or `sound_bytes`, strings `[batch]`, and gives what the task
+        answers; where there is `explain`, it gives the attention as well.
+
+        `"onnx"` and `"litert"` are for run-times of numbers, and models of texts: they get a graph
+        of what the core computes of token ids, see `zoo.serving.encoders`, and the tokenizer.
 
         Args:
-            path: Folder of all versions of this model; the export goes to the next number in it.
+            path: For a SavedModel the folder of all versions of this model: the export goes to the
+                next number in it. Otherwise a new folder.
+            format: `"tf_saved_model"`, `"onnx"` or `"litert"`.
 
         Returns:
             `pathlib.Path` of what was written.
+
+        Raises:
+            ValueError: If `path` is not free, `format` is unknown, or it lacks something that the
+                model needs.
+            ImportError: If a library for the format is missing.
         """
+        if format in serving.GRAPH_FORMATS:
+            if self.tokenizer is None:
+                raise ValueError(
+                    f"format={format!r} is for models of texts, and for those that generate. "
+                    f'Export this {type(self).__name__} as a SavedModel: format="tf_saved_model".'
+                )
+            parts = self.serving_encode()
+            return serving.write_graphs(path, format, self.core, parts, self.tokenizer)
+        if format != "tf_saved_model":
+            formats = ["tf_saved_model", *serving.GRAPH_FORMATS]
+            raise ValueError(unknown_name("format", format, formats))
         resources = [self.core] if self.tokenizer is None else [self.core, self.tokenizer]
         return serving.write_version(path, resources, self.endpoints())
+
+    def serving_encode(self):
+        """Returns the `zoo.serving.Encode` of the model exported as a graph of numbers."""
+        config = self.core.config
+        has_segments = config.num_segments > 1
+
+        def encode(token_ids, attention_mask, segment_ids=None):
+            ids = tf.where(attention_mask > 0, token_ids, config.pad_id)
+            inputs = {"token_ids": ids, "segment_ids": segment_ids} if has_segments else ids
+            return self.named(self.core(inputs, training=False))
+
+        return serving.Encode(encode, has_segments, config.max_length)
+
+    def named(self, outputs):
+        """Returns a dictionary of what the core computes, by names for those who get numbers."""
+        return {"logits": outputs}
 
     def endpoints(self):
         """Returns a dictionary of the `zoo.serving.Endpoint`s that are exported, and served."""

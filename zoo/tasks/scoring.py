@@ -90,6 +90,9 @@ class Scorer(EncodingTask):
         inputs, _ = self.reader.read(requests)
         return {"score": self.core(inputs, training=False)[:, 0]}
 
+    def named(self, outputs):
+        return {"score": outputs[:, 0]}
+
     def endpoints(self):
         return {**super().endpoints(), "pairs": self._endpoint_of_pairs()}
 
