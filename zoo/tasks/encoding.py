@@ -69,7 +69,8 @@ class EncodingTask(Task):
         answers; where there is `explain`, it gives the attention as well.
 
         `"onnx"` and `"litert"` are for run-times of numbers, and models of texts: they get a graph
-        of what the core computes of token ids, see `zoo.serving.encoders`, and the tokenizer.
+        of what the core computes of token ids, see `zoo.serving.encoders`, the tokenizer, and the
+        names of labels.
 
         Args:
             path: For a SavedModel the folder of all versions of this model: the export goes to the
@@ -91,7 +92,8 @@ class EncodingTask(Task):
                     f'Export this {type(self).__name__} as a SavedModel: format="tf_saved_model".'
                 )
             parts = self.serving_encode()
-            return serving.write_graphs(path, format, self.core, parts, self.tokenizer)
+            labels = getattr(self, "labels", None)
+            return serving.write_graphs(path, format, self.core, parts, self.tokenizer, labels)
         if format != "tf_saved_model":
             formats = ["tf_saved_model", *serving.GRAPH_FORMATS]
             raise ValueError(unknown_name("format", format, formats))
