@@ -161,7 +161,11 @@ def register():
     """Imports the classes of all models and tasks, which registers them with Keras."""
     for architecture in ARCHITECTURES.values():
         _ = architecture.task, architecture.core
-    for reader in ("image_reader", "sound_reader", "speech_reader"):  # which configs of presets may hold
+    for reader in (
+        "image_reader",
+        "sound_reader",
+        "speech_reader",
+    ):  # which configs of presets may hold
         importlib.import_module(f"zoo.readers.{reader}")
 
 

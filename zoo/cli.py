@@ -1,4 +1,4 @@
-"""The command line: `python -m zoo list | info | translate | caption | generate | train | …`.
+"""The command line: `python -m zoo list | info | translate | caption | transcribe | train | …`.
 
 TensorFlow is imported, quietly, by the commands that need it.
 """
@@ -10,8 +10,7 @@ import pathlib
 import click
 
 import zoo
-from zoo import quiet
-from zoo.cli_answers import COMMANDS
+from zoo import cli_answers, cli_media, quiet
 from zoo.cli_options import require_writable
 
 USER_ERRORS = (ValueError, OSError, ImportError)
@@ -39,7 +38,7 @@ def main():
     """Ready models made of attention: use, train, measure and serve them."""
 
 
-for _command in COMMANDS:
+for _command in (*cli_answers.COMMANDS, *cli_media.COMMANDS):
     main.add_command(_command)
 
 

@@ -1,4 +1,4 @@
-"""The commands that use a model, each for the task of its name."""
+"""The commands that use a model on texts or on anything, each for the task of its name."""
 
 import itertools
 import json
@@ -7,53 +7,19 @@ import sys
 
 import click
 
-import zoo
-from zoo import quiet
+from zoo.cli_inputs import answer_rows, are_files, batches, load, require_arguments
 from zoo.cli_options import (
     RANDOM,
     RULES,
     SAMPLER,
     decoding_options,
-    require_writable,
     show_attention_in,
     with_files,
     with_options,
 )
-from zoo.files import PictureFolder, TextFile, answer_file
-from zoo.readers import PICTURES, pictures_of
+from zoo.readers import PICTURES
 
 TEXTS_AT_ONCE = 1024  # that are translated before the next ones, and written
-ROWS_AT_ONCE = 256  # of a file, that are lost at most when the process is killed
-
-
-def _load(name, method):
-    """Loads a model that has a method."""
-    quiet.import_tensorflow()
-    model = zoo.load(name)
-    if not hasattr(model, method):
-        task = model.task_name
-        raise ValueError(f"{name} is for another task ({task}): it has no `{method}`.")
-    return model
-
-
-def _are_files(source, output, others, show_attention=None):
-    """Returns whether a command is to answer a file in another one."""
-    if source is None and output is None:
-        return False
-    if source is None or output is None or others:
-        raise ValueError("--input and --output go together, and take the place of arguments.")
-    if show_attention is not None:
-        raise ValueError("--show-attention is for inputs among the arguments, not for --input.")
-    return True
-
-
-def _answer_file(source, output, answer, at_once=ROWS_AT_ONCE, **job):
-    rows = PictureFolder(source) if source.is_dir() else TextFile(source)
-    require_writable(output.absolute().parent)
-    failed = answer_file(rows, output, answer, job, at_once)
-    if failed:
-        click.echo(f"{failed} rows could not be answered: see {output}.errors.", err=True)
-        sys.exit(1)
 
 
 @click.command()
@@ -69,8 +35,8 @@ def translate(name, texts, source, output, show_attention, batch_size, sampler, 
     Writes one line for each text.
     """
     options = {key: value for key, value in options.items() if value is not None}
-    if _are_files(source, output, texts, show_attention):
-        model = _load(name, "translate")
+    if are_files(source, output, texts, show_attention):
+        model = load(name, "translate")
         first_seed = options.pop("seed", 0)
         settings = {"sampler": sampler, "batch_size": batch_size, **options}
 
@@ -78,15 +44,15 @@ def translate(name, texts, source, output, show_attention, batch_size, sampler, 
             translations = model.translate(texts, seed=first_seed + before, **settings)
             return [{"translation": each} for each in translations]
 
-        _answer_file(source, output, answer, name=name, seed=first_seed, **settings)
+        answer_rows(source, output, answer, name=name, seed=first_seed, **settings)
         return
     if not texts:
         lines = sys.stdin.buffer.read().decode("utf-8-sig", errors="replace")
         texts = lines.replace("\r\n", "\n").split("\n")
         texts = texts[:-1] if texts[-1] == "" else texts
-    model = _load(name, "translate")
+    model = load(name, "translate")
     seed = options.pop("seed", 0)
-    for number, some in enumerate(_batches(texts, TEXTS_AT_ONCE)):
+    for number, some in enumerate(batches(texts, TEXTS_AT_ONCE)):
         asked = {"sampler": sampler, "batch_size": batch_size, "seed": seed + number, **options}
         for translation in model.translate(some, **asked):
             click.echo(" ".join(translation.split("\n")))
@@ -95,51 +61,6 @@ def translate(name, texts, source, output, show_attention, batch_size, sampler, 
         result = model.translate([texts[0]], sampler, True, seed=seed, **options)
         result.plot(0).savefig(show_attention, bbox_inches="tight", dpi=150)
         click.echo(f"Wrote {show_attention}.", err=True)
-
-
-@click.command()
-@click.argument("name")
-@click.argument("images", nargs=-1, type=click.Path(path_type=pathlib.Path))
-@with_files("Folder of pictures")
-@decoding_options
-@click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True)
-@show_attention_in("Draw into this picture where each word of the first caption looked.")
-def caption(name, images, source, output, show_attention, batch_size, sampler, **options):
-    """Describe the picture files IMAGES, or those in folders, with the model NAME.
-
-    Writes a line for each; of several it begins with the file's name and a tab. What is no picture
-    is told, and left out; the command then ends with status 1.
-    """
-    options = {key: value for key, value in options.items() if value is not None}
-    if _are_files(source, output, images, show_attention):
-        model = _load(name, "caption")
-        first_seed = options.pop("seed", 0)
-
-        def answer(images, before):
-            captions = model.caption(images, sampler, seed=first_seed + before, **options)
-            return [{"caption": each} for each in captions]
-
-        job = {"name": name, "seed": first_seed, "sampler": sampler, **options}
-        _answer_file(source, output, answer, batch_size, **job)
-        return
-    _require_arguments(images, "pictures")
-    files = [file for path in images for file in _pictures_of(path)]
-    model = _load(name, "caption")
-    is_one, failed, first = [*files] == [*images] and len(files) == 1, False, None
-    for some in _batches(files, batch_size):
-        found = _contents(some)
-        failed = failed or len(found) < len(some)
-        texts = model.caption(list(found.values()), sampler=sampler, **options) if found else []
-        for file, text in zip(found, texts, strict=True):
-            click.echo(text if is_one else f"{file}\t{text}")
-        sys.stdout.flush()
-        first = first or next(iter(found), None)
-    if show_attention and first:
-        result = model.caption([first], sampler, True, **options)
-        result.plot(0).savefig(show_attention, bbox_inches="tight", dpi=150)
-        click.echo(f"Wrote {show_attention}.", err=True)
-    if failed:
-        sys.exit(1)
 
 
 @click.command()
@@ -156,10 +77,10 @@ def classify(name, inputs, source, output, labels, show_attention, batch_size):
     input, the line is all of them, with a comma between, and their probabilities. A model that
     matches pictures and texts takes any labels: --label "a dog" --label "a cat".
     """
-    is_of_files = _are_files(source, output, inputs, show_attention)
+    is_of_files = are_files(source, output, inputs, show_attention)
     if not is_of_files:
-        _require_arguments(inputs, "texts, pictures or sounds")
-    model = _load(name, "classify")
+        require_arguments(inputs, "texts, pictures or sounds")
+    model = load(name, "classify")
     settings = {"batch_size": batch_size} | _labels_for(model, name, labels, show_attention)
 
     def answers(inputs):
@@ -176,9 +97,9 @@ def classify(name, inputs, source, output, labels, show_attention, batch_size):
         def answer(inputs, before):
             return [dict(zip(("label", "probability"), x, strict=True)) for x in answers(inputs)]
 
-        _answer_file(source, output, answer, name=name, **settings)
+        answer_rows(source, output, answer, name=name, **settings)
         return
-    for some in _batches(inputs, batch_size):
+    for some in batches(inputs, batch_size):
         for each in answers(some):
             click.echo("\t".join(each))
         sys.stdout.flush()
@@ -202,39 +123,12 @@ def _labels_for(model, name, labels, show_attention):
     return {"labels": list(labels)}
 
 
-def _require_arguments(arguments, what):
-    if not arguments:
-        raise ValueError(f"Name {what}, or give --input and --output.")
-
-
-@click.command()
-@click.argument("name")
-@click.argument("text")
-@click.argument("images", nargs=-1, required=True, type=click.Path(path_type=pathlib.Path))
-@click.option("-k", type=click.IntRange(min=1), default=5, show_default=True, help="How many.")
-def match(name, text, images, k):
-    """Find those of the picture files IMAGES, or in folders, that fit TEXT best, by the model NAME.
-
-    Writes a line for each, best first: the similarity, a tab, and the file.
-    """
-    files = [file for path in images for file in _pictures_of(path)]
-    model = _load(name, "search")
-    contents = _contents(files)
-    if contents:
-        found = model.search(text, list(contents.values()), k)
-        names = list(contents)
-        for place, similarity in zip(found.names, found.similarities, strict=True):
-            click.echo(f"{similarity:.4f}\t{names[place]}")
-    if len(contents) < len(files):
-        sys.exit(1)
-
-
 @click.command()
 @click.argument("name")
 @click.argument("inputs", nargs=-1, required=True)
 def embed(name, inputs):
     """Write a line for each of INPUTS, texts or picture files: its vector by NAME, as JSON."""
-    model = _load(name, "embed")
+    model = load(name, "embed")
 
     def is_picture(each):
         return hasattr(model, "search") and pathlib.Path(each).suffix.lower() in PICTURES
@@ -253,7 +147,7 @@ def tag(name, texts):
 
     A line for each word: the word, a tab, its label; an empty line after each text.
     """
-    model = _load(name, "tag")
+    model = load(name, "tag")
     for tags in model.tag(list(texts)):
         for each in tags:
             click.echo(f"{each.word}\t{each.label}")
@@ -270,38 +164,12 @@ def fill_mask(name, text, k):
     A line for each candidate, best first: its probability, a tab, and the whole text. Of several
     masks each is filled on its own.
     """
-    model = _load(name, "fill_mask")
+    model = load(name, "fill_mask")
     found = model.fill_mask(text, num_candidates=k)
     of_masks = [found] if text.count(model.mask) == 1 else found
     for candidates in of_masks:
         for each in candidates:
             click.echo(f"{each.probability:.4f}\t{each.text}")
-
-
-def _batches(everything, size):
-    """Yields lists of `size` neighbours, and of what is left."""
-    for first in range(0, len(everything), size):
-        yield list(everything[first : first + size])
-
-
-def _pictures_of(path):
-    """Returns a file, or the pictures in a folder."""
-    if not path.is_dir():
-        return [path]
-    return pictures_of(path)
-
-
-def _contents(files):
-    """Returns a dictionary of picture files to their contents; what is none is told."""
-    from zoo.readers.images import image_bytes
-
-    found = {}
-    for file in files:
-        try:
-            found[file] = image_bytes(file)
-        except (ValueError, OSError) as error:
-            click.echo(f"Error: {' '.join(str(error).split())}", err=True)
-    return found
 
 
 @click.command()
@@ -319,8 +187,8 @@ def generate(name, text, source, output, max_length, sampler, seed, stop, **opti
     Or let a model of text to text answer it, such as "summarize: ..." by T5.
     """
     options = {key: value for key, value in options.items() if value is not None}
-    is_of_files = _are_files(source, output, text)
-    model = _load(name, "generate")
+    is_of_files = are_files(source, output, text)
+    model = load(name, "generate")
     arguments = {"max_length": max_length, "sampler": sampler, "seed": seed}
     can_stream = hasattr(model, "stream")
     if can_stream:
@@ -334,7 +202,7 @@ def generate(name, text, source, output, max_length, sampler, seed, stop, **opti
             asked = {**settings, "seed": seed + before}
             return [{"continuation": each} for each in model.generate(texts, **asked)]
 
-        _answer_file(source, output, answer, name=name, **settings)
+        answer_rows(source, output, answer, name=name, **settings)
         return
     if not can_stream or model.sampler(sampler, **options).num_beams > 1:
         pieces = [model.generate(text, **arguments, **options)]
@@ -348,4 +216,4 @@ def generate(name, text, source, output, max_length, sampler, seed, stop, **opti
     click.echo()
 
 
-COMMANDS = (translate, caption, classify, match, embed, tag, fill_mask, generate)
+COMMANDS = (translate, classify, embed, tag, fill_mask, generate)

@@ -1,4 +1,4 @@
-"""From a file of texts, or a folder of pictures, to a file of answers, of any size.
+"""From a file of texts, or a folder of pictures or sounds, to a file of answers, of any size.
 
 Answers are appended as they come. A run that was killed goes on where it was, with the same answers
 as without: `OUTPUT.progress` tells what is done, and goes when all is. A row that cannot be
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import click
 
 from zoo.atomic import whole
-from zoo.readers import pictures_of
+from zoo.readers import files_of
 
 JSON_LINES, COLUMNS = ".jsonl", ".tsv"
 PROGRESS, ERRORS = ".progress", ".errors"
@@ -29,7 +29,7 @@ class Row(NamedTuple):
     """A row of the input.
 
     Attributes:
-        place: Where the next row begins: a byte of a file, the number of a picture.
+        place: Where the next row begins: a byte of a file, the number of a file of a folder.
         fields: Dictionary of what the output says of the row besides its answer.
         content: What the model gets.
         problem: Why there is no content, or `None`.
@@ -82,21 +82,22 @@ class TextFile:
             return Row(place, {}, problem=str(error))
 
 
-class PictureFolder:
-    """The pictures in a folder, by name.
+class FileFolder:
+    """The pictures or the sounds in a folder, by name.
 
     Args:
         path: Its path.
+        kind: `"picture"` or `"sound"`.
 
     Raises:
         ValueError: If there is none.
     """
 
-    def __init__(self, path):
-        self.files = pictures_of(path)
+    def __init__(self, path, kind="picture"):
+        self.files = files_of(path, kind)
         self.size = len(self.files)
         names = "\n".join(file.name for file in self.files)
-        self.state = {"pictures": hashlib.sha256(os.fsencode(names)).hexdigest()}
+        self.state = {f"{kind}s": hashlib.sha256(os.fsencode(names)).hexdigest()}
 
     def rows(self, place):
         """Yields each `Row` from a place on."""
@@ -112,7 +113,7 @@ def answer_file(source, output, answer, job, at_once):
     """Answers each row of a source in a line of a file.
 
     Args:
-        source: A `TextFile` or a `PictureFolder`.
+        source: A `TextFile` or a `FileFolder`.
         output: Path of the file to write. The ending tells what a line is: for `.jsonl` the fields
             of the row and the answer, for `.tsv` the same as columns, else the answer alone.
         answer: Takes a list of contents and the number of those before them, and returns a

@@ -201,13 +201,16 @@ def _fresh_architecture(name, weights, tokenizer, dtype, overrides):
             f"{name} is an architecture, without weights of its own. Load a trained model "
             f"({', '.join(trained) or 'none yet'}), or pass weights=None for fresh weights."
         )
-    reader = ARCHITECTURES[name].reader
+    reader, writes = (
+        ARCHITECTURES[name].reader,
+        hasattr(ARCHITECTURES[name].task, "default_sampler"),
+    )
     if reader is not None and "reader" not in overrides:
+        rest = "" if writes else ", and labels=['one', 'another']"
         raise ValueError(
-            f"{name} with fresh weights needs what reads its inputs, and labels: reader="
-            f"zoo.{reader}(), labels=['one', 'another']."
+            f"{name} with fresh weights needs what reads its inputs: reader=zoo.{reader}(){rest}."
         )
-    if tokenizer is None and "reader" not in overrides:
+    if tokenizer is None and (writes or "reader" not in overrides):
         raise ValueError(
             f"{name} with fresh weights needs a tokenizer: tokenizer=zoo.ByteBPETokenizer.train("
             "sentences, vocabulary_size=8000), with the sentences of both languages."

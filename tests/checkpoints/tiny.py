@@ -228,8 +228,7 @@ def save_whisper(folder, is_multilingual=True, **generation):
     """
     pieces = tokenizer("WhisperTokenizer")
     ids = {name: pieces.convert_tokens_to_ids(f"<|{name}|>") for name in SPECIAL}
-    sizes = {"layers": 2, "attention_heads": 2, "ffn_dim": 24}
-    sizes = {f"{side}_{name}": size for name, size in sizes.items() for side in ("encoder", "decoder")}
+    sizes = {f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in MARIAN}
     ends = dict.fromkeys(("eos_token_id", "pad_token_id"), pieces.eos_token_id)
     config = transformers.WhisperConfig(
         **sizes,

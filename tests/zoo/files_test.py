@@ -11,7 +11,7 @@ import pytest
 import zoo
 from tests.zoo.pictures import IMAGES
 from zoo.cli import main
-from zoo.files import PictureFolder, TextFile, answer_file
+from zoo.files import FileFolder, TextFile, answer_file
 from zoo.readers.images import image_bytes
 
 KILLED = """
@@ -142,6 +142,6 @@ def test_pictures_of_a_folder(tmp_path):
     def size(pictures, before):
         return [{"bytes": len(each)} for each in pictures]
 
-    answer_file(PictureFolder(folder), tmp_path / "out.tsv", size, {}, 1)
+    answer_file(FileFolder(folder), tmp_path / "out.tsv", size, {}, 1)
     sizes = [(folder / name).stat().st_size for name in ("a.png", "b.png")]
     assert (tmp_path / "out.tsv").read_text() == f"a.png\t{sizes[0]}\nb.png\t{sizes[1]}\n"

@@ -126,7 +126,9 @@ class Settings:
         """
         values = [self.take(name) for name in names]
         if values.count(values[0]) < len(values):
-            told = " and ".join(f"{name}={value}" for name, value in zip(names, values, strict=True))
+            told = " and ".join(
+                f"{name}={value}" for name, value in zip(names, values, strict=True)
+            )
             raise ValueError(f"{self.path} says {told}; that they differ is not implemented.")
         return values[0]
 

@@ -117,7 +117,9 @@ def _prompt(settings, generation):
         prompt = ["language", *(["task"] if tasks else [])]
         of_language = {token: code for code, token in languages.items()}
         of_task = {token: name for name, token in tasks.items()}
-        if language is None and task is None:  # else newer files hold forced tokens that do not count
+        if (
+            language is None and task is None
+        ):  # else newer files hold forced tokens that do not count
             language = next((of_language[each] for each in ids if each in of_language), None)
             task = next((of_task[each] for each in ids if each in of_task), None)
     else:

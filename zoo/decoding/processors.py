@@ -270,7 +270,9 @@ class BadFirstTokens(Processor):
     tokens: tuple
 
     def __post_init__(self):
-        require(_is_word(self.tokens), "ids of tokens, such as [5, 6]", bad_first_tokens=self.tokens)
+        require(
+            _is_word(self.tokens), "ids of tokens, such as [5, 6]", bad_first_tokens=self.tokens
+        )
         object.__setattr__(self, "tokens", tuple(map(int, self.tokens)))
 
     def __call__(self, scores, progress):

@@ -199,7 +199,8 @@ def get(identifier, **options):
             of one made by `keras.saving.serialize_keras_object`.
         **options: Arguments of the named sampler, and options of every sampler:
             `repetition_penalty`, `no_repeat_ngram_size`, `min_length`, `forced_first_token`,
-            `bad_words`, `bad_first_tokens` (see `zoo.decoding.processors`), `processors` and `end_ids`.
+            `bad_words`, `bad_first_tokens` (see `zoo.decoding.processors`), `processors` and
+            `end_ids`.
 
     Raises:
         ValueError: If the name or an option is unknown, or an option is out of its range.

@@ -6,6 +6,7 @@ from zoo.metrics.captions import CaptionScores, caption_scores
 from zoo.metrics.contrastive import ContrastiveLoss
 from zoo.metrics.perplexity import Perplexity
 from zoo.metrics.retrieval import RetrievalScores, retrieval_scores
+from zoo.metrics.word_errors import word_error_rate
 
 __all__ = [
     "BleuScore",
@@ -19,4 +20,5 @@ __all__ = [
     "moses_lowercase_bleu",
     "retrieval_scores",
     "sacrebleu_score",
+    "word_error_rate",
 ]

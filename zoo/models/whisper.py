@@ -150,7 +150,7 @@ class Sinusoids(keras.initializers.Initializer):
 
     $$ p_t = [\\sin(t ω), \\cos(t ω)], \\quad ω_i = 10000^{-i / (d / 2 - 1)} $$
 
-    `keras_attention.positions.SinusoidalPosition` with `layout="halves"` divides by `d / 2` instead.
+    `keras_attention.positions.SinusoidalPosition` divides by `d / 2` instead.
     """
 
     def __call__(self, shape, dtype=None):

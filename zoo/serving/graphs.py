@@ -18,7 +18,7 @@ def write_graphs(path, file_format, core, start, tokenizer):
             length.
         core: The model of token ids.
         start: A `zoo.serving.steps.Start`.
-        tokenizer: A `ByteBPETokenizer`.
+        tokenizer: A `ByteBPETokenizer`, or a `Tokenizer` that the library reads.
 
     Returns:
         `pathlib.Path` of the folder.
@@ -34,9 +34,6 @@ def write_graphs(path, file_format, core, start, tokenizer):
             f'{core.compute_dtype}: load it with dtype="float32".'
         )
     library = tokenizer.to_library()  # an ImportError tells what is missing
-    from tokenizers.decoders import ByteLevel
-
-    library.decoder = ByteLevel()
 
     def write(folder):
         library.save(str(folder / TOKENIZER))

@@ -69,9 +69,9 @@ class GeneratingTask(Task):
     # ------------------------------------------------------------------------------------ sampler
 
     def sampler(self, sampler=None, **options):
-        """Returns a sampler: by its name, the default one with other options, or an object as it is.
+        """Returns a sampler: by its name, an object as it is, or the default one with other options.
 
-        One of another name keeps the rules of the default one, its processors and end tokens.
+        By its name, it has the rules of the default one, its processors and end tokens, too.
         """
         if sampler is None:
             return decoding.with_options(self.default_sampler, **options)

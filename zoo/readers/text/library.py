@@ -1,4 +1,4 @@
-"""Learning a vocabulary with the Hugging Face `tokenizers` library, imported only when needed."""
+"""What the Hugging Face `tokenizers` library does, imported only when needed."""
 
 import collections
 import json
@@ -23,7 +23,21 @@ def learn_merges(sentences, vocabulary_size, prefix_space):
 
 def encoder(vocabulary, merges, prefix_space):
     """Returns a `tokenizers.Tokenizer` that splits texts as `ByteBPETokenizer` does."""
-    return _tokenizer_around(_import_tokenizers().models.BPE(vocabulary, merges), prefix_space)
+    tokenizers = _import_tokenizers()
+    library = _tokenizer_around(tokenizers.models.BPE(vocabulary, merges), prefix_space)
+    library.decoder = tokenizers.decoders.ByteLevel()
+    return library
+
+
+def of_definition(text):
+    """Returns the `tokenizers.Tokenizer` of the content of a `tokenizer.json`."""
+    tokenizers = _import_tokenizers()
+    try:
+        return tokenizers.Tokenizer.from_str(text)
+    except Exception as error:  # the library raises nothing more special
+        raise ValueError(
+            f"The `tokenizers` library does not read the definition of this tokenizer: {error}"
+        ) from error
 
 
 def frequent_words(sentences, num_words, prefix_space):

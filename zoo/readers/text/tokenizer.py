@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from zoo.atomic import whole
-from zoo.readers.text import decoders, models, normalizers, pretokenizers
+from zoo.readers.text import decoders, library, models, normalizers, pretokenizers
 from zoo.readers.text.added_tokens import AddedTokens
 from zoo.readers.text.base import TextTokenizer
 from zoo.readers.text.pieces import spell
@@ -262,6 +262,15 @@ class Tokenizer(TextTokenizer):
         if self._is_special[token] or not self._pieces[token]:
             return self._names[token]
         return spell(self._pieces[token])
+
+    def to_library(self):
+        """Returns the `tokenizers.Tokenizer` of the definition, which puts special tokens around.
+
+        Raises:
+            ImportError: If `tokenizers` is not installed.
+            ValueError: If the library does not read the definition, such as that of Marian.
+        """
+        return library.of_definition(self._text)
 
     def save(self, path):
         """Writes the definition and the roles to one JSON file, for `load`.

@@ -1,0 +1,71 @@
+"""What the commands that use a model do with their inputs."""
+
+import sys
+
+import click
+
+import zoo
+from zoo import quiet
+from zoo.cli_options import require_writable
+from zoo.files import FileFolder, TextFile, answer_file
+
+ROWS_AT_ONCE = 256  # of a file, that are lost at most when the process is killed
+
+
+def load(name, method):
+    """Loads a model that has a method."""
+    quiet.import_tensorflow()
+    model = zoo.load(name)
+    if not hasattr(model, method):
+        task = model.task_name
+        raise ValueError(f"{name} is for another task ({task}): it has no `{method}`.")
+    return model
+
+
+def are_files(source, output, others, show_attention=None):
+    """Returns whether a command is to answer a file in another one."""
+    if source is None and output is None:
+        return False
+    if source is None or output is None or others:
+        raise ValueError("--input and --output go together, and take the place of arguments.")
+    if show_attention is not None:
+        raise ValueError("--show-attention is for inputs among the arguments, not for --input.")
+    return True
+
+
+def answer_rows(source, output, answer, at_once=ROWS_AT_ONCE, kind="picture", **job):
+    """Answers the rows of a file, or the files of a kind in a folder, in another file."""
+    rows = FileFolder(source, kind) if source.is_dir() else TextFile(source)
+    require_writable(output.absolute().parent)
+    failed = answer_file(rows, output, answer, job, at_once)
+    if failed:
+        click.echo(f"{failed} rows could not be answered: see {output}.errors.", err=True)
+        sys.exit(1)
+
+
+def require_arguments(arguments, what):
+    """Raises a `ValueError` if there is nothing to answer."""
+    if not arguments:
+        raise ValueError(f"Name {what}, or give --input and --output.")
+
+
+def batches(everything, size):
+    """Yields lists of `size` neighbours, and of what is left."""
+    for first in range(0, len(everything), size):
+        yield list(everything[first : first + size])
+
+
+def contents(files, content_of):
+    """Returns a dictionary of files to their contents; what has none is told, and left out.
+
+    Args:
+        files: List of paths.
+        content_of: Function of a path that returns the bytes, or raises what is wrong with it.
+    """
+    found = {}
+    for file in files:
+        try:
+            found[file] = content_of(file)
+        except (ValueError, OSError) as error:
+            click.echo(f"Error: {' '.join(str(error).split())}", err=True)
+    return found
