@@ -243,11 +243,13 @@ def save_whisper(folder, is_multilingual=True, **generation):
         begin_suppress_tokens=None,
     )
     model = _random(transformers.WhisperForConditionalGeneration, config)
-    with torch.no_grad():  # else all texts are one token again and again
-        for layer in model.model.decoder.layers:
-            layer.encoder_attn.q_proj.weight.mul_(4.0)
-            layer.encoder_attn.out_proj.weight.mul_(3.0)
-        model.model.decoder.embed_positions.weight.mul_(4.0)
+    with torch.no_grad():  # else all texts are one token again and again, without an end
+        for name, weight in model.model.decoder.named_parameters():
+            scales = {"bias": 0.1, "embed_tokens": 0.2, "embed_positions": 8.0, "encoder_attn": 2.0}
+            weight.mul_(next((scale for part, scale in scales.items() if part in name), 1.0))
+        table = model.model.decoder.embed_tokens.weight
+        table[ids["startoftranscript"] :] *= 20.0  # which are never written
+        table[pieces.eos_token_id] = 1.02 * table[pieces.convert_tokens_to_ids("D")]
     settings = {
         "alignment_heads": [[0, 1], [1, 0]],
         "begin_suppress_tokens": [5, pieces.eos_token_id],

@@ -69,7 +69,7 @@ class GeneratingTask(Task):
     # ------------------------------------------------------------------------------------ sampler
 
     def sampler(self, sampler=None, **options):
-        """Returns a sampler: by its name, an object as it is, or the default one with other options.
+        """Returns a sampler by its name, an object as it is, or the default one with other options.
 
         By its name, it has the rules of the default one, its processors and end tokens, too.
         """

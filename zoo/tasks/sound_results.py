@@ -1,5 +1,6 @@
 """What `classify` and `transcribe` return of sounds besides labels and texts, and pictures."""
 
+import textwrap
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -8,6 +9,8 @@ from keras_attention.plotting import new_figure
 from zoo.decoding.base import require
 from zoo.tasks.passages import block_diagonal
 from zoo.tasks.results import joined, looks
+
+LONGEST_TITLE = 80  # characters
 
 
 class SoundClasses(NamedTuple):
@@ -120,13 +123,15 @@ class Transcription(NamedTuple):
             The `matplotlib.figure.Figure`.
         """
         names, rows = self.tokens[position], self.attention[position]
-        return _heard(self.spectrogram(position), self.reader, rows, names, self.texts[position])
+        text = self.texts[position]
+        title = text if isinstance(text, str) else text[0]
+        return _heard(self.spectrogram(position), self.reader, rows, names, title)
 
 
 def _heard(frames, reader, rows, names, title):
     """Returns a figure of a spectrogram, and of rows of weights over its time below it."""
     seconds = len(frames) * reader.hop
-    figure = new_figure((min(3.0 + 6.0 * seconds, 16.0), 3.0 + 0.4 * len(rows)))
+    figure = new_figure((min(3.0 + 6.0 * seconds, 16.0), 3.0 + min(0.4 * len(rows), 30.0)))
     above, below = figure.subplots(
         2, 1, sharex=True, gridspec_kw={"height_ratios": [5, max(1, len(rows))]}
     )
@@ -134,7 +139,7 @@ def _heard(frames, reader, rows, names, title):
     hertz = [0, round(reader.rate / 2)]
     above.imshow(frames.T, origin="lower", cmap="magma", **corners)
     above.set_yticks([0.0, 1.0], [f"{each} Hz" for each in hertz])
-    above.set_title(title)
+    above.set_title(textwrap.shorten(title, LONGEST_TITLE, placeholder=" …"))
     below.imshow(rows, cmap="Blues", vmin=0.0, **corners)
     below.set_yticks(1.0 - (np.arange(len(rows)) + 0.5) / len(rows), names)
     below.set_xlabel("seconds")

@@ -155,11 +155,12 @@ class Transcriber(GeneratingTask):
                 raise ValueError("`x` must be a list of sounds. Received: one sound.")
             x = (sounds, y)
         examples = spoken_texts(x)
+        space = "" if self.tokenizer.prefix_space else " "
         if shuffle and y is not None:
             examples = examples.shuffle(len(sounds), seed=seed)
 
         def teach(sounds, texts):
-            tokens = self.tokenizer.tokenize(tf.strings.join([" ", tf.strings.strip(texts)]))
+            tokens = self.tokenizer.tokenize(space + tf.strings.strip(texts))
             begin = tf.tile(tf.constant([opening], tf.int32), [tf.shape(texts)[0], 1])
             ids = tf.concat([begin, tokens], axis=1).to_tensor(self.tokenizer.pad_id)
             inputs, labels, weights = self.teach(ids)
@@ -285,8 +286,9 @@ class Transcriber(GeneratingTask):
         prompts = inputs["prompt_ids"]  # [batch, length]
         context, state = self.core.start(inputs["frames"], max_length + len(self.prompt))
         tokens = tf.fill(tf.shape(prompts)[:1], self.tokenizer.start_id)
+        step = tf.function(self.core.step, autograph=False)  # traced once for all of the prompt
         for place, entry in enumerate(self.prompt):
-            logits, state, _ = self.core.step(tokens, state, context)
+            logits, state, _ = step(tokens, state, context)
             tokens = prompts[:, place]
             if entry == LANGUAGE:
                 tokens = tf.where(tokens == DETECTED, self._likeliest_language(logits), tokens)
