@@ -248,7 +248,7 @@ def save_whisper(folder, is_multilingual=True, **generation):
             scales = {"bias": 0.1, "embed_tokens": 0.2, "embed_positions": 8.0, "encoder_attn": 2.0}
             weight.mul_(next((scale for part, scale in scales.items() if part in name), 1.0))
         table = model.model.decoder.embed_tokens.weight
-        table[ids["startoftranscript"] :] *= 20.0  # which are never written
+        table[list(ids.values())] *= 5.0  # which are never written
         table[pieces.eos_token_id] = 1.02 * table[pieces.convert_tokens_to_ids("D")]
     settings = {
         "alignment_heads": [[0, 1], [1, 0]],
@@ -258,7 +258,8 @@ def save_whisper(folder, is_multilingual=True, **generation):
         "max_length": 40,
         "no_timestamps_token_id": ids["notimestamps"],
         "return_timestamps": False,
-        "suppress_tokens": [7, 9, *ids.values()],
+        # Of times, transformers would make segments.
+        "suppress_tokens": [7, 9, *range(ids["startoftranscript"], config.vocab_size)],
         **ends,
     }
     if is_multilingual:
