@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 
 import zoo
+from zoo import decoding
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -58,6 +59,9 @@ def test_numbers_are_those_of_transformers(checkpoint, model):
 def test_translations_are_those_of_transformers(checkpoint, model):
     _, theirs, pieces = checkpoint
     assert repr(model.default_sampler).startswith("BeamSampler(num_beams=4")
+    named, rules = model.sampler("greedy", min_length=2), model.default_sampler.processors
+    assert named.processors == (*rules, decoding.MinimumLength(2))  # what the file forbids stays so
+    assert model.sampler("greedy", processors=[]).processors == ()
     for sampler, options in (
         ("greedy", {"num_beams": 1}),
         ("beam", {"num_beams": 4, "early_stopping": "never"}),

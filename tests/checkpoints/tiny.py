@@ -249,7 +249,7 @@ def save_whisper(folder, is_multilingual=True, **generation):
             weight.mul_(next((scale for part, scale in scales.items() if part in name), 1.0))
         table = model.model.decoder.embed_tokens.weight
         table[list(ids.values())] *= 5.0  # which are never written
-        table[pieces.eos_token_id] = 1.02 * table[pieces.convert_tokens_to_ids("D")]
+        table[pieces.eos_token_id] = 4.0 * table[pieces.convert_tokens_to_ids("a")]
     settings = {
         "alignment_heads": [[0, 1], [1, 0]],
         "begin_suppress_tokens": [5, pieces.eos_token_id],
