@@ -183,6 +183,7 @@ def test_architectures_are_listed_last():
         "transformer_lm",
         "transformer_nmt",
         "vit",
+        "whisper",
     ]
 
 

@@ -105,7 +105,7 @@ def slaney_triangles(rate, bands, size):
     Example:
 
     >>> slaney_triangles(rate=8000, bands=2, size=8).round(5).tolist()
-    [[0.0, 0.0], [0.00107, 0.0], [0.00017, 0.00068], [0.0, 0.00036], [0.0, 0.0]]
+    [[0.0, 0.0], [0.00088, 0.00014], [0.0, 0.00056], [0.0, 0.00028], [0.0, 0.0]]
     """
     per_mel, knee, steps = 200.0 / 3.0, 1000.0, np.log(6.4) / 27.0
     highest = max(rate / 2.0, knee)
