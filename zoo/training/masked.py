@@ -63,8 +63,8 @@ class MaskedRecipe:
     architecture: str
     overrides: dict = dataclasses.field(default_factory=dict)
     vocabulary_size: int = 10_000
-    told: float = 0.15
-    epochs: int = 8
+    told: float = 0.2
+    epochs: int = 6
     batch_size: int = 32
     learning_rate: float = 3e-3
     warmup_steps: int = 200
