@@ -122,6 +122,7 @@ class MaskedRecipe:
             initial_epoch=done,
             epochs=self.epochs,
             validation_data=held_out,
+            shuffle=False,  # they are drawn
             verbose=2,
             callbacks=runs.callbacks(run_dir, "val_loss", "min"),
         )
