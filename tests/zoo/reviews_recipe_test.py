@@ -1,4 +1,4 @@
-"""The recipes of reviews: what is hidden and told, what a classifier begins with, what runs leave."""
+"""The recipes of reviews: what is hidden and told, what a classifier begins with, what is left."""
 
 import json
 
