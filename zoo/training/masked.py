@@ -64,8 +64,8 @@ class MaskedRecipe:
     overrides: dict = dataclasses.field(default_factory=dict)
     vocabulary_size: int = 10_000
     told: float = 0.2
-    epochs: int = 6
-    batch_size: int = 32
+    epochs: int = 4
+    batch_size: int = 64
     learning_rate: float = 3e-3
     warmup_steps: int = 200
     average_momentum: float = 0.998
