@@ -103,14 +103,23 @@ _data_dir = click.option(
     type=click.IntRange(min=1),
     help="Epochs instead of the recipe's; earlier and later stages keep theirs.",
 )
-def train(name, data_dir, run_dir, epochs):
+@click.option(
+    "--strategy",
+    type=click.Choice(["mirrored"]),
+    help="Train on all GPUs of this machine, each with a part of every batch.  [default: on one]",
+)
+def train(name, data_dir, run_dir, epochs, strategy):
     """Train the model NAME by its recipe, and write it as a preset to RUN_DIR/NAME."""
     quiet.import_tensorflow()
+    import tensorflow as tf
+
     from zoo.training import recipes
 
     run_dir = run_dir or pathlib.Path("runs") / name
     require_writable(run_dir)
-    folder = recipes.run(name, data_dir, run_dir, epochs)
+    of_devices = tf.distribute.MirroredStrategy() if strategy else tf.distribute.get_strategy()
+    with of_devices.scope():
+        folder = recipes.run(name, data_dir, run_dir, epochs)
     click.echo(f"Wrote {folder}. Load it by zoo.load({str(folder)!r}).")
 
 
