@@ -66,8 +66,12 @@ def broken_off(dataset, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def run(broken_off, dataset):
-    """The same folder once the run was started again, and the preset that came of it."""
+def run(request, dataset, tmp_path_factory):
+    """Folder of a run, with `--full` of the one broken off, and the preset that came of it."""
+    if request.config.getoption("--full"):
+        run_dir = request.getfixturevalue("broken_off")
+    else:
+        run_dir = tmp_path_factory.mktemp("runs")
 
     def load(recipe, split, data_dir):
         if split in recipe.splits:
@@ -77,9 +81,10 @@ def run(broken_off, dataset):
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(recipes.RECIPES, "toy_en_de", dataclasses.replace(RECIPE, epochs=99))
         patch.setattr(TranslationRecipe, "load", load)
-        yield broken_off, recipes.run("toy_en_de", None, broken_off, epochs=RECIPE.epochs)
+        yield run_dir, recipes.run("toy_en_de", None, run_dir, epochs=RECIPE.epochs)
 
 
+@pytest.mark.full  # `kills_test` kills training by `runs` alone
 def test_a_killed_run_goes_on_where_it_was(run):
     run_dir, _ = run
     history = read_history(run_dir)
