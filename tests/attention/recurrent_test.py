@@ -249,6 +249,7 @@ def test_what_an_attention_draws_is_new_in_every_step_and_call(random):
     assert np.abs(first - second).max() > 0.1
 
 
+@pytest.mark.full  # a captioner does, too
 @pytest.mark.few(1)
 @pytest.mark.parametrize("random", RANDOM, ids=["dropout", "hard"])
 def test_learns_with_an_attention_that_draws(random):

@@ -98,6 +98,7 @@ def test_output_carries_the_mask_of_the_first_input(name):
     np.testing.assert_allclose(pooled[1], context[1, 0], atol=1e-5)
 
 
+@pytest.mark.full
 @pytest.mark.few(1)
 @pytest.mark.parametrize("name", LAYERS)
 def test_trains_in_a_functional_model(name):

@@ -490,6 +490,7 @@ def test_recomputed_block_drops_the_same_again(compiled):
     assert slope == pytest.approx((gradient * step).sum(), rel=0.02)
 
 
+@pytest.mark.full  # `recompute_test` trains blocks, too
 @pytest.mark.few(1)
 @pytest.mark.parametrize("make", [encoder, decoder])
 def test_recomputed_block_trains(make):

@@ -116,6 +116,7 @@ def test_sentence_transformers_pool_and_normalize(tmp_path):
         zoo.load(str(tmp_path))
 
 
+@pytest.mark.full
 def test_sentence_transformers_made_of_a_masked_model(tmp_path):
     """Whose configs still name the class that they were trained from."""
     theirs, pieces = tiny.save(tmp_path, "MPNet", "ForMaskedLM")
@@ -130,6 +131,7 @@ def test_sentence_transformers_made_of_a_masked_model(tmp_path):
     np.testing.assert_allclose(zoo.load(str(tmp_path)).embed(tiny.TEXTS), unit, atol=1e-4)
 
 
+@pytest.mark.full  # `lora_test` teaches one
 def test_new_labels_get_a_new_head(tmp_path):
     tiny.save(tmp_path, "Bert", "ForMaskedLM", num_hidden_layers=1)
     model = zoo.load(str(tmp_path), labels=["no", "yes"], dropout=0.0, attention_dropout=0.0)

@@ -15,6 +15,7 @@ from zoo.metrics.crossentropy import TokenCrossentropy
 from zoo.storage import CARD
 from zoo.training import recipes, runs, self_critical
 from zoo.training.bleu import ValidationBleu
+from zoo.training.evaluation import best_sampler
 from zoo.training.translation import TranslationRecipe
 
 RECIPE = TranslationRecipe(
@@ -149,6 +150,7 @@ def test_an_unknown_recipe_gets_the_nearest(tmp_path):
         recipes.run("luong_nmt_multi30k_en_fr", None, tmp_path)
 
 
+@pytest.mark.full
 def test_a_preset_uses_the_length_penalty_that_did_best(run, dataset):
     _, folder = run
     model = zoo.load(folder)
@@ -286,6 +288,15 @@ def measure():
         return [entry["val_bleu"] for entry in logs]
 
     return run
+
+
+def test_the_sampler_with_the_best_bleu_is_chosen():
+    class Model:
+        def translate(self, texts, sampler, batch_size):
+            return texts if sampler == "second" else ["zebra"] * len(texts)
+
+    texts = tf.data.Dataset.from_tensor_slices((["a dog runs"], ["a dog runs"]))
+    assert best_sampler(Model(), texts, ["first", "second", "third"]) == "second"
 
 
 def test_val_bleu_is_that_of_sacrebleu(measure):

@@ -142,6 +142,7 @@ def log_probs_of(core, source_ids, hypotheses):
     return np.take_along_axis(log_probs, ids[:, 1:, None], axis=-1).sum(axis=(1, 2))
 
 
+@pytest.mark.full  # so do tests of tasks
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("position", "jit_compile"),
