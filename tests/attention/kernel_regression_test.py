@@ -115,6 +115,7 @@ def test_takes_a_kernel_of_ones_own():
     np.testing.assert_allclose(oracle.float64(found)[0], expected, atol=1e-5)
 
 
+@pytest.mark.full
 @pytest.mark.few(1)
 @pytest.mark.parametrize("kernel", ["gaussian", "triangular", "epanechnikov"])
 def test_learns_a_width_from_every_point_but_itself(kernel):

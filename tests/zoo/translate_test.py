@@ -408,6 +408,7 @@ def test_a_recurrent_model_has_no_heads_to_show(bahdanau):
 # ------------------------------------------------------------------------------------------- XLA
 
 
+@pytest.mark.full  # XLA compiles exports and texts
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("name", "sampler"), [("luong", "beam"), ("transformer", "beam"), ("transformer", "random")]
