@@ -85,15 +85,20 @@ def test_trained(checkpoint):
     assert history["loss"][-1] < 0.9 * history["loss"][0]
 
 
-def test_saved_and_exported(model, tmp_path):
+def test_saved(model, tmp_path):
     texts = SENTENCES[::2]
-    expected = model.translate(texts)
     model.save_to_preset(tmp_path / "preset")
     again = zoo.load(tmp_path / "preset")
     assert again.default_sampler == model.default_sampler
     assert again.tokenizer.tokenize(texts).to_list() == model.tokenizer.tokenize(texts).to_list()
     for ours, saved in zip(model.core.get_weights(), again.core.get_weights(), strict=True):
         np.testing.assert_array_equal(saved, ours)
+
+
+@pytest.mark.full
+def test_exported(model, tmp_path):
+    texts = SENTENCES[::2]
+    expected = model.translate(texts)
     served = tf.saved_model.load(model.export(tmp_path / "exported", jit_compile=False)).signatures
     found = served["serving_default"](text=tf.constant(texts))["text"].numpy()
     assert [text.decode() for text in found] == expected

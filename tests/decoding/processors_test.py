@@ -139,8 +139,15 @@ OPTIONS = {
 PROMPTS = [[4, 5, 4], [6, 7, 8], [8, 8, 5], [5, 5, 5]]
 
 
-@pytest.mark.parametrize("jit_compile", [False, True])
-@pytest.mark.parametrize("name", ["greedy", "beam"])
+@pytest.mark.parametrize(
+    ("name", "jit_compile"),
+    [
+        ("greedy", False),
+        ("beam", True),
+        pytest.param("greedy", True, marks=pytest.mark.full),
+        pytest.param("beam", False, marks=pytest.mark.full),
+    ],
+)
 def test_a_search_is_that_of_lists(name, jit_compile):
     sampler = decoding.get(name, **OPTIONS)
     expected = [beam_search(each, process, sampler.num_beams, (END, OTHER_END)) for each in PROMPTS]
