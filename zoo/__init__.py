@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from zoo.readers.sound_reader import SoundReader
     from zoo.readers.speech_reader import SpeechReader
     from zoo.readers.text import ByteBPETokenizer
+    from zoo.tasks.answering import Answerer
     from zoo.tasks.captioning import Captioner
     from zoo.tasks.classification import Classifier
     from zoo.tasks.embedding import Embedder
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
+    "Answerer",
     "Backbone",
     "ByteBPETokenizer",
     "Caption",
@@ -62,6 +64,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Answerer": "zoo.tasks.answering",
     "Backbone": "zoo.models.backbone",
     "ByteBPETokenizer": "zoo.readers.text",
     "Caption": "zoo.tasks.results",

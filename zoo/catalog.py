@@ -121,6 +121,13 @@ ARCHITECTURES = {
         "zoo.models.text_encoder.TextEncoder",
         {"head": "score"},
     ),
+    "text_encoder_span": Architecture(
+        "question answering",
+        "Text encoder to where an answer starts and ends (Devlin et al. 2019)",
+        "zoo.tasks.answering.Answerer",
+        "zoo.models.text_encoder.TextEncoder",
+        {"head": "span"},
+    ),
     "text_encoder_tags": Architecture(
         "tagging",
         "Text encoder to a label for each word (Devlin et al. 2019)",
@@ -229,8 +236,8 @@ def list_models():
 
     >>> [model.name for model in list_models() if not model.card]  # doctest: +NORMALIZE_WHITESPACE
     ['bahdanau_nmt', 'clip', 'conformer', 'luong_nmt', 'show_attend_tell', 't5', 'text_encoder',
-     'text_encoder_embedding', 'text_encoder_masked', 'text_encoder_score', 'text_encoder_tags',
-     'transformer_lm', 'transformer_nmt', 'vit', 'whisper']
+     'text_encoder_embedding', 'text_encoder_masked', 'text_encoder_score', 'text_encoder_span',
+     'text_encoder_tags', 'transformer_lm', 'transformer_nmt', 'vit', 'whisper']
     """
     trained = sorted(folder.parent for folder in PRESETS.glob(f"*/{CARD}"))
     return [_preset_info(folder) for folder in trained] + [

@@ -10,7 +10,7 @@ import pathlib
 import click
 
 import zoo
-from zoo import cli_answers, cli_media, quiet
+from zoo import cli_answers, cli_media, cli_pairs, quiet
 from zoo.cli_options import require_writable
 
 USER_ERRORS = (ValueError, OSError, ImportError)
@@ -38,7 +38,7 @@ def main():
     """Ready models made of attention: use, train, measure and serve them."""
 
 
-for _command in (*cli_answers.COMMANDS, *cli_media.COMMANDS):
+for _command in (*cli_answers.COMMANDS, *cli_media.COMMANDS, *cli_pairs.COMMANDS):
     main.add_command(_command)
 
 

@@ -7,8 +7,17 @@ import sys
 
 import click
 
-from zoo.cli_inputs import answer_rows, are_files, batches, load, require_arguments
+from zoo.cli_inputs import (
+    PAIR_OF_TEXTS,
+    answer_rows,
+    are_files,
+    batches,
+    load,
+    pairs_of,
+    require_arguments,
+)
 from zoo.cli_options import (
+    PAIR,
     RANDOM,
     RULES,
     SAMPLER,
@@ -17,6 +26,7 @@ from zoo.cli_options import (
     with_files,
     with_options,
 )
+from zoo.files import TEXT
 from zoo.readers import PICTURES
 
 TEXTS_AT_ONCE = 1024  # that are translated before the next ones, and written
@@ -67,20 +77,25 @@ def translate(name, texts, source, output, show_attention, batch_size, sampler, 
 @click.argument("name")
 @click.argument("inputs", nargs=-1)
 @with_files("File of texts, .jsonl, .tsv or lines, or folder of pictures")
+@PAIR
 @click.option("--label", "labels", multiple=True, help="A label; may be given several times.")
 @click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True)
 @show_attention_in("Draw into this picture what the model looked at in the first input.")
-def classify(name, inputs, source, output, labels, show_attention, batch_size):
+def classify(name, inputs, source, output, pair, labels, show_attention, batch_size):
     """Name the best label of each of INPUTS, texts, pictures or WAV files, with the model NAME.
 
-    Writes a line for each: the label, a tab, and its probability. Of a model of several labels an
-    input, the line is all of them, with a comma between, and their probabilities. A model that
-    matches pictures and texts takes any labels: --label "a dog" --label "a cat".
+    Writes a line for each: the label, a tab, and its probability; with --pair for each two texts,
+    such as a premise and a hypothesis. Of a model of several labels an input, the line is all of
+    them, with a comma between, and their probabilities. A model that matches pictures and texts
+    takes any labels: --label "a dog" --label "a cat".
     """
     is_of_files = are_files(source, output, inputs, show_attention)
     if not is_of_files:
         require_arguments(inputs, "texts, pictures or sounds")
+        inputs = pairs_of(inputs) if pair else inputs
     model = load(name, "classify")
+    if pair and (labels or model.tokenizer is None):
+        raise ValueError(f"{name} classifies no pairs of texts: leave out --pair.")
     settings = {"batch_size": batch_size} | _labels_for(model, name, labels, show_attention)
 
     def answers(inputs):
@@ -97,7 +112,8 @@ def classify(name, inputs, source, output, labels, show_attention, batch_size):
         def answer(inputs, before):
             return [dict(zip(("label", "probability"), x, strict=True)) for x in answers(inputs)]
 
-        answer_rows(source, output, answer, name=name, **settings)
+        names = PAIR_OF_TEXTS if pair else (TEXT,)
+        answer_rows(source, output, answer, names=names, name=name, **settings)
         return
     for some in batches(inputs, batch_size):
         for each in answers(some):

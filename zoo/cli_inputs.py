@@ -7,8 +7,9 @@ import click
 import zoo
 from zoo import quiet
 from zoo.cli_options import require_writable
-from zoo.files import FileFolder, TextFile, answer_file
+from zoo.files import TEXT, FileFolder, TextFile, answer_file
 
+PAIR_OF_TEXTS = TEXT, "text_pair"  # as an exported classifier calls them
 ROWS_AT_ONCE = 256  # of a file, that are lost at most when the process is killed
 
 
@@ -33,10 +34,19 @@ def are_files(source, output, others, show_attention=None):
     return True
 
 
-def answer_rows(source, output, answer, at_once=ROWS_AT_ONCE, kind="picture", **job):
-    """Answers the rows of a file, or the files of a kind in a folder, in another file."""
-    rows = FileFolder(source, kind) if source.is_dir() else TextFile(source)
+def answer_rows(source, output, answer, at_once=ROWS_AT_ONCE, kind="picture", names=(TEXT,), **job):
+    """Answers the rows of a file, or the files of a kind in a folder, in another file.
+
+    Args:
+        source, output: Paths.
+        answer, at_once: As for `zoo.files.answer_file`.
+        kind: What the files of a folder are, `"picture"` or `"sound"`.
+        names: Names of the texts of a row.
+        **job: What the answers depend on besides.
+    """
+    rows = FileFolder(source, kind) if source.is_dir() else TextFile(source, names)
     require_writable(output.absolute().parent)
+    job = job if len(names) == 1 else {**job, "texts": names}
     failed = answer_file(rows, output, answer, job, at_once)
     if failed:
         click.echo(f"{failed} rows could not be answered: see {output}.errors.", err=True)
@@ -47,6 +57,13 @@ def require_arguments(arguments, what):
     """Raises a `ValueError` if there is nothing to answer."""
     if not arguments:
         raise ValueError(f"Name {what}, or give --input and --output.")
+
+
+def pairs_of(texts):
+    """Returns texts two by two."""
+    if len(texts) % 2:
+        raise ValueError(f"--pair takes texts two by two. Received: {len(texts)} texts.")
+    return list(zip(texts[::2], texts[1::2], strict=True))
 
 
 def batches(everything, size):

@@ -85,6 +85,13 @@ def decoding_options(command):
     return with_options(options)(command)
 
 
+PAIR = click.option(
+    "--pair",
+    is_flag=True,
+    help="Take texts two by two; of a file, a text and a text_pair, or the first two columns.",
+)
+
+
 def with_files(what):
     """Adds the options to answer the rows of a file in another."""
     options = [

@@ -5,7 +5,8 @@ as without: `OUTPUT.progress` tells what is done, and goes when all is. A row th
 answered becomes an empty line and an entry in `OUTPUT.errors`.
 
 A file that ends with `.jsonl` holds JSON lines: texts, or objects with a `text`. One that ends with
-`.tsv` holds columns, the text first. Any other holds a text a line.
+`.tsv` holds columns, the text first. Any other holds a text a line. What needs several texts, such
+as a question and a context, takes objects that have them by name, or the first columns.
 """
 
 import hashlib
@@ -46,10 +47,20 @@ class TextFile:
 
     Args:
         path: Its path.
+        names: The texts that a line has. Where they are several, the content of a row is a tuple.
+
+    Raises:
+        ValueError: If a line of such a file has room for one text only.
     """
 
-    def __init__(self, path):
+    def __init__(self, path, names=(TEXT,)):
         self.path, self.kind = pathlib.Path(path), pathlib.Path(path).suffix.lower()
+        self.names = tuple(names)
+        if len(self.names) > 1 and self.kind not in (COLUMNS, JSON_LINES):
+            raise ValueError(
+                f"{path} should end with {JSON_LINES}, for objects with {self._told}, or with "
+                f"{COLUMNS}, for these as columns."
+            )
         told = self.path.stat()
         self.size = told.st_size
         self.state = {"bytes": told.st_size, "modified": told.st_mtime_ns}
@@ -67,19 +78,36 @@ class TextFile:
         try:
             text = line.decode()
             if self.kind == COLUMNS:
-                columns = text.split("\t")
-                others = {f"column_{number}": x for number, x in enumerate(columns[1:], start=2)}
-                return Row(place, {TEXT: columns[0], **others}, columns[0])
+                columns, count = text.split("\t"), len(self.names)
+                if len(columns) < count:
+                    raise ValueError(f"A line has the columns {self._told}.")
+                others = {f"column_{n}": x for n, x in enumerate(columns[count:], start=count + 1)}
+                return self._of_fields(
+                    place, {**dict(zip(self.names, columns, strict=False)), **others}
+                )
             if self.kind == JSON_LINES:
                 found = json.loads(text)
-                fields = found if isinstance(found, dict) else {TEXT: found}
-                if not isinstance(fields.get(TEXT), str):
-                    raise ValueError(f"A line is a string, or an object with a {TEXT!r}.")
-                fields[TEXT].encode()  # half of a surrogate pair is no text
-                return Row(place, fields, fields[TEXT])
-            return Row(place, {TEXT: text}, text)
+                is_text = len(self.names) == 1 and not isinstance(found, dict)
+                fields = {self.names[0]: found} if is_text else found
+                if not isinstance(fields, dict) or not all(
+                    isinstance(fields.get(name), str) for name in self.names
+                ):
+                    string = "a string, or " if len(self.names) == 1 else ""
+                    raise ValueError(f"A line is {string}an object with {self._told}.")
+                return self._of_fields(place, fields)
+            return self._of_fields(place, {self.names[0]: text})
         except (ValueError, RecursionError) as error:
             return Row(place, {}, problem=str(error))
+
+    def _of_fields(self, place, fields):
+        texts = tuple(fields[name] for name in self.names)
+        for text in texts:
+            text.encode()  # half of a surrogate pair is no text
+        return Row(place, fields, texts if len(texts) > 1 else texts[0])
+
+    @property
+    def _told(self):
+        return " and ".join(f"a {name!r}" for name in self.names)
 
 
 class FileFolder:

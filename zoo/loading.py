@@ -35,7 +35,8 @@ def load(name, weights="pretrained", tokenizer=None, dtype=None, **overrides):
             that change no weights, such as `dropout` or `sampler`; of those and of a trained text
             encoder, `labels` for a classifier with a new, untrained head; and `problem_type`, as
             transformers calls it: with `"multi_label_classification"` an input may have several
-            labels, with `"regression"` the head of a checkpoint is one for a number.
+            labels, with `"regression"` the head of a checkpoint is one for a number, with
+            `"question_answering"` one for answers.
 
     Returns:
         A task, such as `zoo.Translator`.

@@ -49,7 +49,7 @@ def test_pairs_of_every_family(tmp_path, family):
     mask = inputs["attention_mask"].numpy()[:, None, :, None]
     for ours, others in zip(weights, expected.attentions, strict=True):
         np.testing.assert_allclose(ours * mask, others.numpy() * mask, atol=1e-4)
-    found = model.answer(tf.constant(pairs))["probabilities"]
+    found = model.respond(tf.constant(pairs))["probabilities"]
     np.testing.assert_allclose(found, expected.logits.softmax(-1), atol=1e-5)
 
 

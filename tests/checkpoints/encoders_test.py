@@ -217,7 +217,7 @@ def changed(checkpoint, tmp_path, change_config=None, change_tensors=None):
         ({"position_embedding_type": "relative_key"}, "position_embedding_type='relative_key'"),
         ({"hidden_act": "mish"}, "activation 'mish'"),
         ({"model_type": "roformer"}, "'roformer', which is not implemented. These are: bert"),
-        ({"architectures": ["BertForQuestionAnswering"]}, "BertForQuestionAnswering"),
+        ({"architectures": ["BertForMultipleChoice"]}, "BertForMultipleChoice"),
         ({"problem_type": "ranking"}, "must be one of.*regression. Received: 'ranking'"),
         ({"problem_type": "regression"}, "of 2 numbers, which is not implemented"),
         ({"vocab_size": 3}, "size=3 is too small"),

@@ -179,6 +179,7 @@ def test_architectures_are_listed_last():
         "text_encoder_embedding",
         "text_encoder_masked",
         "text_encoder_score",
+        "text_encoder_span",
         "text_encoder_tags",
         "transformer_lm",
         "transformer_nmt",

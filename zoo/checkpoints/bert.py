@@ -22,6 +22,7 @@ EMBEDDING = {
 HEADS = {
     "labels": {"pooler": "bert.pooler.dense", "output_layer": "classifier"},
     "tags": {"output_layer": "classifier"},
+    "span": {"output_layer": "qa_outputs"},
     "masked": {
         "transform": "cls.predictions.transform.dense",
         "transform_norm": "cls.predictions.transform.LayerNorm",

@@ -22,6 +22,7 @@ EMBEDDING = {
 HEADS = {
     "labels": {"pooler": "pre_classifier", "output_layer": "classifier"},
     "tags": {"output_layer": "classifier"},
+    "span": {"output_layer": "qa_outputs"},
     "masked": {
         "transform": "vocab_transform",
         "transform_norm": "vocab_layer_norm",

@@ -6,6 +6,7 @@ from zoo.checkpoints.encoders import encoder_plan, head_of
 HEADS = {
     "labels": {"pooler": "classifier.dense", "output_layer": "classifier.out_proj"},
     "tags": {"output_layer": "classifier"},
+    "span": {"output_layer": "qa_outputs"},
     "masked": {
         "transform": "generator_predictions.dense",
         "transform_norm": "generator_predictions.LayerNorm",

@@ -10,6 +10,7 @@ from zoo.checkpoints.settings import REGRESSION
 HEADS = {
     "ForSequenceClassification": "labels",
     "ForTokenClassification": "tags",
+    "ForQuestionAnswering": "span",
     "ForMaskedLM": "masked",
     "ForPreTraining": "masked",
     "Model": "embedding",
@@ -18,6 +19,7 @@ ARCHITECTURES = {
     "labels": "text_encoder",
     "score": "text_encoder_score",
     "tags": "text_encoder_tags",
+    "span": "text_encoder_span",
     "masked": "text_encoder_masked",
     "embedding": "text_encoder_embedding",
 }
@@ -41,6 +43,8 @@ def head_of(settings, folder):
             f"implemented. Classes that are: {', '.join('…' + each for each in HEADS)}."
         )
     head = HEADS[found[1]]
+    if settings.is_of_answers:
+        return "span"
     if settings.makes_head:
         return "tags" if head == "tags" and settings.new_labels else "labels"
     return "embedding" if (folder / MODULES).is_file() else head
@@ -71,7 +75,7 @@ def encoder_plan(settings, folder, head, options, table, heads, prefix, tied, un
         options = {**options, "labels": settings.new_labels or settings.labels}
     if settings.makes_head:
         del table["output_layer"]
-        fresh = "output_layer", "pooler"
+        fresh = ("output_layer", "pooler") if options["pooler"] else ("output_layer",)
     if settings.makes_head or head == "embedding":
         of_heads = {name for each in heads.values() for name in each.values()}
         unused += tuple(rf"{re.escape(name)}(\..*)?" for name in [*of_heads, *tied])

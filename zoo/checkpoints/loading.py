@@ -29,7 +29,7 @@ def read_checkpoint(folder, labels=None, problem_type=None):
     settings.require_all_seen()
     if labels is not None and "labels" not in plan.options:
         raise ValueError(f"{folder} is no model that labels can be given to.")
-    if problem_type is not None and not plan.is_of_labels:
+    if problem_type is not None and not plan.has_problem_type:
         raise ValueError(
             f"{folder} is no classifier, nor a model that becomes one by problem_type="
             f"{problem_type!r} alone: pass labels=[...] as well."

@@ -22,6 +22,7 @@ class Plan:
     size: int | None = None
 
     @property
-    def is_of_labels(self):
-        """Whether it is a classifier, or a model of a number."""
-        return "problem_type" in self.options or self.architecture == "text_encoder_score"
+    def has_problem_type(self):
+        """Whether it is a classifier, or a model of a number or of answers."""
+        others = "text_encoder_score", "text_encoder_span"
+        return "problem_type" in self.options or self.architecture in others

@@ -6,6 +6,7 @@ from zoo.checkpoints.encoders import encoder_plan, head_of
 HEADS = {
     "labels": {"pooler": "classifier.dense", "output_layer": "classifier.out_proj"},
     "tags": {"output_layer": "classifier"},
+    "span": {"output_layer": "qa_outputs"},
     "masked": {
         "transform": "lm_head.dense",
         "transform_norm": "lm_head.layer_norm",

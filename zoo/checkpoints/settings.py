@@ -7,7 +7,8 @@ from zoo.storage.kinds import LARGEST_CONFIG
 
 SINGLE, MULTI = "single_label_classification", "multi_label_classification"
 REGRESSION = "regression"
-PROBLEM_TYPES = SINGLE, MULTI, REGRESSION
+PROBLEM_TYPES = SINGLE, MULTI, REGRESSION  # of labels and numbers
+ANSWERS = "question_answering"
 _REQUIRED = object()
 _WITHOUT_MEANING = {  # for the numbers that a model computes
     "architectures",
@@ -64,8 +65,8 @@ class Settings:
         path: The file, for messages.
         content: Its content.
         new_labels: List of labels for a new head, in place of those of the file.
-        problem_type: `"single_label_classification"`, `"multi_label_classification"` or
-            `"regression"`, in place of what the file says.
+        problem_type: `"single_label_classification"`, `"multi_label_classification"`,
+            `"regression"` or `"question_answering"`, in place of what the file says.
     """
 
     def __init__(self, path, content, new_labels=None, problem_type=None):
@@ -168,8 +169,17 @@ class Settings:
         return (self.take("architectures", default=None) or [""])[0]
 
     @property
+    def is_of_answers(self):
+        """Whether the head is asked to find answers, whatever the file has."""
+        if self._problem_type == ANSWERS and self.new_labels is not None:
+            raise ValueError(f"Answers have no labels. Received: labels={self.new_labels!r}.")
+        return self._problem_type == ANSWERS
+
+    @property
     def makes_head(self):
         """Whether the head is to be a new one, whatever the file has."""
+        if self.is_of_answers:
+            return not self.architecture.endswith("ForQuestionAnswering")
         if self.new_labels or self._problem_type != REGRESSION:
             return bool(self.new_labels)
         has_number = self.architecture.endswith("ForSequenceClassification")
@@ -196,7 +206,8 @@ class Settings:
             raise ValueError(f"{self.path} is of {len(labels)} numbers, which is not implemented.")
         if asked not in PROBLEM_TYPES:
             raise ValueError(
-                f"`problem_type` must be one of {', '.join(PROBLEM_TYPES)}. Received: {asked!r}."
+                f"`problem_type` must be one of {', '.join(PROBLEM_TYPES)}, or {ANSWERS} for a "
+                f"model that finds answers. Received: {asked!r}."
             )
         if asked == SINGLE and len(labels) < 2:
             raise ValueError(

@@ -1,5 +1,6 @@
 """Scores as people publish them, computed by their own libraries, and perplexity."""
 
+from zoo.metrics.answers import AnswerScores, answer_scores
 from zoo.metrics.bleu import BleuScore, moses_lowercase_bleu, sacrebleu_score
 from zoo.metrics.caption_rewards import CaptionReward, CiderReward
 from zoo.metrics.captions import CaptionScores, caption_scores
@@ -9,6 +10,7 @@ from zoo.metrics.retrieval import RetrievalScores, retrieval_scores
 from zoo.metrics.word_errors import word_error_rate
 
 __all__ = [
+    "AnswerScores",
     "BleuScore",
     "CaptionReward",
     "CaptionScores",
@@ -16,6 +18,7 @@ __all__ = [
     "ContrastiveLoss",
     "Perplexity",
     "RetrievalScores",
+    "answer_scores",
     "caption_scores",
     "moses_lowercase_bleu",
     "retrieval_scores",

@@ -130,7 +130,7 @@ class Conformer(Core):
         return (logits, [each for (each,) in weights]) if return_attention_scores else logits
 
     def told(self, sounds, weights):
-        """Returns what its attention tells, see `zoo.tasks.classification.Classifier.answer`.
+        """Returns what its attention tells, see `zoo.tasks.classification.Classifier.respond`.
 
         Args:
             sounds: What was called.

@@ -1,7 +1,8 @@
-"""Encoders of texts in BERT's shape: token ids to vectors, labels, or masked tokens.
+"""Encoders of texts in BERT's shape: token ids to vectors, labels, answers, or masked tokens.
 
 The tasks are `zoo.tasks.classification.Classifier`, `zoo.tasks.scoring.Scorer`,
-`zoo.tasks.tagging.Tagger`, `zoo.tasks.masked.MaskFiller` and `zoo.tasks.embedding.Embedder`.
+`zoo.tasks.tagging.Tagger`, `zoo.tasks.answering.Answerer`, `zoo.tasks.masked.MaskFiller` and
+`zoo.tasks.embedding.Embedder`.
 """
 
 import dataclasses
@@ -19,12 +20,17 @@ HEADS = {  # the architecture, and what it is
     "labels": ("text_encoder", "Text encoder (Devlin et al. 2019)"),
     "score": ("text_encoder_score", "Text encoder to a number (Devlin et al. 2019)"),
     "tags": ("text_encoder_tags", "Text encoder to a label for each word (Devlin et al. 2019)"),
+    "span": (
+        "text_encoder_span",
+        "Text encoder to where an answer starts and ends (Devlin et al. 2019)",
+    ),
     "masked": ("text_encoder_masked", "Text encoder that fills gaps (Devlin et al. 2019)"),
     "embedding": (
         "text_encoder_embedding",
         "Text encoder to a vector (Reimers and Gurevych 2019)",
     ),
 }
+OF_TOKENS = "tags", "span"  # heads whose output layer reads the vector of each token
 POOLINGS = ("first", "mean")
 
 
@@ -33,8 +39,9 @@ class TextEncoderConfig(TransformerConfig):
     """Options of an encoder of texts: those of `TransformerConfig`, some with other defaults, and
 
     Args:
-        head: `"labels"`, `"score"` for a number, `"tags"` for a label of each token, `"masked"`
-            for the tokens behind masks, or `"embedding"` for a vector.
+        head: `"labels"`, `"score"` for a number, `"tags"` for a label of each token, `"span"`
+            for where an answer starts and ends, `"masked"` for the tokens behind masks, or
+            `"embedding"` for a vector.
         num_labels: Number of labels.
         embedding_size: Size of the vectors of the tables, which a dense layer brings to `size`
             where it differs, as in ELECTRA; by default `size`.
@@ -89,7 +96,7 @@ class TextEncoderConfig(TransformerConfig):
 
 @keras.saving.register_keras_serializable(package="zoo")
 class TextEncoder(Core):
-    """A stack of blocks over the tokens of a text, and one of five heads.
+    """A stack of blocks over the tokens of a text, and one of six heads.
 
     Paper: Devlin et al. 2019, BERT (https://arxiv.org/abs/1810.04805). The defaults, with
     `num_segments=2`, are its base model; its large one has `num_layers=24, size=1024, num_heads=16,
@@ -109,8 +116,9 @@ class TextEncoder(Core):
 
     Output shape:
         Float32: logits `(batch, num_labels)`; with `head="score"`, numbers `(batch, 1)`; with
-        `head="tags"`, logits `(batch, length, num_labels)`; with `head="masked"`, `(batch, length,
-        vocabulary_size)`; with `head="embedding"`, vectors `(batch, size)`. With
+        `head="tags"`, logits `(batch, length, num_labels)`; with `head="span"`, `(batch, length,
+        2)`, that an answer starts there and that it ends there; with `head="masked"`, `(batch,
+        length, vocabulary_size)`; with `head="embedding"`, vectors `(batch, size)`. With
         `return_attention_scores` also a list of `(batch * chunks, num_heads, length, length)`, a
         tensor for each block.
 
@@ -143,11 +151,11 @@ class TextEncoder(Core):
             self.transform_norm = keras.layers.LayerNormalization(
                 epsilon=config.epsilon, dtype=dtype
             )
-        elif config.pooler is not None and config.head != "tags":
+        elif config.pooler is not None and config.head not in OF_TOKENS:
             self.pooler = keras.layers.Dense(config.size, config.pooler, dtype=dtype)
-        if config.head in ("labels", "tags", "score"):
-            outputs = 1 if config.head == "score" else config.num_labels
-            self.output_layer = keras.layers.Dense(outputs, dtype=dtype)
+        outputs = {"labels": config.num_labels, "tags": config.num_labels, "score": 1, "span": 2}
+        if config.head in outputs:
+            self.output_layer = keras.layers.Dense(outputs[config.head], dtype=dtype)
 
     @property
     def architecture(self):
@@ -178,7 +186,7 @@ class TextEncoder(Core):
         x, weights = self.encode(inputs, return_attention_scores, training)
         if self.transform is not None:
             x = self.tell(x)
-        elif self.config.head != "tags":
+        elif self.config.head not in OF_TOKENS:
             x = self._pool(x, token_ids)
             x = x if self.pooler is None else self.pooler(x)
             x = self._mean_of_chunks(x, token_ids)
@@ -226,7 +234,7 @@ class TextEncoder(Core):
         return self.embedding.logits(self.transform_norm(self.transform(x))) + self.output_bias
 
     def told(self, inputs, weights):
-        """Returns what its attention tells, see `zoo.tasks.classification.Classifier.answer`.
+        """Returns what its attention tells, see `zoo.tasks.classification.Classifier.respond`.
 
         Args:
             inputs: The texts, in chunks, or the pairs.

@@ -194,7 +194,7 @@ class ViT(Core):
         return ops.concatenate([tokens, x], axis=1)
 
     def told(self, images, weights):
-        """Returns what its attention tells, see `zoo.tasks.classification.Classifier.answer`.
+        """Returns what its attention tells, see `zoo.tasks.classification.Classifier.respond`.
 
         Args:
             images: The pictures.

@@ -1,24 +1,28 @@
 """A model as files for ONNX Runtime, LiteRT and others: numbers in, numbers out."""
 
+import json
+
 from zoo.serving.export import write_folder
 from zoo.serving.to_litert import write_litert
 from zoo.serving.to_onnx import write_onnx
 
-TOKENIZER = "tokenizer.json"
+TOKENIZER, LABELS = "tokenizer.json", "labels.json"
 GRAPH_FORMATS = {"onnx": write_onnx, "litert": write_litert}
 
 
-def write_graphs(path, file_format, core, start, tokenizer):
+def write_graphs(path, file_format, core, parts, tokenizer, labels=None):
     """Writes a model as graphs of numbers, with its tokenizer for the `tokenizers` library.
 
     Args:
         path: Folder to write, which appears only when it is complete.
-        file_format: `"onnx"` for `start.onnx` and `step.onnx`, whose batch and length are free; or
-            `"litert"` for `model.tflite` with both as signatures, for a batch of one and a fixed
-            length.
+        file_format: `"onnx"` for `start.onnx` and `step.onnx`, or `model.onnx`, whose batch and
+            length are free; or `"litert"` for `model.tflite` with these as signatures, for a batch
+            of one and a fixed length.
         core: The model of token ids.
-        start: A `zoo.serving.steps.Start`.
+        parts: A `zoo.serving.steps.Start`, or the `zoo.serving.encoders.Encode` of a model that
+            reads an input at once.
         tokenizer: A `ByteBPETokenizer`, or a `Tokenizer` that the library reads.
+        labels: List of names for `labels.json`, if the model has some.
 
     Returns:
         `pathlib.Path` of the folder.
@@ -37,6 +41,9 @@ def write_graphs(path, file_format, core, start, tokenizer):
 
     def write(folder):
         library.save(str(folder / TOKENIZER))
-        GRAPH_FORMATS[file_format](folder, core, start)
+        if labels is not None:
+            text = json.dumps(labels, ensure_ascii=False)
+            (folder / LABELS).write_text(text, encoding="utf-8")
+        GRAPH_FORMATS[file_format](folder, core, parts)
 
     return write_folder(path, write)

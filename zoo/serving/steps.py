@@ -25,6 +25,10 @@ class Start(NamedTuple):
     input: tf.TensorSpec
     length: int | None = None
 
+    def graphs(self, core, is_fixed=False):
+        """Returns the graphs, as `start_and_step` does."""
+        return start_and_step(core, self, is_fixed)
+
 
 def start_and_step(core, start, is_fixed=False):
     """Returns both graphs as functions of flat, named tensors.

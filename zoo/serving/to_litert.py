@@ -6,18 +6,17 @@ import tempfile
 import tensorflow as tf
 
 from zoo.serving.export import write_saved_model
-from zoo.serving.steps import start_and_step
 
 FILE = "model.tflite"
 
 
-def write_litert(folder, core, start):
-    """Writes `model.tflite` with the signatures `start` and `step`.
+def write_litert(folder, core, parts):
+    """Writes `model.tflite` with a signature for each graph, such as `start` and `step`.
 
     Raises:
         ValueError: If the model has operations that LiteRT lacks.
     """
-    graphs = start_and_step(core, start, is_fixed=True)
+    graphs = parts.graphs(core, is_fixed=True)
     with tempfile.TemporaryDirectory() as saved:
         write_saved_model(saved, [core], graphs)
         converter = tf.lite.TFLiteConverter.from_saved_model(saved, signature_keys=list(graphs))

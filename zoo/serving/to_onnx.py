@@ -5,19 +5,17 @@ import logging
 import numpy as np
 import tensorflow as tf
 
-from zoo.serving.steps import start_and_step
-
 OPSET = 18  # of October 2022: what run-times of since then understand
 
 
-def write_onnx(folder, core, start):
-    """Writes `start.onnx` and `step.onnx`.
+def write_onnx(folder, core, parts):
+    """Writes a file for each graph, such as `start.onnx` and `step.onnx`.
 
     Raises:
         ImportError: If `tf2onnx` is not installed.
         ValueError: If the model has operations that ONNX lacks.
     """
-    for name, (function, signature) in start_and_step(core, start).items():
+    for name, (function, signature) in parts.graphs(core).items():
         function = tf.function(function, signature, autograph=False)
         (folder / f"{name}.onnx").write_bytes(_converted(function.get_concrete_function()))
 

@@ -15,6 +15,7 @@ TASKS = {
     "captioning": "image-to-text",
     "language model": "text-generation",
     "masked language model": "fill-mask",
+    "question answering": "question-answering",
     "tagging": "token-classification",
     "embedding": "sentence-similarity",
     "matching": "zero-shot-image-classification",

@@ -159,7 +159,7 @@ class Classifier(EncodingTask):
             return label.decode()
         return [each.decode() for each in label if each]
 
-    def answer(self, requests, return_attention=False):
+    def respond(self, requests, return_attention=False):
         """Requests to labels: the graph behind Python and the exported model.
 
         Args:
@@ -196,7 +196,7 @@ class Classifier(EncodingTask):
         """
 
         def explain(requests):
-            outputs = self.answer(requests, return_attention=True)
+            outputs = self.respond(requests, return_attention=True)
             if "token_ids" in outputs:
                 outputs["tokens"] = self.tokenizer.piece_texts(outputs["token_ids"])
             return outputs

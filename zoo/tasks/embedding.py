@@ -123,7 +123,10 @@ class Embedder(EncodingTask):
         vectors = [x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12) for x in vectors]
         return vectors[0] @ vectors[1].T
 
-    def answer(self, requests):
+    def respond(self, requests):
         """Returns a dictionary of `embedding`, float32 `(batch, size)`, in the graph."""
         inputs, _ = self.reader.read(requests)
         return {"embedding": self.core(inputs, training=False)}
+
+    def named(self, outputs):
+        return {"embedding": outputs}

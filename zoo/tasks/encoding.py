@@ -5,6 +5,7 @@ import functools
 
 import tensorflow as tf
 
+from keras_attention.errors import unknown_name
 from zoo import serving
 from zoo.data.batching import in_batches_by_length
 from zoo.serving import Endpoint
@@ -17,7 +18,7 @@ PAIRS = tf.TensorSpec([None, 2], tf.string)
 class EncodingTask(Task):
     """A task that answers requests by one call of its core.
 
-    A subclass says how (`answer`); the same graph serves Python and the exported model.
+    A subclass says how (`respond`); the same graph serves Python and the exported model.
 
     Args:
         core: A model of tensors.
@@ -35,7 +36,7 @@ class EncodingTask(Task):
         self._compiled = functools.cache(self._compile)
 
     @abc.abstractmethod
-    def answer(self, requests, **options):
+    def respond(self, requests, **options):
         """Requests to a dictionary of tensors with the batch first, in the graph.
 
         Args:
@@ -44,7 +45,7 @@ class EncodingTask(Task):
         """
 
     def _answers(self, requests, batch_size, **options):
-        """Returns what `answer` gives, a dictionary of NumPy arrays for each request."""
+        """Returns what `respond` gives, a dictionary of NumPy arrays for each request."""
         are_pairs = bool(requests) and isinstance(requests[0], tuple)
         run = self._compiled(PAIRS if are_pairs else REQUESTS, **options)
         lengths = [sum(map(len, each)) if are_pairs else len(each) for each in requests]
@@ -55,39 +56,79 @@ class EncodingTask(Task):
         return in_batches_by_length(of_batch, lengths, batch_size)
 
     def _compile(self, requests, **options):
-        answer = functools.partial(self.answer, **options)
-        return tf.function(answer, [requests], autograph=False).get_concrete_function()
+        respond = functools.partial(self.respond, **options)
+        return tf.function(respond, [requests], autograph=False).get_concrete_function()
 
     # ------------------------------------------------------------------------------------- export
 
-    def export(self, path):
-        """Writes a SavedModel for TF Serving: requests as strings in, tensors out.
+    def export(self, path, format="tf_saved_model"):
+        """Writes the model for others to serve.
 
-        `serving_default` takes `text`, `image_bytes` or `sound_bytes`, strings `[batch]`, and gives
-        what the task answers; where there is `explain`, it gives the attention as well.
+        `"tf_saved_model"` is for TF Serving, requests as strings in, tensors out: `serving_default`
+        takes `text`, `image_bytes` or `sound_bytes`, strings `[batch]`, and gives what the task
+        answers; where there is `explain`, it gives the attention as well.
+
+        `"onnx"` and `"litert"` are for run-times of numbers, and models of texts: they get a graph
+        of what the core computes of token ids, see `zoo.serving.encoders`, the tokenizer, and the
+        names of labels.
 
         Args:
-            path: Folder of all versions of this model; the export goes to the next number in it.
+            path: For a SavedModel the folder of all versions of this model: the export goes to the
+                next number in it. Otherwise a new folder.
+            format: `"tf_saved_model"`, `"onnx"` or `"litert"`.
 
         Returns:
             `pathlib.Path` of what was written.
+
+        Raises:
+            ValueError: If `path` is not free, `format` is unknown, or it lacks something that the
+                model needs.
+            ImportError: If a library for the format is missing.
         """
+        if format in serving.GRAPH_FORMATS:
+            if self.tokenizer is None:
+                raise ValueError(
+                    f"format={format!r} is for models of texts, and for those that generate. "
+                    f'Export this {type(self).__name__} as a SavedModel: format="tf_saved_model".'
+                )
+            parts = self.serving_encode()
+            labels = getattr(self, "labels", None)
+            return serving.write_graphs(path, format, self.core, parts, self.tokenizer, labels)
+        if format != "tf_saved_model":
+            formats = ["tf_saved_model", *serving.GRAPH_FORMATS]
+            raise ValueError(unknown_name("format", format, formats))
         resources = [self.core] if self.tokenizer is None else [self.core, self.tokenizer]
         return serving.write_version(path, resources, self.endpoints())
 
+    def serving_encode(self):
+        """Returns the `zoo.serving.Encode` of the model exported as a graph of numbers."""
+        config = self.core.config
+        has_segments = config.num_segments > 1
+
+        def encode(token_ids, attention_mask, segment_ids=None):
+            ids = tf.where(attention_mask > 0, token_ids, config.pad_id)
+            inputs = {"token_ids": ids, "segment_ids": segment_ids} if has_segments else ids
+            return self.named(self.core(inputs, training=False))
+
+        return serving.Encode(encode, has_segments, config.max_length)
+
+    def named(self, outputs):
+        """Returns a dictionary of what the core computes, by names for those who get numbers."""
+        return {"logits": outputs}
+
     def endpoints(self):
         """Returns a dictionary of the `zoo.serving.Endpoint`s that are exported, and served."""
-        return {"serving_default": self._endpoint(self.answer)}
+        return {"serving_default": self._endpoint(self.respond)}
 
     def _endpoint_of_pairs(self):
         """Returns the endpoint that answers `text` together with `text_pair`."""
 
-        def answer(texts, others):
-            return self.answer(tf.stack([texts, others], axis=1))
+        def respond(texts, others):
+            return self.respond(tf.stack([texts, others], axis=1))
 
         names = "text", "text_pair"
         inputs = [tf.TensorSpec([None], tf.string, name=name) for name in names]
-        return Endpoint(answer, inputs, [[[self.reader.example()]] * 2])
+        return Endpoint(respond, inputs, [[[self.reader.example()]] * 2])
 
     def _endpoint(self, function):
         inputs = [tf.TensorSpec([None], tf.string, name=self.reader.request_name)]

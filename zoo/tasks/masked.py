@@ -164,7 +164,7 @@ class MaskFiller(EncodingTask):
             )
         return of_masks[0] if len(of_masks) == 1 else of_masks
 
-    def answer(self, requests, num_candidates=5):
+    def respond(self, requests, num_candidates=5):
         """Requests to candidates, in the graph.
 
         Args:

@@ -131,7 +131,7 @@ class PictureClasses(NamedTuple):
 
     @classmethod
     def of(cls, labels, probabilities, rows, images):
-        """Returns the result of what `Classifier.answer` gave for each picture."""
+        """Returns the result of what `Classifier.respond` gave for each picture."""
         attention, heads = (_stacked(rows, name) for name in ("attention", "heads"))
         return cls(labels, probabilities, attention, heads, images)
 
@@ -173,7 +173,7 @@ class TextClasses(NamedTuple):
 
     @classmethod
     def of(cls, labels, probabilities, rows, tokenizer):
-        """Returns the result of what `Classifier.answer` gave for each text."""
+        """Returns the result of what `Classifier.respond` gave for each text."""
         if not rows or "attention" not in rows[0]:
             return cls(labels, probabilities, None, None)
         are_tokens = [row["token_ids"] != tokenizer.pad_id for row in rows]

@@ -85,10 +85,13 @@ class Scorer(EncodingTask):
         scores = np.array([row["score"] for row in rows], "float32")
         return float(scores[0]) if is_one else scores
 
-    def answer(self, requests):
+    def respond(self, requests):
         """Returns a dictionary of `score`, float32 `(batch,)`, in the graph."""
         inputs, _ = self.reader.read(requests)
         return {"score": self.core(inputs, training=False)[:, 0]}
+
+    def named(self, outputs):
+        return {"score": outputs[:, 0]}
 
     def endpoints(self):
         return {**super().endpoints(), "pairs": self._endpoint_of_pairs()}

@@ -37,7 +37,7 @@ class SoundClasses(NamedTuple):
 
     @classmethod
     def of(cls, labels, probabilities, rows, sounds, reader):
-        """Returns the result of what `Classifier.answer` gave for each sound."""
+        """Returns the result of what `Classifier.respond` gave for each sound."""
         if not rows or "attention" not in rows[0]:
             return cls(labels, probabilities, None, None, sounds, reader)
         attention = [row["attention"][: row["tokens"]] for row in rows]

@@ -137,7 +137,7 @@ class Tagger(EncodingTask):
             if word
         ]
 
-    def answer(self, requests):
+    def respond(self, requests):
         """Requests to labels, in the graph.
 
         Args:
@@ -162,7 +162,7 @@ class Tagger(EncodingTask):
 
     def endpoints(self):
         def serving_default(texts):
-            return self.answer(self.reader.words_of(texts))
+            return self.respond(self.reader.words_of(texts))
 
         return {"serving_default": self._endpoint(serving_default)}
 

@@ -88,22 +88,35 @@ class TextTokenizer(tf.Module):
                     f"{max_length - room} special tokens."
                 )
             read = _truncated(read, room)
-        batch = read[0].nrows()
-        token_ids, segment_ids = [], []
-        for item in items:
-            if item.text is None:
-                ids = tf.tile(tf.constant([item.token_ids], tf.int32), [batch, 1])
-                ids = tf.RaggedTensor.from_tensor(ids)
-            else:
-                ids = read[item.text]
-            token_ids.append(ids)
-            segment_ids.append(ids.with_values(tf.fill(tf.shape(ids.values), item.segment)))
-        token_ids, segment_ids = tf.concat(token_ids, axis=1), tf.concat(segment_ids, axis=1)
+        token_ids, segment_ids = arranged(read, items)
         if not dense:
             return Encoded(token_ids, segment_ids)
         if self.pad_id is None:
             raise ValueError("there is no padding token: use dense=False, or set pad_id.")
         return Encoded(token_ids.to_tensor(self.pad_id), segment_ids.to_tensor(0))
+
+
+def arranged(read, items):
+    """Puts the ids of texts, and special tokens, in the order of a template.
+
+    Args:
+        read: List of ragged int32 ids `[batch, (pieces)]`, one for each text.
+        items: `templates.Item`s.
+
+    Returns:
+        Ragged token ids and segment ids, int32 `[batch, (length)]`.
+    """
+    batch = read[0].nrows()
+    token_ids, segment_ids = [], []
+    for item in items:
+        if item.text is None:
+            ids = tf.tile(tf.constant([item.token_ids], tf.int32), [batch, 1])
+            ids = tf.RaggedTensor.from_tensor(ids)
+        else:
+            ids = read[item.text]
+        token_ids.append(ids)
+        segment_ids.append(ids.with_values(tf.fill(tf.shape(ids.values), item.segment)))
+    return tf.concat(token_ids, axis=1), tf.concat(segment_ids, axis=1)
 
 
 def _truncated(read, room):

@@ -7,6 +7,12 @@ import tensorflow as tf
 
 from zoo.readers.text.words import WORD_PATTERN, split_words
 
+PARTS = "normalizer", "pre_tokenizer", "post_processor", "decoder"
+USUAL = {  # what the library makes of texts does not depend on it, but for offsets
+    "ByteLevel": {"add_prefix_space": False, "trim_offsets": True, "use_regex": True},
+    "RobertaProcessing": {"add_prefix_space": False, "trim_offsets": True},
+}
+
 
 def learn_merges(sentences, vocabulary_size, prefix_space):
     """Returns `(left, right)` pairs for a vocabulary of bytes and merges, the most urgent first."""
@@ -29,15 +35,47 @@ def encoder(vocabulary, merges, prefix_space):
     return library
 
 
-def of_definition(text):
-    """Returns the `tokenizers.Tokenizer` of the content of a `tokenizer.json`."""
+def of_definition(definition):
+    """Returns the `tokenizers.Tokenizer` of the content of a `tokenizer.json`.
+
+    Args:
+        definition: Dictionary; what the library wants to be told and is not, is as usual.
+
+    Raises:
+        ImportError: If `tokenizers` is not installed.
+        ValueError: If the library does not read the definition, such as that of a SentencePiece
+            file.
+    """
     tokenizers = _import_tokenizers()
+    kind = definition["model"]["type"]
+    if kind.startswith("SentencePiece"):
+        raise ValueError(
+            f"The `tokenizers` library has no {kind}, which was read from a SentencePiece file. "
+            "Outside, tokenize by the `sentencepiece` library and that file, or load a checkpoint "
+            "with a tokenizer.json."
+        )
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), False)
+    added = [{**flags, **token} for token in definition.get("added_tokens") or []]
+    parts = {name: _completed(definition.get(name)) for name in PARTS}
+    whole = {"version": "1.0", "truncation": None, "padding": None}
+    whole |= {**definition, **parts, "added_tokens": added}
     try:
-        return tokenizers.Tokenizer.from_str(text)
+        return tokenizers.Tokenizer.from_str(json.dumps(whole))
     except Exception as error:  # the library raises nothing more special
         raise ValueError(
-            f"The `tokenizers` library does not read the definition of this tokenizer: {error}"
+            "The `tokenizers` library does not read the definition of this tokenizer: "
+            f"{str(error)[:200]}"
         ) from error
+
+
+def _completed(part):
+    """Returns a part of a definition with all that the library wants to be told."""
+    if isinstance(part, list):
+        return [_completed(each) for each in part]
+    if not isinstance(part, dict):
+        return part
+    usual = USUAL.get(part.get("type"), {})
+    return {**usual, **{name: _completed(each) for name, each in part.items()}}
 
 
 def frequent_words(sentences, num_words, prefix_space):

@@ -339,7 +339,7 @@ class Tokenizer(TextTokenizer):
             ImportError: If `tokenizers` is not installed.
             ValueError: If the library does not read the definition, such as that of Marian.
         """
-        return library.of_definition(self._text)
+        return library.of_definition(json.loads(self._text))
 
     def save(self, path):
         """Writes the definition and the roles to one JSON file, for `load`.

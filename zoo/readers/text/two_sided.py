@@ -53,6 +53,14 @@ class TwoSidedTokenizer(TextTokenizer):
     def source(self):
         return self._source
 
+    def to_library(self):
+        """Raises a `ValueError`: the `tokenizers` library has one side only."""
+        raise ValueError(
+            "The `tokenizers` library has no tokenizer of two sides, such as that of Marian. "
+            "Outside, tokenize by source.spm and target.spm of the checkpoint and the "
+            "`sentencepiece` library; vocab.json has the ids of the pieces."
+        )
+
     @property
     def opening_ids(self):
         return self.target.opening_ids

@@ -1,0 +1,217 @@
+"""Questions answered from texts: the numbers of transformers, and the best of all spans."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import zoo
+from zoo.data.answers import spans_of_examples
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+from tests.checkpoints import tiny  # noqa: E402
+
+KIND = "ForQuestionAnswering"
+QUESTIONS = ["Who sat on the mat?", "a", "Where to? " * 9, "Who  says that?", ""]
+CONTEXTS = [
+    tiny.TEXTS[0],
+    " ".join(tiny.TEXTS * 3),
+    tiny.TEXTS[3],
+    "  Naïve\n\ncafé owners  say:\tdon't!\n",
+    "the dogs",
+]
+PAIRS = list(zip(QUESTIONS, CONTEXTS, strict=True))
+
+
+def windows_of(pieces, question, context, max_length):
+    """Returns what transformers makes of a question and a context, and the logits that belong."""
+    room = max_length - pieces.num_special_tokens_to_add(pair=True)
+    ids = pieces(question, add_special_tokens=False)["input_ids"][: room // 2]
+    space = room - len(ids)
+    question = pieces.decode(ids) if len(ids) == room // 2 else question
+    return pieces(
+        question,
+        context,
+        truncation="only_second",
+        max_length=max_length,
+        stride=min(128, space // 2),
+        return_overflowing_tokens=True,
+        return_offsets_mapping=True,
+        padding=True,
+        return_tensors="pt",
+    )
+
+
+def best_span(inputs, logits, longest):
+    """Returns score, start and end by looking at each span of each window."""
+    of_context = np.array(
+        [[x == 1 for x in inputs.sequence_ids(row)] for row in range(len(logits))]
+    )
+    shares = np.where(of_context[..., None], np.exp(logits.astype("float64")), 0.0)
+    shares /= shares.sum((0, 1))
+    offsets = inputs["offset_mapping"].numpy()
+    found = [
+        (shares[row, i, 0] * shares[row, j, 1], offsets[row, i, 0], offsets[row, j, 1])
+        for row, i in np.argwhere(of_context)
+        for j in range(i, min(i + longest, logits.shape[1]))
+        if of_context[row, j]
+    ]
+    return max(found)
+
+
+@pytest.mark.few(2)
+@pytest.mark.parametrize("family", tiny.FAMILIES)
+def test_answers_of_every_family(tmp_path, family):
+    theirs, pieces = tiny.save(tmp_path, family, KIND, num_hidden_layers=1)
+    model = zoo.load(str(tmp_path), max_answer_tokens=8)
+    windows = model.reader.read(tf.constant(PAIRS))
+    ids = windows.inputs["token_ids"].numpy()
+    logits = model.core(windows.inputs).numpy()
+    answers = {name: x.numpy() for name, x in model.respond(tf.constant(PAIRS)).items()}
+    for place, (question, context) in enumerate(PAIRS):
+        inputs = windows_of(pieces, question, context, model.core.config.max_length)
+        mask = inputs["attention_mask"].numpy() > 0
+        rows = np.flatnonzero(windows.owners.numpy() == place)
+        width = mask.shape[1]
+        assert ids[rows, :width][mask].tolist() == inputs["input_ids"].numpy()[mask].tolist()
+        named = {name: inputs[name] for name in pieces.model_input_names}
+        with torch.no_grad():
+            found = theirs(**named)
+        expected = np.stack([found.start_logits, found.end_logits], axis=-1)
+        np.testing.assert_allclose(logits[rows, :width][mask], expected[mask], atol=1e-4)
+        score, start, end = best_span(inputs, expected, 8)
+        assert answers["score"][place] == pytest.approx(score, rel=1e-3)
+        text = answers["answer"][place].decode()
+        assert text == context[start:end].strip()
+        assert context[answers["start"][place] : answers["end"][place]] == text
+    assert sum(windows.owners.numpy() == 1) > 2
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bert")
+    theirs, _ = tiny.save(folder, "Bert", KIND, num_hidden_layers=1)
+    return zoo.load(str(folder), dropout=0.0, attention_dropout=0.0), theirs
+
+
+def test_places_of_answers(bert):
+    model, _ = bert
+    answers = ["the mat", "Rome", "", "café", "dogs"]
+    batches = model.batches(PAIRS, answers, batch_size=5)
+    ((inputs, places, weights),) = list(batches)
+    windows = model.reader.read(tf.constant(PAIRS))
+    assert weights.shape == places.shape == (len(windows.owners), 2)
+    np.testing.assert_array_equal(inputs["token_ids"], windows.inputs["token_ids"])
+    held = [0] * 5
+    rows = zip(windows.owners.numpy(), places.numpy(), windows.starts, windows.ends, strict=True)
+    for owner, (first, last), starts, ends in rows:
+        text = CONTEXTS[owner][starts[first] : ends[last]]
+        assert text == answers[owner] * bool(first)
+        held[owner] += bool(first)
+    assert held[1] >= 1  # windows overlap
+    assert [held[place] for place in (0, 2, 3, 4)] == [1, 0, 1, 1]
+    second = CONTEXTS[1].find("Rome", CONTEXTS[1].find("Rome") + 1)
+    ((_, other, _),) = list(model.batches(PAIRS[1:2], [[("Rome", second), "Rome"]]))
+    assert other.numpy().any()
+    assert not np.array_equal(other, places[1 : 1 + len(other)])
+
+
+def test_a_question_without_an_answer(bert):
+    model, _ = bert
+    tasks = [
+        zoo.Answerer(model.core, model.tokenizer, max_answer_tokens=1, may_be_empty=each)
+        for each in (True, False)
+    ]
+    windows = model.reader.read(tf.constant(PAIRS))
+    seen, kernel = set(), model.core.output_layer.kernel
+    for sign in (1.0, -1.0):
+        kernel.assign(kernel * sign)
+        found, forced = (each.respond(tf.constant(PAIRS)) for each in tasks)
+        logits = model.core(windows.inputs).numpy().astype("float64")
+        for place in range(len(PAIRS)):
+            rows = windows.owners.numpy() == place
+            of_start = logits[rows, 0]
+            of_start = of_start[of_start.sum(-1).argmin()]
+            of_context = np.exp(logits[rows][windows.of_context.numpy()[rows]]).sum(0)
+            best = np.log(forced["score"][place]) + np.log(of_context).sum()
+            is_empty = of_start.sum() > best
+            expected = b"" if is_empty else forced["answer"][place].numpy()
+            assert found["answer"][place].numpy() == expected
+            total = np.log(of_context + np.exp(of_start)).sum()
+            expected = np.exp(max(best, of_start.sum()) - total)
+            np.testing.assert_allclose(found["score"][place], expected, rtol=1e-3)
+            seen.add(bool(is_empty))
+    kernel.assign(-kernel)
+    assert seen == {True, False}
+
+
+def test_saved_and_exported(bert, tmp_path):
+    model, _ = bert
+    expected = model.respond(tf.constant(PAIRS))
+    model.save_to_preset(tmp_path / "preset")
+    again = zoo.load(tmp_path / "preset").respond(tf.constant(PAIRS))
+    served = tf.saved_model.load(model.export(tmp_path / "exported")).signatures["serving_default"]
+    found = served(question=tf.constant(QUESTIONS), context=tf.constant(CONTEXTS))
+    assert found.keys() == expected.keys() == {"answer", "score", "start", "end"}
+    for name, value in expected.items():
+        np.testing.assert_array_equal(again[name], value)
+        if name != "score":
+            np.testing.assert_array_equal(found[name], value)
+    np.testing.assert_allclose(found["score"], expected["score"], rtol=1e-4)
+
+
+def test_a_new_head(tmp_path):
+    theirs, _ = tiny.save(tmp_path, "Bert", "Model", num_hidden_layers=1)
+    model = zoo.load(str(tmp_path), problem_type="question_answering")
+    assert isinstance(model, zoo.Answerer)
+    table = theirs.embeddings.word_embeddings.weight.detach()
+    np.testing.assert_array_equal(model.core.embedding.tokens, table)
+    with pytest.raises(ValueError, match="Answers have no labels"):
+        zoo.load(str(tmp_path), problem_type="question_answering", labels=["a", "b"])
+
+
+def test_mistakes(bert):
+    model, _ = bert
+    with pytest.raises(ValueError, match="one for each question. Received: 2 questions and 1 cont"):
+        model.answer(["a", "b"], ["c"])
+    with pytest.raises(ValueError, match=r"part of its context.*\('mat', 3\)"):
+        model.batches([("who?", "the mat")], [("mat", 3)])
+    with pytest.raises(ValueError, match="Received: 1 questions and 0 answers"):
+        model.batches([("who?", "the mat")], [])
+    with pytest.raises(ValueError, match=r"\(\(question, context\), answer\), scalar"):
+        model.batches(tf.data.Dataset.from_tensor_slices(["a"]))
+    with pytest.raises(ValueError, match="`max_answer_tokens` must be an integer from 1"):
+        zoo.Answerer(model.core, model.tokenizer, max_answer_tokens=0)
+    wrong = tf.data.Dataset.from_tensor_slices(((["who?"], ["the mat"]), ["dogs"]))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="does not hold the answer"):
+        list(spans_of_examples(wrong))
+
+
+def test_it_learns_answers(bert):
+    """Of raw texts, with the loss of transformers, to the scores of SQuAD."""
+    model, theirs = bert
+    contexts = ["The cats sat in Rome.", "They mean a trip to Paris.", "Boats to Paris, a trip."]
+    x, y = [("where?", each) for each in contexts], ["Rome", "Paris", [("Paris", 9), "trip"]]
+    inputs, places, _ = next(iter(model.batches(x, y)))
+    model.compile(keras.optimizers.Adam(0.01))
+    before = model.evaluate(x, y, return_dict=True, verbose=0)
+    first = model.answer("where?", contexts[0])
+    assert first[:1] == model.answer(["where?"] * 2, contexts[0])[1][:1]
+    assert first.text == contexts[0][first.start : first.end]
+    ids = torch.tensor(inputs["token_ids"].numpy())
+    assert torch.all(ids != model.tokenizer.pad_id)
+    with torch.no_grad():
+        first, last = torch.tensor(places.numpy().T, dtype=torch.int64)
+        segments = torch.tensor(inputs["segment_ids"].numpy())
+        asked = {"token_type_ids": segments, "start_positions": first, "end_positions": last}
+        assert before["loss"] == pytest.approx(theirs(ids, **asked).loss.item(), abs=1e-4)
+    sides = tuple(map(list, zip(*x, strict=True)))
+    examples = tf.data.Dataset.from_tensor_slices((sides, ["Rome", "Paris", "Paris"]))
+    history = model.fit(examples.repeat(20), batch_size=6, epochs=2, verbose=0).history
+    assert history["loss"][-1] < 0.5 * history["loss"][0]
+    loss, accuracy, exact_match, f1 = model.evaluate(examples, verbose=0)
+    assert loss < before["loss"]
+    assert accuracy == 1.0
+    assert before["f1"] < f1 == exact_match == 100.0

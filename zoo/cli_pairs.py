@@ -1,0 +1,85 @@
+"""The commands of models that read pairs of texts, such as a question and what may answer it."""
+
+import sys
+
+import click
+
+from zoo.cli_inputs import (
+    PAIR_OF_TEXTS,
+    answer_rows,
+    are_files,
+    batches,
+    load,
+    pairs_of,
+    require_arguments,
+)
+from zoo.cli_options import PAIR, with_files
+from zoo.files import TEXT
+
+
+@click.command()
+@click.argument("name")
+@click.argument("texts", nargs=-1)
+@with_files("File of texts: .jsonl, .tsv or lines")
+@PAIR
+@click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True)
+def score(name, texts, source, output, pair, batch_size):
+    """Give each of TEXTS its number, with the model NAME, such as a cross-encoder or a regression.
+
+    Writes a line for each; with --pair for each two texts, such as a question and a passage.
+    """
+    is_of_files = are_files(source, output, texts)
+    if not is_of_files:
+        require_arguments(texts, "texts")
+        texts = pairs_of(texts) if pair else texts
+    model = load(name, "score")
+    if model.task_method != "score":
+        raise ValueError(f"{name} is for another task ({model.task_name}).")
+    if is_of_files:
+
+        def answer(texts, before):
+            return [{"score": f"{each:.6g}"} for each in model.score(texts, batch_size)]
+
+        names = PAIR_OF_TEXTS if pair else (TEXT,)
+        answer_rows(source, output, answer, names=names, name=name, batch_size=batch_size)
+        return
+    for some in batches(texts, batch_size):
+        for each in model.score(some, batch_size):
+            click.echo(f"{each:.6g}")
+        sys.stdout.flush()
+
+
+@click.command()
+@click.argument("name")
+@click.argument("question", required=False)
+@click.argument("context", required=False)
+@with_files("File of questions and contexts: .jsonl or .tsv")
+@click.option("--batch-size", type=click.IntRange(min=1), default=8, show_default=True)
+def answer(name, question, context, source, output, batch_size):
+    """Find what answers QUESTION in CONTEXT, with the model NAME.
+
+    Writes the answer, a tab, and its probability. A file has a question and a context in each line.
+    """
+    is_of_files = are_files(source, output, question)
+    if not is_of_files and context is None:
+        raise ValueError("Give a question and a context, or --input and --output.")
+    model = load(name, "answer")
+
+    def answers(pairs):
+        found = model.answer(*zip(*pairs, strict=True), batch_size)
+        return [(each.text, f"{each.score:.4f}") for each in found]
+
+    if is_of_files:
+
+        def answer_pairs(pairs, before):
+            names = "answer", "score"
+            return [dict(zip(names, each, strict=True)) for each in answers(pairs)]
+
+        names = "question", "context"
+        answer_rows(source, output, answer_pairs, names=names, name=name, batch_size=batch_size)
+        return
+    ((text, probability),) = answers([(question, context)])
+    click.echo("\t".join([" ".join(text.split()), probability]))
+
+
+COMMANDS = (score, answer)

@@ -1,0 +1,92 @@
+"""Questions with contexts and answers: what a model learns from that finds answers."""
+
+import tensorflow as tf
+
+
+def answer_spans(pairs, answers):
+    """Returns a data set of (question and context, start and end of the answer).
+
+    Args:
+        pairs: List of tuples (question, context).
+        answers: For each a `str`, a tuple (answer, start) of a `str` and the number of its first
+            character, or a list of these, of which the first counts. Without a start, it is where
+            the answer stands first. An empty answer, or list, has start and end 0.
+
+    Raises:
+        ValueError: If there are not as many, or a context does not hold its answer.
+
+    Example:
+
+    >>> for pair, span in answer_spans([("Who?", "It is Anna.")], ["Anna"]):
+    ...     print(span.numpy().tolist())
+    [6, 10]
+    """
+    pairs, answers = list(pairs), list(answers)
+    if not pairs or len(pairs) != len(answers):
+        raise ValueError(
+            "The model learns from an answer for each question. Received: "
+            f"{len(pairs)} questions and {len(answers)} answers."
+        )
+    spans = [_span(context, answer) for (_, context), answer in zip(pairs, answers, strict=True)]
+    return tf.data.Dataset.from_tensor_slices((tf.constant(pairs, tf.string), spans))
+
+
+def spans_of_examples(examples):
+    """Returns what `answer_spans` does, of a data set.
+
+    Args:
+        examples: Data set of ((question, context), answer), scalar strings.
+
+    Raises:
+        ValueError: If it is none. When a context does not hold its answer, the data set fails.
+    """
+    spec = getattr(examples, "element_spec", None)
+    leaves = tf.nest.flatten(spec)
+    are_texts = all(getattr(each, "dtype", None) == tf.string for each in leaves)
+    if not are_texts or [each.shape.rank for each in leaves] != [0, 0, 0] or len(spec) != 2:
+        raise ValueError(
+            "The model learns from a tf.data.Dataset of ((question, context), answer), scalar "
+            "strings, or from x=list of pairs, y=list of answers. Received: "
+            f"{type(examples) if spec is None else 'a data set of ' + str(spec)}."
+        )
+
+    def find(pair, answer):
+        pair = tf.stack(pair)
+        answer = tf.strings.strip(answer)
+        before = tf.strings.split(pair[1], answer)[0]
+        is_there = (answer == "") | (before != pair[1])
+        told = ["The context does not hold the answer", answer, "Context:", pair[1]]
+        with tf.control_dependencies([tf.debugging.Assert(is_there, told)]):
+            start = tf.where(answer == "", 0, tf.strings.length(before, "UTF8_CHAR"))
+        return pair, tf.stack([start, start + tf.strings.length(answer, "UTF8_CHAR")])
+
+    return examples.map(find, num_parallel_calls=tf.data.AUTOTUNE)
+
+
+def texts_of(answer):
+    """Returns the texts of an answer, a list, as `answer_spans` takes it.
+
+    Example:
+
+    >>> texts_of([("Anna", 6), "she"])
+    ['Anna', 'she']
+    """
+    answers = answer if isinstance(answer, list) else [answer]
+    return [each if isinstance(each, str) else each[0] for each in answers]
+
+
+def _span(context, answer):
+    """Returns start and end of an answer, without the white space around it."""
+    if isinstance(answer, list):
+        answer = answer[0] if answer else ""
+    text, start = (answer, None) if isinstance(answer, str) else answer
+    if not text.strip():
+        return [0, 0]
+    start = context.find(text) if start is None else start
+    if start < 0 or context[start : start + len(text)] != text:
+        raise ValueError(
+            "An answer must be a part of its context, or a tuple (answer, start). Received: "
+            f"{answer!r}, context={context!r}."
+        )
+    start += len(text) - len(text.lstrip())
+    return [start, start + len(text.strip())]

@@ -1,0 +1,69 @@
+"""Answers compared with those of people, as SQuAD does."""
+
+import collections
+import re
+import string
+from typing import NamedTuple
+
+import numpy as np
+
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+
+
+class AnswerScores(NamedTuple):
+    """Scores in percent.
+
+    Attributes:
+        exact_match: Share of answers that are those of people.
+        f1: Mean of the harmonic means of precision and recall of words.
+    """
+
+    exact_match: float
+    f1: float
+
+
+def answer_scores(answers, references):
+    """Returns the `AnswerScores` of answers, as the script of SQuAD computes them.
+
+    Case, punctuation, English articles and white space make no difference. Of several references
+    the nearest one counts. An empty one is that of a question without an answer, as in SQuAD 2.0.
+
+    Papers: Rajpurkar et al. 2016, section 6.1 (https://arxiv.org/abs/1606.05250); Rajpurkar et al.
+    2018 (https://arxiv.org/abs/1806.03822).
+
+    Args:
+        answers: List of `str`.
+        references: For each a list of `str`; an empty list for a question without an answer.
+
+    Raises:
+        ValueError: If there are no answers, or not as many of both.
+
+    Example:
+
+    >>> answer_scores(["the mat", "in Rome"], [["The mat."], ["Rome", "Paris"]])
+    AnswerScores(exact_match=50.0, f1=83.33...)
+    """
+    if not len(answers) or len(answers) != len(references):
+        raise ValueError(
+            f"Each answer needs a list of references. Received: {len(answers)} answers and "
+            f"{len(references)} references."
+        )
+    exact, overlap = [], []
+    for answer, several in zip(answers, references, strict=True):
+        words = _words(answer)
+        several = [known for known in map(_words, several) if known] or [[]]
+        exact.append(max(words == known for known in several))
+        overlap.append(max(_f1(words, known) for known in several))
+    return AnswerScores(100.0 * float(np.mean(exact)), 100.0 * float(np.mean(overlap)))
+
+
+def _words(text):
+    text = "".join(each for each in text.lower() if each not in string.punctuation)
+    return _ARTICLES.sub(" ", text).split()
+
+
+def _f1(words, known):
+    if not words or not known:
+        return float(words == known)
+    common = sum((collections.Counter(words) & collections.Counter(known)).values())
+    return 2 * common / (len(words) + len(known))
