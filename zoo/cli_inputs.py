@@ -1,5 +1,6 @@
 """What the commands that use a model do with their inputs."""
 
+import functools
 import sys
 
 import click
@@ -23,31 +24,45 @@ def load(name, method):
     return model
 
 
-def are_files(source, output, others, show_attention=None):
+def are_files(files, others, show_attention=None):
     """Returns whether a command is to answer a file in another one."""
-    if source is None and output is None:
+    if files == (None, None, None):
         return False
-    if source is None or output is None or others:
-        raise ValueError("--input and --output go together, and take the place of arguments.")
+    if files.source is None or files.output is None or others:
+        raise ValueError(
+            "--input and --output go together, and take the place of arguments; --workers goes "
+            "with them."
+        )
     if show_attention is not None:
         raise ValueError("--show-attention is for inputs among the arguments, not for --input.")
     return True
 
 
-def answer_rows(source, output, answer, at_once=ROWS_AT_ONCE, kind="picture", names=(TEXT,), **job):
+def answer_rows(files, model, answer, at_once=ROWS_AT_ONCE, kind="picture", names=(TEXT,), **job):
     """Answers the rows of a file, or the files of a kind in a folder, in another file.
 
     Args:
-        source, output: Paths.
-        answer, at_once: As for `zoo.files.answer_file`.
+        files: The `Files` of the command.
+        model: A model.
+        answer: Function of the model, a list of contents, and the number of those before them, that
+            returns a dictionary of str for each; pickled, where there are workers.
+        at_once: As for `zoo.files.answer_file`.
         kind: What the files of a folder are, `"picture"` or `"sound"`.
         names: Names of the texts of a row.
-        **job: What the answers depend on besides.
+        **job: What the answers depend on besides, such as the `name` of the model.
     """
+    source, output, where = files
     rows = FileFolder(source, kind) if source.is_dir() else TextFile(source, names)
     require_writable(output.absolute().parent)
     job = job if len(names) == 1 else {**job, "texts": names}
-    failed = answer_file(rows, output, answer, job, at_once)
+    if where is None:
+        failed = answer_file(rows, output, functools.partial(answer, model), job, at_once)
+    else:
+        from zoo.file_workers import OnWorker, workers
+
+        on_worker = OnWorker(load, (job["name"], model.task_method), answer)
+        with workers(where) as run:
+            failed = answer_file(rows, output, on_worker, job, at_once, run)
     if failed:
         click.echo(f"{failed} rows could not be answered: see {output}.errors.", err=True)
         sys.exit(1)

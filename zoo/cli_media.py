@@ -20,15 +20,14 @@ _sounds = click.argument("sounds", nargs=-1, type=click.Path(path_type=pathlib.P
 @decoding_options
 @click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True)
 @show_attention_in("Draw into this picture where each word of the first caption looked.")
-def caption(name, images, source, output, show_attention, batch_size, sampler, **options):
+def caption(name, images, files, show_attention, batch_size, sampler, **options):
     """Describe the picture files IMAGES, or those in folders, with the model NAME.
 
     Writes a line for each; of several it begins with the file's name and a tab. What is no picture
     is told, and left out; the command then ends with status 1.
     """
     options = {"sampler": sampler, **options}
-    files = source, output, images
-    _describe(name, "caption", "picture", files, show_attention, batch_size, options)
+    _describe(name, "caption", "picture", files, images, show_attention, batch_size, options)
 
 
 @click.command()
@@ -40,43 +39,41 @@ def caption(name, images, source, output, show_attention, batch_size, sampler, *
 @decoding_options
 @click.option("--batch-size", type=click.IntRange(min=1), default=16, show_default=True)
 @show_attention_in("Draw into this picture when each token of the first text was heard.")
-def transcribe(name, sounds, source, output, show_attention, batch_size, sampler, **options):
+def transcribe(name, sounds, files, show_attention, batch_size, sampler, **options):
     """Write down what is said in the WAV files SOUNDS, or those in folders, by the model NAME.
 
     Writes a line for each; of several it begins with the file's name and a tab. What is no sound is
     told, and left out; the command then ends with status 1.
     """
     options = {"sampler": sampler, **options}
-    files = source, output, sounds
-    _describe(name, "transcribe", "sound", files, show_attention, batch_size, options)
+    _describe(name, "transcribe", "sound", files, sounds, show_attention, batch_size, options)
 
 
-def _describe(name, method, kind, files, show_attention, batch_size, options):
+def _describe(name, method, kind, files, paths, show_attention, batch_size, options):
     """Writes a text for each file.
 
     Args:
         name: Name of the model.
         method: That of the model which makes the texts; answers in a file are called so.
         kind: `"picture"` or `"sound"`.
-        files: Tuple of the file or folder to answer, the file of answers, and paths in their place.
+        files: The `Files` of the command.
+        paths: Paths in their place.
         show_attention: Where to draw the attention, or `None`.
         batch_size: Files at a time.
         options: Dictionary of options of the method.
     """
-    source, output, paths = files
     options = {key: value for key, value in options.items() if value is not None}
-    if are_files(source, output, paths, show_attention):
+    if are_files(files, paths, show_attention):
         model = load(name, method)
         first_seed = options.pop("seed", 0)
-        describe = getattr(model, method)
         answer_name = {"caption": "caption", "transcribe": "text"}[method]
 
-        def answer(some, before):
-            texts = describe(some, seed=first_seed + before, **options)
+        def answer(model, some, before):
+            texts = getattr(model, method)(some, seed=first_seed + before, **options)
             return [{answer_name: each} for each in texts]
 
         job = {"name": name, "seed": first_seed, **options}
-        answer_rows(source, output, answer, batch_size, kind, **job)
+        answer_rows(files, model, answer, batch_size, kind, **job)
         return
     require_arguments(paths, f"{kind}s")
     files = [file for path in paths for file in _files_of(path, kind)]

@@ -9,7 +9,9 @@ A file that ends with `.jsonl` holds JSON lines: texts, or objects with a `text`
 as a question and a context, takes objects that have them by name, or the first columns.
 """
 
+import functools
 import hashlib
+import itertools
 import json
 import os
 import pathlib
@@ -137,7 +139,13 @@ class FileFolder:
                 yield Row(number, {FILE: name}, problem=str(error))
 
 
-def answer_file(source, output, answer, job, at_once):
+def one_by_one(function, chunks):
+    """Yields each chunk with what a function makes of it: the way of answering without workers."""
+    for chunk in chunks:
+        yield chunk, function(chunk)
+
+
+def answer_file(source, output, answer, job, at_once, run=one_by_one):
     """Answers each row of a source in a line of a file.
 
     Args:
@@ -148,6 +156,8 @@ def answer_file(source, output, answer, job, at_once):
             dictionary of str for each.
         job: Dictionary of what the answers depend on besides the source, for JSON.
         at_once: Rows that are answered at a time.
+        run: Function that takes another one, and chunks, and yields pairs of a chunk and what that
+            function makes of it, in order: `one_by_one`, or that of `zoo.file_workers.workers`.
 
     Returns:
         How many rows could not be answered.
@@ -166,8 +176,8 @@ def answer_file(source, output, answer, job, at_once):
         answers.truncate(done["bytes"])
         errors.truncate(done["bytes_of_errors"])
         bar.update(done["place"])
-        for rows in _in_chunks(source.rows(done["place"]), at_once):
-            found = _answered(rows, answer, done["rows"])
+        chunks = _in_chunks(source.rows(done["place"]), at_once, done["rows"])
+        for (rows, _), found in run(functools.partial(_answered, answer), chunks):
             for number, (row, told) in enumerate(zip(rows, found, strict=True), done["rows"] + 1):
                 if isinstance(told, str):
                     done["failed"] += 1
@@ -218,19 +228,17 @@ def _errors_of(output):
     return output.with_name(output.name + ERRORS)
 
 
-def _in_chunks(rows, size):
-    chunk = []
-    for row in rows:
-        chunk.append(row)
-        if len(chunk) == size:
-            yield chunk
-            chunk = []
-    if chunk:
-        yield chunk
+def _in_chunks(rows, size, before):
+    """Yields lists of neighbouring rows, each with the number of rows before it."""
+    rows = iter(rows)
+    while chunk := list(itertools.islice(rows, size)):
+        yield chunk, before
+        before += len(chunk)
 
 
-def _answered(rows, answer, before):
-    """Returns the answer of each row, or a `str` that tells why there is none."""
+def _answered(answer, chunk):
+    """Returns the answer of each row of a chunk, or a `str` that tells why there is none."""
+    rows, before = chunk
     found = [row.problem for row in rows]
     places = [place for place, problem in enumerate(found) if problem is None]
     contents = [rows[place].content for place in places]

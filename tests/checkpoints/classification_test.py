@@ -61,7 +61,7 @@ def multi(tmp_path_factory):
     return folder, theirs, pieces, zoo.load(str(folder), dropout=0.0, attention_dropout=0.0)
 
 
-def test_several_labels_an_input(multi):
+def test_several_labels_an_input(multi, monkeypatch):
     _, theirs, pieces, model = multi
     expected, _ = expected_of(theirs, pieces, PAIRS, labels=torch.tensor(HALF))
     probabilities = expected.logits.sigmoid().numpy()
@@ -75,6 +75,10 @@ def test_several_labels_an_input(multi):
     found = model.evaluate(PAIRS, names, return_dict=True, verbose=0)
     assert found["loss"] == pytest.approx(expected.loss.item(), abs=1e-5)
     assert found["accuracy"] == pytest.approx(np.mean((probabilities > 0.5) == HALF))
+    monkeypatch.setattr(zoo, "load", lambda name: model)
+    asked = ["classify", "toy", "--pair", *(text for pair in PAIRS for text in pair)]
+    lines = click.testing.CliRunner().invoke(main, asked).stdout.splitlines()
+    assert [line.partition("\t")[0] for line in lines] == [", ".join(row) for row in rows]
     texts, others = map(list, zip(*PAIRS, strict=True))
     found = model.endpoints()["pairs"].function(tf.constant(texts), tf.constant(others))
     np.testing.assert_allclose(found["probabilities"], probabilities, atol=1e-5)

@@ -1,6 +1,5 @@
 """The commands on checkpoints of others."""
 
-import functools
 import json
 
 import click.testing
@@ -44,46 +43,25 @@ def test_tag_fill_mask_and_embed(tmp_path):
     assert "BertModel" in run("info", tmp_path / "embed")[1]
 
 
-def test_pairs_scores_and_answers(tmp_path, monkeypatch):
-    monkeypatch.setattr(zoo, "load", functools.cache(zoo.load))
-    one = {"num_hidden_layers": 1}
-    labels = {"id2label": {0: "no", 1: "yes"}}
-    tiny.save(tmp_path / "labels", "Bert", "ForSequenceClassification", **one, **labels)
-    tiny.save(tmp_path / "number", "Bert", "ForSequenceClassification", **one, id2label={0: "x"})
-    tiny.save(tmp_path / "span", "Bert", "ForQuestionAnswering", **one)
+def test_pairs_and_their_scores(tmp_path, monkeypatch):
+    tiny.save(tmp_path, "Bert", "ForSequenceClassification", num_hidden_layers=1, num_labels=1)
+    model = zoo.load(str(tmp_path))
+    monkeypatch.setattr(zoo, "load", lambda name: model)
     pairs = [("The cats", "the mat"), ("a", "Rome")]
     texts = [each for pair in pairs for each in pair]
+    numbers = model.score(pairs)
+    lines = run("score", "toy", "--pair", *texts)
+    assert list(map(float, lines)) == pytest.approx(list(numbers), rel=1e-4)
+    assert "two by two. Received: 3" in fails("score", "toy", "--pair", *texts[:3])
     (tmp_path / "a.tsv").write_text("".join(f"{a}\t{b}\t7\n" for a, b in pairs) + "alone\n")
     files = ["--input", tmp_path / "a.tsv", "--output", tmp_path / "b.jsonl"]
-
-    model = zoo.load(str(tmp_path / "labels"))
-    lines = run("classify", tmp_path / "labels", "--pair", *texts)
-    assert [line.partition("\t")[0] for line in lines] == model.classify(pairs)
-    assert "two by two. Received: 3" in fails("classify", tmp_path / "labels", "--pair", *texts[:3])
-    assert "(classification)" in fails("score", tmp_path / "labels", "a")
-    numbers = zoo.load(str(tmp_path / "number")).score(pairs)
-    lines = run("score", tmp_path / "number", "--pair", *texts)
-    assert list(map(float, lines)) == pytest.approx(list(numbers), rel=1e-4)
-    assert "1 rows could not" in fails("score", tmp_path / "number", "--pair", *files)
+    assert "1 rows could not" in fails("score", "toy", "--pair", *files)
     rows = [json.loads(line or "{}") for line in (tmp_path / "b.jsonl").read_text().split("\n")]
     assert [row.get("text_pair") for row in rows] == ["the mat", "Rome", None, None]
     assert rows[1]["column_3"] == "7"
     assert float(rows[1]["score"]) == pytest.approx(numbers[1], rel=1e-4)
     error = json.loads((tmp_path / "b.jsonl.errors").read_text())["error"]
     assert error == "A line has the columns a 'text' and a 'text_pair'."
-
-    (line,) = run("answer", tmp_path / "span", *pairs[0])
-    answer = zoo.load(str(tmp_path / "span")).answer(*pairs[0])
-    assert line == f"{answer.text}\t{answer.score:.4f}"
-    (tmp_path / "a.jsonl").write_text('{"question": "The cats", "context": "the mat", "id": 3}')
-    run(
-        "answer", tmp_path / "span", "--input", tmp_path / "a.jsonl", "--output", tmp_path / "c.tsv"
-    )
-    assert (tmp_path / "c.tsv").read_text() == f"The cats\tthe mat\t3\t{line}\n"
-    assert "Give a question and a context" in fails("answer", tmp_path / "span", "why?")
-    lines = ["--input", tmp_path / "a.txt", "--output", tmp_path / "d.txt"]
-    (tmp_path / "a.txt").touch()
-    assert "'question' and a 'context'" in fails("answer", tmp_path / "span", *lines)
 
 
 @pytest.mark.full
