@@ -8,7 +8,6 @@ import os
 if "PYTEST_XDIST_WORKER" in os.environ:  # they share the cores
     os.environ |= {"TF_NUM_INTRAOP_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
-import keras
 import numpy as np
 import pytest
 
@@ -76,4 +75,6 @@ def _pairwise(cases):
 
 @pytest.fixture(autouse=True)
 def _doctest_names(doctest_namespace):
+    import keras  # not above: it takes seconds, and the process that hands out tests needs none
+
     doctest_namespace.update(np=np, keras=keras)

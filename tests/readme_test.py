@@ -23,8 +23,15 @@ GUIDES = ("quickstart", "coming_from_keras", "training", "sharing", "serving")
 PAGES = [ROOT / "README.md", *(ROOT / f"notebooks/reference/{name}.md" for name in GUIDES)]
 
 
-@pytest.mark.few(3)
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+# What the other pages show is tested where it belongs; with --full they run as well.
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=[] if page.stem == "quickstart" else pytest.mark.full)
+        for page in PAGES
+    ],
+    ids=lambda page: page.stem,
+)
 def test_python_blocks_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     PIL.Image.effect_noise((80, 60), 50).save("photo.jpg")

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from zoo.models.backbone import Backbone
     from zoo.readers.image_reader import ImageReader
     from zoo.readers.sound_reader import SoundReader
+    from zoo.readers.speech_reader import SpeechReader
     from zoo.readers.text import ByteBPETokenizer
     from zoo.tasks.answering import Answerer
     from zoo.tasks.captioning import Captioner
@@ -26,8 +27,10 @@ if TYPE_CHECKING:
     from zoo.tasks.matching import Matcher
     from zoo.tasks.results import Caption, TextScores, Translation
     from zoo.tasks.scoring import Scorer
+    from zoo.tasks.sound_results import Transcription
     from zoo.tasks.tagging import Tagger
     from zoo.tasks.text_to_text import TextToText
+    from zoo.tasks.transcription import Transcriber
     from zoo.tasks.translation import Translator
     from zoo.tasks.writing import TextGenerator
 
@@ -45,10 +48,13 @@ __all__ = [
     "Matcher",
     "Scorer",
     "SoundReader",
+    "SpeechReader",
     "Tagger",
     "TextGenerator",
     "TextScores",
     "TextToText",
+    "Transcriber",
+    "Transcription",
     "Translation",
     "Translator",
     "info",
@@ -70,10 +76,13 @@ _HOMES = {
     "Matcher": "zoo.tasks.matching",
     "Scorer": "zoo.tasks.scoring",
     "SoundReader": "zoo.readers.sound_reader",
+    "SpeechReader": "zoo.readers.speech_reader",
     "Tagger": "zoo.tasks.tagging",
     "TextGenerator": "zoo.tasks.writing",
     "TextScores": "zoo.tasks.results",
     "TextToText": "zoo.tasks.text_to_text",
+    "Transcriber": "zoo.tasks.transcription",
+    "Transcription": "zoo.tasks.sound_results",
     "Translation": "zoo.tasks.results",
     "Translator": "zoo.tasks.translation",
     "save_checkpoint": "zoo.checkpoints.saving",

@@ -154,6 +154,13 @@ ARCHITECTURES = {
         "zoo.models.vit.ViT",
         reader="ImageReader",
     ),
+    "whisper": Architecture(
+        "transcription",
+        "Transformer that writes down speech (Radford et al. 2022)",
+        "zoo.tasks.transcription.Transcriber",
+        "zoo.models.whisper.Whisper",
+        reader="SpeechReader",
+    ),
 }
 
 
@@ -161,7 +168,11 @@ def register():
     """Imports the classes of all models and tasks, which registers them with Keras."""
     for architecture in ARCHITECTURES.values():
         _ = architecture.task, architecture.core
-    for reader in ("image_reader", "sound_reader"):  # which configs of presets may hold
+    for reader in (
+        "image_reader",
+        "sound_reader",
+        "speech_reader",
+    ):  # which configs of presets may hold
         importlib.import_module(f"zoo.readers.{reader}")
 
 
@@ -226,7 +237,7 @@ def list_models():
     >>> [model.name for model in list_models() if not model.card]  # doctest: +NORMALIZE_WHITESPACE
     ['bahdanau_nmt', 'clip', 'conformer', 'luong_nmt', 'show_attend_tell', 't5', 'text_encoder',
      'text_encoder_embedding', 'text_encoder_masked', 'text_encoder_score', 'text_encoder_span',
-     'text_encoder_tags', 'transformer_lm', 'transformer_nmt', 'vit']
+     'text_encoder_tags', 'transformer_lm', 'transformer_nmt', 'vit', 'whisper']
     """
     trained = sorted(folder.parent for folder in PRESETS.glob(f"*/{CARD}"))
     return [_preset_info(folder) for folder in trained] + [

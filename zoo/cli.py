@@ -1,4 +1,4 @@
-"""The command line: `python -m zoo list | info | translate | caption | generate | train | …`.
+"""The command line: `python -m zoo list | info | translate | caption | transcribe | train | …`.
 
 TensorFlow is imported, quietly, by the commands that need it.
 """
@@ -10,7 +10,7 @@ import pathlib
 import click
 
 import zoo
-from zoo import cli_answers, cli_pairs, quiet
+from zoo import cli_answers, cli_media, cli_pairs, quiet
 from zoo.cli_options import require_writable
 
 USER_ERRORS = (ValueError, OSError, ImportError)
@@ -38,7 +38,7 @@ def main():
     """Ready models made of attention: use, train, measure and serve them."""
 
 
-for _command in (*cli_answers.COMMANDS, *cli_pairs.COMMANDS):
+for _command in (*cli_answers.COMMANDS, *cli_media.COMMANDS, *cli_pairs.COMMANDS):
     main.add_command(_command)
 
 
@@ -103,14 +103,23 @@ _data_dir = click.option(
     type=click.IntRange(min=1),
     help="Epochs instead of the recipe's; earlier and later stages keep theirs.",
 )
-def train(name, data_dir, run_dir, epochs):
+@click.option(
+    "--strategy",
+    type=click.Choice(["mirrored"]),
+    help="Train on all GPUs of this machine, each with a part of every batch.  [default: on one]",
+)
+def train(name, data_dir, run_dir, epochs, strategy):
     """Train the model NAME by its recipe, and write it as a preset to RUN_DIR/NAME."""
     quiet.import_tensorflow()
+    import tensorflow as tf
+
     from zoo.training import recipes
 
     run_dir = run_dir or pathlib.Path("runs") / name
     require_writable(run_dir)
-    folder = recipes.run(name, data_dir, run_dir, epochs)
+    of_devices = tf.distribute.MirroredStrategy() if strategy else tf.distribute.get_strategy()
+    with of_devices.scope():
+        folder = recipes.run(name, data_dir, run_dir, epochs)
     click.echo(f"Wrote {folder}. Load it by zoo.load({str(folder)!r}).")
 
 

@@ -1,4 +1,4 @@
-"""The commands that use a model, each for the task of its name."""
+"""The commands that use a model on texts or on anything, each for the task of its name."""
 
 import itertools
 import json
@@ -27,7 +27,7 @@ from zoo.cli_options import (
     with_options,
 )
 from zoo.files import TEXT
-from zoo.readers import PICTURES, pictures_of
+from zoo.readers import PICTURES
 
 TEXTS_AT_ONCE = 1024  # that are translated before the next ones, and written
 
@@ -39,22 +39,22 @@ TEXTS_AT_ONCE = 1024  # that are translated before the next ones, and written
 @decoding_options
 @click.option("--batch-size", type=click.IntRange(min=1), default=64, show_default=True)
 @show_attention_in("Draw the alignment of the first text into this picture.")
-def translate(name, texts, source, output, show_attention, batch_size, sampler, **options):
+def translate(name, texts, files, show_attention, batch_size, sampler, **options):
     """Translate TEXTS, or the lines of standard input, with the model NAME.
 
     Writes one line for each text.
     """
     options = {key: value for key, value in options.items() if value is not None}
-    if are_files(source, output, texts, show_attention):
+    if are_files(files, texts, show_attention):
         model = load(name, "translate")
         first_seed = options.pop("seed", 0)
         settings = {"sampler": sampler, "batch_size": batch_size, **options}
 
-        def answer(texts, before):
+        def answer(model, texts, before):
             translations = model.translate(texts, seed=first_seed + before, **settings)
             return [{"translation": each} for each in translations]
 
-        answer_rows(source, output, answer, name=name, seed=first_seed, **settings)
+        answer_rows(files, model, answer, name=name, seed=first_seed, **settings)
         return
     if not texts:
         lines = sys.stdin.buffer.read().decode("utf-8-sig", errors="replace")
@@ -75,58 +75,13 @@ def translate(name, texts, source, output, show_attention, batch_size, sampler, 
 
 @click.command()
 @click.argument("name")
-@click.argument("images", nargs=-1, type=click.Path(path_type=pathlib.Path))
-@with_files("Folder of pictures")
-@decoding_options
-@click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True)
-@show_attention_in("Draw into this picture where each word of the first caption looked.")
-def caption(name, images, source, output, show_attention, batch_size, sampler, **options):
-    """Describe the picture files IMAGES, or those in folders, with the model NAME.
-
-    Writes a line for each; of several it begins with the file's name and a tab. What is no picture
-    is told, and left out; the command then ends with status 1.
-    """
-    options = {key: value for key, value in options.items() if value is not None}
-    if are_files(source, output, images, show_attention):
-        model = load(name, "caption")
-        first_seed = options.pop("seed", 0)
-
-        def answer(images, before):
-            captions = model.caption(images, sampler, seed=first_seed + before, **options)
-            return [{"caption": each} for each in captions]
-
-        job = {"name": name, "seed": first_seed, "sampler": sampler, **options}
-        answer_rows(source, output, answer, batch_size, **job)
-        return
-    require_arguments(images, "pictures")
-    files = [file for path in images for file in _pictures_of(path)]
-    model = load(name, "caption")
-    is_one, failed, first = [*files] == [*images] and len(files) == 1, False, None
-    for some in batches(files, batch_size):
-        found = _contents(some)
-        failed = failed or len(found) < len(some)
-        texts = model.caption(list(found.values()), sampler=sampler, **options) if found else []
-        for file, text in zip(found, texts, strict=True):
-            click.echo(text if is_one else f"{file}\t{text}")
-        sys.stdout.flush()
-        first = first or next(iter(found), None)
-    if show_attention and first:
-        result = model.caption([first], sampler, True, **options)
-        result.plot(0).savefig(show_attention, bbox_inches="tight", dpi=150)
-        click.echo(f"Wrote {show_attention}.", err=True)
-    if failed:
-        sys.exit(1)
-
-
-@click.command()
-@click.argument("name")
 @click.argument("inputs", nargs=-1)
 @with_files("File of texts, .jsonl, .tsv or lines, or folder of pictures")
 @PAIR
 @click.option("--label", "labels", multiple=True, help="A label; may be given several times.")
 @click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True)
 @show_attention_in("Draw into this picture what the model looked at in the first input.")
-def classify(name, inputs, source, output, pair, labels, show_attention, batch_size):
+def classify(name, inputs, files, pair, labels, show_attention, batch_size):
     """Name the best label of each of INPUTS, texts, pictures or WAV files, with the model NAME.
 
     Writes a line for each: the label, a tab, and its probability; with --pair for each two texts,
@@ -134,7 +89,7 @@ def classify(name, inputs, source, output, pair, labels, show_attention, batch_s
     them, with a comma between, and their probabilities. A model that matches pictures and texts
     takes any labels: --label "a dog" --label "a cat".
     """
-    is_of_files = are_files(source, output, inputs, show_attention)
+    is_of_files = are_files(files, inputs, show_attention)
     if not is_of_files:
         require_arguments(inputs, "texts, pictures or sounds")
         inputs = pairs_of(inputs) if pair else inputs
@@ -143,7 +98,7 @@ def classify(name, inputs, source, output, pair, labels, show_attention, batch_s
         raise ValueError(f"{name} classifies no pairs of texts: leave out --pair.")
     settings = {"batch_size": batch_size} | _labels_for(model, name, labels, show_attention)
 
-    def answers(inputs):
+    def answers(model, inputs):
         result = model.classify(inputs, return_probabilities=True, **settings)
         if getattr(model, "problem_type", None) != "multi_label_classification":
             shares = [f"{each.max():.4f}" for each in result.probabilities]
@@ -154,14 +109,15 @@ def classify(name, inputs, source, output, pair, labels, show_attention, batch_s
 
     if is_of_files:
 
-        def answer(inputs, before):
-            return [dict(zip(("label", "probability"), x, strict=True)) for x in answers(inputs)]
+        def answer(model, inputs, before):
+            names = "label", "probability"
+            return [dict(zip(names, each, strict=True)) for each in answers(model, inputs)]
 
         names = PAIR_OF_TEXTS if pair else (TEXT,)
-        answer_rows(source, output, answer, names=names, name=name, **settings)
+        answer_rows(files, model, answer, names=names, name=name, **settings)
         return
     for some in batches(inputs, batch_size):
-        for each in answers(some):
+        for each in answers(model, some):
             click.echo("\t".join(each))
         sys.stdout.flush()
     if show_attention:
@@ -182,28 +138,6 @@ def _labels_for(model, name, labels, show_attention):
             "attention to show."
         )
     return {"labels": list(labels)}
-
-
-@click.command()
-@click.argument("name")
-@click.argument("text")
-@click.argument("images", nargs=-1, required=True, type=click.Path(path_type=pathlib.Path))
-@click.option("-k", type=click.IntRange(min=1), default=5, show_default=True, help="How many.")
-def match(name, text, images, k):
-    """Find those of the picture files IMAGES, or in folders, that fit TEXT best, by the model NAME.
-
-    Writes a line for each, best first: the similarity, a tab, and the file.
-    """
-    files = [file for path in images for file in _pictures_of(path)]
-    model = load(name, "search")
-    contents = _contents(files)
-    if contents:
-        found = model.search(text, list(contents.values()), k)
-        names = list(contents)
-        for place, similarity in zip(found.names, found.similarities, strict=True):
-            click.echo(f"{similarity:.4f}\t{names[place]}")
-    if len(contents) < len(files):
-        sys.exit(1)
 
 
 @click.command()
@@ -255,26 +189,6 @@ def fill_mask(name, text, k):
             click.echo(f"{each.probability:.4f}\t{each.text}")
 
 
-def _pictures_of(path):
-    """Returns a file, or the pictures in a folder."""
-    if not path.is_dir():
-        return [path]
-    return pictures_of(path)
-
-
-def _contents(files):
-    """Returns a dictionary of picture files to their contents; what is none is told."""
-    from zoo.readers.images import image_bytes
-
-    found = {}
-    for file in files:
-        try:
-            found[file] = image_bytes(file)
-        except (ValueError, OSError) as error:
-            click.echo(f"Error: {' '.join(str(error).split())}", err=True)
-    return found
-
-
 @click.command()
 @click.argument("name")
 @click.argument("text", default="")
@@ -284,13 +198,13 @@ def _contents(files):
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of a random sampler.")
 @with_options(RULES)
 @click.option("--stop", multiple=True, help="Where to stop; may be given several times.")
-def generate(name, text, source, output, max_length, sampler, seed, stop, **options):
+def generate(name, text, files, max_length, sampler, seed, stop, **options):
     """Let the language model NAME go on with TEXT, written as it is generated.
 
     Or let a model of text to text answer it, such as "summarize: ..." by T5.
     """
     options = {key: value for key, value in options.items() if value is not None}
-    is_of_files = are_files(source, output, text)
+    is_of_files = are_files(files, text)
     model = load(name, "generate")
     arguments = {"max_length": max_length, "sampler": sampler, "seed": seed}
     can_stream = hasattr(model, "stream")
@@ -301,11 +215,11 @@ def generate(name, text, source, output, max_length, sampler, seed, stop, **opti
     if is_of_files:
         settings = {**arguments, **options}
 
-        def answer(texts, before):
+        def answer(model, texts, before):
             asked = {**settings, "seed": seed + before}
             return [{"continuation": each} for each in model.generate(texts, **asked)]
 
-        answer_rows(source, output, answer, name=name, **settings)
+        answer_rows(files, model, answer, name=name, **settings)
         return
     if not can_stream or model.sampler(sampler, **options).num_beams > 1:
         pieces = [model.generate(text, **arguments, **options)]
@@ -319,4 +233,4 @@ def generate(name, text, source, output, max_length, sampler, seed, stop, **opti
     click.echo()
 
 
-COMMANDS = (translate, caption, classify, match, embed, tag, fill_mask, generate)
+COMMANDS = (translate, classify, embed, tag, fill_mask, generate)

@@ -1,5 +1,6 @@
 """What the commands that use a model do with their inputs."""
 
+import functools
 import sys
 
 import click
@@ -7,7 +8,7 @@ import click
 import zoo
 from zoo import quiet
 from zoo.cli_options import require_writable
-from zoo.files import TEXT, PictureFolder, TextFile, answer_file
+from zoo.files import TEXT, FileFolder, TextFile, answer_file
 
 PAIR_OF_TEXTS = TEXT, "text_pair"  # as an exported classifier calls them
 ROWS_AT_ONCE = 256  # of a file, that are lost at most when the process is killed
@@ -23,23 +24,45 @@ def load(name, method):
     return model
 
 
-def are_files(source, output, others, show_attention=None):
+def are_files(files, others, show_attention=None):
     """Returns whether a command is to answer a file in another one."""
-    if source is None and output is None:
+    if files == (None, None, None):
         return False
-    if source is None or output is None or others:
-        raise ValueError("--input and --output go together, and take the place of arguments.")
+    if files.source is None or files.output is None or others:
+        raise ValueError(
+            "--input and --output go together, and take the place of arguments; --workers goes "
+            "with them."
+        )
     if show_attention is not None:
         raise ValueError("--show-attention is for inputs among the arguments, not for --input.")
     return True
 
 
-def answer_rows(source, output, answer, at_once=ROWS_AT_ONCE, names=(TEXT,), **job):
-    """Answers the rows of a file, which have texts of these names, or pictures, in another file."""
-    rows = PictureFolder(source) if source.is_dir() else TextFile(source, names)
+def answer_rows(files, model, answer, at_once=ROWS_AT_ONCE, kind="picture", names=(TEXT,), **job):
+    """Answers the rows of a file, or the files of a kind in a folder, in another file.
+
+    Args:
+        files: The `Files` of the command.
+        model: A model.
+        answer: Function of the model, a list of contents, and the number of those before them, that
+            returns a dictionary of str for each; pickled, where there are workers.
+        at_once: As for `zoo.files.answer_file`.
+        kind: What the files of a folder are, `"picture"` or `"sound"`.
+        names: Names of the texts of a row.
+        **job: What the answers depend on besides, such as the `name` of the model.
+    """
+    source, output, where = files
+    rows = FileFolder(source, kind) if source.is_dir() else TextFile(source, names)
     require_writable(output.absolute().parent)
     job = job if len(names) == 1 else {**job, "texts": names}
-    failed = answer_file(rows, output, answer, job, at_once)
+    if where is None:
+        failed = answer_file(rows, output, functools.partial(answer, model), job, at_once)
+    else:
+        from zoo.file_workers import OnWorker, workers
+
+        on_worker = OnWorker(load, (job["name"], model.task_method), answer)
+        with workers(where) as run:
+            failed = answer_file(rows, output, on_worker, job, at_once, run)
     if failed:
         click.echo(f"{failed} rows could not be answered: see {output}.errors.", err=True)
         sys.exit(1)
@@ -62,3 +85,19 @@ def batches(everything, size):
     """Yields lists of `size` neighbours, and of what is left."""
     for first in range(0, len(everything), size):
         yield list(everything[first : first + size])
+
+
+def contents(files, content_of):
+    """Returns a dictionary of files to their contents; what has none is told, and left out.
+
+    Args:
+        files: List of paths.
+        content_of: Function of a path that returns the bytes, or raises what is wrong with it.
+    """
+    found = {}
+    for file in files:
+        try:
+            found[file] = content_of(file)
+        except (ValueError, OSError) as error:
+            click.echo(f"Error: {' '.join(str(error).split())}", err=True)
+    return found

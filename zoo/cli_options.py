@@ -1,7 +1,9 @@
 """Options that several commands have."""
 
+import functools
 import os
 import pathlib
+from typing import NamedTuple
 
 import click
 
@@ -92,8 +94,22 @@ PAIR = click.option(
 )
 
 
+class Files(NamedTuple):
+    """What a command is told of files to answer.
+
+    Attributes:
+        source: Path of the file, or folder, with what to answer.
+        output: Path of the file of answers.
+        workers: Who answers, as for `zoo.file_workers.workers`, or `None` for this process.
+    """
+
+    source: pathlib.Path | None
+    output: pathlib.Path | None
+    workers: str | None
+
+
 def with_files(what):
-    """Adds the options to answer the rows of a file in another."""
+    """Adds the options to answer the rows of a file in another, which become a `files`."""
     options = [
         click.option(
             "--input",
@@ -106,5 +122,17 @@ def with_files(what):
             type=click.Path(dir_okay=False, path_type=pathlib.Path),
             help="File of answers: .jsonl, .tsv or lines. A run that broke off goes on.",
         ),
+        click.option(
+            "--workers",
+            help="Who answers --input: a number of processes, or dask://HOST:PORT.  [default: one]",
+        ),
     ]
-    return with_options(options)
+
+    def add(command):
+        @functools.wraps(command)
+        def with_their_files(source, output, workers, **arguments):
+            return command(files=Files(source, output, workers), **arguments)
+
+        return with_options(options)(with_their_files)
+
+    return add

@@ -23,12 +23,12 @@ from zoo.files import TEXT
 @with_files("File of texts: .jsonl, .tsv or lines")
 @PAIR
 @click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True)
-def score(name, texts, source, output, pair, batch_size):
+def score(name, texts, files, pair, batch_size):
     """Give each of TEXTS its number, with the model NAME, such as a cross-encoder or a regression.
 
     Writes a line for each; with --pair for each two texts, such as a question and a passage.
     """
-    is_of_files = are_files(source, output, texts)
+    is_of_files = are_files(files, texts)
     if not is_of_files:
         require_arguments(texts, "texts")
         texts = pairs_of(texts) if pair else texts
@@ -37,11 +37,11 @@ def score(name, texts, source, output, pair, batch_size):
         raise ValueError(f"{name} is for another task ({model.task_name}).")
     if is_of_files:
 
-        def answer(texts, before):
+        def answer(model, texts, before):
             return [{"score": f"{each:.6g}"} for each in model.score(texts, batch_size)]
 
         names = PAIR_OF_TEXTS if pair else (TEXT,)
-        answer_rows(source, output, answer, names=names, name=name, batch_size=batch_size)
+        answer_rows(files, model, answer, names=names, name=name, batch_size=batch_size)
         return
     for some in batches(texts, batch_size):
         for each in model.score(some, batch_size):
@@ -55,30 +55,30 @@ def score(name, texts, source, output, pair, batch_size):
 @click.argument("context", required=False)
 @with_files("File of questions and contexts: .jsonl or .tsv")
 @click.option("--batch-size", type=click.IntRange(min=1), default=8, show_default=True)
-def answer(name, question, context, source, output, batch_size):
+def answer(name, question, context, files, batch_size):
     """Find what answers QUESTION in CONTEXT, with the model NAME.
 
     Writes the answer, a tab, and its probability. A file has a question and a context in each line.
     """
-    is_of_files = are_files(source, output, question)
+    is_of_files = are_files(files, question)
     if not is_of_files and context is None:
         raise ValueError("Give a question and a context, or --input and --output.")
     model = load(name, "answer")
 
-    def answers(pairs):
+    def answers(model, pairs):
         found = model.answer(*zip(*pairs, strict=True), batch_size)
         return [(each.text, f"{each.score:.4f}") for each in found]
 
     if is_of_files:
 
-        def answer_pairs(pairs, before):
+        def answer_pairs(model, pairs, before):
             names = "answer", "score"
-            return [dict(zip(names, each, strict=True)) for each in answers(pairs)]
+            return [dict(zip(names, each, strict=True)) for each in answers(model, pairs)]
 
         names = "question", "context"
-        answer_rows(source, output, answer_pairs, names=names, name=name, batch_size=batch_size)
+        answer_rows(files, model, answer_pairs, names=names, name=name, batch_size=batch_size)
         return
-    ((text, probability),) = answers([(question, context)])
+    ((text, probability),) = answers(model, [(question, context)])
     click.echo("\t".join([" ".join(text.split()), probability]))
 
 

@@ -1,4 +1,4 @@
-"""From a file of texts, or a folder of pictures, to a file of answers, of any size.
+"""From a file of texts, or a folder of pictures or sounds, to a file of answers, of any size.
 
 Answers are appended as they come. A run that was killed goes on where it was, with the same answers
 as without: `OUTPUT.progress` tells what is done, and goes when all is. A row that cannot be
@@ -9,7 +9,9 @@ A file that ends with `.jsonl` holds JSON lines: texts, or objects with a `text`
 as a question and a context, takes objects that have them by name, or the first columns.
 """
 
+import functools
 import hashlib
+import itertools
 import json
 import os
 import pathlib
@@ -19,7 +21,7 @@ from typing import Any, NamedTuple
 import click
 
 from zoo.atomic import whole
-from zoo.readers import pictures_of
+from zoo.readers import files_of
 
 JSON_LINES, COLUMNS = ".jsonl", ".tsv"
 PROGRESS, ERRORS = ".progress", ".errors"
@@ -30,7 +32,7 @@ class Row(NamedTuple):
     """A row of the input.
 
     Attributes:
-        place: Where the next row begins: a byte of a file, the number of a picture.
+        place: Where the next row begins: a byte of a file, the number of a file of a folder.
         fields: Dictionary of what the output says of the row besides its answer.
         content: What the model gets.
         problem: Why there is no content, or `None`.
@@ -110,21 +112,22 @@ class TextFile:
         return " and ".join(f"a {name!r}" for name in self.names)
 
 
-class PictureFolder:
-    """The pictures in a folder, by name.
+class FileFolder:
+    """The pictures or the sounds in a folder, by name.
 
     Args:
         path: Its path.
+        kind: `"picture"` or `"sound"`.
 
     Raises:
         ValueError: If there is none.
     """
 
-    def __init__(self, path):
-        self.files = pictures_of(path)
+    def __init__(self, path, kind="picture"):
+        self.files = files_of(path, kind)
         self.size = len(self.files)
         names = "\n".join(file.name for file in self.files)
-        self.state = {"pictures": hashlib.sha256(os.fsencode(names)).hexdigest()}
+        self.state = {f"{kind}s": hashlib.sha256(os.fsencode(names)).hexdigest()}
 
     def rows(self, place):
         """Yields each `Row` from a place on."""
@@ -136,17 +139,25 @@ class PictureFolder:
                 yield Row(number, {FILE: name}, problem=str(error))
 
 
-def answer_file(source, output, answer, job, at_once):
+def one_by_one(function, chunks):
+    """Yields each chunk with what a function makes of it: the way of answering without workers."""
+    for chunk in chunks:
+        yield chunk, function(chunk)
+
+
+def answer_file(source, output, answer, job, at_once, run=one_by_one):
     """Answers each row of a source in a line of a file.
 
     Args:
-        source: A `TextFile` or a `PictureFolder`.
+        source: A `TextFile` or a `FileFolder`.
         output: Path of the file to write. The ending tells what a line is: for `.jsonl` the fields
             of the row and the answer, for `.tsv` the same as columns, else the answer alone.
         answer: Takes a list of contents and the number of those before them, and returns a
             dictionary of str for each.
         job: Dictionary of what the answers depend on besides the source, for JSON.
         at_once: Rows that are answered at a time.
+        run: Function that takes another one, and chunks, and yields pairs of a chunk and what that
+            function makes of it, in order: `one_by_one`, or that of `zoo.file_workers.workers`.
 
     Returns:
         How many rows could not be answered.
@@ -165,8 +176,8 @@ def answer_file(source, output, answer, job, at_once):
         answers.truncate(done["bytes"])
         errors.truncate(done["bytes_of_errors"])
         bar.update(done["place"])
-        for rows in _in_chunks(source.rows(done["place"]), at_once):
-            found = _answered(rows, answer, done["rows"])
+        chunks = _in_chunks(source.rows(done["place"]), at_once, done["rows"])
+        for (rows, _), found in run(functools.partial(_answered, answer), chunks):
             for number, (row, told) in enumerate(zip(rows, found, strict=True), done["rows"] + 1):
                 if isinstance(told, str):
                     done["failed"] += 1
@@ -217,19 +228,17 @@ def _errors_of(output):
     return output.with_name(output.name + ERRORS)
 
 
-def _in_chunks(rows, size):
-    chunk = []
-    for row in rows:
-        chunk.append(row)
-        if len(chunk) == size:
-            yield chunk
-            chunk = []
-    if chunk:
-        yield chunk
+def _in_chunks(rows, size, before):
+    """Yields lists of neighbouring rows, each with the number of rows before it."""
+    rows = iter(rows)
+    while chunk := list(itertools.islice(rows, size)):
+        yield chunk, before
+        before += len(chunk)
 
 
-def _answered(rows, answer, before):
-    """Returns the answer of each row, or a `str` that tells why there is none."""
+def _answered(answer, chunk):
+    """Returns the answer of each row of a chunk, or a `str` that tells why there is none."""
+    rows, before = chunk
     found = [row.problem for row in rows]
     places = [place for place, problem in enumerate(found) if problem is None]
     contents = [rows[place].content for place in places]

@@ -32,10 +32,11 @@ def load(name, weights="pretrained", tokenizer=None, dtype=None, **overrides):
         tokenizer: The tokenizer of a model with fresh weights. A trained model has its own.
         dtype: Keras dtype policy of the computation; the global one by default.
         **overrides: Arguments of the architecture, for fresh weights; of a checkpoint, arguments
-            that change no weights, such as `dropout` or `sampler`; `labels` for a classifier with
-            a new, untrained head; and `problem_type`, as transformers calls it: with
-            `"multi_label_classification"` an input may have several labels, with `"regression"` the
-            head is one for a number, with `"question_answering"` one for answers.
+            that change no weights, such as `dropout` or `sampler`; of those and of a trained text
+            encoder, `labels` for a classifier with a new, untrained head; and `problem_type`, as
+            transformers calls it: with `"multi_label_classification"` an input may have several
+            labels, with `"regression"` the head of a checkpoint is one for a number, with
+            `"question_answering"` one for answers.
 
     Returns:
         A task, such as `zoo.Translator`.
@@ -75,6 +76,9 @@ def load(name, weights="pretrained", tokenizer=None, dtype=None, **overrides):
         f"{folder} if it is a download, to repeat it.",
     )
     architecture, arguments = read_config(folder)
+    gets_labels = "labels" in overrides and architecture.startswith("text_encoder")
+    if gets_labels and weights == "pretrained" and tokenizer is None:
+        return _with_labels(load(name, dtype=dtype), dtype, overrides)
     if weights is not None and (overrides or tokenizer is not None):
         changed = [*overrides, *(["tokenizer"] if tokenizer is not None else [])]
         raise ValueError(
@@ -151,6 +155,16 @@ def _of_preset(folder, architecture, tokenizer, dtype, arguments):
         return build(architecture, tokenizer, dtype, limited_to(weights), **arguments)
 
 
+def _with_labels(trained, dtype, overrides):
+    """Returns a classifier by new labels that begins with the weights of a trained encoder."""
+    options = {**trained.core.get_config(), **overrides}
+    for decided in ("name", "trainable", "dtype", "head", "vocabulary_size", "num_labels"):
+        options.pop(decided, None)
+    model = build("text_encoder", trained.tokenizer, dtype, **options)
+    model.core.begin_with(trained.core)
+    return model
+
+
 def _of_checkpoint(folder, dtype, **overrides):
     """Returns the task of a checkpoint of Hugging Face."""
     from zoo.checkpoints.loading import read_checkpoint
@@ -201,13 +215,16 @@ def _fresh_architecture(name, weights, tokenizer, dtype, overrides):
             f"{name} is an architecture, without weights of its own. Load a trained model "
             f"({', '.join(trained) or 'none yet'}), or pass weights=None for fresh weights."
         )
-    reader = ARCHITECTURES[name].reader
+    reader, writes = (
+        ARCHITECTURES[name].reader,
+        hasattr(ARCHITECTURES[name].task, "default_sampler"),
+    )
     if reader is not None and "reader" not in overrides:
+        rest = "" if writes else ", and labels=['one', 'another']"
         raise ValueError(
-            f"{name} with fresh weights needs what reads its inputs, and labels: reader="
-            f"zoo.{reader}(), labels=['one', 'another']."
+            f"{name} with fresh weights needs what reads its inputs: reader=zoo.{reader}(){rest}."
         )
-    if tokenizer is None and "reader" not in overrides:
+    if tokenizer is None and (writes or "reader" not in overrides):
         raise ValueError(
             f"{name} with fresh weights needs a tokenizer: tokenizer=zoo.ByteBPETokenizer.train("
             "sentences, vocabulary_size=8000), with the sentences of both languages."

@@ -122,6 +122,7 @@ def test_equals_the_equations(kind, score, implementation, normalizer, mask):
         np.testing.assert_array_equal(oracle.float64(weights)[hidden & ~seen], 0.0)
 
 
+@pytest.mark.few(24)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("implementation", ["reference", "chunked"])
@@ -201,6 +202,7 @@ def test_compiled_equals_eager(kind, score, implementation):
     )
 
 
+@pytest.mark.few(14)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("implementation", ["reference", "chunked"])
 @pytest.mark.parametrize("score", scores.names())
@@ -216,6 +218,7 @@ def test_what_is_hidden_changes_nothing(kind, score, implementation):
     )
 
 
+@pytest.mark.few(14)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("implementation", ["reference", "chunked"])
 @pytest.mark.parametrize("score", scores.names())
@@ -231,6 +234,7 @@ def test_implicit_masks_equal_explicit_ones(kind, score, implementation):
     )
 
 
+@pytest.mark.few(30)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("normalizer", ["softmax", "sum", "hard", "sparsemax", "entmax15"])
 @pytest.mark.parametrize("score", scores.names())

@@ -17,7 +17,7 @@ print(*(set(sys.modules) - before))
 """
 
 
-@pytest.mark.parametrize("backend", ["tensorflow", "jax"])
+@pytest.mark.parametrize("backend", [pytest.param("tensorflow", marks=pytest.mark.full), "jax"])
 def test_import_brings_nothing_that_keras_does_not_bring(backend):
     pytest.importorskip(backend)
     finished = subprocess.run(

@@ -249,6 +249,7 @@ def test_what_an_attention_draws_is_new_in_every_step_and_call(random):
     assert np.abs(first - second).max() > 0.1
 
 
+@pytest.mark.full  # a captioner does, too
 @pytest.mark.few(1)
 @pytest.mark.parametrize("random", RANDOM, ids=["dropout", "hard"])
 def test_learns_with_an_attention_that_draws(random):
@@ -256,7 +257,7 @@ def test_learns_with_an_attention_that_draws(random):
     inputs, encoded = keras.Input(INPUTS.shape[1:]), keras.Input(ENCODED.shape[1:])
     model = keras.Model([inputs, encoded], keras.layers.Dense(1)(layer(inputs, encoded)))
     targets = 3.0 * np.ones((BATCH, LENGTH, 1))
-    model.compile(keras.optimizers.SGD(0.0), "mean_squared_error")
+    model.compile(keras.optimizers.SGD(0.0), "mean_squared_error", run_eagerly=True)
     still = model.fit([INPUTS, ENCODED], targets, epochs=3, verbose=0).history["loss"]
     assert len(set(still)) == 3  # other draws in every step of training
     model.compile(keras.optimizers.Adam(0.05), "mean_squared_error")

@@ -196,6 +196,7 @@ def test_seed_reproduces_the_rotations_and_redraw_changes_them():
     assert not any("rotations" in variable.path for variable in first.trainable_variables)
 
 
+@pytest.mark.full
 @pytest.mark.few(1)
 @pytest.mark.parametrize("causal", [True, False])
 def test_error_against_attention_to_all_others_falls_as_hashes_grow(causal):

@@ -208,8 +208,11 @@ class Weighted(keras.layers.Layer):
         return ops.multiply(self.score(query, key), FACTORS)
 
 
-@pytest.mark.parametrize("size", [2, SIZE])
-def test_gradients_equal_finite_differences_of_the_equations(size):
+@pytest.mark.parametrize(
+    ("size", "forms"),
+    [(2, ()), (SIZE, ["graph"]), pytest.param(SIZE, None, marks=pytest.mark.full)],
+)
+def test_gradients_equal_finite_differences_of_the_equations(size, forms):
     """Those of queries and keys one by one, those of weights in one direction."""
     cases, expected = {}, {}
     for name in SCORES:
@@ -225,7 +228,6 @@ def test_gradients_equal_finite_differences_of_the_equations(size):
         pairs = zip(score.trainable_weights, directions, strict=True)
         slopes = [slope_by(weight, each, lambda: total(*inputs)) for weight, each in pairs]  # noqa: B023
         expected[name] = oracle.numerical_gradients(total, *inputs), directions, slopes
-    forms = None if size == SIZE else ()
     for name, found in gradients_in_every_form(cases, forms=forms).items():
         by_inputs, directions, slopes = expected[name]
         found = [oracle.float64(each) for each in found]

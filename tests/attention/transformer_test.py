@@ -376,7 +376,7 @@ def test_every_weight_of_a_block_gets_a_gradient(normalize, position):
         assert gradient.max() > (0 if "key/bias" in path else 1e-6), path
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @needs_tensorflow
 @pytest.mark.parametrize("normalize", ["post", "pre"])
 @pytest.mark.parametrize("jit_compile", [False, True])
@@ -490,6 +490,7 @@ def test_recomputed_block_drops_the_same_again(compiled):
     assert slope == pytest.approx((gradient * step).sum(), rel=0.02)
 
 
+@pytest.mark.full  # `recompute_test` trains blocks, too
 @pytest.mark.few(1)
 @pytest.mark.parametrize("make", [encoder, decoder])
 def test_recomputed_block_trains(make):
@@ -501,7 +502,7 @@ def test_recomputed_block_trains(make):
         else:
             y = DecoderBlock(2, 12, **arguments)(x, encoded)
     model = keras.Model([x, encoded], keras.layers.Dense(1)(y))
-    model.compile(keras.optimizers.Adam(0.01), "mse")
+    model.compile(keras.optimizers.Adam(0.01), "mse", jit_compile=False)
     inputs = [random(16, LENGTH, SIZE), random(16, ENCODED, 6)]
     losses = model.fit(inputs, inputs[0][..., :1], epochs=30, verbose=0).history["loss"]
     assert losses[-1] < 0.5 * losses[0]

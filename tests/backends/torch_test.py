@@ -8,4 +8,5 @@ from tests.backends import conformance
 
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="it would call itself")
 def test_layers_on_pytorch(request):
-    conformance.run("torch", "not compile", request.config.getoption("--full"))
+    is_full = request.config.getoption("--full")
+    conformance.run("torch", "not compile" if is_full else "not compile and not single", is_full)

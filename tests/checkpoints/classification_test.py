@@ -110,6 +110,7 @@ def test_several_labels_are_told_and_drawn(multi):
     assert [line.split("\t")[0] for line in result.stdout.splitlines()] == rows
 
 
+@pytest.mark.full
 def test_data_sets_of_pairs_with_several_labels(multi):
     *_, model = multi
     sides = tuple(map(list, zip(*PAIRS, strict=True)))

@@ -3,6 +3,7 @@
 import json
 
 import click.testing
+import numpy as np
 import pytest
 
 import zoo
@@ -12,6 +13,7 @@ pytest.importorskip("transformers")
 
 from tests.checkpoints import tiny  # noqa: E402
 from zoo.cli import main  # noqa: E402
+from zoo.readers.wav import write_wav  # noqa: E402
 
 
 def run(*arguments):
@@ -71,6 +73,23 @@ def test_text_to_text_answers_without_the_text(tmp_path):
     assert "summarize" not in line
     result = click.testing.CliRunner().invoke(main, ["generate", str(tmp_path), "a", "--stop", "b"])
     assert "leave out --stop" in result.output
+
+
+def test_transcribe_files_and_folders(tmp_path):
+    tiny.save_whisper(tmp_path / "model")
+    folder = tmp_path / "sounds"
+    folder.mkdir()
+    noise = np.random.default_rng(0).normal(size=(2, 9000)).clip(-1, 1).astype("float32")
+    for name, wave in zip("ac", noise, strict=True):
+        (folder / f"{name}.wav").write_bytes(write_wav(wave, 8000))
+    (folder / "b.wav").write_bytes(b"no sound")
+    paths = [folder / "a.wav", folder / "c.wav"]
+    texts = zoo.load(str(tmp_path / "model")).transcribe(paths, language="de")
+    arguments = ["transcribe", str(tmp_path / "model"), str(folder), "--language", "german"]
+    result = click.testing.CliRunner().invoke(main, arguments)
+    assert result.exit_code == 1
+    assert "b.wav" in result.stderr
+    assert result.stdout.splitlines() == [f"{x}\t{y}" for x, y in zip(paths, texts, strict=True)]
 
 
 def test_a_task_that_it_has_not(tmp_path):

@@ -121,6 +121,7 @@ def test_saved_exported_and_back(checkpoint, model, photos, tmp_path):
         assert torch.equal(back.state_dict()[name], tensor), name
 
 
+@pytest.mark.full
 def test_batches_hold_pixels(model, photos):
     captions = [["the cats", "a cat"], ["a mat"], ["boats"]]
     (inputs, belongs, _), *_ = model.batches(photos, captions, batch_size=3)
@@ -158,6 +159,7 @@ def test_settings_that_do_not_fit(checkpoint, tmp_path, change, message):
         zoo.load(str(tmp_path))
 
 
+@pytest.mark.full
 def test_configs_of_older_versions(checkpoint, model, tmp_path):
     """Which name another end token, and hold settings of generation, twice."""
     for path in checkpoint[0].iterdir():

@@ -17,7 +17,7 @@ KINDS = ["ForSequenceClassification", "ForTokenClassification", "ForMaskedLM", "
 LABELS = ["bad", "fair", "good"]
 
 
-@pytest.mark.few(7)
+@pytest.mark.few(5)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("family", tiny.FAMILIES)
 def test_numbers_are_those_of_transformers(tmp_path, family, kind):
@@ -49,7 +49,7 @@ def test_numbers_are_those_of_transformers(tmp_path, family, kind):
 def test_saved_and_exported(tmp_path):
     import tensorflow as tf
 
-    settings = {"id2label": dict(enumerate(LABELS))}
+    settings = {"id2label": dict(enumerate(LABELS)), "num_hidden_layers": 1}
     theirs, pieces = tiny.save(tmp_path / "hf", "Bert", "ForSequenceClassification", **settings)
     expected, _ = tiny.outputs(theirs, pieces)
     expected = expected.logits.softmax(-1).numpy()
@@ -116,6 +116,7 @@ def test_sentence_transformers_pool_and_normalize(tmp_path):
         zoo.load(str(tmp_path))
 
 
+@pytest.mark.full
 def test_sentence_transformers_made_of_a_masked_model(tmp_path):
     """Whose configs still name the class that they were trained from."""
     theirs, pieces = tiny.save(tmp_path, "MPNet", "ForMaskedLM")
@@ -130,8 +131,9 @@ def test_sentence_transformers_made_of_a_masked_model(tmp_path):
     np.testing.assert_allclose(zoo.load(str(tmp_path)).embed(tiny.TEXTS), unit, atol=1e-4)
 
 
+@pytest.mark.full  # `lora_test` teaches one
 def test_new_labels_get_a_new_head(tmp_path):
-    tiny.save(tmp_path, "Bert", "ForMaskedLM")
+    tiny.save(tmp_path, "Bert", "ForMaskedLM", num_hidden_layers=1)
     model = zoo.load(str(tmp_path), labels=["no", "yes"], dropout=0.0, attention_dropout=0.0)
     model.compile(optimizer=keras.optimizers.Adam(0.01))
     texts, labels = ["good cats", "bad dogs"] * 32, ["yes", "no"] * 32

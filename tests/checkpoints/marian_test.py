@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 
 import zoo
+from zoo import decoding
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -58,6 +59,9 @@ def test_numbers_are_those_of_transformers(checkpoint, model):
 def test_translations_are_those_of_transformers(checkpoint, model):
     _, theirs, pieces = checkpoint
     assert repr(model.default_sampler).startswith("BeamSampler(num_beams=4")
+    named, rules = model.sampler("greedy", min_length=2), model.default_sampler.processors
+    assert named.processors == (*rules, decoding.MinimumLength(2))  # what the file forbids stays so
+    assert model.sampler("greedy", processors=[]).processors == ()
     for sampler, options in (
         ("greedy", {"num_beams": 1}),
         ("beam", {"num_beams": 4, "early_stopping": "never"}),
@@ -81,15 +85,20 @@ def test_trained(checkpoint):
     assert history["loss"][-1] < 0.9 * history["loss"][0]
 
 
-def test_saved_and_exported(model, tmp_path):
+def test_saved(model, tmp_path):
     texts = SENTENCES[::2]
-    expected = model.translate(texts)
     model.save_to_preset(tmp_path / "preset")
     again = zoo.load(tmp_path / "preset")
     assert again.default_sampler == model.default_sampler
     assert again.tokenizer.tokenize(texts).to_list() == model.tokenizer.tokenize(texts).to_list()
     for ours, saved in zip(model.core.get_weights(), again.core.get_weights(), strict=True):
         np.testing.assert_array_equal(saved, ours)
+
+
+@pytest.mark.full
+def test_exported(model, tmp_path):
+    texts = SENTENCES[::2]
+    expected = model.translate(texts)
     served = tf.saved_model.load(model.export(tmp_path / "exported", jit_compile=False)).signatures
     found = served["serving_default"](text=tf.constant(texts))["text"].numpy()
     assert [text.decode() for text in found] == expected

@@ -19,8 +19,8 @@ LABELS = ["O", "B-PLACE", "I-PLACE"]
 @pytest.fixture(scope="module")
 def tagger(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tagger")
-    labels = {"id2label": dict(enumerate(LABELS))}
-    theirs, pieces = tiny.save(folder, "Bert", "ForTokenClassification", **labels)
+    settings = {"id2label": dict(enumerate(LABELS)), "num_hidden_layers": 1}
+    theirs, pieces = tiny.save(folder, "Bert", "ForTokenClassification", **settings)
     return zoo.load(str(folder), dropout=0.0, attention_dropout=0.0), theirs, pieces
 
 
@@ -108,6 +108,12 @@ def test_masks_are_drawn_as_the_paper_says(tmp_path):
     assert (inputs[~told] == labels[~told]).all()
     assert (inputs[told] == tokenizer.mask_id).mean() == pytest.approx(0.8, abs=0.02)
     assert (inputs[told] == labels[told]).mean() == pytest.approx(0.1, abs=0.02)
+
+
+@pytest.mark.full
+def test_it_learns_what_is_hidden(tmp_path):
+    tiny.save(tmp_path, "Bert", "ForMaskedLM", num_hidden_layers=1)
+    model = zoo.load(str(tmp_path))
     model.compile(optimizer=keras.optimizers.Adam(0.01))
     history = model.fit(tiny.TEXTS * 12, epochs=2, batch_size=8, verbose=0).history
     assert history["loss"][-1] < history["loss"][0]

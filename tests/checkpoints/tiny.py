@@ -46,6 +46,7 @@ WRITERS = {
 }
 VIT = {**SIZES, "image_size": 16, "patch_size": 4, "layer_norm_eps": 1e-6}
 del VIT["max_position_embeddings"]
+SPECIAL = "startoftranscript", "en", "de", "fr", "translate", "transcribe", "notimestamps"
 FAMILIES = {  # the class of a tokenizer, and settings
     "Bert": {"tokenizer": "BertTokenizer", **SIZES},
     "Roberta": {**SIZES, **BYTES, "type_vocab_size": 1},
@@ -73,6 +74,12 @@ def tokenizer(name):
         vocabulary = {word: number for number, word in enumerate([*words, *special])}
         merges = [tuple(merge) for merge in model["merges"]]
         return transformers.CLIPTokenizer(vocabulary, merges)
+    if name == "WhisperTokenizer":  # its special tokens and its times come last
+        trained = transformers.WhisperTokenizer().train_new_from_iterator(TEXTS * 3, 300)
+        special = [f"<|{each}|>" for each in SPECIAL]
+        trained.add_tokens([transformers.AddedToken(each, special=True) for each in special])
+        trained.add_tokens([f"<|{0.02 * place:.2f}|>" for place in range(4)])
+        return trained
     if name == "LlamaTokenizer":  # needs a piece for each byte
         trained = transformers.LlamaTokenizer().train_new_from_iterator(TEXTS * 3, 300)
         model = json.loads(trained.backend_tokenizer.to_str())["model"]
@@ -209,3 +216,58 @@ def save_t5(folder, untied=False, **settings):
     model.save_pretrained(folder)
     pieces.save_pretrained(folder)
     return model, pieces
+
+
+def save_whisper(folder, is_multilingual=True, **generation):
+    """As `save`, of a Whisper that hears two seconds, with 8 bands; the processor of sounds, too.
+
+    Args:
+        folder: Where to.
+        is_multilingual: Whether it knows languages and tasks.
+        **generation: Settings of generation.
+    """
+    pieces = tokenizer("WhisperTokenizer")
+    ids = {name: pieces.convert_tokens_to_ids(f"<|{name}|>") for name in SPECIAL}
+    sizes = {f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in MARIAN}
+    ends = dict.fromkeys(("eos_token_id", "pad_token_id"), pieces.eos_token_id)
+    config = transformers.WhisperConfig(
+        **sizes,
+        **ends,
+        vocab_size=len(pieces) + 5,
+        bos_token_id=pieces.bos_token_id,
+        decoder_start_token_id=ids["startoftranscript"],
+        d_model=16,
+        num_mel_bins=8,
+        max_source_positions=100,
+        max_target_positions=40,
+        begin_suppress_tokens=None,
+    )
+    model = _random(transformers.WhisperForConditionalGeneration, config)
+    with torch.no_grad():  # else all texts are one token again and again, without an end
+        for name, weight in model.model.decoder.named_parameters():
+            scales = {"bias": 0.1, "embed_tokens": 0.2, "embed_positions": 8.0, "encoder_attn": 2.0}
+            weight.mul_(next((scale for part, scale in scales.items() if part in name), 1.0))
+        table = model.model.decoder.embed_tokens.weight
+        table[list(ids.values())] *= 5.0  # which are never written
+        table[pieces.eos_token_id] = 4.0 * table[pieces.convert_tokens_to_ids("a")]
+    settings = {
+        "alignment_heads": [[0, 1], [1, 0]],
+        "begin_suppress_tokens": [5, pieces.eos_token_id],
+        "forced_decoder_ids": None,
+        "is_multilingual": is_multilingual,
+        "max_length": 40,
+        "no_timestamps_token_id": ids["notimestamps"],
+        "return_timestamps": False,
+        # Of times, transformers would make segments.
+        "suppress_tokens": [7, 9, *range(ids["startoftranscript"], config.vocab_size)],
+        **ends,
+    }
+    if is_multilingual:
+        settings["lang_to_id"] = {f"<|{code}|>": ids[code] for code in ("en", "de", "fr")}
+        settings["task_to_id"] = {task: ids[task] for task in ("transcribe", "translate")}
+    for name, value in {**settings, **generation}.items():
+        setattr(model.generation_config, name, value)
+    processor = transformers.WhisperFeatureExtractor(feature_size=8, chunk_length=2)
+    for part in (model, pieces, processor):
+        part.save_pretrained(folder)
+    return model, pieces, processor

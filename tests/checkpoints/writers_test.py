@@ -27,7 +27,7 @@ def generated(theirs, pieces, prompt, **options):
     return written[inputs["input_ids"].shape[1] :].tolist()
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("family", tiny.WRITERS)
 def test_numbers_and_texts_are_those_of_transformers(tmp_path, family):
     kind = "LMHeadModel" if family == "GPT2" else "ForCausalLM"

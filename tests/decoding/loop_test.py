@@ -252,7 +252,7 @@ def test_a_row_does_not_depend_on_the_others(sampler):
         np.testing.assert_allclose(alone.scores[0], together.scores[row], rtol=1e-6)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("sampler", SAMPLERS, ids=repr)
 def test_eager_graph_compiled_and_saved_model_agree(sampler, tmp_path):
     model, sources = TableModel(), tf.range(SOURCES)
@@ -274,6 +274,7 @@ def test_eager_graph_compiled_and_saved_model_agree(sampler, tmp_path):
     assert_same([saved[field] for field in decoding.Decoded._fields], eager)
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("sampler", SAMPLERS, ids=repr)
 @pytest.mark.parametrize("graph", [False, True])
 def test_nothing_to_do(sampler, graph):

@@ -49,6 +49,16 @@ def test_scores_are_those_of_transformers(case):
 
 
 @pytest.mark.parametrize("step", [0, 1])
+def test_bad_first_tokens_are_those_of_transformers(step):
+    scores = np.random.default_rng(0).normal(size=(3, VOCABULARY)).astype("float32")
+    theirs = logits_process.SuppressTokensAtBeginLogitsProcessor([5, 7], begin_index=2)
+    expected = theirs(torch.full((3, 2 + step), 4), torch.tensor(scores)).numpy()
+    progress = decoding.Progress(tf.fill([3, LENGTH], 4), step, step, (END,))
+    found = decoding.BadFirstTokens([5, 7, 70])(tf.constant(scores), progress)
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("step", [0, 1])
 def test_a_forced_first_token_is_that_of_transformers(step):
     history = torch.full((3, 1 + step), 4)  # the start token is part of it there
     scores = torch.zeros(3, VOCABULARY)
@@ -129,8 +139,15 @@ OPTIONS = {
 PROMPTS = [[4, 5, 4], [6, 7, 8], [8, 8, 5], [5, 5, 5]]
 
 
-@pytest.mark.parametrize("jit_compile", [False, True])
-@pytest.mark.parametrize("name", ["greedy", "beam"])
+@pytest.mark.parametrize(
+    ("name", "jit_compile"),
+    [
+        ("greedy", False),
+        ("beam", True),
+        pytest.param("greedy", True, marks=pytest.mark.full),
+        pytest.param("beam", False, marks=pytest.mark.full),
+    ],
+)
 def test_a_search_is_that_of_lists(name, jit_compile):
     sampler = decoding.get(name, **OPTIONS)
     expected = [beam_search(each, process, sampler.num_beams, (END, OTHER_END)) for each in PROMPTS]
@@ -210,6 +227,7 @@ def test_a_config_makes_an_equal_sampler():
         ({"min_length": 1.5}, "`min_length` must be an integer"),
         ({"forced_first_token": "de"}, "`forced_first_token` must be the id"),
         ({"bad_words": ["damn"]}, "`bad_words` must be sequences of token ids"),
+        ({"bad_first_tokens": []}, "`bad_first_tokens` must be ids of tokens"),
         ({"end_ids": 7}, "`end_ids` must be a sequence"),
         ({"processors": 7}, "`processors` must be a sequence|int"),
         ({"beams": 3}, "Did you mean 'num_beams'"),

@@ -66,8 +66,10 @@ quick = settings(
 
 
 @pytest.fixture(scope="module")
-def served(model):
-    return [LoadedModel(name, model(name)) for name in NAMES]
+def served(request, model):
+    """With `--full` both models, else the one that all requests but those of texts go to."""
+    names = NAMES if request.config.getoption("--full") else NAMES[:1]
+    return [LoadedModel(name, model(name)) for name in names]
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +89,7 @@ def test_no_request_is_a_fault_of_the_server(client, request, name):
     require_no_fault(client, PREDICT.format(name), json.dumps(request).encode())
 
 
+@pytest.mark.full
 @given(request=completions)
 @quick
 def test_no_completion_is_a_fault_of_the_server(client, request):

@@ -86,7 +86,7 @@ def test_an_empty_batch_gives_an_empty_batch(signatures):
     assert {tensor.shape[0] for tensor in outputs.values()} == {0}
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", list(OPTIONS))
 def test_everything_has_the_batch_first(signatures, name):
     for signature in signatures(name).values():
@@ -149,7 +149,9 @@ def test_a_warm_up_request_for_each_signature_and_bucket(version, model):
     assert found == {"serving_default": one, "explain": one, "serving_jit": every}
 
 
-@pytest.mark.parametrize("name", ["transformer_lm", "show_attend_tell"])
+@pytest.mark.parametrize(
+    "name", ["transformer_lm", pytest.param("show_attend_tell", marks=pytest.mark.full)]
+)
 def test_a_warm_up_request_for_each_number_of_rows(version, name):
     found = {}
     for each, inputs in requests_of(version(name)):
@@ -160,7 +162,9 @@ def test_a_warm_up_request_for_each_number_of_rows(version, name):
     assert found in ({}, {"explain": [1]})
 
 
-@pytest.mark.parametrize("name", ["luong_nmt", "show_attend_tell"])
+@pytest.mark.parametrize(
+    "name", ["luong_nmt", pytest.param("show_attend_tell", marks=pytest.mark.full)]
+)
 def test_warm_up_requests_are_answered(version, signatures, name):
     for each, inputs in requests_of(version(name)):
         if each != "serving_jit":
@@ -245,7 +249,8 @@ def test_a_server_without_xla_answers_what_is_not_compiled(run_by_c, answers, na
     assert "XLA compilation disabled" in refused["error"]
 
 
-def test_a_server_with_xla_answers_what_is_compiled(run_by_c, answers):
-    found = run_by_c(*((name, "serving_jit") for name in BY_C), with_xla=True)
-    for name, outputs in zip(BY_C, found, strict=True):
+@pytest.mark.parametrize("names", [BY_C[:1], pytest.param(BY_C, marks=pytest.mark.full)])
+def test_a_server_with_xla_answers_what_is_compiled(run_by_c, answers, names):
+    found = run_by_c(*((name, "serving_jit") for name in names), with_xla=True)
+    for name, outputs in zip(names, found, strict=True):
         assert_equal(outputs, answers(name, "serving_default"))

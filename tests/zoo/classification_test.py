@@ -170,10 +170,9 @@ def test_commands_refuse_what_a_classifier_has_not(tmp_path):
     assert "not for --input" in asked.output
 
 
-def test_a_preset_without_a_tokenizer_goes_into_an_archive(tmp_path):
-    model = zoo.load("vit_mnist")
+def test_a_preset_without_a_tokenizer_goes_into_an_archive(model, tmp_path):
     name = model.save_to_preset(tmp_path / "digits.zip")
-    noise = np.random.default_rng(0).integers(0, 256, (28, 28), dtype="uint8")
+    noise = np.random.default_rng(0).integers(0, 256, (8, 8, 3), dtype="uint8")
     found = zoo.load(name).classify(noise, return_probabilities=True).probabilities
     expected = model.classify(noise, return_probabilities=True).probabilities
     np.testing.assert_array_equal(found, expected)

@@ -12,14 +12,15 @@ from tensorflow.core.protobuf import saved_model_pb2
 from zoo.serving import Endpoint, export, write_version
 
 TEXTS = ["a man sleeps", "", "two women ride bikes", " ", "🚲 unseen", "the dog eats " * 20]
+DOUBLE = {"serving_default": Endpoint(lambda x: {"y": 2 * x}, [tf.TensorSpec([None], name="x")])}
 RANDOM = {"sampler": "random", "temperature": 3.0, "repetition_penalty": 1.2, "min_length": 3}
 
 
 @pytest.fixture(scope="module")
 def versions(bahdanau, tmp_path_factory):
-    """Two exports to one folder: the default sampler, then a random one."""
+    """Two exports to one folder: a translator, then something small."""
     path = tmp_path_factory.mktemp("exported") / "nmt"
-    return [bahdanau.export(path), bahdanau.export(path, **RANDOM, jit_compile=False)]
+    return [bahdanau.export(path), write_version(path, [], DOUBLE)]
 
 
 @pytest.fixture(scope="module")
@@ -28,8 +29,10 @@ def signatures(versions):
 
 
 @pytest.fixture(scope="module")
-def random_signature(versions):
-    return tf.saved_model.load(str(versions[1])).signatures["serving_default"]
+def random_signature(bahdanau, tmp_path_factory):
+    path = tmp_path_factory.mktemp("exported") / "random"
+    version = bahdanau.export(path, **RANDOM, jit_compile=False)
+    return tf.saved_model.load(str(version)).signatures["serving_default"]
 
 
 def decoded(strings):
@@ -97,7 +100,10 @@ def test_pieces_spell_the_texts(signatures):
     assert [text.removeprefix(" ") for text in spelled] == decoded(outputs["text"])
 
 
-@pytest.mark.parametrize("name", ["serving_default", "explain", "serving_jit"])
+@pytest.mark.parametrize(
+    "name",
+    ["serving_default", "explain", pytest.param("serving_jit", marks=pytest.mark.full)],
+)
 def test_a_text_that_is_too_long_is_answered_with_none(signatures, bahdanau, name):
     """By its tokens or by its bytes alone; the others get what they get without it."""
     fits = " ".join(["a"] * (bahdanau.max_source_length - 1))
@@ -119,6 +125,7 @@ def test_an_empty_batch_gives_an_empty_batch(signatures, name):
     assert {tensor.shape[0] for tensor in outputs.values()} == {0}
 
 
+@pytest.mark.full  # `generator_test` exports a random sampler, too
 def test_a_random_sampler_takes_a_seed_for_each_text(random_signature, bahdanau):
     _, inputs = random_signature.structured_input_signature
     assert inputs["seed"] == tf.TensorSpec([None], tf.int32, name="seed")
@@ -160,6 +167,7 @@ def test_ops_are_core_ops_and_call_no_python(versions):
     assert {op for op in ops if "PyFunc" in op or "Custom" in op or "TFText" in op} == set()
 
 
+@pytest.mark.full  # `saved_model_test` runs an export without Python
 def test_peers_row_15_it_runs_where_the_zoo_is_not_installed(versions, run_python, bahdanau):
     script = (
         "import json, sys\n"
@@ -185,8 +193,6 @@ def test_the_command_line_tool_of_tensorflow_runs_it(versions, run_python):
 
 
 # --------------------------------------------------------------------------------------- versions
-
-DOUBLE = {"serving_default": Endpoint(lambda x: {"y": 2 * x}, [tf.TensorSpec([None], name="x")])}
 
 
 def test_a_number_that_is_left_out_is_not_filled(tmp_path):

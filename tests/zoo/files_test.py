@@ -1,6 +1,8 @@
 """Files of texts and folders of pictures, answered in files: formats, broken rows, kills."""
 
 import json
+import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -11,7 +13,8 @@ import pytest
 import zoo
 from tests.zoo.pictures import IMAGES
 from zoo.cli import main
-from zoo.files import PictureFolder, TextFile, answer_file
+from zoo.file_workers import OnWorker, workers
+from zoo.files import FileFolder, TextFile, answer_file
 from zoo.readers.images import image_bytes
 
 KILLED = """
@@ -142,6 +145,55 @@ def test_pictures_of_a_folder(tmp_path):
     def size(pictures, before):
         return [{"bytes": len(each)} for each in pictures]
 
-    answer_file(PictureFolder(folder), tmp_path / "out.tsv", size, {}, 1)
+    answer_file(FileFolder(folder), tmp_path / "out.tsv", size, {}, 1)
     sizes = [(folder / name).stat().st_size for name in ("a.png", "b.png")]
     assert (tmp_path / "out.tsv").read_text() == f"a.png\t{sizes[0]}\nb.png\t{sizes[1]}\n"
+
+
+MARK, KILLED_AT = "kill", 40
+
+
+def upper_or_die(model, texts, before):
+    """Kills the worker that comes to a row first."""
+    mark = pathlib.Path(model)
+    if before == KILLED_AT and not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return upper(texts, before)
+
+
+def test_workers_answer_in_order_though_one_is_killed(tmp_path):
+    """Its rows are answered by others; rows that cannot be answered harm nobody."""
+    pytest.importorskip("distributed")
+    source, output, mark = (tmp_path / name for name in ("in.jsonl", "out.jsonl", MARK))
+    texts = [f"text {number}" for number in range(100)]
+    texts[50] = "poison"
+    source.write_text("".join(f"{json.dumps(text)}\n" for text in texts))
+    on_worker = OnWorker(str, (mark,), upper_or_die)
+    with workers("2") as run:
+        assert answer_file(TextFile(source), output, on_worker, {}, 4, run) == 1
+    assert mark.exists()
+    lines = output.read_text().split("\n")
+    found = [json.loads(line)["answer"] if line else None for line in lines[:-1]]
+    assert found == [None if text == "poison" else text.upper() for text in texts]
+    assert "it is poison" in pathlib.Path(f"{output}.errors").read_text()
+
+
+@pytest.mark.full
+def test_workers_answer_as_one_process_does(tmp_path):
+    source = tmp_path / "in.txt"
+    source.write_text("".join(f"a man and {number} dogs\n" for number in range(6)))
+    found = []
+    for options in ([], ["--workers", "2"]):
+        output = tmp_path / f"out{len(found)}.txt"
+        asked = ["translate", "luong_nmt_multi30k_en_de", "--input", source, "--output", output]
+        sampled = ["--sampler", "random", "--seed", "7"]
+        result = click.testing.CliRunner().invoke(main, [*map(str, asked), *sampled, *options])
+        assert result.exit_code == 0, result.output
+        found.append(output.read_text())
+    assert found[0] == found[1]
+
+
+def test_what_are_no_workers_is_an_error():
+    with pytest.raises(ValueError, match="'two'"), workers("two"):
+        pass

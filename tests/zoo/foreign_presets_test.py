@@ -226,6 +226,7 @@ def load_mutations(run_python, folder, first, count):
     assert found["megabytes"] < 300
 
 
+@pytest.mark.full
 def test_whatever_is_changed_costs_an_error_at_most(saved, run_python):
     load_mutations(run_python, saved, 0, 12)
 

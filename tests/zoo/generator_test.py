@@ -91,6 +91,7 @@ def test_same_seed_same_text_other_seed_other_text(generator):
     assert first == second != third
 
 
+@pytest.mark.full  # `decoding/compiled_test` shows it
 def test_another_temperature_compiles_nothing(generator, monkeypatch):
     model = zoo.TextGenerator(generator.core, generator.tokenizer, opening="\n")
     traced, step = [], model.core.step

@@ -61,6 +61,7 @@ def test_training_that_was_killed_equals_training_that_was_not(tmp_path, number,
     assert not list(tmp_path.rglob(f"{atomic.UNFINISHED}*"))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["epoch-3.json", "epoch-3.weights.h5"])
 def test_a_damaged_state_is_ignored_for_the_one_before(tmp_path, name, results, capsys):
     training(tmp_path)
@@ -72,6 +73,7 @@ def test_a_damaged_state_is_ignored_for_the_one_before(tmp_path, name, results, 
     assert len(list((tmp_path / "backup").iterdir())) == 2 * runs.STATES
 
 
+@pytest.mark.full
 def test_without_a_good_state_training_begins_anew(tmp_path, results, capsys):
     training(tmp_path)
     for path in (tmp_path / "backup").glob("*.json"):

@@ -234,6 +234,7 @@ def preset(model, tmp_path_factory):
     return model.save_to_preset(tmp_path_factory.mktemp("preset") / "toy")
 
 
+@pytest.mark.full
 def test_a_preset_computes_the_same(model, preset):
     loaded = zoo.load(preset)
     np.testing.assert_allclose(loaded.match(IMAGES, CAPTIONS), model.match(IMAGES, CAPTIONS), 1e-5)

@@ -15,6 +15,7 @@ from zoo.metrics.crossentropy import TokenCrossentropy
 from zoo.storage import CARD
 from zoo.training import recipes, runs, self_critical
 from zoo.training.bleu import ValidationBleu
+from zoo.training.evaluation import best_sampler
 from zoo.training.translation import TranslationRecipe
 
 RECIPE = TranslationRecipe(
@@ -66,8 +67,12 @@ def broken_off(dataset, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def run(broken_off, dataset):
-    """The same folder once the run was started again, and the preset that came of it."""
+def run(request, dataset, tmp_path_factory):
+    """Folder of a run, with `--full` of the one broken off, and the preset that came of it."""
+    if request.config.getoption("--full"):
+        run_dir = request.getfixturevalue("broken_off")
+    else:
+        run_dir = tmp_path_factory.mktemp("runs")
 
     def load(recipe, split, data_dir):
         if split in recipe.splits:
@@ -77,9 +82,10 @@ def run(broken_off, dataset):
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(recipes.RECIPES, "toy_en_de", dataclasses.replace(RECIPE, epochs=99))
         patch.setattr(TranslationRecipe, "load", load)
-        yield broken_off, recipes.run("toy_en_de", None, broken_off, epochs=RECIPE.epochs)
+        yield run_dir, recipes.run("toy_en_de", None, run_dir, epochs=RECIPE.epochs)
 
 
+@pytest.mark.full  # `kills_test` kills training by `runs` alone
 def test_a_killed_run_goes_on_where_it_was(run):
     run_dir, _ = run
     history = read_history(run_dir)
@@ -144,6 +150,7 @@ def test_an_unknown_recipe_gets_the_nearest(tmp_path):
         recipes.run("luong_nmt_multi30k_en_fr", None, tmp_path)
 
 
+@pytest.mark.full
 def test_a_preset_uses_the_length_penalty_that_did_best(run, dataset):
     _, folder = run
     model = zoo.load(folder)
@@ -281,6 +288,15 @@ def measure():
         return [entry["val_bleu"] for entry in logs]
 
     return run
+
+
+def test_the_sampler_with_the_best_bleu_is_chosen():
+    class Model:
+        def translate(self, texts, sampler, batch_size):
+            return texts if sampler == "second" else ["zebra"] * len(texts)
+
+    texts = tf.data.Dataset.from_tensor_slices((["a dog runs"], ["a dog runs"]))
+    assert best_sampler(Model(), texts, ["first", "second", "third"]) == "second"
 
 
 def test_val_bleu_is_that_of_sacrebleu(measure):

@@ -141,6 +141,7 @@ def test_evaluate_equals_numpy(bahdanau, batch, sources, targets):
     assert result["token_accuracy"] == pytest.approx(accuracy, rel=1e-5)
 
 
+@pytest.mark.full
 def test_metrics_do_not_depend_on_the_batches(bahdanau, sources, targets):
     options = {"return_dict": True, "verbose": 0}
     few = bahdanau.evaluate(sources, targets, batch_size=3, **options)

@@ -19,6 +19,7 @@ FAMILIES = {
     "roberta": "zoo.checkpoints.roberta",
     "t5": "zoo.checkpoints.t5",
     "vit": "zoo.checkpoints.vit",
+    "whisper": "zoo.checkpoints.whisper",
     "xlm-roberta": "zoo.checkpoints.roberta",
 }
 

@@ -23,34 +23,43 @@ _NEUTRAL = {  # which change nothing, or nothing here
 _TOP_K = 50  # where transformers samples and nothing is said
 
 
-def sampler_of(settings, folder):
+def settings_of(settings, folder):
+    """Returns the `Settings` of generation, which in older files are those of the model."""
+    path = folder / FILE
+    if not path.is_file():
+        return settings
+    settings.ignore(*_OLD)
+    return Settings(path, read_json(path, LARGEST_CONFIG))
+
+
+def sampler_of(settings, folder, ignored=()):
     """Returns the config of the sampler that a checkpoint generates with.
 
     Args:
         settings: `Settings` of the model, which may hold those of generation in older files.
         folder: The folder.
+        ignored: Names of further settings of generation, which the family reads on its own.
 
     Raises:
         ValueError: If a setting is not implemented; it names it.
     """
-    path = folder / FILE
-    if path.is_file():
-        found = Settings(path, read_json(path, LARGEST_CONFIG))
-        settings.ignore(*_OLD)
-    else:
-        found = settings
+    found = settings_of(settings, folder)
+    found.ignore(*ignored)
+    suppressed = found.take("suppress_tokens", default=None)
     options = {
         "repetition_penalty": found.take("repetition_penalty", default=None),
         "no_repeat_ngram_size": found.take("no_repeat_ngram_size", default=None),
         "min_length": found.take("min_new_tokens", default=None),
-        "bad_words": found.take("bad_words_ids", default=None),
+        "bad_words": (found.take("bad_words_ids", default=None) or [])
+        + [[token] for token in suppressed or []],
+        "bad_first_tokens": found.take("begin_suppress_tokens", default=None),
         "forced_first_token": found.take("forced_bos_token_id", default=None),
     }
     neutral = {"repetition_penalty": 1.0, "no_repeat_ngram_size": 0, "min_length": 0}
     options = {
         name: value
         for name, value in options.items()
-        if value is not None and value != neutral.get(name)
+        if value not in (None, []) and value != neutral.get(name)
     }
     end_ids = found.take("eos_token_id", default=None)
     if isinstance(end_ids, list):
@@ -71,6 +80,7 @@ def ignore_generation(settings):
 
 _OLD = (
     "bad_words_ids",
+    "begin_suppress_tokens",
     "diversity_penalty",
     "do_sample",
     "early_stopping",
@@ -83,6 +93,7 @@ _OLD = (
     "num_beams",
     "num_return_sequences",
     "repetition_penalty",
+    "suppress_tokens",
     "temperature",
     "top_k",
     "top_p",

@@ -1,24 +1,18 @@
 """Marian (Junczys-Dowmunt et al. 2018): the translators of OPUS-MT."""
 
 from zoo.checkpoints.activations import activation
+from zoo.checkpoints.bart_blocks import table_of_blocks
 from zoo.checkpoints.generation import sampler_of
 from zoo.checkpoints.names import Names
 from zoo.checkpoints.plan import Plan
 from zoo.readers.text import TwoSidedTokenizer
 from zoo.readers.text.reading import read_tokenizer
 
-_PARTS = {  # of a block: the name of a layer here, and there
-    "query_projection": "q_proj",
-    "key_projection": "k_proj",
-    "value_projection": "v_proj",
-    "output_projection": "out_proj",
-}
-_FEED_FORWARD = {
-    "feed_forward.inner": "fc1",
-    "feed_forward.outer": "fc2",
-    "feed_forward_norm": "final_layer_norm",
-}
 _COPIES = "lm_head.weight", "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"
+TABLE = table_of_blocks() | {
+    "embedding.table": "model.shared.weight",
+    "embedding.bias": "final_logits_bias",
+}
 TIED = dict.fromkeys(_COPIES, "model.shared.weight")
 UNUSED = (r"model\.(encoder|decoder)\.embed_positions\.weight",)  # sinusoids
 CLASSES = ("MarianMTModel",)
@@ -44,7 +38,7 @@ def plan(settings, folder):
     )
     settings.ignore("init_std", "classif_dropout", "add_cross_attention", "num_hidden_layers")
     heads, hidden = (
-        _same(settings, f"encoder_{name}", f"decoder_{name}")
+        settings.take_same(f"encoder_{name}", f"decoder_{name}")
         for name in ("attention_heads", "ffn_dim")
     )
     longest = settings.take("max_position_embeddings")
@@ -73,36 +67,10 @@ def plan(settings, folder):
             f"{settings.path} begins translations with another token than that of padding, which "
             "is not implemented."
         )
-    return Plan("transformer_nmt", options, Names(_table(), "", TIED, UNUSED), size)
+    return Plan("transformer_nmt", options, Names(TABLE, "", TIED, UNUSED), size)
 
 
 def tokenizer(folder, size):
     """Returns the tokenizer of both languages, whose translations begin with padding."""
     sides = (read_tokenizer(folder, side, size, start="<pad>") for side in ("target", "source"))
     return TwoSidedTokenizer(*sides)
-
-
-def _table():
-    table = {"embedding.table": "model.shared.weight", "embedding.bias": "final_logits_bias"}
-    attentions = {"encoder": {"attention": "self_attn"}}
-    attentions["decoder"] = {"self_attention": "self_attn", "cross_attention": "encoder_attn"}
-    for stack, of_stack in attentions.items():
-        layer = f"model.{stack}.layers.{{}}"
-        for ours, theirs in of_stack.items():
-            for part, name in _PARTS.items():
-                table[f"{stack}.{{}}.{ours}.{part}"] = f"{layer}.{theirs}.{name}"
-            table[f"{stack}.{{}}.{ours}_norm"] = f"{layer}.{theirs}_layer_norm"
-        for part, name in _FEED_FORWARD.items():
-            table[f"{stack}.{{}}.{part}"] = f"{layer}.{name}"
-    return table
-
-
-def _same(settings, *names):
-    """Returns the value of two settings that must have the same here."""
-    first, second = (settings.take(name) for name in names)
-    if first != second:
-        raise ValueError(
-            f"{settings.path} says {names[0]}={first} and {names[1]}={second}; that they differ is "
-            "not implemented."
-        )
-    return first

@@ -184,8 +184,11 @@ def _of_object(found, rule, number, transposed):
         yield _Entry(found.beta, f"{name}.bias", None, part)
     elif isinstance(found, keras.layers.RMSNormalization):
         yield _Entry(found.scale, f"{name}.weight", None, part)
-    elif isinstance(found, keras.layers.Conv2D):
-        yield _Entry(found.kernel, f"{name}.weight", (2, 3, 1, 0), part)
+    elif isinstance(found, keras.layers.Conv1D | keras.layers.Conv2D):
+        axes = range(
+            2, found.rank + 2
+        )  # in the file behind the channels, which are outputs, inputs
+        yield _Entry(found.kernel, f"{name}.weight", (*axes, 1, 0), part)
         if found.bias is not None:
             yield _Entry(found.bias, f"{name}.bias", None, part)
     else:

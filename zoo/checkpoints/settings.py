@@ -119,6 +119,20 @@ class Settings:
                     f"{value!r}."
                 )
 
+    def take_same(self, *names):
+        """Returns the value of settings that must have the same here.
+
+        Raises:
+            ValueError: If they differ, or one is missing.
+        """
+        values = [self.take(name) for name in names]
+        if values.count(values[0]) < len(values):
+            told = " and ".join(
+                f"{name}={value}" for name, value in zip(names, values, strict=True)
+            )
+            raise ValueError(f"{self.path} says {told}; that they differ is not implemented.")
+        return values[0]
+
     def ignore(self, *names):
         """Marks settings as seen that change nothing here."""
         self._seen.update(names)

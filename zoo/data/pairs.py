@@ -19,6 +19,35 @@ def pairs_of_lists(sources, targets):
     return tf.data.Dataset.from_tensor_slices((sources, targets))
 
 
+def spoken_texts(examples):
+    """Returns a data set of (sound, text).
+
+    Args:
+        examples: A pair of a list of the bytes of sounds and a list of their texts, or such a data
+            set.
+
+    Raises:
+        ValueError: If they are no such pairs.
+    """
+    if isinstance(examples, tuple):
+        sounds, texts = examples
+        is_texts = isinstance(texts, list | tuple) and all(isinstance(x, str) for x in texts)
+        if not is_texts or not texts or len(texts) != len(sounds):
+            raise ValueError(
+                "The model learns from sounds and their texts, a list of `str` with one for each. "
+                f"Received: {len(sounds)} sounds and {texts!r:.80}."
+            )
+        return tf.data.Dataset.from_tensor_slices((sounds, list(texts)))
+    spec = getattr(examples, "element_spec", None)
+    is_pair = isinstance(spec, tuple) and len(spec) == 2
+    if not is_pair or spec[1].dtype != tf.string or spec[1].shape.rank != 0:
+        raise ValueError(
+            "The model learns from sounds and their texts: a tf.data.Dataset of (sound, text), or "
+            f"x=list of sounds, y=list of texts. Received: {spec or type(examples)}."
+        )
+    return examples
+
+
 def require_pairs(pairs):
     """Raises a `ValueError` unless the elements are pairs of strings."""
     spec = getattr(pairs, "element_spec", None)

@@ -8,6 +8,7 @@ from zoo.decoding.base import Sampler
 from zoo.decoding.beam import BeamSampler
 from zoo.decoding.loop import Decoded, decode
 from zoo.decoding.processors import (
+    BadFirstTokens,
     BadWords,
     ForcedFirstToken,
     MinimumLength,
@@ -23,9 +24,11 @@ from zoo.decoding.samplers import (
     TopPSampler,
     get,
     with_options,
+    with_rules,
 )
 
 __all__ = [
+    "BadFirstTokens",
     "BadWords",
     "BeamSampler",
     "Decoded",
@@ -43,4 +46,5 @@ __all__ = [
     "decode",
     "get",
     "with_options",
+    "with_rules",
 ]

@@ -241,11 +241,42 @@ class BadWords(Processor):
 
     def __call__(self, scores, progress):
         tokens = tf.range(tf.shape(scores)[1])
-        is_banned = tf.zeros_like(scores, tf.bool)
-        for *begun, last in self.words:
+        is_banned = _among([word[0] for word in self.words if len(word) == 1], scores)
+        for *begun, last in (word for word in self.words if len(word) > 1):
             is_begun = tf.reduce_all(progress.last(len(begun)) == begun, axis=1, keepdims=True)
             is_banned |= is_begun & (tokens == last)
         return _banned(scores, is_banned)
+
+
+@keras.saving.register_keras_serializable(package="zoo")
+@dataclasses.dataclass(frozen=True)
+class BadFirstTokens(Processor):
+    """Forbids tokens at the beginning of a text, such as the end token: no text is empty then.
+
+    Hugging Face calls this `begin_suppress_tokens`.
+
+    Args:
+        tokens: Ids.
+
+    Raises:
+        ValueError: If there is none, or something is no id of a token.
+
+    Example:
+
+    >>> BadFirstTokens([5, 6])
+    BadFirstTokens(tokens=(5, 6))
+    """
+
+    tokens: tuple
+
+    def __post_init__(self):
+        require(
+            _is_word(self.tokens), "ids of tokens, such as [5, 6]", bad_first_tokens=self.tokens
+        )
+        object.__setattr__(self, "tokens", tuple(map(int, self.tokens)))
+
+    def __call__(self, scores, progress):
+        return _banned(scores, _among(self.tokens, scores) & (progress.step == 0))
 
 
 PROCESSORS = {
@@ -254,6 +285,7 @@ PROCESSORS = {
     "min_length": MinimumLength,
     "forced_first_token": ForcedFirstToken,
     "bad_words": BadWords,
+    "bad_first_tokens": BadFirstTokens,
 }
 
 
@@ -289,6 +321,12 @@ def _marked(tokens, is_marked, scores):
     places = tf.stack([tf.broadcast_to(tf.range(rows)[:, None], tf.shape(tokens)), tokens], axis=2)
     counts = tf.scatter_nd(places, tf.ones_like(tokens), [rows, vocabulary + 1])
     return counts[:, :vocabulary] > 0
+
+
+def _among(tokens, scores):
+    """Returns which tokens of the vocabulary are some of these, boolean `[1, vocabulary]`."""
+    tokens = tf.constant([tokens], tf.int32)
+    return _marked(tokens, tokens < tf.shape(scores)[1], scores[:1])
 
 
 def _banned(scores, is_banned):

@@ -199,7 +199,8 @@ def get(identifier, **options):
             of one made by `keras.saving.serialize_keras_object`.
         **options: Arguments of the named sampler, and options of every sampler:
             `repetition_penalty`, `no_repeat_ngram_size`, `min_length`, `forced_first_token`,
-            `bad_words` (see `zoo.decoding.processors`), `processors` and `end_ids`.
+            `bad_words`, `bad_first_tokens` (see `zoo.decoding.processors`), `processors` and
+            `end_ids`.
 
     Raises:
         ValueError: If the name or an option is unknown, or an option is out of its range.
@@ -250,6 +251,24 @@ def with_options(sampler, **options):
     others = () if replaced else sampler.processors
     kept = [each for each in others if type(each) not in map(type, processors)]
     return dataclasses.replace(sampler, **options, processors=(*kept, *processors))
+
+
+def with_rules(sampler, other):
+    """Returns a sampler with the rules of another one, where it has none of its own.
+
+    Args:
+        sampler: A `Sampler`.
+        other: The one whose `processors` of other kinds, and `end_ids`, it gets.
+
+    Example:
+
+    >>> with_rules(get("greedy", min_length=5), get("beam", min_length=3, end_ids=[7]))
+    GreedySampler(processors=(MinimumLength(length=5),), end_ids=(7,))
+    """
+    own = sampler.processors
+    kept = [each for each in other.processors if type(each) not in map(type, own)]
+    end_ids = sampler.end_ids or other.end_ids
+    return dataclasses.replace(sampler, processors=(*kept, *own), end_ids=end_ids)
 
 
 def _require_options(kind, options, name):

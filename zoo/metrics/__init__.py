@@ -7,6 +7,7 @@ from zoo.metrics.captions import CaptionScores, caption_scores
 from zoo.metrics.contrastive import ContrastiveLoss
 from zoo.metrics.perplexity import Perplexity
 from zoo.metrics.retrieval import RetrievalScores, retrieval_scores
+from zoo.metrics.word_errors import word_error_rate
 
 __all__ = [
     "AnswerScores",
@@ -22,4 +23,5 @@ __all__ = [
     "moses_lowercase_bleu",
     "retrieval_scores",
     "sacrebleu_score",
+    "word_error_rate",
 ]

@@ -185,8 +185,7 @@ class TextEncoder(Core):
         token_ids, _ = _parts(inputs)
         x, weights = self.encode(inputs, return_attention_scores, training)
         if self.transform is not None:
-            x = self.transform_norm(self.transform(x))
-            x = self.embedding.logits(x) + self.output_bias
+            x = self.tell(x)
         elif self.config.head not in OF_TOKENS:
             x = self._pool(x, token_ids)
             x = x if self.pooler is None else self.pooler(x)
@@ -213,6 +212,26 @@ class TextEncoder(Core):
             training=training,
         )
         return self.norm(x), [each for (each,) in weights]
+
+    def begin_with(self, other):
+        """Takes the weights of the tables and blocks of another encoder; a head keeps its own.
+
+        Raises:
+            ValueError: If they have other shapes.
+        """
+        pairs = [(self.embedding, other.embedding), (self.norm, other.norm)]
+        if len(self.blocks) != len(other.blocks):
+            raise ValueError(
+                f"num_layers must be {len(other.blocks)}, as in the encoder to begin with. "
+                f"Received: num_layers={len(self.blocks)}."
+            )
+        pairs += zip(self.blocks, other.blocks, strict=True)
+        for own, trained in pairs:
+            own.set_weights(trained.get_weights())
+
+    def tell(self, x):
+        """Returns the logits of tokens by their vectors `(..., size)`, with `head="masked"`."""
+        return self.embedding.logits(self.transform_norm(self.transform(x))) + self.output_bias
 
     def told(self, inputs, weights):
         """Returns what its attention tells, see `zoo.tasks.classification.Classifier.respond`.

@@ -60,6 +60,7 @@ class TransformerTranslator(Core):
     Config = TransformerNMTConfig
     architecture = "transformer_nmt"
     description = "Transformer translator (Vaswani et al. 2017)"
+    source = "source_ids"  # what of the inputs the encoder reads
 
     def __init__(self, vocabulary_size, **options):
         super().__init__(vocabulary_size, **options)
@@ -95,7 +96,7 @@ class TransformerTranslator(Core):
 
     def call(self, inputs, return_attention_scores=False, training=None):
         options = {"return_attention_scores": return_attention_scores, "training": training}
-        encoded, mask, of_encoder = self._encode(inputs["source_ids"], **options)
+        encoded, mask, of_encoder = self._encode(inputs[self.source], **options)
         x = self.embedding(inputs["target_ids"], training=training)
         x, of_decoder = run_blocks(self.decoder, x, encoded, encoded_mask=mask, **options)
         logits = self.logits(x)
@@ -118,23 +119,23 @@ class TransformerTranslator(Core):
 
     # The step protocol of zoo.decoding.
 
-    def start(self, source_ids, max_length):
+    def start(self, source, max_length):
         """Reads the source.
 
         Args:
-            source_ids: int32 `(batch, source_length)`.
+            source: int32 `(batch, source_length)`.
             max_length: Number of steps that there is room for.
 
         Returns:
             What stays while decoding and the first state.
         """
-        encoded, mask, _ = self._encode(source_ids, training=False)
+        encoded, mask, _ = self._encode(source, training=False)
         caches, memories = [], []
         for block in self.decoder:
             cache, memory = block.start(encoded, max_length, mask)
             caches.append(cache[:2])
             memories.append(memory[:2])
-        context = {"memories": memories, "mask": mask}
+        context = {"memories": memories} | ({} if mask is None else {"mask": mask})
         return context, {"time": ops.convert_to_tensor(0, "int32"), "caches": caches}
 
     def step(self, tokens, state, context):
@@ -153,18 +154,30 @@ class TransformerTranslator(Core):
             x, cache, _, of_cross = block.step(
                 x,
                 Memory(*cache, None),
-                Memory(*memory, context["mask"]),
+                Memory(*memory, context.get("mask")),
                 time,
                 return_attention_scores=True,
             )
             caches.append(cache[:2])
             weights.append(of_cross)  # (rows, heads, 1, source_length)
         logits = self.logits(x)[:, 0]
-        average = ops.mean(ops.concatenate(weights, axis=1), axis=(1, 2))
+        average = self.alignment(ops.concatenate(weights, axis=1))
         return logits, {"time": time + 1, "caches": caches}, average
+
+    def alignment(self, weights):
+        """Returns where a step looked, `(rows, source_length)`.
+
+        Args:
+            weights: Of cross-attention, `(rows, heads of all layers, 1, source_length)`.
+        """
+        return ops.mean(weights, axis=(1, 2))
 
     def _encode(self, source_ids, **options):
         mask = ops.not_equal(source_ids, self.config.pad_id)
         x = self.embedding(source_ids, training=options["training"])
+        return self._encoded(x, mask, **options)
+
+    def _encoded(self, x, mask, **options):
+        """Returns what the encoder makes of vectors, the mask as it is, and the weights."""
         x, weights = run_blocks(self.encoder, x, mask=mask, **options)
         return self.encoder_norm(x), mask, weights

@@ -3,6 +3,8 @@
 import pathlib
 
 PICTURES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".webp")  # files that are read in folders
+SOUNDS = (".wav",)
+_ENDINGS = {"picture": PICTURES, "sound": SOUNDS}
 
 
 def pictures_of(folder):
@@ -11,8 +13,17 @@ def pictures_of(folder):
     Raises:
         ValueError: If there is none.
     """
-    folder = pathlib.Path(folder)
-    files = sorted(file for file in folder.iterdir() if file.suffix.lower() in PICTURES)
+    return files_of(folder, "picture")
+
+
+def files_of(folder, kind):
+    """Returns the paths of the files of a kind, `"picture"` or `"sound"`, in a folder, sorted.
+
+    Raises:
+        ValueError: If there is none.
+    """
+    folder, endings = pathlib.Path(folder), _ENDINGS[kind]
+    files = sorted(file for file in folder.iterdir() if file.suffix.lower() in endings)
     if not files:
-        raise ValueError(f"There is no picture ({', '.join(PICTURES)}) in the folder {folder}.")
+        raise ValueError(f"There is no {kind} ({', '.join(endings)}) in the folder {folder}.")
     return files

@@ -50,7 +50,8 @@ def compiled(function):
     One graph serves all sizes: XLA sees the shapes when it runs, and compiles for each new one.
 
     Args:
-        function: Takes tensors and returns a nest of tensors or `None`, all with the batch first.
+        function: Takes nests of tensors and returns a nest of tensors or `None`, all with the
+            batch first.
             It must know nothing of strings, and compute the lengths of loops and arrays from shapes
             alone. What it takes by name has no batch.
 
@@ -60,8 +61,9 @@ def compiled(function):
     function = tf.function(function, jit_compile=True, autograph=False)
 
     def of_any_rows(*tensors, **others):
-        rows = tf.shape(tensors[0])[0]
-        results = function(*(filled_up(tensor, ROWS) for tensor in tensors), **others)
+        rows = tf.shape(tf.nest.flatten(tensors)[0])[0]
+        filled = tf.nest.map_structure(lambda tensor: filled_up(tensor, ROWS), tensors)
+        results = function(*filled, **others)
         return tf.nest.map_structure(lambda x: None if x is None else x[:rows], results)
 
     return of_any_rows

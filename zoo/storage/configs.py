@@ -15,7 +15,7 @@ from zoo.storage.json_files import read_json
 _OBJECTS = {  # that arguments may be: classes, or what they are registered as
     "backbone": Backbone,
     "position": Position,
-    "reader": ("zoo>ImageReader", "zoo>SoundReader"),
+    "reader": ("zoo>ImageReader", "zoo>SoundReader", "zoo>SpeechReader"),
     "sampler": Sampler,
     "score": Score,
 }

@@ -28,6 +28,7 @@ OF_CHECKPOINTS = (
     "model.safetensors.index.json",
     "modules.json",
     "preprocessor_config.json",
+    "processor_config.json",
     "sentence_bert_config.json",
     "special_tokens_map.json",
     "spiece.model",

@@ -41,6 +41,7 @@ class GeneratingTask(Task):
         explains: Whether the core returns attention, and so the exported model has `explain`.
         served_lengths: Lengths of inputs that the exported model warms up for.
         longest: Tokens that the core has room for; `None` for any number.
+        request_spec: `tf.TensorSpec` of the requests that Python asks for.
         begins_texts: Whether what it writes begins a text, or continues one.
     """
 
@@ -49,6 +50,7 @@ class GeneratingTask(Task):
     explains = True
     served_lengths = (None,)
     longest = None
+    request_spec = REQUESTS
     begins_texts = True
 
     def __init__(self, core, tokenizer, sampler=None, **kwargs):
@@ -67,10 +69,16 @@ class GeneratingTask(Task):
     # ------------------------------------------------------------------------------------ sampler
 
     def sampler(self, sampler=None, **options):
-        """Returns a sampler by its name, or the default one with other options."""
-        if sampler is not None:
-            return decoding.get(sampler, **options)
-        return decoding.with_options(self.default_sampler, **options)
+        """Returns a sampler by its name, an object as it is, or the default one with other options.
+
+        By its name, it has the rules of the default one, its processors and end tokens, too.
+        """
+        if sampler is None:
+            return decoding.with_options(self.default_sampler, **options)
+        chosen = decoding.get(sampler, **options)
+        if not isinstance(sampler, str) or "processors" in options:
+            return chosen
+        return decoding.with_rules(chosen, self.default_sampler)
 
     @property
     def default_sampler(self):
@@ -117,7 +125,7 @@ class GeneratingTask(Task):
             served: Whether a server got them: then what is too large is not read.
 
         Returns:
-            `(inputs, limits)`: the tensor that the core starts from, batch first, and int32
+            `(inputs, limits)`: the tensors that the core begins with, batch first, and int32
             `[batch]`, how many tokens each answer may have, the end token included. 0 stands for
             what is not read, whose answer is empty.
         """
@@ -178,7 +186,7 @@ class GeneratingTask(Task):
         Returns:
             `zoo.decoding.Decoded`.
         """
-        context, state = self.core.start(inputs, max_length)
+        context, state, first_tokens = self.begin(inputs, max_length)
         return decoding.decode(
             self.core.step,
             context,
@@ -191,8 +199,20 @@ class GeneratingTask(Task):
             max_length=max_length,
             seeds=seeds,
             return_attention=return_attention,
-            **options,
+            **{"first_tokens": first_tokens, **options},
         )
+
+    def begin(self, inputs, max_length):
+        """Returns the context and the first state of the core, and the tokens of its first step.
+
+        Args:
+            inputs: What `read` made.
+            max_length: Number of steps that there is room for.
+
+        Returns:
+            As `core.start`, and int32 `[batch]`, or `None` for the start token.
+        """
+        return *self.core.start(inputs, max_length), None
 
     def answer(self, requests, seeds, max_lengths, sampler, return_attention=False, served=False):
         """Requests to texts: the graph behind Python and the exported model.
@@ -284,12 +304,12 @@ class GeneratingTask(Task):
             sampler = with_numbers(numbers)
             return self.answer(requests, seeds, max_lengths, sampler, return_attention)
 
-        signature = [NUMBERS, REQUESTS, SEEDS, LIMITS]
+        signature = [NUMBERS, self.request_spec, SEEDS, LIMITS]
         return tf.function(compiled, signature, autograph=False).get_concrete_function()
 
     def _compile_with_xla(self, with_numbers, return_attention):
         """The same, with the decoding compiled by XLA, for a few sizes only."""
-        read = tf.function(self.read, [REQUESTS], autograph=False)
+        read = tf.function(self.read, [self.request_spec], autograph=False)
 
         @functools.cache
         def decoder(max_length):

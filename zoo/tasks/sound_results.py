@@ -1,12 +1,16 @@
-"""What `classify` returns of sounds besides labels, and its picture."""
+"""What `classify` and `transcribe` return of sounds besides labels and texts, and pictures."""
 
+import textwrap
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from keras_attention.plotting import new_figure
 from zoo.decoding.base import require
+from zoo.tasks.passages import block_diagonal
 from zoo.tasks.results import joined, looks
+
+LONGEST_TITLE = 80  # characters
 
 
 class SoundClasses(NamedTuple):
@@ -60,20 +64,83 @@ class SoundClasses(NamedTuple):
         """
         require(self.attention is not None, "a result of return_attention=True", attention=None)
         titles, rows = looks(self, position, layer, "attention")
-        frames = self.spectrogram(position)
-        seconds = len(frames) * self.reader.hop
-        figure = new_figure((min(3.0 + 6.0 * seconds, 16.0), 3.0 + 0.4 * len(rows)))
-        grid = {"height_ratios": [5, max(1, len(rows))]}
-        above, below = figure.subplots(2, 1, sharex=True, gridspec_kw=grid)
-        corners = {"aspect": "auto", "extent": (0.0, seconds, 0.0, 1.0), "interpolation": "nearest"}
-        hertz = [0, round(self.reader.rate / 2)]
-        above.imshow(frames.T, origin="lower", cmap="magma", **corners)
-        above.set_yticks([0.0, 1.0], [f"{each} Hz" for each in hertz])
-        above.set_title(
-            f"{joined(self.labels[position])}, {self.probabilities[position].max():.1%}"
-        )
-        below.imshow(rows, cmap="Blues", vmin=0.0, **corners)
-        places = 1.0 - (np.arange(len(rows)) + 0.5) / len(rows)
-        below.set_yticks(places, titles)
-        below.set_xlabel("seconds")
-        return figure
+        title = f"{joined(self.labels[position])}, {self.probabilities[position].max():.1%}"
+        return _heard(self.spectrogram(position), self.reader, rows, titles, title)
+
+
+class Transcription(NamedTuple):
+    """What `transcribe(..., return_attention=True)` returns, an entry for each sound.
+
+    Attributes:
+        texts: List of `str`, the texts.
+        tokens: List of lists of `str`, the pieces of each text.
+        attention: List of float32 arrays (tokens × times), when each token was heard. A time is two
+            frames of the reader, 0.02 seconds; a row sums to 1 less what looks at the silence
+            behind the sound. It is 0 in other windows than that of the token.
+        log_probs: float32 array, the log-probability of each text.
+        sounds: List of lists of `bytes`, the windows of each sound as WAV files.
+        reader: The `SpeechReader` of the model.
+    """
+
+    texts: list
+    tokens: list
+    attention: list
+    log_probs: np.ndarray
+    sounds: list
+    reader: Any
+
+    @classmethod
+    def of(cls, texts, rows, sounds, reader, tokenizer):
+        """Returns the result of what `Transcriber.answer` gave for each window of each sound."""
+        tokens, attention = [], []
+        for of_sound, windows in zip(rows, sounds, strict=True):
+            ids = [row["token_ids"][0] for row in of_sound]
+            ids = [each[each != tokenizer.pad_id] for each in ids]
+            tokens += tokenizer.pieces([np.concatenate(ids)])
+            frames = reader.read(windows)[0]["lengths"].numpy()
+            times = -(-frames // 2)
+            maps = [
+                row["attention"][0, : len(each), :time]
+                for row, each, time in zip(of_sound, ids, times, strict=True)
+            ]
+            attention.append(block_diagonal(maps))
+        log_probs = [sum(row["log_prob"][0] for row in of_sound) for of_sound in rows]
+        return cls(texts, tokens, attention, np.array(log_probs, "float32"), sounds, reader)
+
+    def spectrogram(self, position=0):
+        """Returns what the model hears of a sound, float32 (frames × bands)."""
+        heard, _ = self.reader.read(self.sounds[position])
+        windows = zip(heard["frames"].numpy(), heard["lengths"].numpy(), strict=True)
+        return np.concatenate([frames[:length] for frames, length in windows])
+
+    def plot(self, position=0):
+        """Draws the spectrogram of a sound, and below it when each token was heard.
+
+        Args:
+            position: Which sound.
+
+        Returns:
+            The `matplotlib.figure.Figure`.
+        """
+        names, rows = self.tokens[position], self.attention[position]
+        text = self.texts[position]
+        title = text if isinstance(text, str) else text[0]
+        return _heard(self.spectrogram(position), self.reader, rows, names, title)
+
+
+def _heard(frames, reader, rows, names, title):
+    """Returns a figure of a spectrogram, and of rows of weights over its time below it."""
+    seconds = len(frames) * reader.hop
+    figure = new_figure((min(3.0 + 6.0 * seconds, 16.0), 3.0 + min(0.4 * len(rows), 30.0)))
+    above, below = figure.subplots(
+        2, 1, sharex=True, gridspec_kw={"height_ratios": [5, max(1, len(rows))]}
+    )
+    corners = {"aspect": "auto", "extent": (0.0, seconds, 0.0, 1.0), "interpolation": "nearest"}
+    hertz = [0, round(reader.rate / 2)]
+    above.imshow(frames.T, origin="lower", cmap="magma", **corners)
+    above.set_yticks([0.0, 1.0], [f"{each} Hz" for each in hertz])
+    above.set_title(textwrap.shorten(title, LONGEST_TITLE, placeholder=" …"))
+    below.imshow(rows, cmap="Blues", vmin=0.0, **corners)
+    below.set_yticks(1.0 - (np.arange(len(rows)) + 0.5) / len(rows), names)
+    below.set_xlabel("seconds")
+    return figure

@@ -179,6 +179,33 @@ def classifier_quality(scores, split):
     return [_entry("accuracy, %", split, 100.0 * scores["accuracy"], protocol)]
 
 
+def evaluate_masked(model, texts, batch_size=4):
+    """Returns the metrics of a `MaskFiller` on a data set of texts.
+
+    Args:
+        model: A `MaskFiller`.
+        texts: Data set of strings.
+        batch_size: Texts computed at a time.
+
+    Returns:
+        Dictionary of `loss`, `accuracy` and `perplexity` of hidden tokens.
+    """
+    measured = _compiled_anew(model)
+    return measured.evaluate(texts, batch_size=batch_size, return_dict=True, verbose=0)
+
+
+def masked_quality(scores, split):
+    """Returns what the card of a model says of the results of `evaluate_masked`."""
+    protocol = (
+        "of the hidden tokens: 15 % drawn at random, of which 80 % are masks, 10 % other tokens, "
+        "and 10 % stay"
+    )
+    return [
+        _entry("perplexity", split, scores["perplexity"], protocol),
+        _entry("accuracy, %", split, 100.0 * scores["accuracy"], protocol),
+    ]
+
+
 def matcher_scores(model, features):
     """Returns the `RetrievalScores` of a `Matcher`, of all images and all of their captions.
 

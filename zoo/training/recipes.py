@@ -11,13 +11,16 @@ from zoo.catalog import ARCHITECTURES
 from zoo.storage import presets
 from zoo.tasks.captioning import Captioner
 from zoo.tasks.classification import Classifier
+from zoo.tasks.masked import MaskFiller
 from zoo.tasks.matching import Matcher
 from zoo.tasks.translation import Translator
 from zoo.tasks.writing import TextGenerator
 from zoo.training.captioning import CaptioningRecipe
 from zoo.training.digits import DigitsRecipe
 from zoo.training.language import LanguageRecipe
+from zoo.training.masked import MaskedRecipe
 from zoo.training.matching import MatchingRecipe
+from zoo.training.reviews import ReviewsRecipe
 from zoo.training.spoken_digits import SpokenDigitsRecipe
 from zoo.training.translation import TranslationRecipe
 
@@ -93,6 +96,23 @@ RECIPES = {
     ),
     "bahdanau_nmt_multi30k_en_de": TranslationRecipe("bahdanau_nmt", overrides=RECURRENT),
     "luong_nmt_multi30k_en_de": TranslationRecipe("luong_nmt", overrides=RECURRENT),
+    "text_encoder_imdb": ReviewsRecipe(
+        "text_encoder", overrides={"pooling": "mean", "pooler": None, "dropout": 0.2}
+    ),
+    "text_encoder_masked_imdb": MaskedRecipe(
+        "text_encoder_masked",
+        overrides={
+            "num_layers": 3,
+            "size": 128,
+            "num_heads": 4,
+            "hidden": 512,
+            "normalize": "pre",
+            "relative_buckets": 32,  # by positions alone, it learns nothing for hours
+            "max_length": 128,
+            "dropout": 0.0,
+            "attention_dropout": 0.0,
+        },
+    ),
     "transformer_nmt_multi30k_en_de": TranslationRecipe(
         "transformer_nmt",
         overrides={
@@ -164,10 +184,14 @@ RECIPES = {
         epochs=30,
     ),
 }
-_OF_ARCHITECTURE = {"conformer": SpokenDigitsRecipe}  # others are those of their task
+_OF_ARCHITECTURE = {  # others are those of their task
+    "conformer": SpokenDigitsRecipe,
+    "text_encoder": ReviewsRecipe,
+}
 _OF_TASK = {
     Captioner: CaptioningRecipe,
     Classifier: DigitsRecipe,
+    MaskFiller: MaskedRecipe,
     Matcher: MatchingRecipe,
     TextGenerator: LanguageRecipe,
     Translator: TranslationRecipe,

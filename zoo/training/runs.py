@@ -107,22 +107,24 @@ def history(run_dir):
         return list(csv.DictReader(file))
 
 
-def tokenizer(path, texts, vocabulary_size):
+def tokenizer(path, texts, vocabulary_size, kind=ByteBPETokenizer, **options):
     """Returns the tokenizer of a run, which learns it once: one that goes on keeps it.
 
     Args:
         path: File of the tokenizer.
         texts: Texts to learn it from; they are not read where it is there.
         vocabulary_size: Number of its tokens.
+        kind: Its class.
+        **options: Further arguments of `kind.train`.
     """
     try:
-        return ByteBPETokenizer.load(path)
+        return kind.load(path)
     except FileNotFoundError:
         pass
     except ValueError as error:
         print(f"{error} It is learned anew.")
-    ByteBPETokenizer.train(texts, vocabulary_size).save(path)
-    return ByteBPETokenizer.load(path)
+    kind.train(texts, vocabulary_size, **options).save(path)
+    return kind.load(path)
 
 
 def copy_weights(trained, model):

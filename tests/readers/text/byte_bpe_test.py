@@ -116,6 +116,7 @@ def test_random_texts_equal_library(tokenizer):
     assert tokenizer.tokenize(texts).to_list() == library_ids(tokenizer, texts)
 
 
+@pytest.mark.full
 def test_every_long_assigned_character_splits_like_library(tokenizer):
     characters = long_assigned_characters()
     texts = ["".join(f"a{c}1{c}+{c} {c}" for c in characters[i::256]) for i in range(256)]
@@ -361,6 +362,7 @@ print(json.dumps({"token_ids": outputs["token_ids"].numpy().tolist(), "text": re
 """
 
 
+@pytest.mark.full  # `saved_model_test` runs an export without Python
 def test_saved_model_serves_without_this_package(tokenizer, saved_model):
     arguments = [str(saved_model), json.dumps(TRICKY_TEXTS)]
     command = [sys.executable, "-c", SERVE_ALONE, *arguments]

@@ -87,6 +87,32 @@ def frequent_words(sentences, num_words, prefix_space):
     return [word.decode("utf-8") for word, _ in counts.most_common(num_words)]
 
 
+def learn_word_pieces(texts, vocabulary_size, special_tokens, lowercase, alphabet_size=500):
+    """Returns a vocabulary of WordPiece, a dictionary of pieces to ids, special tokens first.
+
+    It is the same for the same texts: single characters have their ids before anything is counted,
+    where the library's trainer gives them as its hash tables happen to be.
+    """
+    tokenizers = _import_tokenizers()
+    library = tokenizers.Tokenizer(tokenizers.models.WordPiece())
+    library.normalizer = tokenizers.normalizers.BertNormalizer(lowercase=lowercase)
+    library.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
+    counts = collections.Counter()
+    for text in texts:
+        counts.update(library.normalizer.normalize_str(text))
+    frequent = (char for char, _ in counts.most_common(alphabet_size))
+    alphabet = sorted(char for char in frequent if not char.isspace())
+    trainer = tokenizers.trainers.WordPieceTrainer(
+        vocab_size=vocabulary_size,
+        special_tokens=[*special_tokens, *alphabet, *(f"##{char}" for char in alphabet)],
+        limit_alphabet=len(alphabet),
+        initial_alphabet=alphabet,
+        show_progress=False,
+    )
+    library.train_from_iterator(texts, trainer)
+    return library.get_vocab()
+
+
 def _import_tokenizers():
     try:
         import tokenizers

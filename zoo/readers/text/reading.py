@@ -1,6 +1,7 @@
 """Tokenizers from folders as `transformers` writes them."""
 
 import pathlib
+import re
 
 from zoo.readers.text.models import vocabulary_of
 from zoo.readers.text.pretokenizers import CLIP, QWEN2
@@ -56,6 +57,7 @@ def read_tokenizer(folder, side="source", size=None, **roles):
     try:
         definition, defaults = _definition(folder, config, side)
         _add_tokens(definition, config)
+        _hide_times(definition)
         found = _roles({**defaults, **{key: named[key] for key in named if named[key]}})
         found = {**found, **_ends(folder, definition)}
         return Tokenizer(definition, {**found, **roles}, size)
@@ -97,7 +99,7 @@ def _kind(folder, config):
         return name.removesuffix("Fast").removesuffix("Tokenizer")
     types = {"bert": "Bert", "roberta": "Roberta", "gpt2": "GPT2", "clip": "CLIP", "t5": "T5"}
     types |= {"qwen2": "Qwen2", "llama": "Llama", "distilbert": "DistilBert", "mpnet": "MPNet"}
-    types |= {"electra": "Electra", "marian": "Marian", "mistral": "Llama"}
+    types |= {"electra": "Electra", "marian": "Marian", "mistral": "Llama", "whisper": "Whisper"}
     return types.get(_json(folder / "config.json").get("model_type"), "")
 
 
@@ -293,6 +295,13 @@ def _add_tokens(definition, config):
     for number, token in (config.get("added_tokens_decoder") or {}).items():
         if token["content"] not in known:
             added.append({**token, "id": int(number)})
+
+
+def _hide_times(definition):
+    """Makes Whisper's tokens of times special, such as `<|0.02|>`, which its texts leave out."""
+    for token in definition["added_tokens"]:
+        if re.fullmatch(r"<\|\d+\.\d+\|>", token["content"]):
+            token["special"] = True
 
 
 def _roles(tokens):

@@ -19,6 +19,13 @@ from zoo.storage.json_files import read_json
 FILE_FORMAT = "Tokenizer 1"
 LARGEST_FILE = 2**26  # bytes
 ROLES = ("pad", "start", "end", "mask", "unknown")
+OF_BERT = {  # the tokens that play them
+    "pad": "[PAD]",
+    "unknown": "[UNK]",
+    "start": "[CLS]",
+    "end": "[SEP]",
+    "mask": "[MASK]",
+}
 
 
 @keras.saving.register_keras_serializable(package="zoo")
@@ -90,6 +97,68 @@ class Tokenizer(TextTokenizer):
         self._words = words
         self._model = models.model_of(model, vocabulary, words.is_byte_level)
         self._set_pieces(definition, ids, [t["content"] for t in added if t.get("special")])
+
+    @classmethod
+    def train(cls, texts, vocabulary_size=10_000, lowercase=True, tokens=()):
+        """Learns the pieces of words from texts, as BERT has them, with the `tokenizers` library.
+
+        Args:
+            texts: Iterable of `str`.
+            vocabulary_size: Number of ids. Little text may fill fewer.
+            lowercase: Whether letters are turned into small ones without accents.
+            tokens: List of `str` that are a token each wherever they occur, such as `"<br />"`.
+
+        Returns:
+            A `Tokenizer` with `[PAD]`, `[UNK]`, `[CLS]`, `[SEP]` and `[MASK]`, the same for the
+            same texts.
+
+        Raises:
+            ImportError: If `tokenizers` is not installed.
+            ValueError: If there are no texts, or `vocabulary_size` has no room for the special
+                tokens and the characters.
+
+        Example:
+
+        >>> tokenizer = Tokenizer.train(["the cats", "the hat"], vocabulary_size=30)
+        >>> tokenizer.pieces(tokenizer.tokenize(["The hats"]))
+        [['the', 'hat', '·s']]
+        """
+        if isinstance(texts, str):
+            raise ValueError("texts must be an iterable of texts, got a single text.")
+        texts = [_without(text, tokens) for text in texts]
+        if not any(texts):
+            raise ValueError("texts holds no text to learn from (an exhausted generator?).")
+        special = [*OF_BERT.values(), *tokens]
+        vocabulary = library.learn_word_pieces(texts, vocabulary_size, special, lowercase)
+        if len(vocabulary) > vocabulary_size:
+            raise ValueError(
+                f"vocabulary_size must be at least {len(vocabulary)} (special tokens and "
+                f"characters), got {vocabulary_size}."
+            )
+        added = [
+            {"id": vocabulary[token], "content": token, "special": token not in tokens}
+            for token in special
+        ]
+        definition = {
+            "added_tokens": added,
+            "normalizer": {
+                "type": "BertNormalizer",
+                "clean_text": True,
+                "handle_chinese_chars": True,
+                "strip_accents": None,
+                "lowercase": lowercase,
+            },
+            "pre_tokenizer": {"type": "BertPreTokenizer"},
+            "model": {
+                "type": "WordPiece",
+                "unk_token": OF_BERT["unknown"],
+                "continuing_subword_prefix": "##",
+                "max_input_chars_per_word": 100,
+                "vocab": vocabulary,
+            },
+            "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+        }
+        return cls(definition, OF_BERT)
 
     def _set_roles(self, roles, ids):
         unknown = roles.keys() - set(ROLES)
@@ -331,6 +400,13 @@ class Tokenizer(TextTokenizer):
         return AddedTokens(
             [{**token, "content": content} for token, content in zip(tokens, contents, strict=True)]
         )
+
+
+def _without(text, tokens):
+    """Returns a text with a space in place of each of some tokens."""
+    for token in tokens:
+        text = text.replace(token, " ")
+    return text
 
 
 def _with_tokens(pieces, tokens):

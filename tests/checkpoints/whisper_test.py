@@ -1,0 +1,268 @@
+"""Whisper of others: what it hears, the numbers and the texts of transformers."""
+
+import json
+import shutil
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import zoo
+from zoo.checkpoints.settings import Settings
+from zoo.checkpoints.whisper import _prompt
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+from tests.checkpoints import tiny  # noqa: E402
+
+RATE = 16000
+LENGTHS = {16000: 0.3, 9000: 0.05, 32000: 0.11, 20000: 1.0}  # samples, and a frequency
+
+
+def wave(samples, frequency):
+    noise = np.random.default_rng(samples).normal(size=samples)
+    return np.clip(0.3 * noise * np.sin(np.arange(samples) * frequency), -1, 1).astype("float32")
+
+
+WAVES = [wave(*each) for each in LENGTHS.items()]
+SOUNDS = [(each, RATE) for each in WAVES]
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whisper")
+    return folder, *tiny.save_whisper(folder)
+
+
+@pytest.fixture(scope="module")
+def model(checkpoint):
+    return zoo.load(str(checkpoint[0]))
+
+
+@pytest.fixture(scope="module")
+def features(checkpoint):
+    return checkpoint[-1](WAVES, sampling_rate=RATE, return_tensors="pt").input_features
+
+
+@pytest.mark.parametrize("bands", [80, 128])
+def test_it_hears_what_transformers_hears(bands):
+    reader = zoo.SpeechReader(bands=bands)
+    processor = transformers.WhisperFeatureExtractor(feature_size=bands)
+    expected = processor(WAVES[:2], sampling_rate=RATE, return_tensors="np").input_features
+    found, is_sound = reader.read([*reader.requests(SOUNDS[:2])[0], b"no sound"])
+    np.testing.assert_allclose(found["frames"][:2], expected.transpose(0, 2, 1), atol=1e-5)
+    assert found["frames"].shape == (3, 3000, bands)
+    assert found["lengths"].numpy().tolist() == [100, 57, 0]
+    assert is_sound.numpy().tolist() == [True, True, False]
+
+
+def test_numbers_are_those_of_transformers(checkpoint, model, features):
+    _, theirs, *_ = checkpoint
+    frames = features.numpy().transpose(0, 2, 1)
+    heard, _ = model.reader.read(model.reader.requests(SOUNDS)[0])
+    np.testing.assert_allclose(heard["frames"], frames, atol=1e-5)
+    targets = np.random.default_rng(1).integers(3, 300, (4, 9))
+    with torch.no_grad():
+        expected = theirs(features, decoder_input_ids=torch.tensor(targets), output_attentions=True)
+    encoded, *_ = model.core._encode(tf.constant(frames), training=False)
+    np.testing.assert_allclose(encoded, expected.encoder_last_hidden_state, atol=1e-4)
+    inputs = {"frames": frames, "target_ids": targets}
+    logits, weights = model.core(inputs, return_attention_scores=True)
+    np.testing.assert_allclose(logits, expected.logits, atol=1e-4)
+    pairs = {
+        "encoder": expected.encoder_attentions,
+        "decoder": expected.decoder_attentions,
+        "cross": expected.cross_attentions,
+    }
+    for name, others in pairs.items():
+        for ours, each in zip(weights[name], others, strict=True):
+            np.testing.assert_allclose(ours, each, atol=1e-4)
+    context, state = model.core.start(tf.constant(frames), 2)
+    for place in range(2):
+        tokens = tf.constant(targets[:, place])
+        step, state, looked = model.core.step(tokens, state, context)
+        np.testing.assert_allclose(step, logits[:, place], atol=1e-4)
+        chosen = weights["cross"][0][:, 1, place], weights["cross"][1][:, 0, place]
+        np.testing.assert_allclose(looked, np.mean(chosen, axis=0), atol=1e-5)
+
+
+def expected_texts(checkpoint, model, features, **options):
+    """Returns the texts of transformers."""
+    written = checkpoint[1].generate(features, **options)
+    texts = model.tokenizer.detokenize(written.numpy()).numpy()
+    return [text.decode().strip() for text in texts]
+
+
+def test_texts_are_those_of_transformers(checkpoint, model, features):
+    greedy, beams = {}, {"sampler": "beam", "num_beams": 4}
+    for ours, theirs in ((greedy, {}), (beams, {"num_beams": 4, "early_stopping": "never"})):
+        texts = {}
+        for language, task in ((None, None), ("de", "transcribe"), ("fr", "translate")):
+            told = {"language": language, "task": task or "transcribe"}  # `None` is detected
+            told = {name: value for name, value in told.items() if value}
+            expected = expected_texts(checkpoint, model, features, **told, **theirs)
+            found = model.transcribe(SOUNDS, language=language, task=task, **ours)
+            assert found == expected
+            assert len(set(found)) > 1
+            texts[language] = found
+        assert texts["de"] != texts["fr"]
+    assert model.transcribe(SOUNDS, "German") == model.transcribe(SOUNDS, "<|de|>")
+    assert min(map(len, texts[None])) < model.longest / 2  # it ended by itself
+
+
+def test_longer_sounds_are_heard_in_windows(model):
+    long = np.concatenate([WAVES[2], WAVES[0]])
+    result = model.transcribe([(long, RATE), SOUNDS[1]], return_attention=True)
+    first, second, other = model.transcribe([(WAVES[2], RATE), SOUNDS[0], SOUNDS[1]])
+    assert result.texts == [f"{first} {second}", other]
+    assert [len(each) for each in result.sounds] == [2, 1]
+    for tokens, attention, times in zip(result.tokens, result.attention, [150, 29], strict=True):
+        assert attention.shape == (len(tokens), times)
+        assert np.all(attention.sum(axis=1) < 1.001)
+    np.testing.assert_allclose(result.attention[0][0, :100].sum(), 1, atol=1e-5)
+    assert result.spectrogram(0).shape == (300, 8)
+    figure = result.plot(0)
+    assert len(figure.axes[1].get_yticklabels()) == len(result.tokens[0])
+
+
+def test_saved_exported_and_back(checkpoint, model, features, tmp_path):
+    texts = model.transcribe(SOUNDS)
+    model.save_to_preset(tmp_path / "preset")
+    again = zoo.load(tmp_path / "preset")
+    assert again.settings == model.settings
+    for ours, saved in zip(model.core.get_weights(), again.core.get_weights(), strict=True):
+        np.testing.assert_array_equal(saved, ours)
+    served = tf.saved_model.load(again.export(tmp_path / "exported", jit_compile=False)).signatures
+    sounds = [*model.reader.requests(SOUNDS)[0], b"no sound"]
+    found = served["serving_default"](sound_bytes=tf.constant(sounds))["text"].numpy()
+    assert [text.decode() for text in found] == [*texts, ""]
+    path = zoo.save_checkpoint(model, tmp_path / "again")
+    kind = transformers.WhisperForConditionalGeneration
+    back, told = kind.from_pretrained(path, output_loading_info=True)
+    assert not told["unexpected_keys"]
+    assert not told["missing_keys"]
+    target = torch.tensor([[3, 9]] * 4)
+    with torch.no_grad():
+        both = [each(features, decoder_input_ids=target).logits for each in (checkpoint[1], back)]
+    np.testing.assert_allclose(*both, atol=1e-5)
+
+
+@pytest.mark.full
+def test_learned_compiled_and_as_graphs(checkpoint, model, tmp_path):
+    assert model.transcribe(SOUNDS, jit_compile=True) == model.transcribe(SOUNDS)
+    long = [(np.concatenate([WAVES[2], WAVES[0]]), RATE)]
+    several = model.transcribe(long, sampler="beam", num_return_sequences=2)
+    assert [len(texts) for texts in several] == [2]
+    for form, files in (("onnx", 3), ("litert", 2)):
+        path = model.export(tmp_path / form, format=form)
+        assert len(list(path.iterdir())) == files
+    tuned = zoo.load(str(checkpoint[0]), language="en")
+    tuned.compile(keras.optimizers.Adam(0.01))
+    texts = ["The cats sat.", "Trains and boats", "a trip", "Rome"]
+    history = tuned.fit(SOUNDS * 4, texts * 4, epochs=3, batch_size=4, verbose=0).history
+    assert history["loss"][-1] < 0.8 * history["loss"][0]
+    data = tf.data.Dataset.from_tensor_slices((tuned.reader.requests(SOUNDS)[0], texts))
+    np.testing.assert_allclose(
+        tuned.evaluate(data, verbose=0), tuned.evaluate(SOUNDS, texts, verbose=0), rtol=1e-5
+    )
+
+
+def test_what_it_learns_from(model):
+    with pytest.raises(ValueError, match="set model.language"):
+        model.batches(SOUNDS, ["a"] * 4)
+    model.language = "en"
+    try:
+        ((inputs, labels, weights),) = model.batches(SOUNDS[:2], ["The cats", "a"])
+        with pytest.raises(ValueError, match="4 sounds and .*'a'"):
+            model.batches(SOUNDS, ["a"])
+        with pytest.raises(ValueError, match="a tf.data.Dataset of"):
+            model.batches(tf.data.Dataset.range(3))
+    finally:
+        model.language = None
+    ids = model.tokenizer.tokenize([" The cats", " a"]).to_list()
+    start, end = model.tokenizer.start_id, model.tokenizer.end_id
+    opening = [model.languages["en"], model.tasks["transcribe"], model.prompt[-1]]
+    shown = [[start, *opening, *row] for row in ids]
+    kept = weights.numpy() > 0
+    for row, expected in enumerate(shown):
+        assert inputs["target_ids"][row].numpy()[kept[row]].tolist() == expected
+        assert labels[row].numpy()[kept[row]].tolist() == [*expected[1:], end]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"language": "danish"}, "language.*'danish'"),
+        ({"task": "sing"}, "task.*'sing'.*transcribe, translate"),
+        ({"sampler": "greedy", "num_beams": 2}, "num_beams"),
+    ],
+)
+def test_arguments_that_do_not_fit(model, options, message):
+    with pytest.raises(ValueError, match=message):
+        model.transcribe(SOUNDS, **options)
+
+
+LANGUAGES = {
+    "lang_to_id": {"<|en|>": 7, "<|de|>": 8},
+    "task_to_id": {"transcribe": 4, "translate": 5},
+}
+TIMES = {"no_timestamps_token_id": 9}
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ({**LANGUAGES, **TIMES}, (["language", "task", 9], None, None)),
+        (
+            {**LANGUAGES, "forced_decoder_ids": [[1, None], [2, 5]]},
+            (["language", "task"], None, "translate"),
+        ),
+        (
+            {**LANGUAGES, "forced_decoder_ids": [[1, 8], [2, 4]]},
+            (["language", "task"], "de", "transcribe"),
+        ),
+        (
+            {**LANGUAGES, "language": "German", "forced_decoder_ids": [[1, 7]]},
+            (["language", "task"], "de", None),
+        ),
+        ({**TIMES, "is_multilingual": False, "forced_decoder_ids": [[1, 9]]}, ([9], None, None)),
+        ({**TIMES, "forced_decoder_ids": [[1, 7], [2, 4]]}, ([7, 4, 9], None, None)),
+    ],
+)
+def test_what_texts_begin_with(content, expected):
+    options = _prompt(Settings("config.json", {}), Settings("generation_config.json", content))
+    assert (options["prompt"], options["language"], options["task"]) == expected
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "message"),
+    [
+        ("config.json", {"encoder_ffn_dim": 48}, "encoder_ffn_dim=48 and decoder_ffn_dim=24"),
+        ("config.json", {"scale_embedding": True}, "scale_embedding=True, which is not impl"),
+        ("config.json", {"decoder_start_token_id": 3}, "begins texts with the token 3"),
+        ("config.json", {"architectures": ["WhisperForCausalLM"]}, "WhisperForCausalLM"),
+        ("config.json", {"num_mel_bins": 80}, "bands=80, and the reader makes 8"),
+        ("config.json", {"experts": 2}, "not implemented: experts=2"),
+        ("generation_config.json", {"return_timestamps": True}, "return_timestamps=True"),
+        ("generation_config.json", {"forced_decoder_ids": [[2, 5]]}, r"at the places \[2\]"),
+        ("preprocessor_config.json", {"sampling_rate": 8000}, "sampling_rate=8000"),
+    ],
+)
+def test_settings_that_do_not_fit(checkpoint, tmp_path, file, change, message):
+    shutil.copytree(checkpoint[0], tmp_path, dirs_exist_ok=True)
+    path = tmp_path / file
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(ValueError, match=message):
+        zoo.load(str(tmp_path))
+
+
+def test_a_model_of_one_language(tmp_path):
+    tiny.save_whisper(tmp_path, is_multilingual=False, forced_decoder_ids=[[1, 306]])
+    model = zoo.load(str(tmp_path))
+    assert model.prompt == [306]
+    with pytest.raises(ValueError, match="one language of its own"):
+        model.transcribe(SOUNDS[0], language="en")
+    with pytest.raises(ValueError, match="one task, to transcribe"):
+        model.transcribe(SOUNDS[0], task="translate")

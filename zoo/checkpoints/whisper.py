@@ -1,0 +1,161 @@
+"""Whisper (Radford et al. 2022), and what has its shape, such as Distil-Whisper."""
+
+import keras
+
+from zoo.checkpoints.activations import activation
+from zoo.checkpoints.bart_blocks import table_of_blocks
+from zoo.checkpoints.generation import sampler_of, settings_of
+from zoo.checkpoints.names import Names
+from zoo.checkpoints.plan import Plan
+from zoo.checkpoints.settings import Settings
+from zoo.readers.speech_reader import SpeechReader
+from zoo.readers.text.languages import code_of
+from zoo.readers.text.reading import read_tokenizer
+from zoo.storage import CONFIG
+from zoo.storage.json_files import read_json
+
+TABLE = table_of_blocks() | {
+    "embedding.table": "model.decoder.embed_tokens.weight",
+    "embedding.place.embeddings": "model.decoder.embed_positions.weight",
+    "encoder_place.embeddings": "model.encoder.embed_positions.weight",
+    "convolutions.0": "model.encoder.conv1",
+    "convolutions.1": "model.encoder.conv2",
+    "encoder_norm": "model.encoder.layer_norm",
+    "decoder_norm": "model.decoder.layer_norm",
+}
+TIED = {"proj_out.weight": "model.decoder.embed_tokens.weight"}
+CLASSES = ("WhisperForConditionalGeneration",)
+_MASKS = "prob", "length", "min_masks"
+START = "<|startoftranscript|>"
+RATE = 16000  # where the highest band ends at 8000 hertz
+READER, OF_ALL = "preprocessor_config.json", "processor_config.json"
+LARGEST_READER = 2**24  # bytes: older files hold the bands
+_OF_GENERATION = (  # what `_prompt` and `plan` read, and what tells timestamps
+    "alignment_heads",
+    "decoder_start_token_id",
+    "forced_decoder_ids",
+    "is_multilingual",
+    "lang_to_id",
+    "language",
+    "max_initial_timestamp_index",
+    "no_timestamps_token_id",
+    "prev_sot_token_id",
+    "return_timestamps",
+    "task",
+    "task_to_id",
+)
+
+
+def plan(settings, folder):
+    settings.require_class(CLASSES)
+    settings.require(
+        apply_spec_augment=False,
+        encoder_layerdrop=0.0,
+        decoder_layerdrop=0.0,
+        scale_embedding=False,
+        tie_word_embeddings=True,
+    )
+    settings.ignore("init_std", "num_hidden_layers", "median_filter_width")
+    settings.ignore("use_weighted_layer_sum", "classifier_proj_size")  # of classes of sounds
+    settings.ignore(*(f"mask_{axis}_{what}" for axis in ("time", "feature") for what in _MASKS))
+    generation = settings_of(settings, folder)
+    generation.require(return_timestamps=False)
+    heads = settings.take_same("encoder_attention_heads", "decoder_attention_heads")
+    layers = settings.take("decoder_layers")
+    options = {
+        "num_layers": settings.take("encoder_layers"),
+        "decoder_layers": layers,
+        "size": settings.take("d_model"),
+        "num_heads": heads,
+        "hidden": settings.take_same("encoder_ffn_dim", "decoder_ffn_dim"),
+        "activation": activation(settings, settings.take("activation_function", default="gelu")),
+        "dropout": settings.take("dropout", default=0.0),
+        "attention_dropout": settings.take("attention_dropout", default=0.0),
+        "hidden_dropout": settings.take("activation_dropout", default=0.0),
+        "max_length": settings.take("max_target_positions"),
+        "bands": settings.take("num_mel_bins"),
+        "source_length": settings.take("max_source_positions"),
+        "alignment_heads": _numbers(generation.take("alignment_heads", default=None), heads),
+        "reader": _reader(folder),
+        "sampler": sampler_of(settings, folder, _OF_GENERATION),
+        **_prompt(settings, generation),
+    }
+    return Plan("whisper", options, Names(TABLE, "", TIED), settings.take("vocab_size"))
+
+
+def tokenizer(folder, size):
+    """Returns the tokenizer, whose texts begin with the token that the config names."""
+    found = read_tokenizer(folder, size=size, start=START)
+    config = Settings.read(folder / CONFIG)
+    start = config.take("decoder_start_token_id")
+    if start != found.start_id:
+        raise ValueError(
+            f"{config.path} begins texts with the token {start}, and that of {START} is "
+            f"{found.start_id}, which is not implemented."
+        )
+    return found
+
+
+def _prompt(settings, generation):
+    """Returns the options of a `Transcriber` that say what its texts begin with."""
+    is_multilingual = generation.take("is_multilingual", default=True)
+    languages = generation.take("lang_to_id", default=None) if is_multilingual else None
+    languages = {code_of(name): token for name, token in (languages or {}).items()}
+    tasks = generation.take("task_to_id", default=None) or {}
+    task = generation.take("task", default=None)
+    language = generation.take("language", default=None)
+    forced = generation.take("forced_decoder_ids", default=None)
+    forced = settings.take("forced_decoder_ids", default=None) or [] if forced is None else forced
+    places = [place for place, _ in forced]
+    if places != list(range(1, len(places) + 1)):
+        raise ValueError(
+            f"{generation.path} forces tokens at the places {places}, not from 1 on, which is not "
+            "implemented."
+        )
+    ids = [token for _, token in forced]
+    if languages:  # the prompt of the paper, whether files tell the task or not
+        prompt = ["language", *(["task"] if tasks else [])]
+        of_language = {token: code for code, token in languages.items()}
+        of_task = {token: name for name, token in tasks.items()}
+        if (
+            language is None and task is None
+        ):  # else newer files hold forced tokens that do not count
+            language = next((of_language[each] for each in ids if each in of_language), None)
+            task = next((of_task[each] for each in ids if each in of_task), None)
+    else:
+        prompt, tasks, language, task = [each for each in ids if each is not None], {}, None, None
+    last = generation.take("no_timestamps_token_id", default=None)
+    if last is not None and last not in prompt:
+        prompt.append(last)
+    return {
+        "prompt": prompt,
+        "languages": languages,
+        "tasks": tasks,
+        "language": language and code_of(language),
+        "task": task,
+    }
+
+
+def _numbers(heads, of_layer):
+    """Returns the numbers of heads, counted through all layers, of pairs of layer and head."""
+    return heads and [layer * of_layer + head for layer, head in heads]
+
+
+def _reader(folder):
+    """Returns the config of the `SpeechReader` that the files of the processor describe."""
+    path = folder / READER
+    content = read_json(path, LARGEST_READER) if path.is_file() else {}
+    if not content and (folder / OF_ALL).is_file():
+        path = folder / OF_ALL
+        content = read_json(path, LARGEST_READER).get("feature_extractor") or {}
+    found = Settings(path, content)
+    found.require(sampling_rate=RATE, padding_value=0.0, dither=0.0, padding_side="right")
+    rate, hop = RATE, found.take("hop_length", default=160)
+    reader = SpeechReader(
+        rate,
+        found.take("feature_size", default=80),
+        found.take("n_fft", default=400) / rate,
+        hop / rate,
+        float(found.take("chunk_length", default=30)),
+    )
+    return keras.saving.serialize_keras_object(reader)

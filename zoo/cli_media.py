@@ -1,0 +1,137 @@
+"""The commands that use a model on files of pictures and sounds."""
+
+import pathlib
+import sys
+
+import click
+
+from zoo.cli_inputs import answer_rows, are_files, batches, contents, load, require_arguments
+from zoo.cli_options import decoding_options, show_attention_in, with_files
+from zoo.readers import files_of
+
+_images = click.argument("images", nargs=-1, type=click.Path(path_type=pathlib.Path))
+_sounds = click.argument("sounds", nargs=-1, type=click.Path(path_type=pathlib.Path))
+
+
+@click.command()
+@click.argument("name")
+@_images
+@with_files("Folder of pictures")
+@decoding_options
+@click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True)
+@show_attention_in("Draw into this picture where each word of the first caption looked.")
+def caption(name, images, files, show_attention, batch_size, sampler, **options):
+    """Describe the picture files IMAGES, or those in folders, with the model NAME.
+
+    Writes a line for each; of several it begins with the file's name and a tab. What is no picture
+    is told, and left out; the command then ends with status 1.
+    """
+    options = {"sampler": sampler, **options}
+    _describe(name, "caption", "picture", files, images, show_attention, batch_size, options)
+
+
+@click.command()
+@click.argument("name")
+@_sounds
+@with_files("Folder of WAV files")
+@click.option("--language", help="Language of the sounds, such as en.  [default: the model's own]")
+@click.option("--task", help="transcribe, or translate into English.  [default: the model's own]")
+@decoding_options
+@click.option("--batch-size", type=click.IntRange(min=1), default=16, show_default=True)
+@show_attention_in("Draw into this picture when each token of the first text was heard.")
+def transcribe(name, sounds, files, show_attention, batch_size, sampler, **options):
+    """Write down what is said in the WAV files SOUNDS, or those in folders, by the model NAME.
+
+    Writes a line for each; of several it begins with the file's name and a tab. What is no sound is
+    told, and left out; the command then ends with status 1.
+    """
+    options = {"sampler": sampler, **options}
+    _describe(name, "transcribe", "sound", files, sounds, show_attention, batch_size, options)
+
+
+def _describe(name, method, kind, files, paths, show_attention, batch_size, options):
+    """Writes a text for each file.
+
+    Args:
+        name: Name of the model.
+        method: That of the model which makes the texts; answers in a file are called so.
+        kind: `"picture"` or `"sound"`.
+        files: The `Files` of the command.
+        paths: Paths in their place.
+        show_attention: Where to draw the attention, or `None`.
+        batch_size: Files at a time.
+        options: Dictionary of options of the method.
+    """
+    options = {key: value for key, value in options.items() if value is not None}
+    if are_files(files, paths, show_attention):
+        model = load(name, method)
+        first_seed = options.pop("seed", 0)
+        answer_name = {"caption": "caption", "transcribe": "text"}[method]
+
+        def answer(model, some, before):
+            texts = getattr(model, method)(some, seed=first_seed + before, **options)
+            return [{answer_name: each} for each in texts]
+
+        job = {"name": name, "seed": first_seed, **options}
+        answer_rows(files, model, answer, batch_size, kind, **job)
+        return
+    require_arguments(paths, f"{kind}s")
+    files = [file for path in paths for file in _files_of(path, kind)]
+    model = load(name, method)
+    describe = getattr(model, method)
+    is_one, failed, first = [*files] == [*paths] and len(files) == 1, False, None
+    for some in batches(files, batch_size):
+        found = contents(some, _content_of(kind))
+        failed = failed or len(found) < len(some)
+        texts = describe(list(found.values()), **options) if found else []
+        for file, text in zip(found, texts, strict=True):
+            click.echo(text if is_one else f"{file}\t{text}")
+        sys.stdout.flush()
+        first = first or next(iter(found), None)
+    if show_attention and first:
+        result = describe([first], return_attention=True, **options)
+        result.plot(0).savefig(show_attention, bbox_inches="tight", dpi=150)
+        click.echo(f"Wrote {show_attention}.", err=True)
+    if failed:
+        sys.exit(1)
+
+
+@click.command()
+@click.argument("name")
+@click.argument("text")
+@click.argument("images", nargs=-1, required=True, type=click.Path(path_type=pathlib.Path))
+@click.option("-k", type=click.IntRange(min=1), default=5, show_default=True, help="How many.")
+def match(name, text, images, k):
+    """Find those of the picture files IMAGES, or in folders, that fit TEXT best, by the model NAME.
+
+    Writes a line for each, best first: the similarity, a tab, and the file.
+    """
+    files = [file for path in images for file in _files_of(path, "picture")]
+    model = load(name, "search")
+    found = contents(files, _content_of("picture"))
+    if found:
+        best = model.search(text, list(found.values()), k)
+        names = list(found)
+        for place, similarity in zip(best.names, best.similarities, strict=True):
+            click.echo(f"{similarity:.4f}\t{names[place]}")
+    if len(found) < len(files):
+        sys.exit(1)
+
+
+def _files_of(path, kind):
+    """Returns a file, or those of a kind in a folder."""
+    return files_of(path, kind) if path.is_dir() else [path]
+
+
+def _content_of(kind):
+    """Returns the function that reads a file of a kind, which raises what is wrong with it."""
+    if kind == "picture":
+        from zoo.readers.images import image_bytes
+
+        return image_bytes
+    from zoo.readers.audio import sound_bytes
+
+    return sound_bytes
+
+
+COMMANDS = (caption, transcribe, match)

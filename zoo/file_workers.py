@@ -1,0 +1,77 @@
+"""Workers that answer the rows of files: processes of this machine, or a cluster of Dask.
+
+The rows go out in order, and come back in order. What a lost worker had is answered by another one.
+"""
+
+import collections
+import contextlib
+import functools
+
+CLUSTER = "dask://"
+
+
+@contextlib.contextmanager
+def workers(where):
+    """Yields what `zoo.files.answer_file` runs answers by: workers take the chunks of rows.
+
+    Args:
+        where: A number of processes of this machine, or `"dask://HOST:PORT"`, the scheduler of a
+            cluster whose workers have this package and see the same models.
+
+    Raises:
+        ImportError: If Dask is not installed.
+        ValueError: If `where` is neither.
+    """
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise ImportError(
+            '--workers needs Dask: pip install "keras-attention-zoo[distributed]"'
+        ) from error
+    if where.startswith(CLUSTER):
+        client = Client(f"tcp://{where.removeprefix(CLUSTER)}")
+    elif where.isdecimal() and int(where) > 0:
+        client = Client(n_workers=int(where), threads_per_worker=1, dashboard_address=None)
+    else:
+        raise ValueError(
+            f"--workers must be a number of processes, or {CLUSTER}HOST:PORT. Received: {where!r}."
+        )
+    with client:
+        yield functools.partial(_in_order, client)
+
+
+def _in_order(client, function, chunks):
+    """Yields pairs of a chunk and what a function makes of it on a worker."""
+    ahead = 2 * max(1, sum(client.nthreads().values()))  # nobody waits, and not all wait in memory
+    waiting = collections.deque()
+    for chunk in chunks:
+        waiting.append((chunk, client.submit(function, chunk, pure=False)))
+        if len(waiting) == ahead:
+            yield _done(*waiting.popleft())
+    while waiting:
+        yield _done(*waiting.popleft())
+
+
+def _done(chunk, future):
+    return chunk, future.result()
+
+
+class OnWorker:
+    """An answer that a worker gives by a model which it loads once.
+
+    Args:
+        load: Function that loads the model.
+        arguments: Tuple of its arguments.
+        answer: Function of the model, contents, and the number of rows before them.
+    """
+
+    def __init__(self, load, arguments, answer):
+        self.load, self.arguments, self.answer = load, arguments, answer
+
+    def __call__(self, contents, before):
+        return self.answer(_loaded(self.load, self.arguments), contents, before)
+
+
+@functools.lru_cache(maxsize=1)
+def _loaded(load, arguments):
+    return load(*arguments)

@@ -1,0 +1,81 @@
+"""`SpeechReader`: sounds of any kind to the spectrograms that Whisper takes."""
+
+import keras
+import tensorflow as tf
+
+from zoo.readers.log_mel import whisper_log_mel
+from zoo.readers.sound_reader import LONGEST_SOUNDS, SoundReader
+from zoo.readers.wav import read_wav, write_wav
+
+
+@keras.saving.register_keras_serializable(package="zoo")
+class SpeechReader(SoundReader):
+    """How Whisper hears sounds: log-mel spectrograms of windows of one length, 30 seconds.
+
+    Behind a shorter sound comes silence. The numbers are those of `whisper_log_mel` in
+    `zoo.readers.log_mel`; decoding is that of `zoo.SoundReader`.
+
+    Args:
+        rate, bands, window, hop: As for `zoo.SoundReader`.
+        seconds: Length of what is heard at once.
+
+    Raises:
+        ValueError: If a number is out of range, or the frames of a window are not even.
+
+    Example:
+
+    >>> reader = SpeechReader(seconds=2.0)
+    >>> sounds, is_sound = reader.read([reader.example(), b"no sound"])
+    >>> sounds["frames"].shape.as_list(), sounds["lengths"].numpy().tolist()
+    ([2, 200, 80], [10, 0])
+    """
+
+    def __init__(self, rate=16000, bands=80, window=0.025, hop=0.01, seconds=30.0):
+        super().__init__(rate, bands, window, hop, seconds)
+        self.samples = round(seconds * rate)
+        self.frames = self.samples // round(hop * rate)
+        if self.frames % 2:
+            raise ValueError(
+                "Whisper takes frames in pairs, and `seconds / hop` of SpeechReader must be even. "
+                f"Received: seconds={seconds}, hop={hop}."
+            )
+
+    @property
+    def decides(self):
+        return {**super().decides, "source_length": self.frames // 2}
+
+    def spectrograms(self, waves, lengths):
+        missing = self.samples - tf.shape(waves)[1]
+        waves = tf.pad(waves[:, : self.samples], [[0, 0], [0, tf.maximum(missing, 0)]])
+        waves = tf.ensure_shape(waves, [None, self.samples])
+        return {"frames": self.log_mel(waves), "lengths": self.frames_of(lengths)}
+
+    def log_mel(self, waves):
+        window, hop = round(self.window * self.rate), round(self.hop * self.rate)
+        return whisper_log_mel(waves, self.rate, self.bands, window, hop)
+
+    def frames_of(self, lengths):
+        return tf.minimum(-(-lengths // round(self.hop * self.rate)), self.frames)
+
+    def windows(self, sounds):
+        """Cuts sounds of up to an hour into windows, one after the other.
+
+        Args:
+            sounds: As for `requests`.
+
+        Returns:
+            A list of lists of the bytes of WAV files, and whether it was one sound.
+        """
+        longer = SoundReader(self.rate, self.bands, self.window, self.hop, LONGEST_SOUNDS)
+        requests, is_one = longer.requests(sounds)
+        return [self._cut(request) for request in requests], is_one
+
+    def _cut(self, content):
+        wave, rate = (each.numpy() for each in read_wav(tf.constant(content)))
+        step = int(self.seconds * rate)
+        if len(wave) <= step:
+            return [content]
+        return [
+            write_wav(wave[first : first + step].astype("float32"), int(rate))
+            for first in range(0, len(wave), step)
+        ]

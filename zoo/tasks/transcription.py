@@ -1,0 +1,327 @@
+"""The task of transcription: speech in, strings out."""
+
+import keras
+import tensorflow as tf
+
+from keras_attention.errors import unknown_name
+from zoo.data.pairs import spoken_texts
+from zoo.readers.text.languages import code_of
+from zoo.serving import Start
+from zoo.tasks.generating import GeneratingTask, best_texts
+from zoo.tasks.sound_results import Transcription
+
+LANGUAGE, TASK = "language", "task"
+DETECTED = -1  # stands for the language that the model hears
+
+
+@keras.saving.register_keras_serializable(package="zoo")
+class Transcriber(GeneratingTask):
+    """A model that writes down speech, with what hears sounds, its tokenizer and its decoding.
+
+    `fit`, `evaluate` and `transcribe` take sounds as they come; the same graph reads them
+    everywhere.
+
+    Args:
+        core: A model of spectrograms with `start` and `step`, such as `zoo.models.whisper.Whisper`.
+        tokenizer: The tokenizer of the texts.
+        reader: A `zoo.SpeechReader`, or its config.
+        sampler: How it decodes unless told otherwise; by default greedily.
+        prompt: What answers begin with behind the start token: a list of ids of tokens, with
+            `"language"` and `"task"` where those of an answer go.
+        languages: Dictionary of the codes of languages, such as `"en"`, to their tokens.
+        tasks: Dictionary of the names of tasks, such as `"transcribe"`, to their tokens.
+        language: The language of sounds unless told otherwise; `None` to detect it, which is a
+            look at the first step. May be set.
+        task: The task unless told otherwise; may be set.
+
+    Raises:
+        ValueError: If the parts do not fit each other, or language or task are unknown.
+    """
+
+    task_name = "transcription"
+    task_method = "transcribe"
+    usual_batch_size = 16
+    request_name = "sound_bytes"
+
+    def __init__(
+        self,
+        core,
+        tokenizer,
+        reader=None,
+        sampler=None,
+        prompt=(),
+        languages=None,
+        tasks=None,
+        language=None,
+        task=None,
+        **kwargs,
+    ):
+        super().__init__(core, tokenizer, sampler, **kwargs)
+        self.reader = _reader(reader)
+        self.prompt, self.languages, self.tasks = list(prompt), languages or {}, tasks or {}
+        self.language, self.task = language, task
+        for name, made in self.reader.decides.items():
+            taken = getattr(core.config, name)
+            if made != taken:
+                raise ValueError(
+                    f"The model takes {name}={taken}, and the reader makes {made}. Make one of "
+                    "them with the number of the other."
+                )
+        known = {LANGUAGE: self.languages, TASK: self.tasks}
+        for entry in self.prompt:
+            if isinstance(entry, str) and not known.get(entry):
+                raise ValueError(
+                    "`prompt` must be a list of ids of tokens, and of 'language' and 'task' if "
+                    f"there are `languages` and `tasks`. Received: {entry!r}."
+                )
+
+    @property
+    def language(self):
+        """Code of the language of sounds unless told otherwise; `None` to detect it."""
+        return self._language
+
+    @language.setter
+    def language(self, language):
+        self._language = None if language is None else self._known_language(language)
+
+    @property
+    def task(self):
+        """What is done unless told otherwise: `"transcribe"` or `"translate"`."""
+        return self._task
+
+    @task.setter
+    def task(self, task):
+        self._task = self._known_task(next(iter(self.tasks)) if self.tasks and not task else task)
+
+    @property
+    def settings(self):
+        return {
+            **super().settings,
+            "reader": keras.saving.serialize_keras_object(self.reader),
+            "prompt": list(self.prompt),
+            "languages": dict(self.languages),
+            "tasks": dict(self.tasks),
+            "language": self.language,
+            "task": self.task,
+        }
+
+    @classmethod
+    def decides(cls, tokenizer=None, reader=None, **settings):
+        of_reader = {} if reader is None else _reader(reader).decides
+        return {**super().decides(tokenizer), **of_reader}
+
+    @property
+    def longest(self):
+        """Tokens of an answer that the core has room for, behind the start token and the prompt."""
+        return self.core.longest - len(self.prompt) - 1
+
+    @property
+    def request_spec(self):
+        """Of sounds, and of the tokens of the prompt, written as numbers."""
+        return tf.TensorSpec([None, 1 + len(self.prompt)], tf.string)
+
+    # ----------------------------------------------------------------------------------- training
+
+    def batches(self, x, y=None, batch_size=None, shuffle=False, seed=0):
+        """Turns sounds and their texts into batches for Keras.
+
+        The model learns to write the text behind a space, as Whisper did, in the language and the
+        task of the model: `model.language` must say which.
+
+        Args:
+            x: A list of sounds as `transcribe` takes them, each as long as the model hears at once
+                at most; or a `tf.data.Dataset` of (sound, text): WAV files, or samples
+                `(samples,)` at the rate of the reader.
+            y: List of texts, if `x` is a list.
+            batch_size: Sounds a batch, by default 16.
+            shuffle: Whether to shuffle lists; a data set shuffles itself.
+            seed: Seed of that.
+
+        Returns:
+            A data set of `(inputs, labels, weights)`.
+
+        Raises:
+            ValueError: If these are no sounds and texts, or the language is to be detected.
+        """
+        opening = self._opening(None, None)
+        if DETECTED in opening:
+            raise ValueError(
+                "A model that detects languages learns one of them at a time: set model.language, "
+                f"such as to {next(iter(self.languages))!r}."
+            )
+        if y is not None:
+            sounds, is_one = self.reader.requests(x)
+            if is_one:
+                raise ValueError("`x` must be a list of sounds. Received: one sound.")
+            x = (sounds, y)
+        examples = spoken_texts(x)
+        space = "" if self.tokenizer.prefix_space else " "
+        if shuffle and y is not None:
+            examples = examples.shuffle(len(sounds), seed=seed)
+
+        def teach(sounds, texts):
+            tokens = self.tokenizer.tokenize(space + tf.strings.strip(texts))
+            begin = tf.tile(tf.constant([opening], tf.int32), [tf.shape(texts)[0], 1])
+            ids = tf.concat([begin, tokens], axis=1).to_tensor(self.tokenizer.pad_id)
+            inputs, labels, weights = self.teach(ids)
+            room = tf.debugging.assert_less_equal(
+                tf.shape(inputs)[1], self.core.longest, "A text is longer than the model has room."
+            )
+            with tf.control_dependencies([room]):
+                inputs = tf.identity(inputs)
+            return {"frames": sounds["frames"], "target_ids": inputs}, labels, weights
+
+        batches = self.reader.batched(examples, batch_size or self.usual_batch_size)
+        return batches.map(teach).prefetch(tf.data.AUTOTUNE)
+
+    # ------------------------------------------------------------------------------ transcription
+
+    def transcribe(
+        self,
+        sounds,
+        language=None,
+        task=None,
+        sampler=None,
+        return_attention=False,
+        batch_size=16,
+        jit_compile=False,
+        **options,
+    ):
+        """Writes down what is said in a sound, or in each in a list.
+
+        A sound that is longer than the model hears at once, 30 seconds, is cut into windows of
+        that length, one after the other, whose texts are joined by spaces. A word on the border of
+        two windows may be lost.
+
+        Args:
+            sounds: The path of a WAV file, its `bytes`, a tuple (samples, rate), or several in a
+                list; an hour each at most. See `zoo.readers.audio.sound_bytes`.
+            language: That of the sounds, such as `"en"` or `"english"`; by default
+                `model.language`. If that is `None`, the model detects it, in each window.
+            task: `"transcribe"`, or `"translate"` into English; by default `model.task`.
+            sampler: `"greedy"`, `"beam"`, `"random"`, `"top_k"`, `"top_p"`, a sampler object of
+                `zoo.decoding`, or `None` for the model's own, `model.default_sampler`. By its name,
+                a sampler keeps the tokens that the model's own one forbids.
+            return_attention: Whether to return the tokens and when each was heard as well.
+            batch_size: Windows written down at a time.
+            jit_compile: Whether to compile with XLA: seconds for the first batch of a shape, then
+                faster.
+            **options: `seed` for the random samplers; `max_length` for the number of tokens of a
+                window at most; and options of the sampler, such as `num_beams=4`.
+
+        Returns:
+            A `str` for one sound, a list of `str` for a list; or a `Transcription`. With
+            `num_return_sequences` above 1 each text is a list, best first.
+
+        Raises:
+            ValueError: If something is no sound, or an argument is unknown.
+            TypeError: If it is of another type.
+            FileNotFoundError: If a file is missing.
+        """
+        opening = [str(token) for token in self._opening(language, task)]
+        windows, is_one = self.reader.windows(sounds)
+        rows = self._answers(
+            [[window, *opening] for each in windows for window in each],
+            sampler,
+            return_attention,
+            batch_size=batch_size,
+            jit_compile=jit_compile,
+            **options,
+        )
+        rows = iter(rows)
+        of_sounds = [[next(rows) for _ in each] for each in windows]
+        texts = [_joined([best_texts(row) for row in each]) for each in of_sounds]
+        if return_attention:
+            return Transcription.of(texts, of_sounds, windows, self.reader, self.tokenizer)
+        return texts[0] if is_one else texts
+
+    def _opening(self, language, task):
+        """Returns the ids of the prompt, with the tokens of a language and a task."""
+        language = self.language if language is None else self._known_language(language)
+        chosen = {LANGUAGE: self.languages.get(language, DETECTED)}
+        chosen[TASK] = self.tasks.get(self.task if task is None else self._known_task(task))
+        return [chosen.get(entry, entry) for entry in self.prompt]
+
+    def _known_language(self, language):
+        if not self.languages:
+            raise ValueError(
+                f"The model has one language of its own. Received: language={language!r}; leave "
+                "it out."
+            )
+        code = code_of(language) if isinstance(language, str) else language
+        if code not in self.languages:
+            raise ValueError(unknown_name("language", language, sorted(self.languages)))
+        return code
+
+    def _known_task(self, task):
+        if not self.tasks and task is not None:
+            raise ValueError(
+                f"The model has one task, to transcribe. Received: task={task!r}; leave it out."
+            )
+        if self.tasks and task not in self.tasks:
+            raise ValueError(unknown_name("task", task, sorted(self.tasks)))
+        return task
+
+    # ---------------------------------------------------------------------------------- the graph
+
+    def read(self, requests, served=False):
+        """Returns frames and prompts of sounds; what is none, or is too long, has no text.
+
+        Args:
+            requests: Strings `[batch]`, of the language and the task of the model; or `[batch, 1 +
+                prompt]`, with the tokens of the prompt behind each, -1 for a language to detect.
+            served: As for every task.
+        """
+        if requests.shape.rank == 1:
+            opening = tf.constant([self._opening(None, None)], tf.int32)
+            prompts = tf.tile(opening, [tf.shape(requests)[0], 1])
+        else:
+            requests, prompts = requests[:, 0], tf.strings.to_number(requests[:, 1:], tf.int32)
+        sounds, is_sound = self.reader.read(requests)
+        inputs = {"frames": sounds["frames"], "prompt_ids": prompts}
+        return inputs, tf.where(is_sound, self.longest, 0)
+
+    def begin(self, inputs, max_length):
+        """Writes the prompt; the language, if it is not told, is the likeliest behind the start."""
+        prompts = inputs["prompt_ids"]  # [batch, length]
+        context, state = self.core.start(inputs["frames"], max_length + len(self.prompt))
+        tokens = tf.fill(tf.shape(prompts)[:1], self.tokenizer.start_id)
+        step = tf.function(self.core.step, autograph=False)  # traced once for all of the prompt
+        for place, entry in enumerate(self.prompt):
+            logits, state, _ = step(tokens, state, context)
+            tokens = prompts[:, place]
+            if entry == LANGUAGE:
+                tokens = tf.where(tokens == DETECTED, self._likeliest_language(logits), tokens)
+        return context, state, tokens
+
+    def _likeliest_language(self, logits):
+        ids = tf.constant(sorted(self.languages.values()), tf.int32)
+        return tf.gather(ids, tf.argmax(tf.gather(logits, ids, axis=1), axis=1))
+
+    def texts_of(self, token_ids):
+        return tf.strings.strip(super().texts_of(token_ids))
+
+    def longest_answer(self, inputs):
+        return self.longest
+
+    def example_request(self, length):
+        return self.reader.example()
+
+    def serving_start(self):
+        def start(frames):
+            return self.core.start(frames, self.core.longest)
+
+        config = self.core.config
+        shape = [None, 2 * config.source_length, config.bands]
+        return Start(start, tf.TensorSpec(shape, tf.float32, name="frames"))
+
+
+def _reader(reader):
+    return keras.saving.deserialize_keras_object(reader) if isinstance(reader, dict) else reader
+
+
+def _joined(texts):
+    """Returns the texts of windows as one, or the n-th of each as the n-th."""
+    if texts and isinstance(texts[0], list):
+        return [_joined(several) for several in zip(*texts, strict=True)]
+    return " ".join(text for text in texts if text)
