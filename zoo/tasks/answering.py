@@ -10,13 +10,12 @@ from zoo.data.batching import is_batches
 from zoo.decoding.base import require
 from zoo.metrics.answers import answer_scores
 from zoo.metrics.crossentropy import TokenCrossentropy
-from zoo.readers.text.normalizers import SPACE
 from zoo.readers.text.span_reader import SpanReader
 from zoo.readers.text.words import to_valid_utf8
 from zoo.serving import Endpoint
 from zoo.tasks.encoding import EncodingTask
 
-NOT_HERE = float("-inf")  # the logit of a token that is none of the context
+NOT_HERE = float("-inf")  # the logit of a token where no answer starts or ends
 
 
 class Answer(NamedTuple):
@@ -179,9 +178,8 @@ class Answerer(EncodingTask):
         """
         windows = self.reader.read(requests)
         logits = self.core(windows.inputs, training=False)  # (windows, length, 2)
-        starts, ends = (
-            tf.where(windows.of_context, logits[..., side], NOT_HERE) for side in range(2)
-        )
+        is_place = windows.of_context & (windows.starts < windows.ends)  # no mark of a space alone
+        starts, ends = (tf.where(is_place, logits[..., side], NOT_HERE) for side in range(2))
         first, last, sums = self._best_spans(starts, ends)
         by_owner = tf.RaggedTensor.from_value_rowids(
             sums, windows.owners, tf.shape(requests)[0], validate=False
@@ -209,13 +207,11 @@ class Answerer(EncodingTask):
             best = tf.maximum(best, tf.reduce_sum(of_start, axis=1))
             begin, end = tf.where(is_answer, begin, 0), tf.where(is_answer, end, 0)
         contexts = to_valid_utf8(requests[:, 1])
-        answers = tf.strings.substr(contexts, begin, end - begin, "UTF8_CHAR")
-        answers = tf.strings.regex_replace(answers, rf"[{SPACE}]+\z", "")
         return {
-            "answer": answers,
+            "answer": tf.strings.substr(contexts, begin, end - begin, "UTF8_CHAR"),
             "score": tf.where(best > NOT_HERE, tf.exp(best - sum(totals)), 0.0),
             "start": begin,
-            "end": begin + tf.strings.length(answers, "UTF8_CHAR"),
+            "end": end,
         }
 
     def _best_spans(self, starts, ends):
