@@ -295,7 +295,7 @@ def test_the_sampler_with_the_best_bleu_is_chosen():
         def translate(self, texts, sampler, batch_size):
             return texts if sampler == "second" else ["zebra"] * len(texts)
 
-    texts = tf.data.Dataset.from_tensor_slices((["a dog runs"], ["a dog runs"]))
+    texts = tf.data.Dataset.from_tensor_slices((["a dog runs home"], ["a dog runs home"]))
     assert best_sampler(Model(), texts, ["first", "second", "third"]) == "second"
 
 
