@@ -220,7 +220,7 @@ def _fresh_architecture(name, weights, tokenizer, dtype, overrides):
         hasattr(ARCHITECTURES[name].task, "default_sampler"),
     )
     if reader is not None and "reader" not in overrides:
-        rest = "" if writes else ", and labels=['one', 'another']"
+        rest = "" if writes else ", labels=['one', 'another']"
         raise ValueError(
             f"{name} with fresh weights needs what reads its inputs: reader=zoo.{reader}(){rest}."
         )
