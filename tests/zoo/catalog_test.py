@@ -218,6 +218,7 @@ def test_a_shipped_card_is_complete(name):
     protocols = {entry["metric"]: entry["protocol"] for entry in card["quality"]}
     signed = {"translation": "version:", "captioning": "pycocoevalcap:", "language model": "nats"}
     signed |= {"classification": "each input once", "matching": "each image seen once"}
+    signed["masked language model"] = "hidden tokens"
     measured = [protocols[each] for each in protocols if each != "perplexity"]
     assert measured
     assert all(signed[card["task"]] in protocol for protocol in measured)

@@ -52,6 +52,16 @@ def presets(examples, tmp_path_factory):
         ]
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A preset of a masked language model."""
+    tokenizer = Tokenizer.train(TEXTS, MASKED.vocabulary_size, tokens=["<br />"])
+    options = {**MASKED.overrides, "relative_buckets": 4}
+    model = zoo.load(MASKED.architecture, weights=None, tokenizer=tokenizer, **options)
+    return model.save_to_preset(tmp_path_factory.mktemp("presets") / "masked")
+
+
+@pytest.mark.full
 def test_runs_leave_presets_with_what_they_measure(presets, examples):
     for preset, kind in zip(presets, (MaskedRecipe, ReviewsRecipe), strict=True):
         card = json.loads((preset / "card.json").read_text())
@@ -63,21 +73,21 @@ def test_runs_leave_presets_with_what_they_measure(presets, examples):
     assert len(zoo.load(presets[0]).fill_mask("A [MASK] film.")) == 5
 
 
-def test_a_classifier_begins_with_a_trained_encoder(presets):
-    trained = zoo.load(presets[0])
+def test_a_classifier_begins_with_a_trained_encoder(trained):
+    masked = zoo.load(trained)
     labels = ["a", "b", "c"]
-    model = zoo.load(presets[0], labels=labels, pooling="mean", pooler=None, dropout=0.3)
+    model = zoo.load(trained, labels=labels, pooling="mean", pooler=None, dropout=0.3)
     assert model.labels == labels
     assert model.core.config.dropout == 0.3
     ids = [[2, 7, 8, 3]]
-    np.testing.assert_array_equal(model.core.encode(ids)[0], trained.core.encode(ids)[0])
+    np.testing.assert_array_equal(model.core.encode(ids)[0], masked.core.encode(ids)[0])
     assert len(model.classify(["A film."])) == 1
     with pytest.raises(ValueError, match="num_layers must be 1"):
-        zoo.load(presets[0], labels=labels, num_layers=2)
+        zoo.load(trained, labels=labels, num_layers=2)
 
 
-def test_logits_of_places_are_those_of_the_core(presets):
-    core = zoo.load(presets[0]).core
+def test_logits_of_places_are_those_of_the_core(trained):
+    core = zoo.load(trained).core
     ids, places = np.array([[2, 7, 8, 9], [2, 5, 6, 3]]), np.array([[1, 3], [2, 0]])
     found = OfPlaces(core)({"token_ids": ids, "places": places}).numpy()
     np.testing.assert_allclose(found, core(ids).numpy()[[[0], [1]], places], atol=1e-5)
