@@ -215,10 +215,8 @@ def _fresh_architecture(name, weights, tokenizer, dtype, overrides):
             f"{name} is an architecture, without weights of its own. Load a trained model "
             f"({', '.join(trained) or 'none yet'}), or pass weights=None for fresh weights."
         )
-    reader, writes = (
-        ARCHITECTURES[name].reader,
-        hasattr(ARCHITECTURES[name].task, "default_sampler"),
-    )
+    reader = ARCHITECTURES[name].reader
+    writes = hasattr(ARCHITECTURES[name].task, "default_sampler")
     if reader is not None and "reader" not in overrides:
         rest = "" if writes else ", labels=['one', 'another']"
         raise ValueError(
