@@ -1,5 +1,7 @@
 """Batches of examples of similar length, so that little of a batch is padding."""
 
+import concurrent.futures
+
 import tensorflow as tf
 
 BUCKET_WIDTH = 4
@@ -40,7 +42,7 @@ def is_batches(dataset):
     return isinstance(spec, tuple) and len(spec) == 3
 
 
-def in_batches_by_length(function, lengths, batch_size, tokens=None):
+def in_batches_by_length(function, lengths, batch_size, tokens=None, at_once=1):
     """Calls a function on batches of places of similar length.
 
     Args:
@@ -49,6 +51,8 @@ def in_batches_by_length(function, lengths, batch_size, tokens=None):
         batch_size: Places a batch at most.
         tokens: Tokens that each place takes part in at most. Their padded number in a batch, places
             times the largest, is at most `batch_size * TOKENS_A_PLACE`, unless one alone is more.
+        at_once: Batches computed side by side: what cannot be shared among cores in one of them is
+            done while the other is computed.
 
     Returns:
         A list of dictionaries of NumPy arrays, one for each place, in the original order.
@@ -57,10 +61,19 @@ def in_batches_by_length(function, lengths, batch_size, tokens=None):
         raise ValueError(f"`batch_size` must be at least 1. Received: batch_size={batch_size}.")
     tokens = [0] * len(lengths) if tokens is None else tokens
     rows = [None] * len(lengths)
-    for places in _batches(lengths, batch_size, tokens):
+
+    def compute(places):
         outputs = {name: value.numpy() for name, value in function(places).items()}
         for row, place in enumerate(places):
             rows[place] = {name: value[row] for name, value in outputs.items()}
+
+    batches = _batches(lengths, batch_size, tokens)
+    if at_once == 1:  # in the thread of the caller, with its scopes
+        for places in batches:
+            compute(places)
+        return rows
+    with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+        list(pool.map(compute, batches))  # raises what one raised
     return rows
 
 
