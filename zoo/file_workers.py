@@ -53,7 +53,15 @@ def _in_order(client, function, chunks):
 
 
 def _done(chunk, future):
-    return chunk, future.result()
+    from distributed import KilledWorker
+
+    try:
+        return chunk, future.result()
+    except KilledWorker as error:
+        raise OSError(
+            "Several workers died over the same rows, perhaps for want of memory. Run the command "
+            "again with fewer or larger workers: it goes on where it stopped."
+        ) from error
 
 
 class OnWorker:

@@ -296,6 +296,19 @@ def test_train_passes_everything_on(run, monkeypatch, tmp_path):
     assert str(("toy", tmp_path, tmp_path / "run", 3)) in output
 
 
+def test_train_mirrors_the_model(run, monkeypatch, tmp_path):
+    strategies = []
+
+    def train(name, *_):
+        strategies.append(type(tf.distribute.get_strategy()).__name__)
+        return tmp_path / name
+
+    monkeypatch.setattr(recipes, "run", train)
+    for options in ([], ["--strategy", "mirrored"]):
+        run("train", "toy", "--run-dir", str(tmp_path), *options)
+    assert strategies == ["_DefaultDistributionStrategy", "MirroredStrategy"]
+
+
 # -------------------------------------------------------------------------------------- mistakes
 
 

@@ -5,7 +5,6 @@ import tensorflow as tf
 from keras_attention.errors import unknown_name
 from zoo.data.prepared import prepared
 
-LABELS = ["negative", "positive"]
 VALIDATION = 2500  # reviews at the end of the training part
 _SPLITS = {"train": f"train[:-{VALIDATION}]", "validation": f"train[-{VALIDATION}:]"}
 

@@ -74,7 +74,7 @@ class MaskedRecipe:
 
     splits: ClassVar = ("train", "validation")
     measured_splits: ClassVar = ("validation",)
-    test_splits: ClassVar = ()
+    test_splits: ClassVar = ("validation",)
 
     def load(self, split, data_dir=None):
         """Returns a split, downloaded or from the folder where TFDS has prepared it."""
@@ -207,7 +207,7 @@ def stream_of(tokenizer, examples):
 
 
 def hidden_windows(stream, tokenizer, length, batch_size, told, seed):
-    """Yields batches of windows of a stream, with tokens to be told at places drawn anew.
+    """Returns batches of windows of a stream, with tokens to be told at places drawn anew.
 
     Args:
         stream: int32 vector of tokens.
@@ -224,8 +224,8 @@ def hidden_windows(stream, tokenizer, length, batch_size, told, seed):
     number = max(1, round(told * room))
     stream = tf.constant(stream, tf.int32)
 
-    def windows(numbers):
-        seeds = tf.random.split(tf.cast(numbers % tf.int32.max, tf.int32), 4)
+    def windows(seed):
+        seeds = tf.random.split(seed, 4)
         shape = [batch_size, room]
         first = tf.random.stateless_uniform(
             [batch_size, 1], seeds[0], 0, len(stream) - room + 1, tf.int32
@@ -246,5 +246,4 @@ def hidden_windows(stream, tokenizer, length, batch_size, told, seed):
         labels = tf.gather(labels, places, batch_dims=1)
         return inputs, labels, tf.ones_like(labels, tf.float32)
 
-    numbers = tf.data.Dataset.random(seed=seed, rerandomize_each_iteration=True).batch(2)
-    return numbers.map(windows, num_parallel_calls=tf.data.AUTOTUNE).prefetch(4)
+    return runs.seeds(seed).map(windows, num_parallel_calls=tf.data.AUTOTUNE).prefetch(4)

@@ -5,12 +5,13 @@ from typing import ClassVar
 
 import tensorflow as tf
 
-from zoo.data.imdb import LABELS
 from zoo.loading import load
+from zoo.training import runs
 from zoo.training.classifiers import ClassifierRecipe
 from zoo.training.masked import DATA
 
-SHUFFLED_TEXTS = 5000
+LABELS = ["negative", "positive"]
+SHUFFLED_TEXTS, SHUFFLED_BATCHES = 5000, 50
 USE = "Telling whether an English review of a film praises or pans it, whole reviews of any length."
 LIMITS = (
     "It knows reviews of films from before 2011 alone, calls every text positive or negative, a "
@@ -52,23 +53,19 @@ class ReviewsRecipe(ClassifierRecipe):
         """Returns batches of texts of similar length, with other tokens hidden in each epoch."""
         texts = examples.cache().shuffle(SHUFFLED_TEXTS, seed=seed)
         batches = reader.batched(texts, self.batch_size)
-        batches = batches.shuffle(50, seed=seed)  # of different lengths
+        batches = batches.shuffle(SHUFFLED_BATCHES, seed=seed)  # of different lengths
         tokenizer = reader.tokenizer
         special = tf.constant([tokenizer.pad_id, tokenizer.start_id, tokenizer.end_id])
 
         def lesson(examples, seeds):
             ids, labels = examples
-            dice = tf.random.stateless_uniform(
-                tf.shape(ids), tf.cast(seeds % tf.int32.max, tf.int32)
-            )
+            dice = tf.random.stateless_uniform(tf.shape(ids), seeds)
             is_hidden = (dice < self.hidden) & tf.reduce_all(ids[..., None] != special, axis=-1)
             labels = tf.cast(labels, tf.int32)
             ids = tf.where(is_hidden, tokenizer.mask_id, ids)
             return ids, labels, tf.ones_like(labels, tf.float32)
 
-        seeds = tf.data.Dataset.random(seed=seed, rerandomize_each_iteration=True).batch(2)
-        seeds = seeds.map(lambda pair: tf.cast(pair % tf.int32.max, tf.int32))
-        return tf.data.Dataset.zip(batches, seeds).map(lesson).prefetch(2)
+        return tf.data.Dataset.zip(batches, runs.seeds(seed)).map(lesson).prefetch(2)
 
     def for_card(self):
         """Returns what the card says of the data, and how the weights were chosen."""

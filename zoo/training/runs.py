@@ -10,6 +10,7 @@ import json
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from zoo.atomic import sweep, whole
 from zoo.readers.text import ByteBPETokenizer
@@ -125,6 +126,12 @@ def tokenizer(path, texts, vocabulary_size, kind=ByteBPETokenizer, **options):
         print(f"{error} It is learned anew.")
     kind.train(texts, vocabulary_size, **options).save(path)
     return kind.load(path)
+
+
+def seeds(seed):
+    """Returns a data set without end of seeds, int32 `(2,)` each, other ones in each epoch."""
+    numbers = tf.data.Dataset.random(seed=seed, rerandomize_each_iteration=True).batch(2)
+    return numbers.map(lambda pair: tf.cast(pair % tf.int32.max, tf.int32))
 
 
 def copy_weights(trained, model):

@@ -14,6 +14,7 @@ from zoo.data.sounds import (
 )
 from zoo.loading import build
 from zoo.readers.sound_reader import SoundReader, as_floats
+from zoo.training import runs
 from zoo.training.classifiers import DIGITS, ClassifierRecipe
 
 RATE = 8000
@@ -73,7 +74,9 @@ class SpokenDigitsRecipe(ClassifierRecipe):
     def lessons(self, reader, examples, seed):
         """Returns batches of sounds, each a little different in each epoch."""
         sounds = examples.cache().shuffle(SHUFFLED_SOUNDS, seed=seed)
-        faster = tf.data.Dataset.zip(sounds, _seeds(seed)).map(self._faster, num_parallel_calls=2)
+        faster = tf.data.Dataset.zip(sounds, runs.seeds(seed)).map(
+            self._faster, num_parallel_calls=2
+        )
         batches = faster.bucket_by_sequence_length(
             lambda wave, length, label: length, BUCKETS, [self.batch_size] * (len(BUCKETS) + 1)
         )
@@ -90,7 +93,7 @@ class SpokenDigitsRecipe(ClassifierRecipe):
             labels = tf.cast(labels, tf.int32)
             return inputs | {"frames": frames}, labels, tf.ones_like(labels, tf.float32)
 
-        return tf.data.Dataset.zip(batches, _seeds(seed + 1)).map(lesson).prefetch(2)
+        return tf.data.Dataset.zip(batches, runs.seeds(seed + 1)).map(lesson).prefetch(2)
 
     def steps_of_epoch(self, examples):
         return super().steps_of_epoch(examples) + len(BUCKETS)  # the last of each is not full
@@ -120,9 +123,3 @@ class SpokenDigitsRecipe(ClassifierRecipe):
             "call": 'classify("seven.wav")',
             "chosen_by": "the highest accuracy on 300 recordings held out of train, over epochs",
         }
-
-
-def _seeds(seed):
-    """Returns seeds, int32 `(2,)` each, other ones in each epoch."""
-    numbers = tf.data.Dataset.random(seed=seed, rerandomize_each_iteration=True).batch(2)
-    return numbers.map(lambda pair: tf.cast(pair % tf.int32.max, tf.int32))
