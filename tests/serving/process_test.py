@@ -1,23 +1,38 @@
 """`python -m zoo serve` as a process, by the benchmarks of the server in short form."""
 
 import pytest
+import tensorflow as tf
 
 from benchmarks import serving_soak
-from benchmarks._serving import LEFT, REFUSED, RIGHT, WRONG, load, questions_of, serving
+from benchmarks._serving import (
+    LEFT,
+    REFUSED,
+    RIGHT,
+    WRONG,
+    Question,
+    load,
+    serving,
+    texts_of_mixed_lengths,
+)
 from benchmarks.serving_trials import MODEL, end, failures, hang_ups, new_version
+from zoo.serving import Endpoint, write_version
 
 CLIENTS, SECONDS = 8, 0.5
 
 
-@pytest.fixture(scope="module")
-def questions(model):
-    return questions_of({MODEL: model("luong_nmt")}, number=20)
+def upper(text):
+    """Returns texts in capitals, after some work."""
+    table = tf.random.stateless_uniform([500, 500], [1, 2])
+    work = tf.reduce_sum(table @ table @ table) * tf.ones(tf.shape(text))
+    return {"text": tf.strings.upper(text), "work": work}
 
 
-def test_a_process_under_load(model, questions, tmp_path):
+def test_a_process_under_load(tmp_path):
     """A fifth of the clients hangs up, a new version comes, and then SIGTERM."""
     folder = tmp_path / MODEL
-    model("luong_nmt").export(folder, jit_compile=False)
+    inputs = [tf.TensorSpec([None], tf.string, name="text")]
+    write_version(folder, [], {"serving_default": Endpoint(upper, inputs)})
+    questions = [Question(MODEL, text, "text", text.upper()) for text in texts_of_mixed_lengths(20)]
     with serving(folder) as server:
         changed = [questions[0]._replace(answer="another"), questions[0]._replace(model="none")]
         outcomes, _ = load(server, changed, 1, requests=2)
