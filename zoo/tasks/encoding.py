@@ -2,6 +2,7 @@
 
 import abc
 import functools
+import pathlib
 
 import tensorflow as tf
 
@@ -9,6 +10,7 @@ from keras_attention.errors import unknown_name
 from zoo import serving
 from zoo.data.batching import in_batches_by_length
 from zoo.serving import Endpoint
+from zoo.tasks.arguments import FilePath
 from zoo.tasks.base import Task
 
 REQUESTS = tf.TensorSpec([None], tf.string)
@@ -61,7 +63,7 @@ class EncodingTask(Task):
 
     # ------------------------------------------------------------------------------------- export
 
-    def export(self, path, format="tf_saved_model"):
+    def export(self, path: FilePath, format: str = "tf_saved_model") -> pathlib.Path:
         """Writes the model for others to serve.
 
         `"tf_saved_model"` is for TF Serving, requests as strings in, tensors out: `serving_default`
