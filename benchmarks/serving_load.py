@@ -1,6 +1,6 @@
 """A server of the zoo under load: latencies, requests a second, wrong answers.
 
-python -m benchmarks.serving_load [NAME...] [--requests 10000] [--seconds 600]
+python -m benchmarks.serving_load [NAME...] [--full]
 
 Starts `python -m zoo serve NAME...` as a process of its own, once with batches and once without,
 and asks it for translations and labels of texts of mixed lengths, one text a request, each model in
@@ -20,6 +20,7 @@ from benchmarks._serving import RIGHT, load, questions_of, serving
 NAMES = ("transformer_nmt_multi30k_en_de", "text_encoder_imdb")
 CLIENTS = (1, 8, 32)
 WARM_UP = 64  # requests before each row, for what is allocated at first
+QUICK, FULL = (200, 10.0), (10_000, 600.0)  # requests and seconds of each row at most
 
 
 def row(title, clients, outcomes, seconds):
@@ -38,10 +39,9 @@ def row(title, clients, outcomes, seconds):
 
 @click.command()
 @click.argument("names", nargs=-1)
-@click.option("--requests", default=10_000, show_default=True, help="Requests of each row at most.")
-@click.option("--seconds", default=600.0, show_default=True, help="Time of each row at most.")
-def main(names, requests, seconds):
-    names = names or NAMES
+@click.option("--full/--quick", help="10,000 requests a row, or 200; 10 minutes at most, or 10 s.")
+def main(names, full):
+    names, (requests, seconds) = names or NAMES, FULL if full else QUICK
     questions = questions_of({name: zoo.load(name) for name in names})
     print(f"models: {', '.join(names)}")
     print("            clients  requests     p50     p95     p99 ms   requests/s   wrong")

@@ -1,6 +1,6 @@
 """What may happen to a server under load, and whether a request suffers from it.
 
-python -m benchmarks.serving_trials [NAME] [--clients 32] [--seconds 20]
+python -m benchmarks.serving_trials [NAME] [--full]
 
 Exports the model, and lets `python -m zoo serve` serve the folder to clients that ask all the time.
 First they hang up after a fifth of their requests; then a new version comes into the folder; then
@@ -23,6 +23,7 @@ import zoo
 from benchmarks._serving import LEFT, REFUSED, RIGHT, load, questions_of, serving
 
 MODEL = "nmt"  # its name on the server
+CLIENTS = 32
 ON_THE_WAY = 0.2  # seconds that a request has to reach the server
 
 
@@ -100,22 +101,22 @@ def failures(results, *allowed):
 
 @click.command()
 @click.argument("name", default="transformer_nmt_multi30k_en_de")
-@click.option("--clients", default=32, show_default=True)
-@click.option("--seconds", default=20.0, show_default=True, help="Time of each trial.")
-def main(name, clients, seconds):
+@click.option("--full/--quick", help="60 seconds for each trial, or 5.")
+def main(name, full):
+    seconds = 60.0 if full else 5.0
     task, failed = zoo.load(name), 0
     questions = questions_of({MODEL: task})
     with tempfile.TemporaryDirectory() as place:
         folder = pathlib.Path(place) / MODEL
         task.export(folder, jit_compile=False)
         with serving(folder) as server:
-            found, waiting = hang_ups(server, questions, clients, seconds)
+            found, waiting = hang_ups(server, questions, CLIENTS, seconds)
             print(f"a fifth hangs up: {dict(found)}; held afterwards: {waiting:.0f}", flush=True)
             failed += failures(found, LEFT) + waiting
-            found, version = new_version(server, questions, clients, seconds, folder)
+            found, version = new_version(server, questions, CLIENTS, seconds, folder)
             print(f"a new version: {dict(found)}; served afterwards: {version}", flush=True)
             failed += failures(found) + (version != 2)
-            before, after, status = end(server, questions, clients, seconds)
+            before, after, status = end(server, questions, CLIENTS, seconds)
             print(f"SIGTERM: before {dict(before)}, after {dict(after)}; exit status {status}")
             failed += failures(before) + failures(after, REFUSED) + (status != 0)
     sys.exit(failed > 0)

@@ -1,6 +1,6 @@
 """How `--workers` scales: rows of a file a second by one process of this machine and by two.
 
-python -m benchmarks.workers_speed [NAME] [--rows 4000] [--threads 1]
+python -m benchmarks.workers_speed [NAME] [--full] [--threads 1]
 
 Translates a file as `python -m zoo translate NAME --input FILE --output FILE --workers N` does, and
 compares the outputs. The time does not count in which workers start and load the model.
@@ -35,9 +35,10 @@ def seconds(run, name, source, output, at_once):
 
 @click.command()
 @click.argument("name", default="luong_nmt_multi30k_en_de")
-@click.option("--rows", default=4000, show_default=True)
+@click.option("--full/--quick", help="4,000 rows, or 500.")
 @click.option("--threads", default=1, show_default=True, help="Threads of each worker.")
-def main(name, rows, threads):
+def main(name, full, threads):
+    rows = 4000 if full else 500
     os.environ |= {"TF_NUM_INTRAOP_THREADS": str(threads), "OMP_NUM_THREADS": str(threads)}
     texts, rates, outputs = texts_of_mixed_lengths(rows), [], []
     with tempfile.TemporaryDirectory() as place:

@@ -48,9 +48,9 @@ def test_a_process_under_load(tmp_path):
         before, after, status = end(server, questions, CLIENTS, SECONDS)
         assert (failures(before), failures(after, REFUSED), status) == (0, 0, 0)
         assert before[RIGHT] > 0
-    serving_soak.plot(tmp_path / "soak.png", minutes, megabytes)
+    serving_soak.plot(tmp_path / "soak.png", minutes, megabytes, warm_up=minutes[1])
     assert (tmp_path / "soak.png").stat().st_size > 1000
 
 
 def test_growth_counts_after_the_warm_up():
-    assert serving_soak.growth([100, 200, *[210] * 7, 220]) == pytest.approx(10.0)
+    assert serving_soak.growth(range(10), [100, 200, *[210] * 7, 220], 1.0) == pytest.approx(10.0)
