@@ -4,8 +4,8 @@ python -m benchmarks.serving_soak [NAME...] [--full] [--plot soak.png]
 
 `python -m zoo serve NAME...` answers 8 clients that ask all the time, a tenth of which hang up.
 After 3 minutes of 30, in which it warms up, or one of 3, its memory should not grow by more than
-5 %: what is compared is the mean over the tenth that follows, and over the last one. Ends with status 1 if it
-grew, or an answer is wrong or missing.
+5 %: what is compared is the mean over the tenth that follows, and over the last one. Ends with
+status 1 if it grew, or an answer is wrong or missing.
 """
 
 import sys
