@@ -7,7 +7,6 @@ import functools
 import keras
 import tensorflow as tf
 
-from keras_attention.errors import unknown_name
 from zoo import decoding, serving
 from zoo.data.batching import in_batches_by_length
 from zoo.decoding.base import as_length, as_seed

@@ -38,16 +38,22 @@ def write_matching_graphs(path, file_format, matcher):
         "image": (image, serving.pixel_inputs(reader)),
         "text": (text, serving.token_inputs()),
     }
-    library = bounded(
+    contents = {
+        serving.PROCESSOR: reader.processor,
+        serving.CONFIG: {"logit_scale": float(core.scale())},
+    }
+    encoders = serving.Encoders(graphs, config.max_length)
+    library = library_of(matcher)
+    return serving.write_graphs(path, file_format, core, encoders, library, contents)
+
+
+def library_of(matcher):
+    """Returns the `tokenizers.Tokenizer` that makes of texts what a `Matcher` makes of them."""
+    config = matcher.core.config
+    return bounded(
         matcher.tokenizer.to_library(),
         matcher.tokenizer.start_id,
         config.end_id,
         config.max_length,
         BETWEEN_WORDS if matcher.plain_texts else None,
     )
-    contents = {
-        serving.PROCESSOR: reader.processor,
-        serving.CONFIG: {"logit_scale": float(core.scale())},
-    }
-    encoders = serving.Encoders(graphs, config.max_length)
-    return serving.write_graphs(path, file_format, core, encoders, library, contents)
