@@ -68,6 +68,7 @@ def read(folder, name):
 # ------------------------------------------------------------------------------------ classifiers
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("file_format", ["onnx", "litert"])
 def test_a_shipped_classifier_by_the_command_line(tmp_path, file_format):
     pytest.importorskip("tf2onnx")
@@ -126,7 +127,8 @@ def check(matcher, folder, file_format, images, texts):
     assert scale == pytest.approx(float(matcher.core.scale()))
 
 
-@pytest.mark.parametrize("file_format", ["onnx", "litert"])
+@pytest.mark.few(1)  # ONNX, as the test above takes LiteRT
+@pytest.mark.parametrize("file_format", ["litert", "onnx"])
 def test_a_clip_of_others(clip, tmp_path, file_format):
     pytest.importorskip("tf2onnx")
     import transformers
