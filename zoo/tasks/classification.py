@@ -1,5 +1,8 @@
 """The task of classification: texts, pictures or sounds in, labels out."""
 
+from collections.abc import Iterable
+from typing import Any, overload
+
 import keras
 import numpy as np
 import tensorflow as tf
@@ -10,6 +13,7 @@ from zoo.data.labels import labelled, multi_labelled, require_labels
 from zoo.readers.image_reader import ImageReader
 from zoo.readers.sound_reader import SoundReader
 from zoo.readers.text.pair_reader import PairReader
+from zoo.tasks.arguments import No, Picture, Sound
 from zoo.tasks.encoding import EncodingTask
 from zoo.tasks.results import PictureClasses, TextClasses
 from zoo.tasks.sound_results import SoundClasses
@@ -118,6 +122,30 @@ class Classifier(EncodingTask):
 
     # ----------------------------------------------------------------------------- classification
 
+    @overload
+    def classify(
+        self,
+        inputs: Picture | Sound,
+        return_probabilities: No = False,
+        return_attention: No = False,
+        batch_size: int = 32,
+    ) -> str: ...
+    @overload
+    def classify(
+        self,
+        inputs: Iterable[Picture | Sound | np.ndarray | tuple[str, str]],
+        return_probabilities: No = False,
+        return_attention: No = False,
+        batch_size: int = 32,
+    ) -> list[str]: ...
+    @overload
+    def classify(
+        self,
+        inputs: Any,
+        return_probabilities: bool = False,
+        return_attention: bool = False,
+        batch_size: int = 32,
+    ) -> Any: ...
     def classify(self, inputs, return_probabilities=False, return_attention=False, batch_size=32):
         """Returns the best label of an input, or of each in a list.
 

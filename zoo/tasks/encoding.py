@@ -2,12 +2,14 @@
 
 import abc
 import functools
+import pathlib
 
 import tensorflow as tf
 
 from zoo import serving
 from zoo.data.batching import in_batches_by_length
 from zoo.serving import Endpoint
+from zoo.tasks.arguments import FilePath
 from zoo.tasks.base import Task
 
 REQUESTS = tf.TensorSpec([None], tf.string)
@@ -60,7 +62,7 @@ class EncodingTask(Task):
 
     # ------------------------------------------------------------------------------------- export
 
-    def export(self, path, format="tf_saved_model"):
+    def export(self, path: FilePath, format: str = "tf_saved_model") -> pathlib.Path:
         """Writes the model for others to serve.
 
         `"tf_saved_model"` is for TF Serving, requests as strings in, tensors out: `serving_default`

@@ -3,16 +3,19 @@
 import abc
 import dataclasses
 import functools
+import pathlib
+from typing import Any
 
 import keras
 import tensorflow as tf
 
 from zoo import decoding, serving
 from zoo.data.batching import in_batches_by_length
-from zoo.decoding.base import as_length, as_seed
+from zoo.decoding.base import Sampler, as_length, as_seed
 from zoo.decoding.compiled import NUMBERS, for_every_form
 from zoo.metrics.perplexity import Perplexity
 from zoo.serving import buckets
+from zoo.tasks.arguments import FilePath, SamplerLike
 from zoo.tasks.base import Task
 from zoo.tasks.endpoints import USUAL_LENGTH, serving_endpoints
 
@@ -67,7 +70,7 @@ class GeneratingTask(Task):
 
     # ------------------------------------------------------------------------------------ sampler
 
-    def sampler(self, sampler=None, **options):
+    def sampler(self, sampler: SamplerLike = None, **options: Any) -> Sampler:
         """Returns a sampler by its name, an object as it is, or the default one with other options.
 
         By its name, it has the rules of the default one, its processors and end tokens, too.
@@ -334,7 +337,14 @@ class GeneratingTask(Task):
     def serving_start(self):
         """Returns the `zoo.serving.Start` of the model exported as graphs of numbers."""
 
-    def export(self, path, sampler=None, format="tf_saved_model", jit_compile=True, **options):
+    def export(
+        self,
+        path: FilePath,
+        sampler: SamplerLike = None,
+        format: str = "tf_saved_model",
+        jit_compile: bool = True,
+        **options: Any,
+    ) -> pathlib.Path:
         """Writes the model for others to serve.
 
         `"tf_saved_model"` is for TF Serving, strings in, strings out: `serving_default`,
