@@ -1,5 +1,6 @@
 """Byte-level byte-pair encoding inside the TensorFlow graph."""
 
+import functools
 import json
 
 import keras
@@ -86,6 +87,7 @@ class ByteBPETokenizer(TextTokenizer):
         self._tokenize = traced_once(
             lambda texts: self._split(texts, lambda words: self._known(words, self._merge_words))
         )
+        self._with_dropout = functools.cache(self._compile_with_dropout)
 
     @classmethod
     def train(cls, sentences, vocabulary_size=8000, num_words=20000, prefix_space=True):
@@ -169,7 +171,7 @@ class ByteBPETokenizer(TextTokenizer):
             raise ValueError("dropout needs a seed: an integer tensor of shape [2].")
         if not dropout:
             return self._tokenize(texts)
-        return self._split(texts, lambda words: self._merge_words(words, dropout, seed))
+        return self._with_dropout(dropout)(texts, tf.convert_to_tensor(seed))
 
     @tf.autograph.experimental.do_not_convert
     def detokenize(self, token_ids, begins_text=True):
@@ -303,6 +305,12 @@ class ByteBPETokenizer(TextTokenizer):
         names = [*SPECIAL_TOKENS, *BYTE_ALPHABET, *map("".join, merges)]
         vocabulary = {name: token for token, name in enumerate(names)}
         return library.encoder(vocabulary, merges, self.prefix_space)
+
+    def _compile_with_dropout(self, dropout):
+        def tokenize(texts, seed):
+            return self._split(texts, lambda words: self._merge_words(words, dropout, seed))
+
+        return traced_once(tokenize)
 
     def _split(self, texts, pieces_of):
         """Ids of texts [batch] -> [batch, (pieces)], by those of words."""
