@@ -94,7 +94,8 @@ def test_a_killed_run_goes_on_where_it_was(run):
     assert losses == sorted(losses, reverse=True), "it did not go on with the weights it had"
 
 
-def test_a_run_that_has_finished_has_nothing_left_to_train(run, dataset):
+def test_a_run_that_has_finished_has_nothing_left_to_train(run, dataset, monkeypatch):
+    monkeypatch.setattr("zoo.training.translation.best_sampler", lambda *given: given[-1][0])
     run_dir, folder = run
     before = read_history(run_dir)
     model = RECIPE.train(dataset, dataset, run_dir)
