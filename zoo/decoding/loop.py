@@ -166,7 +166,8 @@ def decode(
             rows = tf.reshape(past, [-1, tf.shape(past)[2]])  # [batch * beams, prompt + time]
             progress = Progress(rows, prompt_length + time, first_step + time, end_ids)
         log_probs = next_log_probs(logits, sampler, progress, end_ids, forbidden_ids)
-        log_probs = tf.reshape(log_probs, [batch, beams, tf.shape(logits)[-1]])
+        vocabulary = logits.shape[-1] or tf.shape(logits)[-1]
+        log_probs = tf.reshape(log_probs, [batch, beams, vocabulary])
         numbers = None if noise is None else noise[time]
         search, parents = advance(search, sampler, log_probs, numbers, time, max_lengths, end_ids)
         state = _select(new_state, state, parents)
