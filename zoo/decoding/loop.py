@@ -154,13 +154,15 @@ def decode(
         arrays = _attention_arrays(traced.structured_outputs[2], max_length)
         history = history._replace(attention=arrays)
 
-    def is_running(time, search, state, past, history):
+    def is_running(time, search, parents, state, past, history):
         # One step always runs, so that the history of an empty batch has shapes too.
         return (time == 0) | search.is_running()
 
-    def body(time, search, state, past, history):
+    def body(time, search, parents, state, past, history):
         tokens = tf.reshape(search.tokens, [-1])  # [batch * beams]
-        logits, new_state, attention = step(tokens, state, context)
+        # Moved right before the step, so that XLA moves and extends a cache in one pass.
+        moved = _select(state, parents)
+        logits, new_state, attention = step(tokens, moved, context)
         progress = None
         if sampler.processors:
             rows = tf.reshape(past, [-1, tf.shape(past)[2]])  # [batch * beams, prompt + time]
@@ -170,7 +172,7 @@ def decode(
         log_probs = tf.reshape(log_probs, [batch, beams, vocabulary])
         numbers = None if noise is None else noise[time]
         search, parents = advance(search, sampler, log_probs, numbers, time, max_lengths, end_ids)
-        state = _select(new_state, state, parents)
+        state = _like(new_state, state)
         if sampler.processors:
             is_now = tf.range(tf.shape(past)[2]) == prompt_length + time
             continued = tf.gather(past, parents, batch_dims=1)  # [batch, beams, prompt + time]
@@ -178,10 +180,11 @@ def decode(
             past = tf.ensure_shape(continued, past.shape)
         now = History(search.tokens, parents, attention if return_attention else ())
         history = tf.nest.map_structure(lambda array, x: array.write(time, x), history, now)
-        return time + 1, search, state, past, history
+        return time + 1, search, parents, state, past, history
 
-    start = 0, search, state, past, history
-    _, search, _, _, history = tf.while_loop(is_running, body, start)
+    parents = tf.zeros_like(search.tokens) + tf.range(beams)
+    start = 0, search, parents, state, past, history
+    _, search, *_, history = tf.while_loop(is_running, body, start)
     history = tf.nest.map_structure(lambda array: array.stack(), history)
     decoded = _decoded(search.finished, history, pad_id)
     return decoded if return_attention else decoded._replace(attention=None)
@@ -254,28 +257,32 @@ def _repeat(tensors, beams):
     return tf.nest.map_structure(repeat, tensors)
 
 
-def _select(state, before, parents):
+def _select(state, parents):
     """Gives each beam the state of its parent.
 
     Args:
-        state: What the step returned.
-        before: What the step got.
+        state: What a step returned.
         parents: `[batch, beams]` int32.
     """
+    if parents.shape[1] == 1:
+        return state
     batch, beams = tf.unstack(tf.shape(parents))
     rows = tf.reshape(parents + beams * tf.range(batch)[:, None], [-1])  # [batch * beams]
+    return tf.nest.map_structure(lambda x: x if x.shape.rank == 0 else tf.gather(x, rows), state)
 
-    def select(tensor, before):
+
+def _like(state, before):
+    """Returns the state of a step, of the same shapes and dtypes as the one before."""
+
+    def like(tensor, before):
         if tensor.dtype != before.dtype or not tensor.shape.is_compatible_with(before.shape):
             raise ValueError(
                 "`step` must keep shapes and dtypes of the state. It got "
                 f"{before.dtype.name}{before.shape}, it returned {tensor.dtype.name}{tensor.shape}."
             )
-        if tensor.shape.rank != 0 and parents.shape[1] > 1:
-            tensor = tf.gather(tensor, rows)
         return tf.ensure_shape(tensor, before.shape)
 
-    return tf.nest.map_structure(select, state, before)
+    return tf.nest.map_structure(like, state, before)
 
 
 def _attention_arrays(specs, max_length):
