@@ -14,6 +14,8 @@ nest of tensors with the rows first, such as `[rows, source]`.
 
 A row is a beam: the rows are batch times beams, those of one source side by side. Beams of one
 source share its context, so that only the state moves when one beam takes the place of another.
+
+In a context that is a dictionary, `"of_model"` holds what has no batch: weights as steps want them.
 """
 
 from typing import Any, NamedTuple
@@ -24,6 +26,8 @@ from zoo.decoding.noise import uniforms
 from zoo.decoding.processors import NOTHING, Progress
 from zoo.decoding.samplers import get
 from zoo.decoding.search import DEAD, advance, is_one_of, start_search, trace_back
+
+OF_MODEL = "of_model"
 
 
 class History(NamedTuple):
@@ -141,7 +145,7 @@ def decode(
     past, prompt_length = (), 0
     if sampler.processors:
         past, prompt_length = _past(prompt_ids, batch, beams, max_length, pad_id)
-    context, state = _repeat((context, state), beams)
+    context, state = _of_beams(context, beams), _repeat(state, beams)
     search = start_search(sampler, first_tokens, max_lengths)
     history = History(
         tokens=tf.TensorArray(tf.int32, max_length, element_shape=[None, beams]),
@@ -245,6 +249,15 @@ def allowed_log_probs(logits, end_ids, forbidden_ids):
     is_allowed = ~is_one_of(tokens, forbidden_ids) | is_one_of(tokens, end_ids)
     # One NaN makes all of its row NaN in the softmax.
     return tf.where(is_allowed & ~tf.math.is_nan(log_probs[:, :1]), log_probs, DEAD)
+
+
+def _of_beams(context, beams):
+    """Returns a context for the rows of a step."""
+    if not isinstance(context, dict):
+        return _repeat(context, beams)
+    return {
+        name: part if name == OF_MODEL else _repeat(part, beams) for name, part in context.items()
+    }
 
 
 def _repeat(tensors, beams):
