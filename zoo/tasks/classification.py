@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_attention.errors import unknown_name
+from zoo import serving
 from zoo.data.labels import labelled, multi_labelled, require_labels
 from zoo.readers.image_reader import ImageReader
 from zoo.readers.sound_reader import SoundReader
@@ -215,6 +216,24 @@ class Classifier(EncodingTask):
         return outputs | (self.core.told(inputs, weights) if return_attention else {})
 
     # ------------------------------------------------------------------------------------- export
+
+    def serving_encoders(self):
+        if self.tokenizer is not None:
+            return super().serving_encoders()
+        if not self.takes_images:
+            raise ValueError(
+                "ONNX and LiteRT files are for models of texts or pictures, and for those that "
+                'generate. Export this one of sounds as a SavedModel: format="tf_saved_model".'
+            )
+
+        def encode(pixels):
+            return self.named(self.core(pixels, training=False))
+
+        return serving.Encoders({"model": (encode, serving.pixel_inputs(self.reader))})
+
+    def serving_contents(self):
+        of_pictures = {serving.PROCESSOR: self.reader.processor} if self.takes_images else {}
+        return super().serving_contents() | of_pictures
 
     def endpoints(self):
         """Returns a dictionary of the `zoo.serving.Endpoint`s that are exported, and served.

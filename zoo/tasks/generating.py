@@ -9,7 +9,6 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from keras_attention.errors import unknown_name
 from zoo import decoding, serving
 from zoo.data.batching import in_batches_by_length
 from zoo.decoding.base import Sampler, as_length, as_seed
@@ -380,10 +379,9 @@ class GeneratingTask(Task):
                     "whoever calls the graphs picks the tokens."
                 )
             start = self.serving_start()
-            return serving.write_graphs(path, format, self.core, start, self.tokenizer)
-        if format != "tf_saved_model":
-            formats = ["tf_saved_model", *serving.GRAPH_FORMATS]
-            raise ValueError(unknown_name("format", format, formats))
+            library = self.tokenizer.to_library()
+            return serving.write_graphs(path, format, self.core, start, library)
+        serving.require_format(format)
         endpoints = self.endpoints(sampler, **options)
         if not jit_compile:
             del endpoints["serving_jit"]

@@ -22,6 +22,7 @@ from zoo.serving import Endpoint
 from zoo.tasks.arguments import FilePath, No, Picture, PictureOrPictures, Pictures, Texts, Yes
 from zoo.tasks.base import Task
 from zoo.tasks.match_results import Findings, Matches
+from zoo.tasks.matching_graphs import write_matching_graphs
 from zoo.tasks.results import PictureClasses
 from zoo.tasks.seeing import pictures_in, require_eyes_that_fit
 
@@ -413,18 +414,32 @@ class Matcher(Task):
             answer = self.answer_texts if kind == "texts" else self.answer_images
         return tf.function(answer, [inputs], autograph=False).get_concrete_function()
 
-    def export(self, path: FilePath) -> pathlib.Path:
-        """Writes a SavedModel for TF Serving: texts or encoded pictures in, vectors out.
+    def export(self, path: FilePath, format: str = "tf_saved_model") -> pathlib.Path:
+        """Writes the model for others to serve.
 
+        `"tf_saved_model"` is for TF Serving, texts or encoded pictures in, vectors out:
         `serving_default` takes `text`, and `images` takes `image_bytes`, strings `[batch]`; both
         give `embedding`, unit vectors whose products are similarities.
 
+        `"onnx"` and `"litert"` are for run-times of numbers, who get two graphs of the same
+        vectors, `text` of token ids and `image` of pixels: see `zoo.tasks.matching_graphs`.
+
         Args:
-            path: Folder of all versions of this model; the export goes to the next number in it.
+            path: For a SavedModel the folder of all versions of this model: the export goes to the
+                next number in it. Otherwise a new folder.
+            format: `"tf_saved_model"`, `"onnx"` or `"litert"`.
 
         Returns:
             `pathlib.Path` of what was written.
+
+        Raises:
+            ValueError: If `path` is not free, `format` is unknown, or it lacks something that the
+                model needs.
+            ImportError: If a library for the format is missing.
         """
+        if format in serving.GRAPH_FORMATS:
+            return write_matching_graphs(path, format, self)
+        serving.require_format(format)
         return serving.write_version(path, [self.core, self.tokenizer], self.endpoints())
 
     def endpoints(self):

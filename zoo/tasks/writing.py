@@ -15,7 +15,7 @@ from zoo.readers.text.texts import as_texts
 from zoo.readers.text.words import chunks
 from zoo.serving import Start
 from zoo.tasks.arguments import SamplerLike, Texts
-from zoo.tasks.continuation import Continuation, room
+from zoo.tasks.continuation import TOKENS, Continuation, room
 from zoo.tasks.generating import GeneratingTask
 from zoo.tasks.results import AttentionMaps, TextScores, stacked
 
@@ -164,7 +164,7 @@ class TextGenerator(GeneratingTask):
         return np.concatenate([self.tokenizer.tokenize([part]).values.numpy() for part in parts])
 
     def _compile_log_probs(self):
-        @tf.function(reduce_retracing=True, autograph=False)
+        @tf.function(input_signature=[TOKENS, TOKENS], autograph=False)
         def log_probs(inputs, labels):
             every = tf.nn.log_softmax(self.core(inputs, training=False))
             return tf.gather(every, labels, batch_dims=2)
