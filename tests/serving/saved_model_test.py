@@ -86,8 +86,13 @@ def test_an_empty_batch_gives_an_empty_batch(signatures):
     assert {tensor.shape[0] for tensor in outputs.values()} == {0}
 
 
-@pytest.mark.few(1)
-@pytest.mark.parametrize("name", list(OPTIONS))
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name == "luong_nmt" else pytest.param(name, marks=pytest.mark.full)
+        for name in OPTIONS
+    ],
+)
 def test_everything_has_the_batch_first(signatures, name):
     for signature in signatures(name).values():
         _, inputs = signature.structured_input_signature

@@ -33,7 +33,7 @@ def copy(preset, tmp_path):
 
 def test_loaded_translates_as_saved(loaded, bahdanau, sources):
     texts = [*sources, "unseen words"]
-    assert loaded.translate(texts) == bahdanau.translate(texts)
+    assert loaded.translate(texts, "greedy") == bahdanau.translate(texts, "greedy")
 
 
 def test_weights_come_back_in_half_precision(loaded, bahdanau):
@@ -239,9 +239,10 @@ def test_a_shipped_model_is_small_and_works(name):
         pytest.skip(imagenet_weights.REASON)
     model = zoo.load(name)
     if info.task == "translation":
-        assert "Mann" in model.translate("A man rides a bike.")
+        assert "Mann" in model.translate("A man rides a bike.", "greedy")
     elif info.task == "language model":
-        assert model.generate("ROMEO:\nWhat, ho", max_length=1, sampler="greedy") == "!"
+        scores = model.score("ROMEO:\nWhat, ho!")  # it generates in the quickstart
+        assert np.exp(scores.log_probs[0][-1]) > 0.5
     elif "conformer" in name:
         tone = np.sin(np.arange(4000) / 4)
         assert model.classify((tone, 8000)) in model.labels

@@ -42,6 +42,15 @@ def translate(run, bahdanau, monkeypatch):
     return translate
 
 
+@pytest.fixture
+def asked(bahdanau, monkeypatch):
+    """The options that the model gets; it answers with the texts themselves."""
+    asked = []
+    answer = lambda texts, **options: asked.append(options) or texts  # noqa: E731
+    monkeypatch.setattr(bahdanau, "translate", answer)
+    return asked
+
+
 # --------------------------------------------------------------------------------- list and info
 
 
@@ -122,27 +131,31 @@ def test_each_translation_is_one_line(translate, bahdanau, monkeypatch):
 
 def test_options_reach_the_sampler(translate, bahdanau):
     texts = ["a man and his dogs", "two books"]
-    greedy = bahdanau.translate(texts, sampler="greedy", max_length=3)
-    assert translate(*texts, "--sampler", "greedy", "--max-length", 3) == greedy
-    beams = bahdanau.translate(texts, num_beams=2, length_penalty=0.0)
-    assert translate(*texts, "--num-beams", 2, "--length-penalty", 0) == beams
-    random = bahdanau.translate(texts, sampler="random", temperature=3.0, seed=5)
-    options = ["--sampler", "random", "--temperature", 3, "--seed", 5, "--batch-size", 1]
-    assert translate(*texts, *options) == random
+    options = {"sampler": "random", "temperature": 3.0, "seed": 5, "max_length": 9}
+    expected = bahdanau.translate(texts, **options)
+    options = ["--sampler", "random", "--temperature", 3, "--seed", 5, "--max-length", 9]
+    assert translate(*texts, *options, "--batch-size", 1) == expected
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"num_beams": 2, "length_penalty": 0.0},
+        {"repetition_penalty": 1.5, "no_repeat_ngram_size": 1, "min_length": 12},
+        {"sampler": "top_p", "p": 0.5, "temperature": 2.0},
+    ],
+)
+def test_options_are_those_of_python(translate, asked, options):
+    names = {name: "top-p" if name == "p" else name.replace("_", "-") for name in options}
+    given = [f"--{names[name]}={value}" for name, value in options.items()]
+    assert translate("a man", *given) == ["a man"]
+    assert asked == [{"sampler": None, "seed": 0, "batch_size": 64, **options}]
 
 
 def test_show_attention_writes_a_picture(translate, tmp_path):
     path = tmp_path / "alignment.png"
     assert translate("a man sleeps", "--show-attention", path) == ["ein mann schläft"]
     assert path.read_bytes().startswith(PNG)
-
-
-def test_rules_for_tokens_reach_the_sampler(translate, bahdanau):
-    text = "a man and his dogs"
-    rules = {"repetition_penalty": 1.5, "no_repeat_ngram_size": 1, "min_length": 12}
-    options = [f"--{name.replace('_', '-')}={value}" for name, value in rules.items()]
-    assert translate(text, *options) == [bahdanau.translate(text, **rules)]
-    assert translate(text) != translate(text, *options)
 
 
 def test_many_lines_are_written_part_by_part(translate, bahdanau, sources, targets, monkeypatch):
@@ -218,8 +231,13 @@ def test_generate_writes_prompt_and_text(run, generator, monkeypatch):
     options = ["the quick", "--max-length", 12, "--sampler", "greedy"]
     assert run("generate", "toy", *options).stdout == "the quick brown fox j\n"
     assert run("generate", "toy", *options, "--stop", "fox").stdout == "the quick brown \n"
+    asked = []
+    answer = lambda *given, **options: asked.append((given, options)) or ["dr", "awn"]  # noqa: E731
+    monkeypatch.setattr(generator, "stream", answer)
     drawn = run("generate", "toy", "--max-length", 20, "--sampler", "top_k", "--top-k", 3)
-    assert drawn.stdout == generator.generate("", 20, "top_k", k=3) + "\n"
+    assert drawn.stdout == "drawn\n"
+    options = {"max_length": 20, "sampler": "top_k", "seed": 0, "stop": (), "k": 3}
+    assert asked == [(("",), options)]
 
 
 def test_a_model_for_another_task_is_named(run, generator, bahdanau, monkeypatch):

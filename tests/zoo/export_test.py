@@ -17,10 +17,11 @@ RANDOM = {"sampler": "random", "temperature": 3.0, "repetition_penalty": 1.2, "m
 
 
 @pytest.fixture(scope="module")
-def versions(bahdanau, tmp_path_factory):
+def versions(request, bahdanau, tmp_path_factory):
     """Two exports to one folder: a translator, then something small."""
     path = tmp_path_factory.mktemp("exported") / "nmt"
-    return [bahdanau.export(path), write_version(path, [], DOUBLE)]
+    jit_compile = request.config.getoption("--full")  # `saved_model_test` compiles always
+    return [bahdanau.export(path, jit_compile=jit_compile), write_version(path, [], DOUBLE)]
 
 
 @pytest.fixture(scope="module")

@@ -36,11 +36,15 @@ def run(tmp_path_factory):
         yield run_dir, recipes.run("toy_lm", None, run_dir)
 
 
-def test_a_run_learns_and_ends_in_a_preset(run):
-    run_dir, folder = run
+@pytest.fixture(scope="module")
+def model(run):
+    return zoo.load(run[1])
+
+
+def test_a_run_learns_and_ends_in_a_preset(run, model):
+    run_dir, _ = run
     losses = [float(row["val_loss"]) for row in runs.history(run_dir)]
     assert losses[1] < losses[0] < math.log(259)
-    model = zoo.load(folder)
     assert model.opening == "\n"
     assert model.core.config.context_length == 16
     assert np.exp(losses[1]) == pytest.approx(model.score(TEXT).perplexity[0], rel=0.05)
@@ -58,10 +62,9 @@ def test_the_card_says_how_it_was_trained_and_measured(run):
     assert "nanoGPT" in card["quality"][1]["protocol"]
 
 
-def test_losses_are_those_of_numpy(run, monkeypatch):
+def test_losses_are_those_of_numpy(model, monkeypatch):
     """Each token once, and windows that begin anywhere, which have less to look at."""
     monkeypatch.setattr(evaluation, "RANDOM_BATCHES", 40)
-    model = zoo.load(run[1])
     scores = evaluation.evaluate_language_model(model, TEXT)
     assert scores["loss"] == pytest.approx(-model.score(TEXT).log_probs[0].mean(), rel=1e-4)
     ids = model.tokens(TEXT)

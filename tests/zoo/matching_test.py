@@ -208,7 +208,8 @@ def test_a_picture_of_all_similarities(model):
     assert set(CAPTIONS[:3]) <= set(labels)
 
 
-def test_batches_of_images_as_they_come(model):
+def test_batches_of_images_as_they_come(model, monkeypatch):
+    monkeypatch.setattr(model, "run_eagerly", True)
     lists = [[caption] * (1 + number % 2) for number, caption in enumerate(CAPTIONS)]
     (batch,) = model.batches(IMAGES, lists)
     assert batch[0]["token_ids"].shape[0] == 9

@@ -22,7 +22,7 @@ RECIPE = TranslationRecipe(
     "luong_nmt",
     overrides={"embedding_dim": 8, "encoder_units": 8, "decoder_units": 8},
     vocabulary_size=300,
-    epochs=4,
+    epochs=3,
     batch_size=8,
     learning_rate=0.01,
     warmup_steps=1,
@@ -89,12 +89,13 @@ def run(request, dataset, tmp_path_factory):
 def test_a_killed_run_goes_on_where_it_was(run):
     run_dir, _ = run
     history = read_history(run_dir)
-    assert [row["epoch"] for row in history] == ["0", "1", "2", "3"]
+    assert [row["epoch"] for row in history] == ["0", "1", "2"]
     losses = [float(row["val_loss"]) for row in history]
     assert losses == sorted(losses, reverse=True), "it did not go on with the weights it had"
 
 
-def test_a_run_that_has_finished_has_nothing_left_to_train(run, dataset):
+def test_a_run_that_has_finished_has_nothing_left_to_train(run, dataset, monkeypatch):
+    monkeypatch.setattr("zoo.training.translation.best_sampler", lambda *given: given[-1][0])
     run_dir, folder = run
     before = read_history(run_dir)
     model = RECIPE.train(dataset, dataset, run_dir)

@@ -72,7 +72,7 @@ def language_model_logits(core, prompt_ids, ids):
 # --------------------------------------------------------------- cached steps, logit for logit
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("normalize", ["post", "pre"])
 @pytest.mark.parametrize("position", POSITIONS)
 def test_steps_of_a_translator_equal_the_full_forward_pass(position, normalize):
@@ -111,6 +111,7 @@ def test_padding_in_front_of_a_prompt_changes_nothing(position):
     np.testing.assert_allclose(found[1], core(ids[1:, 1:]).numpy()[0, 1:], atol=2e-5)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("position", ["sinusoidal", "rotary"])
 def test_padding_of_the_source_changes_nothing(position):
     core = translator(position)

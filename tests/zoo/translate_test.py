@@ -1,5 +1,7 @@
 """`Translator.translate` against a plain loop over the model's steps, and what users give it."""
 
+import dataclasses
+
 import keras
 import numpy as np
 import pytest
@@ -88,7 +90,8 @@ def test_predict_refuses_a_data_set_of_texts(bahdanau, dataset):
 
 
 @pytest.mark.filterwarnings("error")
-def test_predict_gives_the_logits_of_batches(bahdanau, sources, targets):
+def test_predict_gives_the_logits_of_batches(bahdanau, sources, targets, monkeypatch):
+    monkeypatch.setattr(bahdanau, "run_eagerly", True)
     batches = bahdanau.batches(sources[:1], targets[:1])
     ((inputs, *_),) = batches
     for x in (inputs, batches):
@@ -267,8 +270,11 @@ def test_a_sampler_may_be_an_object(bahdanau):
 
 
 def test_options_alone_change_the_default_sampler(bahdanau):
-    sampler = decoding.BeamSampler(num_beams=2, length_penalty=1.0, exact=False)
-    assert bahdanau.translate(MIXED, num_beams=2) == bahdanau.translate(MIXED, sampler=sampler)
+    two = decoding.BeamSampler(num_beams=2, length_penalty=1.0, exact=False)
+    assert bahdanau.sampler(num_beams=2) == two
+    shorter = dataclasses.replace(bahdanau.default_sampler, length_penalty=-2.0)
+    expected = bahdanau.translate(MIXED, sampler=shorter)
+    assert bahdanau.translate(MIXED, length_penalty=-2.0) == expected
 
 
 def test_the_default_sampler_may_be_set_by_name(fresh_model):
@@ -330,9 +336,9 @@ def test_max_length_is_a_number_of_tokens(bahdanau, sampler):
 # ------------------------------------------------------------------------------------- attention
 
 
-@pytest.mark.parametrize("name", ["bahdanau", "transformer"])
-def test_attention_fits_the_tokens(name, request):
-    result = request.getfixturevalue(name).translate(MIXED, return_attention=True)
+@pytest.mark.parametrize(("name", "sampler"), [("bahdanau", None), ("transformer", "greedy")])
+def test_attention_fits_the_tokens(name, sampler, request):
+    result = request.getfixturevalue(name).translate(MIXED, sampler, return_attention=True)
     for attention, target, source in zip(
         result.attention, result.tokens, result.source_tokens, strict=True
     ):

@@ -1,5 +1,6 @@
 """Sounds out of what people have: files, bytes, arrays; and out of bytes inside of graphs."""
 
+import functools
 import os
 import re
 from numbers import Integral
@@ -8,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from zoo.readers.several import content_of
+from zoo.readers.tracing import traced_once
 from zoo.readers.wav import RATES, read_wav, write_wav
 
 ZEROS = 6  # of the sinc on each side of a sample, as torchaudio has it
@@ -42,8 +44,10 @@ def read_sounds(sound_bytes, rate, seconds):
     count = tf.size(sound_bytes, tf.int64)
     sounds = tf.data.Dataset.from_tensor_slices((tf.range(count), sound_bytes))
 
+    decode = _decoder(rate, seconds)
+
     def read(place, encoded):
-        wave = _decode(encoded, rate, seconds)
+        wave = decode(encoded)
         return place, wave, tf.size(wave)
 
     sounds = sounds.map(read, num_parallel_calls=tf.data.AUTOTUNE)
@@ -158,7 +162,11 @@ def is_array_with_rate(sound):
     return hasattr(sound[0], "__array__") and not hasattr(sound[1], "__len__")
 
 
-@tf.autograph.experimental.do_not_convert
+@functools.cache
+def _decoder(rate, seconds):
+    return traced_once(lambda encoded: _decode(encoded, rate, seconds))
+
+
 def _decode(encoded, rate, seconds):
     """Returns float32 (samples,) for the content of a file."""
     wave, old_rate = read_wav(encoded)

@@ -1,5 +1,6 @@
 """Pictures out of what people have: files, bytes, arrays; and out of bytes inside of graphs."""
 
+import functools
 import io
 import os
 import re
@@ -10,6 +11,7 @@ import tensorflow as tf
 
 from zoo.readers.orientation import orientation_of, upright
 from zoo.readers.several import content_of
+from zoo.readers.tracing import traced_once
 
 FORMATS = "JPEG, PNG, GIF, BMP or WebP"
 WHITE = 255.0
@@ -52,8 +54,10 @@ def read_images(image_bytes, size, resized=None, keeps_shape=False, interpolatio
     count = tf.size(image_bytes, tf.int64)
     pictures = tf.data.Dataset.from_tensor_slices((tf.range(count), image_bytes))
 
+    read_one = _reader(size, resized or size, keeps_shape, interpolation)
+
     def read(place, encoded):
-        return place, _read(encoded, size, resized or size, keeps_shape, interpolation)
+        return place, read_one(encoded)
 
     pictures = pictures.map(read, num_parallel_calls=tf.data.AUTOTUNE)
     # Outside of tf.data an operation that fails takes the whole graph along. The row at the end is
@@ -121,8 +125,11 @@ def image_bytes(image):
     )
 
 
-# AutoGraph, which tf.data applies, would take seconds and change nothing.
-@tf.autograph.experimental.do_not_convert
+@functools.cache
+def _reader(*how):
+    return traced_once(lambda encoded: _read(encoded, *how))
+
+
 def _read(encoded, size, resized, keeps_shape, interpolation):
     image = _decode(encoded)
     shape = [resized, resized]

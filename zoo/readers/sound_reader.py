@@ -140,6 +140,8 @@ class SoundReader:
             )
         batches = examples.map(_with_length).padded_batch(batch_size)
 
+        # AutoGraph, which tf.data applies, would take seconds and change nothing.
+        @tf.autograph.experimental.do_not_convert
         def read(waves, lengths, labels):
             return self.spectrograms(waves, lengths), labels
 

@@ -6,14 +6,16 @@ import functools
 import numpy as np
 import tensorflow as tf
 
-from zoo.decoding.compiled import for_every_form
+from zoo.decoding.compiled import NUMBERS, for_every_form
 from zoo.decoding.loop import next_log_probs
 from zoo.decoding.noise import uniforms
 from zoo.decoding.processors import NOTHING, Progress
 from zoo.readers.text import stopping
 from zoo.serving import buckets
+from zoo.tasks.generating import LIMITS, SEEDS
 
 LONGEST_STRETCH = 256  # tokens
+TOKENS = tf.TensorSpec([None, None], tf.int32)  # texts, padded
 SIZES = (16, 32, 64, 128, 256)  # tokens of prompts and of stretches that are compiled for
 
 
@@ -171,7 +173,10 @@ class Continuation:
         if jit_compile:
             compiled = buckets.compiled(stretch)
         else:
-            compiled = tf.function(stretch, autograph=False, reduce_retracing=True)
+            # Any number of texts of any length: one trace.
+            scalar = tf.TensorSpec([], tf.int32)
+            signature = [TOKENS, SEEDS, LIMITS, NUMBERS, scalar]
+            compiled = tf.function(stretch, signature, autograph=False)
         return lambda numbers, prompt_ids, seeds, limits, first_step: compiled(
             prompt_ids, seeds, limits, numbers=numbers, first_step=first_step
         )
@@ -182,7 +187,7 @@ class Continuation:
             return self.model.core.start(prompt_ids, self.steps)
 
         signature = [tf.TensorSpec([1, None], tf.int32)]
-        return tf.function(start, signature, autograph=False)
+        return tf.function(start, signature, autograph=False).get_concrete_function()
 
     def _compile_step(self, with_numbers):
         """Compiles a step from token to token of a stream."""
@@ -197,7 +202,13 @@ class Continuation:
             log_probs = next_log_probs(logits, sampler, progress, end_ids, special)
             return sampler.pick(log_probs, noise), state
 
-        return tf.function(step, autograph=False, reduce_retracing=True)
+        context, state = tf.nest.map_structure(
+            tf.TensorSpec.from_tensor, self._compiled_start.structured_outputs
+        )
+        tokens, noise = tf.TensorSpec([1], tf.int32), tf.TensorSpec([None], tf.float32)
+        places = tf.TensorSpec([2], tf.int32)
+        signature = [NUMBERS, tokens, state, context, noise, TOKENS, places]
+        return tf.function(step, signature, autograph=False)
 
 
 def _past_of_stretch(prompt, steps, pad_id):

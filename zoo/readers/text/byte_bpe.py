@@ -1,6 +1,9 @@
 """Byte-level byte-pair encoding inside the TensorFlow graph."""
 
+import functools
 import json
+from collections.abc import Iterable
+from typing import Any, Self
 
 import keras
 import numpy as np
@@ -21,6 +24,7 @@ from zoo.readers.text.pieces import (
 from zoo.readers.text.tables import KnownWords, row_ids
 from zoo.readers.text.templates import around
 from zoo.readers.text.words import split_words, to_valid_utf8
+from zoo.readers.tracing import traced_once
 from zoo.storage import LARGEST, TOKENIZER
 from zoo.storage.json_files import read_json
 
@@ -67,7 +71,9 @@ class ByteBPETokenizer(TextTokenizer):
     end_id = 2
     templates = around(start_id, end_id)
 
-    def __init__(self, merges, words=(), prefix_space=True):
+    def __init__(
+        self, merges: Iterable[Any], words: Iterable[str] = (), prefix_space: bool = True
+    ) -> None:
         super().__init__()
         self.prefix_space = prefix_space
         merges = list(merges)
@@ -82,9 +88,19 @@ class ByteBPETokenizer(TextTokenizer):
             merged_ids = range(FIRST_MERGE_ID, len(pieces))
             self._merge = Merges(merged_pairs, merged_ids, len(pieces))
             self._known = KnownWords(words, self._merge_words(tf.constant(words)))
+        self._tokenize = traced_once(
+            lambda texts: self._split(texts, lambda words: self._known(words, self._merge_words))
+        )
+        self._with_dropout = functools.cache(self._compile_with_dropout)
 
     @classmethod
-    def train(cls, sentences, vocabulary_size=8000, num_words=20000, prefix_space=True):
+    def train(
+        cls,
+        sentences: Iterable[str],
+        vocabulary_size: int = 8000,
+        num_words: int = 20000,
+        prefix_space: bool = True,
+    ) -> Self:
         """Learns merges and frequent words from text, with the `tokenizers` library.
 
         Args:
@@ -163,14 +179,9 @@ class ByteBPETokenizer(TextTokenizer):
             raise ValueError(f"dropout must be between 0 and 1, got {dropout}.")
         if dropout and seed is None:
             raise ValueError("dropout needs a seed: an integer tensor of shape [2].")
-        with tf.device("CPU"):  # where strings and tables are: a GPU would only send ids to and fro
-            words = split_words(texts, self.prefix_space)  # [batch, (words)]
-            if dropout:
-                pieces = self._merge_words(words.values, dropout, seed)
-            else:
-                pieces = self._known(words.values, self._merge_words)
-            pieces = words.with_values(pieces)  # [batch, (words), (pieces)]
-            return pieces.merge_dims(1, 2)  # [batch, (pieces)]
+        if not dropout:
+            return self._tokenize(texts)
+        return self._with_dropout(dropout)(texts, tf.convert_to_tensor(seed))
 
     @tf.autograph.experimental.do_not_convert
     def detokenize(self, token_ids, begins_text=True):
@@ -304,6 +315,19 @@ class ByteBPETokenizer(TextTokenizer):
         names = [*SPECIAL_TOKENS, *BYTE_ALPHABET, *map("".join, merges)]
         vocabulary = {name: token for token, name in enumerate(names)}
         return library.encoder(vocabulary, merges, self.prefix_space)
+
+    def _compile_with_dropout(self, dropout):
+        def tokenize(texts, seed):
+            return self._split(texts, lambda words: self._merge_words(words, dropout, seed))
+
+        return traced_once(tokenize)
+
+    def _split(self, texts, pieces_of):
+        """Ids of texts [batch] -> [batch, (pieces)], by those of words."""
+        with tf.device("CPU"):  # where strings and tables are: a GPU would only send ids to and fro
+            words = split_words(texts, self.prefix_space)  # [batch, (words)]
+            pieces = words.with_values(pieces_of(words.values))  # [batch, (words), (pieces)]
+            return pieces.merge_dims(1, 2)
 
     def _merge_words(self, words, dropout=0.0, seed=None):
         """Ids of words [words] -> [words, (pieces)], by merging their bytes."""

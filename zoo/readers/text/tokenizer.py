@@ -14,6 +14,7 @@ from zoo.readers.text.pieces import spell
 from zoo.readers.text.tables import array_of_objects, constant
 from zoo.readers.text.templates import templates_of
 from zoo.readers.text.words import to_valid_utf8
+from zoo.readers.tracing import traced_once
 from zoo.storage.json_files import read_json
 
 FILE_FORMAT = "Tokenizer 1"
@@ -97,6 +98,7 @@ class Tokenizer(TextTokenizer):
         self._words = words
         self._model = models.model_of(model, vocabulary, words.is_byte_level)
         self._set_pieces(definition, ids, [t["content"] for t in added if t.get("special")])
+        self._tokenize = traced_once(self._split)
 
     @classmethod
     def train(cls, texts, vocabulary_size=10_000, lowercase=True, tokens=()):
@@ -239,6 +241,9 @@ class Tokenizer(TextTokenizer):
         texts = tf.convert_to_tensor(texts, tf.string)
         if texts.shape.rank not in (1, None):
             raise ValueError(f"texts must have the shape [batch], got {texts.shape}.")
+        return self._tokenize(texts)
+
+    def _split(self, texts):
         with tf.device("CPU"):  # where strings and tables are: a GPU would only send ids to and fro
             parts, tokens, splits = self._parts(to_valid_utf8(texts))
             is_first = tf.scatter_nd(splits[:-1, None], tf.ones_like(splits[:-1]), [splits[-1] + 1])
