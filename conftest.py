@@ -29,7 +29,12 @@ def pytest_configure(config):
 def pytest_collection_finish():
     """Spares the collector what libraries brought along, which it looks through at each trace."""
     gc.freeze()
-    gc.set_threshold(20_000, 20, 20)
+    gc.set_threshold(50_000, 20, 100)
+
+
+def pytest_sessionfinish():
+    """Spares pytest five searches for garbage in what ends with the process."""
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(config, items):

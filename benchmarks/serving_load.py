@@ -1,155 +1,62 @@
-"""A server of the zoo under load: latencies, requests a second, wrong answers, memory.
+"""A server of the zoo under load: latencies, requests a second, wrong answers.
 
-python -m benchmarks.serving_load [NAME] [--requests 1000] [--seconds 60] [--soak-minutes 0]
+python -m benchmarks.serving_load [NAME...] [--full]
 
-Starts `python -m zoo serve NAME` as a process of its own, once with batches and once without, and
-asks it for translations of mixed lengths, one text a request, from 1, 8 and 32 clients that wait
-for an answer before the next question. Every answer is compared with that of `model.translate`.
-With `--soak-minutes`, 8 clients go on asking for so long, and the growth of the server's memory
-after the first minute is told.
+Starts `python -m zoo serve NAME...` as a process of its own, once with batches and once without,
+and asks it for translations and labels of texts of mixed lengths, one text a request, each model in
+turn, from 1, 8 and 32 clients that wait for an answer before the next question. Every answer is
+compared with that of the model in memory. Ends with status 1 if one is wrong.
 """
 
-import concurrent.futures
-import contextlib
-import http.client
-import itertools
-import json
-import pathlib
 import statistics
-import subprocess
 import sys
-import threading
-import time
+from collections import Counter
 
 import click
 
 import zoo
+from benchmarks._serving import RIGHT, load, questions_of, serving
 
-WORDS = (
-    "a",
-    "man",
-    "in",
-    "a",
-    "red",
-    "shirt",
-    "rides",
-    "his",
-    "old",
-    "bike",
-    "while",
-    "two",
-    "dogs",
-)
+NAMES = ("transformer_nmt_multi30k_en_de", "text_encoder_imdb")
 CLIENTS = (1, 8, 32)
-PORT = 8599
+WARM_UP = 64  # requests before each row, for what is allocated at first
+QUICK, FULL = (200, 10.0), (10_000, 600.0)  # requests and seconds of each row at most
 
 
-def texts_of_mixed_lengths(number=200):
-    """Returns texts of 3 to 16 words."""
-    return [
-        " ".join(itertools.islice(itertools.cycle(WORDS[start % 12 :] + WORDS), 3 + start % 14))
-        for start in range(number)
-    ]
-
-
-def ask(connection, name, text):
-    """Returns the seconds that an answer took, and its text."""
-    start = time.perf_counter()
-    connection.request("POST", f"/v1/models/{name}:predict", json.dumps({"instances": [text]}))
-    response = connection.getresponse()
-    content = response.read()
-    if response.status != 200:
-        raise click.ClickException(f"{response.status}: {content.decode()}")
-    return time.perf_counter() - start, json.loads(content)["predictions"][0]["text"]
-
-
-def load(name, expected, clients, requests, seconds):
-    """Lets clients ask at a time; returns their latencies, seconds in all, and wrong answers."""
-    texts, places = list(expected), iter(range(requests))
-    start, taking = time.perf_counter(), threading.Lock()
-
-    def client(_):
-        connection = http.client.HTTPConnection("127.0.0.1", PORT, timeout=300)
-        answers = []
-        while time.perf_counter() < start + seconds:
-            with taking:
-                place = next(places, None)
-            if place is None:
-                break
-            text = texts[place % len(texts)]
-            latency, answer = ask(connection, name, text)
-            answers.append((latency, answer == expected[text]))
-        return answers
-
-    with concurrent.futures.ThreadPoolExecutor(clients) as pool:
-        answers = [each for found in pool.map(client, range(clients)) for each in found]
-    seconds = time.perf_counter() - start
-    return [each for each, _ in answers], seconds, sum(not is_right for _, is_right in answers)
-
-
-def megabytes(process):
-    """Returns the resident memory of a process, on Linux."""
-    status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
-    return int(status.split("VmRSS:")[1].split()[0]) / 1024
-
-
-@contextlib.contextmanager
-def serving(name, *options):
-    """Gives the block the process of a server that answers."""
-    command = [sys.executable, "-m", "zoo", "serve", name, "--port", str(PORT), *options]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    try:
-        while not answers():
-            if process.poll() is not None:
-                raise click.ClickException("The server did not start.")
-            time.sleep(0.5)
-        yield process
-    finally:
-        process.terminate()
-        process.wait(60)
-
-
-def answers():
-    """Returns whether a server is ready."""
-    try:
-        connection = http.client.HTTPConnection("127.0.0.1", PORT, timeout=5)
-        connection.request("GET", "/v2/health/ready")
-        return connection.getresponse().status == 200
-    except OSError:
-        return False
-
-
-def soak(name, expected, process, minutes):
-    """Tells how the memory of a server grows while it answers 8 clients."""
-    load(name, expected, 8, sys.maxsize, 60)
-    before = megabytes(process)
-    latencies, _, wrong = load(name, expected, 8, sys.maxsize, 60 * minutes)
-    after = megabytes(process)
-    growth = f"{before:.0f} -> {after:.0f} MB, {100 * (after / before - 1):+.1f} %"
-    print(f"soak: {len(latencies)} requests in {minutes:g} minutes, {wrong} wrong, {growth}")
+def row(title, clients, outcomes, seconds):
+    """Prints a row; returns the requests a second."""
+    cuts = statistics.quantiles([each.seconds for each in outcomes], n=100)
+    told = "".join(f"{1000 * cuts[each]:8.0f}" for each in (49, 94, 98))
+    found = Counter(each.result for each in outcomes)
+    wrong = len(outcomes) - found[RIGHT]
+    rate = len(outcomes) / seconds
+    head = f"{title:10} {clients:8} {len(outcomes):9}"
+    print(f"{head}{told} {rate:15.1f} {wrong:7}", flush=True)
+    if wrong:
+        print(f"  {dict(found)}")
+    return rate, wrong
 
 
 @click.command()
-@click.argument("name", default="transformer_nmt_multi30k_en_de")
-@click.option("--requests", default=1000, show_default=True, help="Requests of each row at most.")
-@click.option("--seconds", default=60.0, show_default=True, help="Time of each row at most.")
-@click.option("--soak-minutes", default=0.0)
-def main(name, requests, seconds, soak_minutes):
-    texts = texts_of_mixed_lengths()
-    expected = dict(zip(texts, zoo.load(name).translate(texts), strict=True))
+@click.argument("names", nargs=-1)
+@click.option("--full/--quick", help="10,000 requests a row, or 200; 10 minutes at most, or 10 s.")
+def main(names, full):
+    names, (requests, seconds) = names or NAMES, FULL if full else QUICK
+    questions = questions_of({name: zoo.load(name) for name in names})
+    print(f"models: {', '.join(names)}")
     print("            clients  requests     p50     p95     p99 ms   requests/s   wrong")
+    rates, wrong = {}, 0
     for option, title in (("--batch", "batched"), ("--no-batch", "unbatched")):
-        with serving(name, option) as process:
-            load(name, expected, 32, 64, seconds)  # what is allocated at first
+        with serving(*names, option) as server:
             for clients in CLIENTS:
-                latencies, taken, wrong = load(name, expected, clients, requests, seconds)
-                cuts = statistics.quantiles(latencies, n=100)
-                told = "".join(f"{1000 * cuts[each]:8.0f}" for each in (49, 94, 98))
-                answered = len(latencies)
-                head = f"{title:10} {clients:8} {answered:9}"
-                print(f"{head}{told} {answered / taken:15.1f} {wrong:7}", flush=True)
-            if soak_minutes and option == "--batch":
-                soak(name, expected, process, soak_minutes)
+                load(server, questions, clients, WARM_UP, seconds)
+                found = load(server, questions, clients, requests, seconds)
+                rates[title, clients], others = row(title, clients, *found)
+                wrong += others
+    for clients in CLIENTS:
+        ratio = rates["batched", clients] / rates["unbatched", clients]
+        print(f"batched to unbatched, {clients} clients: {ratio:.2f} times the requests/s")
+    sys.exit(wrong > 0)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """What the blocks of a Transformer have in common: the options, and how parts are added."""
 
 import inspect
+from typing import Any
 
 import keras
 from keras import ops
@@ -38,28 +39,28 @@ class Block(Recomputable):
 
     def __init__(
         self,
-        num_heads,
-        hidden,
-        key_dim=None,
-        normalize="post",
-        epsilon=1e-5,
-        dropout=0.0,
-        attention_dropout=0.0,
-        hidden_dropout=0.0,
-        activation="relu",
-        use_bias=True,
-        score="scaled_dot",
-        mask=None,
-        position=None,
+        num_heads: int,
+        hidden: int,
+        key_dim: int | None = None,
+        normalize: str = "post",
+        epsilon: float = 1e-5,
+        dropout: float = 0.0,
+        attention_dropout: float = 0.0,
+        hidden_dropout: float = 0.0,
+        activation: Any = "relu",
+        use_bias: bool = True,
+        score: Any = "scaled_dot",
+        mask: Any = None,
+        position: Any = None,
         *,
-        norm="layer",
-        gated=False,
-        num_key_value_heads=None,
-        query_key_norm=None,
-        normalizer="softmax",
-        implementation="auto",
-        **kwargs,
-    ):
+        norm: str = "layer",
+        gated: bool = False,
+        num_key_value_heads: int | None = None,
+        query_key_norm: float | None = None,
+        normalizer: Any = "softmax",
+        implementation: str = "auto",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         owner = type(self).__name__
         require_positive_integers(owner, num_heads=num_heads, hidden=hidden)

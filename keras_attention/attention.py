@@ -1,5 +1,7 @@
 """Attention with one head: a score, a mask, a normalizer and an implementation, put together."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -72,17 +74,17 @@ class Attention(GrowingMemory, MemoryAttention):
 
     def __init__(
         self,
-        score="scaled_dot",
-        normalizer="softmax",
-        mask=None,
+        score: Any = "scaled_dot",
+        normalizer: Any = "softmax",
+        mask: Any = None,
         *,
-        position=None,
-        soft_cap=None,
-        dropout=0.0,
-        implementation="auto",
-        seed=None,
-        **kwargs,
-    ):
+        position: Any = None,
+        soft_cap: float | None = None,
+        dropout: float = 0.0,
+        implementation: str = "auto",
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         require_fractions(type(self).__name__, dropout=dropout)
         policy = getattr(self.dtype_policy, "default_policy", self.dtype_policy)  # of a policy map

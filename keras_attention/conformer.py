@@ -1,5 +1,7 @@
 """The block of the Conformer: attention to all, a convolution of neighbours, two half steps."""
 
+from typing import Any
+
 import keras
 
 from keras_attention._block import BIASES, Block
@@ -62,17 +64,17 @@ class ConformerBlock(Block):
 
     def __init__(
         self,
-        num_heads,
-        hidden,
-        key_dim=None,
-        normalize="pre",
+        num_heads: int,
+        hidden: int,
+        key_dim: int | None = None,
+        normalize: str = "pre",
         *,
-        kernel_size=31,
-        convolution_norm="batch",
-        activation="silu",
-        position="transformer_xl",
-        **kwargs,
-    ):
+        kernel_size: int = 31,
+        convolution_norm: str = "batch",
+        activation: Any = "silu",
+        position: Any = "transformer_xl",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(
             num_heads,
             hidden,

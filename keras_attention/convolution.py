@@ -1,5 +1,7 @@
 """What of its neighbours a vector takes in: the convolution module of the Conformer."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -56,13 +58,13 @@ class ConvolutionModule(Recomputable):
 
     def __init__(
         self,
-        kernel_size=31,
-        activation="silu",
-        norm="batch",
-        epsilon=1e-5,
-        use_bias=True,
-        **kwargs,
-    ):
+        kernel_size: int = 31,
+        activation: Any = "silu",
+        norm: str = "batch",
+        epsilon: float = 1e-5,
+        use_bias: bool = True,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         require_positive_integers("ConvolutionModule", kernel_size=kernel_size)
         if norm not in CONVOLUTION_NORMS:

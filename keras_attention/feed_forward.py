@@ -1,5 +1,7 @@
 """The same small network at every position."""
 
+from typing import Any
+
 import keras
 
 from keras_attention import activations
@@ -46,8 +48,14 @@ class FeedForward(Recomputable):
     """
 
     def __init__(
-        self, hidden, activation="relu", dropout=0.0, use_bias=True, gated=False, **kwargs
-    ):
+        self,
+        hidden: int,
+        activation: Any = "relu",
+        dropout: float = 0.0,
+        use_bias: bool = True,
+        gated: bool = False,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         require_positive_integers("FeedForward", hidden=hidden)
         require_fractions("FeedForward", dropout=dropout)

@@ -1,5 +1,7 @@
 """Kernel regression: attention without weights, where only distances count."""
 
+from typing import Any
+
 import keras
 
 from keras_attention import scores
@@ -62,13 +64,13 @@ class NadarayaWatson(Recomputable):
 
     def __init__(
         self,
-        kernel="gaussian",
-        width=1.0,
+        kernel: Any = "gaussian",
+        width: float = 1.0,
         *,
-        learned_width=False,
-        implementation="auto",
-        **kwargs,
-    ):
+        learned_width: bool = False,
+        implementation: str = "auto",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
         if isinstance(kernel, str):

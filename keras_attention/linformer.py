@@ -1,5 +1,7 @@
 """Linformer: attention over a fixed number of mixtures of the keys."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -58,20 +60,20 @@ class LinformerAttention(MemoryAttention, Approximation):
 
     def __init__(
         self,
-        num_heads,
-        key_dim,
-        value_dim=None,
-        dropout=0.0,
-        use_bias=True,
+        num_heads: int,
+        key_dim: int,
+        value_dim: int | None = None,
+        dropout: float = 0.0,
+        use_bias: bool = True,
         *,
-        output_dim=None,
-        projected_length=256,
-        max_length=512,
-        share_projection=False,
-        projection_initializer=None,
-        seed=None,
-        **kwargs,
-    ):
+        output_dim: int | None = None,
+        projected_length: int = 256,
+        max_length: int = 512,
+        share_projection: bool = False,
+        projection_initializer: Any = None,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(num_heads, key_dim, value_dim, use_bias, output_dim=output_dim, **kwargs)
         require_positive_integers(
             "LinformerAttention", projected_length=projected_length, max_length=max_length

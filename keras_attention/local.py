@@ -1,5 +1,7 @@
 """Local attention: each query looks at a window of the keys."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -67,14 +69,14 @@ class LocalAttention(Attention):
 
     def __init__(
         self,
-        mode="predictive",
-        half_width=10,
-        score="general",
+        mode: str = "predictive",
+        half_width: int = 10,
+        score: Any = "general",
         *,
-        units=None,
-        kernel_initializer="glorot_uniform",
-        **kwargs,
-    ):
+        units: int | None = None,
+        kernel_initializer: Any = "glorot_uniform",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(score, **kwargs)
         if mode not in MODES:
             raise ValueError(

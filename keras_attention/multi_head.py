@@ -1,7 +1,9 @@
 """Multi-head attention: several attentions side by side, each in a space of its own."""
 
 import math
+from collections.abc import Sequence
 from numbers import Integral
+from typing import Any
 
 import keras
 from keras import ops
@@ -94,27 +96,27 @@ class MultiHeadAttention(GrowingMemory, MemoryAttention, MultiHeadLayer):
 
     def __init__(
         self,
-        num_heads,
-        key_dim,
-        value_dim=None,
-        dropout=0.0,
-        use_bias=True,
+        num_heads: int,
+        key_dim: int,
+        value_dim: int | None = None,
+        dropout: float = 0.0,
+        use_bias: bool = True,
         *,
-        num_key_value_heads=None,
-        output_dim=None,
-        output_shape=None,
-        attention_axes=None,
-        use_gate=False,
-        query_key_norm=None,
-        score="scaled_dot",
-        normalizer="softmax",
-        mask=None,
-        position=None,
-        soft_cap=None,
-        implementation="auto",
-        seed=None,
-        **kwargs,
-    ):
+        num_key_value_heads: int | None = None,
+        output_dim: int | None = None,
+        output_shape: int | Sequence[int] | None = None,
+        attention_axes: int | Sequence[int] | None = None,
+        use_gate: bool = False,
+        query_key_norm: float | None = None,
+        score: Any = "scaled_dot",
+        normalizer: Any = "softmax",
+        mask: Any = None,
+        position: Any = None,
+        soft_cap: float | None = None,
+        implementation: str = "auto",
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         self._output_shape = _sizes(output_shape, output_dim)
         if self._output_shape is not None:
             output_dim = math.prod(self._output_shape)

@@ -1,6 +1,7 @@
 """Performer: attention by random features, in time and memory linear in length."""
 
 import math
+from typing import Any
 
 import keras
 from keras import ops
@@ -67,18 +68,18 @@ class PerformerAttention(MemoryAttention, Approximation):
 
     def __init__(
         self,
-        num_heads,
-        key_dim,
-        value_dim=None,
+        num_heads: int,
+        key_dim: int,
+        value_dim: int | None = None,
         *,
-        output_dim=None,
-        num_features=None,
-        kernel="softmax",
-        causal=False,
-        use_bias=True,
-        seed=None,
-        **kwargs,
-    ):
+        output_dim: int | None = None,
+        num_features: int | None = None,
+        kernel: Any = "softmax",
+        causal: bool = False,
+        use_bias: bool = True,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(num_heads, key_dim, value_dim, use_bias, output_dim=output_dim, **kwargs)
         if kernel not in KERNELS:
             raise ValueError(

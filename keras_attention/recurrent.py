@@ -1,5 +1,7 @@
 """Attention inside a recurrent decoder: at each step the decoder looks at the whole source."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -80,8 +82,14 @@ class AttentionCell(keras.layers.Layer):
     """
 
     def __init__(
-        self, cell, attention="additive", order="bahdanau", units=None, gated=False, **kwargs
-    ):
+        self,
+        cell: Any,
+        attention: Any = "additive",
+        order: str = "bahdanau",
+        units: int | None = None,
+        gated: bool = False,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         if order not in ORDERS:
             raise ValueError(f"`order` must be one of {', '.join(ORDERS)}. Received: {order!r}.")
@@ -266,7 +274,7 @@ class AttentionRNN(keras.layers.Layer):
     ((2, 3, 8), (2, 3, 5))
     """
 
-    def __init__(self, cell, **kwargs):
+    def __init__(self, cell: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
         # XLA refuses the gradient of a loop whose length TensorFlow does not tell it: `ops.scan`.

@@ -1,5 +1,7 @@
 """Reformer: attention among positions that hash to the same bucket."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -65,19 +67,19 @@ class ReformerAttention(Approximation):
 
     def __init__(
         self,
-        num_heads,
-        key_dim,
-        value_dim=None,
+        num_heads: int,
+        key_dim: int,
+        value_dim: int | None = None,
         *,
-        output_dim=None,
-        bucket_size=64,
-        num_hashes=4,
-        max_buckets=256,
-        causal=False,
-        use_bias=True,
-        seed=None,
-        **kwargs,
-    ):
+        output_dim: int | None = None,
+        bucket_size: int = 64,
+        num_hashes: int = 4,
+        max_buckets: int = 256,
+        causal: bool = False,
+        use_bias: bool = True,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(num_heads, key_dim, value_dim, use_bias, output_dim=output_dim, **kwargs)
         require_positive_integers(
             "ReformerAttention",

@@ -6,6 +6,7 @@ classes of models are imported when `zoo.loading` makes one.
 
 import difflib
 import importlib
+import os
 import pathlib
 import textwrap
 from typing import NamedTuple
@@ -229,7 +230,7 @@ def _wrapped(beginning, text):
     ) or [beginning.rstrip()]
 
 
-def list_models():
+def list_models() -> list[ModelInfo]:
     """Returns the `ModelInfo` of every trained model, then of every architecture.
 
     Example:
@@ -245,7 +246,7 @@ def list_models():
     ]
 
 
-def info(name):
+def info(name: str | os.PathLike[str]) -> ModelInfo:
     """Returns the `ModelInfo` of an architecture, or of a trained model from anywhere.
 
     Args:

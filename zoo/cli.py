@@ -219,7 +219,10 @@ def serve(names, host, port, token, batch):
     help="Where the server sees FOLDER, such as the place where a container mounts it.",
 )
 def serving_config(folder, seen_as):
-    """Write models.config and batching.config for TF Serving and the SavedModels below FOLDER."""
+    """Write the configuration of TF Serving for the SavedModels below FOLDER.
+
+    models.config, batching.config, and monitoring.config for Prometheus.
+    """
     quiet.import_tensorflow()
     from zoo import serving
 

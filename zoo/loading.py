@@ -4,14 +4,70 @@ Keras, TensorFlow and the classes of models are imported here when they are need
 commands that load nothing are quick.
 """
 
+from __future__ import annotations
+
 import contextlib
 import inspect
+import os
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, overload
 
 from zoo.catalog import ARCHITECTURES, folder_of, list_models, register
 from zoo.storage import CARD, CONFIG, TOKENIZER, WEIGHTS
 from zoo.storage.cards import read_card
 
+if TYPE_CHECKING:
+    from zoo import names
+    from zoo.tasks.answering import Answerer
+    from zoo.tasks.captioning import Captioner
+    from zoo.tasks.classification import Classifier
+    from zoo.tasks.embedding import Embedder
+    from zoo.tasks.masked import MaskFiller
+    from zoo.tasks.matching import Matcher
+    from zoo.tasks.scoring import Scorer
+    from zoo.tasks.tagging import Tagger
+    from zoo.tasks.text_to_text import TextToText
+    from zoo.tasks.transcription import Transcriber
+    from zoo.tasks.translation import Translator
+    from zoo.tasks.writing import TextGenerator
 
+
+@overload
+def load(name: str | os.PathLike[str], *, problem_type: str, **options: Any) -> Any: ...
+@overload
+def load(name: names.MaskFillerName, *, labels: Iterable[str], **options: Any) -> Classifier: ...
+@overload
+def load(name: names.AnswererName, *arguments: Any, **options: Any) -> Answerer: ...
+@overload
+def load(name: names.CaptionerName, *arguments: Any, **options: Any) -> Captioner: ...
+@overload
+def load(name: names.ClassifierName, *arguments: Any, **options: Any) -> Classifier: ...
+@overload
+def load(name: names.EmbedderName, *arguments: Any, **options: Any) -> Embedder: ...
+@overload
+def load(name: names.MaskFillerName, *arguments: Any, **options: Any) -> MaskFiller: ...
+@overload
+def load(name: names.MatcherName, *arguments: Any, **options: Any) -> Matcher: ...
+@overload
+def load(name: names.ScorerName, *arguments: Any, **options: Any) -> Scorer: ...
+@overload
+def load(name: names.TaggerName, *arguments: Any, **options: Any) -> Tagger: ...
+@overload
+def load(name: names.TextGeneratorName, *arguments: Any, **options: Any) -> TextGenerator: ...
+@overload
+def load(name: names.TextToTextName, *arguments: Any, **options: Any) -> TextToText: ...
+@overload
+def load(name: names.TranscriberName, *arguments: Any, **options: Any) -> Transcriber: ...
+@overload
+def load(name: names.TranslatorName, *arguments: Any, **options: Any) -> Translator: ...
+@overload
+def load(
+    name: str | os.PathLike[str],
+    weights: str | os.PathLike[str] | None = "pretrained",
+    tokenizer: Any = None,
+    dtype: Any = None,
+    **overrides: Any,
+) -> Any: ...
 def load(name, weights="pretrained", tokenizer=None, dtype=None, **overrides):
     """Loads a model: strings in, strings out.
 

@@ -4,18 +4,18 @@ import contextlib
 import importlib
 import os
 
-LEVEL = "TF_CPP_MIN_LOG_LEVEL"
+LEVEL, NONE = "TF_CPP_MIN_LOG_LEVEL", "3"
 
 
 def import_tensorflow():
-    """Imports TensorFlow, whose C++ logs are off unless `TF_CPP_MIN_LOG_LEVEL` is set.
+    """Imports TensorFlow, whose C++ logs are off unless `TF_CPP_MIN_LOG_LEVEL` asks for some.
 
-    The level counts as soon as TensorFlow is there. What it logs before goes to the file descriptor
-    of standard error, which points nowhere in the meantime.
+    The level counts as soon as TensorFlow is there, here and in processes that start from here.
+    What TensorFlow logs before goes to the file descriptor of standard error, which points nowhere
+    in the meantime.
     """
-    if LEVEL in os.environ:
+    if os.environ.setdefault(LEVEL, NONE) != NONE:
         return
-    os.environ[LEVEL] = "3"
     with _without_standard_error():
         importlib.import_module("tensorflow")
 

@@ -185,7 +185,7 @@ def test_odd_shapes(kind, score, implementation, shape):
     np.testing.assert_allclose(oracle.float64(found), wanted, atol=1e-5)
 
 
-@pytest.mark.few(12)
+@pytest.mark.few(8)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("implementation", ["reference", "chunked"])
 @pytest.mark.parametrize("score", scores.names())

@@ -75,8 +75,10 @@ def test_text_to_text_answers_without_the_text(tmp_path):
     assert "leave out --stop" in result.output
 
 
-def test_transcribe_files_and_folders(tmp_path):
+def test_transcribe_files_and_folders(tmp_path, monkeypatch):
     tiny.save_whisper(tmp_path / "model")
+    model = zoo.load(str(tmp_path / "model"))
+    monkeypatch.setattr(zoo, "load", lambda name: model)
     folder = tmp_path / "sounds"
     folder.mkdir()
     noise = np.random.default_rng(0).normal(size=(2, 9000)).clip(-1, 1).astype("float32")
@@ -84,8 +86,8 @@ def test_transcribe_files_and_folders(tmp_path):
         (folder / f"{name}.wav").write_bytes(write_wav(wave, 8000))
     (folder / "b.wav").write_bytes(b"no sound")
     paths = [folder / "a.wav", folder / "c.wav"]
-    texts = zoo.load(str(tmp_path / "model")).transcribe(paths, language="de")
-    arguments = ["transcribe", str(tmp_path / "model"), str(folder), "--language", "german"]
+    texts = model.transcribe(paths, language="de")
+    arguments = ["transcribe", "toy", str(folder), "--language", "german"]
     result = click.testing.CliRunner().invoke(main, arguments)
     assert result.exit_code == 1
     assert "b.wav" in result.stderr

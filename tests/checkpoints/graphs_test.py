@@ -108,12 +108,3 @@ def test_tokenizers_that_the_library_has_not(tmp_path):
         translator.export(tmp_path / "graphs", format="onnx")
     with pytest.raises(ValueError, match="has no SentencePieceUnigram.*`sentencepiece` library"):
         translator.tokenizer.source.to_library()
-
-
-def test_what_cannot_be_exported_so(tmp_path):
-    pictures = zoo.load("vit_mnist")
-    with pytest.raises(ValueError, match="'onnx' is for models of texts.*Classifier as a SavedM"):
-        pictures.export(tmp_path / "graphs", format="onnx")
-    with pytest.raises(ValueError, match="Unknown format 'onxx'. Did you mean 'onnx'"):
-        pictures.export(tmp_path / "graphs", format="onxx")
-    assert not list(tmp_path.iterdir())

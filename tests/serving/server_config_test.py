@@ -41,6 +41,20 @@ def batching_parameters():
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("BatchingParameters"))()
 
 
+def monitoring_config():
+    """`tensorflow.serving.MonitoringConfig`, which the Python package lacks as well."""
+    file = descriptor_pb2.FileDescriptorProto(name="monitoring.proto", syntax="proto3")
+    prometheus = file.message_type.add(name="PrometheusConfig")
+    prometheus.field.add(name="enable", number=1, label=1, type=8)
+    prometheus.field.add(name="path", number=2, label=1, type=9)
+    message = file.message_type.add(name="MonitoringConfig")
+    field = message.field.add(name="prometheus_config", number=1, label=1, type=11)
+    field.type_name = ".PrometheusConfig"
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("MonitoringConfig"))()
+
+
 def models_of(text):
     protos = pytest.importorskip("tensorflow_serving.config.model_server_config_pb2")
     parsed = text_format.Parse(text, protos.ModelServerConfig())
@@ -49,13 +63,13 @@ def models_of(text):
 
 
 def test_every_model_below_the_folder_is_listed_once(folder):
-    models, _ = write_server_config(folder)
+    models, *_ = write_server_config(folder)
     expected = [("nmt", "/models/nmt"), ("captions", "/models/pictures/captions")]
     assert models_of(models.read_text()) == expected
 
 
 def test_batches_are_those_that_xla_compiles_for(folder):
-    _, batching = write_server_config(folder)
+    _, batching, _ = write_server_config(folder)
     parameters = text_format.Parse(batching.read_text(), batching_parameters())
     assert parameters.allowed_batch_sizes == list(buckets.ROWS)
     assert parameters.max_batch_size.value == buckets.ROWS[-1]
@@ -66,7 +80,7 @@ def test_batches_are_those_that_xla_compiles_for(folder):
 def test_names_are_quoted(tmp_path):
     (tmp_path / 'a "model"' / "1").mkdir(parents=True)
     (tmp_path / 'a "model"' / "1" / "saved_model.pb").touch()
-    models, _ = write_server_config(tmp_path)
+    models, *_ = write_server_config(tmp_path)
     assert models_of(models.read_text()) == [('a "model"', '/models/a "model"')]
 
 
@@ -74,9 +88,16 @@ def test_the_command_writes_both_files(folder):
     arguments = ["serving-config", str(folder), "--seen-as", "/srv/zoo/"]
     result = click.testing.CliRunner().invoke(main, arguments)
     assert result.exit_code == 0, result.output
-    files = [folder / "models.config", folder / "batching.config"]
+    files = [folder / f"{name}.config" for name in ("models", "batching", "monitoring")]
     assert result.stdout.splitlines() == [str(file) for file in files]
     assert models_of(files[0].read_text())[0] == ("nmt", "/srv/zoo/nmt")
+
+
+def test_metrics_are_for_prometheus(folder):
+    *_, monitoring = write_server_config(folder)
+    parsed = text_format.Parse(monitoring.read_text(), monitoring_config())
+    assert parsed.prometheus_config.enable
+    assert parsed.prometheus_config.path == "/monitoring/prometheus/metrics"
 
 
 def test_a_folder_without_models_is_named(tmp_path):

@@ -169,7 +169,6 @@ def test_a_shipped_classifier_is_measured_by_the_command(monkeypatch):
 def test_commands_refuse_what_a_classifier_has_not(tmp_path):
     asked = ["export", "vit_mnist", tmp_path / "exported"]
     assert "whose export has no --jit" in run(*asked, "--no-jit").output
-    assert "is for models of texts" in run(*asked, "--format=litert").output
     assert "labels of its own" in run("classify", "vit_mnist", "a.png", "--label", "1").output
     files = ["--input", tmp_path, "--output", tmp_path / "out"]
     asked = run("classify", "vit_mnist", *files, "--show-attention", tmp_path / "a.png")

@@ -180,11 +180,13 @@ def test_workers_answer_in_order_though_one_is_killed(tmp_path):
 
 
 @pytest.mark.full
-def test_workers_answer_as_one_process_does(tmp_path):
+def test_workers_answer_as_one_process_does_and_as_quietly(tmp_path, monkeypatch, capfd):
+    monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL", raising=False)
     source = tmp_path / "in.txt"
     source.write_text("".join(f"a man and {number} dogs\n" for number in range(6)))
     found = []
     for options in ([], ["--workers", "2"]):
+        capfd.readouterr()  # what TensorFlow logs in the process of the test
         output = tmp_path / f"out{len(found)}.txt"
         asked = ["translate", "luong_nmt_multi30k_en_de", "--input", source, "--output", output]
         sampled = ["--sampler", "random", "--seed", "7"]
@@ -192,6 +194,7 @@ def test_workers_answer_as_one_process_does(tmp_path):
         assert result.exit_code == 0, result.output
         found.append(output.read_text())
     assert found[0] == found[1]
+    assert capfd.readouterr().err == ""
 
 
 def test_what_are_no_workers_is_an_error():

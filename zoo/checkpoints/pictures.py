@@ -2,12 +2,11 @@
 
 import keras
 
-from zoo.readers.image_reader import ImageReader
+from zoo.readers.image_reader import INTERPOLATIONS, ImageReader
 from zoo.storage.json_files import read_json
 
 FILE, OF_ALL = "preprocessor_config.json", "processor_config.json"
 LARGEST = 2**20  # bytes
-INTERPOLATIONS = {2: "bilinear", 3: "bicubic"}
 
 
 def reader_of(
@@ -50,12 +49,12 @@ def reader_of(
     for name in ("do_resize", "do_rescale", "do_normalize"):
         require(name, True)
     require("rescale_factor", 1 / 255)
-    numbers = {name: number for number, name in INTERPOLATIONS.items()}
-    resample = content.get("resample", numbers[interpolation])
-    if resample not in INTERPOLATIONS:
+    names = {number: name for name, number in INTERPOLATIONS.items()}
+    resample = content.get("resample", INTERPOLATIONS[interpolation])
+    if resample not in names:
         raise ValueError(
             f"{path} says resample={resample}, which is not implemented: it should be one of "
-            f"{', '.join(f'{number} ({name})' for number, name in INTERPOLATIONS.items())}."
+            f"{', '.join(f'{number} ({name})' for number, name in names.items())}."
         )
     asked = content.get("size", image_size)
     resized, shortest = _sides(path, "size", asked)
@@ -73,7 +72,7 @@ def reader_of(
             deviation=content.get("image_std", deviation),
             resized=None if (resized, shortest) == (size, False) else resized,
             keeps_shape=shortest,
-            interpolation=INTERPOLATIONS[resample],
+            interpolation=names[resample],
         )
     )
 

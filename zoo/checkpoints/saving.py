@@ -1,7 +1,9 @@
 """Back to a checkpoint that transformers reads."""
 
+import os
 import pathlib
 import shutil
+from typing import Any
 
 from zoo.atomic import whole
 from zoo.checkpoints.names import modern, namer, tensors_of
@@ -11,7 +13,7 @@ from zoo.storage.weights import require_float
 _WEIGHTS = ".safetensors", ".bin", ".index.json", ".h5", ".msgpack", ".onnx"
 
 
-def save_checkpoint(model, path):
+def save_checkpoint(model: Any, path: str | os.PathLike[str]) -> pathlib.Path:
     """Writes a model that came from a checkpoint as one again, with the weights that it has now.
 
     Args:

@@ -7,6 +7,7 @@ from zoo.readers.images import image_bytes
 IMAGES_A_STEP = 32
 SHUFFLED_PAIRS = 4096
 SHUFFLED_IMAGES = 2000
+BETWEEN_WORDS = r"[^\p{L}\p{N}'-]+"  # of plain captions
 
 
 def examples_of_lists(images, captions):
@@ -123,7 +124,7 @@ def plain(captions):
     [b"a girl 's dog running"]
     """
     captions = tf.strings.lower(captions, encoding="utf-8")
-    captions = tf.strings.regex_replace(captions, r"[^\p{L}\p{N}'-]+", " ")
+    captions = tf.strings.regex_replace(captions, BETWEEN_WORDS, " ")
     return tf.strings.strip(captions)
 
 

@@ -8,6 +8,7 @@ import keras
 import tensorflow as tf
 
 from zoo.decoding.base import Candidates, Sampler, require
+from zoo.decoding.largest import largest
 
 
 @keras.saving.register_keras_serializable(package="zoo")
@@ -71,12 +72,17 @@ class BeamSampler(Sampler):
         )
 
     def candidates(self, log_probs, totals, uniforms):
-        vocabulary = tf.shape(log_probs)[2]
-        totals = totals[:, :, None] + log_probs
-        totals = tf.reshape(totals, [-1, self.num_beams * vocabulary])  # [batch, beams * vocab]
         # One continuation of a beam ends with each end token, so that `num_beams` of these go on.
-        best, indices = tf.math.top_k(totals, (2 + len(self.end_ids)) * self.num_beams)
-        return Candidates(best, indices % vocabulary, indices // vocabulary)
+        count = (2 + len(self.end_ids)) * self.num_beams
+        best, tokens = largest(log_probs, count)  # [batch, beams, of_beam]
+        of_beam = tf.shape(best)[2]  # a row has no more from one beam than in all
+        totals, tokens = (
+            tf.reshape(each, [-1, self.num_beams * of_beam])
+            for each in (totals[:, :, None] + best, tokens)
+        )
+        best, order = tf.math.top_k(totals, count)
+        tokens = tf.gather(tokens, order, batch_dims=1)
+        return Candidates(best, tokens, order // of_beam)
 
     def score(self, log_probs, length):
         return log_probs / tf.cast(length, tf.float32) ** self.length_penalty

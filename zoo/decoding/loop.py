@@ -14,6 +14,8 @@ nest of tensors with the rows first, such as `[rows, source]`.
 
 A row is a beam: the rows are batch times beams, those of one source side by side. Beams of one
 source share its context, so that only the state moves when one beam takes the place of another.
+
+In a context that is a dictionary, `"of_model"` holds what has no batch: weights as steps want them.
 """
 
 from typing import Any, NamedTuple
@@ -24,6 +26,8 @@ from zoo.decoding.noise import uniforms
 from zoo.decoding.processors import NOTHING, Progress
 from zoo.decoding.samplers import get
 from zoo.decoding.search import DEAD, advance, is_one_of, start_search, trace_back
+
+OF_MODEL = "of_model"
 
 
 class History(NamedTuple):
@@ -141,7 +145,7 @@ def decode(
     past, prompt_length = (), 0
     if sampler.processors:
         past, prompt_length = _past(prompt_ids, batch, beams, max_length, pad_id)
-    context, state = _repeat((context, state), beams)
+    context, state = _of_beams(context, beams), _repeat(state, beams)
     search = start_search(sampler, first_tokens, max_lengths)
     history = History(
         tokens=tf.TensorArray(tf.int32, max_length, element_shape=[None, beams]),
@@ -154,22 +158,25 @@ def decode(
         arrays = _attention_arrays(traced.structured_outputs[2], max_length)
         history = history._replace(attention=arrays)
 
-    def is_running(time, search, state, past, history):
+    def is_running(time, search, parents, state, past, history):
         # One step always runs, so that the history of an empty batch has shapes too.
         return (time == 0) | search.is_running()
 
-    def body(time, search, state, past, history):
+    def body(time, search, parents, state, past, history):
         tokens = tf.reshape(search.tokens, [-1])  # [batch * beams]
-        logits, new_state, attention = step(tokens, state, context)
+        # Moved right before the step, so that XLA moves and extends a cache in one pass.
+        moved = _select(state, parents)
+        logits, new_state, attention = step(tokens, moved, context)
         progress = None
         if sampler.processors:
             rows = tf.reshape(past, [-1, tf.shape(past)[2]])  # [batch * beams, prompt + time]
             progress = Progress(rows, prompt_length + time, first_step + time, end_ids)
         log_probs = next_log_probs(logits, sampler, progress, end_ids, forbidden_ids)
-        log_probs = tf.reshape(log_probs, [batch, beams, tf.shape(logits)[-1]])
+        vocabulary = logits.shape[-1] or tf.shape(logits)[-1]
+        log_probs = tf.reshape(log_probs, [batch, beams, vocabulary])
         numbers = None if noise is None else noise[time]
         search, parents = advance(search, sampler, log_probs, numbers, time, max_lengths, end_ids)
-        state = _select(new_state, state, parents)
+        state = _like(new_state, state)
         if sampler.processors:
             is_now = tf.range(tf.shape(past)[2]) == prompt_length + time
             continued = tf.gather(past, parents, batch_dims=1)  # [batch, beams, prompt + time]
@@ -177,10 +184,11 @@ def decode(
             past = tf.ensure_shape(continued, past.shape)
         now = History(search.tokens, parents, attention if return_attention else ())
         history = tf.nest.map_structure(lambda array, x: array.write(time, x), history, now)
-        return time + 1, search, state, past, history
+        return time + 1, search, parents, state, past, history
 
-    start = 0, search, state, past, history
-    _, search, _, _, history = tf.while_loop(is_running, body, start)
+    parents = tf.zeros_like(search.tokens) + tf.range(beams)
+    start = 0, search, parents, state, past, history
+    _, search, *_, history = tf.while_loop(is_running, body, start)
     history = tf.nest.map_structure(lambda array: array.stack(), history)
     decoded = _decoded(search.finished, history, pad_id)
     return decoded if return_attention else decoded._replace(attention=None)
@@ -243,6 +251,15 @@ def allowed_log_probs(logits, end_ids, forbidden_ids):
     return tf.where(is_allowed & ~tf.math.is_nan(log_probs[:, :1]), log_probs, DEAD)
 
 
+def _of_beams(context, beams):
+    """Returns a context for the rows of a step."""
+    if not isinstance(context, dict):
+        return _repeat(context, beams)
+    return {
+        name: part if name == OF_MODEL else _repeat(part, beams) for name, part in context.items()
+    }
+
+
 def _repeat(tensors, beams):
     """Repeats each row of a nest of tensors for each of its beams, and leaves scalars alone."""
 
@@ -253,28 +270,32 @@ def _repeat(tensors, beams):
     return tf.nest.map_structure(repeat, tensors)
 
 
-def _select(state, before, parents):
+def _select(state, parents):
     """Gives each beam the state of its parent.
 
     Args:
-        state: What the step returned.
-        before: What the step got.
+        state: What a step returned.
         parents: `[batch, beams]` int32.
     """
+    if parents.shape[1] == 1:
+        return state
     batch, beams = tf.unstack(tf.shape(parents))
     rows = tf.reshape(parents + beams * tf.range(batch)[:, None], [-1])  # [batch * beams]
+    return tf.nest.map_structure(lambda x: x if x.shape.rank == 0 else tf.gather(x, rows), state)
 
-    def select(tensor, before):
+
+def _like(state, before):
+    """Returns the state of a step, of the same shapes and dtypes as the one before."""
+
+    def like(tensor, before):
         if tensor.dtype != before.dtype or not tensor.shape.is_compatible_with(before.shape):
             raise ValueError(
                 "`step` must keep shapes and dtypes of the state. It got "
                 f"{before.dtype.name}{before.shape}, it returned {tensor.dtype.name}{tensor.shape}."
             )
-        if tensor.shape.rank != 0 and parents.shape[1] > 1:
-            tensor = tf.gather(tensor, rows)
         return tf.ensure_shape(tensor, before.shape)
 
-    return tf.nest.map_structure(select, state, before)
+    return tf.nest.map_structure(like, state, before)
 
 
 def _attention_arrays(specs, max_length):

@@ -10,6 +10,7 @@ import tensorflow as tf
 from keras_attention.errors import unknown_name
 from zoo.decoding.base import Sampler, require
 from zoo.decoding.beam import BeamSampler
+from zoo.decoding.largest import largest
 from zoo.decoding.processors import PROCESSORS, split_options
 
 _LARGE_NUCLEUS = 256
@@ -103,7 +104,7 @@ class TopKSampler(RandomSampler):
         self._keep(k=int(self.k))
 
     def pick(self, log_probs, uniforms):
-        log_probs, tokens = tf.math.top_k(log_probs, tf.minimum(self.k, tf.shape(log_probs)[-1]))
+        log_probs, tokens = largest(log_probs, self.k)
         return tf.gather(tokens, draw(self.weights(log_probs), uniforms), batch_dims=1)
 
 

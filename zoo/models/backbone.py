@@ -180,13 +180,21 @@ class Backbone(keras.layers.Layer):
 
 
 def _resized(grid, size):
-    """Returns a grid with other numbers of rows and columns."""
+    """Returns a grid with other numbers of rows and columns: averages, or interpolated ones."""
     if grid.shape[1:3] == size:
         return grid
     strides = tuple(there // here for there, here in zip(grid.shape[1:3], size, strict=True))
     if tuple(np.multiply(strides, size)) == grid.shape[1:3]:
         return ops.average_pool(grid, strides, strides)
-    return ops.image.resize(grid, size, interpolation="bilinear", antialias=True)
+    # As products with constants, which ONNX and LiteRT know, where they lack `resize`.
+    rows, columns = map(_shares, grid.shape[1:3], size)
+    return ops.einsum("bijc,ki,lj->bklc", grid, rows, columns)
+
+
+def _shares(there, here):
+    """Returns how much each of `there` places counts for each of `here`, an array."""
+    each = np.eye(there, dtype="float32")[None, :, :, None]  # what is at one place alone
+    return np.array(tf.image.resize(each, (here, there), antialias=True)[0, :, :, 0])
 
 
 def _require_coarser(grid, finest):

@@ -85,7 +85,7 @@ class T5(TransformerTranslator):
         setattr(self, f"{stack}_bias", bias)
         return {"score": "dot", "position": bias}
 
-    def logits(self, x):
+    def logits(self, x, table=None):
         x = self.decoder_norm(x)
         scale = self.config.size**-0.5 if self.config.scaled_output else 1.0
-        return self.embedding.logits(x * scale)
+        return self.embedding.logits(x * scale, table)

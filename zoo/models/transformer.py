@@ -229,10 +229,22 @@ class TokenEmbedding(keras.layers.Layer):
             x = self.place(x, start=start)
         return self.drop(x, training=training)
 
-    def logits(self, x):
-        """Returns float32 `(batch, length, vocabulary_size)`."""
-        table = ops.cast(self.output_table, x.dtype)
-        logits = ops.cast(ops.matmul(x, ops.transpose(table)), "float32")
+    def laid_out(self):
+        """Returns the output layer as a matrix `(size, vocabulary_size)`, for `logits` of steps.
+
+        Each step would transpose the table again, which takes as long as the product with few rows.
+        """
+        return ops.transpose(ops.cast(self.output_table, self.compute_dtype))
+
+    def logits(self, x, table=None):
+        """Returns float32 `(batch, length, vocabulary_size)`.
+
+        Args:
+            x: `(batch, length, size)`.
+            table: What `laid_out` returned, or `None` to do it here.
+        """
+        table = self.laid_out() if table is None else table
+        logits = ops.cast(ops.matmul(x, ops.cast(table, x.dtype)), "float32")
         return logits if self.bias is None else logits + self.bias
 
     def get_config(self):

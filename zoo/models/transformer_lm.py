@@ -119,7 +119,7 @@ class TransformerLanguageModel(Core):
         padding = length - ops.sum(ops.cast(is_token, "int32"), axis=1)  # (batch,)
         later = ops.ones((batch, max_length - 1), "bool")
         visible = ops.concatenate([is_token, later], axis=1)  # (batch, length + max_length - 1)
-        context = {"first": -padding, "visible": visible}
+        context = {"first": -padding, "visible": visible, "of_model": self.embedding.laid_out()}
         caches = [block.start(batch, length + max_length - 1) for block in self.blocks]
         state = {"time": ops.convert_to_tensor(0, "int32"), "caches": [each[:2] for each in caches]}
         all_but_last = prompt_ids[:, :-1]
@@ -134,7 +134,8 @@ class TransformerLanguageModel(Core):
             `(logits, state, None)`: `(rows, vocabulary_size)` and the next state.
         """
         x, state = self._advance(tokens[:, None], state, context)
-        return self.embedding.logits(self.norm(x))[:, 0], state, None
+        logits = self.embedding.logits(self.norm(x), context.get("of_model"))
+        return logits[:, 0], state, None
 
     def _advance(self, ids, state, context):
         time, visible = state["time"], context["visible"]

@@ -108,9 +108,14 @@ class TransformerTranslator(Core):
             "cross": [weights for _, weights in of_decoder],
         }
 
-    def logits(self, x):
-        """Returns float32 `(batch, length, vocabulary_size)` of what the last block gives."""
-        return self.embedding.logits(self.decoder_norm(x))
+    def logits(self, x, table=None):
+        """Returns float32 `(batch, length, vocabulary_size)` of what the last block gives.
+
+        Args:
+            x: `(batch, length, size)`.
+            table: As for `TokenEmbedding.logits`.
+        """
+        return self.embedding.logits(self.decoder_norm(x), table)
 
     @property
     def longest(self):
@@ -136,6 +141,7 @@ class TransformerTranslator(Core):
             caches.append(cache[:2])
             memories.append(memory[:2])
         context = {"memories": memories} | ({} if mask is None else {"mask": mask})
+        context["of_model"] = self.embedding.laid_out()
         return context, {"time": ops.convert_to_tensor(0, "int32"), "caches": caches}
 
     def step(self, tokens, state, context):
@@ -160,7 +166,7 @@ class TransformerTranslator(Core):
             )
             caches.append(cache[:2])
             weights.append(of_cross)  # (rows, heads, 1, source_length)
-        logits = self.logits(x)[:, 0]
+        logits = self.logits(x, context.get("of_model"))[:, 0]
         average = self.alignment(ops.concatenate(weights, axis=1))
         return logits, {"time": time + 1, "caches": caches}, average
 

@@ -1,6 +1,7 @@
 """`ImageReader`: pictures of any kind to the numbers that a model takes."""
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from keras_attention._checks import require_positive_integers
@@ -8,7 +9,7 @@ from keras_attention.errors import unknown_name
 from zoo.readers.images import image_bytes, read_images
 from zoo.readers.several import as_requests
 
-INTERPOLATIONS = ("bilinear", "bicubic")
+INTERPOLATIONS = {"bilinear": 2, "bicubic": 3}  # to the numbers of PIL
 LARGEST_IMAGES = 2048  # rows: of a preset of somebody else, too
 
 
@@ -86,6 +87,36 @@ class ImageReader:
     def decides(self):
         """Options of a model of pictures that the reader decides on."""
         return {"image_size": self.size, "channels": self.channels}
+
+    @property
+    def processor(self):
+        """How it sees pictures, in the words of a `preprocessor_config.json` of Hugging Face.
+
+        >>> config = ImageReader(size=28, channels=1, mean=0.1307, deviation=0.3081).processor
+        >>> config["size"], config["image_mean"], config["image_std"]
+        ({'height': 28, 'width': 28}, [0.1307], [0.3081])
+        """
+        resized, square = self.resized or self.size, {"height": self.size, "width": self.size}
+        mean, deviation = (
+            np.broadcast_to(each, [self.channels]).tolist() for each in (self.mean, self.deviation)
+        )
+        return {
+            "image_processor_type": "CLIPImageProcessor",  # which knows all of this
+            "num_channels": self.channels,
+            "do_convert_rgb": self.channels == 3,
+            "do_resize": True,
+            "size": {"shortest_edge": resized}
+            if self.keeps_shape
+            else {"height": resized, "width": resized},
+            "resample": INTERPOLATIONS[self.interpolation],
+            "do_center_crop": self.keeps_shape or resized != self.size,
+            "crop_size": square,
+            "do_rescale": True,
+            "rescale_factor": 1 / 255,
+            "do_normalize": True,
+            "image_mean": mean,
+            "image_std": deviation,
+        }
 
     def requests(self, images):
         """Returns the bytes of each image of a call, and whether the call was for one image."""

@@ -1,5 +1,8 @@
 """The process of a server."""
 
+import signal
+import sys
+
 import uvicorn
 
 from zoo.server.app import make_app
@@ -10,11 +13,15 @@ SECONDS_TO_FINISH = 30
 def run(models, host="127.0.0.1", port=8501, token=None, limits=None):
     """Serves models until the process is told to stop; what runs then is finished.
 
+    SIGTERM ends the process with status 0.
+
     Args:
         models: List of what `model_of` returns.
         host, port: Where it listens; by default only this machine can reach it.
         token, limits: As for `make_app`.
     """
+    # uvicorn finishes what runs, and then hands the signal on to whoever handled it before.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     uvicorn.run(
         make_app(models, limits, token),
         host=host,

@@ -141,24 +141,27 @@ class Signature:
 
 
 def _batched(concrete, specs, largest):
-    """Returns a function that gathers concurrent calls of another one to batches."""
-    names = sorted(concrete.structured_outputs)
+    """Returns a function that gathers concurrent calls of another one to batches.
 
-    @tf.nondifferentiable_batch_function(
-        num_batch_threads=THREADS,
-        max_batch_size=largest,
-        batch_timeout_micros=TIMEOUT_MICROSECONDS,
-        max_enqueued_batches=WAITING_BATCHES,
-        autograph=False,
-    )
-    def gathered(*tensors):
-        found = concrete(*tensors)
-        return [found[name] for name in names]
+    It holds the operation of `tf.nondifferentiable_batch_function`, without the function that this
+    would put around the other one and optimize anew.
+    """
 
     def call(*tensors):
-        # TensorFlow shares a queue among all of one name in the process, whatever they compute.
-        with tf.name_scope(f"queue_{next(_numbers)}"):
-            return dict(zip(names, gathered(*tensors), strict=True))
+        found = tf.raw_ops.BatchFunction(
+            f=concrete,
+            in_tensors=list(tensors),
+            captured_tensors=concrete.captured_inputs,
+            Tout=[output.dtype for output in concrete.outputs],
+            # TensorFlow shares a queue among all of one name in the process, whatever they compute.
+            shared_name=f"queue_{next(_numbers)}",
+            num_batch_threads=THREADS,
+            max_batch_size=largest,
+            batch_timeout_micros=TIMEOUT_MICROSECONDS,
+            max_enqueued_batches=WAITING_BATCHES,
+            enable_large_batch_splitting=True,
+        )
+        return tf.nest.pack_sequence_as(concrete.structured_outputs, found)
 
     # Called eagerly, it would be traced for each call, and no two calls would share a batch.
     return tf.function(call, autograph=False).get_concrete_function(*specs)

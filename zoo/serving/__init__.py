@@ -1,19 +1,32 @@
 """What turns a task into files that others serve: SavedModels for TF Serving, ONNX, LiteRT."""
 
-from zoo.serving.encoders import Encode
+from zoo.serving.encoders import Encoders, pixel_inputs, token_inputs
 from zoo.serving.endpoints import Endpoint
 from zoo.serving.export import require_free, require_versions, write_version
-from zoo.serving.graphs import GRAPH_FORMATS, write_graphs
+from zoo.serving.graphs import (
+    CONFIG,
+    GRAPH_FORMATS,
+    LABELS,
+    PROCESSOR,
+    require_format,
+    write_graphs,
+)
 from zoo.serving.server_config import write_server_config
 from zoo.serving.steps import Start
 
 __all__ = [
+    "CONFIG",
     "GRAPH_FORMATS",
-    "Encode",
+    "LABELS",
+    "PROCESSOR",
+    "Encoders",
     "Endpoint",
     "Start",
+    "pixel_inputs",
+    "require_format",
     "require_free",
     "require_versions",
+    "token_inputs",
     "write_graphs",
     "write_server_config",
     "write_version",

@@ -1,29 +1,46 @@
-"""A model that reads an input at once as one graph of numbers, for run-times without strings."""
+"""A model that reads an input at once as graphs of numbers, for run-times without strings."""
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import tensorflow as tf
 
 
-class Encode(NamedTuple):
-    """What a model computes of token ids.
+class Encoders(NamedTuple):
+    """What a model computes of numbers.
 
     Attributes:
-        function: Takes int32 `token_ids`, `attention_mask`, 1 for tokens and 0 for padding, and,
-            if there are segments, `segment_ids`, each `(batch, length)`. Returns a dictionary of
-            tensors with the batch first.
-        has_segments: Whether it takes segments.
+        functions: Dictionary of names to pairs `(function, inputs)`: inputs are `token_inputs` or
+            `pixel_inputs`, and the function takes tensors of these names. It returns a dictionary
+            of tensors with the batch first.
         length: Tokens at most, and where shapes must be fixed.
     """
 
-    function: Callable
-    has_segments: bool
-    length: int
+    functions: dict
+    length: int | None = None
 
     def graphs(self, core, is_fixed=False):
-        """Returns the graph, as `zoo.serving.steps.Start.graphs` does."""
-        names = ["token_ids", "attention_mask", *["segment_ids"] * self.has_segments]
-        shape = [1, self.length] if is_fixed else [None, None]
-        signature = [tf.TensorSpec(shape, tf.int32, name=name) for name in names]
-        return {"model": (self.function, signature)}
+        """Returns the graphs, as `zoo.serving.steps.Start.graphs` does."""
+        if not is_fixed:
+            return self.functions
+        return {
+            name: (function, [self._fixed(each) for each in inputs])
+            for name, (function, inputs) in self.functions.items()
+        }
+
+    def _fixed(self, spec):
+        sides = [side or self.length for side in spec.shape[1:]]
+        return tf.TensorSpec([1, *sides], spec.dtype, name=spec.name)
+
+
+def token_inputs(has_segments=False):
+    """Returns int32 `token_ids`, `attention_mask`, 1 for tokens and 0 for padding, and, if there
+    are segments, `segment_ids`, each `(batch, length)`.
+    """
+    names = ["token_ids", "attention_mask", *["segment_ids"] * has_segments]
+    return [tf.TensorSpec([None, None], tf.int32, name=name) for name in names]
+
+
+def pixel_inputs(reader):
+    """Returns float32 `pixels` `(batch, rows, columns, channels)`, as an `ImageReader` reads."""
+    shape = [None, reader.size, reader.size, reader.channels]
+    return [tf.TensorSpec(shape, tf.float32, name="pixels")]

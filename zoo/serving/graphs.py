@@ -2,27 +2,36 @@
 
 import json
 
+from keras_attention.errors import unknown_name
 from zoo.serving.export import write_folder
 from zoo.serving.to_litert import write_litert
 from zoo.serving.to_onnx import write_onnx
 
 TOKENIZER, LABELS = "tokenizer.json", "labels.json"
+PROCESSOR, CONFIG = "preprocessor_config.json", "config.json"
 GRAPH_FORMATS = {"onnx": write_onnx, "litert": write_litert}
 
 
-def write_graphs(path, file_format, core, parts, tokenizer, labels=None):
+def require_format(file_format):
+    """Raises a `ValueError` for what is neither `"tf_saved_model"` nor one of `GRAPH_FORMATS`."""
+    formats = ["tf_saved_model", *GRAPH_FORMATS]
+    if file_format not in formats:
+        raise ValueError(unknown_name("format", file_format, formats))
+
+
+def write_graphs(path, file_format, core, parts, library=None, contents=None):
     """Writes a model as graphs of numbers, with its tokenizer for the `tokenizers` library.
 
     Args:
         path: Folder to write, which appears only when it is complete.
-        file_format: `"onnx"` for `start.onnx` and `step.onnx`, or `model.onnx`, whose batch and
-            length are free; or `"litert"` for `model.tflite` with these as signatures, for a batch
-            of one and a fixed length.
-        core: The model of token ids.
-        parts: A `zoo.serving.steps.Start`, or the `zoo.serving.encoders.Encode` of a model that
+        file_format: `"onnx"` for a file for each graph, such as `start.onnx` and `step.onnx`, or
+            `model.onnx`, whose batch and length are free; or `"litert"` for `model.tflite` with
+            these as signatures, for a batch of one and a fixed length.
+        core: The model of numbers.
+        parts: A `zoo.serving.steps.Start`, or the `zoo.serving.encoders.Encoders` of a model that
             reads an input at once.
-        tokenizer: A `ByteBPETokenizer`, or a `Tokenizer` that the library reads.
-        labels: List of names for `labels.json`, if the model has some.
+        library: The `tokenizers.Tokenizer` of a model of texts.
+        contents: Dictionary of names of files to what they hold, as JSON, such as `labels.json`.
 
     Returns:
         `pathlib.Path` of the folder.
@@ -37,13 +46,13 @@ def write_graphs(path, file_format, core, parts, tokenizer, labels=None):
             f'format="{file_format}" is for models that compute in float32. This one computes in '
             f'{core.compute_dtype}: load it with dtype="float32".'
         )
-    library = tokenizer.to_library()  # an ImportError tells what is missing
 
     def write(folder):
-        library.save(str(folder / TOKENIZER))
-        if labels is not None:
-            text = json.dumps(labels, ensure_ascii=False)
-            (folder / LABELS).write_text(text, encoding="utf-8")
+        if library is not None:
+            library.save(str(folder / TOKENIZER))
+        for name, content in (contents or {}).items():
+            text = json.dumps(content, ensure_ascii=False)
+            (folder / name).write_text(text, encoding="utf-8")
         GRAPH_FORMATS[file_format](folder, core, parts)
 
     return write_folder(path, write)

@@ -1,4 +1,4 @@
-"""The two files that tell TF Serving which models there are, and which batches to make."""
+"""The files that tell TF Serving which models there are, which batches to make, what to measure."""
 
 import os
 import pathlib
@@ -6,8 +6,9 @@ import pathlib
 from zoo.atomic import whole
 from zoo.serving.buckets import ROWS
 
-MODELS, BATCHING = "models.config", "batching.config"
+MODELS, BATCHING, MONITORING = "models.config", "batching.config", "monitoring.config"
 BATCH_TIMEOUT_MICROSECONDS = 2000
+METRICS = 'prometheus_config { enable: true, path: "/monitoring/prometheus/metrics" }\n'
 MODEL = """  config {{
     name: {name}
     base_path: {base_path}
@@ -17,16 +18,18 @@ MODEL = """  config {{
 
 
 def write_server_config(folder, seen_as="/models"):
-    """Writes `models.config` and `batching.config` for a folder of exported models.
+    """Writes the configuration of TF Serving for a folder of exported models.
 
-    Every folder below it that holds versions is a model, and its name that of the model.
+    `models.config` lists the models: every folder below it that holds versions, by its name.
+    `batching.config` is for `--batching_parameters_file`, `monitoring.config` for
+    `--monitoring_config_file`.
 
     Args:
         folder: Folder of exported models.
         seen_as: The same folder as the server sees it, such as where a container mounts it.
 
     Returns:
-        `pathlib.Path` of both files.
+        `pathlib.Path` of each file.
 
     Raises:
         ValueError: If there is no exported model, or two have the same name.
@@ -38,13 +41,15 @@ def write_server_config(folder, seen_as="/models"):
             f"There is no exported model below {folder}: no folder NAME/1 with a saved_model.pb. "
             f"Export one: model.export({str(folder / 'NAME')!r})."
         )
-    written = folder / MODELS, folder / BATCHING
-    for path, text in zip(
-        written, [_models_config(models, seen_as.rstrip("/")), batching_config()], strict=True
-    ):
-        with whole(path) as unfinished:  # a server may be reading
+    contents = {
+        MODELS: _models_config(models, seen_as.rstrip("/")),
+        BATCHING: batching_config(),
+        MONITORING: METRICS,
+    }
+    for name, text in contents.items():
+        with whole(folder / name) as unfinished:  # a server may be reading
             unfinished.write_text(text, encoding="utf-8")
-    return written
+    return tuple(folder / name for name in contents)
 
 
 def batching_config():

@@ -44,7 +44,8 @@ def start_and_step(core, start, is_fixed=False):
     parts = {}
 
     def run_start(inputs):
-        parts["context"], parts["state"] = start.function(inputs)
+        context, parts["state"] = start.function(inputs)
+        parts["context"] = _without_weights(context)
         return {**_named("context", parts["context"]), **_named("state", parts["state"])}
 
     shape = [1, start.length or start.input.shape[1], *start.input.shape[2:]]
@@ -68,6 +69,13 @@ def start_and_step(core, start, is_fixed=False):
         "start": (run_start, signature),
         "step": (run_step, [tokens, *(memory[name] for name in order)]),
     }
+
+
+def _without_weights(context):
+    """Returns a context without weights laid out for steps: a graph has weights of its own."""
+    if not isinstance(context, dict):
+        return context
+    return {name: each for name, each in context.items() if name != "of_model"}
 
 
 def _named(name, nest):

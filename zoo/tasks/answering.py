@@ -1,6 +1,6 @@
 """The task of answering questions: a question and a text in, the part of it that answers out."""
 
-from typing import NamedTuple
+from typing import NamedTuple, overload
 
 import keras
 import tensorflow as tf
@@ -13,6 +13,7 @@ from zoo.metrics.crossentropy import TokenCrossentropy
 from zoo.readers.text.span_reader import SpanReader
 from zoo.readers.text.words import to_valid_utf8
 from zoo.serving import Endpoint
+from zoo.tasks.arguments import Texts
 from zoo.tasks.encoding import EncodingTask
 
 NOT_HERE = float("-inf")  # the logit of a token where no answer starts or ends
@@ -145,6 +146,12 @@ class Answerer(EncodingTask):
 
     # ------------------------------------------------------------------------------------ answers
 
+    @overload
+    def answer(self, questions: str, contexts: str | Texts, batch_size: int = 8) -> Answer: ...
+    @overload
+    def answer(
+        self, questions: Texts, contexts: str | Texts, batch_size: int = 8
+    ) -> list[Answer]: ...
     def answer(self, questions, contexts, batch_size=8):
         """Returns the part of a context that answers a question, or of each of a list.
 

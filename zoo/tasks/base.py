@@ -5,6 +5,7 @@ import contextlib
 import os
 import reprlib
 import warnings
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -15,6 +16,7 @@ from keras_attention._keras import layers_in
 from zoo.data.batching import is_batches
 from zoo.metrics.crossentropy import TokenCrossentropy
 from zoo.storage import cards, presets
+from zoo.tasks.arguments import FilePath
 
 
 class Task(keras.Model, abc.ABC):
@@ -71,7 +73,14 @@ class Task(keras.Model, abc.ABC):
     # ----------------------------------------------------------------------------------- training
 
     @abc.abstractmethod
-    def batches(self, x, y=None, batch_size=None, shuffle=False, seed=0):
+    def batches(
+        self,
+        x: Any,
+        y: Any = None,
+        batch_size: int | None = None,
+        shuffle: bool = False,
+        seed: int = 0,
+    ) -> tf.data.Dataset:
         """Returns a data set of `(inputs, labels, weights)`, as Keras trains on it, of raw data."""
 
     def usual_loss(self):
@@ -82,7 +91,14 @@ class Task(keras.Model, abc.ABC):
         """Returns a list of what `compile` measures unless told otherwise."""
         return [keras.metrics.SparseCategoricalAccuracy("accuracy")]
 
-    def compile(self, optimizer="adam", loss=None, weighted_metrics=None, jit_compile=False, **kw):
+    def compile(
+        self,
+        optimizer: Any = "adam",
+        loss: Any = None,
+        weighted_metrics: Any = None,
+        jit_compile: bool = False,
+        **kw: Any,
+    ) -> None:
         """Configures training: by the usual loss and metrics of the task unless told otherwise.
 
         Args:
@@ -104,7 +120,16 @@ class Task(keras.Model, abc.ABC):
         if self.built:
             self.optimizer.build(self.trainable_variables)
 
-    def fit(self, x, y=None, batch_size=None, validation_data=None, shuffle=True, seed=0, **kwargs):
+    def fit(
+        self,
+        x: Any,
+        y: Any = None,
+        batch_size: int | None = None,
+        validation_data: Any = None,
+        shuffle: bool = True,
+        seed: int = 0,
+        **kwargs: Any,
+    ) -> keras.callbacks.History:
         """Trains on raw data.
 
         Args:
@@ -128,7 +153,7 @@ class Task(keras.Model, abc.ABC):
         with _unknown_number_of_batches():
             return super().fit(train, validation_data=validation_data, shuffle=False, **kwargs)
 
-    def evaluate(self, x, y=None, batch_size=None, **kwargs):
+    def evaluate(self, x: Any, y: Any = None, batch_size: int | None = None, **kwargs: Any) -> Any:
         """Returns the loss and the metrics on raw data.
 
         Args:
@@ -138,7 +163,7 @@ class Task(keras.Model, abc.ABC):
         with _unknown_number_of_batches():
             return super().evaluate(self._batches(x, y, batch_size=batch_size), **kwargs)
 
-    def predict(self, x, *args, **kwargs):
+    def predict(self, x: Any, *args: Any, **kwargs: Any) -> Any:
         """Returns what the core computes for batches of tensors, as `keras.Model.predict` does.
 
         Args:
@@ -179,7 +204,7 @@ class Task(keras.Model, abc.ABC):
                 f"texts or images call `{self.task_method}`; to learn from them, `fit`."
             )
 
-    def enable_lora(self, rank):
+    def enable_lora(self, rank: int) -> None:
         """Freezes the weights, and lets small additions to the dense layers of the blocks learn.
 
         $$ W' = W + A B, \\quad A \\in R^{inputs × rank}, \\quad B \\in R^{rank × outputs} $$
@@ -225,7 +250,7 @@ class Task(keras.Model, abc.ABC):
             layer.enable_lora(rank)
         self.forget_compiled()
 
-    def quantize(self, mode="int8", config=None, **kwargs):
+    def quantize(self, mode: str = "int8", config: Any = None, **kwargs: Any) -> None:
         """Turns the kernels of the dense layers into integers, which take a quarter of the memory.
 
         By `keras.Model.quantize`. There is no way back, and what is quantized cannot be saved as a
@@ -286,15 +311,15 @@ class Task(keras.Model, abc.ABC):
 
     def save_to_preset(
         self,
-        path,
-        description="",
-        data="",
-        quality=None,
-        license="",
-        dtype=None,
-        use="",
-        limits="",
-    ):
+        path: FilePath,
+        description: str = "",
+        data: str | dict[str, str] = "",
+        quality: dict[str, float] | None = None,
+        license: str = "",
+        dtype: str | None = None,
+        use: str = "",
+        limits: str = "",
+    ) -> str:
         """Writes the model as a preset, which `zoo.load` reads: whole or not at all.
 
         A preset is four files that hold no code: a card, a config, the weights and the tokenizer,

@@ -1,5 +1,7 @@
 """The task of captioning: images in, strings out."""
 
+from typing import Any, Unpack, overload
+
 import keras
 import numpy as np
 import tensorflow as tf
@@ -13,6 +15,16 @@ from zoo.models.backbone import Backbone
 from zoo.readers.images import image_bytes, read_images
 from zoo.readers.several import as_requests
 from zoo.serving import Start
+from zoo.tasks.arguments import (
+    No,
+    OneEach,
+    Options,
+    Picture,
+    PictureOrPictures,
+    Pictures,
+    SamplerLike,
+    Yes,
+)
 from zoo.tasks.generating import LIMITS, SEEDS, USUAL_LENGTH, GeneratingTask, best_texts
 from zoo.tasks.results import Caption
 
@@ -119,6 +131,40 @@ class Captioner(GeneratingTask):
 
     # --------------------------------------------------------------------------------- captioning
 
+    @overload
+    def caption(
+        self,
+        images: Picture,
+        sampler: SamplerLike = None,
+        return_attention: No = False,
+        **options: Unpack[OneEach],
+    ) -> str: ...
+    @overload
+    def caption(
+        self,
+        images: Pictures,
+        sampler: SamplerLike = None,
+        return_attention: No = False,
+        **options: Unpack[OneEach],
+    ) -> list[str]: ...
+    @overload
+    def caption(
+        self,
+        images: PictureOrPictures,
+        sampler: SamplerLike = None,
+        *,
+        return_attention: Yes,
+        **options: Unpack[OneEach],
+    ) -> Caption: ...
+    @overload
+    def caption(
+        self,
+        images: PictureOrPictures,
+        sampler: SamplerLike = None,
+        return_attention: bool = False,
+        batch_size: int = 32,
+        **options: Unpack[Options],
+    ) -> Any: ...
     def caption(self, images, sampler=None, return_attention=False, batch_size=32, **options):
         """Describes an image or a list of images.
 

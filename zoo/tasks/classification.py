@@ -1,14 +1,19 @@
 """The task of classification: texts, pictures or sounds in, labels out."""
 
+from collections.abc import Iterable
+from typing import Any, overload
+
 import keras
 import numpy as np
 import tensorflow as tf
 
 from keras_attention.errors import unknown_name
+from zoo import serving
 from zoo.data.labels import labelled, multi_labelled, require_labels
 from zoo.readers.image_reader import ImageReader
 from zoo.readers.sound_reader import SoundReader
 from zoo.readers.text.pair_reader import PairReader
+from zoo.tasks.arguments import No, Picture, Sound
 from zoo.tasks.encoding import EncodingTask
 from zoo.tasks.results import PictureClasses, TextClasses
 from zoo.tasks.sound_results import SoundClasses
@@ -117,6 +122,30 @@ class Classifier(EncodingTask):
 
     # ----------------------------------------------------------------------------- classification
 
+    @overload
+    def classify(
+        self,
+        inputs: Picture | Sound,
+        return_probabilities: No = False,
+        return_attention: No = False,
+        batch_size: int = 32,
+    ) -> str: ...
+    @overload
+    def classify(
+        self,
+        inputs: Iterable[Picture | Sound | np.ndarray | tuple[str, str]],
+        return_probabilities: No = False,
+        return_attention: No = False,
+        batch_size: int = 32,
+    ) -> list[str]: ...
+    @overload
+    def classify(
+        self,
+        inputs: Any,
+        return_probabilities: bool = False,
+        return_attention: bool = False,
+        batch_size: int = 32,
+    ) -> Any: ...
     def classify(self, inputs, return_probabilities=False, return_attention=False, batch_size=32):
         """Returns the best label of an input, or of each in a list.
 
@@ -187,6 +216,24 @@ class Classifier(EncodingTask):
         return outputs | (self.core.told(inputs, weights) if return_attention else {})
 
     # ------------------------------------------------------------------------------------- export
+
+    def serving_encoders(self):
+        if self.tokenizer is not None:
+            return super().serving_encoders()
+        if not self.takes_images:
+            raise ValueError(
+                "ONNX and LiteRT files are for models of texts or pictures, and for those that "
+                'generate. Export this one of sounds as a SavedModel: format="tf_saved_model".'
+            )
+
+        def encode(pixels):
+            return self.named(self.core(pixels, training=False))
+
+        return serving.Encoders({"model": (encode, serving.pixel_inputs(self.reader))})
+
+    def serving_contents(self):
+        of_pictures = {serving.PROCESSOR: self.reader.processor} if self.takes_images else {}
+        return super().serving_contents() | of_pictures
 
     def endpoints(self):
         """Returns a dictionary of the `zoo.serving.Endpoint`s that are exported, and served.

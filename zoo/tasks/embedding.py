@@ -8,6 +8,7 @@ from zoo.data.pairs import pairs_of_lists, require_pairs
 from zoo.decoding.base import require
 from zoo.readers.text.text_reader import TextReader
 from zoo.readers.text.texts import as_texts
+from zoo.tasks.arguments import Texts
 from zoo.tasks.encoding import EncodingTask
 
 SCALE = 20.0  # of cosines, before the softmax of the training
@@ -90,7 +91,7 @@ class Embedder(EncodingTask):
 
     # ---------------------------------------------------------------------------------- embedding
 
-    def embed(self, texts, batch_size=32):
+    def embed(self, texts: str | Texts, batch_size: int = 32) -> np.ndarray:
         """Returns vectors of texts.
 
         Args:
@@ -109,7 +110,7 @@ class Embedder(EncodingTask):
         vectors = np.reshape(rows, (-1, self.core.config.size)).astype("float32")
         return vectors[0] if is_one else vectors
 
-    def match(self, texts, others, batch_size=32):
+    def match(self, texts: str | Texts, others: str | Texts, batch_size: int = 32) -> np.ndarray:
         """Returns how alike texts are to others: the cosines of their vectors.
 
         Args:

@@ -2,13 +2,14 @@
 
 import abc
 import functools
+import pathlib
 
 import tensorflow as tf
 
-from keras_attention.errors import unknown_name
 from zoo import serving
 from zoo.data.batching import in_batches_by_length
 from zoo.serving import Endpoint
+from zoo.tasks.arguments import FilePath
 from zoo.tasks.base import Task
 
 REQUESTS = tf.TensorSpec([None], tf.string)
@@ -61,16 +62,16 @@ class EncodingTask(Task):
 
     # ------------------------------------------------------------------------------------- export
 
-    def export(self, path, format="tf_saved_model"):
+    def export(self, path: FilePath, format: str = "tf_saved_model") -> pathlib.Path:
         """Writes the model for others to serve.
 
         `"tf_saved_model"` is for TF Serving, requests as strings in, tensors out: `serving_default`
         takes `text`, `image_bytes` or `sound_bytes`, strings `[batch]`, and gives what the task
         answers; where there is `explain`, it gives the attention as well.
 
-        `"onnx"` and `"litert"` are for run-times of numbers, and models of texts: they get a graph
-        of what the core computes of token ids, see `zoo.serving.encoders`, the tokenizer, and the
-        names of labels.
+        `"onnx"` and `"litert"` are for run-times of numbers: they get a graph of what the core
+        computes of token ids or pixels, see `zoo.serving.encoders`, with what makes these of texts
+        or pictures, and the names of labels. Models of sounds have no such graph.
 
         Args:
             path: For a SavedModel the folder of all versions of this model: the export goes to the
@@ -86,22 +87,16 @@ class EncodingTask(Task):
             ImportError: If a library for the format is missing.
         """
         if format in serving.GRAPH_FORMATS:
-            if self.tokenizer is None:
-                raise ValueError(
-                    f"format={format!r} is for models of texts, and for those that generate. "
-                    f'Export this {type(self).__name__} as a SavedModel: format="tf_saved_model".'
-                )
-            parts = self.serving_encode()
-            labels = getattr(self, "labels", None)
-            return serving.write_graphs(path, format, self.core, parts, self.tokenizer, labels)
-        if format != "tf_saved_model":
-            formats = ["tf_saved_model", *serving.GRAPH_FORMATS]
-            raise ValueError(unknown_name("format", format, formats))
+            encoders = self.serving_encoders()
+            library = None if self.tokenizer is None else self.tokenizer.to_library()
+            contents = self.serving_contents()
+            return serving.write_graphs(path, format, self.core, encoders, library, contents)
+        serving.require_format(format)
         resources = [self.core] if self.tokenizer is None else [self.core, self.tokenizer]
         return serving.write_version(path, resources, self.endpoints())
 
-    def serving_encode(self):
-        """Returns the `zoo.serving.Encode` of the model exported as a graph of numbers."""
+    def serving_encoders(self):
+        """Returns the `zoo.serving.Encoders` of the model exported as a graph of numbers."""
         config = self.core.config
         has_segments = config.num_segments > 1
 
@@ -110,7 +105,13 @@ class EncodingTask(Task):
             inputs = {"token_ids": ids, "segment_ids": segment_ids} if has_segments else ids
             return self.named(self.core(inputs, training=False))
 
-        return serving.Encode(encode, has_segments, config.max_length)
+        graphs = {"model": (encode, serving.token_inputs(has_segments))}
+        return serving.Encoders(graphs, config.max_length)
+
+    def serving_contents(self):
+        """Returns what stands beside the graph: JSON by names of files."""
+        labels = getattr(self, "labels", None)
+        return {} if labels is None else {serving.LABELS: labels}
 
     def named(self, outputs):
         """Returns a dictionary of what the core computes, by names for those who get numbers."""

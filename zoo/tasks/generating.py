@@ -3,17 +3,19 @@
 import abc
 import dataclasses
 import functools
+import pathlib
+from typing import Any
 
 import keras
 import tensorflow as tf
 
-from keras_attention.errors import unknown_name
 from zoo import decoding, serving
 from zoo.data.batching import in_batches_by_length
-from zoo.decoding.base import as_length, as_seed
+from zoo.decoding.base import Sampler, as_length, as_seed
 from zoo.decoding.compiled import NUMBERS, for_every_form
 from zoo.metrics.perplexity import Perplexity
 from zoo.serving import buckets
+from zoo.tasks.arguments import FilePath, SamplerLike
 from zoo.tasks.base import Task
 from zoo.tasks.endpoints import USUAL_LENGTH, serving_endpoints
 
@@ -68,7 +70,7 @@ class GeneratingTask(Task):
 
     # ------------------------------------------------------------------------------------ sampler
 
-    def sampler(self, sampler=None, **options):
+    def sampler(self, sampler: SamplerLike = None, **options: Any) -> Sampler:
         """Returns a sampler by its name, an object as it is, or the default one with other options.
 
         By its name, it has the rules of the default one, its processors and end tokens, too.
@@ -335,7 +337,14 @@ class GeneratingTask(Task):
     def serving_start(self):
         """Returns the `zoo.serving.Start` of the model exported as graphs of numbers."""
 
-    def export(self, path, sampler=None, format="tf_saved_model", jit_compile=True, **options):
+    def export(
+        self,
+        path: FilePath,
+        sampler: SamplerLike = None,
+        format: str = "tf_saved_model",
+        jit_compile: bool = True,
+        **options: Any,
+    ) -> pathlib.Path:
         """Writes the model for others to serve.
 
         `"tf_saved_model"` is for TF Serving, strings in, strings out: `serving_default`,
@@ -370,10 +379,9 @@ class GeneratingTask(Task):
                     "whoever calls the graphs picks the tokens."
                 )
             start = self.serving_start()
-            return serving.write_graphs(path, format, self.core, start, self.tokenizer)
-        if format != "tf_saved_model":
-            formats = ["tf_saved_model", *serving.GRAPH_FORMATS]
-            raise ValueError(unknown_name("format", format, formats))
+            library = self.tokenizer.to_library()
+            return serving.write_graphs(path, format, self.core, start, library)
+        serving.require_format(format)
         endpoints = self.endpoints(sampler, **options)
         if not jit_compile:
             del endpoints["serving_jit"]

@@ -1,6 +1,6 @@
 """The task of filling masks: texts with gaps in, the most probable words out."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
@@ -9,6 +9,7 @@ from zoo.decoding.base import require
 from zoo.metrics.perplexity import Perplexity
 from zoo.readers.text.text_reader import TextReader
 from zoo.readers.text.texts import as_texts
+from zoo.tasks.arguments import Texts
 from zoo.tasks.encoding import EncodingTask
 
 MASKED = 0.15  # of the tokens, in training
@@ -126,7 +127,9 @@ class MaskFiller(EncodingTask):
 
     # -------------------------------------------------------------------------------------- masks
 
-    def fill_mask(self, texts, num_candidates=5, batch_size=32):
+    def fill_mask(
+        self, texts: str | Texts, num_candidates: int = 5, batch_size: int = 32
+    ) -> list[Any]:
         """Returns what may stand behind the masks of texts.
 
         Args:

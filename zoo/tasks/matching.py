@@ -2,6 +2,8 @@
 
 import functools
 import os
+import pathlib
+from typing import overload
 
 import keras
 import numpy as np
@@ -17,8 +19,10 @@ from zoo.readers.images import image_bytes, read_images
 from zoo.readers.several import as_requests
 from zoo.readers.text.texts import as_texts
 from zoo.serving import Endpoint
+from zoo.tasks.arguments import FilePath, No, Picture, PictureOrPictures, Pictures, Texts, Yes
 from zoo.tasks.base import Task
 from zoo.tasks.match_results import Findings, Matches
+from zoo.tasks.matching_graphs import write_matching_graphs
 from zoo.tasks.results import PictureClasses
 from zoo.tasks.seeing import pictures_in, require_eyes_that_fit
 
@@ -196,7 +200,12 @@ class Matcher(Task):
 
     # ----------------------------------------------------------------------------------- matching
 
-    def embed(self, texts=None, images=None, batch_size=64):
+    def embed(
+        self,
+        texts: str | Texts | None = None,
+        images: PictureOrPictures | None = None,
+        batch_size: int = 64,
+    ) -> np.ndarray:
         """Returns unit vectors of texts or of images: what belongs together is near each other.
 
         Args:
@@ -239,6 +248,22 @@ class Matcher(Task):
         )
         return np.concatenate([batch.numpy() for batch in batches])
 
+    @overload
+    def match(
+        self,
+        images: PictureOrPictures,
+        texts: str | Texts,
+        return_matches: No = False,
+        batch_size: int = 64,
+    ) -> np.ndarray: ...
+    @overload
+    def match(
+        self,
+        images: PictureOrPictures,
+        texts: str | Texts,
+        return_matches: Yes,
+        batch_size: int = 64,
+    ) -> Matches: ...
     def match(self, images, texts, return_matches=False, batch_size=64):
         """Returns how well each text fits each image.
 
@@ -257,6 +282,26 @@ class Matcher(Task):
         similarities = found @ self._embed("texts", texts, batch_size).T
         return Matches(similarities, texts, requests) if return_matches else similarities
 
+    @overload
+    def classify(
+        self, images: Picture, labels: Texts, return_probabilities: No = False, batch_size: int = 64
+    ) -> str: ...
+    @overload
+    def classify(
+        self,
+        images: Pictures,
+        labels: Texts,
+        return_probabilities: No = False,
+        batch_size: int = 64,
+    ) -> list[str]: ...
+    @overload
+    def classify(
+        self,
+        images: PictureOrPictures,
+        labels: Texts,
+        return_probabilities: Yes,
+        batch_size: int = 64,
+    ) -> PictureClasses: ...
     def classify(self, images, labels, return_probabilities=False, batch_size=64):
         """Returns the label that fits an image best, of labels that no training has told of.
 
@@ -282,7 +327,9 @@ class Matcher(Task):
         probabilities = tf.nn.softmax(self.core.scale() * similarities).numpy()
         return PictureClasses(names, probabilities, None, None, requests)
 
-    def search(self, text, images, k=5, batch_size=64):
+    def search(
+        self, text: str, images: FilePath | Pictures, k: int = 5, batch_size: int = 64
+    ) -> Findings:
         """Finds the images that fit a text best.
 
         Args:
@@ -367,18 +414,32 @@ class Matcher(Task):
             answer = self.answer_texts if kind == "texts" else self.answer_images
         return tf.function(answer, [inputs], autograph=False).get_concrete_function()
 
-    def export(self, path):
-        """Writes a SavedModel for TF Serving: texts or encoded pictures in, vectors out.
+    def export(self, path: FilePath, format: str = "tf_saved_model") -> pathlib.Path:
+        """Writes the model for others to serve.
 
+        `"tf_saved_model"` is for TF Serving, texts or encoded pictures in, vectors out:
         `serving_default` takes `text`, and `images` takes `image_bytes`, strings `[batch]`; both
         give `embedding`, unit vectors whose products are similarities.
 
+        `"onnx"` and `"litert"` are for run-times of numbers, who get two graphs of the same
+        vectors, `text` of token ids and `image` of pixels: see `zoo.tasks.matching_graphs`.
+
         Args:
-            path: Folder of all versions of this model; the export goes to the next number in it.
+            path: For a SavedModel the folder of all versions of this model: the export goes to the
+                next number in it. Otherwise a new folder.
+            format: `"tf_saved_model"`, `"onnx"` or `"litert"`.
 
         Returns:
             `pathlib.Path` of what was written.
+
+        Raises:
+            ValueError: If `path` is not free, `format` is unknown, or it lacks something that the
+                model needs.
+            ImportError: If a library for the format is missing.
         """
+        if format in serving.GRAPH_FORMATS:
+            return write_matching_graphs(path, format, self)
+        serving.require_format(format)
         return serving.write_version(path, [self.core, self.tokenizer], self.endpoints())
 
     def endpoints(self):

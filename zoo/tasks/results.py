@@ -1,5 +1,7 @@
 """What tasks return besides texts: tokens, attention, probabilities, and their pictures."""
 
+import os
+import pathlib
 from typing import NamedTuple
 
 import numpy as np
@@ -24,10 +26,10 @@ class Translation(NamedTuple):
         log_probs: float32 array, the log-probability of each translation.
     """
 
-    texts: list
-    tokens: list
-    source_tokens: list
-    attention: list
+    texts: list[str]
+    tokens: list[list[str]]
+    source_tokens: list[list[str]]
+    attention: list[np.ndarray]
     log_probs: np.ndarray
 
     def plot(self, position=0):
@@ -40,7 +42,7 @@ class Translation(NamedTuple):
             self.attention[position], self.source_tokens[position], self.tokens[position]
         )
 
-    def save_html(self, path, position=0):
+    def save_html(self, path: str | os.PathLike[str], position: int = 0) -> pathlib.Path:
         """Writes a page to explore the alignment of one of the texts, see `zoo.pages`.
 
         Args:
@@ -73,11 +75,11 @@ class Caption(NamedTuple):
         images: List of `bytes`, the encoded images.
     """
 
-    texts: list
-    words: list
-    attention: list
+    texts: list[str]
+    words: list[list[str]]
+    attention: list[np.ndarray]
     log_probs: np.ndarray
-    images: list
+    images: list[bytes]
 
     def plot(self, position=0):
         """Draws one of the images, once for each word, with the places that the word looked at.
@@ -88,7 +90,7 @@ class Caption(NamedTuple):
         picture = read_image(self.images[position])
         return plot_caption(picture, self.words[position], self.attention[position])
 
-    def save_html(self, path, position=0):
+    def save_html(self, path: str | os.PathLike[str], position: int = 0) -> pathlib.Path:
         """Writes a page to explore where each word of a caption looked, see `zoo.pages`.
 
         Args:
@@ -127,7 +129,7 @@ class PictureClasses(NamedTuple):
     probabilities: np.ndarray
     attention: np.ndarray | None
     heads: np.ndarray | None
-    images: list
+    images: list[bytes]
 
     @classmethod
     def of(cls, labels, probabilities, rows, images):
@@ -202,8 +204,8 @@ class TextScores(NamedTuple):
     """
 
     perplexity: np.ndarray
-    tokens: list
-    log_probs: list
+    tokens: list[list[str]]
+    log_probs: list[np.ndarray]
 
 
 class AttentionMaps(NamedTuple):
@@ -216,8 +218,8 @@ class AttentionMaps(NamedTuple):
     """
 
     weights: np.ndarray
-    query_tokens: list
-    key_tokens: list
+    query_tokens: list[str]
+    key_tokens: list[str]
 
     def plot(self, layer=-1, head=None):
         """Draws one head, or all heads of a layer side by side.
@@ -239,7 +241,7 @@ class AttentionMaps(NamedTuple):
         require(-heads <= head < heads, f"a head from 0 to {heads - 1}", head=head)
         return plot_alignment(self.weights[layer, head], self.key_tokens, self.query_tokens)
 
-    def save_html(self, path):
+    def save_html(self, path: str | os.PathLike[str]) -> pathlib.Path:
         """Writes a page to explore all layers and heads, see `zoo.pages`.
 
         Args:
@@ -273,7 +275,7 @@ class TranslationAttention(NamedTuple):
     decoder: AttentionMaps
     cross: AttentionMaps
 
-    def save_html(self, path):
+    def save_html(self, path: str | os.PathLike[str]) -> pathlib.Path:
         """Writes a page to explore all three, see `zoo.pages`.
 
         Args:

@@ -1,5 +1,8 @@
 """The task of scoring: texts or pairs of texts in, a number for each out."""
 
+from collections.abc import Iterable
+from typing import overload
+
 import keras
 import numpy as np
 import tensorflow as tf
@@ -67,6 +70,10 @@ class Scorer(EncodingTask):
 
     # ------------------------------------------------------------------------------------ scoring
 
+    @overload
+    def score(self, texts: str, batch_size: int = 32) -> float: ...
+    @overload
+    def score(self, texts: Iterable[str | tuple[str, str]], batch_size: int = 32) -> np.ndarray: ...
     def score(self, texts, batch_size=32):
         """Returns the number of a text, or of each text or pair in a list.
 

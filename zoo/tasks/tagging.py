@@ -1,6 +1,7 @@
 """The task of tagging: texts in, a label for each word out."""
 
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple, overload
 
 import keras
 import tensorflow as tf
@@ -114,6 +115,10 @@ class Tagger(EncodingTask):
 
     # ------------------------------------------------------------------------------------ tagging
 
+    @overload
+    def tag(self, texts: str, batch_size: int = 32) -> list[Tag]: ...
+    @overload
+    def tag(self, texts: Iterable[str | list[str]], batch_size: int = 32) -> list[list[Tag]]: ...
     def tag(self, texts, batch_size=32):
         """Returns the label of every word.
 

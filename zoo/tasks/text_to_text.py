@@ -1,10 +1,13 @@
 """The task of text to text: what to do stands in the text."""
 
+from typing import Any, Unpack, overload
+
 import keras
 import tensorflow as tf
 
 from zoo.decoding.base import as_length
 from zoo.readers.text.texts import as_texts
+from zoo.tasks.arguments import OneEach, Options, SamplerLike, Texts
 from zoo.tasks.generating import best_texts
 from zoo.tasks.source_to_target import LONGEST_TARGET, SourceToTargetTask
 
@@ -29,6 +32,23 @@ class TextToText(SourceToTargetTask):
     task_name = "text to text"
     task_method = "generate"
 
+    @overload
+    def generate(
+        self, texts: str, sampler: SamplerLike = None, **options: Unpack[OneEach]
+    ) -> str: ...
+    @overload
+    def generate(
+        self, texts: Texts, sampler: SamplerLike = None, **options: Unpack[OneEach]
+    ) -> list[str]: ...
+    @overload
+    def generate(
+        self,
+        texts: str | Texts,
+        sampler: SamplerLike = None,
+        batch_size: int = 64,
+        jit_compile: bool = False,
+        **options: Unpack[Options],
+    ) -> Any: ...
     def generate(self, texts, sampler=None, batch_size=64, jit_compile=False, **options):
         """Answers a text or a list of texts.
 

@@ -1,5 +1,8 @@
 """The task of transcription: speech in, strings out."""
 
+from collections.abc import Iterable
+from typing import Any, Unpack, overload
+
 import keras
 import tensorflow as tf
 
@@ -7,6 +10,7 @@ from keras_attention.errors import unknown_name
 from zoo.data.pairs import spoken_texts
 from zoo.readers.text.languages import code_of
 from zoo.serving import Start
+from zoo.tasks.arguments import No, OneEach, Options, SamplerLike, Sound, Yes
 from zoo.tasks.generating import GeneratingTask, best_texts
 from zoo.tasks.sound_results import Transcription
 
@@ -176,6 +180,49 @@ class Transcriber(GeneratingTask):
 
     # ------------------------------------------------------------------------------ transcription
 
+    @overload
+    def transcribe(
+        self,
+        sounds: Sound,
+        language: str | None = None,
+        task: str | None = None,
+        sampler: SamplerLike = None,
+        return_attention: No = False,
+        **options: Unpack[OneEach],
+    ) -> str: ...
+    @overload
+    def transcribe(
+        self,
+        sounds: Iterable[Sound],
+        language: str | None = None,
+        task: str | None = None,
+        sampler: SamplerLike = None,
+        return_attention: No = False,
+        **options: Unpack[OneEach],
+    ) -> list[str]: ...
+    @overload
+    def transcribe(
+        self,
+        sounds: Sound | Iterable[Sound],
+        language: str | None = None,
+        task: str | None = None,
+        sampler: SamplerLike = None,
+        *,
+        return_attention: Yes,
+        **options: Unpack[OneEach],
+    ) -> Transcription: ...
+    @overload
+    def transcribe(
+        self,
+        sounds: Sound | Iterable[Sound],
+        language: str | None = None,
+        task: str | None = None,
+        sampler: SamplerLike = None,
+        return_attention: bool = False,
+        batch_size: int = 16,
+        jit_compile: bool = False,
+        **options: Unpack[Options],
+    ) -> Any: ...
     def transcribe(
         self,
         sounds,

@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+from typing import Any, Unpack, overload
 
 import keras
 import tensorflow as tf
@@ -9,9 +10,10 @@ import tensorflow as tf
 from zoo import decoding
 from zoo.decoding.base import as_length, require
 from zoo.readers.text.texts import as_texts
+from zoo.tasks.arguments import No, OneEach, Options, SamplerLike, Texts, Yes
 from zoo.tasks.generating import best_texts
 from zoo.tasks.passages import joined_texts, passages_of, put_together
-from zoo.tasks.results import AttentionMaps, TranslationAttention, stacked
+from zoo.tasks.results import AttentionMaps, Translation, TranslationAttention, stacked
 from zoo.tasks.source_to_target import LONGEST_TARGET, SourceToTargetTask, as_source_length
 
 TEXTS_A_COUNT = 4096
@@ -41,6 +43,41 @@ class Translator(SourceToTargetTask):
 
     # -------------------------------------------------------------------------------- translation
 
+    @overload
+    def translate(
+        self,
+        texts: str,
+        sampler: SamplerLike = None,
+        return_attention: No = False,
+        **options: Unpack[OneEach],
+    ) -> str: ...
+    @overload
+    def translate(
+        self,
+        texts: Texts,
+        sampler: SamplerLike = None,
+        return_attention: No = False,
+        **options: Unpack[OneEach],
+    ) -> list[str]: ...
+    @overload
+    def translate(
+        self,
+        texts: str | Texts,
+        sampler: SamplerLike = None,
+        *,
+        return_attention: Yes,
+        **options: Unpack[OneEach],
+    ) -> Translation: ...
+    @overload
+    def translate(
+        self,
+        texts: str | Texts,
+        sampler: SamplerLike = None,
+        return_attention: bool = False,
+        batch_size: int = 64,
+        jit_compile: bool = False,
+        **options: Unpack[Options],
+    ) -> Any: ...
     def translate(
         self,
         texts,
@@ -131,7 +168,7 @@ class Translator(SourceToTargetTask):
                 counts[row] = int(number)
         return counts
 
-    def attention(self, source, target=None):
+    def attention(self, source: str, target: str | None = None) -> TranslationAttention:
         """Returns the attention of every layer and head of a Transformer.
 
         Args:

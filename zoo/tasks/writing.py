@@ -1,6 +1,8 @@
 """The task of language modelling: texts that go on, and how probable texts are."""
 
 import functools
+from collections.abc import Iterator
+from typing import Any, Literal, overload
 
 import keras
 import numpy as np
@@ -12,6 +14,7 @@ from zoo.decoding.base import Sampler, as_length, as_seed, require
 from zoo.readers.text.texts import as_texts
 from zoo.readers.text.words import chunks
 from zoo.serving import Start
+from zoo.tasks.arguments import SamplerLike, Texts
 from zoo.tasks.continuation import TOKENS, Continuation, room
 from zoo.tasks.generating import GeneratingTask
 from zoo.tasks.results import AttentionMaps, TextScores, stacked
@@ -96,7 +99,7 @@ class TextGenerator(GeneratingTask):
     def _validation_arguments(self, validation_data):
         return (validation_data,)
 
-    def score(self, texts, batch_size=32):
+    def score(self, texts: str | Texts, batch_size: int = 32) -> TextScores:
         """Returns how probable each piece of each text is, and the perplexity of the texts.
 
         Args:
@@ -123,7 +126,7 @@ class TextGenerator(GeneratingTask):
         means = [each.mean(dtype="float64") if len(each) else 0.0 for each in log_probs]
         return TextScores(np.exp(-np.array(means)), tokens, log_probs)
 
-    def tokens(self, texts):
+    def tokens(self, texts: str | Texts) -> np.ndarray:
         """Returns what `fit` learns from: the tokens of texts, one after the other, int32."""
         return np.concatenate([*self._streams(texts)] or [np.zeros(0, "int32")])
 
@@ -168,7 +171,7 @@ class TextGenerator(GeneratingTask):
 
         return lambda inputs, labels: log_probs(tf.constant(inputs), tf.constant(labels)).numpy()
 
-    def attention(self, text):
+    def attention(self, text: str) -> AttentionMaps:
         """Returns the attention of every layer and head on a text.
 
         Args:
@@ -187,6 +190,46 @@ class TextGenerator(GeneratingTask):
 
     # ---------------------------------------------------------------------------------- generation
 
+    @overload
+    def generate(
+        self,
+        prompts: str,
+        max_length: int = 200,
+        sampler: SamplerLike = None,
+        seed: int = 0,
+        stop: str | Texts = (),
+        batch_size: int = 32,
+        jit_compile: bool = False,
+        *,
+        num_return_sequences: Literal[1] = 1,
+        **options: Any,
+    ) -> str: ...
+    @overload
+    def generate(
+        self,
+        prompts: Texts,
+        max_length: int = 200,
+        sampler: SamplerLike = None,
+        seed: int = 0,
+        stop: str | Texts = (),
+        batch_size: int = 32,
+        jit_compile: bool = False,
+        *,
+        num_return_sequences: Literal[1] = 1,
+        **options: Any,
+    ) -> list[str]: ...
+    @overload
+    def generate(
+        self,
+        prompts: str | Texts,
+        max_length: int = 200,
+        sampler: SamplerLike = None,
+        seed: int = 0,
+        stop: str | Texts = (),
+        batch_size: int = 32,
+        jit_compile: bool = False,
+        **options: Any,
+    ) -> Any: ...
     def generate(
         self,
         prompts,
@@ -240,7 +283,15 @@ class TextGenerator(GeneratingTask):
                 texts[place] = text
         return texts[0] if is_one else texts
 
-    def stream(self, prompt, max_length=200, sampler=None, seed=0, stop=(), **options):
+    def stream(
+        self,
+        prompt: str,
+        max_length: int = 200,
+        sampler: SamplerLike = None,
+        seed: int = 0,
+        stop: str | Texts = (),
+        **options: Any,
+    ) -> Iterator[str]:
         """Yields what follows a prompt as it is generated; joined, it is what `generate` returns.
 
         Args:

@@ -2,6 +2,8 @@
 
 import functools
 import json
+from collections.abc import Iterable
+from typing import Any, Self
 
 import keras
 import numpy as np
@@ -69,7 +71,9 @@ class ByteBPETokenizer(TextTokenizer):
     end_id = 2
     templates = around(start_id, end_id)
 
-    def __init__(self, merges, words=(), prefix_space=True):
+    def __init__(
+        self, merges: Iterable[Any], words: Iterable[str] = (), prefix_space: bool = True
+    ) -> None:
         super().__init__()
         self.prefix_space = prefix_space
         merges = list(merges)
@@ -90,7 +94,13 @@ class ByteBPETokenizer(TextTokenizer):
         self._with_dropout = functools.cache(self._compile_with_dropout)
 
     @classmethod
-    def train(cls, sentences, vocabulary_size=8000, num_words=20000, prefix_space=True):
+    def train(
+        cls,
+        sentences: Iterable[str],
+        vocabulary_size: int = 8000,
+        num_words: int = 20000,
+        prefix_space: bool = True,
+    ) -> Self:
         """Learns merges and frequent words from text, with the `tokenizers` library.
 
         Args:

@@ -68,6 +68,32 @@ def of_definition(definition):
         ) from error
 
 
+def bounded(library, start_id, end_id, max_length, between_words=None):
+    """Returns a `tokenizers.Tokenizer` that puts texts between two tokens, as `Matcher` does.
+
+    Args:
+        library: The tokenizer, which is changed.
+        start_id, end_id: The two tokens.
+        max_length: Tokens at most; what of a text is beyond them is left out.
+        between_words: Pattern of what becomes one space, in texts that are read in lower case; by
+            default they are read as they are.
+    """
+    tokenizers = _import_tokenizers()
+    ends = ((library.id_to_token(each), each) for each in (end_id, start_id))
+    library.post_processor = tokenizers.processors.BertProcessing(*ends)
+    library.enable_truncation(max_length)
+    if between_words is not None:
+        normalizers = tokenizers.normalizers
+        plain = [
+            normalizers.Lowercase(),
+            normalizers.Replace(tokenizers.Regex(between_words), " "),
+            normalizers.Strip(),
+        ]
+        usual = [] if library.normalizer is None else [library.normalizer]
+        library.normalizer = normalizers.Sequence([*plain, *usual])
+    return library
+
+
 def _completed(part):
     """Returns a part of a definition with all that the library wants to be told."""
     if isinstance(part, list):

@@ -1,0 +1,28 @@
+"""The names of the models of each task, for type checkers: `zoo.load` returns that task."""
+
+from typing import Literal
+
+AnswererName = Literal["text_encoder_span"]
+CaptionerName = Literal[
+    "show_attend_tell", "show_attend_tell_flickr8k", "show_attend_tell_hard_flickr8k"
+]
+ClassifierName = Literal[
+    "conformer", "conformer_spoken_digit", "text_encoder", "text_encoder_imdb", "vit", "vit_mnist"
+]
+EmbedderName = Literal["text_encoder_embedding"]
+MaskFillerName = Literal["text_encoder_masked", "text_encoder_masked_imdb"]
+MatcherName = Literal["clip", "clip_flickr8k"]
+ScorerName = Literal["text_encoder_score"]
+TaggerName = Literal["text_encoder_tags"]
+TextGeneratorName = Literal["transformer_lm", "transformer_lm_shakespeare"]
+TextToTextName = Literal["t5"]
+TranscriberName = Literal["whisper"]
+TranslatorName = Literal[
+    "bahdanau_nmt",
+    "bahdanau_nmt_multi30k_en_de",
+    "luong_nmt",
+    "luong_nmt_multi30k_en_de",
+    "transformer_nmt",
+    "transformer_nmt_multi30k_en_de",
+    "transformer_nmt_tatoeba_en_de",
+]
