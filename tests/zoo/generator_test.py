@@ -315,7 +315,8 @@ def decode(generator):
 def test_exported_equals_in_memory(signature, decode, generator, prompt):
     found = signature(text=tf.constant([prompt, "x"]), seed=tf.constant([3, 4]))
     ids = generator.tokenizer.tokenize(["\n" + prompt]).values.numpy()[-(CONTEXT // 2 + 1) :]
-    decoded = decode(tf.constant(ids[None]))
+    padded = np.pad(ids, (1, 0), constant_values=generator.prompt_pad_id)
+    decoded = decode(tf.constant(padded[None]))
     np.testing.assert_array_equal(found["token_ids"][0], decoded.token_ids[0, 0])
     np.testing.assert_allclose(found["log_prob"][0], decoded.log_probs[0, 0], atol=1e-4)
     text = generator.tokenizer.detokenize(decoded.token_ids[0]).numpy()[0]

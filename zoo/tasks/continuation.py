@@ -152,6 +152,7 @@ class Continuation:
         """Returns the ends of rows as int32 `(rows, length)`, padded in front, in few lengths."""
         rows = [row[-longest:] for row in rows]
         length = int(buckets.rounded_up(max(map(len, rows)), SIZES, longest))
+        length = max(length, 2)  # before the last token, which takes part in a step, stands another
         padded = np.full((len(rows), length), self.model.prompt_pad_id, "int32")
         for place, row in enumerate(rows):
             padded[place, length - len(row) :] = row

@@ -190,14 +190,13 @@ def test_bert_folder(tmp_path):
 @pytest.mark.parametrize("name", ["GPT2", "CLIP", "Qwen2"])
 def test_vocabulary_and_merges_folder(tmp_path, name):
     pipeline = {"GPT2": "gpt2", "CLIP": "clip", "Qwen2": "qwen2"}[name]
-    library, ours, _ = library_and_ours(pipeline)
+    library = small_tokenizers.ALL[pipeline]()
     library.model.save(str(tmp_path))
     (tmp_path / "tokenizer_config.json").write_text(
         json.dumps({"tokenizer_class": f"{name}Tokenizer"}), encoding="utf-8"
     )
     read = read_tokenizer(tmp_path)
     texts = hostile_texts(100)
-    assert read.tokenize(texts).to_list() == ours.tokenize(texts).to_list()
     expected = [each.ids for each in library.encode_batch(texts)]
     assert read.encode(texts, dense=False).token_ids.to_list() == expected
 
