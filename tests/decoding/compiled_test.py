@@ -43,7 +43,7 @@ def test_numbers_are_inputs_of_what_is_compiled(name, jit_compile):
             return decode(with_numbers(numbers), seeds)
 
         signature = [NUMBERS, tf.TensorSpec(SEEDS.shape, tf.int32)]
-        return tf.function(compiled, signature, jit_compile=jit_compile)
+        return tf.function(compiled, signature, jit_compile=jit_compile, autograph=False)
 
     compiled, texts = for_every_form(compile_form), set()
     for options in SAMPLERS[name]:

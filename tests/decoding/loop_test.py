@@ -263,10 +263,10 @@ def test_eager_graph_compiled_and_saved_model_agree(sampler, tmp_path):
         return model.decode(sources, sampler, limits, **options)
 
     eager = decode(sources, limits)
-    assert_same(tf.function(decode, jit_compile=True)(sources, limits), eager)
+    assert_same(tf.function(decode, jit_compile=True, autograph=False)(sources, limits), eager)
     module, any_batch = tf.Module(), tf.TensorSpec([None], tf.int32)
     module.decode = tf.function(
-        lambda *args: decode(*args)._asdict(), input_signature=[any_batch, any_batch]
+        lambda *args: decode(*args)._asdict(), [any_batch, any_batch], autograph=False
     )
     assert_same(module.decode(sources, limits).values(), eager)
     tf.saved_model.save(module, str(tmp_path))
@@ -286,7 +286,7 @@ def test_nothing_to_do(sampler, graph):
 
     if graph:
         spec = tf.TensorSpec([None], tf.int32)
-        decode = tf.function(decode, input_signature=[spec, spec])
+        decode = tf.function(decode, [spec, spec], autograph=False)
     n = sampler.num_return_sequences
     none = decode(tf.zeros([0], tf.int32), tf.zeros([0], tf.int32))
     assert none.token_ids.shape == (0, n, 1)

@@ -80,7 +80,7 @@ def decode(sampler, prompts, jit_compile=False, **options):
     options |= {"start_id": START, "end_id": END, "max_length": LENGTH}
     options |= {"first_tokens": prompts[:, -1], "prompt_ids": prompts}
 
-    @tf.function(jit_compile=jit_compile)
+    @tf.function(jit_compile=jit_compile, autograph=False)
     def run():
         limits = tf.fill(prompts.shape[:1], LENGTH)
         return decoding.decode(step, (), (), sampler, max_lengths=limits, **options)[:3]
