@@ -46,7 +46,7 @@ RECIPES = {
             "embedding_size": 256,
             "max_length": 24,
             "temperature": 0.05,
-            "text": {**POOLED, "hiding": 0.3},
+            "text": {**POOLED, "hiding": 0.3, "scaled": False},
             "image": {**POOLED, "input_dropout": 0.5},
         },
         backbone={
