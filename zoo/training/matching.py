@@ -80,7 +80,7 @@ class MatchingRecipe:
     backbone: dict = dataclasses.field(default_factory=dict)
     views: int = 2
     vocabulary_size: int = 5000
-    epochs: int = 20
+    epochs: int = 15
     batch_size: int = 500
     learning_rate: float = 1e-3
     warmup_steps: int = 20
