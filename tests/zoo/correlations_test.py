@@ -60,8 +60,9 @@ def test_towers_start_with_the_canonical_vectors():
     means = shares.reshape(len(pictures), 2, -1).mean(1)
     maps = canonical_maps(normal, means, np.cov(shares.T, bias=True), 4)
     expected = (normal - normal.mean(0)) @ maps[0], (shares - shares.mean(0)) @ maps[1]
-    found = model.core.embed_images(pictures), model.core.embed_texts(
-        model.read_texts(tf.constant(flat))
+    found = (
+        model.core.embed_images(pictures),
+        model.core.embed_texts(model.read_texts(tf.constant(flat))),
     )
     unit = [each / np.linalg.norm(each, axis=-1, keepdims=True) for each in expected]
     cosines = found[0].numpy() @ found[1].numpy().T

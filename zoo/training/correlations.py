@@ -82,7 +82,7 @@ def _cholesky(covariance):
 
 
 def _pictures(normalize, view):
-    """Returns the mean of the normalized vectors of each picture, float32 `(pictures, channels)`."""
+    """Returns the mean of the normalized vectors of each picture `(pictures, channels)`."""
     batches = view.batch(BATCH).as_numpy_iterator()
     means = [ops.mean(ops.cast(normalize(batch["annotations"]), "float32"), 1) for batch in batches]
     return ops.convert_to_numpy(ops.concatenate(means))

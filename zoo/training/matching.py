@@ -125,7 +125,9 @@ class MatchingRecipe:
         )
         done = runs.restore(model, run_dir)
         if not done:
-            start_from_correlations(model, [load_features(train, view) for view in range(self.views)])
+            start_from_correlations(
+                model, [load_features(train, view) for view in range(self.views)]
+            )
         seed = self.seed + done  # a run that goes on draws anew
         model.fit(
             self._epochs(train),
