@@ -10,7 +10,6 @@ import numpy as np
 
 TEMPLATE = "attention.html"
 PLACE = '"DATA"'
-KINDS = ("translate", "caption", "generate")  # of models that a page can ask a server
 
 
 def attention_page(title, views=None, text="", models=None):
@@ -20,8 +19,7 @@ def attention_page(title, views=None, text="", models=None):
         title: Title of the page.
         views: List of what `text_view` and `picture_view` return.
         text: What was written, to stand above.
-        models: List of dictionaries of `name` and `kind`, one of `KINDS`, for a page that asks a
-            server.
+        models: List of what `zoo.server.pages.offer_of` returns, for a page that asks a server.
     """
     data = {"title": title, "text": text, "views": views, "models": models}
     # A tag in the data must not end the script that it stands in.
