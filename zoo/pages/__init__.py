@@ -93,6 +93,14 @@ def _token(piece):
 
 
 def _quantized(weights):
-    """Returns weights in 255 steps, as base64."""
-    steps = np.rint(np.clip(np.asarray(weights, "float32"), 0.0, 1.0) * 255).astype("uint8")
-    return base64.b64encode(steps.tobytes()).decode()
+    """Returns weights in 255 steps, as base64, in which each run of zeros is a 0 and its length."""
+    steps = np.rint(np.clip(np.asarray(weights, "float32"), 0.0, 1.0) * 255).astype("uint8").ravel()
+    edges = np.flatnonzero(np.diff(np.pad(steps == 0, 1).astype("int8")))
+    packed, before = bytearray(), 0
+    for start, end in edges.reshape(-1, 2).tolist():
+        packed += steps[before:start].tobytes()
+        whole, rest = divmod(end - start, 255)
+        packed += b"\x00\xff" * whole + (bytes([0, rest]) if rest else b"")
+        before = end
+    packed += steps[before:].tobytes()
+    return base64.b64encode(packed).decode()
