@@ -264,6 +264,41 @@ def test_a_client_that_hangs_up_stops_the_stream(model):
         assert len(asked) == seen < 500
 
 
+# ------------------------------------------------------------------------------------ the page
+
+
+def test_the_page_gets_answers_and_views(client, model):
+    content = {"text": "a man. two women", "sampler": {"name": "beam", "num_beams": 4}}
+    status, answer, _ = client("/page/luong_nmt", content)
+    assert status == 200
+    assert answer["text"] == model("luong_nmt").translate(content["text"], "beam", num_beams=4)
+    (view,) = answer["views"]
+    assert (view["name"], view["layers"], view["heads"]) == ("alignment", 1, 1)
+    status, answer, _ = client("/page/luong_nmt", {"text": ""})
+    assert (status, answer) == (200, {"text": "", "views": []})
+
+
+@pytest.mark.parametrize(
+    ("content", "status"),
+    [
+        ({}, 400),
+        ({"text": "\ud800"}, 400),
+        ({"text": "a" * 5001}, 400),
+        ({"text": "a", "seed": True}, 400),
+        ({"text": "a", "sampler": "beam"}, 400),
+        ({"text": "a", "sampler": {"name": "beam"}}, 400),
+        ({"text": "a", "sampler": {"name": "beam", "num_beams": 99}}, 400),
+        ({"text": "a", "sampler": {"name": "greedy", "k": 5}}, 400),
+        ({"text": "a", "sampler": {"name": "random", "temperature": "hot"}}, 400),
+        ({"text": "a", "sampler": {"name": "random", "temperature": -1}}, 400),
+    ],
+)
+def test_what_the_page_cannot_ask_is_refused(client, content, status):
+    found, answer, _ = client("/page/luong_nmt", content)
+    assert found == status
+    assert answer["error"]
+
+
 # ------------------------------------------------------------------------ operating the server
 
 
