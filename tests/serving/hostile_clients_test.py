@@ -50,6 +50,8 @@ completions = st.fixed_dictionaries(
         "stop": st.text(max_size=3) | anything,
         "stream": st.booleans(),
         "n": st.just(1) | scalars,
+        "logprobs": st.integers(-1, 6) | scalars,
+        "top_k": st.sampled_from([5, 7]) | anything,
         "user": scalars,
         "echo": scalars,
     },

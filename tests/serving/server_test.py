@@ -159,6 +159,42 @@ def test_completions_are_those_of_generate(client, model):
     assert choice["text"] == task.generate("a", 9, "greedy", stop="e")
 
 
+def text_of(tokens):
+    """Returns the text of tokens as OpenAI's protocol spells them."""
+    parts = [
+        bytes.fromhex(token[6:].replace("\\x", ""))
+        if token.startswith("bytes:")
+        else token.encode()
+        for token in tokens
+    ]
+    return b"".join(parts).decode("utf-8", "replace")
+
+
+def test_log_probs_are_those_of_the_model(client, model):
+    task = model("transformer_lm")
+    content = {"model": "transformer_lm", "prompt": "a man", "max_tokens": 9, "temperature": 0}
+    whole = client("/v1/completions", content)[1]["choices"][0]
+    (choice,) = client("/v1/completions", {**content, "logprobs": 3})[1]["choices"]
+    told = choice.pop("logprobs")
+    assert whole == {**choice, "logprobs": None}
+    assert text_of(told["tokens"]) == choice["text"]
+    assert told["text_offset"] == list(range(9))  # a wrong byte is a character of its own
+    expected = list(task.stream_tokens("a man", 9, "greedy", top=3))
+    assert told["token_logprobs"] == [each.log_prob for each in expected]
+    assert told["top_logprobs"] == [each.likely for each in expected]
+
+    short = {**content, "temperature": 1.5, "top_k": 20, "seed": 2}
+    stop = client("/v1/completions", short)[1]["choices"][0]["text"][4]
+    short |= {"logprobs": 0, "stop": stop}
+    (choice,) = client("/v1/completions", short)[1]["choices"]
+    told, options = choice["logprobs"], {"k": 20, "temperature": 1.5, "seed": 2}
+    assert choice["text"] == task.generate("a man", 9, "top_k", stop=stop, **options)
+    assert choice["finish_reason"] == "stop"
+    assert text_of(told["tokens"]) == choice["text"]
+    chosen = zip(told["tokens"], told["token_logprobs"], strict=True)
+    assert told["top_logprobs"] == [{token: log_prob} for token, log_prob in chosen]
+
+
 def test_streamed_events_put_together_are_the_completion(client):
     content = {"model": "transformer_lm", "prompt": "a", "max_tokens": 12, "top_p": 0.9}
     whole = client("/v1/completions", content)[1]["choices"][0]
@@ -187,6 +223,11 @@ def test_streamed_events_put_together_are_the_completion(client):
         ({"seed": 2**70}, 400),
         ({"logit_bias": {}}, 400),
         ({"n": 2}, 400),
+        ({"logprobs": 6}, 400),
+        ({"logprobs": True}, 400),
+        ({"logprobs": 1, "stream": True}, 400),
+        ({"logprobs": 1, "prompt": ["a", "b"]}, 400),
+        ({"top_k": 7}, 400),
     ],
 )
 def test_completions_that_are_not_offered(client, options, status):
@@ -221,6 +262,41 @@ def test_a_client_that_hangs_up_stops_the_stream(model):
         seen = len(asked)
         time.sleep(0.3)
         assert len(asked) == seen < 500
+
+
+# ------------------------------------------------------------------------------------ the page
+
+
+def test_the_page_gets_answers_and_views(client, model):
+    content = {"text": "a man. two women", "sampler": {"name": "beam", "num_beams": 4}}
+    status, answer, _ = client("/page/luong_nmt", content)
+    assert status == 200
+    assert answer["text"] == model("luong_nmt").translate(content["text"], "beam", num_beams=4)
+    (view,) = answer["views"]
+    assert (view["name"], view["layers"], view["heads"]) == ("alignment", 1, 1)
+    status, answer, _ = client("/page/luong_nmt", {"text": ""})
+    assert (status, answer) == (200, {"text": "", "views": []})
+
+
+@pytest.mark.parametrize(
+    ("content", "status"),
+    [
+        ({}, 400),
+        ({"text": "\ud800"}, 400),
+        ({"text": "a" * 5001}, 400),
+        ({"text": "a", "seed": True}, 400),
+        ({"text": "a", "sampler": "beam"}, 400),
+        ({"text": "a", "sampler": {"name": "beam"}}, 400),
+        ({"text": "a", "sampler": {"name": "beam", "num_beams": 99}}, 400),
+        ({"text": "a", "sampler": {"name": "greedy", "k": 5}}, 400),
+        ({"text": "a", "sampler": {"name": "random", "temperature": "hot"}}, 400),
+        ({"text": "a", "sampler": {"name": "random", "temperature": -1}}, 400),
+    ],
+)
+def test_what_the_page_cannot_ask_is_refused(client, content, status):
+    found, answer, _ = client("/page/luong_nmt", content)
+    assert found == status
+    assert answer["error"]
 
 
 # ------------------------------------------------------------------------ operating the server

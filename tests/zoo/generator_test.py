@@ -84,6 +84,24 @@ def test_a_stream_is_the_text(generator, prompt, options):
     assert len(pieces) > 20
 
 
+def test_tokens_come_with_their_log_probs(generator, whole_texts):
+    tokens = list(generator.stream_tokens("the qu", 3, "greedy", top=2, min_length=9))
+    text = "".join(token.text for token in tokens)
+    assert text == generator.generate("the qu", 3, "greedy")
+    expected = generator.score("the qu" + text).log_probs[0][6:]
+    np.testing.assert_allclose([token.log_prob for token in tokens], expected, atol=1e-4)
+    for token in tokens:
+        first, second = token.likely.items()
+        assert first == (token.text, token.log_prob)
+        assert first[1] > second[1]
+    *_, last = whole_texts.stream_tokens("one tw", 9, "greedy", top=1)
+    assert (last.text, last.content, last.is_end) == ("<end>", b"", True)
+    assert list(last.likely) == ["<end>"]
+    (odd,) = generator.stream_tokens("the", 1, "greedy", forced_first_token=3 + 0xC3, top=0)
+    assert (odd.text, odd.content, odd.likely) == ("bytes:\\xc3", b"\xc3", {})
+    assert odd.log_prob < -5  # by the model, though it is forced
+
+
 def test_same_seed_same_text_other_seed_other_text(generator):
     hot = decoding.RandomSampler(temperature=2.0)
     first, second, third = (generator.generate("e", 60, hot, seed=seed) for seed in (1, 1, 2))

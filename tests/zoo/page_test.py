@@ -21,7 +21,10 @@ from zoo.tasks.results import (
     TranslationAttention,
 )
 
+LONG = 512  # tokens
 ROWS, COLUMNS = ["Zwei", "Hun", "·de", "<end>"], ["two", "<b>dogs", "<end>"]
+OTHERS = ["one", "two", "three"]
+LAYERS = np.random.default_rng(1).dirichlet(np.ones(3), size=(3, 1, 3)).astype("float32")
 WEIGHTS = np.random.default_rng(0).dirichlet(np.ones(3), size=(2, 2, 4)).astype("float32")
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 needs_browser = pytest.mark.skipif(BROWSER is None, reason="needs chromium, of Debian's packages")
@@ -40,7 +43,10 @@ def data_of(page):
 
 
 def decoded(view):
-    return np.frombuffer(base64.b64decode(view["weights"]), "uint8") / 255
+    packed, found = iter(base64.b64decode(view["weights"])), []
+    for value in packed:
+        found += [value] if value else [0] * next(packed)
+    return np.array(found) / 255
 
 
 def seen(page, script, folder, width=1000):
@@ -54,6 +60,13 @@ def seen(page, script, folder, width=1000):
     ).stdout
     body = re.search(r"<body([^>]*)>", document)[1]
     return {name: html.unescape(text) for name, text in re.findall(r'data-(\w+)="([^"]*)"', body)}
+
+
+def causal(layers, heads, length, sharpness=4.0):
+    """Returns attention of tokens to those before, mostly to a few of them."""
+    logits = np.random.default_rng(2).normal(size=(layers, heads, length, length)) * sharpness
+    weights = np.exp(logits, dtype="float32") * np.tri(length, dtype="float32")
+    return weights / weights.sum(-1, keepdims=True)
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +94,9 @@ def test_it_needs_no_other_site_and_is_small():
     tokens = [f"word{number}" for number in range(100)]
     page = attention_page("", [text_view("x", np.ones((4, 4, 100, 100)) / 100, tokens, tokens)])
     assert len(page.encode()) < 300_000
+    tokens = [f"word{number}" for number in range(LONG)]
+    long = attention_page("", [text_view("x", causal(1, 8, LONG), tokens, tokens)])
+    assert len(long.encode()) < 500_000  # 2.8 MB without packing
     addresses = set(re.findall(r"https?://[^\s\"'`<]+", page)) - {"http://www.w3.org/2000/svg"}
     assert addresses <= {"http://…/#TOKEN"}
 
@@ -127,30 +143,82 @@ def test_classes_of_pictures_write_a_page_of_all_blocks_and_of_heads(tmp_path):
         silent.save_html(tmp_path / "none.html")
 
 
+@pytest.mark.full
 @needs_browser
-def test_a_browser_shows_words_and_where_they_look(page, tmp_path):
+def test_a_browser_shows_words_and_where_they_look(tmp_path):
     script = """
       const root = document.querySelector(".zoo-attention"), told = root.querySelector(".told");
-      const texts = side => [...root.querySelectorAll(`[aria-label=${side}] .token`)]
-        .map(token => token.textContent).join("|");
-      const press = text => [...root.querySelectorAll("button")]
-        .find(button => button.textContent === text).click();
+      const all = selector => [...root.querySelectorAll(selector)];
+      const token = (side, place) => all(`[aria-label=${side}] .token`)[place];
+      const texts = side => all(`[aria-label=${side}] .token`).map(each => each.textContent)
+        .join("|");
+      const press = text => all("button").find(button => button.textContent === text).click();
+      const key = name => document.activeElement.dispatchEvent(
+        new KeyboardEvent("keydown", {key: name, bubbles: true, cancelable: true}));
+      const menu = name => all(".bar label").find(each => each.textContent.startsWith(name))
+        ?.querySelector("select");
+      const choose = (name, place) => {
+        menu(name).selectedIndex = place;
+        menu(name).dispatchEvent(new Event("change"));
+      };
       const data = document.body.dataset;
       data.rows = texts("rows"); data.columns = texts("columns");
-      data.lines = root.querySelectorAll("line").length;
-      root.querySelector("[aria-label=rows] .token:nth-child(2)").onmouseenter();
+      data.lines = all("line").length;
+      token("rows", 1).onmouseenter();
       data.hovered = told.textContent;
-      root.querySelector("[aria-label=rows] .token").click();
-      root.querySelector("[aria-label=rows] .token:nth-child(2)").onmouseenter();
+      token("rows", 0).click();
+      token("rows", 1).onmouseenter();
       data.held = told.textContent;
+      data.selected = all("[aria-selected=true]").map(each => each.textContent).join("|");
+
+      token("rows", 0).focus(); key("Escape"); key("ArrowRight");
+      data.right = told.textContent; key("Home"); data.home = document.activeElement.textContent;
+      data.stops = all(".side").map(side => side.querySelectorAll("[tabindex='0']").length).join();
+      data.unnamed = all("button, select, textarea, input, canvas, [role=group]").filter(each =>
+        each.checkVisibility() && !each.ariaLabel && !each.textContent && !each.labels?.length)
+        .length;
+      data.roles = all(".stage [role], .bar, .bar [role]").map(each => each.role)
+        .filter((each, place, roles) => roles.indexOf(each) === place).sort().join();
+      data.live = all("[aria-live=polite]").length;
+      data.pressed = all("[aria-pressed=true]").map(each => each.textContent).join();
+
       press("1"); press("Special tokens"); press("Whole words");
       data.pieces = texts("rows"); data.all = texts("columns");
-      root.querySelector("[aria-label=rows] .token:nth-child(4)").onmouseenter();
+      token("rows", 3).onmouseenter();
       data.head = told.textContent;
+      choose("Layer", 1);
+      token("rows", 3).onmouseenter();
+      data.layer = told.textContent;
       press("Matrix");
-      data.matrix = root.querySelectorAll(".matrix canvas").length;
+      data.matrix = root.querySelector(".matrix canvas").ariaLabel;
+      press("Matrix");
+
+      choose("Attention", 1);
+      data.others = texts("rows"); data.layers = menu("Layer").options.length;
+      data.heads = all(".head").length;
+      choose("Layer", 2);
+      token("columns", 1).onmouseenter();
+      data.other = told.textContent;
+
+      choose("Attention", 2);
+      data.many = all("[aria-label=rows] .token").length; data.calm = all("line").length;
+      token("rows", 511).onmouseenter();
+      const sum = told.textContent.split(", ").length;
+      data.few = all("line").length > 0 && all("line").length <= 8 * 512 && sum === 3;
+      press("Matrix"); press("2"); press("Matrix");
+      data.scrolls = root.querySelector(".stage").clientHeight < innerHeight;
+      choose("Attention", 0);
       data.form = getComputedStyle(root.querySelector("form")).display;
     """
+    words = [f"word{number}" for number in range(LONG)]
+    page = attention_page(
+        "Three views",
+        [
+            text_view("cross", WEIGHTS, ROWS, COLUMNS),
+            text_view("encoder", LAYERS, OTHERS, OTHERS),
+            text_view("long", causal(1, 8, LONG), words, words),
+        ],
+    )
     found = seen(page, script, tmp_path)
     assert (found["rows"], found["columns"]) == ("Zwei|Hunde", "two|<b>dogs")
     assert int(found["lines"]) > 0
@@ -165,9 +233,28 @@ def test_a_browser_shows_words_and_where_they_look(page, tmp_path):
     assert found["all"] == "two|<b>dogs|<end>"
     told = re.search(r"two (\d+) %", found["head"])[1]
     assert int(told) == pytest.approx(100 * WEIGHTS[0, 0, 3, 0], abs=1)
-    assert (found["matrix"], found["form"]) == ("1", "none")
+    told = re.search(r"two (\d+) %", found["layer"])[1]
+    assert int(told) == pytest.approx(100 * WEIGHTS[1, 0, 3, 0], abs=1)
+    assert found["matrix"] == "How much each of 4 words looked at each of 3 others"
+    assert found["form"] == "none"
+
+    # by keyboard, and for a screen reader
+    assert found["selected"] == "Zwei"
+    assert found["right"] == found["hovered"]
+    assert (found["home"], found["stops"], found["unnamed"]) == ("Zwei", "1,1", "0")
+    assert found["roles"] == "group,listbox,option,toolbar"
+    assert (found["live"], found["pressed"]) == ("2", "Whole words")
+
+    assert (found["others"], found["layers"], found["heads"]) == ("one|two|three", "3", "0")
+    assert found["other"].startswith("two: ")
+    for row, text in enumerate(OTHERS):
+        told = re.search(rf"{text} (\d+) %", found["other"].split(":")[1])[1]
+        assert int(told) == pytest.approx(100 * LAYERS[2, 0, row, 1], abs=1)
+    assert (found["many"], found["calm"], found["few"]) == (str(LONG), "0", "true")
+    assert found["scrolls"] == "true"
 
 
+@pytest.mark.full
 @needs_browser
 def test_a_browser_shows_a_picture_on_a_narrow_screen(tmp_path):
     areas = np.zeros((2, 3, 4), "float32")

@@ -10,7 +10,6 @@ import numpy as np
 
 TEMPLATE = "attention.html"
 PLACE = '"DATA"'
-KINDS = ("translate", "caption", "generate")  # of models that a page can ask a server
 
 
 def attention_page(title, views=None, text="", models=None):
@@ -20,8 +19,7 @@ def attention_page(title, views=None, text="", models=None):
         title: Title of the page.
         views: List of what `text_view` and `picture_view` return.
         text: What was written, to stand above.
-        models: List of dictionaries of `name` and `kind`, one of `KINDS`, for a page that asks a
-            server.
+        models: List of what `zoo.server.pages.offer_of` returns, for a page that asks a server.
     """
     data = {"title": title, "text": text, "views": views, "models": models}
     # A tag in the data must not end the script that it stands in.
@@ -95,6 +93,14 @@ def _token(piece):
 
 
 def _quantized(weights):
-    """Returns weights in 255 steps, as base64."""
-    steps = np.rint(np.clip(np.asarray(weights, "float32"), 0.0, 1.0) * 255).astype("uint8")
-    return base64.b64encode(steps.tobytes()).decode()
+    """Returns weights in 255 steps, as base64, in which each run of zeros is a 0 and its length."""
+    steps = np.rint(np.clip(np.asarray(weights, "float32"), 0.0, 1.0) * 255).astype("uint8").ravel()
+    edges = np.flatnonzero(np.diff(np.pad(steps == 0, 1).astype("int8")))
+    packed, before = bytearray(), 0
+    for start, end in edges.reshape(-1, 2).tolist():
+        packed += steps[before:start].tobytes()
+        whole, rest = divmod(end - start, 255)
+        packed += b"\x00\xff" * whole + (bytes([0, rest]) if rest else b"")
+        before = end
+    packed += steps[before:].tobytes()
+    return base64.b64encode(packed).decode()

@@ -20,8 +20,8 @@ from starlette.responses import (
 )
 from starlette.routing import Route
 
-from zoo.pages import KINDS, attention_page
-from zoo.server import completions, protocol
+from zoo.pages import attention_page
+from zoo.server import completions, pages, protocol
 from zoo.server.errors import Refused
 from zoo.server.models import DEFAULT
 
@@ -55,6 +55,7 @@ def make_app(models, limits=None, token=None):
     | address | |
     |---|---|
     | `GET /` | a page to try the models and look at their attention |
+    | `POST /page/NAME` | what the page asks a model in memory |
     | `GET /v1/models/NAME[/versions/N]` | its state |
     | `GET /v1/models/NAME[/versions/N]/metadata` | its signatures |
     | `POST /v1/models/NAME[/versions/N]:predict` | TF Serving's protocol |
@@ -93,6 +94,7 @@ class _Server:
         model = "/v1/models/{name}"
         routes = [
             Route("/", self.page),
+            Route("/page/{name}", self.guarded(self.show), methods=["POST"]),
             Route("/v1/models", self.guarded(self.list_models)),
             Route("/v1/completions", self.guarded(self.complete), methods=["POST"]),
             Route("/v2/health/live", self.live),
@@ -135,12 +137,17 @@ class _Server:
 
     async def page(self, request):
         """A page to try the models, and to look at their attention."""
-        models = [
-            {"name": model.name, "kind": model.task.task_method}
-            for model in self.models.values()
-            if getattr(model.task, "task_method", None) in KINDS
-        ]
+        offers = [pages.offer_of(model, self.limits.new_tokens) for model in self.models.values()]
+        models = [offer for offer in offers if offer is not None]
         return HTMLResponse(attention_page("keras-attention-zoo", models=models))
+
+    async def show(self, request):
+        """An answer for the page, which chooses the sampler and sees all attention."""
+        model = self.model(request)
+        if model.task is None:
+            raise Refused(404, f"{model.name} is an exported model: ask it by :predict.")
+        body = await self.body(request)
+        return await self.in_time(model, lambda: JSONResponse(pages.answer_of(model, body)))
 
     async def list_models(self, request):
         return JSONResponse(completions.listing(self.models.values()))

@@ -3,11 +3,13 @@
 https://platform.openai.com/docs/api-reference/completions
 """
 
+import codecs
 import json
 import time
 import uuid
 from typing import Any, NamedTuple
 
+from zoo.readers.text import stopping
 from zoo.server.errors import Refused
 from zoo.server.protocol import object_of
 
@@ -19,7 +21,10 @@ TYPES = {
     "stream": (bool, False),
     "n": (int, 1),
 }
-OTHERS = ("model", "prompt", "stop", "user")
+OTHERS = ("model", "prompt", "stop", "user", "logprobs", "top_k")
+MOST_LIKELY = 5  # tokens of which log-probabilities are told, as in OpenAI's API
+TOP_K = (5, 10, 20, 50, 100)  # each is compiled, so there are few
+LEAST_LOG_PROB = -9999.0  # JSON has no infinity
 
 
 class Completion(NamedTuple):
@@ -32,6 +37,7 @@ class Completion(NamedTuple):
     sampler: Any
     seed: int
     stream: bool
+    logprobs: int | None
 
 
 def request_of(body, models, most_tokens):
@@ -75,8 +81,10 @@ def request_of(body, models, most_tokens):
         raise Refused(400, "'stop' must not be empty.")
     if values["stream"] and len(prompts) > 1:
         raise Refused(400, "One prompt at a time is streamed.")
+    logprobs = _logprobs(content, prompts, values["stream"])
+    top_k = _top_k(content)
     try:
-        sampler = _sampler(model.task, values["temperature"], values["top_p"])
+        sampler = _sampler(model.task, values["temperature"], values["top_p"], top_k)
     except ValueError as error:
         raise Refused(400, str(error)) from error
     return Completion(
@@ -87,20 +95,26 @@ def request_of(body, models, most_tokens):
         sampler,
         values["seed"],
         values["stream"],
+        logprobs,
     )
 
 
 def answer_of(wanted):
     """Returns the JSON of an answer, as an object of Python."""
     task = wanted.model.task
-    texts = task.generate(
-        wanted.prompts, wanted.max_tokens, wanted.sampler, seed=wanted.seed, stop=wanted.stops
-    )
-    written = _numbers_of_tokens(task, texts)
-    choices = [
-        _choice(number, text, "stop" if tokens < wanted.max_tokens else "length")
-        for number, (text, tokens) in enumerate(zip(texts, written, strict=True))
-    ]
+    if wanted.logprobs is None:
+        texts = task.generate(
+            wanted.prompts, wanted.max_tokens, wanted.sampler, seed=wanted.seed, stop=wanted.stops
+        )
+        written = _numbers_of_tokens(task, texts)
+        choices = [
+            _choice(number, text, "stop" if tokens < wanted.max_tokens else "length")
+            for number, (text, tokens) in enumerate(zip(texts, written, strict=True))
+        ]
+    else:
+        text, logprobs, reason = _with_logprobs(wanted)
+        choices = [_choice(0, text, reason, logprobs)]
+        written = [len(logprobs["tokens"])]
     read, written = sum(_numbers_of_tokens(task, wanted.prompts)), sum(written)
     usage = {
         "prompt_tokens": read,
@@ -108,6 +122,40 @@ def answer_of(wanted):
         "total_tokens": read + written,
     }
     return {**_head(wanted), "choices": choices, "usage": usage}
+
+
+def _with_logprobs(wanted):
+    """Returns what follows the prompt, its `logprobs`, and why it ends.
+
+    `text_offset` counts from the beginning of what follows. An end token is one of the tokens.
+    """
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    text, is_done, tokens, offsets = "", False, [], []
+    for token in wanted.model.task.stream_tokens(
+        wanted.prompts[0], wanted.max_tokens, wanted.sampler, wanted.seed, wanted.logprobs
+    ):
+        tokens.append(token)
+        offsets.append(len(text))
+        text += decoder.decode(token.content, final=len(tokens) == wanted.max_tokens)
+        text, is_stopped = stopping.cut(text, wanted.stops)
+        is_done = is_stopped or token.is_end
+        if is_done:
+            break
+    within = [
+        token.is_end or offset < len(text) for token, offset in zip(tokens, offsets, strict=True)
+    ]
+    tokens, offsets = tokens[: sum(within)], offsets[: sum(within)]
+    chosen = [max(token.log_prob, LEAST_LOG_PROB) for token in tokens]
+    logprobs = {
+        "tokens": [token.text for token in tokens],
+        "token_logprobs": chosen,
+        "top_logprobs": [
+            {**token.likely, token.text: log_prob}
+            for token, log_prob in zip(tokens, chosen, strict=True)
+        ],
+        "text_offset": offsets,
+    }
+    return text, logprobs, "stop" if is_done else "length"
 
 
 def events_of(wanted):
@@ -149,8 +197,8 @@ def _numbers_of_tokens(task, texts):
     return [int(number) for number in task.tokenizer.tokenize(texts).row_lengths()]
 
 
-def _choice(number, text, reason):
-    return {"index": number, "text": text, "logprobs": None, "finish_reason": reason}
+def _choice(number, text, reason, logprobs=None):
+    return {"index": number, "text": text, "logprobs": logprobs, "finish_reason": reason}
 
 
 def _texts(value, name):
@@ -160,9 +208,30 @@ def _texts(value, name):
     return values
 
 
-def _sampler(task, temperature, top_p):
+def _logprobs(content, prompts, is_streamed):
+    """Returns how many likely tokens a client wants to be told at each place, or `None`."""
+    number = content.get("logprobs")
+    if number is None:
+        return None
+    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= MOST_LIKELY:
+        raise Refused(400, f"'logprobs' must be an integer from 0 to {MOST_LIKELY}.")
+    if is_streamed or len(prompts) > 1:
+        raise Refused(400, "'logprobs' are told of one prompt at a time, without 'stream'.")
+    return number
+
+
+def _top_k(content):
+    number = content.get("top_k")
+    if number is not None and (type(number) is not int or number not in TOP_K):
+        raise Refused(400, f"'top_k' must be one of {', '.join(map(str, TOP_K))}.")
+    return number
+
+
+def _sampler(task, temperature, top_p, top_k):
     if temperature == 0:
         return task.sampler("greedy")
     if top_p < 1:
-        return task.sampler("top_p", p=top_p, temperature=temperature)
+        return task.sampler("top_p", p=top_p, k=top_k, temperature=temperature)
+    if top_k is not None:
+        return task.sampler("top_k", k=top_k, temperature=temperature)
     return task.sampler("random", temperature=temperature)

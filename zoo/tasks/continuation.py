@@ -80,12 +80,38 @@ class Continuation:
             ids: int32 array, the tokens of the prompt.
             max_length, sampler, seed, stops: As for `TextGenerator.stream`.
         """
-        start, step = self._compiled_start, self._compiled_step(sampler)
         tokenizer = self.model.tokenizer
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        waiting = ""
+        for token, _ in self.tokens(ids, max_length, sampler, seed):
+            if token in (tokenizer.end_id, *sampler.end_ids):
+                break
+            waiting += decoder.decode(tokenizer.piece_bytes(token))
+            waiting, is_stopped = stopping.cut(waiting, stops)
+            if is_stopped:
+                yield waiting
+                return
+            ready = stopping.certain(waiting, stops)
+            if ready:
+                yield ready
+            waiting = waiting[len(ready) :]
+        yield stopping.cut(waiting + decoder.decode(b"", final=True), stops)[0]
+
+    def tokens(self, ids, max_length, sampler, seed):
+        """Yields each token that follows a prompt, an end token as the last one.
+
+        Args:
+            ids: int32 array, the tokens of the prompt.
+            max_length, sampler, seed: As for `TextGenerator.stream`.
+
+        Returns:
+            An iterator of `(token, log_probs)`: an `int`, and the log-probabilities by the model of
+            every token at its place, a float32 tensor `(vocabulary,)`.
+        """
+        start, step = self._compiled_start, self._compiled_step(sampler)
+        end_ids = (self.model.tokenizer.end_id, *sampler.end_ids)
         noise = uniforms(tf.constant([[seed, 0]], tf.int32), max_length)
-        waiting, added = "", 0
-        ids = list(ids)
+        added, ids = 0, list(ids)
         while added < max_length:
             prompt = self._padded([ids], room(self.model.core, self.steps))
             context, state = start(tf.constant(prompt))
@@ -95,23 +121,13 @@ class Continuation:
             ):
                 places = tf.constant([place, added])
                 last = tf.constant(ids[-1:], tf.int32)
-                token, state = step(last, state, context, noise[added], past, places)
+                token, log_probs, state = step(last, state, context, noise[added], past, places)
                 ids.append(int(token[0]))
                 past[0, place] = ids[-1]
                 added += 1
-                if ids[-1] in (tokenizer.end_id, *sampler.end_ids):
-                    added = max_length
-                    break
-                waiting += decoder.decode(tokenizer.piece_bytes(ids[-1]))
-                waiting, is_stopped = stopping.cut(waiting, stops)
-                if is_stopped:
-                    yield waiting
+                yield ids[-1], log_probs[0]
+                if ids[-1] in end_ids:
                     return
-                ready = stopping.certain(waiting, stops)
-                if ready:
-                    yield ready
-                waiting = waiting[len(ready) :]
-        yield stopping.cut(waiting + decoder.decode(b"", final=True), stops)[0]
 
     def _hypotheses(self, prompts, seeds, max_length, sampler, stops, jit_compile):
         """Returns what beam search finds, which generates a text as a whole."""
@@ -200,8 +216,11 @@ class Continuation:
             end_ids = (tokenizer.end_id, *sampler.end_ids)
             progress = Progress(past, places[0], places[1], end_ids) if sampler.processors else None
             logits, state, _ = core.step(tokens, state, context)
-            log_probs = next_log_probs(logits, sampler, progress, end_ids, special)
-            return sampler.pick(log_probs, noise), state
+            of_model = next_log_probs(logits, sampler, None, end_ids, special)
+            log_probs = of_model
+            if progress is not None:
+                log_probs = next_log_probs(logits, sampler, progress, end_ids, special)
+            return sampler.pick(log_probs, noise), of_model, state
 
         context, state = tf.nest.map_structure(
             tf.TensorSpec.from_tensor, self._compiled_start.structured_outputs

@@ -17,7 +17,7 @@ from zoo.serving import Start
 from zoo.tasks.arguments import SamplerLike, Texts
 from zoo.tasks.continuation import TOKENS, Continuation, room
 from zoo.tasks.generating import GeneratingTask
-from zoo.tasks.results import AttentionMaps, TextScores, stacked
+from zoo.tasks.results import AttentionMaps, TextScores, WrittenToken, stacked
 
 CHARACTERS_AT_ONCE = 1_000_000  # of which tokens are made
 LARGEST_WINDOW = 1024  # tokens that a prompt is always padded to
@@ -303,13 +303,76 @@ class TextGenerator(GeneratingTask):
             An iterator of `str`.
         """
         stops = _stops(stop)
+        ids, *rest = self._stepwise(prompt, max_length, sampler, seed, options)
+        return self._continuation.pieces(ids, *rest, stops)
+
+    def stream_tokens(
+        self,
+        prompt: str,
+        max_length: int = 200,
+        sampler: SamplerLike = None,
+        seed: int = 0,
+        top: int = 5,
+        **options: Any,
+    ) -> Iterator[WrittenToken]:
+        """Yields each token that follows a prompt, and what could stand there.
+
+        Args:
+            prompt, max_length, sampler, seed, **options: As for `stream`.
+            top: How many of the most probable tokens are told at each place.
+
+        Returns:
+            An iterator of `WrittenToken`; where the text ends, the end token is the last one.
+
+        Example:
+
+        >>> import zoo
+        >>> model = zoo.load("transformer_lm_shakespeare")
+        >>> [token] = model.stream_tokens("ROMEO", 1, "greedy", top=2)
+        >>> token.text
+        ':'
+        >>> list(token.likely)[0]
+        ':'
+        """
+        require(top >= 0, "at least 0", top=top)
+        ids, limit, sampler, seed = self._stepwise(prompt, max_length, sampler, seed, options)
+        return self._written(self._continuation.tokens(ids, limit, sampler, seed), sampler, top)
+
+    def _stepwise(self, prompt, max_length, sampler, seed, options):
+        """Returns what `Continuation` writes token after token by."""
         max_length, seed = as_length(max_length), as_seed(seed)
         sampler = self.sampler(sampler, **options)
         is_stepwise = type(sampler).pick is not Sampler.pick
         require(is_stepwise, "a sampler that picks token after token", sampler=sampler)
         (prompt,), _ = as_texts([prompt])
-        ids = self._prompt_ids(prompt)
-        return self._continuation.pieces(ids, max_length, sampler, seed, stops)
+        return self._prompt_ids(prompt), max_length, sampler, seed
+
+    def _written(self, tokens, sampler, top):
+        end_ids = (self.tokenizer.end_id, *sampler.end_ids)
+        for token, log_probs in tokens:
+            log_probs, is_end = log_probs.numpy(), token in end_ids
+            likely = np.argsort(-log_probs, kind="stable")[:top].tolist()
+            yield WrittenToken(
+                text=self._spelled(token),
+                content=b"" if is_end else self.tokenizer.piece_bytes(token),
+                is_end=is_end,
+                log_prob=float(log_probs[token]),
+                likely={
+                    self._spelled(each): float(log_probs[each])
+                    for each in likely
+                    if np.isfinite(log_probs[each])
+                },
+            )
+
+    def _spelled(self, token):
+        """Returns a token as OpenAI's protocol spells it."""
+        content = self.tokenizer.piece_bytes(token)
+        if not content:  # a special token
+            return self.tokenizer.pieces([[token]])[0][0]
+        try:
+            return content.decode()
+        except UnicodeDecodeError:
+            return "bytes:" + "".join(f"\\x{byte:02x}" for byte in content)
 
     def _prompt_ids(self, prompt):
         """Returns the tokens of a prompt, of a long one only the last, which there is room for."""
