@@ -37,6 +37,7 @@ def expected(model, inputs):
 def check(start, step, model, inputs):
     """Compares graphs, functions of named arrays, with the model."""
     memory = start(inputs)
+    assert {np.shape(x)[:1] for x in memory.values()} <= {(), (len(inputs),)}  # no weights
     for tokens, logits, attention in expected(model, inputs):
         found = step({"tokens": tokens, **memory})
         np.testing.assert_allclose(found["logits"], logits, atol=1e-4, rtol=1e-4)

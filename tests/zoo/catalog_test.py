@@ -246,6 +246,12 @@ def test_a_shipped_model_is_small_and_works(name):
     elif "conformer" in name:
         tone = np.sin(np.arange(4000) / 4)
         assert model.classify((tone, 8000)) in model.labels
+    elif name == "text_encoder_imdb":
+        found = model.classify(["A wonderful film!", "Dull and badly acted."])
+        assert found == ["positive", "negative"]
+    elif info.task == "masked language model":
+        best, *_ = model.fill_mask("This was a great [MASK].")
+        assert best.token in ("film", "movie")
     elif info.task == "classification":
         one = np.zeros((28, 28), "uint8")
         one[4:24, 13:15] = 255

@@ -14,10 +14,10 @@ from zoo.training.matching import MatchingRecipe
 
 pytestmark = pytest.mark.full
 
-TOWER = {"num_layers": 1, "size": 8, "num_heads": 2, "hidden": 16}
+TOWER = {"num_layers": 0, "size": 4, "num_heads": 2, "normalize": "post"}
 RECIPE = MatchingRecipe(
     "clip",
-    overrides={"embedding_size": 8, "text": TOWER, "image": TOWER},
+    overrides={"embedding_size": 4, "text": {**TOWER, "scaled": False}, "image": TOWER},
     views=2,
     vocabulary_size=280,
     epochs=2,

@@ -97,6 +97,16 @@ def test_padding_changes_nothing(pooling):
     np.testing.assert_allclose(core.embed_texts(ids), core.embed_texts(padded), atol=1e-5)
 
 
+def test_a_tower_tells_what_its_pooling_looked_at():
+    core = Clip(50, **{**TINY, "text": {**TOWER, "num_layers": 0, "normalize": "post"}})
+    ids = np.array([[1, 7, 9, 2, 0]])
+    pooled, (weights,) = core.text_tower(ids, return_attention_scores=True)
+    np.testing.assert_allclose(pooled, core.text_tower(ids), atol=1e-6)
+    assert weights.shape == (1, TOWER["num_heads"], 1, 5)
+    np.testing.assert_allclose(np.sum(weights, axis=-1), 1.0, rtol=1e-5)
+    assert np.all(weights.numpy()[..., -1] == 0.0)
+
+
 def test_a_causal_tower_pools_at_the_end_token():
     core = Clip(50, **{**TINY, "text": {**TOWER, "pooling": "end", "is_causal": True}})
     found = core.embed_texts(np.array([[1, 7, 2, 9], [1, 7, 2, 8], [1, 8, 2, 9]]))

@@ -13,7 +13,13 @@ import pytest
 from tests.zoo.pictures import IMAGES
 from zoo.pages import attention_page, picture_view, text_view
 from zoo.readers.images import image_bytes
-from zoo.tasks.results import AttentionMaps, Caption, Translation, TranslationAttention
+from zoo.tasks.results import (
+    AttentionMaps,
+    Caption,
+    PictureClasses,
+    Translation,
+    TranslationAttention,
+)
 
 ROWS, COLUMNS = ["Zwei", "Hun", "·de", "<end>"], ["two", "<b>dogs", "<end>"]
 WEIGHTS = np.random.default_rng(0).dirichlet(np.ones(3), size=(2, 2, 4)).astype("float32")
@@ -103,6 +109,22 @@ def test_results_write_and_show_pages(tmp_path):
     assert view["grid"] == [2, 3]
     assert base64.b64decode(view["picture"].split(",")[1]) == picture
     assert Translation([], [], [], [], np.zeros(0))._repr_html_() is None
+
+
+def test_classes_of_pictures_write_a_page_of_all_blocks_and_of_heads(tmp_path):
+    rollout, heads = np.full((1, 2, 3), 1 / 6), np.random.default_rng(0).random((1, 2, 4, 2, 3))
+    found = PictureClasses(["cat"], np.ones((1, 1)), rollout, heads, [image_bytes(IMAGES[0])])
+    everything, each = data_of(found.save_html(tmp_path / "page.html").read_text())["views"]
+    assert (everything["layers"], everything["heads"]) == (1, 1)
+    assert (each["layers"], each["heads"], each["grid"]) == (2, 4, [2, 3])
+    assert set(decoded(everything)) == {1.0}
+    steps = decoded(each).reshape(heads[0].shape)
+    np.testing.assert_allclose(steps, heads[0] / heads[0].max((2, 3), keepdims=True), atol=0.003)
+    assert "<iframe" in found._repr_html_()
+    silent = found._replace(attention=None, heads=None)
+    assert silent._repr_html_() is None
+    with pytest.raises(ValueError, match="return_attention=True"):
+        silent.save_html(tmp_path / "none.html")
 
 
 @needs_browser

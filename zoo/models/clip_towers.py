@@ -30,7 +30,8 @@ class TowerConfig(StackConfig):
         is_causal: Whether a vector sees those before it alone.
         hiding: Fraction of the vectors of a text or picture that are hidden in training (Li et al.
             2023, https://arxiv.org/abs/2212.00794), but for the first.
-        input_dropout: Fraction dropped of the numbers that a picture's vectors come with.
+        input_dropout: Fraction dropped of the numbers that a picture's vectors come with: in all
+            parts of a grid the same ones.
         scaled: Of texts, whether embeddings are multiplied by the root of `size`.
     """
 
@@ -133,7 +134,7 @@ class _Tower(keras.layers.Layer):
 
     def read(self, x, mask, end, return_attention_scores, training):
         """Returns `(batch, size)`, of vectors `(batch, length, size)`; if asked for, the weights of
-        all blocks, too.
+        all blocks, too, and of the pooling by attention, `(batch, heads, 1, length)`.
         """
         if training and self.config.hiding:
             shape = ops.shape(x)[:2]
@@ -142,12 +143,18 @@ class _Tower(keras.layers.Layer):
             mask = shown if mask is None else ops.logical_and(mask, shown)
         flags = {"return_attention_scores": return_attention_scores, "training": training}
         x, weights = run_blocks(self.blocks, x, mask=mask, **flags)
-        pooled = self._pooled(self.norm(x), mask, end, training)
-        return (pooled, [each for (each,) in weights]) if return_attention_scores else pooled
+        weights = [each for (each,) in weights] if return_attention_scores else []
+        x = self.norm(x)
+        if self.pool is None:
+            pooled = self._pooled(x, mask, end)
+        elif return_attention_scores:
+            pooled, of_pool = self.pool(x, mask=mask, **flags)
+            weights.append(of_pool)
+        else:
+            pooled = self.pool(x, mask=mask, training=training)
+        return (pooled, weights) if return_attention_scores else pooled
 
-    def _pooled(self, x, mask, end, training):
-        if self.pool is not None:
-            return self.pool(x, mask=mask, training=training)
+    def _pooled(self, x, mask, end):
         if self.config.pooling == "end":
             return ops.squeeze(ops.take_along_axis(x, end[:, None, None], axis=1), axis=1)
         if self.config.pooling == "first":
@@ -203,7 +210,7 @@ class GridTower(_Tower):
         super().__init__(config, **kwargs)
         config, dtype = self.config, self.dtype_policy
         self.input_norm = keras.layers.LayerNormalization(epsilon=config.epsilon, dtype=dtype)
-        self.input_drop = keras.layers.Dropout(config.input_dropout, dtype=dtype)
+        self.input_drop = keras.layers.Dropout(config.input_dropout, (None, 1, None), dtype=dtype)
         self.inputs = keras.layers.Dense(config.size, dtype=dtype, name="inputs")
         self.place = LearnedPosition(self.whole.positions, dtype=dtype, name="place")
         self.drop = keras.layers.Dropout(config.dropout, dtype=dtype)
@@ -277,9 +284,10 @@ class AttentionPooling(keras.layers.Layer):
     Call arguments:
         x: `(batch, length, size)`.
         mask: Boolean `(batch, length)`, `False` for padding.
+        return_attention_scores: Whether to return the weights, too.
 
     Output shape:
-        `(batch, size)`.
+        `(batch, size)`; with the weights, `(batch, heads, 1, length)`, a tuple.
     """
 
     def __init__(self, num_heads, **kwargs):
@@ -300,10 +308,12 @@ class AttentionPooling(keras.layers.Layer):
         )
         self.attention.build((None, 1, size), x_shape)
 
-    def call(self, x, mask=None, training=None):
+    def call(self, x, mask=None, return_attention_scores=False, training=None):
         query = ops.cast(ops.convert_to_tensor(self.query), x.dtype)
         query = ops.broadcast_to(query, (ops.shape(x)[0], 1, x.shape[-1]))
-        return self.attention(query, x, value_mask=mask, training=training)[:, 0]
+        flags = {"return_attention_scores": return_attention_scores, "training": training}
+        found = self.attention(query, x, value_mask=mask, **flags)
+        return (found[0][:, 0], found[1]) if return_attention_scores else found[:, 0]
 
     def get_config(self):
         return {**super().get_config(), "num_heads": self.num_heads}

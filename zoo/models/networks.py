@@ -4,6 +4,7 @@ import contextlib
 import math
 import os
 import sys
+import warnings
 
 import keras
 import numpy as np
@@ -30,7 +31,8 @@ def make_network(name, image_size, weights):
     """
     make = getattr(keras.applications, name)
     try:
-        with _float32():
+        with _float32(), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "`input_shape` is undefined")  # sizes not trained on
             return make(include_top=False, weights=weights, input_shape=(image_size, image_size, 3))
     except Exception as error:  # Keras raises it bare
         if not str(error).startswith("URL fetch failure"):

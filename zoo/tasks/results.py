@@ -154,6 +154,36 @@ class PictureClasses(NamedTuple):
         titles, maps = looks(self, position, layer, joined(self.labels[position]))
         return plot_caption(read_image(self.images[position]), titles, maps)
 
+    def save_html(self, path: str | os.PathLike[str], position: int = 0) -> pathlib.Path:
+        """Writes a page to explore where in a picture the model looked, see `zoo.pages`.
+
+        Args:
+            path: The file, which needs no other file or site.
+            position: Which of the pictures.
+
+        Returns:
+            `pathlib.Path` of the file.
+
+        Raises:
+            ValueError: If the result holds no attention.
+        """
+        require(self.attention is not None, "a result of return_attention=True", attention=None)
+        return save_page(path, self._page(position))
+
+    def _page(self, position):
+        label, picture = joined(self.labels[position]), self.images[position]
+        maps = {"all blocks": self.attention[position][None, None]}
+        if self.heads is not None:
+            maps["each head"] = self.heads[position]
+        views = [
+            picture_view(name, _brightest_is_one(each)[:, :, None], [label], picture)
+            for name, each in maps.items()
+        ]
+        return attention_page("Classification", views, label)
+
+    def _repr_html_(self):
+        return None if self.attention is None else framed(self._page(0))
+
 
 class TextClasses(NamedTuple):
     """What `classify` returns of texts besides labels, an entry for each text.
@@ -303,6 +333,11 @@ def stacked(weights):
 def _stacked(rows, name):
     """Returns one array of what all rows have by a name, `None` if they have it not."""
     return np.stack([row[name] for row in rows]) if rows and name in rows[0] else None
+
+
+def _brightest_is_one(maps):
+    """Returns maps whose places of most attention are 1, as small weights have few steps."""
+    return maps / np.maximum(maps.max(axis=(-2, -1), keepdims=True), 1e-12)
 
 
 def looks(result, position, layer, title):

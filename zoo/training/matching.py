@@ -13,6 +13,7 @@ from zoo.loading import build
 from zoo.metrics.contrastive import ContrastiveLoss
 from zoo.models.backbone import Backbone
 from zoo.training import runs
+from zoo.training.correlations import start_from_correlations
 from zoo.training.evaluation import evaluate_matcher, matcher_quality, matcher_scores
 
 USE = (
@@ -56,6 +57,9 @@ class ValidationRecalls(keras.callbacks.Callback):
 class MatchingRecipe:
     """Training of a model of pictures and captions on Flickr8k.
 
+    It starts from the directions in which pictures and words correlate, see `zoo.training.
+    correlations`, and every batch shows all captions of its pictures.
+
     Attributes:
         architecture: Name of the architecture.
         overrides: Arguments of the model that differ from the architecture's own.
@@ -63,10 +67,9 @@ class MatchingRecipe:
         views: In how many views training images are shown, another one in each epoch: the whole,
             mirrored, cropped.
         vocabulary_size: Tokens of the vocabulary.
-        epochs, batch_size, captions_per_image, subword_dropout: As for `Matcher.fit`.
+        epochs, batch_size: As for `Matcher.fit`.
         learning_rate: Where the cosine schedule begins, after `warmup_steps`.
         weight_decay: Decay of all matrices.
-        label_smoothing: As for `ContrastiveLoss`.
         average_momentum: Momentum of the moving average of the weights, which is what is kept.
         dtype: Policy of the computation in training.
         seed: Seed of everything random.
@@ -75,17 +78,14 @@ class MatchingRecipe:
     architecture: str
     overrides: dict = dataclasses.field(default_factory=dict)
     backbone: dict = dataclasses.field(default_factory=dict)
-    views: int = 6
-    vocabulary_size: int = 3000
-    epochs: int = 30
-    batch_size: int = 200
-    captions_per_image: int = 2
-    subword_dropout: float = 0.0
+    views: int = 2
+    vocabulary_size: int = 5000
+    epochs: int = 15
+    batch_size: int = 500
     learning_rate: float = 1e-3
-    warmup_steps: int = 50
-    weight_decay: float = 0.1
-    label_smoothing: float = 0.0
-    average_momentum: float = 0.99
+    warmup_steps: int = 20
+    weight_decay: float = 1.0
+    average_momentum: float = 0.95
     dtype: str = "mixed_bfloat16"
     seed: int = 1
 
@@ -121,15 +121,17 @@ class MatchingRecipe:
         validation = load_features(validation)
         model.compile(
             optimizer=self.make_optimizer(-(-int(train_images.cardinality()) // self.batch_size)),
-            loss=ContrastiveLoss(self.label_smoothing),
+            loss=ContrastiveLoss(),
         )
         done = runs.restore(model, run_dir)
+        if not done:
+            start_from_correlations(
+                model, [load_features(train, view) for view in range(self.views)]
+            )
         seed = self.seed + done  # a run that goes on draws anew
         model.fit(
             self._epochs(train),
             batch_size=self.batch_size,
-            captions_per_image=self.captions_per_image,
-            subword_dropout=self.subword_dropout,
             seed=seed,
             initial_epoch=done,
             epochs=self.epochs,
@@ -174,9 +176,8 @@ class MatchingRecipe:
             "use": USE,
             "limits": LIMITS,
             "call": 'search("a dog jumps over a fence", "photographs")',
-            "chosen_by": "the last epoch is kept. The options of the recipe are a first guess: "
-            "short runs of smaller towers, measured on 1,000 images of train set aside, led to "
-            "them, and they were not tuned",
+            "chosen_by": "the last epoch is kept. The options of the recipe were chosen by runs on "
+            "5,000 images of train, measured on its other 1,000",
         }
 
     def make_optimizer(self, steps_per_epoch):

@@ -33,7 +33,7 @@ WRITER = {
     "activation": "squared_relu",
 }
 
-TOWER = {"num_layers": 1, "size": 256, "num_heads": 4, "hidden": 512, "dropout": 0.3}
+POOLED = {"num_layers": 0, "size": 256, "num_heads": 4, "normalize": "post", "dropout": 0.0}
 
 LICENSE = (
     "Apache-2.0 for these files. The data that the weights were learned from has terms of its own."
@@ -43,12 +43,17 @@ RECIPES = {
     "clip_flickr8k": MatchingRecipe(
         "clip",
         overrides={
-            "embedding_size": 512,
+            "embedding_size": 256,
             "max_length": 24,
-            "text": {**TOWER, "hiding": 0.1},
-            "image": {**TOWER, "hiding": 0.2, "input_dropout": 0.3},
+            "temperature": 0.05,
+            "text": {**POOLED, "hiding": 0.3, "scaled": False},
+            "image": {**POOLED, "input_dropout": 0.5},
         },
-        backbone={"layers": ["out_relu", "block_13_expand_relu"], "grid": [3, 3]},
+        backbone={
+            "layers": ["out_relu", "block_13_expand_relu"],
+            "image_size": 288,
+            "grid": [3, 3],
+        },
     ),
     "conformer_spoken_digit": SpokenDigitsRecipe(
         "conformer",
