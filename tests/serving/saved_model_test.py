@@ -157,11 +157,13 @@ def test_a_warm_up_request_for_each_signature_and_bucket(version, model):
 @pytest.mark.parametrize(
     "name", ["transformer_lm", pytest.param("show_attend_tell", marks=pytest.mark.full)]
 )
-def test_a_warm_up_request_for_each_number_of_rows(version, name):
+def test_a_warm_up_request_for_each_number_of_rows(model, name):
     found = {}
-    for each, inputs in requests_of(version(name)):
-        (rows,) = {len(values) for values in inputs.values()}
-        found.setdefault(each, []).append(rows)
+    for each, endpoint in model(name).endpoints().items():
+        for example in endpoint.examples:
+            assert len(example) == len(endpoint.inputs)
+            (rows,) = {len(values) for values in example}
+            found.setdefault(each, []).append(rows)
     assert found.pop("serving_jit") == list(buckets.ROWS)
     assert found.pop("serving_default") == [1]
     assert found in ({}, {"explain": [1]})
@@ -245,7 +247,8 @@ def assert_equal(found, expected):
     np.testing.assert_allclose(found["log_prob"], expected["log_prob"], rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("names", [BY_C[:1], pytest.param(list(OPTIONS), marks=pytest.mark.full)])
+@pytest.mark.full  # without, one with XLA answers both
+@pytest.mark.parametrize("names", [list(OPTIONS)])
 def test_a_server_without_xla_answers_what_is_not_compiled(run_by_c, answers, names):
     plain = [(name, "serving_default") for name in names]
     *found, refused = run_by_c(*plain, ("luong_nmt", "serving_jit"), with_xla=False)
@@ -256,6 +259,6 @@ def test_a_server_without_xla_answers_what_is_not_compiled(run_by_c, answers, na
 
 @pytest.mark.parametrize("names", [BY_C[:1], pytest.param(BY_C, marks=pytest.mark.full)])
 def test_a_server_with_xla_answers_what_is_compiled(run_by_c, answers, names):
-    found = run_by_c(*((name, "serving_jit") for name in names), with_xla=True)
-    for name, outputs in zip(names, found, strict=True):
+    asked = [(name, each) for name in names for each in ("serving_default", "serving_jit")]
+    for (name, _), outputs in zip(asked, run_by_c(*asked, with_xla=True), strict=True):
         assert_equal(outputs, answers(name, "serving_default"))

@@ -166,12 +166,13 @@ def test_a_shipped_classifier_is_measured_by_the_command(monkeypatch):
     )
 
 
-def test_commands_refuse_what_a_classifier_has_not(tmp_path):
-    asked = ["export", "vit_mnist", tmp_path / "exported"]
+def test_commands_refuse_what_a_classifier_has_not(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(zoo, "load", lambda name: model)
+    asked = ["export", "toy", tmp_path / "exported"]
     assert "whose export has no --jit" in run(*asked, "--no-jit").output
-    assert "labels of its own" in run("classify", "vit_mnist", "a.png", "--label", "1").output
+    assert "labels of its own" in run("classify", "toy", "a.png", "--label", "1").output
     files = ["--input", tmp_path, "--output", tmp_path / "out"]
-    asked = run("classify", "vit_mnist", *files, "--show-attention", tmp_path / "a.png")
+    asked = run("classify", "toy", *files, "--show-attention", tmp_path / "a.png")
     assert "not for --input" in asked.output
 
 

@@ -1,5 +1,6 @@
 """The command line: what it prints, and that mistakes cost one line instead of a traceback."""
 
+import functools
 import os
 import re
 import sys
@@ -11,7 +12,7 @@ import tensorflow as tf
 
 import zoo
 from zoo.cli import main
-from zoo.training import recipes
+from zoo.training import evaluation, recipes
 from zoo.training.evaluation import evaluate_translator
 from zoo.training.translation import TranslationRecipe
 
@@ -226,22 +227,30 @@ def test_caption_of_a_folder_without_pictures(run, pictures):
     assert "no picture (.bmp, .gif, .jpeg, .jpg, .png, .webp) in the folder" in result.stderr
 
 
-def test_generate_writes_prompt_and_text(run, generator, monkeypatch):
-    monkeypatch.setattr(zoo, "load", lambda name: generator)
+@pytest.fixture(scope="module")
+def writer(fresh_model, byte_tokenizer):
+    return fresh_model("transformer_lm", tokenizer=byte_tokenizer)
+
+
+def test_generate_writes_prompt_and_text(run, writer, monkeypatch):
+    monkeypatch.setattr(zoo, "load", lambda name: writer)
+    expected = writer.generate("the quick", 12, "greedy")
     options = ["the quick", "--max-length", 12, "--sampler", "greedy"]
-    assert run("generate", "toy", *options).stdout == "the quick brown fox j\n"
-    assert run("generate", "toy", *options, "--stop", "fox").stdout == "the quick brown \n"
+    assert run("generate", "toy", *options).stdout == f"the quick{expected}\n"
+    start, *_ = expected.split(expected[5])
+    stopped = run("generate", "toy", *options, "--stop", expected[5])
+    assert stopped.stdout == f"the quick{start}\n"
     asked = []
     answer = lambda *given, **options: asked.append((given, options)) or ["dr", "awn"]  # noqa: E731
-    monkeypatch.setattr(generator, "stream", answer)
+    monkeypatch.setattr(writer, "stream", answer)
     drawn = run("generate", "toy", "--max-length", 20, "--sampler", "top_k", "--top-k", 3)
     assert drawn.stdout == "drawn\n"
     options = {"max_length": 20, "sampler": "top_k", "seed": 0, "stop": (), "k": 3}
     assert asked == [(("",), options)]
 
 
-def test_a_model_for_another_task_is_named(run, generator, bahdanau, monkeypatch):
-    monkeypatch.setattr(zoo, "load", lambda name: {"lm": generator, "nmt": bahdanau}[name])
+def test_a_model_for_another_task_is_named(run, writer, bahdanau, monkeypatch):
+    monkeypatch.setattr(zoo, "load", lambda name: {"lm": writer, "nmt": bahdanau}[name])
     for arguments, task in (
         (["generate", "nmt"], "translation"),
         (["translate", "lm", "a"], "lan"),
@@ -263,6 +272,8 @@ def test_evaluate_prints_each_number_with_its_protocol(run, preset, bahdanau, mo
     monkeypatch.setattr(TranslationRecipe, "load", load)
     monkeypatch.setattr(zoo, "load", lambda name: bahdanau)
     monkeypatch.setattr(bahdanau, "default_sampler", bahdanau.default_sampler)  # put back later
+    once = functools.cache(evaluation._compiled_anew)
+    monkeypatch.setattr(evaluation, "_compiled_anew", once)  # for the two evaluations
     result = run("evaluate", preset, "--split", "validation", "--num-beams", 2)
     assert result.exit_code == 0, result.output
     assert asked == [("en-de", "validation", None)]

@@ -44,13 +44,6 @@ def model():
     return model
 
 
-@pytest.fixture(scope="module")
-def preset(model, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("presets") / "toy"
-    model.save_to_preset(folder)
-    return folder
-
-
 def test_the_smallest_model_of_the_paper_has_its_size():
     """10.3 M of Conformer (S) with its decoder, a layer of 320: this is its encoder."""
     one, two = (Conformer(10, num_layers=layers) for layers in (1, 2))
@@ -195,14 +188,23 @@ def test_the_exported_model_takes_files(model, tmp_path):
     np.testing.assert_allclose(explained["attention"][0], result.attention[0], atol=1e-5)
 
 
-def test_the_command_line_names_labels(preset, tmp_path):
+def test_a_preset_holds_the_reader_and_the_weights(model, tmp_path):
+    loaded = zoo.load(model.save_to_preset(tmp_path / "toy"))
+    assert (loaded.labels, loaded.reader.get_config()) == (LABELS, model.reader.get_config())
+    assert loaded.core.config == model.core.config
+    for found, weight in zip(loaded.core.get_weights(), model.core.get_weights(), strict=True):
+        np.testing.assert_array_equal(found, weight)
+
+
+def test_the_command_line_names_labels(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(zoo, "load", lambda name: model)
     for name, (wave, rate) in zip(("a.wav", "b.wav"), sounds(2)[0], strict=True):
         (tmp_path / name).write_bytes(write_wav(wave, rate))
     (tmp_path / "c.png").write_bytes(image_bytes(np.zeros((8, 8))))
 
     def classify(*names):
         paths = [str(tmp_path / each) for each in names]
-        return click.testing.CliRunner().invoke(main, ["classify", str(preset), *paths])
+        return click.testing.CliRunner().invoke(main, ["classify", "toy", *paths])
 
     result = classify("a.wav", "b.wav")
     assert result.exit_code == 0, result.output

@@ -1,6 +1,7 @@
 """The recipe of a language model: what a run leaves behind, and what its card says."""
 
 import dataclasses
+import functools
 import json
 import math
 
@@ -33,6 +34,8 @@ def run(tmp_path_factory):
         patch.setitem(recipes.RECIPES, "toy_lm", RECIPE)
         patch.setattr(LanguageRecipe, "load", lambda self, split, data_dir: TEXT)
         patch.setattr(evaluation, "RANDOM_BATCHES", 3)
+        once = functools.cache(evaluation._compiled_anew)  # for all splits
+        patch.setattr(evaluation, "_compiled_anew", once)
         yield run_dir, recipes.run("toy_lm", None, run_dir)
 
 

@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import functools
 import json
 
 import keras
@@ -13,7 +14,7 @@ import zoo
 from zoo.metrics import sacrebleu_score
 from zoo.metrics.crossentropy import TokenCrossentropy
 from zoo.storage import CARD
-from zoo.training import recipes, runs, self_critical
+from zoo.training import evaluation, recipes, runs, self_critical
 from zoo.training.bleu import ValidationBleu
 from zoo.training.evaluation import best_sampler
 from zoo.training.translation import TranslationRecipe
@@ -82,6 +83,8 @@ def run(request, dataset, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(recipes.RECIPES, "toy_en_de", dataclasses.replace(RECIPE, epochs=99))
         patch.setattr(TranslationRecipe, "load", load)
+        once = functools.cache(evaluation._compiled_anew)  # for both splits
+        patch.setattr(evaluation, "_compiled_anew", once)
         yield run_dir, recipes.run("toy_en_de", None, run_dir, epochs=RECIPE.epochs)
 
 

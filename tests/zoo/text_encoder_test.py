@@ -14,7 +14,8 @@ LABELS = ["bad", "good"]
 
 
 @pytest.mark.parametrize(
-    ("layers", "size", "published"), [(12, 768, 109_482_240), (24, 1024, 335_141_888)]
+    ("layers", "size", "published"),
+    [(12, 768, 109_482_240), pytest.param(24, 1024, 335_141_888, marks=pytest.mark.full)],
 )
 def test_bert_has_the_published_sizes(layers, size, published):
     """Of the uncased models with their poolers; a block more tells what all blocks have."""

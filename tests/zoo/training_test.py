@@ -161,21 +161,6 @@ def test_evaluate_takes_batches_as_they_are(bahdanau, batch):
 # ------------------------------------------------------------------------------------------- fit
 
 
-@pytest.mark.parametrize(
-    ("name", "sampler"),
-    [
-        ("bahdanau", "greedy"),
-        ("transformer", None),
-        pytest.param("bahdanau", None, marks=pytest.mark.full),
-        pytest.param("transformer", "greedy", marks=pytest.mark.full),
-        pytest.param("luong", None, marks=pytest.mark.full),
-    ],
-)
-def test_a_tiny_model_learns_the_pairs_by_heart(name, sampler, request, sources, targets):
-    model = request.getfixturevalue(name)
-    assert model.translate(sources, sampler=sampler) == targets
-
-
 def test_validation_data_is_measured(bahdanau, sources, targets):
     measured = bahdanau.evaluate(sources, targets, return_dict=True, verbose=0)
     assert bahdanau.history.history["val_loss"][-1] == pytest.approx(measured["loss"], rel=1e-4)

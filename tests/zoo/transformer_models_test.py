@@ -86,7 +86,7 @@ def test_steps_of_a_translator_equal_the_full_forward_pass(position, normalize):
     np.testing.assert_allclose(of_last_step, of_layers_and_heads.mean(axis=1), atol=2e-5)
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("normalize", ["post", "pre"])
 @pytest.mark.parametrize("position", POSITIONS)
 def test_steps_of_a_language_model_equal_the_full_forward_pass(position, normalize):

@@ -200,6 +200,21 @@ def test_what_is_no_text_is_named_with_its_position(bahdanau, wrong):
 
 
 @pytest.mark.parametrize(
+    ("name", "sampler"),
+    [
+        ("bahdanau", "greedy"),
+        ("transformer", None),
+        pytest.param("bahdanau", None, marks=pytest.mark.full),
+        pytest.param("transformer", "greedy", marks=pytest.mark.full),
+        pytest.param("luong", None, marks=pytest.mark.full),
+    ],
+)
+def test_a_tiny_model_learns_the_pairs_by_heart(name, sampler, request, sources, targets):
+    model = request.getfixturevalue(name)
+    assert model.translate(sources, sampler=sampler) == targets
+
+
+@pytest.mark.parametrize(
     "name",
     [
         "bahdanau",
