@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from zoo.decoding.loop import OF_MODEL
+
 
 class Start(NamedTuple):
     """How a model begins to generate.
@@ -75,7 +77,7 @@ def _without_weights(context):
     """Returns a context without weights laid out for steps: a graph has weights of its own."""
     if not isinstance(context, dict):
         return context
-    return {name: each for name, each in context.items() if name != "of_model"}
+    return {name: each for name, each in context.items() if name != OF_MODEL}
 
 
 def _named(name, nest):

@@ -238,26 +238,6 @@ class TextScores(NamedTuple):
     log_probs: list[np.ndarray]
 
 
-class WrittenToken(NamedTuple):
-    """What `stream_tokens` yields, a token that follows a prompt.
-
-    Attributes:
-        text: The piece of text; that of a special token in angle brackets, and bytes that are no
-            characters of their own as `bytes:\\xc3`.
-        content: `bytes` that it adds to the text, none of an end token.
-        is_end: Whether it ends the text.
-        log_prob: Its log-probability by the model, whatever the sampler made of it.
-        likely: Dictionary of the most probable tokens at its place, the first one first, to their
-            log-probabilities.
-    """
-
-    text: str
-    content: bytes
-    is_end: bool
-    log_prob: float
-    likely: dict[str, float]
-
-
 class AttentionMaps(NamedTuple):
     """Who looks at whom, in every layer and head.
 

@@ -17,7 +17,8 @@ from zoo.serving import Start
 from zoo.tasks.arguments import SamplerLike, Texts
 from zoo.tasks.continuation import TOKENS, Continuation, room
 from zoo.tasks.generating import GeneratingTask
-from zoo.tasks.results import AttentionMaps, TextScores, WrittenToken, stacked
+from zoo.tasks.results import AttentionMaps, TextScores, stacked
+from zoo.tasks.written_tokens import WrittenToken, written_token
 
 CHARACTERS_AT_ONCE = 1_000_000  # of which tokens are made
 LARGEST_WINDOW = 1024  # tokens that a prompt is always padded to
@@ -303,8 +304,8 @@ class TextGenerator(GeneratingTask):
             An iterator of `str`.
         """
         stops = _stops(stop)
-        ids, *rest = self._stepwise(prompt, max_length, sampler, seed, options)
-        return self._continuation.pieces(ids, *rest, stops)
+        given = self._stepwise(prompt, max_length, sampler, seed, options)
+        return self._continuation.pieces(*given, stops)
 
     def stream_tokens(
         self,
@@ -335,8 +336,11 @@ class TextGenerator(GeneratingTask):
         ':'
         """
         require(top >= 0, "at least 0", top=top)
-        ids, limit, sampler, seed = self._stepwise(prompt, max_length, sampler, seed, options)
-        return self._written(self._continuation.tokens(ids, limit, sampler, seed), sampler, top)
+        given = self._stepwise(prompt, max_length, sampler, seed, options)
+        _, _, sampler, _ = given
+        end_ids = (self.tokenizer.end_id, *sampler.end_ids)
+        tokens = self._continuation.tokens(*given)
+        return (written_token(self.tokenizer, *each, end_ids, top) for each in tokens)
 
     def _stepwise(self, prompt, max_length, sampler, seed, options):
         """Returns what `Continuation` writes token after token by."""
@@ -346,33 +350,6 @@ class TextGenerator(GeneratingTask):
         require(is_stepwise, "a sampler that picks token after token", sampler=sampler)
         (prompt,), _ = as_texts([prompt])
         return self._prompt_ids(prompt), max_length, sampler, seed
-
-    def _written(self, tokens, sampler, top):
-        end_ids = (self.tokenizer.end_id, *sampler.end_ids)
-        for token, log_probs in tokens:
-            log_probs, is_end = log_probs.numpy(), token in end_ids
-            likely = np.argsort(-log_probs, kind="stable")[:top].tolist()
-            yield WrittenToken(
-                text=self._spelled(token),
-                content=b"" if is_end else self.tokenizer.piece_bytes(token),
-                is_end=is_end,
-                log_prob=float(log_probs[token]),
-                likely={
-                    self._spelled(each): float(log_probs[each])
-                    for each in likely
-                    if np.isfinite(log_probs[each])
-                },
-            )
-
-    def _spelled(self, token):
-        """Returns a token as OpenAI's protocol spells it."""
-        content = self.tokenizer.piece_bytes(token)
-        if not content:  # a special token
-            return self.tokenizer.pieces([[token]])[0][0]
-        try:
-            return content.decode()
-        except UnicodeDecodeError:
-            return "bytes:" + "".join(f"\\x{byte:02x}" for byte in content)
 
     def _prompt_ids(self, prompt):
         """Returns the tokens of a prompt, of a long one only the last, which there is room for."""
