@@ -246,7 +246,7 @@ def test_trains_in_a_functional_model_that_a_file_keeps(tmp_path):
     assert y.shape == (None, None, SIZE)
     assert weights.shape[1] == 2
     model = keras.Model([inputs, visible], keras.layers.GlobalAveragePooling1D()(y))
-    model.compile(keras.optimizers.Adam(0.01), "mse", jit_compile=False)
+    model.compile(keras.optimizers.Adam(0.01), "mse", run_eagerly=True)
     target = np.ones((BATCH, SIZE), "float32")
     losses = model.fit([X, MASK], target, epochs=3, verbose=0).history["loss"]
     assert losses[-1] < losses[0]

@@ -156,7 +156,7 @@ def test_a_shared_score_shares_its_weights():
 
 
 @pytest.mark.parametrize(
-    "names", [scores.names()[::4], pytest.param(scores.names(), marks=pytest.mark.full)]
+    "names", [scores.names()[::8], pytest.param(scores.names(), marks=pytest.mark.full)]
 )
 def test_saved_file_gives_the_same_in_a_process_that_only_imports_the_package(tmp_path, names):
     model = model_of_every_layer(names)

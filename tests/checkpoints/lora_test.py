@@ -34,7 +34,7 @@ def learned(folder):
     found.append(model.classify(TEXTS, return_probabilities=True).probabilities)
     before = {weight.path: weight.numpy() for weight in model.core.weights}
     model.compile(optimizer=keras.optimizers.Adam(0.01), run_eagerly=True)
-    model.fit(TEXTS, TRUTH, epochs=3, verbose=0)  # B is 0 at first, and A learns by B
+    model.fit(TEXTS, TRUTH, epochs=2, verbose=0)  # B is 0 at first, and A learns by B
     return found, before, model
 
 
@@ -102,9 +102,6 @@ def test_a_checkpoint_holds_the_sums(tmp_path):
     expected = model.core(ids).numpy()
     again = zoo.load(zoo.save_checkpoint(model, tmp_path / "again"))
     np.testing.assert_allclose(again.core(ids), expected, atol=1e-5)
-    prompts = tiny.TEXTS[0][:9]
-    texts = [each.generate(prompts, max_length=9, sampler="greedy") for each in (model, again)]
-    assert texts[0] == texts[1]
 
 
 def test_what_cannot_have_it(learned):

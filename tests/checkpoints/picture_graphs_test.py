@@ -70,14 +70,15 @@ def read(folder, name):
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("file_format", ["onnx", "litert"])
-def test_a_shipped_classifier_by_the_command_line(tmp_path, file_format):
+def test_a_classifier_by_the_command_line(tmp_path, file_format):
     pytest.importorskip("tf2onnx")
-    folder = tmp_path / "digits"
-    command = ["export", "vit_mnist", str(folder), "--format", file_format]
+    folder, preset = tmp_path / "digits", tmp_path / "preset"
+    zoo.load("vit_mnist", weights=None, num_layers=1).save_to_preset(preset)
+    command = ["export", str(preset), str(folder), "--format", file_format]
     result = click.testing.CliRunner().invoke(main, command)
     assert result.exit_code == 0, result.output
     assert len(list(folder.iterdir())) == 3
-    model = zoo.load("vit_mnist")
+    model = zoo.load(str(preset))
     digits = RANDOM.integers(0, 256, (3, 28, 28, 1), dtype="uint8")
     seen = read(folder, "preprocessor_config.json")
     assert seen["size"] == seen["crop_size"] == {"height": 28, "width": 28}

@@ -96,22 +96,24 @@ def expected_texts(checkpoint, model, features, **options):
 
 
 def test_texts_are_those_of_transformers(checkpoint, model, features):
-    texts, beams = {}, {"num_beams": 4}
-    for language, task, ours, theirs in (
-        (None, None, {}, {}),  # `None` is detected
-        ("de", "transcribe", {}, {}),
-        ("fr", "translate", {"sampler": "beam", **beams}, {"early_stopping": "never", **beams}),
-    ):
+    texts = {}
+    for language, task in ((None, None), ("de", "transcribe"), ("fr", "translate")):
         told = {"language": language, "task": task or "transcribe"}
-        told = {name: value for name, value in told.items() if value}
-        expected = expected_texts(checkpoint, model, features, **told, **theirs)
-        found = model.transcribe(SOUNDS, language=language, task=task, **ours)
-        assert found == expected
-        assert len(set(found)) > 1
-        texts[language] = found
+        told = {name: value for name, value in told.items() if value}  # `None` is detected
+        texts[language] = model.transcribe(SOUNDS, language=language, task=task)
+        assert texts[language] == expected_texts(checkpoint, model, features, **told)
+        assert len(set(texts[language])) > 1
     assert texts["de"] != texts["fr"]
     assert model.transcribe(SOUNDS, "German") == model.transcribe(SOUNDS, "<|de|>")
     assert min(map(len, texts[None])) < model.longest / 2  # it ended by itself
+
+
+@pytest.mark.full  # `t5_test` and `marian_test` search with beams always
+def test_beams_are_those_of_transformers(checkpoint, model, features):
+    told = {"language": "fr", "task": "translate", "num_beams": 4}
+    expected = expected_texts(checkpoint, model, features, early_stopping="never", **told)
+    assert model.transcribe(SOUNDS, sampler="beam", **told) == expected
+    assert len(set(expected)) > 1
 
 
 def test_longer_sounds_are_heard_in_windows(model):
@@ -129,17 +131,20 @@ def test_longer_sounds_are_heard_in_windows(model):
     assert len(figure.axes[1].get_yticklabels()) == len(result.tokens[0])
 
 
-def test_saved_exported_and_back(checkpoint, model, features, tmp_path):
-    texts = model.transcribe(SOUNDS)
+@pytest.mark.full  # `export_test` exports what writes, `conformer_test` what hears, always
+def test_exported(model, tmp_path):
+    served = tf.saved_model.load(model.export(tmp_path / "exported", jit_compile=False)).signatures
+    sounds = [*model.reader.requests(SOUNDS)[0], b"no sound"]
+    found = served["serving_default"](sound_bytes=tf.constant(sounds))["text"].numpy()
+    assert [text.decode() for text in found] == [*model.transcribe(SOUNDS), ""]
+
+
+def test_saved_and_back(checkpoint, model, features, tmp_path):
     model.save_to_preset(tmp_path / "preset")
     again = zoo.load(tmp_path / "preset")
     assert again.settings == model.settings
     for ours, saved in zip(model.core.get_weights(), again.core.get_weights(), strict=True):
         np.testing.assert_array_equal(saved, ours)
-    served = tf.saved_model.load(again.export(tmp_path / "exported", jit_compile=False)).signatures
-    sounds = [*model.reader.requests(SOUNDS)[0], b"no sound"]
-    found = served["serving_default"](sound_bytes=tf.constant(sounds))["text"].numpy()
-    assert [text.decode() for text in found] == [*texts, ""]
     path = zoo.save_checkpoint(model, tmp_path / "again")
     kind = transformers.WhisperForConditionalGeneration
     back, told = kind.from_pretrained(path, output_loading_info=True)
