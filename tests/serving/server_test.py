@@ -11,6 +11,7 @@ import threading
 import time
 import types
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -34,7 +35,7 @@ def served(model):
 @pytest.fixture(scope="module")
 def client(served):
     models = [served("luong_nmt"), served("transformer_lm")]
-    with serving(models, Limits(body_bytes=10_000)) as found:
+    with serving(models, Limits(body_bytes=10_000, text_bytes=2_000)) as found:
         yield found
 
 
@@ -99,6 +100,7 @@ def test_concurrent_requests_get_their_own_answers(client, model):
         (b'{"instances": ["\\ud800"]}', 400, "not Unicode"),
         ({"inputs": {"text": "a"}}, 400, "must be string of the shape"),
         ({"instances": ["a"], "signature_name": "x"}, 404, "no signature 'x'"),
+        ({"instances": ["a", "\u00e4" * 1_001]}, 400, "at most 2000 bytes. Received: 2002"),
         ({"instances": ["a" * 20_000]}, 413, "at most 10000 bytes"),
     ],
     ids=lambda value: str(value)[:20],
@@ -219,6 +221,7 @@ def test_streamed_events_put_together_are_the_completion(client):
         ({"max_tokens": 10**9}, 400),
         ({"max_tokens": True}, 400),
         ({"prompt": 7}, 400),
+        ({"prompt": ["a", "b" * 2001]}, 400),
         ({"stop": ""}, 400),
         ({"seed": 2**70}, 400),
         ({"logit_bias": {}}, 400),
@@ -433,10 +436,15 @@ def test_a_broken_version_leaves_the_old_one_and_is_told_once(tmp_path, capfd):
 
 
 def test_images_come_as_base64(model, served):
-    with serving([served("show_attend_tell")]) as client:
+    with serving([served("show_attend_tell")], Limits(picture_pixels=10_000)) as client:
         content = [{"b64": base64.b64encode(image_bytes(each)).decode()} for each in IMAGES[:2]]
         content.append({"b64": ""})
         _, answer, _ = predict(client, "show_attend_tell", {"instances": content})
+        large = base64.b64encode(image_bytes(np.zeros((101, 100), "uint8"))).decode()
+        status, told, _ = predict(client, "show_attend_tell", {"instances": [{"b64": large}]})
+        assert (status, "101 x 100" in told["error"]) == (400, True)
+        status, told, _ = client("/page/show_attend_tell", {"picture": large})
+        assert (status, "101 x 100" in told["error"]) == (400, True)
     texts = [row["text"] for row in answer["predictions"]]
     assert texts == [*model("show_attend_tell").caption(IMAGES[:2]), ""]
 

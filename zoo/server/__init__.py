@@ -1,6 +1,7 @@
 """A server for models of the zoo and exported ones, by the protocols of TF Serving and OpenAI."""
 
-from zoo.server.app import Limits, make_app
+from zoo.server.app import make_app
+from zoo.server.limits import Limits
 from zoo.server.models import ExportedModel, LoadedModel, model_of
 from zoo.server.run import run
 

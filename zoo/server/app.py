@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import dataclasses
 import hmac
 import time
 import traceback
@@ -23,30 +22,12 @@ from starlette.routing import Route
 from zoo.pages import attention_page
 from zoo.server import completions, pages, protocol
 from zoo.server.errors import Refused
+from zoo.server.limits import Limits
 from zoo.server.models import DEFAULT
 
 LATENCIES = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 ROWS = (1, 2, 4, 8, 16, 32)
 RETRY_AFTER = 1  # seconds
-
-
-@dataclasses.dataclass(frozen=True)
-class Limits:
-    """What a server takes.
-
-    Args:
-        body_bytes: Size of the body of a request.
-        waiting: Requests that are being answered at a time; others are told to try again.
-        seconds: Time for an answer.
-        new_tokens: Tokens that a completion adds at most.
-        refresh_seconds: How often folders are looked at for a new version.
-    """
-
-    body_bytes: int = 16 * 2**20
-    waiting: int = 256
-    seconds: float = 60.0
-    new_tokens: int = 2000
-    refresh_seconds: float = 2.0
 
 
 def make_app(models, limits=None, token=None):
@@ -147,7 +128,9 @@ class _Server:
         if model.task is None:
             raise Refused(404, f"{model.name} is an exported model: ask it by :predict.")
         body = await self.body(request)
-        return await self.in_time(model, lambda: JSONResponse(pages.answer_of(model, body)))
+        return await self.in_time(
+            model, lambda: JSONResponse(pages.answer_of(model, body, self.limits))
+        )
 
     async def list_models(self, request):
         return JSONResponse(completions.listing(self.models.values()))
@@ -164,6 +147,7 @@ class _Server:
 
         def answer():
             signature, tensors, is_by_rows = protocol.request_of(body, model.signatures, DEFAULT)
+            self.limits.require_tensors(tensors)
             self.metrics.rows.labels(model.name).observe(len(next(iter(tensors.values()))))
             return JSONResponse(protocol.answer_of(signature(tensors), is_by_rows))
 
@@ -171,7 +155,7 @@ class _Server:
 
     async def complete(self, request):
         body = await self.body(request)
-        wanted = completions.request_of(body, self.models, self.limits.new_tokens)
+        wanted = completions.request_of(body, self.models, self.limits)
         if not wanted.stream:
             return await self.in_time(
                 wanted.model, lambda: JSONResponse(completions.answer_of(wanted))

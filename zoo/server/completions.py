@@ -40,13 +40,13 @@ class Completion(NamedTuple):
     logprobs: int | None
 
 
-def request_of(body, models, most_tokens):
+def request_of(body, models, limits):
     """Reads the body of a request.
 
     Args:
         body: `bytes`.
         models: Dictionary of names to models.
-        most_tokens: `max_tokens` at most.
+        limits: A `Limits`, of texts and of `max_tokens`.
 
     Returns:
         A `Completion`.
@@ -74,9 +74,11 @@ def request_of(body, models, most_tokens):
         raise Refused(400, "'seed' must be from 0 to 2147483647.")
     if values["n"] != 1:
         raise Refused(400, "'n' must be 1: ask again with another seed.")
-    if not 1 <= values["max_tokens"] <= most_tokens:
-        raise Refused(400, f"'max_tokens' must be from 1 to {most_tokens}.")
+    if not 1 <= values["max_tokens"] <= limits.new_tokens:
+        raise Refused(400, f"'max_tokens' must be from 1 to {limits.new_tokens}.")
     prompts, stops = (_texts(content.get(name), name) for name in ("prompt", "stop"))
+    for prompt in prompts:
+        limits.require_text(prompt.encode("utf-8", "replace"))
     if not all(stops):
         raise Refused(400, "'stop' must not be empty.")
     if values["stream"] and len(prompts) > 1:

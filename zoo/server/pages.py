@@ -75,13 +75,14 @@ def _offer_of_exported(model):
     }
 
 
-def answer_of(model, body):
+def answer_of(model, body, limits):
     """Returns the answer of a model in memory to the page, as an object of Python.
 
     Args:
         model: A `LoadedModel`.
         body: `bytes` of a JSON object of `text` or `picture`, base64; and, if the page chose them,
             `sampler`, a dictionary of `name` and its options, and `seed`.
+        limits: A `Limits`, of pictures.
 
     Returns:
         Dictionary of `text` and `views`, a list of what `zoo.pages` makes.
@@ -98,7 +99,7 @@ def answer_of(model, body):
         raise Refused(400, "'seed' must be from 0 to 2147483647.")
     try:
         if method == "caption":
-            return _caption(task, _picture(content), sampler, seed)
+            return _caption(task, _picture(content, limits), sampler, seed)
         text = content.get("text")
         if not isinstance(text, str) or not _is_unicode(text):
             raise Refused(400, "'text' must be a string.")
@@ -140,11 +141,13 @@ def _best(texts):
     return texts if isinstance(texts, str) else texts[0]
 
 
-def _picture(content):
+def _picture(content, limits):
     try:
-        return base64.b64decode(content.get("picture"), validate=True)
+        picture = base64.b64decode(content.get("picture"), validate=True)
     except (binascii.Error, TypeError, ValueError) as error:
         raise Refused(400, "'picture' must be base64.") from error
+    limits.require_picture(picture)
+    return picture
 
 
 def _is_unicode(text):

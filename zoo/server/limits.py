@@ -1,0 +1,79 @@
+"""What a server takes at most, of one request and at a time."""
+
+import io
+from dataclasses import dataclass
+
+import numpy as np
+import PIL.Image
+
+from zoo.server.errors import Refused
+from zoo.server.signatures import BINARY
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a server takes.
+
+    Args:
+        body_bytes: Size of the body of a request.
+        text_bytes: Size of a text, in UTF-8.
+        picture_pixels: Rows times columns of a picture, which a small file may have many of.
+        waiting: Requests that are being answered at a time; others are told to try again.
+        seconds: Time for an answer.
+        new_tokens: Tokens that a completion adds at most.
+        refresh_seconds: How often folders are looked at for a new version.
+    """
+
+    body_bytes: int = 16 * 2**20
+    text_bytes: int = 100_000
+    picture_pixels: int = 50_000_000
+    waiting: int = 256
+    seconds: float = 60.0
+    new_tokens: int = 2000
+    refresh_seconds: float = 2.0
+
+    def require_tensors(self, tensors):
+        """Refuses texts and pictures that are too large.
+
+        Args:
+            tensors: Dictionary of names to NumPy arrays. Strings are texts, unless the name ends in
+                `_bytes`.
+
+        Raises:
+            Refused: If one is too large.
+        """
+        for name, array in tensors.items():
+            if array.dtype == object:
+                require = self.require_picture if name.endswith(BINARY) else self.require_text
+                for each in array.flat:
+                    require(each)
+
+    def require_text(self, text):
+        """Refuses a text, `bytes`, that is too long."""
+        if len(text) > self.text_bytes:
+            raise Refused(
+                400,
+                f"A text has at most {self.text_bytes} bytes. Received: {len(text)}. Send its "
+                "parts.",
+            )
+
+    def require_picture(self, encoded):
+        """Refuses a picture, the `bytes` of a file, of too many pixels. It is not decoded."""
+        rows, columns = _sides(encoded)
+        if rows * columns > self.picture_pixels:
+            raise Refused(
+                400,
+                f"A picture has at most {self.picture_pixels} pixels. Received: {rows} x "
+                f"{columns}. Make it smaller.",
+            )
+
+
+def _sides(encoded):
+    """Returns rows and columns as the head of a file tells them, 0 of what is no picture."""
+    try:
+        with PIL.Image.open(io.BytesIO(encoded)) as image:
+            return image.height, image.width
+    except PIL.Image.DecompressionBombError:  # far beyond what Pillow warns of
+        return np.inf, np.inf
+    except Exception:  # what Pillow cannot read, the model answers as it answers broken files
+        return 0, 0
