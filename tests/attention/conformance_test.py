@@ -76,8 +76,9 @@ def make_layer(kind, score, normalizer, implementation, query=QUERY, value=VALUE
     else:
         layer = Attention(**arguments)
     layer(query, value)
+    rng = np.random.default_rng(1)  # so that weights, and with them ties, do not depend on others
     for weight in layer.trainable_weights:
-        weight.assign(0.2 + 0.3 * RNG.random(weight.shape))
+        weight.assign(0.2 + 0.3 * rng.random(weight.shape))
     return layer
 
 
