@@ -2,6 +2,7 @@
 
 python -m benchmarks.attention_speed
 python -m benchmarks.attention_speed --case additive
+python -m benchmarks.attention_speed --plot attention.png
 
 Times are taken in one process, the contenders taking turns; the ratio is that of the first
 contender's median time. Memory is the highest resident memory of a process of its own, above that
@@ -14,6 +15,7 @@ import statistics
 import subprocess
 import sys
 import time
+from typing import NamedTuple
 
 import click
 import keras
@@ -23,6 +25,16 @@ import tensorflow as tf
 from keras_attention import Attention, MultiHeadAttention, masks, scores
 
 SIZE, HEADS = 512, 8
+GROWING = "multi-head "  # cases with a length at the end, all of as many tokens
+
+
+class Row(NamedTuple):
+    """What was measured of a contender."""
+
+    label: str
+    seconds: list
+    ratio: float  # of the first contender's median time by this one's
+    megabytes: float
 
 
 def multi_head(batch, length, mask=None):
@@ -129,32 +141,68 @@ def print_memory(step):
     print(peak_megabytes() - floor)
 
 
+def measure(case, rounds, jit):
+    """Returns a `Row` for each contender of a case."""
+    contenders = steps(case, jit)
+    seconds = {label: [] for label in contenders}
+    for round_number in range(rounds + 1):
+        for label, step in contenders.items():
+            start = time.perf_counter()
+            step()
+            if round_number > 0:
+                seconds[label].append(time.perf_counter() - start)
+    first = statistics.median(next(iter(seconds.values())))
+    return [
+        Row(label, found, first / statistics.median(found), memory_of(case, label, jit))
+        for label, found in seconds.items()
+    ]
+
+
+def draw(rows_of_cases, path):
+    """Draws time and memory of the cases that differ in length."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    cases = {case: rows for case, rows in rows_of_cases.items() if case.startswith(GROWING)}
+    lengths = [int(case.removeprefix(GROWING)) for case in cases]
+    figure, axes = pyplot.subplots(1, 2, figsize=(9, 3.5), layout="constrained")
+    for label in [row.label for row in next(iter(cases.values()))]:
+        of_label = [row for rows in cases.values() for row in rows if row.label == label]
+        medians = [statistics.median(row.seconds) for row in of_label]
+        axes[0].plot(lengths, medians, "o-", label=label)
+        axes[1].plot(lengths, [row.megabytes for row in of_label], "o-", label=label)
+    for ax, what in zip(axes, ("seconds", "memory, MB"), strict=True):
+        ax.set(xscale="log", yscale="log", xlabel="length", ylabel=what)
+        ax.set_xticks(lengths, lengths, minor=False)
+        ax.minorticks_off()
+        ax.legend()
+    figure.suptitle(f"Multi-head attention, forward and backward, {8 * 512} tokens a batch")
+    figure.savefig(path, dpi=110)
+
+
 @click.command()
 @click.option("--case", "chosen", type=click.Choice(list(CASES)), multiple=True)
 @click.option("--rounds", default=5, show_default=True, help="Rounds after one for warming up.")
 @click.option("--jit", is_flag=True, help="Compile with XLA, Keras' layers, too.")
+@click.option("--plot", "path", type=click.Path(dir_okay=False), help="Draw multi-head attention.")
 @click.option("--only", hidden=True, help="Print the memory of one contender of one case.")
-def main(chosen, rounds, jit, only):
+def main(chosen, rounds, jit, path, only):
     """Measure all cases, or those that are named."""
     if only:
         print_memory(steps(chosen[0], jit)[only])
         return
+    rows_of_cases = {}
     for case in chosen or CASES:
-        contenders = steps(case, jit)
-        seconds = {label: [] for label in contenders}
-        for round_number in range(rounds + 1):
-            for label, step in contenders.items():
-                start = time.perf_counter()
-                step()
-                if round_number > 0:
-                    seconds[label].append(time.perf_counter() - start)
-        first = statistics.median(next(iter(seconds.values())))
-        for label, found in seconds.items():
-            median = statistics.median(found)
+        rows_of_cases[case] = measure(case, rounds, jit)
+        for label, found, ratio, megabytes in rows_of_cases[case]:
             click.echo(
-                f"{case:24} {label:14} {median:8.3f} s ({min(found):.3f} to {max(found):.3f})  "
-                f"ratio {first / median:5.2f}  {memory_of(case, label, jit):7.0f} MB"
+                f"{case:24} {label:14} {statistics.median(found):8.3f} s "
+                f"({min(found):.3f} to {max(found):.3f})  ratio {ratio:5.2f}  {megabytes:7.0f} MB"
             )
+    if path:
+        draw(rows_of_cases, path)
 
 
 if __name__ == "__main__":

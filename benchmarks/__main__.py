@@ -1,0 +1,158 @@
+"""All benchmarks of speed on this machine, and what they print as a page.
+
+python -m benchmarks [--full] [--output FOLDER]
+
+Runs one benchmark after the other, each in a process of its own, and writes the machine, the
+versions of all contenders and every table to FOLDER/DATE.md, beside pictures. By default each is as
+short as still tells something, all together some minutes; `--full` takes about an hour. A benchmark
+whose peer is not installed is left out with a word: `pip install ".[benchmarks]"` installs all.
+"""
+
+import datetime
+import importlib.metadata
+import importlib.util
+import os
+import pathlib
+import platform
+import re
+import subprocess
+import sys
+import tempfile
+
+import click
+
+ROOT = pathlib.Path(__file__).parents[1]
+PACKAGES = ("tensorflow", "keras", "numpy", "keras-hub", "ctranslate2", "torch", "transformers")
+CASES = ("additive", "multi-head 512", "multi-head 2048", "causal 2048")
+OF_LENGTH = ("multi-head 1024", "multi-head 4096")
+QUICK_CASES = [part for case in CASES for part in ("--case", case)]
+FULL_CASES = [part for case in (*CASES, *OF_LENGTH, "window 4096") for part in ("--case", case)]
+
+# Title; module; packages that it needs; arguments of the short form; of the long one.
+SECTIONS = [
+    (
+        "Attention, forward and backward, beside the layers of Keras",
+        "attention_speed",
+        ["matplotlib"],
+        [*QUICK_CASES, "--rounds", "2", "--plot", "{stem}-attention.png"],
+        [*FULL_CASES, "--rounds", "9", "--plot", "{stem}-attention.png"],
+    ),
+    (
+        "Decoding by a Transformer beside CTranslate2 and KerasHub",
+        "decoding_speed",
+        ["ctranslate2", "keras_hub"],
+        ["--threads", "1", "--rounds", "3", "--tokens", "24"],
+        ["--threads", "1"],
+    ),
+    (
+        "A training step of a language model beside keras.layers and PyTorch",
+        "training_speed",
+        ["torch"],
+        ["--rounds", "2", "--steps", "2"],
+        ["--rounds", "12"],
+    ),
+    (
+        "From the start of Python to a first translation",
+        "starting_speed",
+        [],
+        ["--rounds", "1"],
+        ["--rounds", "9"],
+    ),
+    (
+        "A server under load, with batches and without",
+        "serving_load",
+        ["starlette", "uvicorn", "prometheus_client"],
+        ["transformer_nmt_multi30k_en_de"],
+        ["transformer_nmt_multi30k_en_de", "--full"],
+    ),
+]
+
+
+def machine():
+    """Returns lines about this machine and what is installed."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    yield f"- {_processor()}, {os.cpu_count()} cores, {memory:.0f} GiB"
+    yield f"- {platform.system()} {platform.release()}, Python {platform.python_version()}"
+    for package in PACKAGES:
+        try:
+            yield f"- {package} {importlib.metadata.version(package)}"
+        except importlib.metadata.PackageNotFoundError:
+            yield f"- {package} is not installed"
+    commit = ["git", "describe", "--always", "--dirty"]
+    found = subprocess.run(commit, cwd=ROOT, capture_output=True, text=True, check=False)
+    yield f"- keras-attention-zoo at commit {found.stdout.strip() or 'unknown'}"
+    yield f"- load at the start {os.getloadavg()[0]:.1f}; on an idle machine it is below 0.5"
+
+
+def _processor():
+    try:
+        told = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8")
+        return re.search(r"model name\s*: (.*)", told)[1]
+    except (OSError, TypeError):  # not Linux, or another kind of processor
+        return platform.processor() or platform.machine()
+
+
+def run(module, arguments):
+    """Runs a benchmark; shows what it prints while it runs, and returns that and its status."""
+    command = [sys.executable, "-u", "-m", f"benchmarks.{module}", *arguments]
+    lines = []
+    with (
+        tempfile.TemporaryFile("w+", encoding="utf-8") as errors,
+        subprocess.Popen(
+            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, encoding="utf-8"
+        ) as process,
+    ):
+        for line in process.stdout:
+            click.echo(line, nl=False)
+            lines.append(line)
+        if process.wait():
+            errors.seek(0)
+            click.echo(errors.read()[-2000:], err=True)
+    return "".join(lines), process.returncode
+
+
+@click.command()
+@click.option("--full/--quick", help="About an hour, or some minutes.")
+@click.option(
+    "--output",
+    type=click.Path(file_okay=False, path_type=pathlib.Path),
+    default=ROOT / "benchmarks" / "results",
+    help="Folder for the page and its pictures.",
+)
+def main(full, output):
+    """Run all benchmarks, and write what they print to a page."""
+    output = output.resolve()
+    output.mkdir(parents=True, exist_ok=True)
+    date = datetime.date.today().isoformat()
+    stem = output / f"{date}{'' if full else '-quick'}"
+    form = "full" if full else "quick"
+    parts = [f"# Benchmarks of {date}, {form}", "\n".join(machine())]
+    failed = []
+    for title, module, needs, *arguments in SECTIONS:
+        missing = [name for name in needs if importlib.util.find_spec(name) is None]
+        asked = [each.format(stem=stem.name) for each in arguments[full]]
+        command = " ".join(f"'{x}'" if " " in x else x for x in ["benchmarks." + module, *asked])
+        parts.append(f"## {title}\n\n`python -m {command}`")
+        click.secho(f"{title}\n", bold=True)
+        if missing:
+            parts.append(f"Left out: {', '.join(missing)} is not installed.")
+            click.echo(parts[-1])
+            continue
+        given = [each.format(stem=stem) for each in arguments[full]]
+        printed, status = run(module, given)
+        parts.append(f"```text\n{printed}```")
+        if status:
+            failed.append(module)
+            parts.append(f"It ended with status {status}.")
+        for picture in [each for each in asked if each.endswith(".png")]:
+            if (output / picture).is_file():
+                parts.append(f"![{title}]({picture})")
+    page = stem.with_name(f"{stem.name}.md")
+    page.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+    click.echo(f"Written to {page}.")
+    if failed:
+        raise click.ClickException(f"Not all ended well: {', '.join(failed)}.")
+
+
+if __name__ == "__main__":
+    main()
