@@ -68,7 +68,10 @@ class _Sparse(Normalizer):
         squares = ops.cumsum(ops.square(descending), axis=-1)
         is_above = self.weights_above(descending, size, total, squares) < 1.0
         lowest = ops.min(ops.where(is_above, descending, 0.0), axis=-1, keepdims=True, initial=0.0)
-        return ops.logical_and(scores >= lowest, scores > -1.0)
+        others = ops.where(is_above, -1.0, descending)
+        highest_other = ops.max(others, axis=-1, keepdims=True, initial=-1.0)
+        # Half-way between them, as XLA may compute scores twice, the second time rounded otherwise.
+        return ops.logical_and(scores >= (lowest + highest_other) / 2.0, scores > -1.0)
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")

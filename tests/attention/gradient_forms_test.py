@@ -31,8 +31,17 @@ def several_heads(**arguments):
 
 # Layers, with what they are called with.
 LAYERS = {
-    "sparsemax": (several_heads(position="shaw", normalizer="sparsemax"), X, Y),
-    "entmax15, shared heads": (several_heads(num_key_value_heads=1, normalizer="entmax15"), X, Y),
+    # Scores that XLA computes twice, rounded once so, once so.
+    "sparsemax": (
+        several_heads(position="shaw", normalizer="sparsemax", soft_cap=3.0, mask="causal"),
+        X,
+        Y,
+    ),
+    "entmax15, shared heads": (
+        several_heads(num_key_value_heads=1, normalizer="entmax15"),
+        X,
+        Y,
+    ),
     "chunked": (several_heads(implementation="chunked", position="alibi", soft_cap=3.0), X, Y),
     "fused": (several_heads(implementation="fused"), X, Y),
     "kernel regression": (NadarayaWatson("triangular", 3.0, learned_width=True), X, Y, Y),
