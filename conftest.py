@@ -26,10 +26,11 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "few(n): without --full, n cases, spread evenly")
 
 
-def pytest_collection_finish():
+def pytest_collection_finish(session):
     """Spares the collector what libraries brought along, which it looks through at each trace."""
     gc.freeze()
-    gc.set_threshold(50_000, 20, 100)
+    if not session.config.getoption("--full"):  # whose garbage would not fit the memory
+        gc.set_threshold(50_000, 20, 100)
 
 
 def pytest_sessionfinish():
