@@ -25,9 +25,10 @@ if TYPE_CHECKING:
     from zoo.tasks.embedding import Embedder
     from zoo.tasks.masked import MaskFiller
     from zoo.tasks.matching import Matcher
+    from zoo.tasks.recognition import Recognizer
     from zoo.tasks.results import Caption, TextScores, Translation
     from zoo.tasks.scoring import Scorer
-    from zoo.tasks.sound_results import Transcription
+    from zoo.tasks.sound_results import Recognition, Transcription
     from zoo.tasks.tagging import Tagger
     from zoo.tasks.text_to_text import TextToText
     from zoo.tasks.transcription import Transcriber
@@ -46,6 +47,8 @@ __all__ = [
     "ImageReader",
     "MaskFiller",
     "Matcher",
+    "Recognition",
+    "Recognizer",
     "Scorer",
     "SoundReader",
     "SpeechReader",
@@ -74,6 +77,8 @@ _HOMES = {
     "ImageReader": "zoo.readers.image_reader",
     "MaskFiller": "zoo.tasks.masked",
     "Matcher": "zoo.tasks.matching",
+    "Recognition": "zoo.tasks.sound_results",
+    "Recognizer": "zoo.tasks.recognition",
     "Scorer": "zoo.tasks.scoring",
     "SoundReader": "zoo.readers.sound_reader",
     "SpeechReader": "zoo.readers.speech_reader",

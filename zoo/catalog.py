@@ -76,6 +76,13 @@ ARCHITECTURES = {
         "zoo.models.conformer.Conformer",
         reader="SoundReader",
     ),
+    "conformer_ctc": Architecture(
+        "speech recognition",
+        "Conformer that writes (Gulati et al. 2020)",
+        "zoo.tasks.recognition.Recognizer",
+        "zoo.models.conformer_ctc.ConformerCTC",
+        reader="SoundReader",
+    ),
     "luong_nmt": Architecture(
         "translation",
         "LSTM translator that attends after each step, with input feeding (Luong et al. 2015)",

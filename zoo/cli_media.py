@@ -1,5 +1,6 @@
 """The commands that use a model on files of pictures and sounds."""
 
+import inspect
 import pathlib
 import sys
 
@@ -66,10 +67,12 @@ def _describe(name, method, kind, files, paths, show_attention, batch_size, opti
     if are_files(files, paths, show_attention):
         model = load(name, method)
         first_seed = options.pop("seed", 0)
+        _require_options(name, getattr(model, method), options)
         answer_name = {"caption": "caption", "transcribe": "text"}[method]
 
         def answer(model, some, before):
-            texts = getattr(model, method)(some, seed=first_seed + before, **options)
+            seed = {"seed": first_seed + before} if hasattr(model, "sampler") else {}
+            texts = getattr(model, method)(some, **seed, **options)
             return [{answer_name: each} for each in texts]
 
         job = {"name": name, "seed": first_seed, **options}
@@ -79,6 +82,7 @@ def _describe(name, method, kind, files, paths, show_attention, batch_size, opti
     files = [file for path in paths for file in _files_of(path, kind)]
     model = load(name, method)
     describe = getattr(model, method)
+    _require_options(name, describe, options)
     is_one, failed, first = [*files] == [*paths] and len(files) == 1, False, None
     for some in batches(files, batch_size):
         found = contents(some, _content_of(kind))
@@ -94,6 +98,15 @@ def _describe(name, method, kind, files, paths, show_attention, batch_size, opti
         click.echo(f"Wrote {show_attention}.", err=True)
     if failed:
         sys.exit(1)
+
+
+def _require_options(name, method, options):
+    """Raises a `click.ClickException` for an option that the method of a model has not."""
+    parameters = inspect.signature(method).parameters
+    if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values()):
+        return
+    for option in options.keys() - parameters.keys():
+        raise click.ClickException(f"{name} has no option {option}: leave it out.")
 
 
 @click.command()

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from zoo.tasks.embedding import Embedder
     from zoo.tasks.masked import MaskFiller
     from zoo.tasks.matching import Matcher
+    from zoo.tasks.recognition import Recognizer
     from zoo.tasks.scoring import Scorer
     from zoo.tasks.tagging import Tagger
     from zoo.tasks.text_to_text import TextToText
@@ -48,6 +49,8 @@ def load(name: names.EmbedderName, *arguments: Any, **options: Any) -> Embedder:
 def load(name: names.MaskFillerName, *arguments: Any, **options: Any) -> MaskFiller: ...
 @overload
 def load(name: names.MatcherName, *arguments: Any, **options: Any) -> Matcher: ...
+@overload
+def load(name: names.RecognizerName, *arguments: Any, **options: Any) -> Recognizer: ...
 @overload
 def load(name: names.ScorerName, *arguments: Any, **options: Any) -> Scorer: ...
 @overload

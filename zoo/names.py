@@ -12,6 +12,7 @@ ClassifierName = Literal[
 EmbedderName = Literal["text_encoder_embedding"]
 MaskFillerName = Literal["text_encoder_masked", "text_encoder_masked_imdb"]
 MatcherName = Literal["clip", "clip_flickr8k"]
+RecognizerName = Literal["conformer_ctc"]
 ScorerName = Literal["text_encoder_score"]
 TaggerName = Literal["text_encoder_tags"]
 TextGeneratorName = Literal["transformer_lm", "transformer_lm_shakespeare"]

@@ -7,6 +7,7 @@ from zoo.metrics.captions import CaptionScores, caption_scores
 from zoo.metrics.contrastive import ContrastiveLoss
 from zoo.metrics.perplexity import Perplexity
 from zoo.metrics.retrieval import RetrievalScores, retrieval_scores
+from zoo.metrics.token_errors import TokenErrorRate
 from zoo.metrics.word_errors import word_error_rate
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "ContrastiveLoss",
     "Perplexity",
     "RetrievalScores",
+    "TokenErrorRate",
     "answer_scores",
     "caption_scores",
     "moses_lowercase_bleu",

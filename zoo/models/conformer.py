@@ -116,6 +116,21 @@ class Conformer(Core):
         self.head.build((None, config.size))
 
     def call(self, sounds, return_attention_scores=False, training=None):
+        x, is_token, weights = self.encode(sounds, return_attention_scores, training)
+        logits = ops.cast(self.head(_mean(x, is_token)), "float32")
+        return (logits, weights) if return_attention_scores else logits
+
+    def encode(self, sounds, return_attention_scores=False, training=None):
+        """Returns what the blocks make of sounds.
+
+        Args:
+            sounds, return_attention_scores: As for `call`.
+            training: Whether to drop.
+
+        Returns:
+            `(x, is_token, weights)`: `(batch, tokens, size)`, which of the tokens are of the sound,
+            boolean `(batch, tokens)`, and the list of weights, empty unless asked for.
+        """
         frames, lengths = self._require_sounds(sounds)
         x = self.subsampling(frames, lengths)  # (batch, tokens, size)
         is_token = self._are_tokens(x, lengths)
@@ -126,8 +141,7 @@ class Conformer(Core):
             return_attention_scores=return_attention_scores,
             training=training,
         )
-        logits = ops.cast(self.head(_mean(x, is_token)), "float32")
-        return (logits, [each for (each,) in weights]) if return_attention_scores else logits
+        return x, is_token, [each for (each,) in weights]
 
     def told(self, sounds, weights):
         """Returns what its attention tells, see `zoo.tasks.classification.Classifier.respond`.
@@ -157,12 +171,13 @@ class Conformer(Core):
         bands = self.config.bands
         is_dictionary = isinstance(sounds, dict) and {"frames", "lengths"} <= sounds.keys()
         frames = sounds["frames"] if is_dictionary else sounds
+        received = "frames" if is_dictionary else type(sounds).__name__
         shape = tuple(getattr(frames, "shape", ()))
         if not is_dictionary or len(shape) != 3 or shape[2] != bands:
             raise ValueError(
-                f"Conformer needs a dictionary of `frames` (batch, frames, {bands}) and `lengths` "
-                f"(batch,). Received: {'frames' if is_dictionary else type(sounds).__name__} of "
-                f"shape {shape}. Read sounds by zoo.SoundReader, with as many bands."
+                f"{type(self).__name__} needs a dictionary of `frames` (batch, frames, {bands}) "
+                f"and `lengths` (batch,). Received: {received} of shape {shape}. Read sounds by "
+                "zoo.SoundReader, with as many bands."
             )
         return frames, sounds["lengths"]
 
@@ -215,8 +230,12 @@ class Subsampling(keras.layers.Layer):
 
     def tokens_of(self, lengths):
         """Returns how many tokens spectrograms of so many frames become."""
-        step = math.prod(self.strides)
-        return -(-ops.cast(lengths, "int32") // step)
+        return -(-ops.cast(lengths, "int32") // self.step)
+
+    @property
+    def step(self):
+        """How many frames become a token."""
+        return math.prod(self.strides)
 
     def get_config(self):
         return {

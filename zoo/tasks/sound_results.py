@@ -128,6 +128,54 @@ class Transcription(NamedTuple):
         return _heard(self.spectrogram(position), self.reader, rows, names, title)
 
 
+class Recognition(NamedTuple):
+    """What `Recognizer.transcribe(..., return_attention=True)` returns, an entry for each sound.
+
+    Attributes:
+        texts: List of `str`, the texts.
+        tokens: List of lists of `str`, the pieces of each text.
+        seconds: List of float32 arrays (tokens,), when each token begins.
+        attention: List of float32 arrays (tokens × times), what was looked at for each token, by
+            attention rollout; each row sums to 1.
+        sounds: List of `bytes`, the sounds as WAV files.
+        reader: The `SoundReader` of the model.
+    """
+
+    texts: list
+    tokens: list
+    seconds: list
+    attention: list
+    sounds: list
+    reader: Any
+
+    @classmethod
+    def of(cls, texts, rows, sounds, reader, tokenizer):
+        """Returns the result of what `Recognizer.respond` gave for each sound."""
+        kept = [row["token_ids"] != tokenizer.pad_id for row in rows]
+        pairs = list(zip(rows, kept, strict=True))
+        tokens = tokenizer.pieces([row["token_ids"][those] for row, those in pairs])
+        seconds = [row["seconds"][those] for row, those in pairs]
+        attention = [row["attention"][those][:, : row["times"]] for row, those in pairs]
+        return cls(texts, tokens, seconds, attention, sounds, reader)
+
+    def spectrogram(self, position=0):
+        """Returns what the model hears of a sound, float32 (frames × bands), normalized."""
+        return self.reader.read([self.sounds[position]])[0]["frames"][0].numpy()
+
+    def plot(self, position=0):
+        """Draws the spectrogram of a sound, and below it what was looked at for each token.
+
+        Args:
+            position: Which sound.
+
+        Returns:
+            The `matplotlib.figure.Figure`.
+        """
+        names, rows = self.tokens[position], self.attention[position]
+        frames, title = self.spectrogram(position), self.texts[position]
+        return _heard(frames, self.reader, rows, names, title)
+
+
 def _heard(frames, reader, rows, names, title):
     """Returns a figure of a spectrogram, and of rows of weights over its time below it."""
     seconds = len(frames) * reader.hop

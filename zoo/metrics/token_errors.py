@@ -1,0 +1,72 @@
+"""The error rate of tokens, of labels at each time."""
+
+import keras
+import tensorflow as tf
+
+
+@keras.saving.register_keras_serializable(package="zoo")
+class TokenErrorRate(keras.metrics.Metric):
+    """Edits that turn the most likely texts into the right ones, for each token of these.
+
+    $$ rate = \\frac{\\sum edits}{\\sum tokens} $$
+
+    An edit replaces, adds or drops a token. The most likely text is that of the best path: the best
+    label of each time, what follows itself dropped, then the blanks (label 0).
+
+    Example:
+
+    >>> logits = keras.ops.one_hot([[1, 1, 0, 2]], 3)
+    >>> metric = TokenErrorRate()
+    >>> metric.update_state([[1, 2, 2]], logits)
+    >>> round(float(metric.result()), 3)
+    0.333
+    """
+
+    def __init__(self, name="token_error_rate", **kwargs):
+        super().__init__(name=name, **kwargs)
+        self.edits = self.add_variable((), "zeros", name="edits")
+        self.tokens = self.add_variable((), "zeros", name="tokens")
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        """Counts.
+
+        Args:
+            y_true: int32 `(batch, length)`, token ids, padded with 0.
+            y_pred: Logits `(batch, times, labels)`.
+            sample_weight: `(batch,)`, or `None`.
+        """
+        truth = tf.convert_to_tensor(y_true, tf.int32)
+        found, _ = best_path(y_pred)
+        edits = tf.edit_distance(
+            tf.sparse.from_dense(found.to_tensor(0)), tf.sparse.from_dense(truth), normalize=False
+        )
+        tokens = tf.math.count_nonzero(truth, axis=1, dtype=tf.float32)
+        if sample_weight is not None:
+            edits, tokens = (each * tf.cast(sample_weight, tf.float32) for each in (edits, tokens))
+        self.edits.assign_add(tf.reduce_sum(edits))
+        self.tokens.assign_add(tf.reduce_sum(tokens))
+
+    def result(self):
+        return tf.math.divide_no_nan(self.edits.value, self.tokens.value)
+
+
+def best_path(logits):
+    """Returns the tokens of the best labels, and the times at which they begin.
+
+    Args:
+        logits: `(batch, times, labels)`; label 0 is the blank.
+
+    Returns:
+        Two ragged int32 tensors `(batch, None)`.
+
+    Example:
+
+    >>> tokens, times = best_path(keras.ops.one_hot([[0, 2, 2, 0, 2, 1]], 3))
+    >>> tokens.to_list(), times.to_list()
+    ([[2, 2, 1]], [[1, 4, 5]])
+    """
+    labels = tf.argmax(logits, axis=-1, output_type=tf.int32)
+    before = tf.pad(labels[:, :-1], [[0, 0], [1, 0]])
+    begins = (labels != 0) & (labels != before)
+    times = tf.zeros_like(labels) + tf.range(tf.shape(labels)[1])
+    return tf.ragged.boolean_mask(labels, begins), tf.ragged.boolean_mask(times, begins)

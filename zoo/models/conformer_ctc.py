@@ -1,0 +1,59 @@
+"""The Conformer that writes: spectrograms to logits of tokens at each time.
+
+The task, sounds to texts, is `zoo.tasks.recognition.Recognizer`.
+"""
+
+import keras
+from keras import ops
+
+from zoo.models.conformer import Conformer
+
+BLANK = 0  # the label of a time at which no token begins
+CERTAIN = 1e4  # a logit that leaves nothing to others
+
+
+@keras.saving.register_keras_serializable(package="zoo")
+class ConformerCTC(Conformer):
+    """A Conformer with a label for each time: a token, or the blank.
+
+    By connectionist temporal classification, the probability of a text is that of all rows of
+    labels which give the text once what follows itself is dropped, and then the blanks:
+
+    $$ p(text) = \\sum_{labels \\to text} \\prod_t softmax(logits_t)_{labels_t} $$
+
+    Papers: Graves et al. 2006, Connectionist Temporal Classification
+    (https://www.cs.toronto.edu/~graves/icml_2006.pdf); Gulati et al. 2020, Conformer
+    (https://arxiv.org/abs/2005.08100).
+
+    Args:
+        num_labels: Number of tokens; the blank is token 0.
+        **options: The fields of `ConformerConfig`.
+
+    Call arguments:
+        sounds: Dictionary of `frames`, float32 `(batch, frames, bands)`, and `lengths`, int32
+            `(batch,)`, as `SoundReader` reads them.
+        return_attention_scores: Whether to return the weights of all blocks, too.
+
+    Output shape:
+        Logits, float32 `(batch, tokens, num_labels)`. Behind the end of a sound the blank is
+        certain, so that a loss without lengths is that of each sound alone. With
+        `return_attention_scores` also a list of `(batch, num_heads, tokens, tokens)`.
+
+    Example:
+
+    >>> options = {"num_layers": 1, "size": 8, "num_heads": 2, "hidden": 16, "kernel_size": 3}
+    >>> core = ConformerCTC(5, bands=8, **options)
+    >>> sounds = {"frames": np.zeros((2, 20, 8), "float32"), "lengths": np.array([20, 13])}
+    >>> core(sounds).shape.as_list()
+    [2, 5, 5]
+    """
+
+    architecture = "conformer_ctc"
+    description = "Conformer that writes (Gulati et al. 2020)"
+
+    def call(self, sounds, return_attention_scores=False, training=None):
+        x, is_token, weights = self.encode(sounds, return_attention_scores, training)
+        logits = ops.cast(self.head(x), "float32")
+        blank = CERTAIN * ops.one_hot(BLANK, self.config.num_labels, dtype="float32")
+        logits = ops.where(is_token[..., None], logits, blank)
+        return (logits, weights) if return_attention_scores else logits

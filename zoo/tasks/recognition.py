@@ -1,0 +1,225 @@
+"""The task of speech recognition by labels at each time: sounds in, texts out."""
+
+from collections.abc import Iterable
+from typing import Any, overload
+
+import keras
+import tensorflow as tf
+
+from zoo.data.pairs import spoken_texts
+from zoo.metrics.token_errors import TokenErrorRate, best_path
+from zoo.models.conformer_ctc import BLANK
+from zoo.models.rollout import attention_rollout
+from zoo.readers.sound_reader import SoundReader
+from zoo.tasks.arguments import No, Sound, Yes
+from zoo.tasks.encoding import EncodingTask
+from zoo.tasks.sound_results import Recognition
+
+
+@keras.saving.register_keras_serializable(package="zoo")
+class Recognizer(EncodingTask):
+    """A model of labels at each time of a sound together with what reads sounds and writes texts.
+
+    It learns from sounds and their texts by connectionist temporal classification, without being
+    told when what was said, and writes what the best label of each time gives. A `Transcriber`,
+    such as Whisper, writes token after token instead.
+
+    Args:
+        core: A model of logits `(batch, times, tokens)`, such as
+            `zoo.models.conformer_ctc.ConformerCTC`.
+        tokenizer: The tokenizer of the texts, whose padding has the id 0, which is the blank here.
+        reader: A `zoo.SoundReader`.
+
+    Raises:
+        ValueError: If the parts do not fit each other.
+
+    Example:
+
+    >>> import zoo
+    >>> tokenizer = zoo.ByteBPETokenizer.train(["one two three"], vocabulary_size=262)
+    >>> parts = {"tokenizer": tokenizer, "reader": zoo.SoundReader(rate=8000, bands=16)}
+    >>> options = {"num_layers": 1, "size": 16, "num_heads": 2, "hidden": 32, "kernel_size": 3}
+    >>> model = zoo.load("conformer_ctc", weights=None, **parts, **options)
+    >>> model.compile(keras.optimizers.Adam(0.01))
+    >>> sound = np.sin(np.arange(8000.0)).astype("float32"), 8000
+    >>> history = model.fit([sound, sound], ["one", "two"], verbose=0)
+    >>> len(model.transcribe([sound, sound]))
+    2
+    """
+
+    task_name = "speech recognition"
+    task_method = "transcribe"
+
+    def __init__(self, core, tokenizer, reader, **kwargs):
+        if isinstance(reader, dict):
+            reader = keras.saving.deserialize_keras_object(reader)
+        if not isinstance(reader, SoundReader):
+            raise ValueError(
+                f"A recognizer needs reader=zoo.SoundReader(). Received: reader={reader!r}."
+            )
+        if tokenizer is None or tokenizer.pad_id != BLANK:
+            received = None if tokenizer is None else f"one with pad_id={tokenizer.pad_id}"
+            raise ValueError(
+                "A recognizer needs a tokenizer whose padding has the id 0, such as "
+                f"zoo.ByteBPETokenizer.train(texts). Received: {received}."
+            )
+        super().__init__(core, tokenizer, reader, **kwargs)
+
+    @classmethod
+    def decides(cls, tokenizer=None, reader=None, **settings):
+        if isinstance(reader, dict):
+            reader = keras.saving.deserialize_keras_object(reader)
+        of_tokens = {} if tokenizer is None else {"num_labels": tokenizer.vocabulary_size}
+        return of_tokens | ({} if reader is None else reader.decides)
+
+    @property
+    def settings(self):
+        return {"reader": keras.saving.serialize_keras_object(self.reader)}
+
+    # ----------------------------------------------------------------------------------- training
+
+    def usual_loss(self):
+        """Returns the negative log-probability of a text, over all ways to place its tokens."""
+        return keras.losses.CTC()
+
+    def usual_metrics(self):
+        return [TokenErrorRate()]
+
+    def batches(self, x, y=None, batch_size=None, shuffle=False, seed=0):
+        """Turns sounds and their texts into batches for Keras.
+
+        Args:
+            x: A list of sounds as `transcribe` takes them; or a `tf.data.Dataset` of (sound, text):
+                WAV files, or samples `(samples,)` at the rate of the reader.
+            y: List of texts, if `x` is a list.
+            batch_size: Sounds a batch, by default 64.
+            shuffle: Whether to shuffle lists; a data set shuffles itself.
+            seed: Seed of that.
+
+        Returns:
+            A data set of `(inputs, token ids, weights)`. A text with more tokens than its sound has
+            times for, one for each token and one between equal neighbours, is an
+            `InvalidArgumentError`.
+
+        Raises:
+            ValueError: If these are no sounds and texts.
+        """
+        if y is not None:
+            sounds, is_one = self.reader.requests(x)
+            if is_one:
+                raise ValueError("`x` must be a list of sounds. Received: one sound.")
+            x = (sounds, y)
+        examples = spoken_texts(x)
+        if shuffle and y is not None:
+            examples = examples.shuffle(len(sounds), seed=seed)
+        batches = self.reader.batched(examples, batch_size or self.usual_batch_size)
+        return batches.map(self.teach).prefetch(tf.data.AUTOTUNE)
+
+    def teach(self, sounds, texts):
+        """Returns a batch for Keras of what the reader made of sounds, and of their texts."""
+        tokens = self.tokenizer.tokenize(texts).to_tensor(BLANK)
+        is_token = tokens[:, 1:] != BLANK
+        repeats = tf.cast(is_token & (tokens[:, 1:] == tokens[:, :-1]), tf.int32)
+        needed = tf.math.count_nonzero(tokens, axis=1, dtype=tf.int32) + tf.reduce_sum(repeats, 1)
+        times = self.core.subsampling.tokens_of(sounds["lengths"])
+        has_room = tf.debugging.assert_less_equal(
+            needed, times, "A text has more tokens than its sound has times. Leave it out."
+        )
+        with tf.control_dependencies([has_room]):
+            return sounds, tf.identity(tokens), tf.ones_like(needed, tf.float32)
+
+    # ------------------------------------------------------------------------------ transcription
+
+    @overload
+    def transcribe(
+        self, sounds: Sound, return_attention: No = False, batch_size: int = 32
+    ) -> str: ...
+    @overload
+    def transcribe(
+        self, sounds: Iterable[Sound], return_attention: No = False, batch_size: int = 32
+    ) -> list[str]: ...
+    @overload
+    def transcribe(
+        self, sounds: Sound | Iterable[Sound], return_attention: Yes, batch_size: int = 32
+    ) -> Recognition: ...
+    @overload
+    def transcribe(
+        self, sounds: Any, return_attention: bool = False, batch_size: int = 32
+    ) -> Any: ...
+    def transcribe(self, sounds, return_attention=False, batch_size=32):
+        """Returns what is said in a sound, or in each of a list.
+
+        Args:
+            sounds: The path of a WAV file, its `bytes`, or a tuple (samples, rate), see
+                `zoo.readers.audio.sound_bytes`; or a list of these.
+            return_attention: Whether to return when each token was heard, and what the model
+                looked at, too.
+            batch_size: Sounds computed at a time.
+
+        Returns:
+            A `str` for one sound, a list of `str` for a list; or a `Recognition`.
+
+        Raises:
+            ValueError: If something is no sound.
+            TypeError: If it is of another type.
+            FileNotFoundError: If a file is missing.
+        """
+        requests, is_one = self.reader.requests(sounds)
+        rows = self._answers(requests, batch_size, return_attention=return_attention)
+        texts = [row["text"].decode() for row in rows]
+        if return_attention:
+            return Recognition.of(texts, rows, requests, self.reader, self.tokenizer)
+        return texts[0] if is_one else texts
+
+    def respond(self, requests, return_attention=False):
+        """Requests to texts: the graph behind Python and the exported model.
+
+        Args:
+            requests: Strings `(batch,)`.
+            return_attention: Whether to return what the model looked at, too.
+
+        Returns:
+            Dictionary of `text`, strings `(batch,)`, empty where a request cannot be read;
+            `token_ids`, int32 `(batch, length)`, padded with 0; and `seconds`, float32 of the same
+            shape, when each begins. With the attention also that, float32 `(batch, length, times)`,
+            by rollout, and `times`, int32 `(batch,)`, how many each sound has.
+        """
+        sounds, _ = self.reader.read(requests)
+        outputs = self.core(sounds, return_attention_scores=return_attention, training=False)
+        logits, weights = outputs if return_attention else (outputs, None)
+        tokens, places = best_path(logits)
+        token_ids, places = tokens.to_tensor(BLANK), places.to_tensor(0)
+        found = {
+            "text": self.tokenizer.detokenize(token_ids),
+            "token_ids": token_ids,
+            "seconds": tf.cast(places, tf.float32) * self._seconds_of_time(),
+        }
+        if return_attention:
+            attention = tf.gather(attention_rollout(weights), places, batch_dims=1)
+            found["attention"] = tf.where(token_ids[..., None] != BLANK, attention, 0.0)
+            found["times"] = self.core.subsampling.tokens_of(sounds["lengths"])
+        return found
+
+    def _seconds_of_time(self):
+        return self.reader.hop * self.core.subsampling.step
+
+    # ------------------------------------------------------------------------------------- export
+
+    def serving_encoders(self):
+        raise ValueError(
+            "ONNX and LiteRT files are for models of texts or pictures, and for those that "
+            'generate. Export this one of sounds as a SavedModel: format="tf_saved_model".'
+        )
+
+    def endpoints(self):
+        """Returns a dictionary of the `zoo.serving.Endpoint`s that are exported, and served.
+
+        `serving_default` gives `text`, `token_ids` and `seconds`; `explain` gives the attention and
+        `tokens`, the pieces of the text, as well.
+        """
+
+        def explain(requests):
+            outputs = self.respond(requests, return_attention=True)
+            return outputs | {"tokens": self.tokenizer.piece_texts(outputs["token_ids"])}
+
+        return {**super().endpoints(), "explain": self._endpoint(explain)}
