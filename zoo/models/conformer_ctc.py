@@ -6,7 +6,7 @@ The task, sounds to texts, is `zoo.tasks.recognition.Recognizer`.
 import keras
 from keras import ops
 
-from zoo.models.conformer import Conformer
+from zoo.models.conformer import Conformer, ConformerConfig
 
 BLANK = 0  # the label of a time at which no token begins
 CERTAIN = 1e4  # a logit that leaves nothing to others
@@ -48,6 +48,7 @@ class ConformerCTC(Conformer):
     [2, 5, 5]
     """
 
+    Config = ConformerConfig
     architecture = "conformer_ctc"
     description = "Conformer that writes (Gulati et al. 2020)"
 
