@@ -172,6 +172,7 @@ def test_architectures_are_listed_last():
         "bahdanau_nmt",
         "clip",
         "conformer",
+        "conformer_ctc",
         "luong_nmt",
         "show_attend_tell",
         "t5",
