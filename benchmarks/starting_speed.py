@@ -3,7 +3,7 @@
 python -m benchmarks.starting_speed [NAME] [--rounds 5]
 
 Each measurement is a fresh process; files are in the memory of the machine, as after a first start.
-The steps take turns, and what one adds to the step before is told beside it.
+The steps take turns, and what each adds to another one is told beside it.
 """
 
 import statistics
@@ -13,17 +13,20 @@ import time
 
 import click
 
-STEPS = {
-    "import tensorflow": "import tensorflow",
-    "import keras": "import keras",
-    "import zoo": "import zoo",
-    "zoo.load": "import zoo; model = zoo.load({name!r})",
-    "first translation": "import zoo; zoo.load({name!r}).translate('A man rides a bike.')",
-    "first translation, greedy": (
-        "import zoo; zoo.load({name!r}).translate('A man rides a bike.', 'greedy')"
+SENTENCE = "A man rides a bike."
+# Name, what it adds to, and what a process does. `import zoo` imports Keras when it is needed.
+STEPS = [
+    ("import zoo", None, "import zoo"),
+    ("import tensorflow", None, "import tensorflow"),
+    ("import keras", "import tensorflow", "import keras"),
+    ("zoo.load", "import keras", "import zoo; zoo.load({name!r})"),
+    ("translate", "zoo.load", "import zoo; zoo.load({name!r}).translate({text!r})"),
+    (
+        "translate, greedy",
+        "zoo.load",
+        "import zoo; zoo.load({name!r}).translate({text!r}, 'greedy')",
     ),
-}
-BEFORE = {"first translation, greedy": "zoo.load"}  # else the step above
+]
 
 
 def seconds_of(program):
@@ -37,18 +40,17 @@ def seconds_of(program):
 @click.option("--rounds", default=5, show_default=True, help="Rounds after one for warming up.")
 def main(name, rounds):
     """Measure how long a translator of the zoo takes to start."""
-    seconds = {step: [] for step in STEPS}
+    seconds = {step: [] for step, *_ in STEPS}
     for round_number in range(rounds + 1):
-        for step, program in STEPS.items():
-            found = seconds_of(program.format(name=name))
+        for step, _, program in STEPS:
+            found = seconds_of(program.format(name=name, text=SENTENCE))
             if round_number > 0:
                 seconds[step].append(found)
-    medians, above = {step: statistics.median(found) for step, found in seconds.items()}, None
-    for step, median in medians.items():
-        added = median - medians.get(BEFORE.get(step, above), 0.0)
+    medians = {step: statistics.median(found) for step, found in seconds.items()}
+    for step, before, _ in STEPS:
         spread = f"({min(seconds[step]):.2f} to {max(seconds[step]):.2f})"
-        click.echo(f"{step:26} {median:6.2f} s {spread:16}  adds {added:5.2f} s")
-        above = step
+        added = "" if before is None else f"{medians[step] - medians[before]:+.2f} s to {before}"
+        click.echo(f"{step:18} {medians[step]:6.2f} s {spread:16}  {added}".rstrip())
 
 
 if __name__ == "__main__":
