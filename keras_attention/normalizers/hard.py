@@ -5,6 +5,8 @@ from keras import ops
 
 from keras_attention.normalizers.base import Normalizer, as_float32, below_highest
 
+LOWEST = -1e38  # of the scores of visible keys
+
 
 @keras.saving.register_keras_serializable(package="keras_attention")
 class Hard(Normalizer):
@@ -110,9 +112,10 @@ def _drawn(scores, visible, seed):
 
 
 def _one_hot_of_highest(scores, visible):
-    lowest = -float("inf")
-    seen = ops.where(visible, ops.stop_gradient(scores), lowest)
-    highest = ops.max(seen, axis=-1, keepdims=True, initial=lowest)
-    is_highest = ops.cast(ops.logical_and(seen == highest, visible), "int32")
-    is_first = ops.cumsum(is_highest, axis=-1) == 1
-    return ops.cast(is_highest, "float32") * ops.cast(is_first, "float32")
+    # By place: whether a score equals the highest one could depend on how each of them is rounded,
+    # which XLA may compute twice. Who sees nothing has the highest behind all keys.
+    seen = ops.where(visible, ops.maximum(ops.stop_gradient(scores), LOWEST), -float("inf"))
+    sides = [(0, 0)] * (len(seen.shape) - 1) + [(0, 1)]
+    place = ops.argmax(ops.pad(seen, sides, constant_values=2 * LOWEST), axis=-1, keepdims=True)
+    places = ops.arange(ops.shape(seen)[-1], dtype="int32")
+    return ops.cast(places == ops.cast(place, "int32"), "float32")

@@ -45,6 +45,7 @@ class ClassifierRecipe:
     measured_splits: ClassVar = ("validation", "test")
     test_splits: ClassVar = ("test",)
     examples_of_validation: ClassVar = 500  # a batch
+    monitored: ClassVar = ("val_accuracy", "max")  # what is kept is best by it
 
     def train(self, train_examples, validation_examples, run_dir):
         """Trains a model; started again after a crash, it goes on with the last finished epoch.
@@ -55,7 +56,7 @@ class ClassifierRecipe:
 
         Returns:
             The trained `Classifier` in float32, with the averaged weights of the epoch that had the
-            highest accuracy on the validation examples, the first of equals.
+            best `monitored` on the validation examples, the first of equals.
         """
         run_dir = pathlib.Path(run_dir)
         run_dir.mkdir(parents=True, exist_ok=True)
@@ -63,7 +64,7 @@ class ClassifierRecipe:
         model = self.make_model(self.dtype)
         model.compile(
             optimizer=self.make_optimizer(self.steps_of_epoch(train_examples)),
-            loss=TokenCrossentropy(self.label_smoothing),
+            loss=self.make_loss(),
         )
         done = runs.restore(model, run_dir)
         model.fit(
@@ -73,7 +74,7 @@ class ClassifierRecipe:
             validation_data=validation_examples.cache(),
             batch_size=self.examples_of_validation,
             verbose=2,
-            callbacks=runs.callbacks(run_dir, "val_accuracy", "max"),
+            callbacks=runs.callbacks(run_dir, *self.monitored),
         )
         trained = self.make_model("float32")
         trained.load_weights(run_dir / runs.BEST)
@@ -82,6 +83,10 @@ class ClassifierRecipe:
     def make_model(self, dtype):
         """Returns a `Classifier` with fresh weights."""
         raise NotImplementedError
+
+    def make_loss(self):
+        """Returns what the model learns by."""
+        return TokenCrossentropy(self.label_smoothing)
 
     def lessons(self, reader, examples, seed):
         """Returns batches of (inputs, digits, weights), other ones in each epoch."""

@@ -10,6 +10,7 @@ from zoo.data.windows import random_windows
 from zoo.metrics.bleu import moses_lowercase_bleu, sacrebleu_score
 from zoo.metrics.captions import caption_scores
 from zoo.metrics.retrieval import retrieval_scores
+from zoo.metrics.word_errors import word_error_rate
 
 FORCED = "teacher forcing, per token of the model's vocabulary, end token included"
 RANDOM_BATCHES, RANDOM_BATCH_SIZE = 200, 64  # nanoGPT's estimate of a loss
@@ -177,6 +178,30 @@ def classifier_quality(scores, split):
     """Returns what the card of a model says of the results of `evaluate_classifier`."""
     protocol = "share of inputs whose most probable label is the right one, each input once"
     return [_entry("accuracy, %", split, 100.0 * scores["accuracy"], protocol)]
+
+
+def evaluate_recognizer(model, examples):
+    """Returns the word error rate of a recognizer.
+
+    Args:
+        model: A `Recognizer`.
+        examples: Data set of (samples at the rate of the reader, text).
+
+    Returns:
+        Dictionary of `word_error_rate`.
+    """
+    pairs = list(examples.as_numpy_iterator())
+    found = model.transcribe([(wave, model.reader.rate) for wave, _ in pairs])
+    return {"word_error_rate": word_error_rate(found, [text.decode() for _, text in pairs])}
+
+
+def recognizer_quality(scores, split):
+    """Returns what the card of a model says of the results of `evaluate_recognizer`."""
+    protocol = (
+        "substitutions, deletions and insertions by the number of words; best path, no language "
+        "model; recordings of all speakers joined at random, each once, with silence behind each"
+    )
+    return [_entry("word error rate, %", split, 100.0 * scores["word_error_rate"], protocol)]
 
 
 def evaluate_masked(model, texts, batch_size=4):

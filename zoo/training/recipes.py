@@ -22,6 +22,7 @@ from zoo.training.masked import MaskedRecipe
 from zoo.training.matching import MatchingRecipe
 from zoo.training.reviews import ReviewsRecipe
 from zoo.training.spoken_digits import SpokenDigitsRecipe
+from zoo.training.spoken_numbers import SpokenNumbersRecipe
 from zoo.training.translation import TranslationRecipe
 
 RECURRENT = {"decoder_units": 384, "dropout": 0.3}
@@ -64,6 +65,18 @@ RECIPES = {
             "kernel_size": 9,
             "channels": 32,
         },
+    ),
+    "conformer_ctc_spoken_digit": SpokenNumbersRecipe(
+        "conformer_ctc",
+        overrides={
+            "num_layers": 3,
+            "size": 96,
+            "hidden": 192,
+            "kernel_size": 9,
+            "channels": 32,
+        },
+        epochs=100,
+        batch_size=24,
     ),
     "show_attend_tell_flickr8k": CaptioningRecipe(
         "show_attend_tell",
@@ -191,6 +204,7 @@ RECIPES = {
 }
 _OF_ARCHITECTURE = {  # others are those of their task
     "conformer": SpokenDigitsRecipe,
+    "conformer_ctc": SpokenNumbersRecipe,
     "text_encoder": ReviewsRecipe,
 }
 _OF_TASK = {
