@@ -4,8 +4,8 @@ python -m benchmarks [--full] [--output FOLDER]
 
 Runs one benchmark after the other, each in a process of its own, and writes the machine, the
 versions of all contenders and every table to FOLDER/DATE.md, beside pictures. By default each is as
-short as still tells something, all together some minutes; `--full` takes about an hour. A benchmark
-whose peer is not installed is left out with a word: `pip install ".[benchmarks]"` installs all.
+short as still tells something; `--full` takes many times as long. A benchmark whose peer is not
+installed is left out with a word: `pip install ".[benchmarks]"` installs all.
 """
 
 import datetime
@@ -112,7 +112,7 @@ def run(module, arguments):
 
 
 @click.command()
-@click.option("--full/--quick", help="About an hour, or some minutes.")
+@click.option("--full/--quick", help="Many rounds, or few.")
 @click.option(
     "--output",
     type=click.Path(file_okay=False, path_type=pathlib.Path),

@@ -24,7 +24,7 @@ def gradients(function, *inputs, **checks):
     return _gradients(function, *map(ops.convert_to_tensor, inputs))
 
 
-def gradients_in_every_form(cases, tolerance=1e-5, forms=None):
+def gradients_in_every_form(cases, tolerance=3e-5, forms=None):
     """Returns the gradients of many functions, which must be the same eager, in a graph, with XLA.
 
     All cases are compiled as one function: to compile costs a second, however little there is.
