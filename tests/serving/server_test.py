@@ -7,9 +7,11 @@ import http.client
 import json
 import random
 import re
+import struct
 import threading
 import time
 import types
+import zlib
 
 import numpy as np
 import pytest
@@ -435,16 +437,25 @@ def test_a_broken_version_leaves_the_old_one_and_is_told_once(tmp_path, capfd):
         assert predict(client, "times", {"inputs": [1.0]})[1] == {"outputs": [2.0]}
 
 
+def of_many_pixels(side):
+    """Returns a small PNG file that says it is so large."""
+    encoded = image_bytes(np.zeros((8, 8), "uint8"))
+    head = b"IHDR" + struct.pack(">II", side, side) + encoded[24:29]
+    return encoded[:12] + head + struct.pack(">I", zlib.crc32(head)) + encoded[33:]
+
+
 def test_images_come_as_base64(model, served):
     with serving([served("show_attend_tell")], Limits(picture_pixels=10_000)) as client:
         content = [{"b64": base64.b64encode(image_bytes(each)).decode()} for each in IMAGES[:2]]
         content.append({"b64": ""})
         _, answer, _ = predict(client, "show_attend_tell", {"instances": content})
-        large = base64.b64encode(image_bytes(np.zeros((101, 100), "uint8"))).decode()
-        status, told, _ = predict(client, "show_attend_tell", {"instances": [{"b64": large}]})
-        assert (status, "101 x 100" in told["error"]) == (400, True)
-        status, told, _ = client("/page/show_attend_tell", {"picture": large})
-        assert (status, "101 x 100" in told["error"]) == (400, True)
+        for encoded in (image_bytes(np.zeros((101, 100), "uint8")), of_many_pixels(60_000)):
+            large = base64.b64encode(encoded).decode()
+            for status, told, _ in (
+                predict(client, "show_attend_tell", {"instances": [{"b64": large}]}),
+                client("/page/show_attend_tell", {"picture": large}),
+            ):
+                assert (status, "at most 10000 pixels" in told["error"]) == (400, True)
     texts = [row["text"] for row in answer["predictions"]]
     assert texts == [*model("show_attend_tell").caption(IMAGES[:2]), ""]
 

@@ -7,19 +7,13 @@ import pytest
 import tensorflow as tf
 
 import zoo
+from tests.zoo.conformer_test import OPTIONS
 from zoo.training import recipes
 from zoo.training.spoken_digits import SpokenDigitsRecipe
 
 RECIPE = SpokenDigitsRecipe(
     "conformer",
-    overrides={
-        "num_layers": 1,
-        "size": 8,
-        "num_heads": 2,
-        "hidden": 16,
-        "kernel_size": 3,
-        "channels": 4,
-    },
+    overrides=OPTIONS,
     bands=12,
     epochs=2,
     batch_size=4,

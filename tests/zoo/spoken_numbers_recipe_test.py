@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 import zoo
+from tests.zoo.conformer_test import OPTIONS
 from zoo.metrics import word_error_rate
 from zoo.training import recipes
 from zoo.training.spoken_digits import SpokenDigitsRecipe
@@ -14,14 +15,7 @@ from zoo.training.spoken_numbers import RATE, WORDS, SpokenNumbersRecipe, sequen
 
 RECIPE = SpokenNumbersRecipe(
     "conformer_ctc",
-    overrides={
-        "num_layers": 1,
-        "size": 8,
-        "num_heads": 2,
-        "hidden": 16,
-        "kernel_size": 3,
-        "channels": 4,
-    },
+    overrides=OPTIONS,
     bands=12,
     epochs=2,
     batch_size=4,

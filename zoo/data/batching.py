@@ -88,3 +88,26 @@ def _batches(lengths, batch_size, tokens):
         longest = max(longest, tokens[place])
     if batch:
         yield batch
+
+
+def examples_of(reader, x, y, kind, make, shuffle, seed):
+    """Returns a data set of examples for a task that learns from lists or from a data set.
+
+    Args:
+        reader: What makes requests of raw inputs.
+        x, y: A list of inputs and one of what belongs to them; or a data set and `None`.
+        kind: What an input is called in errors, such as `"sound"`.
+        make: Function of a tuple of two lists, or of a data set, that returns the data set.
+        shuffle: Whether to shuffle lists; a data set shuffles itself.
+        seed: Seed of that.
+
+    Raises:
+        ValueError: If `x` is one input, or `make` says so.
+    """
+    if y is None:
+        return make(x)
+    requests, is_one = reader.requests(x)
+    if is_one:
+        raise ValueError(f"`x` must be a list of {kind}s. Received: one {kind}.")
+    examples = make((requests, y))
+    return examples.shuffle(len(requests), seed=seed) if shuffle else examples

@@ -1,9 +1,9 @@
 """What a server takes at most, of one request and at a time."""
 
 import io
+import math
 from dataclasses import dataclass
 
-import numpy as np
 import PIL.Image
 
 from zoo.server.errors import Refused
@@ -59,21 +59,18 @@ class Limits:
 
     def require_picture(self, encoded):
         """Refuses a picture, the `bytes` of a file, of too many pixels. It is not decoded."""
-        rows, columns = _sides(encoded)
-        if rows * columns > self.picture_pixels:
+        if _pixels(encoded) > self.picture_pixels:
             raise Refused(
-                400,
-                f"A picture has at most {self.picture_pixels} pixels. Received: {rows} x "
-                f"{columns}. Make it smaller.",
+                400, f"A picture has at most {self.picture_pixels} pixels. Make it smaller."
             )
 
 
-def _sides(encoded):
-    """Returns rows and columns as the head of a file tells them, 0 of what is no picture."""
+def _pixels(encoded):
+    """Returns how many pixels the head of a file tells, 0 of what is no picture."""
     try:
         with PIL.Image.open(io.BytesIO(encoded)) as image:
-            return image.height, image.width
-    except PIL.Image.DecompressionBombError:  # far beyond what Pillow warns of
-        return np.inf, np.inf
+            return image.height * image.width
+    except PIL.Image.DecompressionBombError:  # Pillow does not say how many
+        return math.inf
     except Exception:  # what Pillow cannot read, the model answers as it answers broken files
-        return 0, 0
+        return 0

@@ -373,3 +373,8 @@ def _is_text(leaf):
 
 def _is_image(leaf):
     return hasattr(leaf, "shape") and tf.TensorShape(leaf.shape).rank == 4
+
+
+def part_of(part):
+    """Returns a part of a task, such as its reader, or what the config of one describes."""
+    return keras.saving.deserialize_keras_object(part) if isinstance(part, dict) else part

@@ -1,5 +1,6 @@
 """The task of classification: texts, pictures or sounds in, labels out."""
 
+import functools
 from collections.abc import Iterable
 from typing import Any, overload
 
@@ -9,12 +10,14 @@ import tensorflow as tf
 
 from keras_attention.errors import unknown_name
 from zoo import serving
+from zoo.data.batching import examples_of
 from zoo.data.labels import labelled, multi_labelled, require_labels
 from zoo.readers.image_reader import ImageReader
 from zoo.readers.sound_reader import SoundReader
 from zoo.readers.text.pair_reader import PairReader
 from zoo.tasks.arguments import No, Picture, Sound
-from zoo.tasks.encoding import EncodingTask
+from zoo.tasks.base import part_of
+from zoo.tasks.encoding import NO_GRAPH_OF_SOUNDS, EncodingTask
 from zoo.tasks.results import PictureClasses, TextClasses
 from zoo.tasks.sound_results import SoundClasses
 
@@ -45,8 +48,7 @@ class Classifier(EncodingTask):
     task_method = "classify"
 
     def __init__(self, core, tokenizer=None, reader=None, labels=(), problem_type=SINGLE, **kwargs):
-        if isinstance(reader, dict):
-            reader = keras.saving.deserialize_keras_object(reader)
+        reader = part_of(reader)
         if (tokenizer is None) == (reader is None):
             raise ValueError(
                 "A classifier needs either tokenizer=..., for texts, or reader=..., such as "
@@ -64,8 +66,7 @@ class Classifier(EncodingTask):
 
     @classmethod
     def decides(cls, tokenizer=None, reader=None, labels=(), **settings):
-        if isinstance(reader, dict):
-            reader = keras.saving.deserialize_keras_object(reader)
+        reader = part_of(reader)
         of_reader = {} if reader is None else reader.decides
         return {**super().decides(tokenizer), **of_reader, "num_labels": len(labels)}
 
@@ -109,14 +110,9 @@ class Classifier(EncodingTask):
         Returns:
             A data set of `(inputs, labels, weights)`.
         """
-        if y is not None:
-            requests, is_one = self.reader.requests(x)
-            if is_one:
-                raise ValueError("`x` must be a list of inputs. Received: one input.")
-            x = (requests, y)
-        examples = (multi_labelled if self._is_multi else labelled)(x, self.labels)
-        if shuffle and y is not None:
-            examples = examples.shuffle(len(requests), seed=seed)
+        of_kind = multi_labelled if self._is_multi else labelled
+        make = functools.partial(of_kind, labels=self.labels)
+        examples = examples_of(self.reader, x, y, "input", make, shuffle, seed)
         batches = self.reader.batched(examples, batch_size or self.usual_batch_size)
         return batches.map(_weighted).prefetch(tf.data.AUTOTUNE)
 
@@ -221,10 +217,7 @@ class Classifier(EncodingTask):
         if self.tokenizer is not None:
             return super().serving_encoders()
         if not self.takes_images:
-            raise ValueError(
-                "ONNX and LiteRT files are for models of texts or pictures, and for those that "
-                'generate. Export this one of sounds as a SavedModel: format="tf_saved_model".'
-            )
+            raise ValueError(NO_GRAPH_OF_SOUNDS)
 
         def encode(pixels):
             return self.named(self.core(pixels, training=False))

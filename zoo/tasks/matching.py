@@ -20,7 +20,7 @@ from zoo.readers.several import as_requests
 from zoo.readers.text.texts import as_texts
 from zoo.serving import Endpoint
 from zoo.tasks.arguments import FilePath, No, Picture, PictureOrPictures, Pictures, Texts, Yes
-from zoo.tasks.base import Task
+from zoo.tasks.base import Task, part_of
 from zoo.tasks.match_results import Findings, Matches
 from zoo.tasks.matching_graphs import write_matching_graphs
 from zoo.tasks.results import PictureClasses
@@ -56,10 +56,7 @@ class Matcher(Task):
 
     def __init__(self, core, tokenizer, backbone=None, plain_texts=True, reader=None, **kwargs):
         super().__init__(core, tokenizer, **kwargs)
-        backbone, reader = (
-            keras.saving.deserialize_keras_object(each) if isinstance(each, dict) else each
-            for each in (backbone, reader)
-        )
+        backbone, reader = (part_of(each) for each in (backbone, reader))
         if tokenizer.end_id != core.config.end_id:
             raise ValueError(
                 "The model looks for the end of a text at the token that the tokenizer ends it by. "
@@ -79,8 +76,7 @@ class Matcher(Task):
 
     @classmethod
     def decides(cls, tokenizer=None, reader=None, **settings):
-        if isinstance(reader, dict):
-            reader = keras.saving.deserialize_keras_object(reader)
+        reader = part_of(reader)
         of_reader = {} if reader is None else {"channels": reader.channels}
         return {**super().decides(tokenizer), **of_reader}
 

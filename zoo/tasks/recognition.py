@@ -6,13 +6,15 @@ from typing import Any, overload
 import keras
 import tensorflow as tf
 
+from zoo.data.batching import examples_of
 from zoo.data.pairs import spoken_texts
 from zoo.metrics.token_errors import TokenErrorRate, best_path
 from zoo.models.conformer_ctc import BLANK
 from zoo.models.rollout import attention_rollout
 from zoo.readers.sound_reader import SoundReader
 from zoo.tasks.arguments import No, Sound, Yes
-from zoo.tasks.encoding import EncodingTask
+from zoo.tasks.base import part_of
+from zoo.tasks.encoding import NO_GRAPH_OF_SOUNDS, EncodingTask
 from zoo.tasks.sound_results import Recognition
 
 
@@ -51,8 +53,7 @@ class Recognizer(EncodingTask):
     task_method = "transcribe"
 
     def __init__(self, core, tokenizer, reader, **kwargs):
-        if isinstance(reader, dict):
-            reader = keras.saving.deserialize_keras_object(reader)
+        reader = part_of(reader)
         if not isinstance(reader, SoundReader):
             raise ValueError(
                 f"A recognizer needs reader=zoo.SoundReader(). Received: reader={reader!r}."
@@ -67,8 +68,7 @@ class Recognizer(EncodingTask):
 
     @classmethod
     def decides(cls, tokenizer=None, reader=None, **settings):
-        if isinstance(reader, dict):
-            reader = keras.saving.deserialize_keras_object(reader)
+        reader = part_of(reader)
         of_tokens = {} if tokenizer is None else {"num_labels": tokenizer.vocabulary_size}
         return of_tokens | ({} if reader is None else reader.decides)
 
@@ -104,14 +104,7 @@ class Recognizer(EncodingTask):
         Raises:
             ValueError: If these are no sounds and texts.
         """
-        if y is not None:
-            sounds, is_one = self.reader.requests(x)
-            if is_one:
-                raise ValueError("`x` must be a list of sounds. Received: one sound.")
-            x = (sounds, y)
-        examples = spoken_texts(x)
-        if shuffle and y is not None:
-            examples = examples.shuffle(len(sounds), seed=seed)
+        examples = examples_of(self.reader, x, y, "sound", spoken_texts, shuffle, seed)
         batches = self.reader.batched(examples, batch_size or self.usual_batch_size)
         return batches.map(self.teach).prefetch(tf.data.AUTOTUNE)
 
@@ -206,10 +199,7 @@ class Recognizer(EncodingTask):
     # ------------------------------------------------------------------------------------- export
 
     def serving_encoders(self):
-        raise ValueError(
-            "ONNX and LiteRT files are for models of texts or pictures, and for those that "
-            'generate. Export this one of sounds as a SavedModel: format="tf_saved_model".'
-        )
+        raise ValueError(NO_GRAPH_OF_SOUNDS)
 
     def endpoints(self):
         """Returns a dictionary of the `zoo.serving.Endpoint`s that are exported, and served.

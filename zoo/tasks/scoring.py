@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from zoo.data.batching import examples_of
 from zoo.data.labels import numbered
 from zoo.readers.text.pair_reader import PairReader
 from zoo.tasks.encoding import EncodingTask
@@ -57,14 +58,7 @@ class Scorer(EncodingTask):
         Raises:
             ValueError: If they are no such lists or data set.
         """
-        if y is not None:
-            requests, is_one = self.reader.requests(x)
-            if is_one:
-                raise ValueError("`x` must be a list of texts. Received: one text.")
-            x = (requests, y)
-        examples = numbered(x)
-        if shuffle and y is not None:
-            examples = examples.shuffle(len(requests), seed=seed)
+        examples = examples_of(self.reader, x, y, "text", numbered, shuffle, seed)
         batches = self.reader.batched(examples, batch_size or self.usual_batch_size)
         return batches.map(_weighted).prefetch(tf.data.AUTOTUNE)
 

@@ -46,8 +46,7 @@ class SoundClasses(NamedTuple):
 
     def spectrogram(self, position=0):
         """Returns what the model hears of a sound, float32 (frames × bands), normalized."""
-        frames = self.reader.read([self.sounds[position]])[0]["frames"]
-        return frames[0].numpy()
+        return _spectrogram(self.reader, self.sounds[position])
 
     def plot(self, position=0, layer=None):
         """Draws the spectrogram of a sound, and below it from when the answer came.
@@ -160,7 +159,7 @@ class Recognition(NamedTuple):
 
     def spectrogram(self, position=0):
         """Returns what the model hears of a sound, float32 (frames × bands), normalized."""
-        return self.reader.read([self.sounds[position]])[0]["frames"][0].numpy()
+        return _spectrogram(self.reader, self.sounds[position])
 
     def plot(self, position=0):
         """Draws the spectrogram of a sound, and below it what was looked at for each token.
@@ -174,6 +173,10 @@ class Recognition(NamedTuple):
         names, rows = self.tokens[position], self.attention[position]
         frames, title = self.spectrogram(position), self.texts[position]
         return _heard(frames, self.reader, rows, names, title)
+
+
+def _spectrogram(reader, sound):
+    return reader.read([sound])[0]["frames"][0].numpy()
 
 
 def _heard(frames, reader, rows, names, title):

@@ -7,10 +7,12 @@ import keras
 import tensorflow as tf
 
 from keras_attention.errors import unknown_name
+from zoo.data.batching import examples_of
 from zoo.data.pairs import spoken_texts
 from zoo.readers.text.languages import code_of
 from zoo.serving import Start
 from zoo.tasks.arguments import No, OneEach, Options, SamplerLike, Sound, Yes
+from zoo.tasks.base import part_of
 from zoo.tasks.generating import GeneratingTask, best_texts
 from zoo.tasks.sound_results import Transcription
 
@@ -61,7 +63,7 @@ class Transcriber(GeneratingTask):
         **kwargs,
     ):
         super().__init__(core, tokenizer, sampler, **kwargs)
-        self.reader = _reader(reader)
+        self.reader = part_of(reader)
         self.prompt, self.languages, self.tasks = list(prompt), languages or {}, tasks or {}
         self.language, self.task = language, task
         for name, made in self.reader.decides.items():
@@ -111,7 +113,7 @@ class Transcriber(GeneratingTask):
 
     @classmethod
     def decides(cls, tokenizer=None, reader=None, **settings):
-        of_reader = {} if reader is None else _reader(reader).decides
+        of_reader = {} if reader is None else part_of(reader).decides
         return {**super().decides(tokenizer), **of_reader}
 
     @property
@@ -153,15 +155,8 @@ class Transcriber(GeneratingTask):
                 "A model that detects languages learns one of them at a time: set model.language, "
                 f"such as to {next(iter(self.languages))!r}."
             )
-        if y is not None:
-            sounds, is_one = self.reader.requests(x)
-            if is_one:
-                raise ValueError("`x` must be a list of sounds. Received: one sound.")
-            x = (sounds, y)
-        examples = spoken_texts(x)
+        examples = examples_of(self.reader, x, y, "sound", spoken_texts, shuffle, seed)
         space = "" if self.tokenizer.prefix_space else " "
-        if shuffle and y is not None:
-            examples = examples.shuffle(len(sounds), seed=seed)
 
         def teach(sounds, texts):
             tokens = self.tokenizer.tokenize(space + tf.strings.strip(texts))
@@ -361,10 +356,6 @@ class Transcriber(GeneratingTask):
         config = self.core.config
         shape = [None, 2 * config.source_length, config.bands]
         return Start(start, tf.TensorSpec(shape, tf.float32, name="frames"))
-
-
-def _reader(reader):
-    return keras.saving.deserialize_keras_object(reader) if isinstance(reader, dict) else reader
 
 
 def _joined(texts):

@@ -83,17 +83,22 @@ class SpokenDigitsRecipe(ClassifierRecipe):
 
         def lesson(examples, seed):
             waves, lengths, labels = examples
-            waves = with_noise(waves, self.noise, tf.random.fold_in(seed, 0))
-            frames = reader.log_mel(waves)
-            frames = of_another_throat(frames, self.throat, tf.random.fold_in(seed, 1))
-            frames = of_another_microphone(frames, self.microphone, tf.random.fold_in(seed, 2))
-            inputs = reader.normalized(frames, reader.frames_of(lengths))
-            seed = tf.random.fold_in(seed, 3)
-            frames = with_gaps(inputs["frames"], inputs["lengths"], seed=seed, **self.gaps)
             labels = tf.cast(labels, tf.int32)
-            return inputs | {"frames": frames}, labels, tf.ones_like(labels, tf.float32)
+            heard = self.heard_otherwise(reader, waves, lengths, seed)
+            return heard, labels, tf.ones_like(labels, tf.float32)
 
         return tf.data.Dataset.zip(batches, runs.seeds(seed + 1)).map(lesson).prefetch(2)
+
+    def heard_otherwise(self, reader, waves, lengths, seed):
+        """Returns what a model takes of sounds `(batch, samples)`, each a little different."""
+        waves = with_noise(waves, self.noise, tf.random.fold_in(seed, 0))
+        frames = reader.log_mel(waves)
+        frames = of_another_throat(frames, self.throat, tf.random.fold_in(seed, 1))
+        frames = of_another_microphone(frames, self.microphone, tf.random.fold_in(seed, 2))
+        inputs = reader.normalized(frames, reader.frames_of(lengths))
+        seed = tf.random.fold_in(seed, 3)
+        frames = with_gaps(inputs["frames"], inputs["lengths"], seed=seed, **self.gaps)
+        return inputs | {"frames": frames}
 
     def steps_of_epoch(self, examples):
         return super().steps_of_epoch(examples) + len(BUCKETS)  # the last of each is not full

@@ -7,7 +7,6 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from zoo.data.sounds import of_another_microphone, of_another_throat, with_gaps, with_noise
 from zoo.loading import build
 from zoo.readers.sound_reader import SoundReader
 from zoo.readers.text import ByteBPETokenizer
@@ -70,15 +69,9 @@ class SpokenNumbersRecipe(SpokenDigitsRecipe):
 
         def lesson(examples, seed):
             waves, lengths, texts = examples
-            waves = with_noise(waves, self.noise, tf.random.fold_in(seed, 0))
-            frames = reader.log_mel(waves)
-            frames = of_another_throat(frames, self.throat, tf.random.fold_in(seed, 1))
-            frames = of_another_microphone(frames, self.microphone, tf.random.fold_in(seed, 2))
-            inputs = reader.normalized(frames, reader.frames_of(lengths))
-            seed = tf.random.fold_in(seed, 3)
-            frames = with_gaps(inputs["frames"], inputs["lengths"], seed=seed, **self.gaps)
+            heard = self.heard_otherwise(reader, waves, lengths, seed)
             tokens = pieces.tokenize(texts).to_tensor(pieces.pad_id)
-            return inputs | {"frames": frames}, tokens, tf.ones_like(lengths, tf.float32)
+            return heard, tokens, tf.ones_like(lengths, tf.float32)
 
         return tf.data.Dataset.zip(batches, runs.seeds(seed + 1)).map(lesson).prefetch(2)
 
