@@ -165,17 +165,22 @@ def draw(rows_of_cases, path):
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    cases = {case: rows for case, rows in rows_of_cases.items() if case.startswith(GROWING)}
-    lengths = [int(case.removeprefix(GROWING)) for case in cases]
+    cases = {
+        int(case.removeprefix(GROWING)): rows
+        for case, rows in rows_of_cases.items()
+        if case.startswith(GROWING)
+    }
+    lengths = sorted(cases)
     figure, axes = pyplot.subplots(1, 2, figsize=(9, 3.5), layout="constrained")
-    for label in [row.label for row in next(iter(cases.values()))]:
-        of_label = [row for rows in cases.values() for row in rows if row.label == label]
+    for label in [row.label for row in cases[lengths[0]]]:
+        of_label = [row for length in lengths for row in cases[length] if row.label == label]
         medians = [statistics.median(row.seconds) for row in of_label]
         axes[0].plot(lengths, medians, "o-", label=label)
         axes[1].plot(lengths, [row.megabytes for row in of_label], "o-", label=label)
     for ax, what in zip(axes, ("seconds", "memory, MB"), strict=True):
-        ax.set(xscale="log", yscale="log", xlabel="length", ylabel=what)
-        ax.set_xticks(lengths, lengths, minor=False)
+        ax.set(xscale="log", xlabel="length", ylabel=what)
+        ax.set_ylim(bottom=0)
+        ax.set_xticks(lengths, lengths)
         ax.minorticks_off()
         ax.legend()
     figure.suptitle(f"Multi-head attention, forward and backward, {8 * 512} tokens a batch")
@@ -193,8 +198,11 @@ def main(chosen, rounds, jit, path, only):
     if only:
         print_memory(steps(chosen[0], jit)[only])
         return
+    chosen = chosen or list(CASES)
+    if path and not any(case.startswith(GROWING) for case in chosen):
+        raise click.UsageError("--plot draws multi-head attention: choose such a --case, too.")
     rows_of_cases = {}
-    for case in chosen or CASES:
+    for case in chosen:
         rows_of_cases[case] = measure(case, rounds, jit)
         for label, found, ratio, megabytes in rows_of_cases[case]:
             click.echo(
