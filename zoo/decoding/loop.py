@@ -16,12 +16,15 @@ A row is a beam: the rows are batch times beams, those of one source side by sid
 source share its context, so that only the state moves when one beam takes the place of another.
 
 In a context that is a dictionary, `"of_model"` holds what has no batch: weights as steps want them.
+In a state that is one, `"caches"` holds what a step adds a place to: tensors `(rows, ..., room,
+size)`, with room for `max_length` further steps. While less room is enough, steps get less.
 """
 
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from zoo.decoding import rooms
 from zoo.decoding.noise import uniforms
 from zoo.decoding.processors import NOTHING, Progress
 from zoo.decoding.samplers import get
@@ -79,6 +82,7 @@ def decode(
     seeds=None,
     first_step=0,
     return_attention=False,
+    jit_compile=None,
 ):
     """Generates a text for each row of a batch, until each has ended or reached its maximum.
 
@@ -108,6 +112,8 @@ def decode(
         first_step: int32 scalar: how many tokens were generated before, for a text that is
             generated in several calls. Noise and processors count on from there.
         return_attention: Whether to return what the model returned as attention.
+        jit_compile: Whether XLA compiles this, which needs caches of sizes that it knows; by
+            default if `max_length` is an `int`.
 
     Returns:
         `Decoded`.
@@ -135,6 +141,7 @@ def decode(
         raise ValueError(f"`max_lengths` must be [batch]. Received: shape {max_lengths.shape}.")
     if max_length is None:
         max_length = tf.maximum(tf.reduce_max(max_lengths), 1)
+    jit_compile = isinstance(max_length, int) if jit_compile is None else jit_compile
     max_lengths = tf.minimum(max_lengths, max_length)
     noise = _noise(sampler, seeds, max_lengths.shape[0], max_length, first_step)
     batch, beams = tf.shape(max_lengths)[0], sampler.num_beams
@@ -188,7 +195,7 @@ def decode(
 
     parents = tf.zeros_like(search.tokens) + tf.range(beams)
     start = 0, search, parents, state, past, history
-    _, search, *_, history = tf.while_loop(is_running, body, start)
+    _, search, *_, history = rooms.run(is_running, body, start, 3, max_length, jit_compile)
     history = tf.nest.map_structure(lambda array: array.stack(), history)
     decoded = _decoded(search.finished, history, pad_id)
     return decoded if return_attention else decoded._replace(attention=None)

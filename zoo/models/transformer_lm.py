@@ -142,6 +142,7 @@ class TransformerLanguageModel(Core):
         x = self.embedding(ids, start=time + context["first"], training=False)
         caches = []
         for block, (key, value) in zip(self.blocks, state["caches"], strict=True):
-            x, cache = block.step(x, Memory(key, value, visible), time)
+            memory = Memory(key, value, visible[:, : ops.shape(key)[-2]])
+            x, cache = block.step(x, memory, time)
             caches.append(cache[:2])
         return x, {"time": time + ops.shape(ids)[1], "caches": caches}

@@ -182,9 +182,9 @@ class Continuation:
         """Compiles the decoding of `steps` tokens, with XLA for a few sizes of batches."""
 
         def stretch(prompt_ids, seeds, limits, numbers, first_step):
-            decoded = self.model.decode(
-                prompt_ids, seeds, limits, steps, with_numbers(numbers), first_step=first_step
-            )
+            options = {"first_step": first_step, "jit_compile": jit_compile}
+            sampler = with_numbers(numbers)
+            decoded = self.model.decode(prompt_ids, seeds, limits, steps, sampler, **options)
             return {"token_ids": decoded.token_ids, "lengths": decoded.lengths}
 
         if jit_compile:

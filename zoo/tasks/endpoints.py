@@ -38,7 +38,8 @@ def serving_endpoints(task, sampler):
         return outputs
 
     def decode(inputs, seeds, limits):
-        return task.decode(inputs, seeds, limits, task.longest_answer(inputs), sampler)
+        longest = task.longest_answer(inputs)
+        return task.decode(inputs, seeds, limits, longest, sampler, jit_compile=True)
 
     decode_with_xla = buckets.compiled(decode)
 
