@@ -72,7 +72,7 @@ def test_greedy_equals_a_plain_loop_without_a_cache(generator, prompt):
 RULES = {"sampler": "top_k", "k": 3, "repetition_penalty": 1.3, "no_repeat_ngram_size": 9}
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "options", [{"sampler": "greedy"}, {"seed": 3}, {"sampler": "top_p"}, RULES]
 )
