@@ -95,7 +95,7 @@ def test_model_of_unknown_length_equals_the_layer_at_every_length(name):
         assert_close(found, expected)
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(9)
 @pytest.mark.parametrize("lengths", [(None, None), (6, None), (6, 6)])
 @pytest.mark.parametrize("name", LAYERS)
 def test_symbolic_shapes_equal_real_shapes(name, lengths):

@@ -85,7 +85,7 @@ SCORES = {
 }
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(9)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("make", [single_head, multi_head])
 @pytest.mark.parametrize("name", MASKS)

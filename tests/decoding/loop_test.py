@@ -159,7 +159,7 @@ def test_wide_beam_search_finds_what_exhaustive_search_finds(length_penalty, cou
         assert_found(decoded, row, exhaustive_search(model, row, limit, length_penalty, count))
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(5)
 @pytest.mark.parametrize("length_penalty", [0.0, 0.6, 1.0, 2.0, -1.5])
 @pytest.mark.parametrize(("num_beams", "count"), [(1, 1), (2, 1), (2, 2), (3, 2)])
 def test_beam_search_equals_one_without_early_stop(length_penalty, num_beams, count):
