@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 LONG = ("tests/zoo/", "tests/serving/", "tests/backends/", "tests/readme_test.py")
+# Examples that take seconds; tests show the same with tiny models.
+DOCTESTS_WITH_FULL = ("recognition.Recognizer", "TextGenerator.stream_tokens")
 
 
 def pytest_addoption(parser):
@@ -61,7 +63,11 @@ def _chosen(cases):
     if few:
         number = min(*few.args, len(cases))
         cases = [cases[(2 * place + 1) * len(cases) // (2 * number)] for place in range(number)]
-    return [case for case in cases if not case.get_closest_marker("full")]
+    return [
+        case
+        for case in cases
+        if not case.get_closest_marker("full") and not case.nodeid.endswith(DOCTESTS_WITH_FULL)
+    ]
 
 
 def _pairwise(cases):

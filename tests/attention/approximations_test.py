@@ -95,6 +95,7 @@ def test_model_of_unknown_length_equals_the_layer_at_every_length(name):
         assert_close(found, expected)
 
 
+@pytest.mark.few(9)
 @pytest.mark.parametrize("lengths", [(None, None), (6, None), (6, 6)])
 @pytest.mark.parametrize("name", LAYERS)
 def test_symbolic_shapes_equal_real_shapes(name, lengths):
@@ -109,6 +110,7 @@ def test_symbolic_shapes_equal_real_shapes(name, lengths):
     assert symbolic[0].shape[-1] == real[0].shape[-1]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", MOST)
 def test_model_takes_the_arguments_in_the_order_of_the_call(name):
     layer = make(name)
@@ -119,6 +121,7 @@ def test_model_takes_the_arguments_in_the_order_of_the_call(name):
     assert_close(model.predict(inputs, verbose=0), expected)
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize("shape", [(0, 6), (BATCH, 0), (BATCH, 1)])
 @pytest.mark.parametrize("name", LAYERS)
 def test_axes_may_be_empty_or_of_length_one(name, shape):

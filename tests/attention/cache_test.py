@@ -51,13 +51,14 @@ def assert_cached_equals_uncached(layer, steps=(1,) * LENGTH):
     np.testing.assert_allclose(oracle.float64(found), oracle.float64(expected), atol=2e-5)
 
 
-@pytest.mark.few(14)
+@pytest.mark.few(8)
 @pytest.mark.parametrize("make", [single_head, multi_head, grouped_heads])
 @pytest.mark.parametrize("score", SCORES)
 def test_every_score(make, score):
     assert_cached_equals_uncached(make(score=SCORES[score](score)))
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("make", [single_head, multi_head, grouped_heads])
 @pytest.mark.parametrize("position", positions.names())
 def test_every_position(make, position):

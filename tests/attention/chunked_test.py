@@ -85,7 +85,7 @@ SCORES = {
 }
 
 
-@pytest.mark.few(12)
+@pytest.mark.few(9)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("make", [single_head, multi_head])
 @pytest.mark.parametrize("name", MASKS)
@@ -96,7 +96,7 @@ def test_equals_the_reference(make, score_name, name):
     assert_equal(*layers, query, value, **MASKS[name])
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(3)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("make", [single_head, multi_head])
 @pytest.mark.parametrize("name", MASKS)

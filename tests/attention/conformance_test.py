@@ -141,7 +141,7 @@ def test_equals_the_equations_in_half_precision(kind, score, implementation, dty
     np.testing.assert_allclose(oracle.float64(found), wanted, atol=tolerance, rtol=2 * tolerance)
 
 
-@pytest.mark.few(20)
+@pytest.mark.few(12)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("implementation", ["reference", "chunked"])
 @pytest.mark.parametrize("score", scores.names())
@@ -168,7 +168,7 @@ def test_gradients_equal_finite_differences_of_the_equations(kind, score, implem
 ODD_SHAPES = [(2, 1, 1), (2, 1, 5), (2, 5, 1), (0, 3, 4), (3, 8, 8)]
 
 
-@pytest.mark.few(30)
+@pytest.mark.few(15)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("shape", ODD_SHAPES)
 @pytest.mark.parametrize("implementation", ["reference", "chunked"])
@@ -186,7 +186,7 @@ def test_odd_shapes(kind, score, implementation, shape):
     np.testing.assert_allclose(oracle.float64(found), wanted, atol=1e-5)
 
 
-@pytest.mark.few(8)
+@pytest.mark.few(4)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("implementation", ["reference", "chunked"])
 @pytest.mark.parametrize("score", scores.names())

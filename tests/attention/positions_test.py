@@ -418,6 +418,7 @@ def test_transformer_xl_is_the_attention_of_its_paper():
     np.testing.assert_allclose(oracle.float64(weights)[0], expected, atol=1e-4)
 
 
+@pytest.mark.few(5)
 @needs_tensorflow
 @pytest.mark.parametrize("kind", positions.names())
 @pytest.mark.parametrize("jit_compile", [False, True])

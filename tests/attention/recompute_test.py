@@ -24,9 +24,9 @@ BATCH, LENGTH, SIZE = 8, 13, 8
 LAYERS = [
     Attention("additive", dropout=0.3),
     Attention("general", normalizer=normalizers.Hard(stochastic=True)),
-    MultiHeadAttention(2, 4, position="shaw", dropout=0.3),
     MultiHeadAttention(2, 4, implementation="chunked", dropout=0.3, name="chunked"),
     LocalAttention(half_width=2, dropout=0.3),
+    MultiHeadAttention(2, 4, position="shaw", dropout=0.3),
     LinformerAttention(2, 4, projected_length=6, max_length=LENGTH, dropout=0.3),
     PerformerAttention(2, 4),
     ReformerAttention(2, 4, bucket_size=4),
@@ -59,7 +59,7 @@ def assert_same_losses(make):
     assert plain[0] != plain[1]
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer.name)
 def test_layers_learn_the_same(layer):
     def make(x, key_mask):

@@ -79,6 +79,7 @@ def test_every_state_of_the_cell_can_be_given(order):
     assert np.abs(expected - oracle.attention_rnn(layer, INPUTS, ENCODED, STATE, MASK)[0]).max() > 0
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("order", ["bahdanau", "luong"])
 @pytest.mark.parametrize("cell", [keras.layers.GRUCell, keras.layers.LSTMCell])
 @pytest.mark.parametrize("attention", ["additive", "multi_head"])

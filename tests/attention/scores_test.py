@@ -263,7 +263,7 @@ def compiled(model, inputs):
     return model.predict(inputs, verbose=0)
 
 
-@pytest.mark.few(7)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", SCORES)
 def test_compiled_model_of_unknown_lengths_equals_the_equation(name):
     query, key = keras.Input((None, SIZE)), keras.Input((None, SIZE))
@@ -525,7 +525,7 @@ def test_every_argument_survives_a_config(score_class, arguments):
     check_config(score_class, arguments)
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", SCORES)
 def test_weights_survive_a_file(name, tmp_path):
     query, value = keras.Input((QUERIES, SIZE)), keras.Input((KEYS, SIZE))

@@ -59,6 +59,7 @@ def assert_compatible(symbolic, shape):
     assert all(size in (None, real) for size, real in zip(symbolic, shape, strict=True))
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("lengths", [(None, None), (3, None), (3, 6)])
 def test_symbolic_shapes_equal_real_shapes(name, lengths):

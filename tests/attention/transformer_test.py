@@ -120,6 +120,7 @@ def assert_all_close(found, expected, tolerance):
 # The equations
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "mixed_bfloat16"])
 @pytest.mark.parametrize("normalize", ["post", "pre"])
 @pytest.mark.parametrize("masked", [False, True])
@@ -136,6 +137,7 @@ def test_encoder_block_equals_the_equations(normalize, masked, dtype):
     assert_all_close([block(x, **given)], [oracle.float64(found[0])], TOLERANCE[rounding])
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "mixed_float16"])
 @pytest.mark.parametrize("normalize", ["post", "pre"])
 @pytest.mark.parametrize("masked", [False, True])

@@ -16,6 +16,7 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from tests.checkpoints import tiny  # noqa: E402
+from tests.checkpoints.signatures import default_signature  # noqa: E402
 
 KIND = "ForQuestionAnswering"
 QUESTIONS = ["Who sat on the mat?", "a", "Where to? " * 9, "Who  says that?", ""]
@@ -153,12 +154,12 @@ def test_a_question_without_an_answer(bert):
     assert seen == {True, False}
 
 
-def test_saved_and_exported(bert, tmp_path):
+def test_saved_and_exported(request, bert, tmp_path):
     model, _ = bert
     expected = model.respond(tf.constant(PAIRS))
     model.save_to_preset(tmp_path / "preset")
     again = zoo.load(tmp_path / "preset").respond(tf.constant(PAIRS))
-    served = tf.saved_model.load(model.export(tmp_path / "exported")).signatures["serving_default"]
+    served = default_signature(request, model, tmp_path / "exported")
     found = served(question=tf.constant(QUESTIONS), context=tf.constant(CONTEXTS))
     assert found.keys() == expected.keys() == {"answer", "score", "start", "end"}
     for name, value in expected.items():
@@ -195,11 +196,13 @@ def test_mistakes(bert):
         list(spans_of_examples(wrong))
 
 
-def test_it_learns_answers(bert, tmp_path, monkeypatch):
-    """With the loss of transformers, to the scores of SQuAD; and on the command line."""
+ROME = ["The cats sat in Rome.", "They mean a trip to Paris.", "Boats to Paris, a trip."]
+
+
+def test_it_learns_answers(request, bert):
+    """With the loss of transformers, to the scores of SQuAD; it does learn with `--full`."""
     model, theirs = bert
-    contexts = ["The cats sat in Rome.", "They mean a trip to Paris.", "Boats to Paris, a trip."]
-    pairs, answers = [("where?", each) for each in contexts], ["Rome", "Paris", "Paris"]
+    pairs, answers = [("where?", each) for each in ROME], ["Rome", "Paris", "Paris"]
     sides = tuple(map(list, zip(*pairs, strict=True)))
     examples = tf.data.Dataset.from_tensor_slices((sides, answers))
     batches = model.batches(examples, batch_size=3).cache()
@@ -213,24 +216,31 @@ def test_it_learns_answers(bert, tmp_path, monkeypatch):
         segments = torch.tensor(inputs["segment_ids"].numpy())
         asked = {"token_type_ids": segments, "start_positions": first, "end_positions": last}
         assert before == pytest.approx(theirs(ids, **asked).loss.item(), abs=1e-4)
-    model.fit(batches.repeat(40), verbose=0)
+    if request.config.getoption("--full"):
+        model.fit(batches.repeat(40), verbose=0)
+        assert [each.text for each in model.answer(*sides)] == answers
+    first, second, third = (each.text for each in model.answer(*sides))
+    other = next(word for word in ("Boats", "Paris", "trip") if word not in third)
     loss, accuracy, exact_match, f1 = model.evaluate(
-        pairs, ["Rome", ["trip", "Paris"], "Boats"], verbose=0
+        pairs, [first, ["mean", second], other], verbose=0
     )
     assert loss > 0.0
     assert accuracy < 1.0
     assert exact_match == f1 == pytest.approx(200 / 3)
 
+
+def test_the_command_line(bert, tmp_path, monkeypatch):
+    model, _ = bert
     monkeypatch.setattr(zoo, "load", lambda name: model)
-    answer = model.answer("where?", contexts[0])
-    assert answer[:1] == model.answer(["where?"] * 2, contexts[0])[1][:1]
-    assert answer.text == contexts[0][answer.start : answer.end] == "Rome"
-    line = f"Rome\t{answer.score:.4f}"
-    assert run("answer", "toy", *pairs[0]).stdout == f"{line}\n"
+    answer = model.answer("where?", ROME[0])
+    assert answer[:1] == model.answer(["where?"] * 2, ROME[0])[1][:1]
+    assert answer.text == ROME[0][answer.start : answer.end]
+    line = f"{answer.text}\t{answer.score:.4f}"
+    assert run("answer", "toy", "where?", ROME[0]).stdout == f"{line}\n"
     source, output = tmp_path / "a.jsonl", tmp_path / "b.tsv"
-    source.write_text(json.dumps({"question": "where?", "context": contexts[0], "id": 3}))
+    source.write_text(json.dumps({"question": "where?", "context": ROME[0], "id": 3}))
     run("answer", "toy", "--input", source, "--output", output)
-    assert output.read_text() == f"where?\t{contexts[0]}\t3\t{line}\n"
+    assert output.read_text() == f"where?\t{ROME[0]}\t3\t{line}\n"
     assert "Give a question and a context" in run("answer", "toy", "why?").stderr
     source = tmp_path / "a.txt"
     source.touch()

@@ -99,20 +99,24 @@ def test_any_labels(model, photos):
     assert model.classify(photos[0], labels) == labels[cosines[0].argmax()]
 
 
-def test_saved_exported_and_back(checkpoint, model, photos, tmp_path):
-    _, theirs, pieces, processor = checkpoint
+@pytest.mark.full  # `matching_test` exports always
+def test_exported(model, photos, tmp_path):
     texts, images = model.embed(texts=TEXTS), model.embed(images=photos)
-    model.save_to_preset(tmp_path / "preset")
-    core = zoo.load(tmp_path / "preset").core
-    for ours, others in zip(core.get_weights(), model.core.get_weights(), strict=True):
-        np.testing.assert_array_equal(ours, others)
-    assert core.config == model.core.config
     served = tf.saved_model.load(model.export(tmp_path / "exported")).signatures
     found = served["serving_default"](text=tf.constant(TEXTS))["embedding"]
     np.testing.assert_allclose(found, texts, atol=1e-5)
     encoded = tf.constant([image_bytes(each) for each in photos])
     found = served["images"](image_bytes=encoded)["embedding"]
     np.testing.assert_allclose(found, images, atol=1e-5)
+
+
+def test_saved_and_back(checkpoint, model, tmp_path):
+    theirs = checkpoint[1]
+    model.save_to_preset(tmp_path / "preset")
+    core = zoo.load(tmp_path / "preset").core
+    for ours, others in zip(core.get_weights(), model.core.get_weights(), strict=True):
+        np.testing.assert_array_equal(ours, others)
+    assert core.config == model.core.config
     path = zoo.save_checkpoint(model, tmp_path / "again")
     back, told = type(theirs).from_pretrained(path, output_loading_info=True)
     assert not told["unexpected_keys"]

@@ -12,6 +12,7 @@ pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from tests.checkpoints import tiny  # noqa: E402
+from tests.checkpoints.signatures import default_signature  # noqa: E402
 
 KINDS = ["ForSequenceClassification", "ForTokenClassification", "ForMaskedLM", "Model"]
 LABELS = ["bad", "fair", "good"]
@@ -46,7 +47,7 @@ def test_numbers_are_those_of_transformers(tmp_path, family, kind):
         np.testing.assert_allclose(ours * seen, others.numpy() * seen, atol=1e-4)
 
 
-def test_saved_and_exported(tmp_path):
+def test_saved_and_exported(request, tmp_path):
     import tensorflow as tf
 
     settings = {"id2label": dict(enumerate(LABELS)), "num_hidden_layers": 1}
@@ -61,8 +62,8 @@ def test_saved_and_exported(tmp_path):
     assert (again.labels, again.core.config) == (model.labels, model.core.config)
     for ours, saved in zip(model.core.get_weights(), again.core.get_weights(), strict=True):
         np.testing.assert_array_equal(saved, ours)
-    served = tf.saved_model.load(model.export(tmp_path / "exported")).signatures
-    found = served["serving_default"](text=tf.constant(tiny.TEXTS))
+    served = default_signature(request, model, tmp_path / "exported")
+    found = served(text=tf.constant(tiny.TEXTS))
     np.testing.assert_allclose(found["probabilities"], expected, atol=1e-5)
 
 

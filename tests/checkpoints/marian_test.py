@@ -56,25 +56,27 @@ def test_numbers_are_those_of_transformers(checkpoint, model):
             np.testing.assert_allclose(each * seen, other.detach().numpy() * seen, atol=1e-4)
 
 
-def test_translations_are_those_of_transformers(checkpoint, model):
+@pytest.mark.parametrize(
+    ("sampler", "options"),
+    [
+        ("beam", {"num_beams": 4, "early_stopping": "never"}),
+        # `t5_test` is greedy always
+        pytest.param("greedy", {"num_beams": 1}, marks=pytest.mark.full),
+    ],
+)
+def test_translations_are_those_of_transformers(checkpoint, model, sampler, options):
     _, theirs, pieces = checkpoint
     assert repr(model.default_sampler).startswith("BeamSampler(num_beams=4")
     named, rules = model.sampler("greedy", min_length=2), model.default_sampler.processors
     assert named.processors == (*rules, decoding.MinimumLength(2))  # what the file forbids stays so
     assert model.sampler("greedy", processors=[]).processors == ()
-    for sampler, options in (
-        ("greedy", {"num_beams": 1}),
-        ("beam", {"num_beams": 4, "early_stopping": "never"}),
-    ):
-        for text in SENTENCES:
-            inputs = pieces(text, return_tensors="pt")
-            # Where it is cut at its longest, transformers writes the end token in place of another.
-            written = theirs.generate(
-                **inputs, max_new_tokens=20, forced_eos_token_id=None, **options
-            )
-            expected = model.tokenizer.detokenize(written.numpy()).numpy()[0].decode()
-            more = {"num_beams": 4} if sampler == "beam" else {}
-            assert model.translate(text, sampler=sampler, max_length=20, **more) == expected
+    for text in SENTENCES:
+        inputs = pieces(text, return_tensors="pt")
+        # Where it is cut at its longest, transformers writes the end token in place of another.
+        written = theirs.generate(**inputs, max_new_tokens=20, forced_eos_token_id=None, **options)
+        expected = model.tokenizer.detokenize(written.numpy()).numpy()[0].decode()
+        more = {"num_beams": 4} if sampler == "beam" else {}
+        assert model.translate(text, sampler=sampler, max_length=20, **more) == expected
 
 
 @pytest.mark.full

@@ -1,8 +1,10 @@
 """Whisper of others: what it hears, the numbers and the texts of transformers."""
 
 import json
+import pathlib
 import shutil
 
+import click.testing
 import keras
 import numpy as np
 import pytest
@@ -11,6 +13,8 @@ import tensorflow as tf
 import zoo
 from zoo.checkpoints.settings import Settings
 from zoo.checkpoints.whisper import _prompt
+from zoo.cli import main
+from zoo.readers.wav import write_wav
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -95,7 +99,7 @@ def expected_texts(checkpoint, model, features, **options):
     return [text.decode().strip() for text in texts]
 
 
-def test_texts_are_those_of_transformers(checkpoint, model, features):
+def test_texts_are_those_of_transformers(checkpoint, model, features, tmp_path, monkeypatch):
     texts = {}
     for language, task in ((None, None), ("de", "transcribe"), ("fr", "translate")):
         told = {"language": language, "task": task or "transcribe"}
@@ -106,9 +110,21 @@ def test_texts_are_those_of_transformers(checkpoint, model, features):
     assert texts["de"] != texts["fr"]
     assert model.transcribe(SOUNDS, "German") == model.transcribe(SOUNDS, "<|de|>")
     assert min(map(len, texts[None])) < model.longest / 2  # it ended by itself
+    paths = [str(tmp_path / f"{number}.wav") for number in range(2)]
+    for path, sound in zip(paths, SOUNDS, strict=False):
+        pathlib.Path(path).write_bytes(write_wav(*sound))
+    monkeypatch.setattr(zoo, "load", lambda name: model)
+    result = click.testing.CliRunner().invoke(
+        main, ["transcribe", "toy", *paths, "--language", "german"]
+    )
+    expected = [
+        f"{path}\t{text}\n"
+        for path, text in zip(paths, model.transcribe(paths, "german"), strict=True)
+    ]
+    assert result.stdout == "".join(expected)
 
 
-@pytest.mark.full  # `t5_test` and `marian_test` search with beams always
+@pytest.mark.full  # `marian_test` searches with beams always
 def test_beams_are_those_of_transformers(checkpoint, model, features):
     told = {"language": "fr", "task": "translate", "num_beams": 4}
     expected = expected_texts(checkpoint, model, features, early_stopping="never", **told)

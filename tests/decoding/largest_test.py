@@ -13,6 +13,7 @@ KINDS = {
 }
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size", [3, 8 * WIDTH, 9 * WIDTH + 1, 31 * WIDTH - 1])
 def test_it_is_that_of_a_stable_sort(kind, size):

@@ -225,8 +225,12 @@ def test_a_shipped_card_is_complete(name):
     assert all(signed[card["task"]] in protocol for protocol in measured)
 
 
-# Pictures and sounds are classified by shipped models in files of their own.
-AT_ONCE = ["luong_nmt_multi30k_en_de", "transformer_lm_shakespeare"]
+# Pictures are classified by a shipped model in a file of their own.
+AT_ONCE = [
+    "conformer_spoken_digit",
+    "luong_nmt_multi30k_en_de",
+    "transformer_lm_shakespeare",
+]
 
 
 @pytest.mark.parametrize(

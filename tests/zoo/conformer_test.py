@@ -175,6 +175,7 @@ def test_a_file_computes_the_same(model, tmp_path):
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
+@pytest.mark.full  # `recognition_test` exports what hears, `classification_test` labels, always
 def test_the_exported_model_takes_files(model, tmp_path):
     inputs, _ = sounds(4)
     result = model.classify(inputs, return_attention=True)

@@ -1,5 +1,6 @@
 """A toy language pair, tiny translators that know it by heart, and fresh interpreters."""
 
+import os
 import pathlib
 import random
 import subprocess
@@ -10,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 import zoo
+from zoo.atomic import whole
 from zoo.storage import presets
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -74,12 +76,19 @@ def fresh_model(tokenizer):
 
 
 @pytest.fixture(scope="session")
-def bahdanau(fresh_model, sources, targets):
-    """Trained on two lists until it knows them by heart."""
+def bahdanau(fresh_model, sources, targets, tmp_path_factory):
+    """Trained on two lists until it knows them by heart, by the first worker that needs it."""
     model = fresh_model("bahdanau_nmt")
     model.compile(keras.optimizers.Adam(0.02))
-    repeated = sources * REPETITIONS, targets * REPETITIONS
-    model.fit(*repeated, batch_size=8, validation_data=(sources, targets), verbose=0)
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID")  # of all workers, if there are several
+    path = tmp_path_factory.getbasetemp().parent / f"bahdanau-{run}.weights.h5"
+    if run and path.exists():
+        model.load_weights(path)
+        return model
+    model.fit(sources * REPETITIONS, targets * REPETITIONS, batch_size=8, verbose=0)
+    if run:
+        with whole(path) as unfinished:
+            model.save_weights(unfinished)
     return model
 
 

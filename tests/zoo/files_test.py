@@ -1,7 +1,6 @@
 """Files of texts and folders of pictures, answered in files: formats, broken rows, kills."""
 
 import json
-import os
 import pathlib
 import signal
 import subprocess
@@ -11,6 +10,7 @@ import click.testing
 import pytest
 
 import zoo
+from tests.zoo.file_answers import upper, upper_or_die
 from tests.zoo.pictures import IMAGES
 from zoo.cli import main
 from zoo.file_workers import OnWorker, workers
@@ -38,12 +38,6 @@ def answer(texts, before):
 if kills == "fsync": os.fsync = at_fsync
 answer_file(TextFile(source), output, answer, {"model": "upper"}, 4)
 """
-
-
-def upper(texts, before):
-    if "poison" in texts:
-        raise ValueError("it is\npoison")
-    return [{"answer": text.upper(), "length": len(text)} for text in texts]
 
 
 @pytest.mark.parametrize(
@@ -150,22 +144,10 @@ def test_pictures_of_a_folder(tmp_path):
     assert (tmp_path / "out.tsv").read_text() == f"a.png\t{sizes[0]}\nb.png\t{sizes[1]}\n"
 
 
-MARK, KILLED_AT = "kill", 40
-
-
-def upper_or_die(model, texts, before):
-    """Kills the worker that comes to a row first."""
-    mark = pathlib.Path(model)
-    if before == KILLED_AT and not mark.exists():
-        mark.touch()
-        os.kill(os.getpid(), signal.SIGKILL)
-    return upper(texts, before)
-
-
 def test_workers_answer_in_order_though_one_is_killed(tmp_path):
     """Its rows are answered by others; rows that cannot be answered harm nobody."""
     pytest.importorskip("distributed")
-    source, output, mark = (tmp_path / name for name in ("in.jsonl", "out.jsonl", MARK))
+    source, output, mark = (tmp_path / name for name in ("in.jsonl", "out.jsonl", "kill"))
     texts = [f"text {number}" for number in range(100)]
     texts[50] = "poison"
     source.write_text("".join(f"{json.dumps(text)}\n" for text in texts))

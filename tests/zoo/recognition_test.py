@@ -56,8 +56,8 @@ def model(spoken, tokenizer):
     parts = {"tokenizer": tokenizer, "reader": zoo.SoundReader(rate=RATE, bands=16)}
     model = zoo.load("conformer_ctc", weights=None, **parts, **OPTIONS)
     model.compile(keras.optimizers.Adam(0.02))
-    batches = model.batches(*spoken, batch_size=7).cache().repeat(4)
-    model.history = model.fit(batches, epochs=45, verbose=0)
+    batches = model.batches(*spoken, batch_size=7).cache().repeat(36)
+    model.history = model.fit(batches, epochs=5, verbose=0)
     return model
 
 

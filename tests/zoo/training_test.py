@@ -161,9 +161,12 @@ def test_evaluate_takes_batches_as_they_are(bahdanau, batch):
 # ------------------------------------------------------------------------------------------- fit
 
 
-def test_validation_data_is_measured(bahdanau, sources, targets):
-    measured = bahdanau.evaluate(sources, targets, return_dict=True, verbose=0)
-    assert bahdanau.history.history["val_loss"][-1] == pytest.approx(measured["loss"], rel=1e-4)
+def test_validation_data_is_measured(fresh_model, sources, targets):
+    model, texts = fresh_model("transformer_nmt"), (sources[:2], targets[:2])
+    model.compile("adam", run_eagerly=True)
+    history = model.fit(*texts, validation_data=(sources[2:], targets[2:]), verbose=0).history
+    measured = model.evaluate(sources[2:], targets[2:], return_dict=True, verbose=0)
+    assert history["val_loss"] == [pytest.approx(measured["loss"], rel=1e-4)]
 
 
 @pytest.mark.filterwarnings("error:Your input ran out of data")
