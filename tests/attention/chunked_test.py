@@ -159,7 +159,7 @@ def test_dropout_is_the_same_forward_and_backward(make):
         generator.assign(ops.convert_to_tensor([3, 7], generator.dtype))
         return ops.sum(ops.sin(layer(query, value, training=True)))
 
-    found = gradients(function, query, value)
+    found = gradients(function, query, value, forms=["graph"])  # XLA draws other numbers
     arrays = [query.astype("float64"), value.astype("float64")]
     for array, gradient in zip(arrays, found, strict=True):
         for index in [(1, 5, 2), (0, 10, 5)]:
