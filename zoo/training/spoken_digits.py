@@ -35,7 +35,7 @@ class SpokenDigitsRecipe(ClassifierRecipe):
     """Training of a classifier of spoken digits.
 
     Attributes:
-        bands, decibels, each_band: As for `SoundReader`. So few bands blur the pitch of a voice.
+        bands, decibels, each_band: As for `SoundReader`.
         pause: Longest silence before a sound and behind it, in seconds.
         speed: Largest change of the speed, see `zoo.data.sounds.at_another_speed`.
         noise: Least and most decibels of a sound above its noise.
@@ -47,19 +47,19 @@ class SpokenDigitsRecipe(ClassifierRecipe):
         others: As for `ClassifierRecipe`.
     """
 
-    bands: int = 24
-    decibels: float | None = 50.0
-    each_band: bool = True
-    pause: float = 0.15
-    speed: float = 0.2
-    noise: tuple = (5.0, 50.0)
-    color: float = 0.8
-    throat: float = 0.12
-    microphone: float = 0.8
+    bands: int = 40
+    decibels: float | None = None
+    each_band: bool = False
+    pause: float = 0.0
+    speed: float = 0.12
+    noise: tuple = (15.0, 60.0)
+    color: float = 0.0
+    throat: float = 0.08
+    microphone: float = 0.3
     gaps: dict = dataclasses.field(
         default_factory=lambda: {"number": 1, "time": 0.15, "bands": 0.15}
     )
-    epochs: int = 20
+    epochs: int = 60
     batch_size: int = 64
     learning_rate: float = 3e-3
     warmup_steps: int = 100

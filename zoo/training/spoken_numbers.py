@@ -38,16 +38,6 @@ class SpokenNumbersRecipe(SpokenDigitsRecipe):
 
     digits: int = 6
     silence: tuple = (0.03, 0.25)
-    # Its voices differ less: with those of `SpokenDigitsRecipe`, 100 epochs do not suffice.
-    bands: int = 40
-    decibels: float | None = None
-    each_band: bool = False
-    pause: float = 0.0
-    speed: float = 0.12
-    noise: tuple = (15.0, 60.0)
-    color: float = 0.0
-    throat: float = 0.08
-    microphone: float = 0.3
 
     monitored: ClassVar = ("val_token_error_rate", "min")
 
