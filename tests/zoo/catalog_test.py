@@ -13,6 +13,7 @@ from tests import imagenet_weights
 from zoo import catalog
 from zoo.decoding import BeamSampler
 from zoo.storage import CARD, HASHED, TOKENIZER, WEIGHTS, presets
+from zoo.training import spoken_numbers
 
 SHIPPED = sorted(card.parent.name for card in catalog.PRESETS.glob(f"*/{CARD}"))
 
@@ -220,6 +221,7 @@ def test_a_shipped_card_is_complete(name):
     signed = {"translation": "version:", "captioning": "pycocoevalcap:", "language model": "nats"}
     signed |= {"classification": "each input once", "matching": "each image seen once"}
     signed["masked language model"] = "hidden tokens"
+    signed["speech recognition"] = "by the number of words"
     measured = [protocols[each] for each in protocols if each != "perplexity"]
     assert measured
     assert all(signed[card["task"]] in protocol for protocol in measured)
@@ -248,6 +250,9 @@ def test_a_shipped_model_is_small_and_works(name):
     elif info.task == "language model":
         scores = model.score("ROMEO:\nWhat, ho!")  # it generates in the quickstart
         assert np.exp(scores.log_probs[0][-1]) > 0.5
+    elif info.task == "speech recognition":
+        words = model.transcribe((np.sin(np.arange(4000) / 4), 8000)).split()
+        assert set(words) <= set(spoken_numbers.WORDS)
     elif "conformer" in name:
         tone = np.sin(np.arange(4000) / 4)
         assert model.classify((tone, 8000)) in model.labels
