@@ -99,14 +99,19 @@ def of_layer(layer, *inputs, direction=1.0, **arguments):
     return call, *inputs, *(variable.value for variable in variables)
 
 
-def layer_gradients(layer, *inputs, **arguments):
+def layer_gradients(layer, *inputs, tolerance=3e-5, **arguments):
     """Returns the gradients of the sum of a built layer's output times `direction`.
+
+    Args:
+        layer, *inputs, **arguments: A layer, and those of its call.
+        tolerance: As for `gradients_in_every_form`.
 
     Returns:
         `(by_inputs, by_weights)`: a list, and a dictionary with the path of the weight.
     """
     forms = None if layer.supports_jit else ["graph"]
-    found = gradients(*of_layer(layer, *inputs, **arguments), forms=forms)
+    function, *tensors = of_layer(layer, *inputs, **arguments)
+    found = gradients(function, *tensors, forms=forms, tolerance=tolerance)
     paths = [variable.path for variable in layer.trainable_variables]
     return found[: len(inputs)], dict(zip(paths, found[len(inputs) :], strict=True))
 
