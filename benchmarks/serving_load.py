@@ -6,13 +6,18 @@ Starts `python -m zoo serve NAME...` as a process of its own, once with batches 
 and asks it for translations and labels of texts of mixed lengths, one text a request, each model in
 turn, from 1, 8 and 32 clients that wait for an answer before the next question. Every answer is
 compared with that of the model in memory. Ends with status 1 if one is wrong.
+
+Before that, it tells what batches can gain at most: texts a second of each model in one process
+with one thread, without a server, one by one, in batches of 32 as they come, and sorted by length.
 """
 
 import statistics
 import sys
+import time
 from collections import Counter
 
 import click
+import tensorflow as tf
 
 import zoo
 from benchmarks._serving import RIGHT, load, questions_of, serving
@@ -21,6 +26,29 @@ NAMES = ("transformer_nmt_multi30k_en_de", "text_encoder_imdb")
 CLIENTS = (1, 8, 32)
 WARM_UP = 64  # requests before each row, for what is allocated at first
 QUICK, FULL = (200, 10.0), (10_000, 600.0)  # requests and seconds of each row at most
+
+
+def print_bound(name, task, texts):
+    """Prints how many texts a second a model answers in batches, without a server."""
+    text = [tf.TensorSpec([None], tf.string)]
+    answer = tf.function(task.endpoints()["serving_default"].function, text, autograph=False)
+
+    def rate(texts, rows):
+        start = time.perf_counter()
+        for first in range(0, len(texts), rows):
+            answer(tf.constant(texts[first : first + rows]))
+        return len(texts) / (time.perf_counter() - start)
+
+    orders = {
+        "one by one": (texts, 1),
+        "in 32s": (texts, 32),
+        "sorted": (sorted(texts, key=len), 32),
+    }
+    for order in orders.values():
+        rate(*order)  # the first time traces and allocates
+    rates = {title: rate(*order) for title, order in orders.items()}
+    told = ", ".join(f"{found:.1f} {title}" for title, found in rates.items())
+    print(f"{name}, texts/s with one thread: {told}", flush=True)
 
 
 def row(title, clients, outcomes, seconds):
@@ -42,7 +70,13 @@ def row(title, clients, outcomes, seconds):
 @click.option("--full/--quick", help="10,000 requests a row, or 200; 10 minutes at most, or 10 s.")
 def main(names, full):
     names, (requests, seconds) = names or NAMES, FULL if full else QUICK
-    questions = questions_of({name: zoo.load(name) for name in names})
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+    tasks = {name: zoo.load(name) for name in names}
+    questions = questions_of(tasks)
+    for name, task in tasks.items():
+        texts = [question.text for question in questions if question.model == name]
+        print_bound(name, task, texts)
     print(f"models: {', '.join(names)}")
     print("            clients  requests     p50     p95     p99 ms   requests/s   wrong")
     rates, wrong = {}, 0

@@ -103,6 +103,10 @@ MEASURED = {  # the columns of the tables of models, after the number of weights
         ("accuracy, %", "test", 2),
         ("accuracy, %", "validation", 2),
     ],
+    "speech recognition": [
+        ("word error rate, %", "test", 2),
+        ("word error rate, %", "validation", 2),
+    ],
     "masked language model": [
         ("perplexity", "validation", 2),
         ("accuracy, %", "validation", 2),

@@ -16,10 +16,13 @@ TASKS = {
     "language model": "text-generation",
     "masked language model": "fill-mask",
     "question answering": "question-answering",
+    "speech recognition": "automatic-speech-recognition",
     "tagging": "token-classification",
+    "transcription": "automatic-speech-recognition",
     "embedding": "sentence-similarity",
     "matching": "zero-shot-image-classification",
 }
+METRICS = {"word error rate, %": "wer"}  # others go by their first word
 CLASSIFICATION = {"vit": "image-classification", "conformer": "audio-classification"}
 LICENSES = (
     "apache-2.0",
@@ -95,7 +98,8 @@ def _model_index(card):
         dataset = {"name": name, "type": _slug(name)} | ({"split": split} if split else {})
         metrics = [
             {
-                "type": re.split("[ ,(]", entry["metric"])[0].lower(),
+                "type": METRICS.get(entry["metric"])
+                or re.split("[ ,(]", entry["metric"])[0].lower(),
                 "value": entry["value"],
                 "name": entry["metric"],
             }
