@@ -285,6 +285,7 @@ def check_alone(layer):
 
 
 def one_head(step):
+    """Checks every `step`-th configuration with one head, and the approximations."""
     for configuration in itertools.islice(of_one_head(), 0, None, step):
         print(configuration, flush=True)
         with small_tiles():
@@ -302,6 +303,7 @@ def one_head(step):
 
 
 def check_random(first, last):
+    """Checks the configurations drawn by these seeds."""
     for seed in range(first, last):
         configuration = drawn(seed)
         try:
@@ -313,6 +315,7 @@ def check_random(first, last):
 
 
 def in_every_form(first, last):
+    """As `check_random`, with gradients in every form."""
     with mock.patch("tests.attention.gradients.IN_EVERY_FORM", True):
         check_random(first, last)
     print(f"{last - first} configurations are right in every form")

@@ -199,8 +199,8 @@ def test_mistakes(bert):
 ROME = ["The cats sat in Rome.", "They mean a trip to Paris.", "Boats to Paris, a trip."]
 
 
-def test_it_learns_answers(request, bert):
-    """With the loss of transformers, to the scores of SQuAD; it does learn with `--full`."""
+def test_loss_and_scores(request, bert):
+    """The loss of transformers, and the scores of SQuAD; with `--full`, it learns the answers."""
     model, theirs = bert
     pairs, answers = [("where?", each) for each in ROME], ["Rome", "Paris", "Paris"]
     sides = tuple(map(list, zip(*pairs, strict=True)))

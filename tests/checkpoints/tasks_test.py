@@ -122,8 +122,8 @@ def test_it_learns_what_is_hidden(tmp_path):
     assert same[0] == same[1]
 
 
-def test_pairs_come_near_each_other(request, tmp_path):
-    """What it learns from is checked; that it learns, as others do, with `--full`."""
+def test_the_loss_of_pairs(request, tmp_path):
+    """With `--full`, pairs learn to come near each other."""
     tiny.save(tmp_path, "Bert", "Model", num_hidden_layers=1)
     model = zoo.load(str(tmp_path), dropout=0.0, attention_dropout=0.0)
     model.compile(optimizer=keras.optimizers.Adam(0.01))

@@ -1,4 +1,4 @@
-"""Sounds, a little different each time: speed, silence, noise, throat, microphone, and gaps."""
+"""Sounds, a little different each time: another speed, noise, throat and microphone, and gaps."""
 
 import numpy as np
 import tensorflow as tf
@@ -28,42 +28,19 @@ def at_another_speed(wave, largest, seed):
     return resample(wave, tf.round(STEPS * speed), STEPS)
 
 
-def with_silence(wave, longest, seed):
-    """Begins a sound so much later, and ends it so much later, at random: half of the time at once.
-
-    Args:
-        wave: float32 `(samples,)`.
-        longest: Samples that are added at most, at each end.
-        seed: Seed, int32 `(2,)`.
-
-    Example:
-
-    >>> with_silence(tf.ones([8]), 0, seed=[1, 2]).shape.as_list()
-    [8]
-    """
-    samples = tf.random.stateless_uniform([1, 2], seed, -longest, longest + 1, tf.int32)
-    return tf.pad(wave, tf.maximum(samples, 0))
-
-
-def with_noise(waves, decibels, color, seed):
-    """Adds noise of a random color, so much softer than each sound.
+def with_noise(waves, decibels, seed):
+    """Adds white noise, so much softer than each sound.
 
     Args:
         waves: float32 `(batch, samples)`.
         decibels: Least and largest difference.
-        color: Standard deviation of each of four cosines over the frequencies, of the logarithm of
-            amplitudes; 0 is white noise.
         seed: Seed, int32 `(2,)`.
     """
-    batch, samples = tf.unstack(tf.shape(waves))
+    batch = tf.shape(waves)[:1]
     power = tf.reduce_mean(tf.square(waves), axis=1)  # a little less where there is padding
-    difference = tf.random.stateless_uniform([batch], tf.random.fold_in(seed, 0), *decibels)
+    difference = tf.random.stateless_uniform(batch, tf.random.fold_in(seed, 0), *decibels)
     loudness = tf.sqrt(power) * 10.0 ** (-difference / 20.0)
-    white = tf.random.stateless_normal([batch, samples], tf.random.fold_in(seed, 1))
-    spectrum = tf.signal.rfft(white)
-    curves = _curves(batch, tf.shape(spectrum)[1], color, tf.random.fold_in(seed, 2))
-    noise = tf.signal.irfft(spectrum * tf.cast(tf.exp(curves), tf.complex64), [samples])
-    noise /= tf.sqrt(tf.reduce_mean(tf.square(noise), axis=1, keepdims=True))
+    noise = tf.random.stateless_normal(tf.shape(waves), tf.random.fold_in(seed, 1))
     return waves + noise * loudness[:, None]
 
 
@@ -109,7 +86,10 @@ def of_another_microphone(frames, deviation, seed):
     True
     """
     batch, _, bands = tf.unstack(tf.shape(frames))
-    return frames + _curves(batch, bands, deviation, seed)[:, None, :]
+    places = tf.range(tf.cast(bands, tf.float32)) / tf.cast(bands, tf.float32)
+    waves = tf.cos(np.pi * tf.range(1.0, 5.0)[:, None] * places)  # (4, bands)
+    loudness = tf.random.stateless_normal([batch, 4], seed, stddev=deviation)
+    return frames + tf.matmul(loudness, waves)[:, None, :]
 
 
 def with_gaps(frames, lengths, number, time, bands, seed):
@@ -138,10 +118,3 @@ def with_gaps(frames, lengths, number, time, bands, seed):
     in_time = gaps(lengths, time, longest, 0)[:, :, None]
     in_bands = gaps(tf.fill([batch], all_bands), bands, all_bands, 1)[:, None, :]
     return tf.where(in_time | in_bands, 0.0, frames)
-
-
-def _curves(batch, count, deviation, seed):
-    """Returns smooth random curves, float32 `(batch, count)`, of four cosines each."""
-    places = tf.range(tf.cast(count, tf.float32)) / tf.cast(count, tf.float32)
-    waves = tf.cos(np.pi * tf.range(1.0, 5.0)[:, None] * places)  # (4, count)
-    return tf.matmul(tf.random.stateless_normal([batch, 4], seed, stddev=deviation), waves)

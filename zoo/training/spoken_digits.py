@@ -11,7 +11,6 @@ from zoo.data.sounds import (
     of_another_throat,
     with_gaps,
     with_noise,
-    with_silence,
 )
 from zoo.loading import build
 from zoo.readers.sound_reader import SoundReader, as_floats
@@ -20,7 +19,7 @@ from zoo.training.classifiers import DIGITS, ClassifierRecipe
 
 RATE = 8000
 SHUFFLED_SOUNDS = 3000
-BUCKETS = (2400, 3200, 4000, 4800, 5600, 6800)  # samples: little of a batch is padding
+BUCKETS = (2000, 2800, 3600, 4400, 5200, 6400)  # samples: little of a batch is padding
 USE = "Telling which digit somebody says in English, one digit a recording."
 LIMITS = (
     "It knows the ten digits alone, and names one whatever it hears. It learned from six speakers "
@@ -35,11 +34,9 @@ class SpokenDigitsRecipe(ClassifierRecipe):
     """Training of a classifier of spoken digits.
 
     Attributes:
-        bands, decibels, each_band: As for `SoundReader`.
-        pause: Longest silence before a sound and behind it, in seconds.
+        bands: Bands of the spectrograms.
         speed: Largest change of the speed, see `zoo.data.sounds.at_another_speed`.
         noise: Least and most decibels of a sound above its noise.
-        color: How much the loudness of its frequencies differs, see `zoo.data.sounds.with_noise`.
         throat: Largest stretching of the bands, see `zoo.data.sounds.of_another_throat`.
         microphone: How much the loudness of bands differs, see
             `zoo.data.sounds.of_another_microphone`.
@@ -48,12 +45,8 @@ class SpokenDigitsRecipe(ClassifierRecipe):
     """
 
     bands: int = 40
-    decibels: float | None = None
-    each_band: bool = False
-    pause: float = 0.0
     speed: float = 0.12
     noise: tuple = (15.0, 60.0)
-    color: float = 0.0
     throat: float = 0.08
     microphone: float = 0.3
     gaps: dict = dataclasses.field(
@@ -74,15 +67,9 @@ class SpokenDigitsRecipe(ClassifierRecipe):
 
         return load_spoken_digit(split, data_dir)
 
-    def make_reader(self):
-        """Returns the reader of the model."""
-        return SoundReader(
-            rate=RATE, bands=self.bands, decibels=self.decibels, each_band=self.each_band
-        )
-
     def make_model(self, dtype):
-        parts = {"reader": self.make_reader(), "labels": DIGITS}
-        return build(self.architecture, None, dtype, **parts, **self.overrides)
+        reader = SoundReader(rate=RATE, bands=self.bands)
+        return build(self.architecture, None, dtype, reader=reader, labels=DIGITS, **self.overrides)
 
     def lessons(self, reader, examples, seed):
         """Returns batches of sounds, each a little different in each epoch."""
@@ -104,7 +91,7 @@ class SpokenDigitsRecipe(ClassifierRecipe):
 
     def heard_otherwise(self, reader, waves, lengths, seed):
         """Returns what a model takes of sounds `(batch, samples)`, each a little different."""
-        waves = with_noise(waves, self.noise, self.color, tf.random.fold_in(seed, 0))
+        waves = with_noise(waves, self.noise, tf.random.fold_in(seed, 0))
         frames = reader.log_mel(waves)
         frames = of_another_throat(frames, self.throat, tf.random.fold_in(seed, 1))
         frames = of_another_microphone(frames, self.microphone, tf.random.fold_in(seed, 2))
@@ -118,8 +105,7 @@ class SpokenDigitsRecipe(ClassifierRecipe):
 
     def _faster(self, example, seed):
         samples, label = example
-        wave = at_another_speed(as_floats(samples), self.speed, tf.random.fold_in(seed, 0))
-        wave = with_silence(wave, round(RATE * self.pause), tf.random.fold_in(seed, 1))
+        wave = at_another_speed(as_floats(samples), self.speed, seed)
         return wave, tf.size(wave), label
 
     def for_card(self):

@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from zoo.loading import build
+from zoo.readers.sound_reader import SoundReader
 from zoo.readers.text import ByteBPETokenizer
 from zoo.training import runs
 from zoo.training.classifiers import count
@@ -47,7 +48,7 @@ class SpokenNumbersRecipe(SpokenDigitsRecipe):
         return examples if split == "train" else sequences(examples, self.digits, self.silence)
 
     def make_model(self, dtype):
-        reader = self.make_reader()
+        reader = SoundReader(rate=RATE, bands=self.bands)
         return build(self.architecture, tokenizer(), dtype, reader=reader, **self.overrides)
 
     def make_loss(self):
