@@ -17,20 +17,20 @@ source share its context, so that only the state moves when one beam takes the p
 
 In a context that is a dictionary, `"of_model"` holds what has no batch: weights as steps want them.
 In a state that is one, `"caches"` holds what a step adds a place to: tensors `(rows, ..., room,
-size)`, with room for `max_length` further steps. While less room is enough, steps get less.
+size)`, with room for `max_length` further steps. While less room is enough, steps get less. Neither
+do they get rows that have ended, unless XLA compiles them, see `zoo.decoding.stretches`.
 """
 
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from zoo.decoding import rooms
+from zoo.decoding import stretches
 from zoo.decoding.noise import uniforms
 from zoo.decoding.processors import NOTHING, Progress
 from zoo.decoding.samplers import get
 from zoo.decoding.search import DEAD, advance, is_one_of, start_search, trace_back
-
-OF_MODEL = "of_model"
+from zoo.decoding.stretches import Now, Rows, in_batch, map_context, map_rows
 
 
 class History(NamedTuple):
@@ -152,63 +152,74 @@ def decode(
     past, prompt_length = (), 0
     if sampler.processors:
         past, prompt_length = _past(prompt_ids, batch, beams, max_length, pad_id)
-    context, state = _of_beams(context, beams), _repeat(state, beams)
+    context, state = tf.nest.map_structure(tf.convert_to_tensor, (context, state))
+    if beams > 1:
+
+        def repeat(tensor):
+            return tf.repeat(tensor, beams, axis=0)
+
+        context, state = map_context(repeat, context), map_rows(repeat, state)
     search = start_search(sampler, first_tokens, max_lengths)
+    parents = tf.zeros_like(search.tokens) + tf.range(beams)
+    shape = [max_lengths.shape[0], beams]
     history = History(
-        tokens=tf.TensorArray(tf.int32, max_length, element_shape=[None, beams]),
-        parents=tf.TensorArray(tf.int32, max_length, element_shape=[None, beams]),
+        tokens=tf.TensorArray(tf.int32, max_length, element_shape=shape),
+        parents=tf.TensorArray(tf.int32, max_length, element_shape=shape),
         attention=(),
     )
+    rows = Rows(() if jit_compile else tf.range(batch), max_lengths, noise, context)
+    now = Now(tf.constant(0), search, parents, state, past, history)
     if return_attention:
         step = tf.function(step, autograph=False)  # traced here, where it tells what it returns
-        traced = step.get_concrete_function(tf.reshape(search.tokens, [-1]), state, context)
-        arrays = _attention_arrays(traced.structured_outputs[2], max_length)
-        history = history._replace(attention=arrays)
+        any_rows, any_now = (rows, now) if jit_compile else stretches.of_any_size(rows, now)
+        tokens = tf.reshape(search.tokens, [-1]) if jit_compile else tf.TensorSpec([None], tf.int32)
+        traced = step.get_concrete_function(tokens, any_now.state, any_rows.context)
+        arrays = _attention_arrays(traced.structured_outputs[2], max_length, shape)
+        now = now._replace(history=history._replace(attention=arrays))
 
-    def is_running(time, search, parents, state, past, history):
-        # One step always runs, so that the history of an empty batch has shapes too.
-        return (time == 0) | search.is_running()
-
-    def body(time, search, parents, state, past, history):
-        tokens = tf.reshape(search.tokens, [-1])  # [batch * beams]
+    def next_step(rows, now):
+        time, running = now.time, tf.shape(now.parents)[0]
+        tokens = tf.reshape(now.search.tokens, [-1])  # [rows * beams]
         # Moved right before the step, so that XLA moves and extends a cache in one pass.
-        moved = _select(state, parents)
-        logits, new_state, attention = step(tokens, moved, context)
-        progress = None
+        moved = _select(now.state, now.parents)
+        logits, state, attention = step(tokens, moved, rows.context)
+        progress, past = None, now.past
         if sampler.processors:
-            rows = tf.reshape(past, [-1, tf.shape(past)[2]])  # [batch * beams, prompt + time]
-            progress = Progress(rows, prompt_length + time, first_step + time, end_ids)
+            each = tf.reshape(past, [-1, tf.shape(past)[2]])  # [rows * beams, prompt + time]
+            progress = Progress(each, prompt_length + time, first_step + time, end_ids)
         log_probs = next_log_probs(logits, sampler, progress, end_ids, forbidden_ids)
         vocabulary = logits.shape[-1] or tf.shape(logits)[-1]
-        log_probs = tf.reshape(log_probs, [batch, beams, vocabulary])
-        numbers = None if noise is None else noise[time]
-        search, parents = advance(search, sampler, log_probs, numbers, time, max_lengths, end_ids)
-        state = _like(new_state, state)
+        log_probs = tf.reshape(log_probs, [running, sampler.num_beams, vocabulary])
+        numbers = rows.noise[:, time] if sampler.is_random else None
+        search, parents = advance(
+            now.search, sampler, log_probs, numbers, time, rows.max_lengths, end_ids
+        )
         if sampler.processors:
             is_now = tf.range(tf.shape(past)[2]) == prompt_length + time
-            continued = tf.gather(past, parents, batch_dims=1)  # [batch, beams, prompt + time]
+            continued = tf.gather(past, parents, batch_dims=1)  # [rows, beams, prompt + time]
             continued = tf.where(is_now, search.tokens[:, :, None], continued)
             past = tf.ensure_shape(continued, past.shape)
-        now = History(search.tokens, parents, attention if return_attention else ())
-        history = tf.nest.map_structure(lambda array, x: array.write(time, x), history, now)
-        return time + 1, search, parents, state, past, history
+        found = History(search.tokens, parents, attention if return_attention else ())
+        if not jit_compile:
+            found = _of_batch(found, rows.places, batch)
+        history = tf.nest.map_structure(lambda array, x: array.write(time, x), now.history, found)
+        return Now(time + 1, search, parents, _like(state, now.state), past, history)
 
-    parents = tf.zeros_like(search.tokens) + tf.range(beams)
-    start = 0, search, parents, state, past, history
-    _, search, *_, history = rooms.run(is_running, body, start, 3, max_length, jit_compile)
+    finished, history = stretches.run(next_step, rows, now, max_length, jit_compile)
     history = tf.nest.map_structure(lambda array: array.stack(), history)
-    decoded = _decoded(search.finished, history, pad_id)
+    decoded = _decoded(finished, history, pad_id)
     return decoded if return_attention else decoded._replace(attention=None)
 
 
 def _noise(sampler, seeds, batch, max_length, first_step):
+    """Returns `[batch, max_length]` float32, or `()` for a sampler that needs none."""
     if not sampler.is_random:
-        return None
+        return ()
     seeds = None if seeds is None else tf.cast(seeds, tf.int32)
     if seeds is None or not seeds.shape.is_compatible_with([batch, 2]):
         received = None if seeds is None else f"shape {seeds.shape}"
         raise ValueError(f"{sampler!r} needs `seeds` [batch={batch}, 2]. Received: {received}.")
-    return uniforms(seeds, max_length, first_step)
+    return tf.transpose(uniforms(seeds, max_length, first_step))
 
 
 def _past(prompt_ids, batch, beams, max_length, pad_id):
@@ -258,23 +269,15 @@ def allowed_log_probs(logits, end_ids, forbidden_ids):
     return tf.where(is_allowed & ~tf.math.is_nan(log_probs[:, :1]), log_probs, DEAD)
 
 
-def _of_beams(context, beams):
-    """Returns a context for the rows of a step."""
-    if not isinstance(context, dict):
-        return _repeat(context, beams)
-    return {
-        name: part if name == OF_MODEL else _repeat(part, beams) for name, part in context.items()
-    }
-
-
-def _repeat(tensors, beams):
-    """Repeats each row of a nest of tensors for each of its beams, and leaves scalars alone."""
-
-    def repeat(tensor):
-        tensor = tf.convert_to_tensor(tensor)
-        return tensor if tensor.shape.rank == 0 or beams == 1 else tf.repeat(tensor, beams, axis=0)
-
-    return tf.nest.map_structure(repeat, tensors)
+def _of_batch(found, places, batch):
+    """Returns the `History` of one step for the whole batch, zeros for rows that have ended."""
+    beams = found.parents.shape[1]
+    of_beams = tf.reshape(beams * places[:, None] + tf.range(beams), [-1])
+    return History(
+        in_batch(found.tokens, places, batch),
+        in_batch(found.parents, places, batch),
+        tf.nest.map_structure(lambda x: in_batch(x, of_beams, batch * beams), found.attention),
+    )
 
 
 def _select(state, parents):
@@ -288,7 +291,7 @@ def _select(state, parents):
         return state
     batch, beams = tf.unstack(tf.shape(parents))
     rows = tf.reshape(parents + beams * tf.range(batch)[:, None], [-1])  # [batch * beams]
-    return tf.nest.map_structure(lambda x: x if x.shape.rank == 0 else tf.gather(x, rows), state)
+    return map_rows(lambda x: tf.gather(x, rows), state)
 
 
 def _like(state, before):
@@ -305,13 +308,23 @@ def _like(state, before):
     return tf.nest.map_structure(like, state, before)
 
 
-def _attention_arrays(specs, max_length):
-    """Returns an array of all steps for each tensor of attention that a step returns."""
+def _attention_arrays(specs, max_length, shape):
+    """Returns an array of all steps for each tensor of attention that a step returns.
+
+    Args:
+        specs: Nest of the `tf.TensorSpec` of these tensors.
+        max_length: Number of steps at most.
+        shape: Batch and beams, of which the batch may be unknown.
+    """
     if specs is None:
         raise ValueError("`return_attention` is set, but `step` returns None as its attention.")
-    return tf.nest.map_structure(
-        lambda spec: tf.TensorArray(spec.dtype, max_length, element_shape=spec.shape), specs
-    )
+    batch, beams = shape
+    rows = None if batch is None else batch * beams
+
+    def array(spec):
+        return tf.TensorArray(spec.dtype, max_length, element_shape=[rows, *spec.shape[1:]])
+
+    return tf.nest.map_structure(array, specs)
 
 
 def _decoded(finished, history, pad_id):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from zoo.decoding.loop import OF_MODEL
+from zoo.decoding.stretches import OF_MODEL
 
 
 class Start(NamedTuple):

@@ -1,4 +1,4 @@
-"""Caches that grow while decoding: the texts are those of a cache with all its room at once."""
+"""Batches that shrink and caches that grow: the texts are those of all rows with all room."""
 
 import numpy as np
 import pytest
@@ -65,7 +65,7 @@ def test_it_equals_all_room_at_once(form, sampler):
 
 @pytest.mark.parametrize(
     ("longest", "expected"),
-    [(None, [16, 32, LENGTH]), (tf.constant(10), [10]), (LENGTH, [20, LENGTH]), (1, [1])],
+    [(None, [8, 16, 24, 32, LENGTH]), (tf.constant(10), [8, 10]), (LENGTH, [20, LENGTH]), (1, [1])],
 )
 def test_a_step_gets_no_more_room_than_it_may_need(longest, expected):
     """An `int` stands for XLA, which compiles two loops."""
@@ -79,3 +79,58 @@ def test_a_step_gets_no_more_room_than_it_may_need(longest, expected):
 
     decode(noting, state, "greedy", max_length=longest)
     assert sorted(set(rooms)) == [BEFORE + each for each in expected]
+
+
+@pytest.mark.parametrize("sampler", ["greedy", "random", "beam"])
+@pytest.mark.parametrize("form", ["eager", "graph"])
+def test_rows_that_have_ended_are_left_out(form, sampler):
+    """XLA, where all rows stay, finds the same, attention and end tokens included."""
+    rows, limits, seen = 5, [3, LENGTH, 0, 9, 17], []
+    first = RNG.normal(size=[rows, 1, BEFORE, SIZE]).astype("float32")
+    context = {"of_model": tf.constant(OUTPUT), "scale": tf.constant(RNG.uniform(1, 3, [rows, 1]))}
+
+    def note(number):
+        seen.append(int(number))
+        return number
+
+    def scaled_step(tokens, state, context):
+        number = tf.numpy_function(note, [tf.shape(tokens)[0]], tf.int32)
+        logits, state, _ = step(tokens, state, ())
+        logits += tf.cast(number - number, tf.float32)  # noted in each step
+        logits *= tf.cast(context["scale"], tf.float32)
+        table = tf.reduce_sum(context["of_model"]) * tf.ones([tf.shape(tokens)[0], 1])
+        return logits, state, {"logits": logits, "table": table}
+
+    def decode(longest, jit_compile):
+        cache = tf.pad(first, [[0, 0], [0, 0], [0, LENGTH], [0, 0]])
+        state = {"time": tf.constant(BEFORE), "caches": [cache]}
+        return decoding.decode(
+            scaled_step,
+            context,
+            state,
+            sampler,
+            start_id=1,
+            end_id=2,
+            max_lengths=limits,
+            max_length=longest,
+            seeds=tf.reshape(tf.range(2 * rows), [rows, 2]),
+            return_attention=True,
+            jit_compile=jit_compile,
+        )
+
+    expected = decode(LENGTH, True)
+    del seen[:]
+    run = tf.function(decode, autograph=False) if form == "graph" else decode
+    found = run(tf.constant(LENGTH), False)
+    np.testing.assert_array_equal(found.token_ids, expected.token_ids)
+    np.testing.assert_array_equal(found.lengths, expected.lengths)
+    np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-4)
+    for name, attention in found.attention.items():
+        np.testing.assert_allclose(attention, expected.attention[name], rtol=1e-4, atol=1e-5)
+    if sampler == "beam":
+        assert seen[0] > seen[-1]
+    else:
+        steps = np.minimum(found.lengths[:, 0] + 1, limits)  # an end token takes one too
+        stretches = np.repeat(range(0, LENGTH, 8), 8)[: len(seen)]
+        assert seen == [rows if start == 0 else np.sum(steps > start) for start in stretches]
+        assert len(set(seen)) > 2

@@ -1,0 +1,201 @@
+"""Decoding in stretches of a few steps: a batch shrinks, and caches grow, between two of them.
+
+Most texts end long before the longest of their batch, and long before the room that they may have.
+A step computes all rows that it gets, and reads, moves and writes whole caches, so that a row that
+has ended costs as much as one that runs, and an empty place as much as a filled one.
+"""
+
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from zoo.decoding.search import DEAD, Search
+
+CACHES = "caches"
+OF_MODEL = "of_model"
+STEPS = 8
+
+
+class Rows(NamedTuple):
+    """What is known of the rows that run, and does not change with a step.
+
+    Attributes:
+        places: `[rows]` int32, where they stand in the batch, or `()` if all of it runs.
+        max_lengths: `[rows]` int32.
+        noise: `[rows, time]` float32, or `()`.
+        context: Of the model, with a row for each beam.
+    """
+
+    places: Any
+    max_lengths: tf.Tensor
+    noise: Any
+    context: Any
+
+
+class Now(NamedTuple):
+    """What a step changes.
+
+    Attributes:
+        time: int32 scalar, how many steps there were.
+        search: `Search` of the rows that run.
+        parents: `[rows, beams]` int32, the beams of the state that these beams continue.
+        state: Of the model, with a row for each beam.
+        past: `[rows, beams, ...]`, tokens for processors, or `()`.
+        history: Nest of `tf.TensorArray`, of all steps and of the whole batch.
+    """
+
+    time: Any
+    search: Search
+    parents: tf.Tensor
+    state: Any
+    past: Any
+    history: Any
+
+
+def run(step, rows, now, max_length, jit_compile):
+    """Runs steps until each row has ended.
+
+    A stretch has 8 steps. For XLA, which compiles each of them for shapes that it knows, there are
+    two of equal length if there are caches, else one; no rows are left out.
+
+    Args:
+        step: Function of a `Rows` and a `Now` that returns the next `Now`, of the same rows.
+        rows: `Rows` of the whole batch, with `places` unless XLA compiles this.
+        now: `Now` before the first step. If the state is a dictionary, what its part `"caches"`
+            holds has room for `max_length` further steps, in the last axis but one.
+        max_length: Number of steps at most.
+        jit_compile: Whether XLA compiles this.
+
+    Returns:
+        The finished `Hypotheses` of the whole batch, and the history.
+    """
+    caches = _caches(now.state)
+    before = _room(caches[0]) - max_length if caches else 0  # what stood there at first
+
+    def stretch(rows, now, end):
+        def goes_on(now):
+            return (now.time < end) & _goes_on(now)
+
+        start = now._replace(state=_with_room(now.state, before + end))
+        return tf.while_loop(goes_on, lambda now: [step(rows, now)], [start])[0]
+
+    if jit_compile:
+        for end in (max_length // 2, max_length) if caches else (max_length,):
+            now = stretch(rows, now, end)
+        return now.search.finished, now.history
+
+    def next_stretch(rows, now, finished):
+        now = stretch(rows, now, tf.minimum(now.time + STEPS, max_length))
+        found = now.search.finished
+        finished = tf.nest.map_structure(
+            lambda kept, new: tf.tensor_scatter_nd_update(kept, rows.places[:, None], new),
+            finished,
+            found,
+        )
+        return *_without_ended(rows, now), finished
+
+    now = now._replace(time=tf.constant(0), state=_with_room(now.state, before))
+    start = rows, now, now.search.finished
+    _, now, finished = tf.while_loop(
+        lambda rows, now, finished: _goes_on(now),
+        next_stretch,
+        start,
+        shape_invariants=(*of_any_size(rows, now), tf.nest.map_structure(_spec, start[2])),
+    )
+    return finished, now.history
+
+
+def in_batch(values, places, batch):
+    """Returns values of some rows where these stand in a batch, and zeros for the others.
+
+    Args:
+        values: `[rows, ...]`.
+        places: `[rows]` int32.
+        batch: int32 scalar, the number of all.
+    """
+    return tf.scatter_nd(places[:, None], values, [batch, *tf.unstack(tf.shape(values)[1:])])
+
+
+def map_rows(function, nest):
+    """Returns a nest of tensors, each of which but scalars went through a function of its rows."""
+
+    def of_rows(tensor):
+        return tensor if tensor.shape.rank == 0 else function(tensor)
+
+    return tf.nest.map_structure(of_rows, nest)
+
+
+def map_context(function, context):
+    """The same for a context, whose part `"of_model"` has no rows."""
+    if not isinstance(context, dict):
+        return map_rows(function, context)
+    return {
+        name: part if name == OF_MODEL else map_rows(function, part)
+        for name, part in context.items()
+    }
+
+
+def _goes_on(now):
+    # One step always runs, so that the history of an empty batch has shapes too.
+    return (now.time == 0) | now.search.is_running()
+
+
+def _without_ended(rows, now):
+    """Returns `Rows` and `Now` of the rows that have not ended."""
+    beams = now.parents.shape[1]
+    kept = tf.where(tf.reduce_any(now.search.log_probs > DEAD, axis=1))[:, 0]
+    of_beams = tf.reshape(beams * kept[:, None] + tf.range(beams, dtype=kept.dtype), [-1])
+    return _mapped(rows, now, lambda x: tf.gather(x, kept), lambda x: tf.gather(x, of_beams))
+
+
+def _mapped(rows, now, of_rows, of_beams):
+    """Returns `Rows` and `Now` whose tensors went through a function of rows or one of beams."""
+    context, state = map_context(of_beams, rows.context), map_rows(of_beams, now.state)
+    rows = map_rows(of_rows, rows._replace(context=()))._replace(context=context)
+    search, parents, past = map_rows(of_rows, (now.search, now.parents, now.past))
+    return rows, now._replace(search=search, parents=parents, state=state, past=past)
+
+
+def _caches(state):
+    """Returns the tensors of a state that need room, of any nest of them."""
+    return tf.nest.flatten(state[CACHES]) if isinstance(state, dict) and CACHES in state else []
+
+
+def _room(cache):
+    return cache.shape[-2] or tf.shape(cache)[-2]
+
+
+def _with_room(state, room):
+    """Returns a state whose caches have a room: empty places are added, or left out at the end."""
+    if not _caches(state):
+        return state
+
+    def resized(cache):
+        cache = cache[..., :room, :]
+        missing = room - _room(cache)
+        return tf.pad(cache, [[0, 0]] * (cache.shape.rank - 2) + [[0, missing], [0, 0]])
+
+    return state | {CACHES: tf.nest.map_structure(resized, state[CACHES])}
+
+
+def _spec(argument):
+    """Returns what `tf.while_loop` takes an argument for: a `TensorArray` for its flow."""
+    is_array = isinstance(argument, tf.TensorArray)
+    return tf.TensorSpec.from_tensor(argument.flow if is_array else tf.convert_to_tensor(argument))
+
+
+def of_any_size(rows, now):
+    """Returns the `tf.TensorSpec` of `Rows` and `Now`, of any number of rows and of any room."""
+    rows, now = tf.nest.map_structure(_spec, (rows, now))
+
+    def of_any_number(spec):
+        return tf.TensorSpec([None, *spec.shape[1:]], spec.dtype)
+
+    def of_any_room(spec):
+        return tf.TensorSpec([*spec.shape[:-2], None, spec.shape[-1]], spec.dtype)
+
+    rows, now = _mapped(rows, now, of_any_number, of_any_number)
+    if _caches(now.state):
+        caches = tf.nest.map_structure(of_any_room, now.state[CACHES])
+        now = now._replace(state=now.state | {CACHES: caches})
+    return rows, now
