@@ -94,7 +94,7 @@ def test_rows_that_have_ended_are_left_out(form, sampler):
         return number
 
     def scaled_step(tokens, state, context):
-        number = tf.numpy_function(note, [tf.shape(tokens)[0]], tf.int32)
+        number = tf.ensure_shape(tf.numpy_function(note, [tf.shape(tokens)[0]], tf.int32), [])
         logits, state, _ = step(tokens, state, ())
         logits += tf.cast(number - number, tf.float32)  # noted in each step
         logits *= tf.cast(context["scale"], tf.float32)
@@ -133,4 +133,4 @@ def test_rows_that_have_ended_are_left_out(form, sampler):
         steps = np.minimum(found.lengths[:, 0] + 1, limits)  # an end token takes one too
         stretches = np.repeat(range(0, LENGTH, 8), 8)[: len(seen)]
         assert seen == [rows if start == 0 else np.sum(steps > start) for start in stretches]
-        assert len(set(seen)) > 2
+        assert len(set(seen)) > 1
