@@ -84,13 +84,3 @@ def test_without_batches_each_call_is_computed_by_itself():
     gate.is_open.set()
     together([lambda x=x: gate(x) for x in (1.0, 2.0, 3.0, 4.0)])
     assert gate.batches == [1] * 4
-
-
-def test_texts_of_similar_length_share_batches():
-    function = tf.function(lambda text: {"text": text}, autograph=False)
-    signature = Signature(function, [tf.TensorSpec([None], tf.string, name="text")])
-    sizes = (0, 32, 33, 64, 65, 128, 129, 5000)
-    groups = [signature._group({"text": np.array([b"a" * size], object)}) for size in sizes]
-    assert groups == [0, 0, 1, 1, 2, 2, 3, 3]
-    images = Signature(function, [tf.TensorSpec([None], tf.string, name="image_bytes")])
-    assert images._group({"image_bytes": np.array([b"a" * 5000], object)}) == 0

@@ -1,6 +1,5 @@
 """What a served model can be asked: named tensors in, named tensors out, in shared batches."""
 
-import bisect
 import contextlib
 import functools
 import itertools
@@ -15,8 +14,7 @@ from zoo.serving import buckets
 
 TIMEOUT_MICROSECONDS = 10_000  # for those who got their answers together and ask again
 WAITING_BATCHES = 1000  # requests are counted, and refused, before there are that many
-TEXT_BYTES = (32, 64, 128)  # texts of up to so many bytes share batches, and all longer ones
-THREADS = max(1, os.cpu_count() // (len(TEXT_BYTES) + 1))  # for each of these groups
+THREADS = os.cpu_count()  # batches that are computed at once
 BINARY = "_bytes"  # how the names of strings end that are no texts, sent as base64
 
 _numbers = itertools.count()
@@ -26,8 +24,7 @@ class Signature:
     """A function of tensors with the batch first, which answers concurrent calls together.
 
     A call is computed at once if no other is. What comes meanwhile becomes the next batch, of up to
-    32 rows. A batch takes as long as its longest text, so only texts of similar length share one. A
-    row does not depend on the others. The function is traced when it is asked for first.
+    32 rows. A row does not depend on the others. The function is traced when it is asked for first.
 
     Args:
         function: A `tf.function` that takes tensors in the order of `inputs`, by position, and
@@ -46,7 +43,7 @@ class Signature:
         # Rows of different shapes are no batch.
         is_regular = all(spec.shape[1:].is_fully_defined() for spec in self.inputs)
         self.is_batched = is_batched and is_regular
-        self._tracing, self._batching = threading.Lock(), {}
+        self._tracing = threading.Lock()
         self._counting, self._running = threading.Lock(), 0
 
     @property
@@ -66,18 +63,14 @@ class Signature:
     def _specs(self):
         return [tf.TensorSpec(spec.shape, spec.dtype) for spec in self.inputs]
 
-    def _batched(self, group):
-        """Returns the function that answers concurrent calls of a group as batches."""
-        concrete = self._concrete()
-        with self._tracing:
-            if group not in self._batching:
-                self._batching[group] = _batched(concrete, self._specs(), self.largest)
-            return self._batching[group]
+    @functools.cached_property
+    def _batching(self):
+        return _batched(self._traced, self._specs(), self.largest)
 
-    def _group(self, tensors):
-        """Returns which calls these tensors share a batch with: a number."""
-        lengths = [len(row) for name in self._texts() for row in np.ravel(tensors[name])]
-        return bisect.bisect_left(TEXT_BYTES, max(lengths, default=0))
+    def _batched(self):
+        """Returns the function that answers concurrent calls as batches."""
+        with self._tracing:
+            return self._batching
 
     def warm_up(self):
         """Answers an empty request in each of the ways, of which the first time takes seconds.
@@ -90,16 +83,7 @@ class Signature:
         empty = [tf.constant([b"" if spec.dtype == tf.string else 0], spec.dtype) for spec in specs]
         self._concrete()(*empty)
         if self.is_batched:
-            for group in range(len(TEXT_BYTES) + 1 if self._texts() else 1):
-                self._batched(group)(*empty)
-
-    def _texts(self):
-        """Returns the names of the inputs that are texts."""
-        return [
-            spec.name
-            for spec in self.inputs
-            if spec.dtype == tf.string and not spec.name.endswith(BINARY)
-        ]
+            self._batched()(*empty)
 
     def __call__(self, tensors):
         """Answers a call.
@@ -124,7 +108,7 @@ class Signature:
         constants = [tf.constant(tensors[spec.name], spec.dtype) for spec in self.inputs]
         with self._counted() as is_alone:
             together = self.is_batched and not is_alone
-            run = self._batched(self._group(tensors)) if together else self._concrete()
+            run = self._batched() if together else self._concrete()
             return {name: np.asarray(x) for name, x in run(*constants).items()}
 
     @contextlib.contextmanager
