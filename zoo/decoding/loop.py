@@ -189,7 +189,7 @@ def decode(
             progress = Progress(each, prompt_length + time, first_step + time, end_ids)
         log_probs = next_log_probs(logits, sampler, progress, end_ids, forbidden_ids)
         vocabulary = logits.shape[-1] or tf.shape(logits)[-1]
-        log_probs = tf.reshape(log_probs, [running, sampler.num_beams, vocabulary])
+        log_probs = tf.reshape(log_probs, [running, beams, vocabulary])
         numbers = rows.noise[:, time] if sampler.is_random else None
         search, parents = advance(
             now.search, sampler, log_probs, numbers, time, rows.max_lengths, end_ids

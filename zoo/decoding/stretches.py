@@ -94,7 +94,7 @@ def run(step, rows, now, max_length, jit_compile):
         )
         return *_without_ended(rows, now), finished
 
-    now = now._replace(time=tf.constant(0), state=_with_room(now.state, before))
+    now = now._replace(state=_with_room(now.state, before))
     start = rows, now, now.search.finished
     _, now, finished = tf.while_loop(
         lambda rows, now, finished: _goes_on(now),
@@ -103,6 +103,23 @@ def run(step, rows, now, max_length, jit_compile):
         shape_invariants=(*of_any_size(rows, now), tf.nest.map_structure(_spec, start[2])),
     )
     return finished, now.history
+
+
+def of_any_size(rows, now):
+    """Returns the `tf.TensorSpec` of `Rows` and `Now`, of any number of rows and of any room."""
+    rows, now = tf.nest.map_structure(_spec, (rows, now))
+
+    def of_any_number(spec):
+        return tf.TensorSpec([None, *spec.shape[1:]], spec.dtype)
+
+    def of_any_room(spec):
+        return tf.TensorSpec([*spec.shape[:-2], None, spec.shape[-1]], spec.dtype)
+
+    rows, now = _mapped(rows, now, of_any_number, of_any_number)
+    if _caches(now.state):
+        caches = tf.nest.map_structure(of_any_room, now.state[CACHES])
+        now = now._replace(state=now.state | {CACHES: caches})
+    return rows, now
 
 
 def in_batch(values, places, batch):
@@ -182,20 +199,3 @@ def _spec(argument):
     """Returns what `tf.while_loop` takes an argument for: a `TensorArray` for its flow."""
     is_array = isinstance(argument, tf.TensorArray)
     return tf.TensorSpec.from_tensor(argument.flow if is_array else tf.convert_to_tensor(argument))
-
-
-def of_any_size(rows, now):
-    """Returns the `tf.TensorSpec` of `Rows` and `Now`, of any number of rows and of any room."""
-    rows, now = tf.nest.map_structure(_spec, (rows, now))
-
-    def of_any_number(spec):
-        return tf.TensorSpec([None, *spec.shape[1:]], spec.dtype)
-
-    def of_any_room(spec):
-        return tf.TensorSpec([*spec.shape[:-2], None, spec.shape[-1]], spec.dtype)
-
-    rows, now = _mapped(rows, now, of_any_number, of_any_number)
-    if _caches(now.state):
-        caches = tf.nest.map_structure(of_any_room, now.state[CACHES])
-        now = now._replace(state=now.state | {CACHES: caches})
-    return rows, now
