@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_attention.attention import Attention
 
-ORDERS = ("bahdanau", "luong")
+ORDERS = ("bahdanau", "conditional", "luong")
 
 
 def _is_cell(cell):
@@ -38,8 +38,14 @@ class AttentionCell(keras.layers.Layer):
     $$ s_t = RNN(s_{t-1}, [x_t; o_{t-1}]), \\quad a_t = attend(s_t, h), \\quad
        o_t = \\tanh(W [a_t; s_t]) $$
 
+    `order="conditional"` moves, looks and moves again, by a second cell like the first:
+
+    $$ s'_t = RNN(s_{t-1}, x_t), \\quad c_t = attend(s'_t, h), \\quad s_t = RNN_2(s'_t, c_t), \\quad
+       o_t = [s_t; c_t] $$
+
     Papers: Bahdanau et al. 2015 (https://arxiv.org/abs/1409.0473); Luong et al. 2015, sections 3
-    and 3.3 (https://aclanthology.org/D15-1166).
+    and 3.3 (https://aclanthology.org/D15-1166); Sennrich et al. 2017, section 2 and figure 1
+    (https://aclanthology.org/E17-3017), for the conditional order.
 
     With `gated=True` the state that queries the memory, `s`, decides how much of what it sees
     counts:
@@ -55,9 +61,9 @@ class AttentionCell(keras.layers.Layer):
         cell: A Keras RNN cell, such as `keras.layers.GRUCell(512)` or `LSTMCell`. Its first state
             is what queries the memory.
         attention: An `Attention` or `MultiHeadAttention` layer, or the name of a score.
-        order: `"bahdanau"` or `"luong"`.
+        order: `"bahdanau"`, `"conditional"` or `"luong"`.
         units: Size of the output `o_t` of the Luong order. Defaults to the size of the cell. The
-            Bahdanau order has no such projection.
+            other orders have no such projection.
         gated: Whether the context is scaled by the gate β.
 
     Call arguments:
@@ -93,9 +99,9 @@ class AttentionCell(keras.layers.Layer):
         super().__init__(**kwargs)
         if order not in ORDERS:
             raise ValueError(f"`order` must be one of {', '.join(ORDERS)}. Received: {order!r}.")
-        if order == "bahdanau" and units is not None:
+        if order != "luong" and units is not None:
             raise ValueError(
-                "`units` is the size of the projection W of order='luong'; order='bahdanau' has "
+                f"`units` is the size of the projection W of order='luong'; order={order!r} has "
                 f"none. Received: units={units}. Leave it out."
             )
         self.supports_masking = True
@@ -119,6 +125,9 @@ class AttentionCell(keras.layers.Layer):
             self.gate = keras.layers.Dense(
                 1, activation="sigmoid", dtype=self.dtype_policy, name="gate"
             )
+        if order == "conditional":
+            config = {**self.cell.get_config(), "name": "second_cell"}
+            self.second_cell = type(self.cell).from_config(config)
         if order == "luong":
             self.combine = keras.layers.Dense(
                 units or self.cell.units,
@@ -142,17 +151,25 @@ class AttentionCell(keras.layers.Layer):
         context_size = self.attention.compute_output_spec(
             keras.KerasTensor(query_shape), keras.KerasTensor(memory_shape)
         ).shape[-1]
-        if self.order == "bahdanau":
-            self.output_size = self.cell.units + context_size
-            self.cell_input_size = input_size + context_size
-        else:
+        if self.order == "luong":
             self.combine.build((batch, context_size + self.cell.units))
             self.output_size = self.combine.units
-            self.cell_input_size = input_size + self.output_size
-        if not self.cell.built:
-            self.cell.build((batch, self.cell_input_size))
+            input_sizes = [input_size + self.output_size]
+        else:
+            self.output_size = self.cell.units + context_size
+            is_one = self.order == "bahdanau"
+            input_sizes = [input_size + context_size] if is_one else [input_size, context_size]
+        self.cell_input_sizes = input_sizes
+        for cell, size in zip(self.cells, input_sizes, strict=True):
+            if not cell.built:
+                cell.build((batch, size))
         if self.gated:
             self.gate.build((batch, self.cell.units))
+
+    @property
+    def cells(self):
+        """The RNN cells of a step: two in the conditional order, else one."""
+        return [self.cell, self.second_cell] if self.order == "conditional" else [self.cell]
 
     def prepare(self, memory, mask=None):
         """Makes the source ready for all steps: projects keys once, hides what `mask` hides."""
@@ -195,29 +212,36 @@ class AttentionCell(keras.layers.Layer):
     def call(self, inputs, states, memory, training=None):
         if self.order == "bahdanau":
             context, weights = self._look(states[0], memory, training)
-            hidden, states = self._move([inputs, context], states, training)
+            hidden, states = self._move(self.cell, [inputs, context], states, training)
+            return ops.concatenate([hidden, context], axis=-1), states, weights
+        if self.order == "conditional":
+            hidden, states = self._move(self.cell, [inputs], states, training)
+            context, weights = self._look(hidden, memory, training)
+            hidden, states = self._move(self.second_cell, [context], states, training)
             return ops.concatenate([hidden, context], axis=-1), states, weights
         *states, fed_back = states
-        hidden, states = self._move([inputs, fed_back], states, training)
+        hidden, states = self._move(self.cell, [inputs, fed_back], states, training)
         context, weights = self._look(hidden, memory, training)
         output = self.combine(ops.concatenate([context, hidden], axis=-1))
         return output, [*states, output], weights
 
     def draw_dropout(self, batch):
-        """Draws the dropout masks of the cell, which Keras' cells keep for a whole sequence.
+        """Draws the dropout masks of the cells, which Keras' cells keep for a whole sequence.
 
         Without this they are drawn in the first step: too late where that is traced, as in a scan.
         """
-        if hasattr(self.cell, "get_dropout_mask"):
-            self.cell.get_dropout_mask(ops.ones((batch, self.cell_input_size), self.compute_dtype))
-            state = ops.ones((batch, self.cell.units), self.compute_dtype)
-            self.cell.get_recurrent_dropout_mask(state)
+        for cell, size in zip(self.cells, self.cell_input_sizes, strict=True):
+            if hasattr(cell, "get_dropout_mask"):
+                cell.get_dropout_mask(ops.ones((batch, size), self.compute_dtype))
+                state = ops.ones((batch, cell.units), self.compute_dtype)
+                cell.get_recurrent_dropout_mask(state)
 
     def forget_dropout(self):
-        """Forgets the dropout masks of the cell, so that the next sequence gets new ones."""
-        if hasattr(self.cell, "reset_dropout_mask"):
-            self.cell.reset_dropout_mask()
-            self.cell.reset_recurrent_dropout_mask()
+        """Forgets the dropout masks of the cells, so that the next sequence gets new ones."""
+        for cell in self.cells:
+            if hasattr(cell, "reset_dropout_mask"):
+                cell.reset_dropout_mask()
+                cell.reset_recurrent_dropout_mask()
 
     def _look(self, query, memory, training):
         # Their gradients are reshapes; those of slices fill tensors with zeros.
@@ -228,9 +252,9 @@ class AttentionCell(keras.layers.Layer):
             context = self.gate(ops.squeeze(query, axis=1)) * context
         return context, ops.squeeze(weights, axis=-2)
 
-    def _move(self, inputs, states, training):
+    def _move(self, cell, inputs, states, training):
         inputs = ops.concatenate(inputs, axis=-1)
-        hidden, states = self.cell(inputs, states, training=training)
+        hidden, states = cell(inputs, states, training=training)
         return hidden, keras.tree.flatten(states)
 
     def get_config(self):

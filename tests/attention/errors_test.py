@@ -459,11 +459,11 @@ MISTAKES = {
     ),
     "unknown order": (
         lambda: AttentionCell(gru(), order="bahdenau"),
-        ["`order` must be one of bahdanau, luong", "'bahdenau'"],
+        ["`order` must be one of bahdanau, conditional, luong", "'bahdenau'"],
     ),
     "units of an order without a projection": (
-        lambda: AttentionCell(gru(), units=3),
-        ["`units`", "order='luong'", "units=3", "Leave it out"],
+        lambda: AttentionCell(gru(), order="conditional", units=3),
+        ["`units`", "order='luong'; order='conditional' has none", "units=3", "Leave it out"],
     ),
     "layer in place of a cell": (
         lambda: AttentionCell(keras.layers.GRU(8)),

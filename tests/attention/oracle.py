@@ -259,6 +259,11 @@ def attention_rnn(layer, inputs, memory, initial_state, memory_mask=None):
             context, weights = look(states[0])
             state, states = move(cell.cell, np.concatenate([x, context], axis=-1), states)
             output = np.concatenate([state, context], axis=-1)
+        elif cell.order == "conditional":
+            between, states = move(cell.cell, x, states)
+            context, weights = look(between)
+            state, states = move(cell.second_cell, context, states)
+            output = np.concatenate([state, context], axis=-1)
         else:
             state, states = move(cell.cell, np.concatenate([x, output], axis=-1), states)
             context, weights = look(state)

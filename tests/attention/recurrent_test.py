@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_attention import Attention, AttentionCell, AttentionRNN, MultiHeadAttention
 from keras_attention.normalizers import Hard
+from keras_attention.recurrent import ORDERS
 from tests.attention import oracle
 from tests.attention.gradients import gradients, gradients_in_every_form, weight_gradients
 
@@ -40,7 +41,7 @@ def run(layer, **arguments):
     return layer(INPUTS, ENCODED, return_attention_scores=True, **arguments)
 
 
-@pytest.mark.parametrize("order", ["bahdanau", "luong"])
+@pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("cell", [keras.layers.GRUCell, keras.layers.LSTMCell])
 @pytest.mark.parametrize("attention", ATTENTIONS)
 def test_equals_the_equations(order, cell, attention):
@@ -59,7 +60,7 @@ def test_luong_order_takes_the_size_of_its_output():
     np.testing.assert_allclose(oracle.float64(outputs), expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("order", ["bahdanau", "luong"])
+@pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("attention", ["additive", "multi_head"])
 def test_gate_scales_the_context(order, attention):
     layer = make_layer(keras.layers.LSTMCell, attention, order, gated=True)
@@ -69,7 +70,7 @@ def test_gate_scales_the_context(order, attention):
     np.testing.assert_allclose(oracle.float64(weights), expected_weights, atol=1e-5)
 
 
-@pytest.mark.parametrize("order", ["bahdanau", "luong"])
+@pytest.mark.parametrize("order", ORDERS)
 def test_every_state_of_the_cell_can_be_given(order):
     layer = make_layer(keras.layers.LSTMCell, order=order)
     states = [STATE, STATE[::-1] - 0.5]
@@ -80,7 +81,7 @@ def test_every_state_of_the_cell_can_be_given(order):
 
 
 @pytest.mark.pairwise
-@pytest.mark.parametrize("order", ["bahdanau", "luong"])
+@pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("cell", [keras.layers.GRUCell, keras.layers.LSTMCell])
 @pytest.mark.parametrize("attention", ["additive", "multi_head"])
 def test_step_by_step_equals_the_whole_sequence(order, cell, attention):
@@ -98,7 +99,7 @@ def test_step_by_step_equals_the_whole_sequence(order, cell, attention):
         )
 
 
-@pytest.mark.parametrize("order", ["bahdanau", "luong"])
+@pytest.mark.parametrize("order", ORDERS)
 def test_states_have_the_batch_first_so_that_beams_can_be_reordered(order):
     cell = make_layer(keras.layers.LSTMCell, order=order).cell
     memory = cell.prepare(ops.convert_to_tensor(ENCODED), MASK)
@@ -146,7 +147,7 @@ def test_initial_state_is_zero_by_default():
     np.testing.assert_array_equal(oracle.float64(default), oracle.float64(given))
 
 
-@pytest.mark.parametrize("order", ["bahdanau", "luong"])
+@pytest.mark.parametrize("order", ORDERS)
 def test_every_weight_gets_a_gradient(order):
     layer = make_layer(keras.layers.LSTMCell, "multi_head", order)
     for path, gradient in weight_gradients(layer, INPUTS, ENCODED, memory_mask=MASK).items():
@@ -154,7 +155,7 @@ def test_every_weight_gets_a_gradient(order):
 
 
 # XLA refuses the gradient of a loop whose length TensorFlow does not tell it.
-@pytest.mark.parametrize("order", ["bahdanau", "luong"])
+@pytest.mark.parametrize("order", ORDERS)
 def test_gradients_equal_finite_differences_of_the_equations(order):
     layer = make_layer(order=order)
     arrays = [INPUTS[:, :2], ENCODED, STATE]
@@ -172,7 +173,7 @@ def test_gradients_equal_finite_differences_of_the_equations(order):
 
 
 @pytest.mark.parametrize("dtype", ["mixed_float16", "mixed_bfloat16"])
-@pytest.mark.parametrize("order", ["bahdanau", "luong"])
+@pytest.mark.parametrize("order", ORDERS)
 def test_half_precision_is_near_the_equations(dtype, order):
     cell = keras.layers.LSTMCell(UNITS, dtype=dtype)
     layer = AttentionRNN(AttentionCell(cell, order=order, dtype=dtype), dtype=dtype)
@@ -296,7 +297,7 @@ def test_a_masked_embedding_of_the_previous_token_is_no_cause_for_a_warning():
 
 
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="is about tf.function")
-@pytest.mark.parametrize("order", ["bahdanau", "luong"])
+@pytest.mark.parametrize("order", ORDERS)
 def test_traces_once_for_all_lengths(order):
     import tensorflow as tf
 

@@ -130,7 +130,7 @@ def model_of_every_layer(names):
     outputs["multi_head"], outputs["weights"] = MultiHeadAttention(**MULTI_HEAD)(
         query, memory, value_mask=visible, return_attention_scores=True
     )
-    for order in ("bahdanau", "luong"):
+    for order in ("bahdanau", "conditional", "luong"):
         cell = AttentionCell(
             keras.layers.LSTMCell(4), MultiHeadAttention(2, 3, score="additive"), order=order
         )

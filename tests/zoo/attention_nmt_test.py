@@ -3,13 +3,19 @@
 import numpy as np
 import pytest
 
-ARCHITECTURES = ["bahdanau_nmt", "luong_nmt"]
+MODELS = {
+    "bahdanau": ("bahdanau_nmt", {}),
+    "conditional": ("bahdanau_nmt", {"order": "conditional"}),
+    "luong": ("luong_nmt", {}),
+}
 PADDING = np.zeros((3, 4), "int32")
 
 
-@pytest.fixture(scope="module", params=ARCHITECTURES)
+@pytest.fixture(scope="module", params=MODELS)
 def core(request, fresh_model):
-    core = fresh_model(request.param).core
+    architecture, options = MODELS[request.param]
+    core = fresh_model(architecture, **options).core
+    assert (core.architecture, core.config.order) == (architecture, request.param)
     rng = np.random.default_rng(0)
     for weight in core.trainable_weights:  # far from their small initial values, biases included
         weight.assign(rng.normal(scale=0.4, size=weight.shape))

@@ -39,6 +39,42 @@ def test_everyday_sentences_and_captions_come_from_two_folders(monkeypatch, tmp_
         data.load("dev", "en-de")
 
 
+def test_captions_without_translations_are_unlike_what_is_measured(monkeypatch, tmp_path, capsys):
+    pairs = {
+        "train": ("A man.", "Ein Mann."),
+        "validation": ("A cat sleeps on a red mat.", "Eine Katze ..."),
+        "test_2016_flickr": ("Dogs run.", "Hunde laufen."),
+    }
+    pictures = [
+        ["a bird sings", "A bird 's song ."],
+        ["Two birds", "a cat sleeps on the red mat"],  # 6 of 7 words of the validation split
+        ["Dogs run away over a meadow ."],  # 2 of 6 words of the test split
+    ]
+    asked = []
+
+    def flickr8k(split, manual_dir):
+        asked.append((split, manual_dir))
+        captions = tf.ragged.constant(pictures, tf.string)
+        return tf.data.Dataset.from_tensor_slices({"image": [b""] * 3, "captions": captions})
+
+    def multi30k(pair, split, manual_dir):
+        assert (pair, manual_dir) == ("en-de", tmp_path / "multi30k")
+        return tf.data.Dataset.from_tensors(pairs[split])
+
+    monkeypatch.setattr("zoo.data.flickr8k.load_flickr8k", flickr8k)
+    monkeypatch.setattr("zoo.data.multi30k.load_multi30k", multi30k)
+    data = DATA["multi30k+flickr8k"]
+    sources, targets = sources_and_references(data.load("train", "en-de", tmp_path))
+    assert sources == ["A man.", "A bird sings.", "A bird's song.", "Dogs run away over a meadow."]
+    assert targets == [["Ein Mann."], [], [], []]
+    assert asked == [("train", tmp_path / "flickr8k")]
+    assert "3 captions; 2 are left out" in capsys.readouterr().out
+    (pair,) = data.load("validation", "en-de", tmp_path).as_numpy_iterator()
+    assert pair[0].decode() == pairs["validation"][0]
+    with pytest.raises(ValueError, match="English. Received: pair='de-en'"):
+        data.load("train", "de-en", tmp_path)
+
+
 @pytest.mark.parametrize("name", DATA)
 def test_what_is_reported_is_measured(name):
     assert set(DATA[name].test_splits) <= set(DATA[name].measured_splits)

@@ -86,6 +86,13 @@ def draw_pairs(examples, seed):
     )
 
 
+def with_targets(examples):
+    """Returns the examples that have a target; `examples` are as for `draw_pairs`."""
+    if not has_several_targets(examples):
+        return examples
+    return examples.filter(lambda _, targets: tf.size(targets) > 0)
+
+
 def all_pairs(examples):
     """Returns a pair for each target of `examples`, which are as for `draw_pairs`."""
     if not has_several_targets(examples):

@@ -63,6 +63,8 @@ class BidirectionalEncoder(keras.layers.Layer):
 
 ORDERS = {
     "bahdanau": "GRU translator that attends before each step (Bahdanau et al. 2015)",
+    "conditional": "GRU translator that attends between the two moves of a step (Sennrich et al. "
+    "2017)",
     "luong": "LSTM translator that attends after each step, with input feeding (Luong et al. 2015)",
 }
 
@@ -77,7 +79,7 @@ class RecurrentNMTConfig:
         encoder_units: Size of one direction of the encoder.
         decoder_units: Size of the decoder.
         score: Score of the attention: a name, an object or a config.
-        order: `"bahdanau"` or `"luong"`.
+        order: `"bahdanau"`, `"conditional"` or `"luong"`, see `keras_attention.AttentionCell`.
         cell: `"gru"` or `"lstm"`.
         dropout: Fraction dropped of embeddings, annotations and outputs in training.
     """
@@ -105,8 +107,8 @@ class AttentionRNNTranslator(Core):
     it is an input (Vaswani et al. 2017, section 3.4). With the output `o_t` of the decoder, see
     `keras_attention.AttentionCell`, the logits are
 
-    - `E · tanh(W [o_t; y_{t-1}])` for `order="bahdanau"`: the deep output of Bahdanau et al. 2015
-      (https://arxiv.org/abs/1409.0473), with tanh for maxout;
+    - `E · tanh(W [o_t; y_{t-1}])` for `order="bahdanau"` and `"conditional"`: the deep output of
+      Bahdanau et al. 2015 (https://arxiv.org/abs/1409.0473), with tanh for maxout;
     - `E · W o_t` for `order="luong"` (Luong et al. 2015, https://aclanthology.org/D15-1166).
 
     Args:
@@ -147,7 +149,7 @@ class AttentionRNNTranslator(Core):
             ),
             dtype=dtype,
         )
-        self.deep_output = config.order == "bahdanau"
+        self.deep_output = config.order != "luong"
         self.readout = keras.layers.Dense(
             config.embedding_dim, "tanh" if self.deep_output else None, dtype=dtype
         )
@@ -167,7 +169,7 @@ class AttentionRNNTranslator(Core):
 
     @property
     def architecture(self):
-        return f"{self.config.order}_nmt"
+        return "luong_nmt" if self.config.order == "luong" else "bahdanau_nmt"
 
     @property
     def description(self):

@@ -112,7 +112,17 @@ RECIPES = {
         epochs=1,
         learning_rate=4e-4,
     ),
-    "bahdanau_nmt_multi30k_en_de": TranslationRecipe("bahdanau_nmt", overrides=RECURRENT),
+    "bahdanau_nmt_multi30k_en_de": TranslationRecipe(
+        "bahdanau_nmt",
+        data="multi30k+flickr8k",
+        overrides={**RECURRENT, "order": "conditional"},
+        teacher="transformer_nmt_multi30k_en_de",
+        teacher_share=0.5,
+        epochs=18,
+        examples_per_epoch=29_000,
+        cycles=1,
+        label_smoothing=0.0,
+    ),
     "luong_nmt_multi30k_en_de": TranslationRecipe("luong_nmt", overrides=RECURRENT),
     "text_encoder_imdb": ReviewsRecipe(
         "text_encoder", overrides={"pooling": "mean", "pooler": None, "dropout": 0.2}

@@ -6,17 +6,20 @@ from typing import ClassVar
 
 import keras
 
-from zoo.data.pairs import all_pairs, draw_pairs
+from zoo.data.pairs import all_pairs, draw_pairs, with_targets
 from zoo.decoding import BeamSampler
 from zoo.loading import build, load
 from zoo.metrics.crossentropy import TokenCrossentropy
 from zoo.tasks.source_to_target import SHORTEST_LIMIT
 from zoo.training import runs
 from zoo.training.bleu import ValidationBleu
+from zoo.training.distillation import with_soft_labels
 from zoo.training.evaluation import best_sampler, evaluate_translator, translator_quality
+from zoo.training.lessons import with_translations
 from zoo.training.self_critical import PolicyGradientLoss, self_critical_translations
 from zoo.training.translation_data import DATA
 
+LESSONS = "lessons.jsonl"
 SOURCES_THAT_EARN = 48  # a batch of self-critical training
 
 
@@ -30,6 +33,10 @@ class TranslationRecipe:
         pair: Languages, source first.
         overrides: Arguments of the model that differ from the architecture's own.
         begin_with: Name of a trained model whose weights and tokenizer it begins with, or `""`.
+        teacher: Name of a trained model whose tokenizer it shares and which it learns from, or
+            `""`: each source gets a translation by the teacher as one more target.
+        teacher_share: Share of the labels that is what the teacher expects, 0 to 1, see
+            `zoo.training.distillation`.
         vocabulary_size: Tokens of the vocabulary that both languages share.
         epochs, batch_size: As for `fit`.
         examples_per_epoch: How many examples an epoch draws; 0 for all.
@@ -52,6 +59,8 @@ class TranslationRecipe:
     pair: str = "en-de"
     overrides: dict = dataclasses.field(default_factory=dict)
     begin_with: str = ""
+    teacher: str = ""
+    teacher_share: float = 0.0
     vocabulary_size: int = 5000
     epochs: int = 28
     batch_size: int = 80
@@ -71,6 +80,13 @@ class TranslationRecipe:
     seed: int = 1
 
     splits: ClassVar = ("train", "validation")
+
+    def __post_init__(self):
+        if not 0.0 <= self.teacher_share <= 1.0 or (self.teacher_share and not self.teacher):
+            raise ValueError(
+                "`teacher_share` must be from 0 to 1, and 0 without a `teacher`. Received: "
+                f"teacher_share={self.teacher_share} of teacher={self.teacher!r}."
+            )
 
     @property
     def measured_splits(self):
@@ -102,16 +118,18 @@ class TranslationRecipe:
         run_dir = pathlib.Path(run_dir)
         run_dir.mkdir(parents=True, exist_ok=True)
         keras.utils.set_random_seed(self.seed)
-        model = self._begin(train, run_dir)
+        teacher = load(self.teacher) if self.teacher else None
+        model = self._begin(train, run_dir, teacher)
         tokenizer = model.tokenizer
-        self._learn_pairs(model, train, validation, run_dir)
+        lessons = with_translations(train, teacher, run_dir / LESSONS) if teacher else train
+        self._learn_pairs(model, lessons, validation, run_dir, teacher)
         best = run_dir / runs.BEST
         if self.self_critical_epochs:
             # Translations are drawn without dropout, so they are learned from without it.
             overrides = {**self.overrides, "dropout": 0.0}
             model = build(self.architecture, tokenizer, self.dtype, **overrides)
             model.load_weights(best)
-            self._learn_from_bleu(model, train, validation, run_dir / "self_critical")
+            self._learn_from_bleu(model, with_targets(train), validation, run_dir / "self_critical")
             best = run_dir / "self_critical" / runs.BEST
         trained = build(self.architecture, tokenizer, "float32", **self.overrides)
         trained.load_weights(best)
@@ -126,8 +144,10 @@ class TranslationRecipe:
         trained.default_sampler = best_sampler(trained, validation, samplers)
         return trained
 
-    def _begin(self, train, run_dir):
+    def _begin(self, train, run_dir, teacher):
         """Returns the model before its first step."""
+        if teacher:
+            return build(self.architecture, teacher.tokenizer, self.dtype, **self.overrides)
         if not self.begin_with:
             tokenizer = self._tokenizer(all_pairs(train), run_dir / "tokenizer.json")
             return build(self.architecture, tokenizer, self.dtype, **self.overrides)
@@ -136,7 +156,7 @@ class TranslationRecipe:
         runs.copy_weights(trained, model)
         return model
 
-    def _learn_pairs(self, model, train, validation, run_dir):
+    def _learn_pairs(self, model, train, validation, run_dir, teacher):
         num_examples = int(train.cardinality())
         examples_per_epoch = self.examples_per_epoch or num_examples
         model.compile(
@@ -148,11 +168,16 @@ class TranslationRecipe:
         done = runs.restore(model, run_dir)
         seed = self.seed + done  # a run that goes on draws anew
         drawn = train.shuffle(num_examples, seed=seed).take(examples_per_epoch)
-        model.fit(
+        batches = model.batches(
             draw_pairs(drawn, seed),
             batch_size=self.batch_size,
             subword_dropout=self.subword_dropout,
             seed=seed,
+        )
+        if self.teacher_share:
+            batches = with_soft_labels(batches, [teacher], [self.teacher_share])
+        model.fit(
+            batches,
             initial_epoch=done,
             epochs=self.epochs,
             validation_data=all_pairs(validation),

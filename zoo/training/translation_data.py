@@ -1,7 +1,13 @@
 """What translation models learn from: which splits there are, and what a card says of the data."""
 
+import functools
 import pathlib
 
+import tensorflow as tf
+
+from zoo.data.similar import Sentences, sentence_of_words
+
+CLOSE = 0.7  # Jaccard similarity of their words
 MULTI30K_CARD = {
     "source": "https://github.com/multi30k/dataset (task 1, train)",
     "terms": "research use (its captions come from Flickr30k, which is for non-commercial research "
@@ -113,8 +119,85 @@ class TatoebaAndMulti30k:
         }
 
 
+class Multi30kAndFlickr8k(Multi30k):
+    """Captions with translations, and English captions without; `data_dir` has a folder of each.
+
+    The folders are `multi30k` and `flickr8k`. The second data set only adds sources to the training
+    split, whose targets are none: a teacher translates them. Multi30k and Flickr8k both come from
+    Flickr30k, so every picture is left out of which one caption is close to a sentence that is
+    measured, see `CLOSE`. Attributes are as for `Multi30k`.
+    """
+
+    @classmethod
+    def load(cls, split, pair, data_dir=None):
+        """Returns a split as pairs, that of training as sources with one target or none."""
+        folder = data_dir and pathlib.Path(data_dir)
+        multi30k = functools.partial(
+            Multi30k.load, pair=pair, data_dir=folder and folder / "multi30k"
+        )
+        if split != "train":
+            return multi30k(split)
+        if not pair.startswith("en-"):
+            raise ValueError(f"Captions of Flickr8k are English. Received: pair={pair!r}.")
+        measured = [multi30k(each).map(_source) for each in cls.measured_splits]
+        captions = _captions_unlike(measured, folder and folder / "flickr8k")
+        sources = tf.data.Dataset.from_tensor_slices(captions).map(_no_target)
+        return multi30k("train").map(_one_target).concatenate(sources)
+
+    @staticmethod
+    def for_card(pair):
+        card = Multi30k.for_card(pair)
+        return {
+            **card,
+            "name": f"Multi30k {pair}, captions of Flickr8k",
+            "source": f"{card['source']}; English captions of Flickr8k (train), but for pictures "
+            "of which one is close to a sentence that is measured",
+            "terms": f"{card['terms']}; Flickr8k: non-commercial research and education",
+            "citation": f"{card['citation']}; Hodosh et al. 2013, Framing Image Description as a "
+            "Ranking Task (https://doi.org/10.1613/jair.3994)",
+        }
+
+
+def _captions_unlike(measured, folder):
+    """Returns the captions of Flickr8k, less those of pictures that sentences are measured on.
+
+    Args:
+        measured: Data sets of sentences.
+        folder: Folder of Flickr8k, or `None` for what is prepared.
+    """
+    from zoo.data.flickr8k import load_flickr8k
+
+    sentences = [text.decode() for each in measured for text in each.as_numpy_iterator()]
+    held_out = Sentences(sentences)
+    kept, left_out = [], 0
+    for example in load_flickr8k("train", folder).map(_captions).as_numpy_iterator():
+        captions = [sentence_of_words(caption.decode().split()) for caption in example]
+        if max(map(held_out.closeness, captions)) < CLOSE:
+            kept += captions
+        else:
+            left_out += len(captions)
+    print(f"Flickr8k: {len(kept)} captions; {left_out} are left out, close to what is measured.")
+    return kept
+
+
+def _captions(example):
+    return example["captions"]
+
+
+def _source(source, target):
+    return source
+
+
 def _one_target(source, target):
     return source, target[None]
 
 
-DATA = {"multi30k": Multi30k, "tatoeba+multi30k": TatoebaAndMulti30k}
+def _no_target(source):
+    return source, tf.zeros([0], tf.string)
+
+
+DATA = {
+    "multi30k": Multi30k,
+    "multi30k+flickr8k": Multi30kAndFlickr8k,
+    "tatoeba+multi30k": TatoebaAndMulti30k,
+}
