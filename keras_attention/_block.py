@@ -1,5 +1,6 @@
 """What the blocks of a Transformer have in common: the options, and how parts are added."""
 
+import functools
 import inspect
 from typing import Any
 
@@ -15,7 +16,7 @@ from keras_attention._checks import (
 )
 from keras_attention._heads import PROJECTIONS
 from keras_attention._keras import get_keras_mask
-from keras_attention._layer import Memory, as_floats
+from keras_attention._layer import Memory, as_floats, attend_together
 from keras_attention._recompute import Recomputable
 from keras_attention.feed_forward import FeedForward
 from keras_attention.multi_head import MultiHeadAttention
@@ -219,14 +220,16 @@ class Block(Recomputable):
         return self._after(norm, x, context, training), weights
 
     def _look_up(self, attention, norm, x, memory, start, extend, with_weights):
-        """As `_attend`, from some positions to a memory, which they may extend first."""
+        """As `_attend`, from some positions to a memory, which they may extend first.
+
+        Several rows, side by side, may share a row of a memory that they do not extend.
+        """
         x = as_floats(x, self.compute_dtype)
         query = self._before(norm, x)
         if extend:
             memory = attention.extend(memory, query, start)
-        context, weights = attention.attend(
-            query, memory, start=start, return_attention_scores=with_weights
-        )
+        look = attention.attend if extend else functools.partial(attend_together, attention)
+        context, weights = look(query, memory, start=start, return_attention_scores=with_weights)
         return self._after(norm, x, context, training=False), memory, weights
 
     def _feed_forward(self, x, training):

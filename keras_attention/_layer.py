@@ -200,6 +200,38 @@ class MemoryAttention(AttentionLayer):
         )
 
 
+def attend_together(attention, query, memory, **options):
+    """Attends from queries of which several rows, side by side, share each row of a memory.
+
+    They become queries of one row: the memory is read once for all of them, in larger products.
+
+    Args:
+        attention: A `MultiHeadAttention` without masks and positions.
+        query: Tensor `(rows, length, size)`.
+        memory: A `Memory` of as many rows, or a part of them.
+        **options: As for `attention.attend`.
+
+    Returns:
+        `(context, weights)`, both with `rows`.
+    """
+    (rows, length, size), shared = ops.shape(query), ops.shape(memory.key)[0]
+    are_known = isinstance(rows, int) and isinstance(shared, int)
+    times = rows // max(shared, 1) if are_known else rows // ops.maximum(shared, 1)
+    if are_known and times == 1:
+        return attention.attend(query, memory, **options)
+    if attention.attention.score.uses_positions:
+        repeated = [None if part is None else ops.repeat(part, times, axis=0) for part in memory]
+        return attention.attend(query, Memory(*repeated), **options)
+    query = ops.reshape(query, (shared, times * length, size))
+    context, weights = attention.attend(query, memory, **options)
+    context = ops.reshape(context, (rows, length, context.shape[-1]))
+    if weights is not None:
+        _, heads, _, keys = ops.shape(weights)
+        weights = ops.reshape(weights, (shared, heads, times, length, keys))
+        weights = ops.reshape(ops.swapaxes(weights, 1, 2), (rows, heads, length, keys))
+    return context, weights
+
+
 class GrowingMemory:
     """What a memory that a decoder fills step by step needs besides: a mixin."""
 

@@ -249,7 +249,8 @@ class DecoderBlock(Block):
         Args:
             x: Tensor `(batch, length, size)`: one position, or several at once.
             cache: What `start` or the step before returned.
-            memory: What `start` returned.
+            memory: What `start` returned. With fewer rows than `x`, each belongs to equally many
+                rows of `x` that stand side by side, such as the beams of one source.
             start: Where the first of them stands, an integer or a scalar tensor.
             return_attention_scores: Whether to return the weights, too.
 

@@ -39,6 +39,8 @@ class Additive(Score):
     (2, 3, 5)
     """
 
+    uses_positions = False
+
     def __init__(self, units=None, kernel_initializer="glorot_uniform", normalized=False, **kwargs):
         super().__init__(**kwargs)
         require_positive_integers_or_none("the score Additive", units=units)
@@ -118,6 +120,7 @@ class LinearAdditive(Score):
     """
 
     pair_size = 1
+    uses_positions = False
 
     def __init__(self, kernel_initializer="glorot_uniform", **kwargs):
         super().__init__(**kwargs)

@@ -30,6 +30,8 @@ class Score(keras.layers.Layer):
         uses_query, uses_key: Whether the logits depend on what stands in the query and in the key,
             not on their positions alone. What is not used, `MultiHeadAttention` does not project:
             `prepare_query` or `prepare_key` gets it as it came, `(batch, 1, length, size)`.
+        uses_positions: Whether the logits depend on where a query or a key stands; by default they
+            may, which is on the safe side.
 
     Call arguments:
         query: Tensor of shape `(batch, *heads, query_length, query_size)`.
@@ -53,6 +55,7 @@ class Score(keras.layers.Layer):
     pair_size = None
     uses_query = True
     uses_key = True
+    uses_positions = True
 
     @property
     def per_head(self):

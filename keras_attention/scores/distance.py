@@ -33,6 +33,8 @@ class Euclidean(Score):
     [[[-1.0, -25.0]]]
     """
 
+    uses_positions = False
+
     def build(self, query_shape, key_shape):
         self.require_equal_sizes(query_shape, key_shape)
         size = query_shape[-1]

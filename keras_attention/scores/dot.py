@@ -35,6 +35,7 @@ class Dot(Score):
         self.require_equal_sizes(query_shape, key_shape)
 
     pair_size = 1
+    uses_positions = False
 
     @property
     def pairwise_weights(self):
@@ -104,6 +105,7 @@ class General(Score):
         return matmul(query, ops.cast(self.kernel, query.dtype))
 
     pair_size = 1
+    uses_positions = False
 
     @property
     def pairwise_weights(self):

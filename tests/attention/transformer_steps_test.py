@@ -6,6 +6,7 @@ import pytest
 from keras import ops
 
 from keras_attention import masks
+from keras_attention._layer import Memory
 from tests.attention import oracle
 from tests.attention.transformer_test import BATCH, ENCODED, LENGTH, decoder, encoder, random, some
 
@@ -61,6 +62,35 @@ def test_steps_of_a_decoder_block_equal_the_call(normalize, position, split):
         np.testing.assert_allclose(oracle.float64(of_self), expected[1][:, :, rows], atol=2e-5)
         np.testing.assert_allclose(oracle.float64(of_cross), expected[2][:, :, rows], atol=2e-5)
         start += length
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"score": "random_synthesizer"}, {"use_bias": False}], ids=str
+)
+def test_rows_side_by_side_share_what_was_encoded(options):
+    """Three rows for each source give what they give with a source of their own each."""
+    block, times = decoder(**options), 3
+    x = random(BATCH * times, 2, 8)
+    cache, memory = block.start(ops.convert_to_tensor(ENCODINGS), LENGTH, VISIBLE)
+    cache = [ops.repeat(part, times, axis=0) for part in cache[:2]]
+    own = [ops.repeat(ops.convert_to_tensor(part), times, axis=0) for part in memory]
+
+    def step(x, memory):
+        memory = Memory(*memory)
+        x, _, *weights = block.step(
+            x, Memory(*cache, None), memory, 1, return_attention_scores=True
+        )
+        return x, *weights
+
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        any_rows = tf.TensorSpec((None, 2, 8))
+        sources = [tf.TensorSpec((None, *part.shape[1:]), part.dtype) for part in own]
+        step = tf.function(step, [any_rows, sources])
+    for found, expected in zip(step(x, list(memory)), step(x, own), strict=True):
+        assert found.shape == expected.shape
+        np.testing.assert_allclose(oracle.float64(found), oracle.float64(expected), atol=1e-5)
 
 
 def test_steps_go_through_a_prefix_at_once():

@@ -87,7 +87,8 @@ def test_rows_that_have_ended_are_left_out(form, sampler):
     """XLA, where all rows stay, finds the same, attention and end tokens included."""
     rows, limits, seen = 5, [3, LENGTH, 0, 9, 17], []
     first = RNG.normal(size=[rows, 1, BEFORE, SIZE]).astype("float32")
-    context = {"of_model": tf.constant(OUTPUT), "scale": tf.constant(RNG.uniform(1, 3, [rows, 1]))}
+    scale = tf.constant(RNG.uniform(1, 3, [rows, 1]))
+    context = {"of_model": tf.constant(OUTPUT), "of_source": [scale], "scale": scale}
 
     def note(number):
         seen.append(int(number))
@@ -99,7 +100,10 @@ def test_rows_that_have_ended_are_left_out(form, sampler):
         logits += tf.cast(number - number, tf.float32)  # noted in each step
         logits *= tf.cast(context["scale"], tf.float32)
         table = tf.reduce_sum(context["of_model"]) * tf.ones([tf.shape(tokens)[0], 1])
-        return logits, state, {"logits": logits, "table": table}
+        (of_source,) = context["of_source"]
+        beams = tf.shape(tokens)[0] // tf.shape(of_source)[0]
+        apart = tf.repeat(of_source, beams, axis=0) - context["scale"]
+        return logits, state, {"logits": logits, "table": table, "apart": apart}
 
     def decode(longest, jit_compile):
         cache = tf.pad(first, [[0, 0], [0, 0], [0, LENGTH], [0, 0]])
@@ -127,6 +131,7 @@ def test_rows_that_have_ended_are_left_out(form, sampler):
     np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-4)
     for name, attention in found.attention.items():
         np.testing.assert_allclose(attention, expected.attention[name], rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(found.attention["apart"], 0.0)
     if sampler == "beam":
         assert seen[0] > seen[-1]
     else:

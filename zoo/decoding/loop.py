@@ -15,10 +15,11 @@ nest of tensors with the rows first, such as `[rows, source]`.
 A row is a beam: the rows are batch times beams, those of one source side by side. Beams of one
 source share its context, so that only the state moves when one beam takes the place of another.
 
-In a context that is a dictionary, `"of_model"` holds what has no batch: weights as steps want them.
-In a state that is one, `"caches"` holds what a step adds a place to: tensors `(rows, ..., room,
-size)`, with room for `max_length` further steps. While less room is enough, steps get less. Neither
-do they get rows that have ended, unless XLA compiles them, see `zoo.decoding.stretches`.
+In a context that is a dictionary, `"of_source"` holds what is not repeated for the beams of a
+source: it has the rows of the batch. `"of_model"` holds what has no batch: weights as steps want
+them. In a state that is one, `"caches"` holds what a step adds a place to: tensors `(rows, ...,
+room, size)`, with room for `max_length` further steps. While less room is enough, steps get less.
+Neither do they get rows that have ended, unless XLA compiles them, see `zoo.decoding.stretches`.
 """
 
 from typing import Any, NamedTuple
@@ -153,6 +154,7 @@ def decode(
     if sampler.processors:
         past, prompt_length = _past(prompt_ids, batch, beams, max_length, pad_id)
     context, state = tf.nest.map_structure(tf.convert_to_tensor, (context, state))
+    state = stretches.without_room(state, max_length)
     if beams > 1:
 
         def repeat(tensor):

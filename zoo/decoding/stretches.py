@@ -12,7 +12,7 @@ import tensorflow as tf
 from zoo.decoding.search import DEAD, Search
 
 CACHES = "caches"
-OF_MODEL = "of_model"
+OF_MODEL, OF_SOURCE = "of_model", "of_source"
 STEPS = 8
 
 
@@ -23,7 +23,7 @@ class Rows(NamedTuple):
         places: `[rows]` int32, where they stand in the batch, or `()` if all of it runs.
         max_lengths: `[rows]` int32.
         noise: `[rows, time]` float32, or `()`.
-        context: Of the model, with a row for each beam.
+        context: Of the model, with a row for each beam, but for `"of_source"` and `"of_model"`.
     """
 
     places: Any
@@ -61,8 +61,8 @@ def run(step, rows, now, max_length, jit_compile):
     Args:
         step: Function of a `Rows` and a `Now` that returns the next `Now`, of the same rows.
         rows: `Rows` of the whole batch, with `places` unless XLA compiles this.
-        now: `Now` before the first step. If the state is a dictionary, what its part `"caches"`
-            holds has room for `max_length` further steps, in the last axis but one.
+        now: `Now` before the first step, its caches without room for further ones, see
+            `without_room`.
         max_length: Number of steps at most.
         jit_compile: Whether XLA compiles this.
 
@@ -70,7 +70,7 @@ def run(step, rows, now, max_length, jit_compile):
         The finished `Hypotheses` of the whole batch, and the history.
     """
     caches = _caches(now.state)
-    before = _room(caches[0]) - max_length if caches else 0  # what stood there at first
+    before = _room(caches[0]) if caches else 0
 
     def stretch(rows, now, end):
         def goes_on(now):
@@ -94,7 +94,6 @@ def run(step, rows, now, max_length, jit_compile):
         )
         return *_without_ended(rows, now), finished
 
-    now = now._replace(state=_with_room(now.state, before))
     start = rows, now, now.search.finished
     _, now, finished = tf.while_loop(
         lambda rows, now, finished: _goes_on(now),
@@ -103,6 +102,15 @@ def run(step, rows, now, max_length, jit_compile):
         shape_invariants=(*of_any_size(rows, now), tf.nest.map_structure(_spec, start[2])),
     )
     return finished, now.history
+
+
+def without_room(state, max_length):
+    """Returns a state whose caches have lost the room for `max_length` further steps.
+
+    If the state is a dictionary, what its part `"caches"` holds has this in the last axis but one.
+    """
+    caches = _caches(state)
+    return _with_room(state, _room(caches[0]) - max_length) if caches else state
 
 
 def of_any_size(rows, now):
@@ -142,14 +150,16 @@ def map_rows(function, nest):
     return tf.nest.map_structure(of_rows, nest)
 
 
-def map_context(function, context):
-    """The same for a context, whose part `"of_model"` has no rows."""
+def map_context(of_beams, context, of_rows=lambda tensor: tensor):
+    """Returns a context whose tensors went through a function of beams.
+
+    Its part `"of_source"` has a row for all beams of a source, and goes through `of_rows`; the part
+    `"of_model"` has no rows and stays.
+    """
     if not isinstance(context, dict):
-        return map_rows(function, context)
-    return {
-        name: part if name == OF_MODEL else map_rows(function, part)
-        for name, part in context.items()
-    }
+        return map_rows(of_beams, context)
+    functions = {OF_SOURCE: of_rows, OF_MODEL: lambda tensor: tensor}
+    return {name: map_rows(functions.get(name, of_beams), part) for name, part in context.items()}
 
 
 def _goes_on(now):
@@ -167,7 +177,8 @@ def _without_ended(rows, now):
 
 def _mapped(rows, now, of_rows, of_beams):
     """Returns `Rows` and `Now` whose tensors went through a function of rows or one of beams."""
-    context, state = map_context(of_beams, rows.context), map_rows(of_beams, now.state)
+    context = map_context(of_beams, rows.context, of_rows)
+    state = map_rows(of_beams, now.state)
     rows = map_rows(of_rows, rows._replace(context=()))._replace(context=context)
     search, parents, past = map_rows(of_rows, (now.search, now.parents, now.past))
     return rows, now._replace(search=search, parents=parents, state=state, past=past)

@@ -140,8 +140,8 @@ class TransformerTranslator(Core):
             cache, memory = block.start(encoded, max_length, mask)
             caches.append(cache[:2])
             memories.append(memory[:2])
-        context = {"memories": memories} | ({} if mask is None else {"mask": mask})
-        context["of_model"] = self.embedding.laid_out()
+        source = {"memories": memories} | ({} if mask is None else {"mask": mask})
+        context = {"of_source": source, "of_model": self.embedding.laid_out()}
         return context, {"time": ops.convert_to_tensor(0, "int32"), "caches": caches}
 
     def step(self, tokens, state, context):
@@ -151,16 +151,16 @@ class TransformerTranslator(Core):
             `(logits, state, weights)`: `(rows, vocabulary_size)`, the next state, and the weights
             of cross-attention `(rows, source_length)`, the average of all layers and heads.
         """
-        time = state["time"]
+        time, source = state["time"], context["of_source"]
         x = self.embedding(tokens[:, None], start=time, training=False)
         caches, weights = [], []
         for block, cache, memory in zip(
-            self.decoder, state["caches"], context["memories"], strict=True
+            self.decoder, state["caches"], source["memories"], strict=True
         ):
             x, cache, _, of_cross = block.step(
                 x,
                 Memory(*cache, None),
-                Memory(*memory, context.get("mask")),
+                Memory(*memory, source.get("mask")),
                 time,
                 return_attention_scores=True,
             )
