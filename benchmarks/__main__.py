@@ -23,10 +23,13 @@ import click
 
 ROOT = pathlib.Path(__file__).parents[1]
 PACKAGES = ("tensorflow", "keras", "numpy", "keras-hub", "ctranslate2", "torch", "transformers")
-CASES = ("additive", "multi-head 512", "multi-head 2048", "causal 2048")
-OF_LENGTH = ("multi-head 1024", "multi-head 4096")
-QUICK_CASES = [part for case in CASES for part in ("--case", case)]
-FULL_CASES = [part for case in (*CASES, *OF_LENGTH, "window 4096") for part in ("--case", case)]
+QUICK_CASES = ("additive", "multi-head 2048", "causal 2048")
+FULL_CASES = (*QUICK_CASES, "multi-head 512", "multi-head 1024", "multi-head 4096", "window 4096")
+
+
+def cases(names):
+    return [part for name in names for part in ("--case", name)]
+
 
 # Title; module; packages that it needs; arguments of the short form; of the long one.
 SECTIONS = [
@@ -34,21 +37,21 @@ SECTIONS = [
         "Attention, forward and backward, beside the layers of Keras",
         "attention_speed",
         ["matplotlib"],
-        [*QUICK_CASES, "--rounds", "2", "--plot", "{stem}-attention.png"],
-        [*FULL_CASES, "--rounds", "9", "--plot", "{stem}-attention.png"],
+        [*cases(QUICK_CASES), "--rounds", "1", "--plot", "{stem}-attention.png"],
+        [*cases(FULL_CASES), "--rounds", "9", "--plot", "{stem}-attention.png"],
     ),
     (
         "Decoding by a Transformer beside CTranslate2 and KerasHub",
         "decoding_speed",
         ["ctranslate2", "keras_hub"],
-        ["--threads", "1", "--rounds", "3", "--tokens", "24"],
+        ["--threads", "1", "--rounds", "2", "--tokens", "24"],
         ["--threads", "1"],
     ),
     (
         "A training step of a language model beside keras.layers and PyTorch",
         "training_speed",
         ["torch"],
-        ["--rounds", "2", "--steps", "2"],
+        ["--dtype", "bfloat16", "--rounds", "2", "--steps", "2"],
         ["--rounds", "12"],
     ),
     (

@@ -64,12 +64,12 @@ def save_for_ctranslate2(core, pieces, folder):
     spec.save(str(folder))
 
 
-def in_ctranslate2(core, pieces, threads=1):
-    """Returns a float32 `ctranslate2.Translator` on the CPU with the weights of a translator."""
+def in_ctranslate2(core, pieces, threads=1, compute_type="float32"):
+    """Returns a `ctranslate2.Translator` on the CPU with the weights of a translator."""
     with tempfile.TemporaryDirectory() as folder:
         save_for_ctranslate2(core, pieces, folder)
         return ctranslate2.Translator(
-            folder, compute_type="float32", inter_threads=1, intra_threads=threads
+            folder, compute_type=compute_type, inter_threads=1, intra_threads=threads
         )
 
 

@@ -5,8 +5,9 @@ python -m benchmarks.decoding_speed --translate NAME --data-dir /path/to/multi30
 
 The first gives milliseconds a step, for random models of the same sizes that make a fixed number of
 steps, from source tokens to target tokens. KerasHub's is BART: learned positions and GELU, the rest
-alike. The second gives sentences a second, from strings to strings, on the test set. All is
-float32. Before either, CTranslate2 must give the tokens that the zoo gives for random models.
+alike; all is float32. The second gives sentences a second, from strings to strings, on the test
+set, and sacreBLEU beside it: of both engines in float32, of the zoo in bfloat16 and of CTranslate2
+in int8. Before either, CTranslate2 must give the tokens that the zoo gives for random models.
 
 The contenders take turns in one process. The ratio is a contender's median time by that of the zoo
 with XLA. Only an idle machine is fair to CTranslate2 with several threads: they wait for each other
@@ -29,6 +30,8 @@ import tensorflow as tf
 import zoo
 from benchmarks import _ctranslate2
 from zoo import decoding
+from zoo.data.pairs import sources_and_references
+from zoo.metrics.bleu import sacrebleu_score
 from zoo.models.transformer_nmt import TransformerTranslator
 from zoo.training import recipes
 
@@ -36,6 +39,10 @@ SOURCE_LENGTH, BATCHES, TEST_BATCH = 16, (1, 8, 32), 64
 SAMPLERS = {
     "greedy": decoding.GreedySampler(),
     "beam 4": decoding.BeamSampler(num_beams=4, exact=False),
+}
+TRANSLATION_SAMPLERS = {
+    "greedy": decoding.GreedySampler(),
+    "beam 5": decoding.BeamSampler(num_beams=5, exact=False),
 }
 RECIPE = "transformer_nmt_multi30k_en_de"
 
@@ -121,17 +128,19 @@ def measure_steps(hidden, tokens, rounds, threads):
 
 def measure_translation(name, data_dir, rounds, threads):
     """Prints the table of the second command."""
-    model = zoo.load(name)
+    model, small = zoo.load(name), zoo.load(name, dtype="bfloat16")
     pairs = recipes.RECIPES[RECIPE].load("test_2016_flickr", data_dir)
-    sources = [source.decode() for source, _ in pairs.as_numpy_iterator()]
+    sources, references = sources_and_references(pairs)
     library = model.tokenizer.to_library()
     pieces = list(map(library.id_to_token, range(library.get_vocab_size())))
     others = with_threads(model.core, pieces, threads)
-    for label, sampler in SAMPLERS.items():
-        translate = functools.partial(model.translate, sampler=sampler, batch_size=TEST_BATCH)
+    others["CTranslate2, int8"] = _ctranslate2.in_ctranslate2(model.core, pieces, threads, "int8")
+    for label, sampler in TRANSLATION_SAMPLERS.items():
+        options = {"sampler": sampler, "batch_size": TEST_BATCH}
         contenders = {
-            "zoo, XLA": functools.partial(translate, jit_compile=True),
-            "zoo": translate,
+            "zoo, XLA": functools.partial(model.translate, jit_compile=True, **options),
+            "zoo": functools.partial(model.translate, **options),
+            "zoo, bfloat16": functools.partial(small.translate, **options),
         }
         for other, translator in others.items():
             contenders[other] = functools.partial(
@@ -139,10 +148,14 @@ def measure_translation(name, data_dir, rounds, threads):
             )
         seconds, found = take_turns(contenders, sources, rounds)
         print_table(label, seconds, lambda x: len(sources) / x, "sentences/s")
-        (first, texts), *others_found = found.items()
-        for other, translated in others_found:
+        first, texts = next(iter(found.items()))
+        for other, translated in found.items():
             same = sum(ours == theirs for ours, theirs in zip(texts, translated, strict=True))
-            click.echo(f"{label:18} {other:22} {same} of {len(texts)} texts as by {first}")
+            bleu = sacrebleu_score(translated, references).score
+            click.echo(
+                f"{label:18} {other:22} {bleu:8.2f} sacreBLEU, {same} of {len(texts)} texts as by "
+                f"{first}"
+            )
 
 
 def with_threads(core, pieces, threads):

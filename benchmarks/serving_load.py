@@ -4,8 +4,9 @@ python -m benchmarks.serving_load [NAME...] [--full]
 
 Starts `python -m zoo serve NAME...` as a process of its own, once with batches and once without,
 and asks it for translations and labels of texts of mixed lengths, one text a request, each model in
-turn, from 1, 8 and 32 clients that wait for an answer before the next question. Every answer is
-compared with that of the model in memory. Ends with status 1 if one is wrong.
+turn, from 1, 8 and 32 clients (1 and 32 by default, see `--full`) that wait for an answer before
+the next question. Every answer is compared with that of the model in memory. Ends with status 1 if
+one is wrong.
 
 Before that, it tells what batches can gain at most: texts a second of each model in one process
 with one thread, without a server, one by one, in batches of 32 as they come, and sorted by length.
@@ -23,9 +24,9 @@ import zoo
 from benchmarks._serving import RIGHT, load, questions_of, serving
 
 NAMES = ("transformer_nmt_multi30k_en_de", "text_encoder_imdb")
-CLIENTS = (1, 8, 32)
 WARM_UP = 64  # requests before each row, for what is allocated at first
-QUICK, FULL = (200, 10.0), (10_000, 600.0)  # requests and seconds of each row at most
+# Clients; requests and seconds of each row at most.
+QUICK, FULL = ((1, 32), 200, 5.0), ((1, 8, 32), 10_000, 600.0)
 
 
 def print_bound(name, task, texts):
@@ -67,9 +68,9 @@ def row(title, clients, outcomes, seconds):
 
 @click.command()
 @click.argument("names", nargs=-1)
-@click.option("--full/--quick", help="10,000 requests a row, or 200; 10 minutes at most, or 10 s.")
+@click.option("--full/--quick", help="10,000 requests a row, or 200; 10 minutes at most, or 5 s.")
 def main(names, full):
-    names, (requests, seconds) = names or NAMES, FULL if full else QUICK
+    names, (numbers, requests, seconds) = names or NAMES, FULL if full else QUICK
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
     tasks = {name: zoo.load(name) for name in names}
@@ -82,12 +83,12 @@ def main(names, full):
     rates, wrong = {}, 0
     for option, title in (("--batch", "batched"), ("--no-batch", "unbatched")):
         with serving(*names, option) as server:
-            for clients in CLIENTS:
+            for clients in numbers:
                 load(server, questions, clients, WARM_UP, seconds)
                 found = load(server, questions, clients, requests, seconds)
                 rates[title, clients], others = row(title, clients, *found)
                 wrong += others
-    for clients in CLIENTS:
+    for clients in numbers:
         ratio = rates["batched", clients] / rates["unbatched", clients]
         print(f"batched to unbatched, {clients} clients: {ratio:.2f} times the requests/s")
     sys.exit(wrong > 0)

@@ -89,7 +89,9 @@ def load(name, weights="pretrained", tokenizer=None, dtype=None, **overrides):
         weights: `"pretrained"`, `None` for fresh ones, or the path of a `.weights.h5` file: of
             `model.save_weights`, of a checkpoint in training, or of a preset.
         tokenizer: The tokenizer of a model with fresh weights. A trained model has its own.
-        dtype: Keras dtype policy of the computation; the global one by default.
+        dtype: Keras dtype policy of the computation; the global one by default. A processor that
+            multiplies in bfloat16 (AMX, AVX512-BF16) translates batches faster with `"bfloat16"`,
+            a little less precisely.
         **overrides: Arguments of the architecture, for fresh weights; of a checkpoint, arguments
             that change no weights, such as `dropout` or `sampler`; of those and of a trained text
             encoder, `labels` for a classifier with a new, untrained head; and `problem_type`, as

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-WIDTH = 64  # numbers of a part of a row
+WIDTH = 40  # numbers of a part of a row, about
 
 
 def largest(x, count):
@@ -28,20 +28,20 @@ def largest(x, count):
     if size is None or size < 2 * count * WIDTH:
         return tf.math.top_k(x, tf.minimum(count, tf.shape(x)[-1]))
     front, axis = tf.unstack(tf.shape(x)[:-1]), x.shape.rank - 1
-    number = size // WIDTH
-    parts = tf.reshape(x[..., : number * WIDTH], [*front, number, WIDTH])
+    width = _width(size)
+    if size % width:
+        rest = [[0, 0]] * axis + [[0, -size % width]]
+        x = tf.pad(x, rest, constant_values=x.dtype.as_numpy_dtype("-inf"))
+    parts = tf.reshape(x, [*front, -(-size // width), width])
     _, chosen = tf.math.top_k(tf.reduce_max(parts, -1), count)
     chosen = tf.sort(chosen)  # of equal numbers, the first ones stay the first
-    places = chosen[..., None] * WIDTH + tf.range(WIDTH)  # [..., count, WIDTH]
-    rest = tf.range(number * WIDTH, size)  # what is left of a row is no part
-    places = tf.concat(
-        [
-            tf.reshape(places, [*front, count * WIDTH]),
-            tf.broadcast_to(rest, [*front, size % WIDTH]),
-        ],
-        -1,
-    )
     searched = tf.gather(parts, chosen, batch_dims=axis)
-    searched = tf.reshape(searched, [*front, count * WIDTH])
-    values, order = tf.math.top_k(tf.concat([searched, x[..., number * WIDTH :]], -1), count)
-    return values, tf.gather(places, order, batch_dims=axis)
+    values, order = tf.math.top_k(tf.reshape(searched, [*front, count * width]), count)
+    part = tf.gather(chosen, order // width, batch_dims=axis)
+    return values, part * width + order % width
+
+
+def _width(size):
+    """Returns how wide the parts of rows are: these need no padding if there is such a width."""
+    widths = [width for width in range(WIDTH // 2, 2 * WIDTH + 1) if size % width == 0]
+    return min(widths, key=lambda width: abs(width - WIDTH), default=WIDTH)

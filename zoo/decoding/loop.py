@@ -31,7 +31,7 @@ from zoo.decoding.noise import uniforms
 from zoo.decoding.processors import NOTHING, Progress
 from zoo.decoding.samplers import get
 from zoo.decoding.search import DEAD, advance, is_one_of, start_search, trace_back
-from zoo.decoding.stretches import Now, Rows, in_batch, map_context, map_rows
+from zoo.decoding.stretches import Now, Rows, all_beams, in_batch, map_context, map_rows
 
 
 class History(NamedTuple):
@@ -274,7 +274,7 @@ def allowed_log_probs(logits, end_ids, forbidden_ids):
 def _of_batch(found, places, batch):
     """Returns the `History` of one step for the whole batch, zeros for rows that have ended."""
     beams = found.parents.shape[1]
-    of_beams = tf.reshape(beams * places[:, None] + tf.range(beams), [-1])
+    of_beams = all_beams(places, beams)
     return History(
         in_batch(found.tokens, places, batch),
         in_batch(found.parents, places, batch),

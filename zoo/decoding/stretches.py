@@ -130,6 +130,16 @@ def of_any_size(rows, now):
     return rows, now
 
 
+def all_beams(places, beams):
+    """Returns `[rows * beams]`: where all beams of rows stand among those of a batch.
+
+    Args:
+        places: `[rows]`, where the rows stand in the batch.
+        beams: How many beams a row has.
+    """
+    return tf.reshape(beams * places[:, None] + tf.range(beams, dtype=places.dtype), [-1])
+
+
 def in_batch(values, places, batch):
     """Returns values of some rows where these stand in a batch, and zeros for the others.
 
@@ -169,10 +179,9 @@ def _goes_on(now):
 
 def _without_ended(rows, now):
     """Returns `Rows` and `Now` of the rows that have not ended."""
-    beams = now.parents.shape[1]
     kept = tf.where(tf.reduce_any(now.search.log_probs > DEAD, axis=1))[:, 0]
-    of_beams = tf.reshape(beams * kept[:, None] + tf.range(beams, dtype=kept.dtype), [-1])
-    return _mapped(rows, now, lambda x: tf.gather(x, kept), lambda x: tf.gather(x, of_beams))
+    beams = all_beams(kept, now.parents.shape[1])
+    return _mapped(rows, now, lambda x: tf.gather(x, kept), lambda x: tf.gather(x, beams))
 
 
 def _mapped(rows, now, of_rows, of_beams):
