@@ -1,9 +1,16 @@
-"""How close sentences are to others: to keep what is measured out of what is learned."""
+"""Sentences out of captions, and how close they are to what is measured, to leave those out."""
 
 import re
 
 import numpy as np
-import sacremoses
+
+try:
+    import sacremoses
+except ImportError as error:
+    raise ImportError(
+        "This data set needs sacremoses, which could not be imported. "
+        'Install it with: pip install "keras-attention-zoo[train]"'
+    ) from error
 
 WORD = re.compile(r"\w+")
 

@@ -256,7 +256,7 @@ def run(name, data_dir, run_dir, epochs=None):
     quality = []
     for split, data in measured.items():
         quality += recipe.quality(recipe.evaluate(model, data), split, model)
-    presets.save(model, folder, _card(name, recipe, quality), dtype="float16")
+    presets.save(model, folder, _card(name, recipe, model, quality), dtype="float16")
     return folder
 
 
@@ -277,12 +277,12 @@ def of_card(card):
         ) from error
 
 
-def _card(name, recipe, quality):
-    architecture, told = ARCHITECTURES[recipe.architecture], recipe.for_card()
+def _card(name, recipe, model, quality):
+    told = recipe.for_card()
     return {
-        "task": architecture.task_name,
+        "task": model.task_name,
         "architecture": recipe.architecture,
-        "description": f"{architecture.description}, {told['variant']}",
+        "description": f"{model.core.description}, {told['variant']}",
         "data": told["data"],
         "use": told["use"],
         "limits": told["limits"],

@@ -5,8 +5,6 @@ import pathlib
 
 import tensorflow as tf
 
-from zoo.data.similar import Sentences, sentence_of_words
-
 CLOSE = 0.7  # Jaccard similarity of their words
 MULTI30K_CARD = {
     "source": "https://github.com/multi30k/dataset (task 1, train)",
@@ -166,6 +164,7 @@ def _captions_unlike(measured, folder):
         folder: Folder of Flickr8k, or `None` for what is prepared.
     """
     from zoo.data.flickr8k import load_flickr8k
+    from zoo.data.similar import Sentences, sentence_of_words
 
     sentences = [text.decode() for each in measured for text in each.as_numpy_iterator()]
     held_out = Sentences(sentences)
