@@ -75,7 +75,12 @@ def test_a_student_learns_from_the_labels_of_its_teacher(bahdanau, dataset, tmp_
         begun.append((model, next(iter(batches))))
         model.save_weights(tmp_path / runs.BEST)
 
+    def with_translations(examples, teacher, path):
+        assert (teacher, path) == (bahdanau, tmp_path / "lessons.jsonl")
+        return examples
+
     monkeypatch.setattr(translation, "load", lambda name: asked.append(name) or bahdanau)
+    monkeypatch.setattr(translation, "with_translations", with_translations)
     monkeypatch.setattr("zoo.Translator.fit", fit)
     monkeypatch.setattr(translation, "best_sampler", lambda *given: given[-1][0])
     recipe = dataclasses.replace(RECIPE, teacher="a_teacher", teacher_share=0.25)
