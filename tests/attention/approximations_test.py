@@ -71,9 +71,8 @@ def test_compiled_equals_eager(name, length):
     assert_close(compiled(call)(x, mask), call(x, mask))
 
 
-@pytest.mark.parametrize(
-    ("length", "forms"), [(22, ["graph"]), pytest.param(150, None, marks=pytest.mark.full)]
-)
+@pytest.mark.full
+@pytest.mark.parametrize(("length", "forms"), [(22, ["graph"]), (150, None)])
 def test_compiled_gradients_equal_eager_ones(length, forms):
     x, mask = random(BATCH, length, SIZE), RNG.random((BATCH, length)) < 0.75
     layers = [make(name) for name in LAYERS]
