@@ -20,12 +20,6 @@ def pytest_addoption(parser):
     parser.addoption("--full", action="store_true", help="Run every case of every test.")
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers():
-    """One worker more than there are cores, since some wait for processes."""
-    return os.cpu_count() + 1
-
-
 def pytest_configure(config):
     config.addinivalue_line("markers", "full: a large product of cases, which only --full runs")
     config.addinivalue_line(
