@@ -11,6 +11,7 @@ import click
 
 import zoo
 from zoo import decoding
+from zoo.data.multi30k import load_multi30k
 from zoo.training import recipes
 
 MODELS = ("bahdanau_nmt_multi30k_en_de", "luong_nmt_multi30k_en_de")
@@ -47,7 +48,7 @@ def contenders(name, data_dir):
     """What is measured of a model: label -> function that returns a rate."""
     model = zoo.load(name)
     recipe = recipes.RECIPES[name]
-    test = recipe.load("test_2016_flickr", data_dir)
+    test = load_multi30k("en-de", "test_2016_flickr", manual_dir=data_dir)
     sources = [source.decode() for source, _ in test.as_numpy_iterator()]
     measured = {}
     for label, sampler in SAMPLERS.items():
@@ -59,7 +60,7 @@ def contenders(name, data_dir):
         )
     learner = zoo.load(name, weights=None, dtype=recipe.dtype)
     learner.compile(weighted_metrics=[])
-    train = recipe.load("train", data_dir)
+    train = load_multi30k("en-de", "train", manual_dir=data_dir)
     batches = learner.batches(train, batch_size=recipe.batch_size)
     batches = list(batches.take(TRAINING_BATCHES))
     label = f"training, {recipe.dtype}, batch {recipe.batch_size}, target tokens/s"

@@ -151,16 +151,16 @@ class AttentionCell(keras.layers.Layer):
         context_size = self.attention.compute_output_spec(
             keras.KerasTensor(query_shape), keras.KerasTensor(memory_shape)
         ).shape[-1]
+        self.output_size = self.cell.units + context_size
         if self.order == "luong":
-            self.combine.build((batch, context_size + self.cell.units))
+            self.combine.build((batch, self.output_size))
             self.output_size = self.combine.units
-            input_sizes = [input_size + self.output_size]
-        else:
-            self.output_size = self.cell.units + context_size
-            is_one = self.order == "bahdanau"
-            input_sizes = [input_size + context_size] if is_one else [input_size, context_size]
-        self.cell_input_sizes = input_sizes
-        for cell, size in zip(self.cells, input_sizes, strict=True):
+        self.cell_input_sizes = {
+            "bahdanau": [input_size + context_size],
+            "conditional": [input_size, context_size],
+            "luong": [input_size + self.output_size],
+        }[self.order]
+        for cell, size in zip(self.cells, self.cell_input_sizes, strict=True):
             if not cell.built:
                 cell.build((batch, size))
         if self.gated:
@@ -210,20 +210,20 @@ class AttentionCell(keras.layers.Layer):
             )
 
     def call(self, inputs, states, memory, training=None):
-        if self.order == "bahdanau":
+        if self.order == "luong":
+            *states, fed_back = states
+            hidden, states = self._move(self.cell, [inputs, fed_back], states, training)
+            context, weights = self._look(hidden, memory, training)
+            output = self.combine(ops.concatenate([context, hidden], axis=-1))
+            return output, [*states, output], weights
+        if self.order == "conditional":
+            between, states = self._move(self.cell, [inputs], states, training)
+            context, weights = self._look(between, memory, training)
+            hidden, states = self._move(self.second_cell, [context], states, training)
+        else:
             context, weights = self._look(states[0], memory, training)
             hidden, states = self._move(self.cell, [inputs, context], states, training)
-            return ops.concatenate([hidden, context], axis=-1), states, weights
-        if self.order == "conditional":
-            hidden, states = self._move(self.cell, [inputs], states, training)
-            context, weights = self._look(hidden, memory, training)
-            hidden, states = self._move(self.second_cell, [context], states, training)
-            return ops.concatenate([hidden, context], axis=-1), states, weights
-        *states, fed_back = states
-        hidden, states = self._move(self.cell, [inputs, fed_back], states, training)
-        context, weights = self._look(hidden, memory, training)
-        output = self.combine(ops.concatenate([context, hidden], axis=-1))
-        return output, [*states, output], weights
+        return ops.concatenate([hidden, context], axis=-1), states, weights
 
     def draw_dropout(self, batch):
         """Draws the dropout masks of the cells, which Keras' cells keep for a whole sequence.

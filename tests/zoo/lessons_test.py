@@ -64,8 +64,9 @@ def test_a_pair_has_one_target(tmp_path):
 
 
 def test_what_has_no_target_can_be_left_out():
-    sources, _ = sources_and_references(with_targets(examples()))
-    assert sources == ["A cat sleeps.", "Snow."]
+    kept = with_targets(examples())
+    assert sources_and_references(kept)[0] == ["A cat sleeps.", "Snow."]
+    assert kept.cardinality() == 2  # which schedules are made of
 
 
 def test_a_student_learns_from_the_labels_of_its_teacher(bahdanau, dataset, tmp_path, monkeypatch):
@@ -103,6 +104,11 @@ def test_a_student_learns_from_the_labels_of_its_teacher(bahdanau, dataset, tmp_
 def test_a_share_needs_a_teacher(share, teacher):
     with pytest.raises(ValueError, match=r"`teacher_share`.*0 to 1.*Received: teacher_share="):
         dataclasses.replace(RECIPE, teacher=teacher, teacher_share=share)
+
+
+def test_a_tokenizer_comes_from_one_model():
+    with pytest.raises(ValueError, match="`teacher`.*Received: teacher='x', begin_with='y'"):
+        dataclasses.replace(RECIPE, teacher="x", begin_with="y")
 
 
 def test_shipped_recipes_name_teachers_that_are_there():

@@ -19,6 +19,8 @@ def test_everyday_sentences_and_captions_come_from_two_folders(monkeypatch, tmp_
         asked.append((pair, split, manual_dir))
         return tf.data.Dataset.from_tensors(("A man.", "Ein Mann."))
 
+    for name in ("tatoeba_en_de", "multi30k"):
+        (tmp_path / name).mkdir()
     monkeypatch.setattr("zoo.data.tatoeba.load_tatoeba", tatoeba)
     monkeypatch.setattr("zoo.data.multi30k.load_multi30k", multi30k)
     data = DATA[recipes.RECIPES["transformer_nmt_tatoeba_en_de"].data]
@@ -61,6 +63,8 @@ def test_captions_without_translations_are_unlike_what_is_measured(monkeypatch, 
         assert (pair, manual_dir) == ("en-de", tmp_path / "multi30k")
         return tf.data.Dataset.from_tensors(pairs[split])
 
+    for name in ("flickr8k", "multi30k"):
+        (tmp_path / name).mkdir()
     monkeypatch.setattr("zoo.data.flickr8k.load_flickr8k", flickr8k)
     monkeypatch.setattr("zoo.data.multi30k.load_multi30k", multi30k)
     data = DATA["multi30k+flickr8k"]
@@ -71,6 +75,8 @@ def test_captions_without_translations_are_unlike_what_is_measured(monkeypatch, 
     assert "3 captions; 2 are left out" in capsys.readouterr().out
     (pair,) = data.load("validation", "en-de", tmp_path).as_numpy_iterator()
     assert pair[0].decode() == pairs["validation"][0]
+    (pair,) = data.load("validation", "en-de", tmp_path / "multi30k").as_numpy_iterator()
+    assert pair[0].decode() == pairs["validation"][0]  # by the folder of the one data set
     with pytest.raises(ValueError, match="English. Received: pair='de-en'"):
         data.load("train", "de-en", tmp_path)
 

@@ -90,7 +90,9 @@ def with_targets(examples):
     """Returns the examples that have a target; `examples` are as for `draw_pairs`."""
     if not has_several_targets(examples):
         return examples
-    return examples.filter(lambda _, targets: tf.size(targets) > 0)
+    kept = examples.filter(lambda _, targets: tf.size(targets) > 0)
+    number = kept.reduce(tf.constant(0, tf.int64), lambda number, _: number + 1)
+    return kept.apply(tf.data.experimental.assert_cardinality(number))
 
 
 def all_pairs(examples):

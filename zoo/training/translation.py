@@ -87,6 +87,12 @@ class TranslationRecipe:
                 "`teacher_share` must be from 0 to 1, and 0 without a `teacher`. Received: "
                 f"teacher_share={self.teacher_share} of teacher={self.teacher!r}."
             )
+        if self.teacher and self.begin_with:
+            raise ValueError(
+                "A recipe has a `teacher`, whose tokenizer the model shares, or weights to "
+                f"`begin_with`, which bring another one. Received: teacher={self.teacher!r}, "
+                f"begin_with={self.begin_with!r}."
+            )
 
     @property
     def measured_splits(self):
@@ -121,7 +127,8 @@ class TranslationRecipe:
         teacher = load(self.teacher) if self.teacher else None
         model = self._begin(train, run_dir, teacher)
         tokenizer = model.tokenizer
-        lessons = with_translations(train, teacher, run_dir / LESSONS) if teacher else train
+        pairs = with_targets(train)
+        lessons = with_translations(train, teacher, run_dir / LESSONS) if teacher else pairs
         self._learn_pairs(model, lessons, validation, run_dir, teacher)
         best = run_dir / runs.BEST
         if self.self_critical_epochs:
@@ -129,7 +136,7 @@ class TranslationRecipe:
             overrides = {**self.overrides, "dropout": 0.0}
             model = build(self.architecture, tokenizer, self.dtype, **overrides)
             model.load_weights(best)
-            self._learn_from_bleu(model, with_targets(train), validation, run_dir / "self_critical")
+            self._learn_from_bleu(model, pairs, validation, run_dir / "self_critical")
             best = run_dir / "self_critical" / runs.BEST
         trained = build(self.architecture, tokenizer, "float32", **self.overrides)
         trained.load_weights(best)

@@ -86,12 +86,11 @@ class TatoebaAndMulti30k:
         from zoo.data.tatoeba import load_tatoeba
 
         def tatoeba(part):
-            return load_tatoeba(part, manual_dir=folder and folder / "tatoeba_en_de")
+            return load_tatoeba(part, manual_dir=_within(data_dir, "tatoeba_en_de"))
 
         def multi30k(part):
-            return Multi30k.load(part, pair, folder and folder / "multi30k")
+            return Multi30k.load(part, pair, _within(data_dir, "multi30k"))
 
-        folder = data_dir and pathlib.Path(data_dir)
         if split == "train":
             captions = multi30k("train").map(_one_target)
             return tatoeba("train").concatenate(captions).concatenate(captions)
@@ -129,16 +128,14 @@ class Multi30kAndFlickr8k(Multi30k):
     @classmethod
     def load(cls, split, pair, data_dir=None):
         """Returns a split as pairs, that of training as sources with one target or none."""
-        folder = data_dir and pathlib.Path(data_dir)
-        multi30k = functools.partial(
-            Multi30k.load, pair=pair, data_dir=folder and folder / "multi30k"
-        )
+        folder = _within(data_dir, "multi30k")
+        multi30k = functools.partial(Multi30k.load, pair=pair, data_dir=folder)
         if split != "train":
             return multi30k(split)
         if not pair.startswith("en-"):
             raise ValueError(f"Captions of Flickr8k are English. Received: pair={pair!r}.")
         measured = [multi30k(each).map(_source) for each in cls.measured_splits]
-        captions = _captions_unlike(measured, folder and folder / "flickr8k")
+        captions = _captions_unlike(measured, _within(data_dir, "flickr8k"))
         sources = tf.data.Dataset.from_tensor_slices(captions).map(_no_target)
         return multi30k("train").map(_one_target).concatenate(sources)
 
@@ -177,6 +174,12 @@ def _captions_unlike(measured, folder):
             left_out += len(captions)
     print(f"Flickr8k: {len(kept)} captions; {left_out} are left out, close to what is measured.")
     return kept
+
+
+def _within(folder, name):
+    """Returns the folder of one data set: a part of a folder of several, or all of it."""
+    part = pathlib.Path(folder) / name if folder else None
+    return part if part and part.is_dir() else folder
 
 
 def _captions(example):
