@@ -15,6 +15,7 @@ from zoo.cli import main
 from zoo.metrics import ContrastiveLoss, retrieval_scores
 from zoo.models.clip import Clip, ClipConfig
 from zoo.readers.images import image_bytes
+from zoo.tasks.match_results import Matches
 from zoo.training.evaluation import evaluate_matcher, matcher_quality
 
 TOWER = {"num_layers": 1, "size": 16, "num_heads": 2, "hidden": 32, "dropout": 0.0}
@@ -216,6 +217,9 @@ def test_a_picture_of_all_similarities(model):
     assert texts == [f"{value:.2f}" for value in found.similarities.T.ravel()]
     labels = [each.get_text() for axes in figure.axes for each in axes.get_yticklabels()]
     assert set(CAPTIONS[:3]) <= set(labels)
+    text = "a dog and another dog and a third dog run"
+    labels = Matches(np.zeros((1, 1)), [text], found.images[:1]).plot().axes[1].get_yticklabels()
+    assert labels[0].get_text() == "a dog and another dog and a third\ndog run"
 
 
 def test_batches_of_images_as_they_come(model, monkeypatch):

@@ -1,11 +1,14 @@
 """What matching returns besides numbers: texts, images, and their pictures."""
 
+import textwrap
 from typing import NamedTuple
 
 import numpy as np
 
 from keras_attention.plotting import MAX_INCHES, new_figure
 from zoo.readers.images import read_image
+
+LINE = 36  # characters of a text in a line of a plot
 
 
 class Matches(NamedTuple):
@@ -28,9 +31,13 @@ class Matches(NamedTuple):
             The `matplotlib.figure.Figure`; it is not shown, and belongs to no pyplot window.
         """
         columns, rows = self.similarities.shape
-        size = 3.0 + 1.1 * columns, 1.3 + 0.4 * rows
+        labels = [textwrap.fill(text, LINE) for text in self.texts]
+        lines = [label.split("\n") for label in labels] or [[""]]
+        height = max(0.4, 0.2 * max(map(len, lines)))  # of a row
+        width = 1.5 + 0.09 * max(len(line) for each in lines for line in each)
+        size = width + 1.1 * columns, 1.3 + height * rows
         figure = new_figure([min(each, MAX_INCHES) for each in size])
-        ratios = [1.1, max(0.4 * rows, 0.4)]
+        ratios = [1.1, height * max(rows, 1)]
         places = figure.subplots(2, columns, squeeze=False, height_ratios=ratios)
         grid = places[1, 0].get_gridspec()
         for place in places[1]:
@@ -43,7 +50,7 @@ class Matches(NamedTuple):
         drawn = axes.imshow(values, cmap="viridis", aspect="auto")
         axes.set_xticks([])
         axes.set_yticks(range(rows))
-        axes.set_yticklabels(self.texts, parse_math=False)
+        axes.set_yticklabels(labels, parse_math=False)
         middle = (values.min() + values.max()) / 2.0 if values.size else 0.0
         for row, column in np.ndindex(*values.shape):
             value = values[row, column]

@@ -26,6 +26,15 @@ from zoo.training.spoken_numbers import SpokenNumbersRecipe
 from zoo.training.translation import TranslationRecipe
 
 RECURRENT = {"decoder_units": 384, "dropout": 0.3}
+TAUGHT = {
+    "data": "multi30k+flickr8k",
+    "teacher": "transformer_nmt_multi30k_en_de",
+    "teacher_share": 0.5,
+    "epochs": 18,
+    "examples_per_epoch": 29_000,
+    "cycles": 1,
+    "label_smoothing": 0.0,
+}
 WRITER = {
     "num_layers": 6,
     "size": 288,
@@ -113,17 +122,9 @@ RECIPES = {
         learning_rate=4e-4,
     ),
     "bahdanau_nmt_multi30k_en_de": TranslationRecipe(
-        "bahdanau_nmt",
-        data="multi30k+flickr8k",
-        overrides={**RECURRENT, "order": "conditional"},
-        teacher="transformer_nmt_multi30k_en_de",
-        teacher_share=0.5,
-        epochs=18,
-        examples_per_epoch=29_000,
-        cycles=1,
-        label_smoothing=0.0,
+        "bahdanau_nmt", overrides={**RECURRENT, "order": "conditional"}, **TAUGHT
     ),
-    "luong_nmt_multi30k_en_de": TranslationRecipe("luong_nmt", overrides=RECURRENT),
+    "luong_nmt_multi30k_en_de": TranslationRecipe("luong_nmt", overrides=RECURRENT, **TAUGHT),
     "text_encoder_imdb": ReviewsRecipe(
         "text_encoder", overrides={"pooling": "mean", "pooler": None, "dropout": 0.2}
     ),
