@@ -5,9 +5,12 @@ python -m benchmarks.decoding_speed --translate NAME --data-dir /path/to/multi30
 
 The first gives milliseconds a step, for random models of the same sizes that make a fixed number of
 steps, from source tokens to target tokens. KerasHub's is BART: learned positions and GELU, the rest
-alike; all is float32. The second gives sentences a second, from strings to strings, on the test
-set, and sacreBLEU beside it: of both engines in float32, of the zoo in bfloat16 and of CTranslate2
-in int8. Before either, CTranslate2 must give the tokens that the zoo gives for random models.
+alike; all is float32. "Products" are the matrix products of the zoo's step and nothing else: what
+TensorFlow takes for these, no step of it can save.
+
+The second gives sentences a second, from strings to strings, on the test set, and sacreBLEU beside
+it: of both engines in float32, of the zoo in bfloat16 and of CTranslate2 in int8. Before either,
+CTranslate2 must give the tokens that the zoo gives for random models.
 
 The contenders take turns in one process. The ratio is a contender's median time by that of the zoo
 with XLA. Only an idle machine is fair to CTranslate2 with several threads: they wait for each other
@@ -66,6 +69,33 @@ def zoo_steps(core, sampler, tokens, jit):
     return lambda source: run(tf.constant(source)).numpy()[:, 0]
 
 
+def products(core, beams, tokens, jit):
+    """The matrix products of the decoder in as many steps, with nothing in between."""
+    of_source = "cross_attention/key", "cross_attention/value"  # are made once
+    kernels = [
+        weight
+        for block in core.decoder
+        for weight in block.weights
+        if weight.path.endswith("kernel") and not any(part in weight.path for part in of_source)
+    ]
+    table = tf.Variable(tf.transpose(core.embedding.table))
+
+    def step(number, x):
+        for kernel in kernels:
+            x = tf.matmul(x, kernel)
+        best = tf.reduce_max(tf.matmul(x, table), axis=-1, keepdims=True)
+        return number + 1, tf.clip_by_value(x + best, -1.0, 1.0)
+
+    @tf.function(jit_compile=jit, autograph=False)
+    def run(x):
+        return tf.while_loop(lambda number, x: number < tokens, step, (0, x))[1]
+
+    def of_batch(source):
+        return run(tf.ones((len(source) * beams, core.config.size))).numpy()
+
+    return of_batch
+
+
 def ctranslate2_steps(translator, sampler, tokens, pieces):
     options = _ctranslate2.AS_HERE | {"min_decoding_length": tokens, "max_decoding_length": tokens}
 
@@ -119,9 +149,14 @@ def measure_steps(hidden, tokens, rounds, threads):
             contenders[name] = ctranslate2_steps(translator, sampler, tokens, pieces)
         if label == "greedy":
             contenders["KerasHub, XLA"] = peer
+        beams = sampler.num_beams
+        bounds = {
+            "products, XLA": products(core, beams, tokens, jit=True),
+            "products": products(core, beams, tokens, jit=False),
+        }
         source = np.random.default_rng(0).integers(3, 8000, (batch, SOURCE_LENGTH), "int32")
-        seconds, found = take_turns(contenders, source, rounds)
-        if any(np.shape(texts) != (batch, tokens) for texts in found.values()):
+        seconds, found = take_turns(contenders | bounds, source, rounds)
+        if any(np.shape(found[name]) != (batch, tokens) for name in contenders):
             raise AssertionError(f"Not everybody has decoded {tokens} tokens.")
         print_table(f"{label}, batch {batch:2}", seconds, lambda x: x / tokens * 1e3, "ms/step")
 
