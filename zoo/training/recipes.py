@@ -124,9 +124,7 @@ RECIPES = {
     "bahdanau_nmt_multi30k_en_de": TranslationRecipe(
         "bahdanau_nmt", overrides={**RECURRENT, "order": "conditional"}, **TAUGHT
     ),
-    "luong_nmt_multi30k_en_de": TranslationRecipe(
-        "luong_nmt", overrides=RECURRENT, self_critical_epochs=1, **TAUGHT
-    ),
+    "luong_nmt_multi30k_en_de": TranslationRecipe("luong_nmt", overrides=RECURRENT, **TAUGHT),
     "text_encoder_imdb": ReviewsRecipe(
         "text_encoder", overrides={"pooling": "mean", "pooler": None, "dropout": 0.2}
     ),
