@@ -32,9 +32,9 @@ class Matches(NamedTuple):
         """
         columns, rows = self.similarities.shape
         labels = [textwrap.fill(text, LINE) for text in self.texts]
-        lines = [label.split("\n") for label in labels] or [[""]]
-        height = max(0.4, 0.2 * max(map(len, lines)))  # of a row
-        width = 1.5 + 0.09 * max(len(line) for each in lines for line in each)
+        lines = max((label.count("\n") + 1 for label in labels), default=1)
+        height = max(0.4, 0.2 * lines)  # of a row
+        width = 1.5 + 0.09 * max(map(len, "\n".join(labels).split("\n")))
         size = width + 1.1 * columns, 1.3 + height * rows
         figure = new_figure([min(each, MAX_INCHES) for each in size])
         ratios = [1.1, height * max(rows, 1)]
