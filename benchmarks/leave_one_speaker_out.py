@@ -19,7 +19,7 @@ import keras
 import numpy as np
 
 from zoo.data.spoken_digit import SPEAKERS
-from zoo.metrics.crossentropy import TokenCrossentropy
+from zoo.losses import TokenCrossentropy
 from zoo.training.recipes import RECIPES
 
 

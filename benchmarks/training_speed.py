@@ -35,7 +35,7 @@ else:  # TensorFlow and PyTorch do not share a process
     import tensorflow as tf
     from keras import layers, ops
 
-    from zoo.metrics.crossentropy import TokenCrossentropy
+    from zoo.losses import TokenCrossentropy
     from zoo.models.transformer_lm import TransformerLanguageModel
 
 LAYERS, SIZE, HIDDEN, DROPOUT = 4, 256, 1024, 0.1

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 import zoo
 from zoo.metrics import sacrebleu_score
-from zoo.metrics.crossentropy import TokenCrossentropy
+from zoo.losses import TokenCrossentropy
 from zoo.storage import CARD
 from zoo.training import evaluation, recipes, runs, self_critical
 from zoo.training.bleu import ValidationBleu

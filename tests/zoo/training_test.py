@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tests.zoo.conftest import TINY
 from zoo.data.batching import BUCKET_WIDTH, bucket_by_length
-from zoo.metrics.crossentropy import TokenCrossentropy
+from zoo.losses import TokenCrossentropy
 
 
 def token_losses(labels, logits, label_smoothing=0.0):

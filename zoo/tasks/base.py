@@ -14,7 +14,7 @@ from keras_attention._block import Block
 from keras_attention._checks import require_positive_integers
 from keras_attention._keras import layers_in
 from zoo.data.batching import is_batches
-from zoo.metrics.crossentropy import TokenCrossentropy
+from zoo.losses import TokenCrossentropy
 from zoo.storage import cards, presets
 from zoo.tasks.arguments import FilePath
 

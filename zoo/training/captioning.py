@@ -15,7 +15,7 @@ from zoo.decoding import BeamSampler
 from zoo.loading import build, load
 from zoo.metrics.caption_rewards import CaptionReward
 from zoo.metrics.captions import caption_scores
-from zoo.metrics.crossentropy import TokenCrossentropy
+from zoo.losses import TokenCrossentropy
 from zoo.models.backbone import Backbone
 from zoo.training import runs
 from zoo.training.evaluation import captioner_quality, evaluate_captioner

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import keras
 
-from zoo.metrics.crossentropy import TokenCrossentropy
+from zoo.losses import TokenCrossentropy
 from zoo.training import runs
 from zoo.training.evaluation import classifier_quality, evaluate_classifier
 

@@ -9,7 +9,7 @@ import keras
 
 from zoo.data.windows import random_windows
 from zoo.loading import build
-from zoo.metrics.crossentropy import TokenCrossentropy
+from zoo.losses import TokenCrossentropy
 from zoo.readers.text import ByteBPETokenizer
 from zoo.training import runs
 from zoo.training.distillation import side_by_side, with_soft_labels, with_swapped_words

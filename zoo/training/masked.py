@@ -10,7 +10,7 @@ import tensorflow as tf
 from keras import ops
 
 from zoo.loading import build
-from zoo.metrics.crossentropy import TokenCrossentropy
+from zoo.losses import TokenCrossentropy
 from zoo.readers.text import Tokenizer
 from zoo.tasks.masked import AS_MASK, AS_OTHER
 from zoo.training import runs

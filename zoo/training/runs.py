@@ -15,7 +15,7 @@ import tensorflow as tf
 from zoo.atomic import sweep, whole
 from zoo.readers.text import ByteBPETokenizer
 from zoo.storage.presets import fingerprint
-from zoo.training.schedules import WarmUp
+from zoo.learning.schedules import WarmUp
 
 BEST = "best.weights.h5"
 HISTORY = "history.csv"

@@ -9,7 +9,7 @@ import keras
 from zoo.data.pairs import all_pairs, draw_pairs, with_targets
 from zoo.decoding import BeamSampler
 from zoo.loading import build, load
-from zoo.metrics.crossentropy import TokenCrossentropy
+from zoo.losses import TokenCrossentropy
 from zoo.tasks.source_to_target import SHORTEST_LIMIT
 from zoo.training import runs
 from zoo.training.bleu import ValidationBleu

@@ -1,0 +1,124 @@
+"""A job: a core, what it learns from, and how, in a folder of plain files.
+
+Recipes read strings, pictures or sounds with TensorFlow. Once these are arrays, the rest needs Keras
+alone, and may be done elsewhere: in this process, or by `python -m zoo.learning FOLDER` on another
+backend or another machine, such as JAX on a GPU, where TensorFlow need not be installed. A folder
+whose job is done is not worked on again.
+"""
+
+import dataclasses
+import json
+import pathlib
+
+import keras
+import numpy as np
+
+from zoo.atomic import whole
+from zoo.catalog import ARCHITECTURES
+from zoo.learning.learner import Learner
+from zoo.learning.pairs import TokenPairs
+from zoo.learning.pictures import Pictures
+from zoo.learning.windows import Windows
+from zoo.learning.schedules import WarmUp  # noqa: F401  (registered: optimizers hold it)
+
+DATA = {"pairs": TokenPairs, "pictures": Pictures, "windows": Windows}
+JOB, ARRAYS, LEARNED, HISTORY = "job.json", "arrays.npz", "learned.weights.h5", "history.csv"
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """What to learn, and how.
+
+    Attributes:
+        architecture: Name of the architecture of the core.
+        config: Config of the core.
+        data: Kind of the data, a key of `DATA`.
+        options: Arguments of that class besides the arrays.
+        optimizer: Config of the optimizer, which averages the weights: the average is kept.
+        undecayed: Parts of the names of variables that do not decay.
+        epochs: Passes over the data. The weights after the last one are kept.
+        label_smoothing: As for `TokenCrossentropy`.
+        teachers: Each the architecture, the config, and the file of the weights of a core.
+        teacher_share: As for `Learner`.
+        begin_with: File of weights that it begins with, or `""`.
+        dtype: Policy of the computation.
+        seed: Seed of everything random.
+    """
+
+    architecture: str
+    config: dict
+    data: str
+    options: dict
+    optimizer: dict
+    epochs: int
+    undecayed: tuple = ("gamma", "beta", "bias")
+    label_smoothing: float = 0.0
+    teachers: tuple = ()
+    teacher_share: float = 0.0
+    begin_with: str = ""
+    dtype: str = "mixed_bfloat16"
+    seed: int = 1
+
+
+def write(folder, job, arrays):
+    """Writes a job and its arrays; the file of the job comes last and makes it one."""
+    folder = pathlib.Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    with whole(folder / ARRAYS) as unfinished, open(unfinished, "wb") as file:
+        np.savez_compressed(file, **arrays)
+    with whole(folder / JOB) as unfinished:
+        unfinished.write_text(json.dumps(dataclasses.asdict(job), indent=1) + "\n")
+
+
+def work(folder):
+    """Does the job of a folder; started again after a crash, it goes on with the last epoch.
+
+    Args:
+        folder: Folder that `write` has written.
+
+    Returns:
+        The file of the learned weights, those of the core.
+
+    Raises:
+        ValueError: If there is no job.
+    """
+    folder = pathlib.Path(folder)
+    learned = folder / LEARNED
+    if learned.exists():
+        return learned
+    if not (folder / JOB).exists():
+        raise ValueError(f"There is no {JOB} in {folder}. A recipe writes it.")
+    job = Job(**json.loads((folder / JOB).read_text()))
+    keras.utils.set_random_seed(job.seed)
+    with np.load(folder / ARRAYS) as arrays:
+        data = DATA[job.data](dict(arrays), seed=job.seed, **job.options)
+    core = _core(job.architecture, job.config, job.dtype)
+    if job.begin_with:
+        core.load_weights(folder / job.begin_with)
+    teachers = []
+    for teacher in job.teachers:
+        teachers.append(_core(teacher["architecture"], teacher["config"], job.dtype))
+        teachers[-1].load_weights(folder / teacher["weights"])
+    learner = Learner(core, teachers, job.teacher_share, job.label_smoothing, data.lens)
+    optimizer = keras.optimizers.deserialize(job.optimizer)
+    optimizer.exclude_from_weight_decay(var_names=list(job.undecayed))
+    # The lengths of batches differ: XLA on a CPU would compile for longer than it computes.
+    learner.compile(optimizer, jit_compile=keras.backend.backend() != "tensorflow")
+    learner.fit(
+        data,
+        epochs=job.epochs,
+        verbose=2,
+        callbacks=[
+            keras.callbacks.BackupAndRestore(folder / "backup"),
+            keras.callbacks.CSVLogger(folder / HISTORY, append=True),
+        ],
+    )  # the last thing that `fit` does is to take the averaged weights
+    with whole(learned) as unfinished:
+        core.save_weights(unfinished)
+    return learned
+
+
+def _core(architecture, config, dtype):
+    core = ARCHITECTURES[architecture].core(**{**config, "dtype": dtype})
+    core.build()
+    return core

@@ -1,0 +1,52 @@
+"""Pictures with labels, as pixels."""
+
+import keras
+import numpy as np
+
+from zoo.learning.warp import Warp
+
+
+class Lens(keras.layers.Layer):
+    """Warps pictures and scales them as a model takes them.
+
+    Args:
+        mean, deviation: As for `Pictures`.
+        warp: The `Warp`.
+    """
+
+    def __init__(self, mean, deviation, warp):
+        super().__init__(dtype="float32")
+        self.mean, self.deviation, self.warp = mean, deviation, warp
+
+    def call(self, pixels):
+        return (self.warp(pixels / 255.0) - self.mean) / self.deviation
+
+
+class Pictures(keras.utils.PyDataset):
+    """Batches of pictures, warped anew in each epoch by the `lens`.
+
+    Args:
+        arrays: `pixels`, uint8 `(pictures, rows, columns, channels)`, and `labels` `(pictures,)`.
+        batch_size: Pictures a batch; what is left of an epoch is left out.
+        mean, deviation: What the lens makes of pixels from 0 to 1, as for `zoo.ImageReader`.
+        warps: Arguments of `Warp`.
+        seed: Seed of the order and of the warps.
+    """
+
+    def __init__(self, arrays, batch_size, mean, deviation, warps, seed=1):
+        super().__init__()
+        self.pixels, self.labels = arrays["pixels"], arrays["labels"].astype("int32")
+        self.batch_size = batch_size
+        self.lens = Lens(mean, deviation, Warp(**warps, seed=seed, dtype="float32"))
+        self.draws = np.random.default_rng(seed)
+        self.on_epoch_begin()
+
+    def __len__(self):
+        return len(self.labels) // self.batch_size
+
+    def __getitem__(self, number):
+        rows = self.order[number * self.batch_size : (number + 1) * self.batch_size]
+        return self.pixels[rows], self.labels[rows], np.ones(len(rows), "float32")
+
+    def on_epoch_begin(self):
+        self.order = self.draws.permutation(len(self.labels))

@@ -1,0 +1,43 @@
+"""Windows of a stream of tokens that begin anywhere."""
+
+import keras
+import numpy as np
+
+
+class Windows(keras.utils.PyDataset):
+    """Batches of windows of a text: as many an epoch as cover it about once.
+
+    Args:
+        arrays: `tokens`, a vector, and maybe `unlabelled`, another one: then half of each batch are
+            windows of that with labels of -1, for teachers to tell.
+        batch_size: Windows a batch.
+        context_length: Tokens that the model looks at.
+        seed: Seed of the places.
+    """
+
+    lens = None
+
+    def __init__(self, arrays, batch_size, context_length, seed=1):
+        super().__init__()
+        self.streams = [arrays[name] for name in ("tokens", "unlabelled") if name in arrays]
+        self.batch_size, self.length = batch_size, context_length
+        self.seed, self.epoch = seed, -1
+        self.on_epoch_begin()
+
+    def __len__(self):
+        return max(1, round(len(self.streams[0]) / (self.batch_size * self.length)))
+
+    def __getitem__(self, number):
+        draws = np.random.default_rng((self.seed, self.epoch, number))
+        rows = self.batch_size // len(self.streams)
+        windows = []
+        for stream in self.streams:
+            first = draws.integers(len(stream) - self.length, size=(rows, 1))
+            windows.append(stream[first + np.arange(self.length + 1)].astype("int32"))
+        tokens = np.concatenate(windows)
+        inputs, labels = tokens[:, :-1], tokens[:, 1:].copy()
+        labels[rows:] = -1
+        return inputs, labels, np.ones(labels.shape, "float32")
+
+    def on_epoch_begin(self):
+        self.epoch += 1
