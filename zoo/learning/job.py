@@ -1,9 +1,9 @@
 """A job: a core, what it learns from, and how, in a folder of plain files.
 
-Recipes read strings, pictures or sounds with TensorFlow. Once these are arrays, the rest needs Keras
-alone, and may be done elsewhere: in this process, or by `python -m zoo.learning FOLDER` on another
-backend or another machine, such as JAX on a GPU, where TensorFlow need not be installed. A folder
-whose job is done is not worked on again.
+Recipes read strings, pictures or sounds with TensorFlow. Once these are arrays, the rest needs
+Keras alone, and may be done elsewhere: in this process, or by `python -m zoo.learning FOLDER` on
+another backend or another machine, such as JAX on a GPU, where TensorFlow need not be installed. A
+folder whose job is done is not worked on again.
 """
 
 import dataclasses
@@ -18,8 +18,8 @@ from zoo.catalog import ARCHITECTURES
 from zoo.learning.learner import Learner
 from zoo.learning.pairs import TokenPairs
 from zoo.learning.pictures import Pictures
-from zoo.learning.windows import Windows
 from zoo.learning.schedules import WarmUp  # noqa: F401  (registered: optimizers hold it)
+from zoo.learning.windows import Windows
 
 DATA = {"pairs": TokenPairs, "pictures": Pictures, "windows": Windows}
 JOB, ARRAYS, LEARNED, HISTORY = "job.json", "arrays.npz", "learned.weights.h5", "history.csv"
@@ -70,6 +70,19 @@ def write(folder, job, arrays):
         unfinished.write_text(json.dumps(dataclasses.asdict(job), indent=1) + "\n")
 
 
+def learned(folder, make):
+    """Returns the file of weights that a job learns; the job is written first if it is not there.
+
+    Args:
+        folder: Its folder.
+        make: Returns the `Job` and its arrays.
+    """
+    folder = pathlib.Path(folder)
+    if not (folder / JOB).exists():
+        write(folder, *make())
+    return work(folder)
+
+
 def work(folder):
     """Does the job of a folder; started again after a crash, it goes on with the last epoch.
 
@@ -83,9 +96,9 @@ def work(folder):
         ValueError: If there is no job.
     """
     folder = pathlib.Path(folder)
-    learned = folder / LEARNED
-    if learned.exists():
-        return learned
+    weights = folder / LEARNED
+    if weights.exists():
+        return weights
     if not (folder / JOB).exists():
         raise ValueError(f"There is no {JOB} in {folder}. A recipe writes it.")
     job = Job(**json.loads((folder / JOB).read_text()))
@@ -107,15 +120,16 @@ def work(folder):
     learner.fit(
         data,
         epochs=job.epochs,
+        shuffle=False,  # the data does it
         verbose=2,
         callbacks=[
             keras.callbacks.BackupAndRestore(folder / "backup"),
             keras.callbacks.CSVLogger(folder / HISTORY, append=True),
         ],
     )  # the last thing that `fit` does is to take the averaged weights
-    with whole(learned) as unfinished:
+    with whole(weights) as unfinished:
         core.save_weights(unfinished)
-    return learned
+    return weights
 
 
 def _core(architecture, config, dtype):

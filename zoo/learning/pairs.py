@@ -3,12 +3,15 @@
 import keras
 import numpy as np
 
+LENGTHS = (16, 24, 40, 64)
+
 
 class TokenPairs(keras.utils.PyDataset):
-    """Batches of pairs of texts of similar length. A pass is an epoch; after the last comes the first.
+    """Batches of pairs of texts of similar length.
 
-    The batches of one length all have one size, so that few programs are compiled: what is left of
-    one length goes to the next, and the last batch is filled up with rows of weight 0.
+    A pass over the pairs is an epoch, and after the last pass comes the first one again. The
+    batches of one length all have one size, so that few programs are compiled: what is left of one
+    length goes to the next, and the last batch is filled up with rows of weight 0.
 
     Args:
         arrays: `tokens`, all sources and targets one after the other, each target right after its
@@ -23,7 +26,7 @@ class TokenPairs(keras.utils.PyDataset):
 
     lens = None
 
-    def __init__(self, arrays, batch_size, start_id, pad_id=0, lengths=(16, 24, 32, 48, 64), seed=1):
+    def __init__(self, arrays, batch_size, start_id, pad_id=0, lengths=LENGTHS, seed=1):
         super().__init__()
         self.tokens = arrays["tokens"]
         self.source_lengths, self.target_lengths = (
@@ -36,7 +39,7 @@ class TokenPairs(keras.utils.PyDataset):
         self.lengths = tuple(lengths)
         self.draws = np.random.default_rng(seed)
         self.number = -1
-        self.on_epoch_begin()
+        self.on_epoch_end()
 
     def __len__(self):
         return len(self.batches)
@@ -56,7 +59,7 @@ class TokenPairs(keras.utils.PyDataset):
         target_ids = np.concatenate([starts, labels[:, :-1]], axis=1)
         return {"source_ids": source_ids, "target_ids": target_ids}, labels, weights
 
-    def on_epoch_begin(self):
+    def on_epoch_end(self):
         """Takes the next pass, in an order of its own."""
         self.number = (self.number + 1) % len(self.ends)
         end = self.ends[self.number]

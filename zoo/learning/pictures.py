@@ -2,6 +2,7 @@
 
 import keras
 import numpy as np
+from keras import ops
 
 from zoo.learning.warp import Warp
 
@@ -19,7 +20,7 @@ class Lens(keras.layers.Layer):
         self.mean, self.deviation, self.warp = mean, deviation, warp
 
     def call(self, pixels):
-        return (self.warp(pixels / 255.0) - self.mean) / self.deviation
+        return (self.warp(ops.cast(pixels, "float32") / 255.0) - self.mean) / self.deviation
 
 
 class Pictures(keras.utils.PyDataset):
@@ -39,7 +40,7 @@ class Pictures(keras.utils.PyDataset):
         self.batch_size = batch_size
         self.lens = Lens(mean, deviation, Warp(**warps, seed=seed, dtype="float32"))
         self.draws = np.random.default_rng(seed)
-        self.on_epoch_begin()
+        self.on_epoch_end()
 
     def __len__(self):
         return len(self.labels) // self.batch_size
@@ -48,5 +49,5 @@ class Pictures(keras.utils.PyDataset):
         rows = self.order[number * self.batch_size : (number + 1) * self.batch_size]
         return self.pixels[rows], self.labels[rows], np.ones(len(rows), "float32")
 
-    def on_epoch_begin(self):
+    def on_epoch_end(self):
         self.order = self.draws.permutation(len(self.labels))

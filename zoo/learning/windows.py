@@ -21,8 +21,7 @@ class Windows(keras.utils.PyDataset):
         super().__init__()
         self.streams = [arrays[name] for name in ("tokens", "unlabelled") if name in arrays]
         self.batch_size, self.length = batch_size, context_length
-        self.seed, self.epoch = seed, -1
-        self.on_epoch_begin()
+        self.seed, self.epoch = seed, 0
 
     def __len__(self):
         return max(1, round(len(self.streams[0]) / (self.batch_size * self.length)))
@@ -39,5 +38,5 @@ class Windows(keras.utils.PyDataset):
         labels[rows:] = -1
         return inputs, labels, np.ones(labels.shape, "float32")
 
-    def on_epoch_begin(self):
+    def on_epoch_end(self):
         self.epoch += 1

@@ -8,8 +8,8 @@ import tensorflow as tf
 from zoo.data.answers import answer_spans, spans_of_examples, texts_of
 from zoo.data.batching import is_batches
 from zoo.decoding.base import require
-from zoo.metrics.answers import answer_scores
 from zoo.losses import TokenCrossentropy
+from zoo.metrics.answers import answer_scores
 from zoo.readers.text.span_reader import SpanReader
 from zoo.readers.text.words import to_valid_utf8
 from zoo.serving import Endpoint

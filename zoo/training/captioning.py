@@ -13,9 +13,9 @@ from zoo.data.captions import plain
 from zoo.data.features import cache_features, load_features
 from zoo.decoding import BeamSampler
 from zoo.loading import build, load
+from zoo.losses import TokenCrossentropy
 from zoo.metrics.caption_rewards import CaptionReward
 from zoo.metrics.captions import caption_scores
-from zoo.losses import TokenCrossentropy
 from zoo.models.backbone import Backbone
 from zoo.training import runs
 from zoo.training.evaluation import captioner_quality, evaluate_captioner

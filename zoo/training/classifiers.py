@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import keras
 
-from zoo.losses import TokenCrossentropy
+from zoo.learning.job import Job, learned
 from zoo.training import runs
 from zoo.training.evaluation import classifier_quality, evaluate_classifier
 
@@ -44,61 +44,57 @@ class ClassifierRecipe:
     splits: ClassVar = ("train", "validation")
     measured_splits: ClassVar = ("validation", "test")
     test_splits: ClassVar = ("test",)
-    examples_of_validation: ClassVar = 500  # a batch
-    monitored: ClassVar = ("val_accuracy", "max")  # what is kept is best by it
 
     def train(self, train_examples, validation_examples, run_dir):
         """Trains a model; started again after a crash, it goes on with the last finished epoch.
 
         Args:
-            train_examples, validation_examples: Data sets of (input, digit).
-            run_dir: Folder for checkpoints, TensorBoard logs and `history.csv`.
+            train_examples, validation_examples: Data sets of (input, label); nothing is chosen by
+                the latter.
+            run_dir: Folder of the run; its job is in `learning`, see `zoo.learning`.
 
         Returns:
-            The trained `Classifier` in float32, with the averaged weights of the epoch that had the
-            best `monitored` on the validation examples, the first of equals.
+            The trained `Classifier` in float32, with the averaged weights of the last epoch.
         """
-        run_dir = pathlib.Path(run_dir)
-        run_dir.mkdir(parents=True, exist_ok=True)
+        folder = pathlib.Path(run_dir) / "learning"
         keras.utils.set_random_seed(self.seed)
-        model = self.make_model(self.dtype)
-        model.compile(
-            optimizer=self.make_optimizer(self.steps_of_epoch(train_examples)),
-            loss=self.make_loss(),
-        )
-        done = runs.restore(model, run_dir)
-        model.fit(
-            self.lessons(model.reader, train_examples, self.seed + done),
-            initial_epoch=done,
-            epochs=self.epochs,
-            validation_data=validation_examples.cache(),
-            batch_size=self.examples_of_validation,
-            verbose=2,
-            callbacks=runs.callbacks(run_dir, *self.monitored),
-        )
         trained = self.make_model("float32")
-        trained.load_weights(run_dir / runs.BEST)
+        weights = learned(folder, lambda: self.make_job(trained, train_examples))
+        trained.core.load_weights(weights)
         return trained
 
     def make_model(self, dtype):
         """Returns a `Classifier` with fresh weights."""
         raise NotImplementedError
 
-    def make_loss(self):
-        """Returns what the model learns by."""
-        return TokenCrossentropy(self.label_smoothing)
+    def make_job(self, model, examples):
+        """Returns the `zoo.learning.job.Job` of a run, and its arrays.
 
-    def lessons(self, reader, examples, seed):
-        """Returns batches of (inputs, digits, weights), other ones in each epoch."""
+        Args:
+            model: What `make_model` returns.
+            examples: Data set of (input, label).
+        """
+        data, options, arrays, number = self.lessons(model, examples)
+        job = Job(
+            self.architecture,
+            model.core.get_config(),
+            data,
+            {"batch_size": self.batch_size, **options},
+            keras.optimizers.serialize(self.make_optimizer(number // self.batch_size)),
+            self.epochs,
+            label_smoothing=self.label_smoothing,
+            dtype=self.dtype,
+            seed=self.seed,
+        )
+        return job, arrays
+
+    def lessons(self, model, examples):
+        """Returns the kind of the data of a job, its options and arrays, and how many examples."""
         raise NotImplementedError
-
-    def steps_of_epoch(self, examples):
-        """Returns the number of batches that `lessons` makes of examples, at most."""
-        return -(-count(examples) // self.batch_size)
 
     def make_optimizer(self, steps_per_epoch):
         """Returns the optimizer, which averages the weights."""
-        optimizer = keras.optimizers.AdamW(
+        return keras.optimizers.AdamW(
             runs.cosine(self.learning_rate, self.epochs * steps_per_epoch, self.warmup_steps),
             weight_decay=self.weight_decay,
             global_clipnorm=1.0,
@@ -106,8 +102,6 @@ class ClassifierRecipe:
             ema_momentum=self.average_momentum,
             ema_overwrite_frequency=None,
         )
-        optimizer.exclude_from_weight_decay(var_names=["gamma", "beta", "bias"])
-        return optimizer
 
     def evaluate(self, model, examples):
         """Returns every metric of a model on a data set of (input, digit)."""

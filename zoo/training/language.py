@@ -7,12 +7,11 @@ from typing import ClassVar
 
 import keras
 
-from zoo.data.windows import random_windows
+from zoo.learning.job import LEARNED, Job, learned
 from zoo.loading import build
-from zoo.losses import TokenCrossentropy
 from zoo.readers.text import ByteBPETokenizer
 from zoo.training import runs
-from zoo.training.distillation import side_by_side, with_soft_labels, with_swapped_words
+from zoo.training.distillation import with_swapped_words
 from zoo.training.evaluation import evaluate_language_model, language_model_quality
 
 USE = (
@@ -41,11 +40,9 @@ class LanguageRecipe:
         average_momentum: Momentum of the moving average of the weights, which is what is kept.
         dtype: Policy of the computation in training.
         seed: Seed of everything random.
-        teachers: Arguments of the recipes of models that are trained before. The model then begins
-            with the weights of the first of them and learns from all, see
-            `zoo.training.distillation`.
-        teacher_shares: Share of each teacher in the labels, together above 0 and at most 1; the
-            rest is what the text says.
+        teachers: Arguments of the recipes of models that are trained before, see
+            `zoo.learning.learner.Learner`.
+        teacher_share: Share of the labels that is what they expect on average, 0 to 1.
         swapped_words: Half of each batch are windows of the text with this share of the words
             swapped, where the labels are those of the teachers alone.
     """
@@ -63,7 +60,7 @@ class LanguageRecipe:
     dtype: str = "mixed_bfloat16"
     seed: int = 1
     teachers: list = dataclasses.field(default_factory=list)
-    teacher_shares: list = dataclasses.field(default_factory=list)
+    teacher_share: float = 0.8
     swapped_words: float = 0.25
 
     splits: ClassVar = ("train", "validation")
@@ -71,11 +68,9 @@ class LanguageRecipe:
     test_splits: ClassVar = ("validation+test",)
 
     def __post_init__(self):
-        shares = self.teacher_shares
-        if len(shares) != len(self.teachers) or (shares and not 0.0 < sum(shares) <= 1.0 + 1e-6):
+        if not 0.0 <= self.teacher_share <= 1.0:
             raise ValueError(
-                "`teacher_shares` must hold a share for each of `teachers`, together above 0 and at"
-                f" most 1. Received: teacher_shares={shares} for {len(self.teachers)} teachers."
+                f"`teacher_share` must be from 0 to 1. Received: {self.teacher_share}."
             )
 
     def load(self, split, data_dir=None):
@@ -88,56 +83,60 @@ class LanguageRecipe:
         """Trains a model; started again after a crash, it goes on with the last finished epoch.
 
         Args:
-            train_text, validation_text: Two `str`.
-            run_dir: Folder for checkpoints, TensorBoard logs and `history.csv`, and for the same of
-                each teacher, `teacher_1` and so on.
+            train_text, validation_text: Two `str`; nothing is chosen by the latter.
+            run_dir: Folder of the run. What is learned is in `learning` and, for each teacher, in
+                `teacher_1` and so on, see `zoo.learning`.
 
         Returns:
-            The trained `TextGenerator` in float32, with the averaged weights of the epoch that had
-            the lowest loss on the validation text.
+            The trained `TextGenerator` in float32, with the averaged weights of the last epoch.
         """
         run_dir = pathlib.Path(run_dir)
-        run_dir.mkdir(parents=True, exist_ok=True)
-        teachers = [
-            LanguageRecipe(**each).train(train_text, validation_text, run_dir / f"teacher_{number}")
-            for number, each in enumerate(self.teachers, start=1)
-        ]
-        keras.utils.set_random_seed(self.seed)
-        model = self._build(self.dtype)
-        if teachers:
-            model.set_weights(teachers[0].get_weights())
-        windows = functools.partial(self._windows, model, train_text, teachers)
-        model.compile(
-            optimizer=self.make_optimizer(int(windows(self.seed).cardinality())),
-            loss=TokenCrossentropy(),
-            weighted_metrics=[],
-        )
-        done = runs.restore(model, run_dir)
-        model.fit(
-            windows(self.seed + done),  # a run that goes on draws anew
-            initial_epoch=done,
-            epochs=self.epochs,
-            validation_data=validation_text,
-            batch_size=self.batch_size,
-            callbacks=runs.callbacks(run_dir, "val_loss", "min"),
-        )
+        for number, teacher in enumerate(self._teachers(), start=1):
+            folder = run_dir / f"teacher_{number}"
+            learned(folder, functools.partial(teacher.make_job, train_text))
         trained = self._build("float32")
-        trained.load_weights(run_dir / runs.BEST)
+        weights = learned(run_dir / "learning", functools.partial(self.make_job, train_text))
+        trained.core.load_weights(weights)
         return trained
 
-    def _windows(self, model, text, teachers, seed):
-        """Returns batches of windows of a text: those of one epoch."""
-        length, stream = model.core.context_length, model.tokens(text)
-        if not teachers:
-            return random_windows(stream, length, self.batch_size, seed)
-        swapped = with_swapped_words(text, self.swapped_words, self.seed)
-        alone = [share / sum(self.teacher_shares) for share in self.teacher_shares]
-        lessons = []
-        for part, shares in ((stream, self.teacher_shares), (model.tokens(swapped), alone)):
-            seed += 1  # other places of the one text than of the other
-            windows = random_windows(part, length, self.batch_size // 2, seed)
-            lessons.append(with_soft_labels(windows, teachers, shares))
-        return side_by_side(*lessons)
+    def make_job(self, text):
+        """Returns the `zoo.learning.job.Job` of a run, and its arrays."""
+        model = self._build("float32")
+        arrays = {"tokens": model.tokens(text).astype("uint16")}
+        if self.teachers:
+            swapped = with_swapped_words(text, self.swapped_words, self.seed)
+            arrays["unlabelled"] = model.tokens(swapped).astype("uint16")
+        length = model.core.context_length
+        steps = max(1, round(len(arrays["tokens"]) / (self.batch_size * length)))
+        job = Job(
+            self.architecture,
+            model.core.get_config(),
+            "windows",
+            {"batch_size": self.batch_size, "context_length": length},
+            keras.optimizers.serialize(self.make_optimizer(steps)),
+            self.epochs,
+            teachers=[
+                teacher.as_teacher(f"teacher_{number}")
+                for number, teacher in enumerate(self._teachers(), start=1)
+            ],
+            teacher_share=self.teacher_share,
+            dtype=self.dtype,
+            seed=self.seed,
+        )
+        return job, arrays
+
+    def as_teacher(self, name):
+        """Returns what the job of a student tells of the model that this recipe trains.
+
+        Args:
+            name: Folder of its job, beside that of the student.
+        """
+        config = self._build("float32").core.get_config()
+        weights = f"../{name}/{LEARNED}"
+        return {"architecture": self.architecture, "config": config, "weights": weights}
+
+    def _teachers(self):
+        return [LanguageRecipe(**each) for each in self.teachers]
 
     def evaluate(self, model, text):
         """Returns every metric of a model on a text."""
@@ -158,7 +157,7 @@ class LanguageRecipe:
             "citation": "Karpathy 2015, The Unreasonable Effectiveness of Recurrent Neural Networks"
             " (https://karpathy.github.io/2015/05/21/rnn-effectiveness/)",
         }
-        chosen_by = "the lowest loss on the validation split of TFDS, over epochs"
+        chosen_by = "the last epoch is kept"
         return {
             "variant": "characters",
             "data": data,
@@ -178,13 +177,10 @@ class LanguageRecipe:
             "ema_overwrite_frequency": None,
         }
         if self.optimizer == "muon":
-            optimizer = keras.optimizers.Muon(
+            return keras.optimizers.Muon(
                 schedule, adam_beta_2=0.99, adam_weight_decay=self.weight_decay, **common
             )
-        else:
-            optimizer = keras.optimizers.AdamW(schedule, beta_2=0.99, **common)
-        optimizer.exclude_from_weight_decay(var_names=["gamma", "beta", "bias"])
-        return optimizer
+        return keras.optimizers.AdamW(schedule, beta_2=0.99, **common)
 
     def _build(self, dtype):
         tokenizer = ByteBPETokenizer([], prefix_space=False)

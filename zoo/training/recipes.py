@@ -42,7 +42,12 @@ WRITER = {
     "context_length": 256,
     "activation": "squared_relu",
 }
-
+WRITERS = [  # that the language model learns from
+    {**WRITER, "dropout": 0.25},
+    {**WRITER, "dropout": 0.3, "activation": "gelu"},
+    {**WRITER, "dropout": 0.35, "size": 384},
+    {**WRITER, "dropout": 0.3, "num_layers": 8},
+]
 POOLED = {"num_layers": 0, "size": 256, "num_heads": 4, "normalize": "post", "dropout": 0.0}
 
 LICENSE = (
@@ -152,14 +157,17 @@ RECIPES = {
             "normalize": "pre",
             "dropout": 0.2,
         },
-        epochs=72,
-        cycles=3,
-        batch_size=128,
+        data="multi30k+flickr8k",
+        ensemble=3,
+        teacher_share=0.6,
+        epochs=60,
+        cycles=1,
+        batch_size=384,
         optimizer="muon",
-        learning_rate=2e-3,
+        learning_rate=3e-3,
         warmup_steps=200,
-        subword_dropout=0.05,
-        average_momentum=0.999,
+        label_smoothing=0.0,
+        average_momentum=0.998,
         self_critical_epochs=1,
     ),
     "transformer_nmt_tatoeba_en_de": TranslationRecipe(
@@ -185,32 +193,29 @@ RECIPES = {
     ),
     "transformer_lm_shakespeare": LanguageRecipe(
         "transformer_lm",
-        overrides={**WRITER, "dropout": 0.15},
-        epochs=10,
-        learning_rate=8e-4,
+        overrides={**WRITER, "dropout": 0.1},
+        epochs=120,
+        batch_size=64,
         teachers=[
-            {"architecture": "transformer_lm", "overrides": {**WRITER, "dropout": 0.25}},
-            {
-                "architecture": "transformer_lm",
-                "overrides": {**WRITER, "dropout": 0.3, "activation": "gelu"},
-                "seed": 2,
-            },
+            {"architecture": "transformer_lm", "seed": seed, "epochs": 24, "overrides": overrides}
+            for seed, overrides in enumerate(WRITERS, start=1)
         ],
-        teacher_shares=[0.4, 0.4],
     ),
     "vit_mnist": DigitsRecipe(
         "vit",
         overrides={
             "patch_size": 4,
-            "stem": [24, 48],
+            "stem": [32, 48, 64, 128],
             "num_layers": 4,
-            "size": 96,
+            "size": 128,
             "num_heads": 4,
-            "hidden": 192,
+            "hidden": 256,
             "pooling": "mean",
             "dropout": 0.1,
         },
-        epochs=30,
+        epochs=120,
+        batch_size=512,
+        learning_rate=3e-3,
     ),
 }
 _OF_ARCHITECTURE = {  # others are those of their task

@@ -13,9 +13,9 @@ import numpy as np
 import tensorflow as tf
 
 from zoo.atomic import sweep, whole
+from zoo.learning.schedules import WarmUp
 from zoo.readers.text import ByteBPETokenizer
 from zoo.storage.presets import fingerprint
-from zoo.learning.schedules import WarmUp
 
 BEST = "best.weights.h5"
 HISTORY = "history.csv"
