@@ -1,9 +1,9 @@
 """A job: a core, what it learns from, and how, in a folder of plain files.
 
-Recipes read strings, pictures or sounds with TensorFlow. Once these are arrays, the rest needs Keras
-alone, and may be done elsewhere: in this process, or by `python -m zoo.learning FOLDER` on another
-backend or another machine, such as JAX on a GPU, where TensorFlow need not be installed. A folder
-whose job is done is not worked on again.
+Recipes read strings, pictures or sounds with TensorFlow. Once these are arrays, the rest needs
+Keras alone, and may be done elsewhere: in this process, or by `python -m zoo.learning FOLDER` on
+another backend or another machine, such as JAX on a GPU, where TensorFlow need not be installed. A
+folder whose job is done is not worked on again.
 """
 
 import dataclasses
@@ -16,12 +16,21 @@ import numpy as np
 from zoo.atomic import whole
 from zoo.catalog import ARCHITECTURES
 from zoo.learning.learner import Learner
+from zoo.learning.masked import MaskedWindows, OfPlaces
 from zoo.learning.pairs import TokenPairs
 from zoo.learning.pictures import Pictures
-from zoo.learning.windows import Windows
+from zoo.learning.reviews import LabelledTexts
 from zoo.learning.schedules import WarmUp  # noqa: F401  (registered: optimizers hold it)
+from zoo.learning.windows import Windows
 
-DATA = {"pairs": TokenPairs, "pictures": Pictures, "windows": Windows}
+DATA = {
+    "masked": MaskedWindows,
+    "pairs": TokenPairs,
+    "pictures": Pictures,
+    "texts": LabelledTexts,
+    "windows": Windows,
+}
+AROUND = {"masked": OfPlaces}  # what makes of a core a model of such inputs
 JOB, ARRAYS, LEARNED, HISTORY = "job.json", "arrays.npz", "learned.weights.h5", "history.csv"
 
 
@@ -41,6 +50,7 @@ class Job:
         teachers: Each the architecture, the config, and the file of the weights of a core.
         teacher_share: As for `Learner`.
         begin_with: File of weights that it begins with, or `""`.
+        encoder: Told like a teacher, the core whose encoder it begins with (`core.begin_with`).
         dtype: Policy of the computation.
         seed: Seed of everything random.
     """
@@ -56,6 +66,7 @@ class Job:
     teachers: tuple = ()
     teacher_share: float = 0.0
     begin_with: str = ""
+    encoder: dict | None = None
     dtype: str = "mixed_bfloat16"
     seed: int = 1
 
@@ -68,6 +79,19 @@ def write(folder, job, arrays):
         np.savez_compressed(file, **arrays)
     with whole(folder / JOB) as unfinished:
         unfinished.write_text(json.dumps(dataclasses.asdict(job), indent=1) + "\n")
+
+
+def learned(folder, make):
+    """Returns the file of weights that a job learns; the job is written first if it is not there.
+
+    Args:
+        folder: Its folder.
+        make: Returns the `Job` and its arrays.
+    """
+    folder = pathlib.Path(folder)
+    if not (folder / JOB).exists():
+        write(folder, *make())
+    return work(folder)
 
 
 def work(folder):
@@ -83,9 +107,9 @@ def work(folder):
         ValueError: If there is no job.
     """
     folder = pathlib.Path(folder)
-    learned = folder / LEARNED
-    if learned.exists():
-        return learned
+    weights = folder / LEARNED
+    if weights.exists():
+        return weights
     if not (folder / JOB).exists():
         raise ValueError(f"There is no {JOB} in {folder}. A recipe writes it.")
     job = Job(**json.loads((folder / JOB).read_text()))
@@ -95,11 +119,11 @@ def work(folder):
     core = _core(job.architecture, job.config, job.dtype)
     if job.begin_with:
         core.load_weights(folder / job.begin_with)
-    teachers = []
-    for teacher in job.teachers:
-        teachers.append(_core(teacher["architecture"], teacher["config"], job.dtype))
-        teachers[-1].load_weights(folder / teacher["weights"])
-    learner = Learner(core, teachers, job.teacher_share, job.label_smoothing, data.lens)
+    if job.encoder:
+        core.begin_with(_trained(folder, job.encoder, job.dtype))
+    around = AROUND.get(job.data, lambda core: core)
+    teachers = [around(_trained(folder, teacher, job.dtype)) for teacher in job.teachers]
+    learner = Learner(around(core), teachers, job.teacher_share, job.label_smoothing, data.lens)
     optimizer = keras.optimizers.deserialize(job.optimizer)
     optimizer.exclude_from_weight_decay(var_names=list(job.undecayed))
     # The lengths of batches differ: XLA on a CPU would compile for longer than it computes.
@@ -113,9 +137,15 @@ def work(folder):
             keras.callbacks.CSVLogger(folder / HISTORY, append=True),
         ],
     )  # the last thing that `fit` does is to take the averaged weights
-    with whole(learned) as unfinished:
+    with whole(weights) as unfinished:
         core.save_weights(unfinished)
-    return learned
+    return weights
+
+
+def _trained(folder, told, dtype):
+    core = _core(told["architecture"], told["config"], dtype)
+    core.load_weights(folder / told["weights"])
+    return core
 
 
 def _core(architecture, config, dtype):
