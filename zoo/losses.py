@@ -53,7 +53,9 @@ class TokenCrossentropy(keras.losses.Loss):
         if is_soft:
             target = ops.sum(y_true * logits, axis=-1)
         else:
-            target = ops.squeeze(ops.take_along_axis(logits, y_true[..., None], axis=-1), axis=-1)
+            # Keras has made floats of the labels.
+            places = ops.cast(y_true, "int32")[..., None]
+            target = ops.squeeze(ops.take_along_axis(logits, places, axis=-1), axis=-1)
         # -mean(log p) = loss + logit of y - mean(logits): no second softmax over the vocabulary.
         return loss + self.label_smoothing * (target - ops.mean(logits, axis=-1))
 

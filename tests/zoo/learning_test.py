@@ -207,7 +207,7 @@ def test_a_job_is_done_once_and_keeps_the_averaged_weights(tmp_path, monkeypatch
     trained = core()
     trained.load_weights(weights)
     fresh = core(seed=made.seed)
-    assert any((a != b).any() for a, b in zip(trained.get_weights(), fresh.get_weights()))
+    assert (trained.get_weights()[0] != fresh.get_weights()[0]).any()
 
     # The average, by hand: the same batches and steps, without fit.
     keras.utils.set_random_seed(made.seed)
@@ -237,9 +237,10 @@ def test_a_job_that_broke_off_goes_on(tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return save(self, filepath, **options)
 
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch:
         patch.setattr(keras.Model, "save_weights", fail)
-        job.work(tmp_path)
+        with pytest.raises(KeyboardInterrupt):
+            job.work(tmp_path)
     assert not (tmp_path / LEARNED).exists()
     assert job.work(tmp_path).exists()
 

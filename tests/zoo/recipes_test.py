@@ -11,8 +11,8 @@ import pytest
 import tensorflow as tf
 
 import zoo
-from zoo.metrics import sacrebleu_score
 from zoo.losses import TokenCrossentropy
+from zoo.metrics import sacrebleu_score
 from zoo.storage import CARD
 from zoo.training import evaluation, recipes, runs, self_critical
 from zoo.training.bleu import ValidationBleu

@@ -1,5 +1,6 @@
-"""The recipes of reviews: what is hidden and told, what a classifier begins with, what is left."""
+"""The recipes of reviews: what they learn from, what a classifier begins with, what is left."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -9,8 +10,8 @@ import tensorflow as tf
 import zoo
 from zoo.readers.text import Tokenizer
 from zoo.training import recipes
-from zoo.training.masked import MaskedRecipe, OfPlaces, hidden_windows, stream_of
-from zoo.training.reviews import ReviewsRecipe
+from zoo.training.masked import MaskedRecipe, stream_of
+from zoo.training.reviews import ReviewsRecipe, tokens_of
 
 SIZES = {"num_layers": 1, "size": 8, "num_heads": 2, "hidden": 16, "max_length": 16}
 MASKED = MaskedRecipe(
@@ -20,6 +21,14 @@ MASKED = MaskedRecipe(
     epochs=1,
     batch_size=4,
     warmup_steps=1,
+)
+REVIEWS = ReviewsRecipe(
+    "text_encoder",
+    overrides={"pooling": "mean", "pooler": None},
+    epochs=1,
+    batch_size=4,
+    warmup_steps=1,
+    dtype="float32",
 )
 TEXTS = ["A good film.<br />I liked it.", "A bad film, a very bad one."] * 8
 
@@ -32,15 +41,7 @@ def examples():
 @pytest.fixture(scope="module")
 def presets(examples, tmp_path_factory):
     run_dir = tmp_path_factory.mktemp("run")
-    reviews = ReviewsRecipe(
-        "text_encoder",
-        overrides={"pooling": "mean", "pooler": None},
-        begin_with=str(run_dir / "masked" / "toy_masked"),
-        epochs=1,
-        batch_size=4,
-        warmup_steps=1,
-        dtype="float32",
-    )
+    reviews = dataclasses.replace(REVIEWS, begin_with=str(run_dir / "masked" / "toy_masked"))
     with pytest.MonkeyPatch.context() as patch:
         for kind in (MaskedRecipe, ReviewsRecipe):
             patch.setattr(kind, "load", lambda self, split, data_dir: examples)
@@ -86,35 +87,10 @@ def test_a_classifier_begins_with_a_trained_encoder(trained):
         zoo.load(trained, labels=labels, num_layers=2)
 
 
-def test_logits_of_places_are_those_of_the_core(trained):
-    core = zoo.load(trained).core
-    ids, places = np.array([[2, 7, 8, 9], [2, 5, 6, 3]]), np.array([[1, 3], [2, 0]])
-    found = OfPlaces(core)({"token_ids": ids, "places": places}).numpy()
-    np.testing.assert_allclose(found, core(ids).numpy()[[[0], [1]], places], atol=1e-5)
-
-
-def test_one_token_of_five_is_told_and_most_of_them_are_masks():
-    tokenizer = Tokenizer.train(["".join(map(chr, range(33, 127)))], vocabulary_size=300)
-    stream = np.random.default_rng(0).integers(5, tokenizer.vocabulary_size, 5000)
-    stream[::7] = tokenizer.end_id
-    windows = hidden_windows(stream, tokenizer, 51, 64, 0.2, seed=1).take(4)
-    inputs, labels, weights = (np.concatenate(each) for each in zip(*_numpy(windows), strict=True))
-    ids, places = inputs[:, :51], inputs[:, 51:]
-    assert places.shape == (256, 10)
-    assert (ids[:, 0] == tokenizer.start_id).all()
-    assert (np.diff(np.sort(places)) > 0).all()
-    assert (places > 0).all()
-    assert (labels != tokenizer.end_id).all()
-    assert (weights == 1).all()
-    whole = ids.copy()
-    np.put_along_axis(whole, places, labels, axis=1)
-    views = np.lib.stride_tricks.sliding_window_view(stream, 50)
-    assert all((views == row).all(axis=1).any() for row in whole[::16, 1:])
-    shown = np.take_along_axis(ids, places, axis=1)
-    is_mask, stays = shown == tokenizer.mask_id, shown == labels
-    assert abs(is_mask.mean() - 0.8) < 0.03
-    assert abs(stays.mean() - 0.1) < 0.03
-    np.testing.assert_array_equal(np.delete(ids[0], places[0]), np.delete(whole[0], places[0]))
+def test_a_tokenizer_learned_again_is_the_same_file(tmp_path):
+    for name in "ab":
+        Tokenizer.train(TEXTS, vocabulary_size=60, tokens=["<br />"]).save(tmp_path / name)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
 def test_the_stream_has_all_texts_with_ends(examples):
@@ -124,6 +100,22 @@ def test_the_stream_has_all_texts_with_ends(examples):
     assert stream_of(tokenizer, examples).tolist() == expected
 
 
-def _numpy(windows):
-    for inputs, labels, weights in windows.as_numpy_iterator():
-        yield np.concatenate([inputs["token_ids"], inputs["places"]], axis=1), labels, weights
+def test_tokens_of_texts_with_their_labels(examples):
+    tokenizer = Tokenizer.train(TEXTS, vocabulary_size=60, tokens=["<br />"])
+    ids = tokenizer.tokenize(TEXTS).to_list()
+    arrays = tokens_of(tokenizer, examples)
+    assert arrays["tokens"].tolist() == [token for each in ids for token in each]
+    assert arrays["sizes"].tolist() == [len(each) for each in ids]
+    assert arrays["labels"].tolist() == [1, 0] * 8
+
+
+def test_what_was_learned_elsewhere_is_taken(trained, examples, tmp_path):
+    recipe = dataclasses.replace(REVIEWS, begin_with=str(trained))
+    model = zoo.load(trained, labels=["negative", "positive"], pooling="mean", pooler=None)
+    folder = tmp_path / "learning"
+    folder.mkdir()
+    (folder / "job.json").write_text("{}")
+    model.core.save_weights(folder / "learned.weights.h5")
+    found = recipe.train(examples, examples, tmp_path)
+    for mine, its in zip(found.core.weights, model.core.weights, strict=True):
+        np.testing.assert_array_equal(mine, its)

@@ -16,12 +16,21 @@ import numpy as np
 from zoo.atomic import whole
 from zoo.catalog import ARCHITECTURES
 from zoo.learning.learner import Learner
+from zoo.learning.masked import MaskedWindows, OfPlaces
 from zoo.learning.pairs import TokenPairs
 from zoo.learning.pictures import Pictures
+from zoo.learning.reviews import LabelledTexts
 from zoo.learning.schedules import WarmUp  # noqa: F401  (registered: optimizers hold it)
 from zoo.learning.windows import Windows
 
-DATA = {"pairs": TokenPairs, "pictures": Pictures, "windows": Windows}
+DATA = {
+    "masked": MaskedWindows,
+    "pairs": TokenPairs,
+    "pictures": Pictures,
+    "texts": LabelledTexts,
+    "windows": Windows,
+}
+AROUND = {"masked": OfPlaces}  # what makes of a core a model of such inputs
 JOB, ARRAYS, LEARNED, HISTORY = "job.json", "arrays.npz", "learned.weights.h5", "history.csv"
 
 
@@ -41,6 +50,7 @@ class Job:
         teachers: Each the architecture, the config, and the file of the weights of a core.
         teacher_share: As for `Learner`.
         begin_with: File of weights that it begins with, or `""`.
+        encoder: Told like a teacher, the core whose encoder it begins with (`core.begin_with`).
         dtype: Policy of the computation.
         seed: Seed of everything random.
     """
@@ -56,6 +66,7 @@ class Job:
     teachers: tuple = ()
     teacher_share: float = 0.0
     begin_with: str = ""
+    encoder: dict | None = None
     dtype: str = "mixed_bfloat16"
     seed: int = 1
 
@@ -108,11 +119,11 @@ def work(folder):
     core = _core(job.architecture, job.config, job.dtype)
     if job.begin_with:
         core.load_weights(folder / job.begin_with)
-    teachers = []
-    for teacher in job.teachers:
-        teachers.append(_core(teacher["architecture"], teacher["config"], job.dtype))
-        teachers[-1].load_weights(folder / teacher["weights"])
-    learner = Learner(core, teachers, job.teacher_share, job.label_smoothing, data.lens)
+    if job.encoder:
+        core.begin_with(_trained(folder, job.encoder, job.dtype))
+    around = AROUND.get(job.data, lambda core: core)
+    teachers = [around(_trained(folder, teacher, job.dtype)) for teacher in job.teachers]
+    learner = Learner(around(core), teachers, job.teacher_share, job.label_smoothing, data.lens)
     optimizer = keras.optimizers.deserialize(job.optimizer)
     optimizer.exclude_from_weight_decay(var_names=list(job.undecayed))
     # The lengths of batches differ: XLA on a CPU would compile for longer than it computes.
@@ -130,6 +141,12 @@ def work(folder):
     with whole(weights) as unfinished:
         core.save_weights(unfinished)
     return weights
+
+
+def _trained(folder, told, dtype):
+    core = _core(told["architecture"], told["config"], dtype)
+    core.load_weights(folder / told["weights"])
+    return core
 
 
 def _core(architecture, config, dtype):

@@ -3,6 +3,8 @@
 import keras
 import numpy as np
 
+from zoo.learning.batches import by_length
+
 LENGTHS = (16, 24, 40, 64)
 
 
@@ -67,17 +69,8 @@ class TokenPairs(keras.utils.PyDataset):
         rows = self.draws.permutation(np.arange(begin, end))
         longest = np.maximum(self.source_lengths[rows], self.target_lengths[rows])
         places = np.searchsorted(self.lengths, longest)
-        batches, left = [], rows[:0]
-        for place, length in enumerate(self.lengths):
-            left = np.concatenate([left, rows[places == place]])
-            is_last = place == len(self.lengths) - 1
-            whole = len(left) if is_last else len(left) // self.batch_size * self.batch_size
-            for first in range(0, whole, self.batch_size):
-                batches.append((left[first : min(first + self.batch_size, whole)], length))
-            left = left[whole:]
-        order = self.draws.permutation(np.arange(1, len(batches) - 1))
-        # They are sorted by length, and Keras sees by the first two which sizes differ.
-        self.batches = [batches[place] for place in dict.fromkeys([0, len(batches) - 1, *order])]
+        batches = by_length(rows, places, len(self.lengths), self.batch_size, self.draws)
+        self.batches = [(rows, self.lengths[place]) for rows, place in batches]
 
 
 def flat(passes):

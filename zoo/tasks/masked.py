@@ -6,6 +6,7 @@ import keras
 import tensorflow as tf
 
 from zoo.decoding.base import require
+from zoo.learning.masked import AS_MASK, AS_OTHER
 from zoo.metrics.perplexity import Perplexity
 from zoo.readers.text.text_reader import TextReader
 from zoo.readers.text.texts import as_texts
@@ -13,7 +14,6 @@ from zoo.tasks.arguments import Texts
 from zoo.tasks.encoding import EncodingTask
 
 MASKED = 0.15  # of the tokens, in training
-AS_MASK, AS_OTHER = 0.8, 0.1  # of those; the rest stays
 
 
 class Candidate(NamedTuple):

@@ -33,32 +33,39 @@ def learned_from_ensemble(recipe, tokenizer, examples, run_dir):
     Returns:
         The file of the weights of the core of the student.
     """
-    teacher = dataclasses.replace(recipe, label_smoothing=0.1, ensemble=0, teacher_share=0.0)
-    names = [f"teacher_{number}" for number in range(1, recipe.ensemble + 1)]
-    arrays = functools.cache(functools.partial(_passes, recipe, tokenizer, with_targets(examples)))
-    models = []
-    for number, name in enumerate(names, start=1):
-        seeded = dataclasses.replace(teacher, seed=recipe.seed + number)
-        weights = learned(run_dir / name, functools.partial(_job, seeded, tokenizer, arrays))
-        models.append(build(recipe.architecture, tokenizer, "float32", **recipe.overrides))
-        models[-1].core.load_weights(weights)
-    lessons = with_translations(examples, models, run_dir / LESSONS)
-    arrays = functools.partial(_passes, recipe, tokenizer, lessons)
-    teachers = [
-        {
-            "architecture": recipe.architecture,
-            "config": model.core.get_config(),
-            "weights": f"../{name}/{LEARNED}",
-        }
-        for name, model in zip(names, models, strict=True)
-    ]
-    make = functools.partial(_job, recipe, tokenizer, arrays, teachers)
+
+    def make():
+        names, models = _taught(recipe, tokenizer, with_targets(examples), run_dir)
+        lessons = with_translations(examples, models, run_dir / LESSONS)
+        teachers = [
+            {
+                "architecture": recipe.architecture,
+                "config": model.core.get_config(),
+                "weights": f"../{name}/{LEARNED}",
+            }
+            for name, model in zip(names, models, strict=True)
+        ]
+        return _job(recipe, tokenizer, _passes(recipe, tokenizer, lessons), teachers)
+
     return learned(run_dir / "learning", make)
 
 
+def _taught(recipe, tokenizer, pairs, run_dir):
+    """Trains the teachers, and returns the names of their folders and the models."""
+    teacher = dataclasses.replace(recipe, label_smoothing=0.1, ensemble=0, teacher_share=0.0)
+    names = [f"teacher_{number}" for number in range(1, recipe.ensemble + 1)]
+    passes = functools.cache(functools.partial(_passes, recipe, tokenizer, pairs))
+    models = []
+    for number, name in enumerate(names, start=1):
+        seeded = dataclasses.replace(teacher, seed=recipe.seed + number)
+        weights = learned(run_dir / name, lambda seeded=seeded: _job(seeded, tokenizer, passes()))
+        models.append(build(recipe.architecture, tokenizer, "float32", **recipe.overrides))
+        models[-1].core.load_weights(weights)
+    return names, models
+
+
 def _job(recipe, tokenizer, arrays, teachers=()):
-    """Returns a job and its arrays, which a function gives."""
-    arrays = arrays()
+    """Returns a job and its arrays."""
     config = build(recipe.architecture, tokenizer, "float32", **recipe.overrides).core.get_config()
     steps = int(arrays["pairs_of_pass"][0]) // recipe.batch_size
     job = Job(

@@ -91,12 +91,15 @@ class LanguageRecipe:
             The trained `TextGenerator` in float32, with the averaged weights of the last epoch.
         """
         run_dir = pathlib.Path(run_dir)
-        for number, teacher in enumerate(self._teachers(), start=1):
-            folder = run_dir / f"teacher_{number}"
-            learned(folder, functools.partial(teacher.make_job, train_text))
+
+        def make():
+            for number, teacher in enumerate(self._teachers(), start=1):
+                folder = run_dir / f"teacher_{number}"
+                learned(folder, functools.partial(teacher.make_job, train_text))
+            return self.make_job(train_text)
+
         trained = self._build("float32")
-        weights = learned(run_dir / "learning", functools.partial(self.make_job, train_text))
-        trained.core.load_weights(weights)
+        trained.core.load_weights(learned(run_dir / "learning", make))
         return trained
 
     def make_job(self, text):

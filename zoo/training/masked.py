@@ -7,12 +7,11 @@ from typing import ClassVar
 import keras
 import numpy as np
 import tensorflow as tf
-from keras import ops
 
+from zoo.learning.job import Job, learned
+from zoo.learning.masked import steps_of_epoch
 from zoo.loading import build
-from zoo.losses import TokenCrossentropy
 from zoo.readers.text import Tokenizer
-from zoo.tasks.masked import AS_MASK, AS_OTHER
 from zoo.training import runs
 from zoo.training.evaluation import evaluate_masked, masked_quality
 
@@ -86,16 +85,16 @@ class MaskedRecipe:
         """Trains a model; started again after a crash, it goes on with the last finished epoch.
 
         Args:
-            train_examples, validation_examples: Data sets of (text, label).
-            run_dir: Folder for checkpoints, the tokenizer, TensorBoard logs and `history.csv`.
+            train_examples, validation_examples: Data sets of (text, label); nothing is chosen by
+                the latter.
+            run_dir: Folder of the run: of the tokenizer, and of its job, `learning`, see
+                `zoo.learning`.
 
         Returns:
-            The trained `MaskFiller` in float32, with the averaged weights of the epoch that had the
-            lowest loss on the validation texts.
+            The trained `MaskFiller` in float32, with the averaged weights of the last epoch.
         """
         run_dir = pathlib.Path(run_dir)
         run_dir.mkdir(parents=True, exist_ok=True)
-        keras.utils.set_random_seed(self.seed)
         tokenizer = runs.tokenizer(
             run_dir / "tokenizer.json",
             (text.decode() for text, _ in train_examples.as_numpy_iterator()),
@@ -103,33 +102,41 @@ class MaskedRecipe:
             Tokenizer,
             tokens=[LINE_BREAK],
         )
-        core = build(self.architecture, tokenizer, self.dtype, **self.overrides).core
-        length = core.config.max_length
-        streams = [stream_of(tokenizer, each) for each in (train_examples, validation_examples)]
-        steps = max(1, len(streams[0]) // (length * self.batch_size))
-        model = OfPlaces(core)
-        model.compile(optimizer=self.make_optimizer(steps), loss=TokenCrossentropy())
-        model.build()
-        done = runs.restore(model, run_dir)
-        batches = [
-            hidden_windows(stream, tokenizer, length, self.batch_size, self.told, seed)
-            for stream, seed in zip(streams, (self.seed + done, self.seed), strict=True)
-        ]
-        held_out = batches[1].take(max(1, len(streams[1]) // (length * self.batch_size))).cache()
-        model.fit(
-            batches[0],
-            steps_per_epoch=steps,
-            initial_epoch=done,
-            epochs=self.epochs,
-            validation_data=held_out,
-            shuffle=False,  # they are drawn
-            verbose=2,
-            callbacks=runs.callbacks(run_dir, "val_loss", "min"),
-        )
-        model.load_weights(run_dir / runs.BEST)
         trained = build(self.architecture, tokenizer, "float32", **self.overrides)
-        runs.copy_weights(model, trained)
+        weights = learned(run_dir / "learning", lambda: self.make_job(trained, train_examples))
+        trained.core.load_weights(weights)
         return trained
+
+    def make_job(self, model, examples):
+        """Returns the `zoo.learning.job.Job` of a run, and its arrays.
+
+        Args:
+            model: The `MaskFiller` with fresh weights.
+            examples: Data set of (text, label).
+        """
+        tokenizer, length = model.tokenizer, model.core.config.max_length
+        stream = stream_of(tokenizer, examples)
+        options = {
+            "batch_size": self.batch_size,
+            "length": length,
+            "told": self.told,
+            "vocabulary_size": tokenizer.vocabulary_size,
+            "start_id": tokenizer.start_id,
+            "end_id": tokenizer.end_id,
+            "mask_id": tokenizer.mask_id,
+        }
+        steps = steps_of_epoch(len(stream), self.batch_size, length)
+        job = Job(
+            self.architecture,
+            model.core.get_config(),
+            "masked",
+            options,
+            keras.optimizers.serialize(self.make_optimizer(steps)),
+            self.epochs,
+            dtype=self.dtype,
+            seed=self.seed,
+        )
+        return job, {"tokens": stream}
 
     def make_optimizer(self, steps_per_epoch):
         """Returns the optimizer, which averages the weights."""
@@ -160,42 +167,12 @@ class MaskedRecipe:
             "use": USE,
             "limits": LIMITS,
             "call": 'fill_mask("The film was [MASK].")',
-            "chosen_by": "the lowest loss on 2,500 reviews held out of train, over epochs",
+            "chosen_by": "the last epoch is kept",
         }
 
 
-class OfPlaces(keras.Model):
-    """A masked language model that gives logits for some places alone: the others cost nothing.
-
-    Args:
-        core: A `zoo.models.text_encoder.TextEncoder` with `head="masked"`.
-
-    Call arguments:
-        inputs: Dictionary of `token_ids`, int32 `(batch, length)`, and `places`, int32 `(batch,
-            places)`.
-
-    Output shape:
-        `(batch, places, vocabulary_size)`, float32.
-    """
-
-    def __init__(self, core):
-        super().__init__()
-        self.core = core
-
-    def build(self, input_shape=None):
-        if not self.core.built:
-            self.core.build()
-        self.built = True
-
-    def call(self, inputs, training=None):
-        vectors, _ = self.core.encode(inputs["token_ids"], training=training)
-        places = inputs["places"][..., None]
-        vectors = ops.take_along_axis(vectors, places, axis=1)
-        return ops.cast(self.core.tell(vectors), "float32")
-
-
 def stream_of(tokenizer, examples):
-    """Returns the tokens of all texts, each with the end token after it, as an int32 vector."""
+    """Returns the tokens of all texts, each with the end token after it, as a uint16 vector."""
 
     def tokenize(texts, _):
         ids = tokenizer.tokenize(texts)
@@ -203,47 +180,4 @@ def stream_of(tokenizer, examples):
         return tf.concat([ids, ends], axis=1).flat_values
 
     batches = examples.batch(256).map(tokenize, num_parallel_calls=tf.data.AUTOTUNE)
-    return np.concatenate(list(batches.as_numpy_iterator()))
-
-
-def hidden_windows(stream, tokenizer, length, batch_size, told, seed):
-    """Returns batches of windows of a stream, with tokens to be told at places drawn anew.
-
-    Args:
-        stream: int32 vector of tokens.
-        tokenizer: A tokenizer with a mask token.
-        length: Tokens of a window, with the start token in front of it.
-        batch_size: Windows a batch.
-        told: Share of the tokens that are to be told.
-        seed: Seed of everything random.
-
-    Returns:
-        A data set without end of `(inputs, labels, weights)`, as `OfPlaces` takes the inputs.
-    """
-    room = min(length - 1, len(stream))
-    number = max(1, round(told * room))
-    stream = tf.constant(stream, tf.int32)
-
-    def windows(seed):
-        seeds = tf.random.split(seed, 4)
-        shape = [batch_size, room]
-        first = tf.random.stateless_uniform(
-            [batch_size, 1], seeds[0], 0, len(stream) - room + 1, tf.int32
-        )
-        labels = tf.gather(stream, first + tf.range(room))
-        dice = tf.random.stateless_uniform(shape, seeds[1])
-        dice = tf.where(labels == tokenizer.end_id, dice - 1.0, dice)  # it is told last
-        places = tf.math.top_k(dice, number).indices
-        is_told = tf.reduce_any(places[..., None] == tf.range(room), axis=1)
-        dice = tf.random.stateless_uniform(shape, seeds[2])
-        others = tf.random.stateless_uniform(
-            shape, seeds[3], 0, tokenizer.vocabulary_size, tf.int32
-        )
-        ids = tf.where(is_told & (dice < AS_MASK + AS_OTHER), others, labels)
-        ids = tf.where(is_told & (dice < AS_MASK), tokenizer.mask_id, ids)
-        ids = tf.concat([tf.fill([batch_size, 1], tokenizer.start_id), ids], axis=1)
-        inputs = {"token_ids": ids, "places": places + 1}
-        labels = tf.gather(labels, places, batch_dims=1)
-        return inputs, labels, tf.ones_like(labels, tf.float32)
-
-    return runs.seeds(seed).map(windows, num_parallel_calls=tf.data.AUTOTUNE).prefetch(4)
+    return np.concatenate([batch.astype("uint16") for batch in batches.as_numpy_iterator()])

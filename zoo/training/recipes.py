@@ -131,21 +131,27 @@ RECIPES = {
     ),
     "luong_nmt_multi30k_en_de": TranslationRecipe("luong_nmt", overrides=RECURRENT, **TAUGHT),
     "text_encoder_imdb": ReviewsRecipe(
-        "text_encoder", overrides={"pooling": "mean", "pooler": None, "dropout": 0.2}
+        "text_encoder",
+        overrides={"pooling": "mean", "pooler": None, "dropout": 0.2},
+        epochs=4,
+        learning_rate=6e-4,
     ),
     "text_encoder_masked_imdb": MaskedRecipe(
         "text_encoder_masked",
         overrides={
-            "num_layers": 3,
-            "size": 128,
+            "num_layers": 4,
+            "size": 256,
+            "embedding_size": 128,
             "num_heads": 4,
-            "hidden": 512,
+            "hidden": 1024,
             "normalize": "pre",
             "relative_buckets": 32,  # by positions alone, it learns nothing for hours
-            "max_length": 128,
-            "dropout": 0.0,
+            "max_length": 256,
+            "dropout": 0.1,
             "attention_dropout": 0.0,
         },
+        epochs=60,
+        batch_size=256,
     ),
     "transformer_nmt_multi30k_en_de": TranslationRecipe(
         "transformer_nmt",
@@ -213,7 +219,7 @@ RECIPES = {
             "pooling": "mean",
             "dropout": 0.1,
         },
-        epochs=120,
+        epochs=80,
         batch_size=512,
         learning_rate=3e-3,
     ),

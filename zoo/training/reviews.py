@@ -1,17 +1,22 @@
 """Training of classifiers of texts on the reviews of IMDB."""
 
 import dataclasses
+import pathlib
 from typing import ClassVar
 
+import keras
+import numpy as np
 import tensorflow as tf
 
+from zoo.learning.job import Job, learned
+from zoo.learning.reviews import flat
 from zoo.loading import load
-from zoo.training import runs
 from zoo.training.classifiers import ClassifierRecipe
 from zoo.training.masked import DATA
 
 LABELS = ["negative", "positive"]
-SHUFFLED_TEXTS, SHUFFLED_BATCHES = 5000, 50
+CHUNKS = (1, 2, 4)  # that reviews have in training: of longer ones, the middle is left out
+ENCODER = "encoder.weights.h5"
 USE = "Telling whether an English review of a film praises or pans it, whole reviews of any length."
 LIMITS = (
     "It knows reviews of films from before 2011 alone, calls every text positive or negative, a "
@@ -32,13 +37,12 @@ class ReviewsRecipe(ClassifierRecipe):
     begin_with: str = "text_encoder_masked_imdb"
     hidden: float = 0.1
     epochs: int = 3
-    batch_size: int = 32
+    batch_size: int = 64
     learning_rate: float = 1e-3
     warmup_steps: int = 200
     label_smoothing: float = 0.05
 
     measured_splits: ClassVar = ("validation",)
-    examples_of_validation: ClassVar = 64
 
     def load(self, split, data_dir=None):
         """Returns a split, downloaded or from the folder where TFDS has prepared it."""
@@ -46,26 +50,71 @@ class ReviewsRecipe(ClassifierRecipe):
 
         return load_imdb(split, data_dir)
 
+    def train(self, train_examples, validation_examples, run_dir):
+        """Trains a model; started again after a crash, it goes on with the last finished epoch.
+
+        Args:
+            train_examples, validation_examples: Data sets of (text, label); nothing is chosen by
+                the latter.
+            run_dir: Folder of the run; its job is in `learning`, see `zoo.learning`.
+
+        Returns:
+            The trained `Classifier` in float32, with the averaged weights of the last epoch.
+        """
+        folder = pathlib.Path(run_dir) / "learning"
+        trained = self.make_model("float32")
+
+        def make():
+            core = load(self.begin_with, dtype="float32").core
+            folder.mkdir(parents=True, exist_ok=True)
+            core.save_weights(folder / ENCODER)
+            return self.make_job(trained, train_examples, core, ENCODER)
+
+        trained.core.load_weights(learned(folder, make))
+        return trained
+
     def make_model(self, dtype):
         return load(self.begin_with, dtype=dtype, labels=LABELS, **self.overrides)
 
-    def lessons(self, reader, examples, seed):
-        """Returns batches of texts of similar length, with other tokens hidden in each epoch."""
-        texts = examples.cache().shuffle(SHUFFLED_TEXTS, seed=seed)
-        batches = reader.batched(texts, self.batch_size)
-        batches = batches.shuffle(SHUFFLED_BATCHES, seed=seed)  # of different lengths
-        tokenizer = reader.tokenizer
-        special = tf.constant([tokenizer.pad_id, tokenizer.start_id, tokenizer.end_id])
+    def make_job(self, model, examples, encoder, weights):
+        """Returns the `zoo.learning.job.Job` of a run, and its arrays.
 
-        def lesson(examples, seeds):
-            ids, labels = examples
-            dice = tf.random.stateless_uniform(tf.shape(ids), seeds)
-            is_hidden = (dice < self.hidden) & tf.reduce_all(ids[..., None] != special, axis=-1)
-            labels = tf.cast(labels, tf.int32)
-            ids = tf.where(is_hidden, tokenizer.mask_id, ids)
-            return ids, labels, tf.ones_like(labels, tf.float32)
-
-        return tf.data.Dataset.zip(batches, runs.seeds(seed)).map(lesson).prefetch(2)
+        Args:
+            model: The `Classifier`.
+            examples: Data set of (text, label).
+            encoder: The core that it begins with.
+            weights: File of the weights of that, as the folder of the job sees it.
+        """
+        tokenizer, length = model.tokenizer, model.core.config.max_length
+        arrays = tokens_of(tokenizer, examples)
+        options = {
+            "batch_size": self.batch_size,
+            "max_length": length,
+            "hidden": self.hidden,
+            "pad_id": tokenizer.pad_id,
+            "start_id": tokenizer.start_id,
+            "end_id": tokenizer.end_id,
+            "mask_id": tokenizer.mask_id,
+            "lengths": [number * length for number in CHUNKS],
+        }
+        steps = -(-len(arrays["labels"]) // self.batch_size)
+        job = Job(
+            self.architecture,
+            model.core.get_config(),
+            "texts",
+            options,
+            keras.optimizers.serialize(self.make_optimizer(steps)),
+            self.epochs,
+            label_smoothing=self.label_smoothing,
+            encoder={
+                "architecture": encoder.architecture,
+                "config": encoder.get_config(),
+                "weights": weights,
+            },
+            dtype=self.dtype,
+            seed=self.seed,
+        )
+        return job, arrays
 
     def for_card(self):
         """Returns what the card says of the data, and how the weights were chosen."""
@@ -75,5 +124,17 @@ class ReviewsRecipe(ClassifierRecipe):
             "use": USE,
             "limits": LIMITS,
             "call": 'classify("A film to fall in love with.")',
-            "chosen_by": "the highest accuracy on 2,500 reviews held out of train, over epochs",
+            "chosen_by": "the last epoch is kept",
         }
+
+
+def tokens_of(tokenizer, examples):
+    """Returns the arrays of `zoo.learning.reviews.LabelledTexts`, of a data set."""
+    batches = examples.batch(256).map(
+        lambda texts, labels: (tokenizer.tokenize(texts), labels), tf.data.AUTOTUNE
+    )
+    texts, names = [], []
+    for ids, labels in batches:
+        texts += np.split(ids.values.numpy(), ids.row_splits[1:-1])
+        names += labels.numpy().tolist()
+    return flat(texts, names)

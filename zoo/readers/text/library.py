@@ -136,7 +136,7 @@ def learn_word_pieces(texts, vocabulary_size, special_tokens, lowercase, alphabe
         show_progress=False,
     )
     library.train_from_iterator(texts, trainer)
-    return library.get_vocab()
+    return dict(sorted(library.get_vocab().items(), key=lambda entry: entry[1]))
 
 
 def _import_tokenizers():

@@ -1,0 +1,246 @@
+"""The data of texts that jobs learn from: what is hidden, told, padded, and how often."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from zoo.catalog import ARCHITECTURES
+from zoo.learning import job
+from zoo.learning.masked import MaskedWindows, OfPlaces
+from zoo.learning.reviews import LabelledTexts, flat
+from zoo.readers.text import Tokenizer
+from zoo.readers.text.text_reader import TextReader
+
+IDS = {"start_id": 2, "end_id": 3, "mask_id": 4}
+TEXTS = {"max_length": 16, "hidden": 0.0, "pad_id": 0, "lengths": [8, 16, 32, 64], **IDS}
+SIZES = [0, 1, 5, 6, 7, 14, 15, 28, 29, 40, 56, 57, 90] * 3
+LABELS = [number % 2 for number in range(len(SIZES))]
+SHAPE = {
+    "vocabulary_size": 50,
+    "num_layers": 1,
+    "size": 8,
+    "embedding_size": 4,
+    "num_heads": 2,
+    "hidden": 16,
+    "max_length": 16,
+    "relative_buckets": 4,
+}
+
+
+@pytest.fixture(scope="module")
+def texts():
+    draws = np.random.default_rng(0)
+    texts = [draws.integers(6, 50, size) for size in SIZES]
+    for number, text in enumerate(texts):
+        text[:1] = 10 + number  # a text is known by how it begins
+    return texts
+
+
+# ----------------------------------------------------------------------------------------- masked
+
+
+def test_one_token_of_five_is_told_and_most_of_them_are_masks():
+    stream = np.random.default_rng(0).integers(5, 300, 5000).astype("uint16")
+    stream[::7] = IDS["end_id"]
+    data = MaskedWindows({"tokens": stream}, 64, 51, told=0.2, vocabulary_size=300, **IDS)
+    assert len(data) == 5000 // (64 * 51)
+    inputs, labels, weights = zip(*(data[number] for number in range(4)), strict=True)
+    ids = np.concatenate([each["token_ids"] for each in inputs])
+    places = np.concatenate([each["places"] for each in inputs])
+    labels, weights = np.concatenate(labels), np.concatenate(weights)
+    assert ids.shape == (256, 51)
+    assert places.shape == (256, 10)
+    assert (ids[:, 0] == IDS["start_id"]).all()
+    assert (np.diff(np.sort(places)) > 0).all()
+    assert (places > 0).all()
+    assert (labels != IDS["end_id"]).all()
+    assert (weights == 1).all()
+    whole = ids.copy()
+    np.put_along_axis(whole, places, labels, axis=1)
+    views = np.lib.stride_tricks.sliding_window_view(stream, 50)
+    assert all((views == row).all(axis=1).any() for row in whole[::16, 1:])
+    shown = np.take_along_axis(ids, places, axis=1)
+    assert abs((shown == IDS["mask_id"]).mean() - 0.8) < 0.03
+    assert abs((shown == labels).mean() - 0.1) < 0.03
+    np.testing.assert_array_equal(np.delete(ids[0], places[0]), np.delete(whole[0], places[0]))
+    counts = np.bincount(places.ravel(), minlength=51)[1:]  # any place is as good as another
+    assert counts.min() > 25
+    assert counts.max() < 80
+
+
+def test_windows_differ_by_number_and_epoch_and_come_again_with_the_seed():
+    stream = {"tokens": np.arange(5, 2005).astype("uint16")}
+    first, again = (
+        MaskedWindows(stream, 2, 9, told=0.2, vocabulary_size=300, **IDS) for _ in range(2)
+    )
+    ids = [first[0][0]["token_ids"], first[1][0]["token_ids"]]
+    np.testing.assert_array_equal(again[0][0]["token_ids"], ids[0])
+    first.on_epoch_end()
+    ids.append(first[0][0]["token_ids"])
+    assert len({each.tobytes() for each in ids}) == 3
+
+
+def test_a_short_text_is_a_window():
+    data = MaskedWindows({"tokens": np.array([7, 8, 3])}, 2, 9, 0.2, vocabulary_size=50, **IDS)
+    inputs, labels, _ = data[0]
+    assert inputs["token_ids"].shape == (2, 4)
+    assert set(labels.ravel()) <= {7, 8}
+
+
+# ------------------------------------------------------------------------------------------ texts
+
+
+def test_every_text_comes_once_an_epoch_with_its_label(texts):
+    data = LabelledTexts(flat(texts, LABELS), 4, **TEXTS)
+    orders = []
+    for _ in range(2):
+        found = []
+        for number in range(len(data)):
+            ids, labels, weights = data[number]
+            assert ids.shape[0] == 4
+            found += [
+                (int(row[0, 1]), int(label))
+                for row, label, weight in zip(ids, labels, weights, strict=True)
+                if weight
+            ]
+            assert (ids[weights == 0] == 0).all()
+        expected = [
+            (int(text[0]) if len(text) else IDS["end_id"], label)
+            for text, label in zip(texts, LABELS, strict=True)
+        ]
+        assert sorted(found) == sorted(expected)
+        orders.append(found)
+        data.on_epoch_end()
+    assert len(data) == -(-len(SIZES) // 4)
+    assert orders[0] != orders[1]
+
+
+def test_texts_are_padded_little_and_few_programs_are_compiled(texts):
+    data = LabelledTexts(flat(texts, LABELS), 4, **TEXTS)
+    shapes = [data[number][0].shape for number in range(len(data))]
+    assert set(shapes) == {(4, 1, 8), (4, 1, 16), (4, 2, 16), (4, 4, 16)}
+    assert shapes[:2] == [(4, 1, 8), (4, 4, 16)]  # by which Keras sees which sizes differ
+    assert shapes.count((4, 1, 8)) == sum(size <= 6 for size in SIZES) // 4
+
+
+def test_chunks_are_those_of_the_reader(texts):
+    tokenizer = Tokenizer.train(["".join(map(chr, range(33, 127)))], vocabulary_size=300)
+    reader = TextReader(tokenizer, max_length=16)
+    options = {**TEXTS, **{name: getattr(tokenizer, name) for name in (*IDS, "pad_id")}}
+    data = LabelledTexts(flat(texts, LABELS), 4, **options)
+    for number in range(len(data)):
+        rows, _ = data.batches[number]
+        ragged = tf.ragged.constant([texts[row].tolist() for row in rows], dtype=tf.int32)
+        expected = reader.chunks(ragged.to_tensor(tokenizer.pad_id), ragged.row_lengths()).numpy()
+        found = data[number][0][: len(rows)]
+        if max(len(texts[row]) for row in rows) <= 56:
+            whole = np.full(found.shape, tokenizer.pad_id)
+            whole[:, : expected.shape[1], : expected.shape[2]] = expected
+            np.testing.assert_array_equal(found, whole)
+
+
+def test_a_long_text_loses_its_middle():
+    text = np.arange(6, 106)
+    data = LabelledTexts(flat([text], [1]), 1, **TEXTS)
+    ids, labels, weights = data[0]
+    assert ids.shape == (1, 4, 16)
+    assert (ids[0, :, 0] == IDS["start_id"]).all()
+    assert (ids[0, :, -1] == IDS["end_id"]).all()
+    assert ids[0, :, 1:-1].ravel().tolist() == [*text[:28], *text[-28:]]
+    assert labels.tolist() == weights.tolist() == [1]
+
+
+def test_a_share_of_the_tokens_is_hidden(texts):
+    arrays, options = flat(texts * 10, LABELS * 10), {**TEXTS, "hidden": 0.2}
+    data, plain = LabelledTexts(arrays, 8, **options), LabelledTexts(arrays, 8, **TEXTS)
+    pairs = [(data[number][0], plain[number][0]) for number in range(len(data))]
+    is_hidden = np.concatenate([(found != whole).ravel() for found, whole in pairs])
+    found = np.concatenate([found.ravel() for found, _ in pairs])
+    whole = np.concatenate([whole.ravel() for _, whole in pairs])
+    assert (found[is_hidden] == IDS["mask_id"]).all()
+    assert not is_hidden[whole < 5].any()
+    assert abs(is_hidden[whole >= 5].mean() - 0.2) < 0.02
+
+
+def test_a_length_of_part_of_a_chunk_is_refused(texts):
+    with pytest.raises(ValueError, match="must be multiples of it. Received: 24"):
+        LabelledTexts(flat(texts, LABELS), 4, **{**TEXTS, "lengths": [8, 24]})
+
+
+# ------------------------------------------------------------------------------------------- jobs
+
+
+@pytest.fixture(scope="module")
+def jobs(texts, tmp_path_factory):
+    """Folders of two jobs, of which the second begins with what the first learns."""
+    folder = tmp_path_factory.mktemp("jobs")
+    optimizer = keras.optimizers.serialize(
+        keras.optimizers.Adam(0.01, use_ema=True, ema_momentum=0.5, ema_overwrite_frequency=None)
+    )
+    masked, reviews = (ARCHITECTURES[name] for name in ("text_encoder_masked", "text_encoder"))
+    core = masked.core(**masked.defaults, **SHAPE)
+    told = {"batch_size": 4, "length": 16, "told": 0.2, "vocabulary_size": 50, **IDS}
+    of_masked = job.Job(
+        "text_encoder_masked",
+        core.get_config(),
+        "masked",
+        told,
+        optimizer,
+        epochs=1,
+        dtype="float32",
+    )
+    job.write(folder / "masked", of_masked, {"tokens": np.concatenate(texts).astype("uint16")})
+    encoder = {
+        "architecture": "text_encoder_masked",
+        "config": core.get_config(),
+        "weights": f"../masked/{job.LEARNED}",
+    }
+    core = reviews.core(num_labels=2, pooling="mean", pooler=None, **SHAPE)
+    of_reviews = job.Job(
+        "text_encoder",
+        core.get_config(),
+        "texts",
+        {"batch_size": 4, **TEXTS, "hidden": 0.1},
+        optimizer,
+        epochs=1,
+        label_smoothing=0.1,
+        encoder=encoder,
+        dtype="float32",
+    )
+    job.write(folder / "reviews", of_reviews, flat(texts, LABELS))
+    return [folder / name for name in ("masked", "reviews")]
+
+
+def test_jobs_of_texts_are_done_one_after_the_other(jobs, monkeypatch):
+    masked, reviews = jobs
+    with pytest.raises(FileNotFoundError):
+        job.work(reviews)
+    weights = job.work(masked)
+    core = ARCHITECTURES["text_encoder_masked"].core(head="masked", **SHAPE)
+    core.build()
+    core.load_weights(weights)
+    begun = []
+    fit = job.Learner.fit
+
+    def seen(learner, data, **options):
+        begun.append(learner.core.embedding.tokens.numpy())
+        return fit(learner, data, **options)
+
+    monkeypatch.setattr(job.Learner, "fit", seen)
+    core_of_labels = ARCHITECTURES["text_encoder"].core(
+        num_labels=2, pooling="mean", pooler=None, **SHAPE
+    )
+    core_of_labels.build()
+    core_of_labels.load_weights(job.work(reviews))
+    np.testing.assert_array_equal(begun[0], core.embedding.tokens.numpy())
+    assert np.abs(core_of_labels.embedding.tokens.numpy() - begun[0]).max() > 0
+    for weight in core_of_labels.weights:
+        assert np.isfinite(weight.numpy()).all(), weight.path
+
+
+def test_logits_of_places_are_those_of_the_core():
+    core = ARCHITECTURES["text_encoder_masked"].core(head="masked", **SHAPE)
+    ids, places = np.array([[2, 7, 8, 9], [2, 5, 6, 3]]), np.array([[1, 3], [2, 0]])
+    found = OfPlaces(core)({"token_ids": ids, "places": places}).numpy()
+    np.testing.assert_allclose(found, core(ids).numpy()[[[0], [1]], places], atol=1e-5)

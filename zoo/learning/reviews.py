@@ -1,0 +1,110 @@
+"""Texts with labels, as tokens."""
+
+import keras
+import numpy as np
+
+from zoo.learning.batches import by_length
+
+
+class LabelledTexts(keras.utils.PyDataset):
+    """Batches of texts of similar length, in the chunks that `zoo.readers.text.TextReader` makes.
+
+    Each text comes once an epoch, with other tokens hidden. All batches have one size, and few
+    lengths, so that few programs are compiled; the last batch is filled up with rows of weight 0.
+
+    Args:
+        arrays: `tokens`, those of all texts one after the other; `sizes` `(texts,)`, how many each
+            of them has; and `labels` `(texts,)`. See `flat`.
+        batch_size: Texts a batch.
+        max_length: Tokens of a chunk at most, with its start and end token.
+        hidden: Share of the tokens that are masks.
+        pad_id, start_id, end_id, mask_id: Tokens that have a meaning, and are not hidden.
+        lengths: Tokens of all chunks that texts are padded to, increasing, each below `max_length`
+            or a multiple of it. Of what is longer, the beginning and the end are seen.
+        seed: Seed of everything random.
+
+    Raises:
+        ValueError: If a length is neither.
+    """
+
+    lens = None
+
+    def __init__(
+        self,
+        arrays,
+        batch_size,
+        max_length,
+        hidden,
+        pad_id,
+        start_id,
+        end_id,
+        mask_id,
+        lengths,
+        seed=1,
+    ):
+        super().__init__()
+        for length in lengths:
+            if length > max_length and length % max_length:
+                raise ValueError(
+                    f"`lengths` above max_length={max_length} must be multiples of it. "
+                    f"Received: {length}."
+                )
+        self.tokens, self.labels = arrays["tokens"], arrays["labels"].astype("int32")
+        self.sizes = arrays["sizes"].astype("int64")
+        self.first = np.cumsum(self.sizes) - self.sizes
+        self.batch_size, self.hidden = batch_size, hidden
+        self.pad_id, self.start_id, self.end_id, self.mask_id = pad_id, start_id, end_id, mask_id
+        # Chunks, and tokens of each.
+        self.shapes = [(max(1, each // max_length), min(each, max_length)) for each in lengths]
+        self.rooms = [chunks * (width - 2) for chunks, width in self.shapes]
+        self.seed, self.epoch = seed, -1
+        self.on_epoch_end()
+
+    def __len__(self):
+        return len(self.batches)
+
+    def __getitem__(self, number):
+        rows, place = self.batches[number]
+        ids = np.full((self.batch_size, *self.shapes[place]), self.pad_id, "int32")
+        for chunks, row in zip(ids, rows, strict=False):
+            self._fill(chunks, row, self.rooms[place])
+        draws = np.random.default_rng((self.seed, self.epoch, number))
+        is_hidden = draws.random(ids.shape, "float32") < self.hidden
+        is_hidden &= ~np.isin(ids, [self.pad_id, self.start_id, self.end_id])
+        labels, weights = np.zeros(self.batch_size, "int32"), np.zeros(self.batch_size, "float32")
+        labels[: len(rows)], weights[: len(rows)] = self.labels[rows], 1.0
+        return np.where(is_hidden, np.int32(self.mask_id), ids), labels, weights
+
+    def on_epoch_end(self):
+        """Draws an order."""
+        self.epoch += 1
+        draws = np.random.default_rng((self.seed, self.epoch))
+        rows = draws.permutation(len(self.sizes))
+        sizes = np.minimum(self.sizes[rows], self.rooms[-1])
+        places = np.searchsorted(self.rooms, sizes)
+        self.batches = by_length(rows, places, len(self.rooms), self.batch_size, draws)
+
+    def _fill(self, chunks, row, room):
+        """Writes a text into its chunks `(chunks, width)`."""
+        first, size = self.first[row], self.sizes[row]
+        text = self.tokens[first : first + size]
+        if size > room:
+            text = np.concatenate([text[: room // 2], text[size - (room - room // 2) :]])
+        width = room // len(chunks)
+        for number in range(max(1, -(-len(text) // width))):
+            part = text[number * width : (number + 1) * width]
+            chunks[number, : len(part) + 2] = [self.start_id, *part, self.end_id]
+
+
+def flat(texts, labels):
+    """Returns the arrays of `LabelledTexts`.
+
+    Args:
+        texts: List of vectors of tokens.
+        labels: Label of each, from 0 to 255.
+    """
+    return {
+        "tokens": np.concatenate(texts).astype("uint16"),
+        "sizes": np.array([len(text) for text in texts], "uint16"),
+        "labels": np.array(labels, "uint8"),
+    }
