@@ -63,16 +63,3 @@ def with_swapped_words(text, share, seed=0):
         others = alike[words[place].islower()]
         pieces[2 * place + 1] = others[draws.integers(len(others))]
     return "".join(pieces)
-
-
-def side_by_side(first, second):
-    """Returns batches that hold the rows of two data sets, as long as both have some.
-
-    Args:
-        first, second: Data sets of `(inputs, labels, weights)`, tensors of equal shapes.
-    """
-
-    def join(one, other):
-        return tuple(tf.concat(pair, axis=0) for pair in zip(one, other, strict=True))
-
-    return tf.data.Dataset.zip(first, second).map(join)
