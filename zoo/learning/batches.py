@@ -7,7 +7,7 @@ def by_length(rows, places, number, batch_size, draws):
     """Returns the batches of an epoch, a list of tuples of rows and the place of their length.
 
     The batches of one length all have one size, so that few programs are compiled: what is left of
-    one length goes to the next, and the last batch may be smaller.
+    one length goes to the next, and the last batch, of the longest, may be smaller.
 
     Args:
         rows: Numbers of texts, in a random order.
@@ -24,6 +24,7 @@ def by_length(rows, places, number, batch_size, draws):
         for first in range(0, whole, batch_size):
             batches.append((left[first : min(first + batch_size, whole)], place))
         left = left[whole:]
+    batches[-1] = (batches[-1][0], number - 1)
     order = draws.permutation(np.arange(1, len(batches) - 1))
     # They are sorted by length, and Keras sees by the first two which sizes differ.
     return [batches[place] for place in dict.fromkeys([0, len(batches) - 1, *order])]
