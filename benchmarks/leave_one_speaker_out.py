@@ -7,7 +7,8 @@ Trains once for each of the six speakers, by the recipe as it stands, on the 2,5
 other five, and measures on all 500 recordings of the speaker. The averaged weights of the last
 epoch count: nothing is chosen by the speaker who is left out. A line is written as soon as it is
 measured, to `leave_one_speaker_out.jsonl` in --run-dir; a run that broke off goes on with the next
-speaker.
+speaker. With --only-write, the jobs alone are written, in a folder each, so that
+`python -m zoo.learning FOLDER` does them elsewhere; what was learned is then measured here.
 """
 
 import dataclasses
@@ -19,24 +20,15 @@ import keras
 import numpy as np
 
 from zoo.data.spoken_digit import SPEAKERS
-from zoo.losses import TokenCrossentropy
+from zoo.learning.job import write
 from zoo.training.recipes import RECIPES
 
 
-def accuracy_without(recipe, speaker, data_dir):
-    """Returns the accuracy on a speaker's recordings of a model that learned from the others."""
+def job_without(recipe, speaker, data_dir):
+    """Returns the job of learning from all but a speaker, and its arrays."""
     keras.utils.set_random_seed(recipe.seed)
-    train = recipe.load(f"-{speaker}", data_dir)
-    model = recipe.make_model(recipe.dtype)
-    optimizer = recipe.make_optimizer(recipe.steps_of_epoch(train))
-    model.compile(optimizer, TokenCrossentropy(recipe.label_smoothing))
-    model.fit(
-        recipe.lessons(model.reader, train, recipe.seed),
-        epochs=recipe.epochs,
-        callbacks=[keras.callbacks.SwapEMAWeights(swap_on_epoch=True)],
-        verbose=2,
-    )
-    return recipe.evaluate(model, recipe.load(speaker, data_dir))["accuracy"]
+    examples = recipe.load(f"-{speaker}", data_dir)
+    return recipe.make_job(recipe.make_model("float32"), examples)
 
 
 @click.command()
@@ -45,7 +37,8 @@ def accuracy_without(recipe, speaker, data_dir):
 @click.option("--run-dir", type=click.Path(path_type=pathlib.Path), default=pathlib.Path("runs"))
 @click.option("--seed", type=int, default=1, show_default=True)
 @click.option("--epochs", type=int, help="Epochs instead of the recipe's.")
-def main(name, data_dir, run_dir, seed, epochs):
+@click.option("--only-write", is_flag=True, help="Write the jobs, and do them elsewhere.")
+def main(name, data_dir, run_dir, seed, epochs, only_write):
     """How well a recipe for spoken digits understands a speaker whom it has never heard."""
     recipe = RECIPES[name]
     recipe = dataclasses.replace(recipe, seed=seed, epochs=epochs or recipe.epochs)
@@ -56,13 +49,21 @@ def main(name, data_dir, run_dir, seed, epochs):
     measured = [line for line in map(json.loads, lines) if run.items() <= line.items()]
     found = {line["speaker"]: line["accuracy"] for line in measured}
     for speaker in SPEAKERS:
+        folder = run_dir / f"without_{speaker}_{seed}_{recipe.epochs}"
+        if only_write:
+            write(folder / "learning", *job_without(recipe, speaker, data_dir))
+            continue
         if speaker not in found:
-            found[speaker] = accuracy_without(recipe, speaker, data_dir)
+            # What `train` is given to validate by is not looked at.
+            train = recipe.load(f"-{speaker}", data_dir)
+            model = recipe.train(train, train, folder)
+            found[speaker] = recipe.evaluate(model, recipe.load(speaker, data_dir))["accuracy"]
             with open(path, "a") as file:
                 file.write(json.dumps({**run, "speaker": speaker, "accuracy": found[speaker]}))
                 file.write("\n")
         click.echo(f"{100 * found[speaker]:6.2f} %  {speaker}")
-    click.echo(f"{100 * np.mean(list(found.values())):6.2f} %  mean of {len(found)} speakers")
+    if found:
+        click.echo(f"{100 * np.mean(list(found.values())):6.2f} %  mean of {len(found)} speakers")
 
 
 if __name__ == "__main__":

@@ -49,6 +49,7 @@ def test_recordings_are_split_by_number():
     assert sorted(name for part in parts for name in part) == sorted(NAMES)
     numbers = {int(name[:-4].split("_")[2]) for name in parts[0]}
     assert numbers == set(range(5))
+    assert sorted(names_in("-test")) == sorted(parts[1] + parts[2])
 
 
 def test_recordings_are_split_by_speaker():
@@ -58,7 +59,7 @@ def test_recordings_are_split_by_speaker():
 
 
 def test_wrong_splits_and_folders_are_named(monkeypatch):
-    for split in ("tests", "-test", "-teo"):
+    for split in ("tests", "-tests", "-teo"):
         with pytest.raises(ValueError, match=f"split of the spoken digits '{split}'.*Did you mean"):
             load_spoken_digit(split, "somewhere")
     monkeypatch.setattr(Builder, "is_prepared", lambda self: False)

@@ -204,6 +204,26 @@ def test_spectrograms_are_normalized_each_by_itself():
     np.testing.assert_allclose(sounds["frames"][1, :11], alone["frames"][0], atol=1e-4)
 
 
+def test_what_is_soft_and_the_microphone_change_nothing():
+    loud, soft = (WAVE[:1600] * loudness for loudness in (0.5, 1e-4))
+    wave = np.concatenate([loud, soft, loud])
+    reader = SoundReader(rate=RATE, bands=12, decibels=30.0, each_band=True)
+    again = SoundReader.from_config(reader.get_config())
+    frames, lengths = reader.log_mel(tf.constant(wave[None], "float32")), tf.constant([61])
+    found = reader.normalized(frames, lengths)["frames"].numpy()
+    power = np.exp(frames.numpy()[0, :61].astype("float64"))
+    expected = 10.0 * np.log10(np.maximum(power, power.max() / 1000.0))
+    expected -= expected.mean(axis=0)
+    np.testing.assert_allclose(found[0, :61], expected / expected.std(), atol=1e-3)
+    np.testing.assert_array_equal(found[0, 61:], 0.0)
+    softer = tf.where(frames < tf.reduce_max(frames) - 8.0, -20.0, frames)
+    np.testing.assert_array_equal(again.normalized(softer, lengths)["frames"], found)
+    each = SoundReader(rate=RATE, bands=12, each_band=True)
+    curved = frames + tf.linspace(-2.0, 2.0, 12)
+    heard, plain = (each.normalized(those, lengths)["frames"] for those in (curved, frames))
+    np.testing.assert_allclose(heard, plain, atol=1e-4)
+
+
 def test_one_sound_or_several():
     reader = SoundReader(rate=RATE, bands=20, seconds=0.5)
     assert reader.requests(SOUND) == reader.requests((WAVE, RATE)) == ([SOUND], True)
@@ -223,6 +243,7 @@ def test_one_sound_or_several():
         ({"hop": 0.5}, "`hop` from a sample to the window"),
         ({"bands": 5000}, "`bands` up to 1024"),
         ({"seconds": 1e9}, "`seconds` up to 3600"),
+        ({"decibels": 0.0}, "`decibels` of SoundReader must be a number above 0, or None"),
     ],
 )
 def test_wrong_options_are_named(options, message):

@@ -1,4 +1,4 @@
-"""The recipe of spoken digits: what a run leaves, and that its schedule lasts to the end."""
+"""The recipe of spoken digits: what a run leaves, and what its job is."""
 
 import json
 
@@ -8,6 +8,7 @@ import tensorflow as tf
 
 import zoo
 from tests.zoo.conformer_test import OPTIONS
+from zoo.learning import job
 from zoo.training import recipes
 from zoo.training.spoken_digits import SpokenDigitsRecipe
 
@@ -47,33 +48,25 @@ def preset(sounds, tmp_path_factory):
 @pytest.mark.full
 def test_a_run_leaves_a_preset_with_what_it_measures(preset, sounds):
     card = json.loads((preset / "card.json").read_text())
-    assert [entry["split"] for entry in card["quality"]] == ["validation", "test"]
+    assert [entry["split"] for entry in card["quality"]] == ["test"]
     assert card["data"]["terms"] == "CC BY-SA 4.0"
     recipe = recipes.of_card(card)
     assert type(recipe) is SpokenDigitsRecipe
     assert recipe.gaps == RECIPE.gaps
     loaded = zoo.load(preset)
-    again = recipe.quality(recipe.evaluate(loaded, sounds), "validation", loaded)
+    again = recipe.quality(recipe.evaluate(loaded, sounds), "test", loaded)
     assert card["quality"][0] == again[0]
+    assert card["training"]["chosen_by"] == "the last epoch is kept"
 
 
-def test_lessons_differ_and_are_as_many_as_the_schedule_has(sounds):
-    reader = zoo.SoundReader(rate=8000, bands=12)
-    lessons = RECIPE.lessons(reader, sounds, seed=1)
-    first, second = (list(lessons.as_numpy_iterator()) for _ in range(2))
-    assert len(first) <= RECIPE.steps_of_epoch(sounds)
-    for epoch in (first, second):
-        assert sorted(label for _, labels, _ in epoch for label in labels) == list(range(8))
-    frames = [
-        {
-            int(label): x
-            for inputs, labels, _ in epoch
-            for label, x in zip(labels, inputs["frames"], strict=True)
-        }
-        for epoch in (first, second)
-    ]
-    assert all(
-        frames[0][digit].shape != frames[1][digit].shape
-        or np.abs(frames[0][digit] - frames[1][digit]).max() > 0.1
-        for digit in range(8)
-    )
+def test_the_job_of_a_run_has_all_recordings_and_what_the_reader_hears(sounds):
+    model = RECIPE.make_model("float32")
+    made, arrays = RECIPE.make_job(model, sounds)
+    waves = [wave for wave, _ in sounds.as_numpy_iterator()]
+    np.testing.assert_array_equal(arrays["samples"], np.concatenate(waves))
+    np.testing.assert_array_equal(arrays["labels"], np.arange(8))
+    assert made.options["hearing"]["reader"] == model.reader.get_config()
+    assert made.options["hearing"]["gaps"] == RECIPE.gaps
+    assert len(job.DATA[made.data](arrays, **made.options)) == 10
+    schedule = made.optimizer["config"]["learning_rate"]["config"]["schedule"]["config"]
+    assert schedule["first_decay_steps"] == 10 * RECIPE.epochs

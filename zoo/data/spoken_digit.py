@@ -8,7 +8,7 @@ from zoo.data.prepared import prepared
 SPEAKERS = ("george", "jackson", "lucas", "nicolas", "theo", "yweweler")
 # Of 50 recordings of each digit by each speaker, the first 5 are the test set.
 _RECORDINGS = {"test": range(5), "validation": range(5, 10), "train": range(10, 50)}
-SPLITS = (*_RECORDINGS, *SPEAKERS, *(f"-{speaker}" for speaker in SPEAKERS))
+SPLITS = (*_RECORDINGS, "-test", *SPEAKERS, *(f"-{speaker}" for speaker in SPEAKERS))
 
 
 def load_spoken_digit(split="train", data_dir=None):
@@ -16,8 +16,9 @@ def load_spoken_digit(split="train", data_dir=None):
 
     Args:
         split: `"train"`, 2,400 recordings; `"validation"`, numbers 5 to 9 of the 50 recordings of
-            each digit by each speaker; or `"test"`, numbers 0 to 4, as its authors have it. Or a
-            speaker, 500 recordings, or all but one of them, such as `"-theo"`.
+            each digit by each speaker; or `"test"`, numbers 0 to 4, as its authors have it; or
+            `"-test"`, all the others. Or a speaker, 500 recordings, or all but one of them, such as
+            `"-theo"`.
         data_dir: Folder where TensorFlow Datasets has prepared it. By default its own one, where it
             is downloaded to unless it is there.
 
@@ -48,9 +49,10 @@ def is_in(name, split):
     >>> bool(is_in("7_theo_4.wav", "test")), bool(is_in("7_theo_4.wav", "-theo"))
     (True, False)
     """
+    if split.startswith("-"):
+        return ~is_in(name, split.removeprefix("-"))
     parts = tf.strings.split(tf.strings.regex_replace(name, r"\.wav$", ""), "_")
     if split in _RECORDINGS:
         number = tf.strings.to_number(parts[2], tf.int32)
         return (number >= _RECORDINGS[split].start) & (number < _RECORDINGS[split].stop)
-    is_speaker = parts[1] == split.removeprefix("-")
-    return ~is_speaker if split.startswith("-") else is_speaker
+    return parts[1] == split

@@ -1,4 +1,4 @@
-"""Batches of texts of similar length."""
+"""Batches of examples of similar length."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ def by_length(rows, places, number, batch_size, draws):
     one length goes to the next, and the last batch, of the longest, may be smaller.
 
     Args:
-        rows: Numbers of texts, in a random order.
+        rows: Numbers of examples, in a random order.
         places: Which length each of them has, from 0 to `number - 1`; others are left out.
         number: How many lengths there are, increasing.
         batch_size: Rows a batch.

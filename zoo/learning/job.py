@@ -21,12 +21,14 @@ from zoo.learning.pairs import TokenPairs
 from zoo.learning.pictures import Pictures
 from zoo.learning.reviews import LabelledTexts
 from zoo.learning.schedules import WarmUp  # noqa: F401  (registered: optimizers hold it)
+from zoo.learning.sounds import Sounds
 from zoo.learning.windows import Windows
 
 DATA = {
     "masked": MaskedWindows,
     "pairs": TokenPairs,
     "pictures": Pictures,
+    "sounds": Sounds,
     "texts": LabelledTexts,
     "windows": Windows,
 }

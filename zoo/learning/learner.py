@@ -22,8 +22,8 @@ class Learner(keras.Model):
         teachers: Trained models of the same inputs and outputs.
         teacher_share: s, 0 to 1. Where a label is negative, there is none, and s is 1.
         label_smoothing: As for `TokenCrossentropy`.
-        lens: Layer through which the core sees its inputs in training, by default none; teachers
-            see them as they are.
+        lens: Layer through which the core sees its inputs, by default none; teachers see them as
+            they are.
     """
 
     def __init__(self, core, teachers=(), teacher_share=0.0, label_smoothing=0.0, lens=None):
@@ -38,7 +38,7 @@ class Learner(keras.Model):
         self.built = True
 
     def call(self, inputs, training=False):
-        if training and self.lens is not None:
+        if self.lens is not None:
             inputs = self.lens(inputs)
         return self.core(inputs, training=training)
 

@@ -7,6 +7,7 @@ import tensorflow as tf
 from keras_attention._checks import is_positive_number, require_positive_integers
 from zoo.readers.audio import is_array_with_rate, read_sounds, sound_bytes
 from zoo.readers.log_mel import log_mel
+from zoo.readers.mel import NEPERS
 from zoo.readers.several import as_requests
 from zoo.readers.wav import RATES, write_wav
 
@@ -20,14 +21,21 @@ class SoundReader:
 
     $$ x = \\frac{l - mean(l)}{deviation(l)}, \\quad l = logmel(sound) $$
 
-    Loudness then changes nothing. It decodes as `zoo.readers.audio.read_sounds` does, in the same
-    graph in training, in Python and in the exported model.
+    Loudness then changes nothing. With `decibels`, soft noise does not either: what is so much
+    softer than the loudest counts as that soft, as Whisper has it (Radford et al. 2022,
+    https://arxiv.org/abs/2212.04356). With `each_band`, the mean is that of each band over time, so
+    that the microphone changes nothing: cepstral mean normalization (Atal 1974,
+    https://doi.org/10.1121/1.1914702), here of bands. It decodes as
+    `zoo.readers.audio.read_sounds` does, in the same graph in training, in Python and in the
+    exported model.
 
     Args:
         rate: Samples a second; sounds of another rate are resampled.
         bands: Number of bands, see `zoo.readers.log_mel.log_mel`.
         window, hop: Seconds of a frame, and from frame to frame.
         seconds: Longest sound.
+        decibels: How much softer than the loudest a sound is heard, or `None` for all of it.
+        each_band: Whether each band has a mean of its own.
 
     Raises:
         ValueError: If a number is out of range.
@@ -44,7 +52,16 @@ class SoundReader:
 
     request_name = "sound_bytes"
 
-    def __init__(self, rate=16000, bands=80, window=0.025, hop=0.01, seconds=30.0):
+    def __init__(
+        self,
+        rate=16000,
+        bands=80,
+        window=0.025,
+        hop=0.01,
+        seconds=30.0,
+        decibels=None,
+        each_band=False,
+    ):
         require_positive_integers("SoundReader", rate=rate, bands=bands)
         numbers = {"window": window, "hop": hop, "seconds": seconds}
         for name, number in numbers.items():
@@ -64,8 +81,14 @@ class SoundReader:
                 "`window` of SoundReader may be 1 second at most, and `hop` from a sample to the "
                 f"window. Received: window={window}, hop={hop}, rate={rate}."
             )
+        if not (decibels is None or is_positive_number(decibels)):
+            raise ValueError(
+                "`decibels` of SoundReader must be a number above 0, or None. Received: "
+                f"decibels={decibels!r}."
+            )
         self.rate, self.bands, self.seconds = rate, bands, seconds
         self.window, self.hop = window, hop
+        self.decibels, self.each_band = decibels, bool(each_band)
 
     @property
     def decides(self):
@@ -112,13 +135,21 @@ class SoundReader:
     def normalized(self, frames, lengths):
         """Returns what a model takes of log-mel spectrograms of so many frames each."""
         is_frame = tf.sequence_mask(lengths, tf.shape(frames)[1], tf.float32)[..., None]
-        count = tf.maximum(tf.cast(lengths, tf.float32) * self.bands, 1.0)[:, None, None]
+        count = tf.maximum(tf.cast(lengths, tf.float32), 1.0)[:, None, None]
+        if self.decibels is not None:
+            heard = tf.where(is_frame > 0.0, frames, tf.reduce_min(frames))
+            loudest = tf.reduce_max(heard, axis=(1, 2), keepdims=True)
+            frames = tf.maximum(frames, loudest - self.decibels * NEPERS)
 
         def mean(x):
-            return tf.reduce_sum(x * is_frame, axis=(1, 2), keepdims=True) / count
+            return tf.reduce_sum(x * is_frame, axis=1, keepdims=True) / count  # (batch, 1, bands)
 
-        centred = (frames - mean(frames)) * is_frame
-        deviation = tf.sqrt(mean(tf.square(centred))) + 1e-5
+        def of_all(x):
+            return tf.reduce_mean(x, axis=2, keepdims=True)
+
+        centre = mean(frames)
+        centred = (frames - (centre if self.each_band else of_all(centre))) * is_frame
+        deviation = tf.sqrt(of_all(mean(tf.square(centred)))) + 1e-5
         return {"frames": centred / deviation, "lengths": lengths}
 
     def batched(self, examples, batch_size):
@@ -165,6 +196,8 @@ class SoundReader:
             "window": self.window,
             "hop": self.hop,
             "seconds": self.seconds,
+            "decibels": self.decibels,
+            "each_band": self.each_band,
         }
 
     @classmethod

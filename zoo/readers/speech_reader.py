@@ -70,6 +70,10 @@ class SpeechReader(SoundReader):
         requests, is_one = longer.requests(sounds)
         return [self._cut(request) for request in requests], is_one
 
+    def get_config(self):
+        config = super().get_config()
+        return {name: config[name] for name in ("rate", "bands", "window", "hop", "seconds")}
+
     def _cut(self, content):
         wave, rate = (each.numpy() for each in read_wav(tf.constant(content)))
         step = int(self.seconds * rate)

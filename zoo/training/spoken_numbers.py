@@ -1,21 +1,22 @@
 """Training of a recognizer of digits spoken one after the other."""
 
 import dataclasses
+import pathlib
 from typing import ClassVar
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from zoo.learning.hearing import Hearing, as_floats, faster
 from zoo.loading import build
-from zoo.readers.sound_reader import SoundReader
 from zoo.readers.text import ByteBPETokenizer
 from zoo.training import runs
-from zoo.training.classifiers import count
 from zoo.training.evaluation import evaluate_recognizer, recognizer_quality
-from zoo.training.spoken_digits import RATE, SHUFFLED_SOUNDS, SpokenDigitsRecipe
+from zoo.training.spoken_digits import RATE, SpokenDigitsRecipe
 
 WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+SHUFFLED_SOUNDS = 3000
 BUCKETS = (6000, 10000, 14000, 18000, 24000)  # samples: little of a batch is padding
 VOCABULARY_SIZE = 300  # bytes and, of so few words, each word
 SEED = 0  # of the sequences that are measured
@@ -29,7 +30,7 @@ LIMITS = (
 
 @dataclasses.dataclass(frozen=True)
 class SpokenNumbersRecipe(SpokenDigitsRecipe):
-    """Training of a recognizer of sequences of spoken digits.
+    """Training of a recognizer of sequences of spoken digits, on the TensorFlow backend.
 
     Attributes:
         digits: Digits of a sequence at most.
@@ -40,7 +41,43 @@ class SpokenNumbersRecipe(SpokenDigitsRecipe):
     digits: int = 6
     silence: tuple = (0.03, 0.25)
 
-    monitored: ClassVar = ("val_token_error_rate", "min")
+    splits: ClassVar = ("train", "validation")
+    measured_splits: ClassVar = ("validation", "test")
+    monitored: ClassVar = ("val_token_error_rate", "min")  # what is kept is best by it
+    examples_of_validation: ClassVar = 50  # a batch
+
+    def train(self, train_examples, validation_examples, run_dir):
+        """Trains a model; started again after a crash, it goes on with the last finished epoch.
+
+        Args:
+            train_examples: Data set of (samples, digit).
+            validation_examples: Data set of (samples, text).
+            run_dir: Folder for checkpoints, TensorBoard logs and `history.csv`.
+
+        Returns:
+            The trained `Recognizer` in float32, with the averaged weights of the epoch that had the
+            best `monitored` on the validation examples, the first of equals.
+        """
+        run_dir = pathlib.Path(run_dir)
+        run_dir.mkdir(parents=True, exist_ok=True)
+        keras.utils.set_random_seed(self.seed)
+        model = self.make_model(self.dtype)
+        optimizer = self.make_optimizer(self.steps_of_epoch(train_examples))
+        optimizer.exclude_from_weight_decay(var_names=["gamma", "beta", "bias"])
+        model.compile(optimizer, keras.losses.CTC())
+        done = runs.restore(model, run_dir)
+        model.fit(
+            self.lessons(model.reader, train_examples, self.seed + done),
+            initial_epoch=done,
+            epochs=self.epochs,
+            validation_data=validation_examples.cache(),
+            batch_size=self.examples_of_validation,
+            verbose=2,
+            callbacks=runs.callbacks(run_dir, *self.monitored),
+        )
+        trained = self.make_model("float32")
+        trained.load_weights(run_dir / runs.BEST)
+        return trained
 
     def load(self, split, data_dir=None):
         """Returns a split: recordings with their digits to learn from, otherwise sequences."""
@@ -48,35 +85,35 @@ class SpokenNumbersRecipe(SpokenDigitsRecipe):
         return examples if split == "train" else sequences(examples, self.digits, self.silence)
 
     def make_model(self, dtype):
-        reader = SoundReader(rate=RATE, bands=self.bands)
+        reader = self.make_reader()
         return build(self.architecture, tokenizer(), dtype, reader=reader, **self.overrides)
-
-    def make_loss(self):
-        return keras.losses.CTC()
 
     def lessons(self, reader, examples, seed):
         """Returns batches of sequences, other ones in each epoch."""
-        sounds = examples.cache().shuffle(SHUFFLED_SOUNDS, seed=seed)
-        faster = tf.data.Dataset.zip(sounds, runs.seeds(seed)).map(
-            self._faster, num_parallel_calls=2
-        )
-        some = faster.padded_batch(self.digits)
+        sounds = examples.cache().shuffle(SHUFFLED_SOUNDS, seed=seed).map(_with_length)
+        seeds = keras.random.SeedGenerator(seed)
+        hearing = Hearing(**{**self.hearing(reader), "speed": 0.0}, seed=seed + 1)
+        pieces = tokenizer()
+
+        def at_speeds_of_their_own(waves, lengths, digits):
+            return *faster(as_floats(waves), lengths, self.speed, seeds), digits
+
+        def lesson(waves, lengths, texts):
+            heard = hearing({"samples": waves, "lengths": lengths})
+            tokens = pieces.tokenize(texts).to_tensor(pieces.pad_id)
+            return heard, tokens, tf.ones_like(lengths, tf.float32)
+
+        some = sounds.padded_batch(self.digits).map(at_speeds_of_their_own)
         joined_ones = tf.data.Dataset.zip(some, runs.seeds(seed + 2)).map(self._joined)
         batches = joined_ones.bucket_by_sequence_length(
             lambda wave, length, text: length, BUCKETS, [self.batch_size] * (len(BUCKETS) + 1)
         )
-        pieces = tokenizer()
-
-        def lesson(examples, seed):
-            waves, lengths, texts = examples
-            heard = self.heard_otherwise(reader, waves, lengths, seed)
-            tokens = pieces.tokenize(texts).to_tensor(pieces.pad_id)
-            return heard, tokens, tf.ones_like(lengths, tf.float32)
-
-        return tf.data.Dataset.zip(batches, runs.seeds(seed + 1)).map(lesson).prefetch(2)
+        return batches.map(lesson).prefetch(2)
 
     def steps_of_epoch(self, examples):
-        sequences_of_epoch = -(-count(examples) // self.digits)
+        """Returns the number of batches that `lessons` makes of examples, at most."""
+        recordings = sum(1 for _ in examples)
+        sequences_of_epoch = -(-recordings // self.digits)
         return -(-sequences_of_epoch // self.batch_size) + len(BUCKETS)
 
     def evaluate(self, model, examples):
@@ -113,6 +150,10 @@ class SpokenNumbersRecipe(SpokenDigitsRecipe):
             "chosen_by": "the lowest token error rate on sequences of 300 recordings held out of "
             "train, over epochs",
         }
+
+
+def _with_length(samples, digit):
+    return samples, tf.size(samples), digit
 
 
 def tokenizer():
