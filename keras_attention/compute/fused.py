@@ -38,11 +38,16 @@ def attend_by_kernel(queries, key, value, *, mask=None, start=None):
     ):
         # It would hold the scores in the dtype of the inputs, where large ones overflow.
         query, key, value = (ops.cast(x, "float32") for x in (query, key, value))
+    sees_any = None
+    if visible is not None:
+        # Where a row sees nothing, some kernels give numbers that are none, with such gradients.
+        sees_any = ops.any(visible, axis=-1, keepdims=True)
+        visible = ops.logical_or(visible, ops.logical_not(sees_any))
     context = ops.dot_product_attention(query, key, value, mask=visible, scale=1.0)
     context = ops.cast(context[..., :value_size], dtype)
     context = ops.swapaxes(context, 1, 2)  # (batch, heads, Tq, value_size)
-    if visible is not None:  # the kernel averages the values where a row sees nothing
-        context = ops.where(ops.any(visible, axis=-1, keepdims=True), context, 0.0)
+    if sees_any is not None:
+        context = ops.where(sees_any, context, 0.0)
     return context if has_heads else context[:, 0]
 
 

@@ -149,7 +149,6 @@ RECIPES = {
     "text_encoder_imdb": ReviewsRecipe(
         "text_encoder",
         overrides={"pooling": "mean", "pooler": None, "dropout": 0.2},
-        epochs=4,
         learning_rate=6e-4,
     ),
     "text_encoder_masked_imdb": MaskedRecipe(
@@ -162,11 +161,11 @@ RECIPES = {
             "hidden": 1024,
             "normalize": "pre",
             "relative_buckets": 32,  # by positions alone, it learns nothing for hours
-            "max_length": 256,
+            "max_length": 128,
             "dropout": 0.1,
             "attention_dropout": 0.0,
         },
-        epochs=60,
+        epochs=16,
         batch_size=256,
     ),
     "transformer_nmt_multi30k_en_de": TranslationRecipe(

@@ -15,7 +15,7 @@ from zoo.training.classifiers import ClassifierRecipe
 from zoo.training.masked import DATA
 
 LABELS = ["negative", "positive"]
-CHUNKS = (1, 2, 4)  # that reviews have in training: of longer ones, the middle is left out
+CHUNKS = (2, 4, 8)  # that texts are padded to in training
 ENCODER = "encoder.weights.h5"
 USE = "Telling whether an English review of a film praises or pans it, whole reviews of any length."
 LIMITS = (
