@@ -97,6 +97,11 @@ def test_a_student_learns_from_those_before_it(tmp_path):
     }
     assert [each["config"]["num_heads"] for each in jobs.values()] == [2, 1, 2]
     assert [each["seed"] for each in jobs.values()] == [1, 2, 1]
+    assert [each["begin_with"] for each in jobs.values()] == [
+        "",
+        "",
+        "../teacher_1/learned.weights.h5",
+    ]
     taught = jobs["learning"]["teachers"]
     assert [each["weights"] for each in taught] == [
         f"../teacher_{number}/learned.weights.h5" for number in (1, 2)

@@ -13,7 +13,6 @@ import pytest
 from zoo.learning import job
 from zoo.learning.job import ARRAYS, HISTORY, LEARNED, Job
 from zoo.learning.learner import Learner
-from zoo.learning.pairs import TokenPairs, flat
 from zoo.learning.pictures import Pictures
 from zoo.learning.warp import Warp
 from zoo.learning.windows import Windows
@@ -60,50 +59,6 @@ def stream(length=100):
 
 
 # ---------------------------------------------------------------------------------------- batches
-
-
-def passes(*numbers):
-    draws = np.random.default_rng(3)
-    return [
-        [tuple(draws.integers(3, 90, draws.integers(1, 13)) for _ in range(2)) for _ in range(n)]
-        for n in numbers
-    ]
-
-
-def test_every_pair_of_a_pass_is_in_one_batch_of_an_epoch():
-    given = passes(25, 30)
-    data = TokenPairs(flat(given), batch_size=4, start_id=1, lengths=(4, 8, 16))
-    for expected in (given[0], given[1], given[0]):
-        found = []
-        for number in range(len(data)):
-            inputs, labels, weights = data[number]
-            source_ids, target_ids = inputs["source_ids"], inputs["target_ids"]
-            assert source_ids.shape == target_ids.shape == labels.shape == weights.shape
-            assert source_ids.shape[0] == 4
-            assert source_ids.shape[1] in (4, 8, 16)
-            np.testing.assert_array_equal(target_ids[:, 0], 1)
-            np.testing.assert_array_equal(target_ids[:, 1:], labels[:, :-1])
-            np.testing.assert_array_equal(labels[weights == 0.0], 0)
-            found += [
-                (source[source != 0], label[weight > 0.0])
-                for source, label, weight in zip(source_ids, labels, weights, strict=True)
-                if weight.any()
-            ]
-        assert sorted(map(written, found)) == sorted(map(written, expected))
-        data.on_epoch_end()
-
-
-def written(pair):
-    return [list(map(int, text)) for text in pair]
-
-
-def test_pairs_that_are_too_long_are_left_out_and_few_sizes_remain():
-    data = TokenPairs(flat(passes(60)), batch_size=4, start_id=1, lengths=(6, 9))
-    batches = [data[number] for number in range(len(data))]
-    lengths = [labels.shape[1] for _, labels, _ in batches]
-    assert lengths[:2] == [6, 9]  # Keras sees by the first two that they differ
-    kept = sum(weights.any(-1).sum() for _, _, weights in batches)
-    assert kept == sum(max(map(len, pair)) <= 9 for pair in passes(60)[0])
 
 
 def test_windows_are_pieces_of_the_text_and_others_have_no_labels():

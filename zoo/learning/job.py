@@ -17,7 +17,6 @@ from zoo.atomic import whole
 from zoo.catalog import ARCHITECTURES
 from zoo.learning.learner import Learner
 from zoo.learning.masked import MaskedWindows, OfPlaces
-from zoo.learning.pairs import TokenPairs
 from zoo.learning.pictures import Pictures
 from zoo.learning.reviews import LabelledTexts
 from zoo.learning.schedules import WarmUp  # noqa: F401  (registered: optimizers hold it)
@@ -26,7 +25,6 @@ from zoo.learning.windows import Windows
 
 DATA = {
     "masked": MaskedWindows,
-    "pairs": TokenPairs,
     "pictures": Pictures,
     "sounds": Sounds,
     "texts": LabelledTexts,

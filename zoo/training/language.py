@@ -40,7 +40,8 @@ class LanguageRecipe:
         average_momentum: Momentum of the moving average of the weights, which is what is kept.
         dtype: Policy of the computation in training.
         seed: Seed of everything random.
-        teachers: Arguments of the recipes of models that are trained before, see
+        teachers: Arguments of the recipes of models that are trained before. The model then begins
+            with the weights of the first of them and learns from all, see
             `zoo.learning.learner.Learner`.
         teacher_share: Share of the labels that is what they expect on average, 0 to 1.
         swapped_words: Half of each batch are windows of the text with this share of the words
@@ -123,6 +124,7 @@ class LanguageRecipe:
                 for number, teacher in enumerate(self._teachers(), start=1)
             ],
             teacher_share=self.teacher_share,
+            begin_with=f"../teacher_1/{LEARNED}" if self.teachers else "",
             dtype=self.dtype,
             seed=self.seed,
         )

@@ -13,10 +13,8 @@ from zoo.metrics.bleu import sentence_bleu
 SOURCES_AT_ONCE = 2048
 
 
-def with_translations(examples, teachers, path, num_beams=5):
+def with_translations(examples, teacher, path, num_beams=5):
     """Returns examples with one target more: the translation of a trained model.
-
-    Where there are several models, each translates its share of the sources.
 
     Of the beams it is the one closest to a target by `sentence_bleu`, where there is a target, and
     otherwise the best.
@@ -26,7 +24,7 @@ def with_translations(examples, teachers, path, num_beams=5):
 
     Args:
         examples: Data set of sources with a vector of targets, which may be empty; or of pairs.
-        teachers: Trained `Translator`s.
+        teacher: A trained `Translator`.
         path: JSON lines file of the result. If it is there, it is read and nothing is translated.
         num_beams: Beams that it translates with.
 
@@ -36,7 +34,7 @@ def with_translations(examples, teachers, path, num_beams=5):
     path = pathlib.Path(path)
     if not path.exists():
         with whole(path) as unfinished, open(unfinished, "w", encoding="utf-8") as file:
-            for lesson in _translated(examples, teachers, num_beams):
+            for lesson in _translated(examples, teacher, num_beams):
                 file.write(json.dumps(lesson, ensure_ascii=False) + "\n")
     with open(path, encoding="utf-8") as file:
         sources, targets = zip(*map(json.loads, file), strict=True)
@@ -44,26 +42,19 @@ def with_translations(examples, teachers, path, num_beams=5):
     return tf.data.Dataset.from_tensor_slices((list(sources), targets))
 
 
-def _translated(examples, teachers, num_beams):
+def _translated(examples, teacher, num_beams):
     """Yields each source and its targets."""
     sources, targets = sources_and_references(examples)
     progress = keras.utils.Progbar(len(sources), unit_name="sentence")
-    for number, teacher in enumerate(teachers):
-        own_sources, own_targets = (each[number :: len(teachers)] for each in (sources, targets))
-        for first in range(0, len(own_sources), SOURCES_AT_ONCE):
-            places = slice(first, first + SOURCES_AT_ONCE)
-            beams = teacher.translate(
-                own_sources[places],
-                sampler="beam",
-                num_beams=num_beams,
-                num_return_sequences=num_beams,
-            )
-            for source, own, texts in zip(
-                own_sources[places], own_targets[places], beams, strict=True
-            ):
-                own = [own] if isinstance(own, str) else own
-                yield source, [*own, _closest(texts, own)]
-            progress.add(len(beams))
+    for first in range(0, len(sources), SOURCES_AT_ONCE):
+        places = slice(first, first + SOURCES_AT_ONCE)
+        beams = teacher.translate(
+            sources[places], sampler="beam", num_beams=num_beams, num_return_sequences=num_beams
+        )
+        for source, own, texts in zip(sources[places], targets[places], beams, strict=True):
+            own = [own] if isinstance(own, str) else own
+            yield source, [*own, _closest(texts, own)]
+        progress.add(len(beams))
 
 
 def _closest(texts, targets):

@@ -42,12 +42,7 @@ WRITER = {
     "context_length": 256,
     "activation": "squared_relu",
 }
-WRITERS = [  # that the language model learns from
-    {**WRITER, "dropout": 0.25},
-    {**WRITER, "dropout": 0.3, "activation": "gelu"},
-    {**WRITER, "dropout": 0.35, "size": 384},
-    {**WRITER, "dropout": 0.3, "num_layers": 8},
-]
+
 POOLED = {"num_layers": 0, "size": 256, "num_heads": 4, "normalize": "post", "dropout": 0.0}
 
 LICENSE = (
@@ -92,7 +87,7 @@ RECIPES = {
         throat=0.1,
         microphone=0.8,
         gaps={"number": 2, "time": 0.12, "bands": 0.15},
-        epochs=40,
+        epochs=47,
         batch_size=256,
         average_momentum=0.998,
     ),
@@ -147,26 +142,21 @@ RECIPES = {
     ),
     "luong_nmt_multi30k_en_de": TranslationRecipe("luong_nmt", overrides=RECURRENT, **TAUGHT),
     "text_encoder_imdb": ReviewsRecipe(
-        "text_encoder",
-        overrides={"pooling": "mean", "pooler": None, "dropout": 0.2},
-        learning_rate=6e-4,
+        "text_encoder", overrides={"pooling": "mean", "pooler": None, "dropout": 0.2}
     ),
     "text_encoder_masked_imdb": MaskedRecipe(
         "text_encoder_masked",
         overrides={
-            "num_layers": 4,
-            "size": 256,
-            "embedding_size": 128,
+            "num_layers": 3,
+            "size": 128,
             "num_heads": 4,
-            "hidden": 1024,
+            "hidden": 512,
             "normalize": "pre",
             "relative_buckets": 32,  # by positions alone, it learns nothing for hours
             "max_length": 128,
-            "dropout": 0.1,
+            "dropout": 0.0,
             "attention_dropout": 0.0,
         },
-        epochs=16,
-        batch_size=256,
     ),
     "transformer_nmt_multi30k_en_de": TranslationRecipe(
         "transformer_nmt",
@@ -178,17 +168,14 @@ RECIPES = {
             "normalize": "pre",
             "dropout": 0.2,
         },
-        data="multi30k+flickr8k",
-        ensemble=3,
-        teacher_share=0.6,
-        epochs=60,
-        cycles=1,
-        batch_size=384,
+        epochs=72,
+        cycles=3,
+        batch_size=128,
         optimizer="muon",
-        learning_rate=3e-3,
+        learning_rate=2e-3,
         warmup_steps=200,
-        label_smoothing=0.0,
-        average_momentum=0.998,
+        subword_dropout=0.05,
+        average_momentum=0.999,
         self_critical_epochs=1,
     ),
     "transformer_nmt_tatoeba_en_de": TranslationRecipe(
@@ -214,12 +201,21 @@ RECIPES = {
     ),
     "transformer_lm_shakespeare": LanguageRecipe(
         "transformer_lm",
-        overrides={**WRITER, "dropout": 0.1},
-        epochs=120,
-        batch_size=64,
+        overrides={**WRITER, "dropout": 0.15},
+        epochs=10,
+        learning_rate=8e-4,
         teachers=[
-            {"architecture": "transformer_lm", "seed": seed, "epochs": 24, "overrides": overrides}
-            for seed, overrides in enumerate(WRITERS, start=1)
+            {
+                "architecture": "transformer_lm",
+                "overrides": {**WRITER, "dropout": 0.25},
+                "epochs": 22,
+            },
+            {
+                "architecture": "transformer_lm",
+                "overrides": {**WRITER, "dropout": 0.3, "activation": "gelu"},
+                "epochs": 22,
+                "seed": 2,
+            },
         ],
     ),
     "vit_mnist": DigitsRecipe(

@@ -37,7 +37,7 @@ class ReviewsRecipe(ClassifierRecipe):
     begin_with: str = "text_encoder_masked_imdb"
     hidden: float = 0.1
     epochs: int = 3
-    batch_size: int = 64
+    batch_size: int = 32
     learning_rate: float = 1e-3
     warmup_steps: int = 200
     label_smoothing: float = 0.05

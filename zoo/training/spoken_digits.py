@@ -14,9 +14,8 @@ PASSES = 5  # over the recordings in an epoch, after which a state is saved
 USE = "Telling which digit somebody says in English, one digit a recording."
 LIMITS = (
     "It knows the ten digits alone, and names one whatever it hears. It learned from six speakers "
-    "alone, and understands others less well: models of this recipe that learned for 12 epochs "
-    "from five of them told 76 % of the digits of the sixth, from 53 to 87 %. Silence before and "
-    "after the digit should be cut off."
+    "alone, and understands others less well: models of this recipe that learned from five "
+    "of them told 87.5 % of the digits of the sixth, from 81 to 93 %."
 )
 
 

@@ -6,7 +6,6 @@ from typing import ClassVar
 
 import keras
 
-from zoo.atomic import whole
 from zoo.data.pairs import all_pairs, draw_pairs, with_targets
 from zoo.decoding import BeamSampler
 from zoo.loading import build, load
@@ -15,12 +14,12 @@ from zoo.tasks.source_to_target import SHORTEST_LIMIT
 from zoo.training import runs
 from zoo.training.bleu import ValidationBleu
 from zoo.training.distillation import with_soft_labels
-from zoo.training.ensembles import LESSONS, learned_from_ensemble
 from zoo.training.evaluation import best_sampler, evaluate_translator, translator_quality
 from zoo.training.lessons import with_translations
 from zoo.training.self_critical import PolicyGradientLoss, self_critical_translations
 from zoo.training.translation_data import DATA
 
+LESSONS = "lessons.jsonl"
 SOURCES_THAT_EARN = 48  # a batch of self-critical training
 
 
@@ -36,9 +35,8 @@ class TranslationRecipe:
         begin_with: Name of a trained model whose weights and tokenizer it begins with, or `""`.
         teacher: Name of a trained model whose tokenizer it shares and which it learns from, or
             `""`: each source gets a translation by the teacher as one more target.
-        ensemble: How many models are trained before, for this one to learn from, see
-            `zoo.training.ensembles`.
-        teacher_share: Share of the labels that is what teachers expect, 0 to 1.
+        teacher_share: Share of the labels that is what the teacher expects, 0 to 1, see
+            `zoo.training.distillation`.
         vocabulary_size: Tokens of the vocabulary that both languages share.
         epochs, batch_size: As for `fit`.
         examples_per_epoch: How many examples an epoch draws; 0 for all.
@@ -62,7 +60,6 @@ class TranslationRecipe:
     overrides: dict = dataclasses.field(default_factory=dict)
     begin_with: str = ""
     teacher: str = ""
-    ensemble: int = 0
     teacher_share: float = 0.0
     vocabulary_size: int = 5000
     epochs: int = 28
@@ -85,20 +82,16 @@ class TranslationRecipe:
     splits: ClassVar = ("train", "validation")
 
     def __post_init__(self):
-        if not 0.0 <= self.teacher_share <= 1.0 or (
-            self.teacher_share and not (self.teacher or self.ensemble)
-        ):
+        if not 0.0 <= self.teacher_share <= 1.0 or (self.teacher_share and not self.teacher):
             raise ValueError(
-                "`teacher_share` must be from 0 to 1, and 0 without a `teacher` or an `ensemble`. "
-                f"Received: teacher_share={self.teacher_share} of teacher={self.teacher!r}, "
-                f"ensemble={self.ensemble}."
+                "`teacher_share` must be from 0 to 1, and 0 without a `teacher`. Received: "
+                f"teacher_share={self.teacher_share} of teacher={self.teacher!r}."
             )
-        if bool(self.teacher) + bool(self.begin_with) + bool(self.ensemble) > 1:
+        if self.teacher and self.begin_with:
             raise ValueError(
                 "A recipe has a `teacher`, whose tokenizer the model shares, or weights to "
-                "`begin_with`, which bring another one, or an `ensemble`, which learns one. "
-                f"Received: teacher={self.teacher!r}, begin_with={self.begin_with!r}, "
-                f"ensemble={self.ensemble}."
+                f"`begin_with`, which bring another one. Received: teacher={self.teacher!r}, "
+                f"begin_with={self.begin_with!r}."
             )
 
     @property
@@ -125,19 +118,19 @@ class TranslationRecipe:
 
         Returns:
             The trained `Translator` in float32, with the averaged weights of the epoch that had
-            the best BLEU on the validation data (of the last one, if it learned from an
-            ensemble), the length penalty that does best there, and the longest source of the
-            training data as its `max_source_length`.
+            the best BLEU on the validation data, the length penalty that does best there, and the
+            longest source of the training data as its `max_source_length`.
         """
         run_dir = pathlib.Path(run_dir)
         run_dir.mkdir(parents=True, exist_ok=True)
         keras.utils.set_random_seed(self.seed)
-        pairs, best = with_targets(train), run_dir / runs.BEST
-        if self.ensemble:
-            tokenizer = self._tokenizer(all_pairs(train), run_dir / "tokenizer.json")
-            self._learn_from_ensemble(tokenizer, train, run_dir, best)
-        else:
-            tokenizer = self._learn_alone(train, pairs, validation, run_dir)
+        teacher = load(self.teacher) if self.teacher else None
+        model = self._begin(train, run_dir, teacher)
+        tokenizer = model.tokenizer
+        pairs = with_targets(train)
+        lessons = with_translations(train, teacher, run_dir / LESSONS) if teacher else pairs
+        self._learn_pairs(model, lessons, validation, run_dir, teacher)
+        best = run_dir / runs.BEST
         if self.self_critical_epochs:
             # Translations are drawn without dropout, so they are learned from without it.
             overrides = {**self.overrides, "dropout": 0.0}
@@ -157,22 +150,6 @@ class TranslationRecipe:
         ]
         trained.default_sampler = best_sampler(trained, validation, samplers)
         return trained
-
-    def _learn_from_ensemble(self, tokenizer, examples, run_dir, best):
-        """Writes the weights that a model learned from others."""
-        weights = learned_from_ensemble(self, tokenizer, examples, run_dir)
-        model = build(self.architecture, tokenizer, "float32", **self.overrides)
-        model.core.load_weights(weights)
-        with whole(best) as unfinished:
-            model.save_weights(unfinished)
-
-    def _learn_alone(self, train, pairs, validation, run_dir):
-        """Trains a model by `fit`, and returns its tokenizer."""
-        teacher = load(self.teacher) if self.teacher else None
-        model = self._begin(train, run_dir, teacher)
-        lessons = with_translations(train, [teacher], run_dir / LESSONS) if teacher else pairs
-        self._learn_pairs(model, lessons, validation, run_dir, teacher)
-        return model.tokenizer
 
     def _begin(self, train, run_dir, teacher):
         """Returns the model before its first step."""
