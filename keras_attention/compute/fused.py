@@ -40,7 +40,7 @@ def attend_by_kernel(queries, key, value, *, mask=None, start=None):
         query, key, value = (ops.cast(x, "float32") for x in (query, key, value))
     sees_any = None
     if visible is not None:
-        # Where a row sees nothing, some kernels give numbers that are none, with such gradients.
+        # Of a row that sees nothing, the kernel of a GPU may make NaN, and NaN of its gradient.
         sees_any = ops.any(visible, axis=-1, keepdims=True)
         visible = ops.logical_or(visible, ops.logical_not(sees_any))
     context = ops.dot_product_attention(query, key, value, mask=visible, scale=1.0)
