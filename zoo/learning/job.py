@@ -50,7 +50,6 @@ class Job:
         teachers: Each the architecture, the config, and the file of the weights of a core.
         teacher_share: As for `Learner`.
         begin_with: File of weights that it begins with, or `""`.
-        encoder: Told like a teacher, the core whose encoder it begins with (`core.begin_with`).
         dtype: Policy of the computation.
         seed: Seed of everything random.
     """
@@ -66,7 +65,6 @@ class Job:
     teachers: tuple = ()
     teacher_share: float = 0.0
     begin_with: str = ""
-    encoder: dict | None = None
     dtype: str = "mixed_bfloat16"
     seed: int = 1
 
@@ -119,8 +117,6 @@ def work(folder):
     core = _core(job.architecture, job.config, job.dtype)
     if job.begin_with:
         core.load_weights(folder / job.begin_with)
-    if job.encoder:
-        core.begin_with(_trained(folder, job.encoder, job.dtype))
     around = AROUND.get(job.data, lambda core: core)
     teachers = [around(_trained(folder, teacher, job.dtype)) for teacher in job.teachers]
     learner = Learner(around(core), teachers, job.teacher_share, job.label_smoothing, data.lens)

@@ -59,7 +59,7 @@ class ClassifierRecipe:
         folder = pathlib.Path(run_dir) / "learning"
         keras.utils.set_random_seed(self.seed)
         trained = self.make_model("float32")
-        weights = learned(folder, lambda: self.make_job(trained, train_examples))
+        weights = learned(folder, lambda: self.make_job(trained, train_examples, folder))
         trained.core.load_weights(weights)
         return trained
 
@@ -67,12 +67,13 @@ class ClassifierRecipe:
         """Returns a `Classifier` with fresh weights."""
         raise NotImplementedError
 
-    def make_job(self, model, examples):
+    def make_job(self, model, examples, folder):
         """Returns the `zoo.learning.job.Job` of a run, and its arrays.
 
         Args:
             model: What `make_model` returns.
             examples: Data set of (input, label).
+            folder: Folder of the job.
         """
         data, options, arrays, number = self.lessons(model, examples)
         job = Job(

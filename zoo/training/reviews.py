@@ -1,14 +1,11 @@
 """Training of classifiers of texts on the reviews of IMDB."""
 
 import dataclasses
-import pathlib
 from typing import ClassVar
 
-import keras
 import numpy as np
 import tensorflow as tf
 
-from zoo.learning.job import Job, learned
 from zoo.learning.reviews import flat
 from zoo.loading import load
 from zoo.training.classifiers import ClassifierRecipe
@@ -16,7 +13,7 @@ from zoo.training.masked import DATA
 
 LABELS = ["negative", "positive"]
 CHUNKS = (2, 4, 8)  # that texts are padded to in training
-ENCODER = "encoder.weights.h5"
+BEGIN = "begin.weights.h5"  # of the job
 USE = "Telling whether an English review of a film praises or pans it, whole reviews of any length."
 LIMITS = (
     "It knows reviews of films from before 2011 alone, calls every text positive or negative, a "
@@ -50,45 +47,21 @@ class ReviewsRecipe(ClassifierRecipe):
 
         return load_imdb(split, data_dir)
 
-    def train(self, train_examples, validation_examples, run_dir):
-        """Trains a model; started again after a crash, it goes on with the last finished epoch.
-
-        Args:
-            train_examples, validation_examples: Data sets of (text, label); nothing is chosen by
-                the latter.
-            run_dir: Folder of the run; its job is in `learning`, see `zoo.learning`.
-
-        Returns:
-            The trained `Classifier` in float32, with the averaged weights of the last epoch.
-        """
-        folder = pathlib.Path(run_dir) / "learning"
-        trained = self.make_model("float32")
-
-        def make():
-            core = load(self.begin_with, dtype="float32").core
-            folder.mkdir(parents=True, exist_ok=True)
-            core.save_weights(folder / ENCODER)
-            return self.make_job(trained, train_examples, core, ENCODER)
-
-        trained.core.load_weights(learned(folder, make))
-        return trained
-
     def make_model(self, dtype):
         return load(self.begin_with, dtype=dtype, labels=LABELS, **self.overrides)
 
-    def make_job(self, model, examples, encoder, weights):
-        """Returns the `zoo.learning.job.Job` of a run, and its arrays.
+    def make_job(self, model, examples, folder):
+        """Returns the `zoo.learning.job.Job` of a run, and its arrays: it begins with the model."""
+        job, arrays = super().make_job(model, examples, folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        model.core.save_weights(folder / BEGIN)
+        return dataclasses.replace(job, begin_with=BEGIN), arrays
 
-        Args:
-            model: The `Classifier`.
-            examples: Data set of (text, label).
-            encoder: The core that it begins with.
-            weights: File of the weights of that, as the folder of the job sees it.
-        """
+    def lessons(self, model, examples):
+        """Returns reviews in chunks, of which other tokens are hidden in each epoch."""
         tokenizer, length = model.tokenizer, model.core.config.max_length
         arrays = tokens_of(tokenizer, examples)
         options = {
-            "batch_size": self.batch_size,
             "max_length": length,
             "hidden": self.hidden,
             "pad_id": tokenizer.pad_id,
@@ -97,24 +70,8 @@ class ReviewsRecipe(ClassifierRecipe):
             "mask_id": tokenizer.mask_id,
             "lengths": [number * length for number in CHUNKS],
         }
-        steps = -(-len(arrays["labels"]) // self.batch_size)
-        job = Job(
-            self.architecture,
-            model.core.get_config(),
-            "texts",
-            options,
-            keras.optimizers.serialize(self.make_optimizer(steps)),
-            self.epochs,
-            label_smoothing=self.label_smoothing,
-            encoder={
-                "architecture": encoder.architecture,
-                "config": encoder.get_config(),
-                "weights": weights,
-            },
-            dtype=self.dtype,
-            seed=self.seed,
-        )
-        return job, arrays
+        batches = -(-len(arrays["labels"]) // self.batch_size)  # the last is filled up
+        return "texts", options, arrays, batches * self.batch_size
 
     def for_card(self):
         """Returns what the card says of the data, and how the weights were chosen."""
