@@ -1,9 +1,6 @@
 """Distillation: the labels against NumPy, what the batches hold, and what is learned."""
 
 import collections
-import dataclasses
-import json
-import shutil
 
 import numpy as np
 import pytest
@@ -14,24 +11,7 @@ from zoo.data.windows import random_windows
 from zoo.training.distillation import with_soft_labels, with_swapped_words
 from zoo.training.language import LanguageRecipe
 
-TEXT = LINE * 20
 SIZES = {"num_layers": 1, "size": 16, "num_heads": 2, "context_length": 16, "dropout": 0.0}
-ALONE = LanguageRecipe(
-    "transformer_lm",
-    overrides=SIZES,
-    epochs=6,
-    batch_size=8,
-    learning_rate=0.02,
-    warmup_steps=1,
-    average_momentum=0.5,
-    dtype="float32",
-)
-OTHER = dataclasses.replace(ALONE, overrides={**SIZES, "num_heads": 1}, seed=2)
-RECIPE = dataclasses.replace(
-    ALONE,
-    epochs=2,
-    teachers=[dataclasses.asdict(ALONE), dataclasses.asdict(OTHER)],
-)
 
 
 @pytest.fixture(scope="module")
@@ -87,34 +67,3 @@ def test_words_are_swapped_for_others_of_the_text():
     counts = collections.Counter(new)
     assert {"isn't", "ran.", "Dog"} < set(counts)
     assert all(word[0].isupper() for word in new[::10])  # where "The" was
-
-
-def test_a_student_learns_from_those_before_it(tmp_path):
-    trained = RECIPE.train(TEXT, TEXT, tmp_path)
-    jobs = {
-        name: json.loads((tmp_path / name / "job.json").read_text())
-        for name in ("teacher_1", "teacher_2", "learning")
-    }
-    assert [each["config"]["num_heads"] for each in jobs.values()] == [2, 1, 2]
-    assert [each["seed"] for each in jobs.values()] == [1, 2, 1]
-    assert [each["begin_with"] for each in jobs.values()] == [
-        "",
-        "",
-        "../teacher_1/learned.weights.h5",
-    ]
-    taught = jobs["learning"]["teachers"]
-    assert [each["weights"] for each in taught] == [
-        f"../teacher_{number}/learned.weights.h5" for number in (1, 2)
-    ]
-    assert [each["config"]["num_heads"] for each in taught] == [2, 1]
-    assert trained.core.config.num_heads == 2
-    with np.load(tmp_path / "learning" / "arrays.npz") as arrays:
-        np.testing.assert_array_equal(arrays["tokens"], trained.tokens(TEXT))
-        swapped = with_swapped_words(TEXT, RECIPE.swapped_words, RECIPE.seed)
-        np.testing.assert_array_equal(arrays["unlabelled"], trained.tokens(swapped))
-        assert swapped != TEXT
-    assert trained.score(TEXT).perplexity[0] < 30
-    for name in ("teacher_1", "teacher_2"):  # they are not missed when all is done
-        shutil.rmtree(tmp_path / name)
-    again = RECIPE.train(TEXT, TEXT, tmp_path)
-    np.testing.assert_array_equal(again.get_weights()[0], trained.get_weights()[0])

@@ -4,7 +4,9 @@ import dataclasses
 import functools
 import json
 import math
+import shutil
 
+import keras
 import numpy as np
 import pytest
 
@@ -12,18 +14,24 @@ import zoo
 from tests.zoo.conftest import LINE
 from zoo.storage import CARD
 from zoo.training import evaluation, recipes, runs
+from zoo.training.distillation import with_swapped_words
 from zoo.training.language import LanguageRecipe
 
 TEXT = LINE * 30
-RECIPE = LanguageRecipe(
+SIZES = {"num_layers": 1, "size": 16, "num_heads": 2, "context_length": 16, "dropout": 0.0}
+ALONE = LanguageRecipe(
     "transformer_lm",
-    overrides={"num_layers": 1, "size": 16, "num_heads": 2, "context_length": 16, "dropout": 0.0},
-    epochs=2,
+    overrides=SIZES,
+    epochs=1,
     batch_size=8,
     learning_rate=0.01,
     warmup_steps=2,
     average_momentum=0.5,
     dtype="float32",
+)
+OTHER = dataclasses.replace(ALONE, overrides={**SIZES, "num_heads": 1}, seed=2)
+RECIPE = dataclasses.replace(
+    ALONE, epochs=2, teachers=[dataclasses.asdict(ALONE), dataclasses.asdict(OTHER)]
 )
 
 
@@ -76,6 +84,35 @@ def test_losses_are_those_of_numpy(model, monkeypatch):
     log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
     every = np.take_along_axis(log_probs, windows[:, 1:, None], axis=-1)
     assert scores["loss_random_windows"] == pytest.approx(-every.mean(), rel=0.02)
+
+
+def test_it_learns_from_those_before_it(run, model):
+    run_dir, _ = run
+    names = ("teacher_1", "teacher_2", "learning")
+    jobs = [json.loads((run_dir / name / "job.json").read_text()) for name in names]
+    assert [each["config"]["num_heads"] for each in jobs] == [2, 1, 2]
+    assert [each["seed"] for each in jobs] == [1, 2, 1]
+    assert [each["begin_with"] for each in jobs] == ["", "", "../teacher_1/learned.weights.h5"]
+    taught = jobs[2]["teachers"]
+    assert [each["weights"] for each in taught] == [
+        f"../teacher_{number}/learned.weights.h5" for number in (1, 2)
+    ]
+    assert [each["config"]["num_heads"] for each in taught] == [2, 1]
+    with np.load(run_dir / "learning" / "arrays.npz") as arrays:
+        np.testing.assert_array_equal(arrays["tokens"], model.tokens(TEXT))
+        swapped = with_swapped_words(TEXT, RECIPE.swapped_words, RECIPE.seed)
+        np.testing.assert_array_equal(arrays["unlabelled"], model.tokens(swapped))
+        assert swapped != TEXT
+
+
+def test_what_is_learned_is_not_learned_again(run, model, monkeypatch):
+    run_dir, _ = run
+    for name in ("teacher_1", "teacher_2"):  # they are not missed when all is done
+        shutil.rmtree(run_dir / name)
+    monkeypatch.setattr(keras.Model, "fit", None)
+    again = RECIPE.train(TEXT, TEXT, run_dir)
+    for one, other in zip(again.get_weights(), model.get_weights(), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-3)  # in half precision on disk
 
 
 @pytest.mark.parametrize("name", ["adamw", "muon"])

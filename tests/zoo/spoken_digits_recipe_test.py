@@ -61,7 +61,7 @@ def test_a_run_leaves_a_preset_with_what_it_measures(preset, sounds):
 
 def test_the_job_of_a_run_has_all_recordings_and_what_the_reader_hears(sounds):
     model = RECIPE.make_model("float32")
-    made, arrays = RECIPE.make_job(model, sounds)
+    made, arrays = RECIPE.make_job(model, sounds, None)
     waves = [wave for wave, _ in sounds.as_numpy_iterator()]
     np.testing.assert_array_equal(arrays["samples"], np.concatenate(waves))
     np.testing.assert_array_equal(arrays["labels"], np.arange(8))

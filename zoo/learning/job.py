@@ -122,6 +122,7 @@ def work(folder):
     learner = Learner(around(core), teachers, job.teacher_share, job.label_smoothing, data.lens)
     optimizer = keras.optimizers.deserialize(job.optimizer)
     optimizer.exclude_from_weight_decay(var_names=list(job.undecayed))
+    optimizer.build(learner.trainable_variables)  # a step that makes variables is traced twice
     # The lengths of batches differ: XLA on a CPU would compile for longer than it computes.
     learner.compile(optimizer, jit_compile=keras.backend.backend() != "tensorflow")
     learner.fit(
