@@ -24,11 +24,11 @@ from zoo.learning.job import write
 from zoo.training.recipes import RECIPES
 
 
-def job_without(recipe, speaker, data_dir):
+def job_without(recipe, speaker, data_dir, folder):
     """Returns the job of learning from all but a speaker, and its arrays."""
     keras.utils.set_random_seed(recipe.seed)
     examples = recipe.load(f"-{speaker}", data_dir)
-    return recipe.make_job(recipe.make_model("float32"), examples)
+    return recipe.make_job(recipe.make_model("float32"), examples, folder)
 
 
 @click.command()
@@ -51,7 +51,8 @@ def main(name, data_dir, run_dir, seed, epochs, only_write):
     for speaker in SPEAKERS:
         folder = run_dir / f"without_{speaker}_{seed}_{recipe.epochs}"
         if only_write:
-            write(folder / "learning", *job_without(recipe, speaker, data_dir))
+            job = folder / "learning"
+            write(job, *job_without(recipe, speaker, data_dir, job))
             continue
         if speaker not in found:
             # What `train` is given to validate by is not looked at.
