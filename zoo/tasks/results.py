@@ -11,6 +11,8 @@ from zoo.decoding.base import require
 from zoo.pages import attention_page, framed, picture_view, save_page, text_view
 from zoo.readers.images import read_image
 
+OF_ATTENTION = "that of `Classifier.classify(..., return_attention=True)`"
+
 
 class Translation(NamedTuple):
     """What `translate(..., return_attention=True)` returns, an entry for each text.
@@ -150,7 +152,7 @@ class PictureClasses(NamedTuple):
         Raises:
             ValueError: If the result holds no attention, or there is no such block.
         """
-        require(self.attention is not None, "a result of return_attention=True", attention=None)
+        require(self.attention is not None, OF_ATTENTION, attention=None)
         titles, maps = looks(self, position, layer, joined(self.labels[position]))
         return plot_caption(read_image(self.images[position]), titles, maps)
 
@@ -167,7 +169,7 @@ class PictureClasses(NamedTuple):
         Raises:
             ValueError: If the result holds no attention.
         """
-        require(self.attention is not None, "a result of return_attention=True", attention=None)
+        require(self.attention is not None, OF_ATTENTION, attention=None)
         return save_page(path, self._page(position))
 
     def _page(self, position):
@@ -219,7 +221,7 @@ class TextClasses(NamedTuple):
         Returns:
             The `matplotlib.figure.Figure`.
         """
-        require(self.attention is not None, "a result of return_attention=True", attention=None)
+        require(self.attention is not None, OF_ATTENTION, attention=None)
         label = [joined(self.labels[position])]
         return plot_alignment(self.attention[position][None], self.tokens[position], label)
 

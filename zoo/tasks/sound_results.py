@@ -8,7 +8,7 @@ import numpy as np
 from keras_attention.plotting import new_figure
 from zoo.decoding.base import require
 from zoo.tasks.passages import block_diagonal
-from zoo.tasks.results import joined, looks
+from zoo.tasks.results import OF_ATTENTION, joined, looks
 
 LONGEST_TITLE = 80  # characters
 
@@ -61,7 +61,7 @@ class SoundClasses(NamedTuple):
         Raises:
             ValueError: If the result holds no attention, or there is no such block.
         """
-        require(self.attention is not None, "a result of return_attention=True", attention=None)
+        require(self.attention is not None, OF_ATTENTION, attention=None)
         titles, rows = looks(self, position, layer, "attention")
         title = f"{joined(self.labels[position])}, {self.probabilities[position].max():.1%}"
         return _heard(self.spectrogram(position), self.reader, rows, titles, title)
