@@ -282,7 +282,6 @@ def test_wrong_data_gets_a_clear_error(captioner, tokenizer):
 # -------------------------------------------------------------------------------------- measuring
 
 
-@pytest.mark.usefixtures("eagerly")
 def test_evaluate_captioner_measures_captions_of_images(captioner, monkeypatch):
     monkeypatch.setenv("PATH", "")  # METEOR takes seconds to start Java
     encoded = [image_bytes(image) for image in IMAGES]
@@ -320,7 +319,6 @@ def test_caption_command(captioner, monkeypatch, tmp_path):
 # ------------------------------------------------------------------------------- saving and export
 
 
-@pytest.mark.usefixtures("eagerly")
 def test_loaded_equals_saved(captioner, tmp_path):
     captioner.save(tmp_path / "captioner.keras")
     again = keras.models.load_model(tmp_path / "captioner.keras")

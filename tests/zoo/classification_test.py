@@ -66,7 +66,6 @@ def test_probabilities_are_those_of_the_core(model):
     np.testing.assert_allclose(result.probabilities, expected, atol=1e-5)
 
 
-@pytest.mark.usefixtures("eagerly")
 def test_attention_is_told_and_drawn(model):
     images, _ = pictures(2)
     result = model.classify(images, return_attention=True)

@@ -130,7 +130,6 @@ def test_each_translation_is_one_line(translate, bahdanau, monkeypatch):
     assert translate("a man") == ["two lines"]
 
 
-@pytest.mark.usefixtures("eagerly")
 def test_options_reach_the_sampler(translate, bahdanau):
     texts = ["a man and his dogs", "two books"]
     options = {"sampler": "random", "temperature": 3.0, "seed": 5, "max_length": 9}
@@ -265,7 +264,6 @@ def test_a_model_for_another_task_is_named(run, writer, bahdanau, monkeypatch):
 # --------------------------------------------------------------------- evaluate, export and train
 
 
-@pytest.mark.usefixtures("eagerly")
 def test_evaluate_prints_each_number_with_its_protocol(run, preset, bahdanau, monkeypatch):
     dataset = tf.data.Dataset.from_tensor_slices(
         (["a man sleeps", "the dog reads"], ["ein mann schläft", "der hund liest ein buch"])
