@@ -47,3 +47,21 @@ def without_graphs(config):
         yield
     finally:
         tf.config.run_functions_eagerly(False)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def graphs_as_written(request):
+    """Spares files of tasks a seventh of their time: TensorFlow runs their graphs as they are.
+
+    Else it rewrites each graph before it runs, which those of layers and of decoding, all examples,
+    processes and servers meet in every run, and every test with `--full`.
+    """
+    spared = request.path.parent.name in ("zoo", "checkpoints", "serving")
+    if request.config.getoption("--full") or not spared:
+        yield
+        return
+    import tensorflow as tf
+
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    yield
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})
