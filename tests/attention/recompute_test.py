@@ -68,6 +68,7 @@ def test_layers_learn_the_same(layer):
     assert_same_losses(make)
 
 
+@pytest.mark.full  # the block below has one
 def test_feed_forward_learns_the_same():
     assert_same_losses(lambda x, _: FeedForward(12, dropout=0.3)(x))
 

@@ -67,6 +67,7 @@ def test_saved_and_exported(request, tmp_path):
     np.testing.assert_allclose(found["probabilities"], expected, atol=1e-5)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_masks_are_filled_as_the_pipeline_does(tmp_path):
     theirs, pieces = tiny.save(tmp_path, "Roberta", "ForMaskedLM")
     text = f"The cats{pieces.mask_token} on the mat."
@@ -85,6 +86,7 @@ def test_masks_are_filled_as_the_pipeline_does(tmp_path):
         model.fill_mask("No gap.")
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_sentence_transformers_pool_and_normalize(tmp_path):
     theirs, pieces = tiny.save(tmp_path, "Bert", "Model")
     modules = [

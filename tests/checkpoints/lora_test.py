@@ -12,6 +12,7 @@ pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from tests.checkpoints import tiny  # noqa: E402
+from tests.conftest import without_graphs  # noqa: E402
 
 LABELS = ["animal", "travel"]
 TEXTS, TRUTH = [*tiny.TEXTS[:2], tiny.TEXTS[3]], ["animal", "travel", "travel"]
@@ -25,13 +26,14 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def learned(folder):
+def learned(request, folder):
     """Returns probabilities before and after LoRA, weights before training, and the model."""
     keras.utils.set_random_seed(1)
     model = zoo.load(str(folder), labels=LABELS)
-    found = [model.classify(TEXTS, return_probabilities=True).probabilities]
-    model.enable_lora(rank=3)
-    found.append(model.classify(TEXTS, return_probabilities=True).probabilities)
+    with without_graphs(request.config):
+        found = [probabilities(model)]
+        model.enable_lora(rank=3)
+        found.append(probabilities(model))
     before = {weight.path: weight.numpy() for weight in model.core.weights}
     model.compile(optimizer=keras.optimizers.Adam(0.01), run_eagerly=True)
     model.fit(TEXTS, TRUTH, epochs=2, verbose=0)  # B is 0 at first, and A learns by B
@@ -60,6 +62,7 @@ def test_only_the_additions_and_the_head_learn(learned):
     assert trained - {path for path in before if "seed" in path} == trainable
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_answers_are_those_of_the_sums(learned, folder):
     *_, model = learned
     merged = zoo.load(str(folder), labels=LABELS)
@@ -75,6 +78,7 @@ def test_answers_are_those_of_the_sums(learned, folder):
     np.testing.assert_allclose(probabilities(merged), probabilities(model), atol=1e-5)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_presets_hold_the_sums(learned, tmp_path):
     _, _, model = learned
     expected = probabilities(model)

@@ -15,7 +15,9 @@ from tests.checkpoints import tiny  # noqa: E402
 
 KINDS = [
     ("ViT", "ForImageClassification"),
-    ("DeiT", "ForImageClassification"),
+    pytest.param(
+        "DeiT", "ForImageClassification", marks=pytest.mark.full
+    ),  # with less than the next
     ("DeiT", "ForImageClassificationWithTeacher"),
 ]
 
@@ -71,6 +73,7 @@ def test_pictures_are_cropped_as_the_processor_does(tmp_path, photo):
     np.testing.assert_allclose(found, theirs, atol=0.03)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_new_labels_and_another_process(tmp_path, photo):
     save(tmp_path / "hf", "DeiT", "ForImageClassification")
     model = zoo.load(str(tmp_path / "hf"), labels=["left", "right"])

@@ -32,6 +32,7 @@ def copy(preset, tmp_path):
 # ------------------------------------------------------------------------------------ round trip
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_loaded_translates_as_saved(loaded, bahdanau, sources):
     texts = [*sources, "unseen words"]
     assert loaded.translate(texts, "greedy") == bahdanau.translate(texts, "greedy")
@@ -239,6 +240,7 @@ AT_ONCE = [
     "name",
     [pytest.param(name, marks=[] if name in AT_ONCE else pytest.mark.full) for name in SHIPPED],
 )
+@pytest.mark.usefixtures("eagerly")
 def test_a_shipped_model_is_small_and_works(name):
     info = zoo.info(name)
     assert info.megabytes < 20

@@ -232,6 +232,7 @@ def writer(fresh_model, byte_tokenizer):
     return fresh_model("transformer_lm", tokenizer=byte_tokenizer)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_generate_writes_prompt_and_text(run, writer, monkeypatch):
     monkeypatch.setattr(zoo, "load", lambda name: writer)
     expected = writer.generate("the quick", 12, "greedy")

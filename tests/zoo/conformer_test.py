@@ -39,8 +39,8 @@ def model():
     reader = zoo.SoundReader(rate=RATE, bands=16)
     keras.utils.set_random_seed(1)
     model = zoo.load("conformer", weights=None, reader=reader, labels=LABELS, **OPTIONS)
-    model.compile(keras.optimizers.Adam(0.02), run_eagerly=True)
-    model.fit(*sounds(32), batch_size=16, epochs=4, verbose=0)
+    model.compile(keras.optimizers.Adam(0.03), run_eagerly=True)
+    model.fit(*sounds(32), batch_size=32, epochs=5, verbose=0)
     return model
 
 
@@ -144,6 +144,7 @@ def test_data_sets_are_as_lists(model, kind):
     assert found_numbers.numpy().tolist() == numbers
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_attention_is_told_and_drawn(model):
     inputs, labels = sounds(3 * 2)
     result = model.classify(inputs, return_attention=True)

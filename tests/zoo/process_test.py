@@ -12,6 +12,7 @@ import keras, tensorflow
 before = set(sys.modules)
 import zoo
 modules = sorted(set(sys.modules) - before)
+tensorflow.config.run_functions_eagerly(True)  # sooner than traced: `cli_test` traces
 model = keras.saving.load_model(sys.argv[1])
 texts = json.loads(sys.argv[2])
 print(json.dumps({"modules": modules, "texts": model.translate(texts, "greedy")}))

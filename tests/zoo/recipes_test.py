@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 import zoo
+from tests.conftest import without_graphs
 from zoo.losses import TokenCrossentropy
 from zoo.metrics import sacrebleu_score
 from zoo.storage import CARD
@@ -83,9 +84,12 @@ def run(request, dataset, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(recipes.RECIPES, "toy_en_de", dataclasses.replace(RECIPE, epochs=99))
         patch.setattr(TranslationRecipe, "load", load)
+        patch.setattr("zoo.data.batching.BUCKET_WIDTH", 1000)  # all pairs in one batch
         once = functools.cache(evaluation._compiled_anew)  # for both splits
         patch.setattr(evaluation, "_compiled_anew", once)
-        yield run_dir, recipes.run("toy_en_de", None, run_dir, epochs=RECIPE.epochs)
+        with without_graphs(request.config):
+            folder = recipes.run("toy_en_de", None, run_dir, epochs=RECIPE.epochs)
+        yield run_dir, folder
 
 
 @pytest.mark.full  # `kills_test` kills training by `runs` alone
@@ -97,6 +101,7 @@ def test_a_killed_run_goes_on_where_it_was(run):
     assert losses == sorted(losses, reverse=True), "it did not go on with the weights it had"
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_a_run_that_has_finished_has_nothing_left_to_train(run, dataset, monkeypatch):
     monkeypatch.setattr("zoo.training.translation.best_sampler", lambda *given: given[-1][0])
     run_dir, folder = run
