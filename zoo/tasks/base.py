@@ -230,7 +230,7 @@ class Task(keras.Model, abc.ABC):
         >>> model.enable_lora(rank=4)
         >>> after = sum(weight.numpy().size for weight in model.trainable_weights)
         >>> print(f"{after / before:.0%}")
-        7%
+        4%
         """
         require_positive_integers("enable_lora", rank=rank)
         blocks = [layer for layer in layers_in(self.core) if isinstance(layer, Block)]
