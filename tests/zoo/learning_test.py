@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import runpy
 import subprocess
 import sys
 
@@ -166,7 +167,7 @@ def test_a_job_is_done_once_and_keeps_the_averaged_weights(tmp_path, monkeypatch
     # The average, by hand: the same batches and steps, without fit.
     keras.utils.set_random_seed(made.seed)
     by_hand, same = core(seed=made.seed), optimizer()
-    same.exclude_from_weight_decay(var_names=list(made.undecayed))
+    same.exclude_from_weight_decay(var_names=job.UNDECAYED)
     learner = Learner(by_hand, [core(2)], teacher_share=0.5)
     data = Windows(arrays, seed=made.seed, **made.options)
     learner.compile(same, run_eagerly=True)
@@ -217,9 +218,10 @@ def test_weights_that_scale_or_shift_do_not_decay(tmp_path, monkeypatch):
     assert names == {"gamma", "beta"}
 
 
-def test_a_folder_without_a_job(tmp_path):
-    with pytest.raises(ValueError, match=r"no job\.json in .*A recipe writes it"):
-        job.work(tmp_path)
+def test_a_folder_without_a_job(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["zoo.learning", str(tmp_path)])
+    with pytest.raises(SystemExit, match=r"no job\.json in .*A recipe writes it"):
+        runpy.run_module("zoo.learning", run_name="__main__")
 
 
 def test_it_runs_where_tensorflow_is_not_installed(tmp_path):

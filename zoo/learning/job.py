@@ -31,6 +31,7 @@ DATA = {
     "windows": Windows,
 }
 AROUND = {"masked": OfPlaces}  # what makes of a core a model of such inputs
+UNDECAYED = ["gamma", "beta", "bias"]  # parts of the names of variables
 JOB, ARRAYS, LEARNED, HISTORY = "job.json", "arrays.npz", "learned.weights.h5", "history.csv"
 
 
@@ -44,7 +45,6 @@ class Job:
         data: Kind of the data, a key of `DATA`.
         options: Arguments of that class besides the arrays.
         optimizer: Config of the optimizer, which averages the weights: the average is kept.
-        undecayed: Parts of the names of variables that do not decay.
         epochs: Passes over the data. The weights after the last one are kept.
         label_smoothing: As for `TokenCrossentropy`.
         teachers: Each the architecture, the config, and the file of the weights of a core.
@@ -60,7 +60,6 @@ class Job:
     options: dict
     optimizer: dict
     epochs: int
-    undecayed: tuple = ("gamma", "beta", "bias")
     label_smoothing: float = 0.0
     teachers: tuple = ()
     teacher_share: float = 0.0
@@ -82,12 +81,16 @@ def write(folder, job, arrays):
 def learned(folder, make):
     """Returns the file of weights that a job learns; the job is written first if it is not there.
 
+    A job that is there goes on as it was written, whatever the recipe says by now.
+
     Args:
         folder: Its folder.
         make: Returns the `Job` and its arrays.
     """
     folder = pathlib.Path(folder)
-    if not (folder / JOB).exists():
+    if (folder / JOB).exists():
+        print(f"{folder} holds a job: it goes on as it was written.")
+    else:
         write(folder, *make())
     return work(folder)
 
@@ -102,14 +105,14 @@ def work(folder):
         The file of the learned weights, those of the core.
 
     Raises:
-        ValueError: If there is no job.
+        FileNotFoundError: If there is no job, or a file that it names is missing.
     """
     folder = pathlib.Path(folder)
     weights = folder / LEARNED
     if weights.exists():
         return weights
     if not (folder / JOB).exists():
-        raise ValueError(f"There is no {JOB} in {folder}. A recipe writes it.")
+        raise FileNotFoundError(f"There is no {JOB} in {folder}. A recipe writes it.")
     job = Job(**json.loads((folder / JOB).read_text()))
     keras.utils.set_random_seed(job.seed)
     with np.load(folder / ARRAYS) as arrays:
@@ -121,7 +124,7 @@ def work(folder):
     teachers = [around(_trained(folder, teacher, job.dtype)) for teacher in job.teachers]
     learner = Learner(around(core), teachers, job.teacher_share, job.label_smoothing, data.lens)
     optimizer = keras.optimizers.deserialize(job.optimizer)
-    optimizer.exclude_from_weight_decay(var_names=list(job.undecayed))
+    optimizer.exclude_from_weight_decay(var_names=UNDECAYED)
     optimizer.build(learner.trainable_variables)  # a step that makes variables is traced twice
     # The lengths of batches differ: XLA on a CPU would compile for longer than it computes.
     learner.compile(optimizer, jit_compile=keras.backend.backend() != "tensorflow")
