@@ -5,6 +5,7 @@ import io
 import json
 
 import sentencepiece
+import tokenizers
 import torch
 import transformers
 
@@ -88,7 +89,15 @@ def tokenizer(name):
         vocabulary = {word: number for number, word in enumerate([*special, *words])}
         merges = [tuple(merge) for merge in model["merges"]]
         return transformers.LlamaTokenizer(vocabulary, merges)
-    return getattr(transformers, name)().train_new_from_iterator(TEXTS * 3, 300)
+    trained = getattr(transformers, name)().train_new_from_iterator(TEXTS * 3, 300)
+    backend = trained.backend_tokenizer
+    model = json.loads(backend.to_str())["model"]
+    if model["type"] == "Unigram":  # a run adds up in another order than the one before
+        special = [piece for piece in model["vocab"] if piece[1] == 0.0]
+        pieces = [(word, round(score, 2)) for word, score in model["vocab"][len(special) :]]
+        pieces.sort(key=lambda piece: (-piece[1], piece[0]))
+        backend.model = tokenizers.models.Unigram([*map(tuple, special), *pieces], model["unk_id"])
+    return trained
 
 
 def save(folder, family, kind, **settings):
