@@ -26,6 +26,8 @@ def pytest_configure(config):
         "markers", "pairwise: without --full, cases in which each pair of parameters occurs"
     )
     config.addinivalue_line("markers", "few(n): without --full, n cases, spread evenly")
+    if not config.getoption("--full"):  # else code that runs once is optimized for many runs
+        os.environ.setdefault("XLA_FLAGS", "--xla_llvm_disable_expensive_passes=true")
 
 
 def pytest_collection_finish(session):

@@ -11,7 +11,6 @@ import pytest
 import tensorflow as tf
 
 import zoo
-from tests.conftest import without_graphs
 from zoo.losses import TokenCrossentropy
 from zoo.metrics import sacrebleu_score
 from zoo.storage import CARD
@@ -24,7 +23,7 @@ RECIPE = TranslationRecipe(
     "luong_nmt",
     overrides={"embedding_dim": 8, "encoder_units": 8, "decoder_units": 8},
     vocabulary_size=300,
-    epochs=3,
+    epochs=2,
     batch_size=8,
     learning_rate=0.01,
     warmup_steps=1,
@@ -48,7 +47,7 @@ def read_history(run_dir):
 
 @pytest.fixture(scope="module")
 def broken_off(dataset, tmp_path_factory):
-    """Folder of a run that was killed in its third epoch, as it wrote its weights."""
+    """Folder of a run that was killed in its second epoch, as it wrote its weights."""
     run_dir = tmp_path_factory.mktemp("runs")
     callbacks = runs.callbacks
 
@@ -58,13 +57,13 @@ def broken_off(dataset, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         kill = keras.callbacks.LambdaCallback(
             on_epoch_begin=lambda epoch, logs: (
-                epoch == 2 and patch.setattr(keras.Model, "save_weights", save_weights)
+                epoch == 1 and patch.setattr(keras.Model, "save_weights", save_weights)
             )
         )
         patch.setattr(runs, "callbacks", lambda *arguments: [*callbacks(*arguments), kill])
         with pytest.raises(Killed):
             RECIPE.train(dataset, dataset, run_dir)
-    assert [row["epoch"] for row in read_history(run_dir)] == ["0", "1"]
+    assert [row["epoch"] for row in read_history(run_dir)] == ["0"]
     return run_dir
 
 
@@ -87,8 +86,7 @@ def run(request, dataset, tmp_path_factory):
         patch.setattr("zoo.data.batching.BUCKET_WIDTH", 1000)  # all pairs in one batch
         once = functools.cache(evaluation._compiled_anew)  # for both splits
         patch.setattr(evaluation, "_compiled_anew", once)
-        with without_graphs(request.config):
-            folder = recipes.run("toy_en_de", None, run_dir, epochs=RECIPE.epochs)
+        folder = recipes.run("toy_en_de", None, run_dir, epochs=RECIPE.epochs)
         yield run_dir, folder
 
 
@@ -96,7 +94,7 @@ def run(request, dataset, tmp_path_factory):
 def test_a_killed_run_goes_on_where_it_was(run):
     run_dir, _ = run
     history = read_history(run_dir)
-    assert [row["epoch"] for row in history] == ["0", "1", "2"]
+    assert [row["epoch"] for row in history] == ["0", "1"]
     losses = [float(row["val_loss"]) for row in history]
     assert losses == sorted(losses, reverse=True), "it did not go on with the weights it had"
 

@@ -3,6 +3,7 @@
 import math
 import os
 import reprlib
+import sys
 import types
 
 import keras
@@ -10,11 +11,14 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
-from keras_attention._checks import require_positive_integers
-from keras_attention.errors import unknown_name
-from zoo.models.networks import NETWORKS, draw_weights, frozen, grids_of, make_network
+from zoo.models.networks import (
+    draw_weights,
+    grids_of,
+    make_network,
+    require_network,
+    vectors_of,
+)
 
-LARGEST_IMAGES = 1024  # rows: of a preset of somebody else, too
 # Between machines the same weights differ by 1e-5, weights that somebody folded and rounded by
 # some 0.02, other weights by 1 and more.
 TOLERANCE = 0.1
@@ -77,13 +81,7 @@ class Backbone(keras.layers.Layer):
         fingerprint=None,
         grid=None,
     ):
-        if name not in NETWORKS:
-            raise ValueError(unknown_name("network of keras.applications", name, NETWORKS))
-        require_positive_integers("Backbone", image_size=image_size)
-        if image_size > LARGEST_IMAGES:
-            raise ValueError(
-                f"`image_size` of Backbone may be {LARGEST_IMAGES} at most. Received: {image_size}."
-            )
+        require_network("Backbone", name, image_size)
         if weights is not None and not isinstance(weights, str | os.PathLike):
             raise ValueError(
                 "`weights` of Backbone must be 'imagenet', the path of a file, or None. "
@@ -92,14 +90,13 @@ class Backbone(keras.layers.Layer):
         super().__init__(name=name, dtype="float32", trainable=False)
         self.layer_names = [layers] if isinstance(layers, str) else list(layers)
         self.image_size = image_size
-        self.weights_source = weights
+        self.weights_source = None if weights is None else os.fspath(weights)
         network = make_network(name, image_size, weights=None)
         grids = grids_of(network, name, self.layer_names)
         finest = grids[0].shape[1:3]
         self.coarser = None if grid is None else _require_coarser(grid, finest)
         self.grid = self.coarser or finest
-        joined = ops.concatenate([_resized(grid, finest) for grid in grids], axis=-1)
-        annotations = _vectors(_resized(joined, self.grid))
+        annotations = vectors_of(grids, self.grid)
         self.channels = annotations.shape[-1]
         # Keras and TensorFlow look for variables to save in every attribute, but not inside this.
         self._hidden = types.SimpleNamespace(
@@ -158,7 +155,7 @@ class Backbone(keras.layers.Layer):
             else:
                 source = make_network(self.name, self.image_size, self.weights_source)
                 self._hidden.network.set_weights(source.get_weights())
-            function = frozen(self.name, self._hidden.annotator)
+            function = _frozen(self.name, self._hidden.annotator)
             found = _numbers_of(function(_waves(self.image_size)).numpy())
         if self._hidden.fingerprint is not None:
             self._require_same(found, self._hidden.fingerprint)
@@ -179,22 +176,37 @@ class Backbone(keras.layers.Layer):
             )
 
 
-def _resized(grid, size):
-    """Returns a grid with other numbers of rows and columns: averages, or interpolated ones."""
-    if grid.shape[1:3] == size:
-        return grid
-    strides = tuple(there // here for there, here in zip(grid.shape[1:3], size, strict=True))
-    if tuple(np.multiply(strides, size)) == grid.shape[1:3]:
-        return ops.average_pool(grid, strides, strides)
-    # As products with constants, which ONNX and LiteRT know, where they lack `resize`.
-    rows, columns = map(_shares, grid.shape[1:3], size)
-    return ops.einsum("bijc,ki,lj->bklc", grid, rows, columns)
+def _frozen(name, network):
+    """Returns a network with all that it wants done to its pixels as a function of pictures.
 
+    Its weights are constants in the graph: TensorFlow folds batch normalization into them, and
+    whoever saves the graph saves them along.
 
-def _shares(there, here):
-    """Returns how much each of `there` places counts for each of `here`, an array."""
-    each = np.eye(there, dtype="float32")[None, :, :, None]  # what is at one place alone
-    return np.array(tf.image.resize(each, (here, there), antialias=True)[0, :, :, 0])
+    Args:
+        name: One of `NETWORKS`, for its pixels.
+        network: A `keras.Model` made of its layers, of one output.
+
+    Returns:
+        A concrete TensorFlow function of float32 (batch, size, size, 3) from 0 to 255.
+    """
+    preprocess = sys.modules[getattr(keras.applications, name).__module__].preprocess_input
+    trainable = [variable.numpy() for variable in network.trainable_variables]
+    others = [variable.numpy() for variable in network.non_trainable_variables]
+
+    @tf.function(input_signature=[tf.TensorSpec(network.input.shape)], autograph=False)
+    def function(images):
+        # The convolutions of oneDNN fail on a batch of nothing, so they get one black picture then.
+        count = tf.shape(images)[0]
+        images = tf.pad(images, [[0, tf.maximum(1 - count, 0)], [0, 0], [0, 0], [0, 0]])
+        output, _ = network.stateless_call(
+            [tf.constant(value) for value in trainable],
+            [tf.constant(value) for value in others],
+            preprocess(images),
+            training=False,
+        )
+        return output[:count]
+
+    return function.get_concrete_function()
 
 
 def _require_coarser(grid, finest):
@@ -208,11 +220,6 @@ def _require_coarser(grid, finest):
             f"{finest}. Received: grid={grid}."
         )
     return grid
-
-
-def _vectors(joined):
-    """Returns the vectors (batch, positions, channels) of a grid."""
-    return ops.reshape(joined, (-1, math.prod(joined.shape[1:3]), joined.shape[-1]))
 
 
 def _waves(size):

@@ -8,6 +8,7 @@ from keras import ops
 from keras_attention import EncoderBlock, MultiHeadAttention, masks
 from keras_attention.errors import unknown_name
 from keras_attention.positions import LearnedPosition
+from zoo.models.network_tail import NetworkTail
 from zoo.models.transformer import (
     StackConfig,
     TokenEmbedding,
@@ -69,6 +70,8 @@ class ClipConfig:
         end_id, pad_id: The tokens at the end of a text, and after it.
         text: Dictionary of the options of the tower of texts, see `TowerConfig`. CLIP's own is
             `{"num_layers": 12, "is_causal": True, "pooling": "end", "scaled": False}`.
+        tail: Dictionary of the arguments of the `NetworkTail` that the vectors of a picture go
+            through before the tower of pictures; or `None` where the tower takes them as they come.
         image: Dictionary of the options of the tower of pictures. CLIP's own, of ViT-B/32, is
             `{"num_layers": 12, "size": 768, "num_heads": 12, "hidden": 3072, "pooling": "first"}`,
             with `patch_size=32, channels=3`.
@@ -84,6 +87,7 @@ class ClipConfig:
     end_id: int = 2
     pad_id: int = 0
     text: dict | None = None
+    tail: dict | None = None
     image: dict | None = None
     temperature: float = 0.07
 
@@ -93,6 +97,11 @@ class ClipConfig:
             raise ValueError(
                 "A picture has no end token: pooling='end' is for texts. Pass image={'pooling': "
                 f"'attention'}} or 'mean'. Received: image={self.image}."
+            )
+        if self.tail and self.patch_size:
+            raise ValueError(
+                "tail=... is for the vectors that a backbone makes of pictures, not for patches. "
+                f"Received: tail={self.tail}, patch_size={self.patch_size}."
             )
         if "first" in (TowerConfig(**self.text or {}).pooling, pooling * (not self.patch_size)):
             raise ValueError(
@@ -208,24 +217,32 @@ class GridTower(_Tower):
 
     def __init__(self, config, **kwargs):
         super().__init__(config, **kwargs)
-        config, dtype = self.config, self.dtype_policy
+        config, whole, dtype = self.config, self.whole, self.dtype_policy
+        self.tail = NetworkTail(**whole.tail, name="tail") if whole.tail else None
+        self.positions, self.channels = whole.positions, whole.channels
+        if self.tail is not None:
+            self.positions, self.channels = self.tail.positions, self.tail.channels
         self.input_norm = keras.layers.LayerNormalization(epsilon=config.epsilon, dtype=dtype)
         self.input_drop = keras.layers.Dropout(config.input_dropout, (None, 1, None), dtype=dtype)
         self.inputs = keras.layers.Dense(config.size, dtype=dtype, name="inputs")
-        self.place = LearnedPosition(self.whole.positions, dtype=dtype, name="place")
+        self.place = LearnedPosition(self.positions, dtype=dtype, name="place")
         self.drop = keras.layers.Dropout(config.dropout, dtype=dtype)
 
     def build(self, images_shape=None):
-        images_shape = (None, self.whole.positions, self.whole.channels)
+        images_shape = (None, self.positions, self.channels)
         self.input_norm.build(images_shape)
         self.inputs.build(images_shape)
         self.place.build((*images_shape[:-1], self.config.size))
         self.build_blocks()
 
     def call(self, images, return_attention_scores=False, training=None):
-        x = self.input_drop(self.input_norm(images), training=training)
+        x = self.input_drop(self.normalized(images), training=training)
         x = self.drop(self.place(self.inputs(x)), training=training)
         return self.read(x, None, None, return_attention_scores, training)
+
+    def normalized(self, images):
+        """Returns the vectors that the tower begins with, `(batch, positions, channels)`."""
+        return self.input_norm(images if self.tail is None else self.tail(images))
 
 
 @keras.saving.register_keras_serializable(package="zoo")

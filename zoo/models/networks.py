@@ -1,18 +1,38 @@
-"""The networks of `keras.applications` as functions of pictures, their weights constants."""
+"""The networks of `keras.applications`, and the grids that their layers make of pictures."""
 
 import contextlib
+import contextvars
 import math
 import os
-import sys
 import warnings
 
 import keras
 import numpy as np
-import tensorflow as tf
+from keras import ops
 
+from keras_attention._checks import require_positive_integers
 from keras_attention.errors import unknown_name
 
 NETWORKS = [name for name in dir(keras.applications) if name[0].isupper()]
+_is_being_made = contextvars.ContextVar("is_being_made", default=False)
+LARGEST_IMAGES = 1024  # rows: of a preset of somebody else, too
+
+
+def require_network(owner, name, image_size):
+    """Raises a `ValueError` unless there is a network for pictures of a size.
+
+    Args:
+        owner: What errors call it.
+        name: One of `NETWORKS`.
+        image_size: Rows and columns of the pictures.
+    """
+    if name not in NETWORKS:
+        raise ValueError(unknown_name("network of keras.applications", name, NETWORKS))
+    require_positive_integers(owner, image_size=image_size)
+    if image_size > LARGEST_IMAGES:
+        raise ValueError(
+            f"`image_size` of {owner} may be {LARGEST_IMAGES} at most. Received: {image_size}."
+        )
 
 
 def make_network(name, image_size, weights):
@@ -31,7 +51,7 @@ def make_network(name, image_size, weights):
     """
     make = getattr(keras.applications, name)
     try:
-        with _float32(), warnings.catch_warnings():
+        with _float32(), _making(), warnings.catch_warnings():
             warnings.filterwarnings("ignore", "`input_shape` is undefined")  # sizes not trained on
             return make(include_top=False, weights=weights, input_shape=(image_size, image_size, 3))
     except Exception as error:  # Keras raises it bare
@@ -74,6 +94,19 @@ def grids_of(network, owner, layer_names):
     return outputs
 
 
+def vectors_of(grids, size):
+    """Returns the vectors (batch, positions, channels) of several grids, one for each part.
+
+    Args:
+        grids: What `grids_of` returned: the others are brought to the size of the first one.
+        size: Rows and columns of the parts, to which the vectors are averaged then.
+    """
+    finest = grids[0].shape[1:3]
+    joined = ops.concatenate([_resized(grid, finest) for grid in grids], axis=-1)
+    joined = _resized(joined, size)
+    return ops.reshape(joined, (-1, math.prod(size), joined.shape[-1]))
+
+
 def draw_weights(network):
     """Gives a network random weights, the same ones each time.
 
@@ -88,37 +121,18 @@ def draw_weights(network):
             variable.assign(generator.normal(0.0, math.sqrt(2.0 / inputs), shape))
 
 
-def frozen(name, network):
-    """Returns a network with all that it wants done to its pixels as a function of pictures.
+def is_being_made():
+    """Whether weights that are created now are those of a network, whose sizes are known."""
+    return _is_being_made.get()
 
-    Its weights are constants in the graph: TensorFlow folds batch normalization into them, and
-    whoever saves the graph saves them along.
 
-    Args:
-        name: One of `NETWORKS`, for its pixels.
-        network: A `keras.Model` made of its layers, of one output.
-
-    Returns:
-        A concrete TensorFlow function of float32 (batch, size, size, 3) from 0 to 255.
-    """
-    preprocess = sys.modules[getattr(keras.applications, name).__module__].preprocess_input
-    trainable = [variable.numpy() for variable in network.trainable_variables]
-    others = [variable.numpy() for variable in network.non_trainable_variables]
-
-    @tf.function(input_signature=[tf.TensorSpec(network.input.shape)], autograph=False)
-    def function(images):
-        # The convolutions of oneDNN fail on a batch of nothing, so they get one black picture then.
-        count = tf.shape(images)[0]
-        images = tf.pad(images, [[0, tf.maximum(1 - count, 0)], [0, 0], [0, 0], [0, 0]])
-        output, _ = network.stateless_call(
-            [tf.constant(value) for value in trainable],
-            [tf.constant(value) for value in others],
-            preprocess(images),
-            training=False,
-        )
-        return output[:count]
-
-    return function.get_concrete_function()
+@contextlib.contextmanager
+def _making():
+    token = _is_being_made.set(True)
+    try:
+        yield
+    finally:
+        _is_being_made.reset(token)
 
 
 @contextlib.contextmanager
@@ -129,3 +143,22 @@ def _float32():
         yield
     finally:
         keras.config.set_dtype_policy(policy)
+
+
+def _resized(grid, size):
+    """Returns a grid with other numbers of rows and columns: averages, or interpolated ones."""
+    if grid.shape[1:3] == size:
+        return grid
+    strides = tuple(there // here for there, here in zip(grid.shape[1:3], size, strict=True))
+    if tuple(np.multiply(strides, size)) == grid.shape[1:3]:
+        return ops.average_pool(grid, strides, strides)
+    # As products with constants, which ONNX and LiteRT know, where they lack `resize`.
+    rows, columns = map(_shares, grid.shape[1:3], size)
+    return ops.einsum("bijc,ki,lj->bklc", grid, rows, columns)
+
+
+def _shares(there, here):
+    """Returns how much each of `there` places counts for each of `here`, an array."""
+    each = np.eye(there, dtype="float32")[None, :, :, None]  # what is at one place alone
+    resized = ops.image.resize(each, (here, there), antialias=True, data_format="channels_last")
+    return ops.convert_to_numpy(resized)[0, :, :, 0]

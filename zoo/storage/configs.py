@@ -105,10 +105,13 @@ def _kind_of(argument):
 
 
 def _is_plain(content):
-    """Whether it is a list of numbers or texts: sizes, labels; or a dictionary of options."""
+    """Whether it is a list of numbers or texts: sizes, labels; or a dictionary of options, of which
+    each is a number, a text, such a list, or nothing.
+    """
     if isinstance(content, dict):
         values = [each for each in content.values() if each is not None]
-        return "class_name" not in content and _is_plain(values)
+        values = [value if isinstance(value, list) else [value] for value in values]
+        return "class_name" not in content and all(map(_is_plain, values))
     return all(isinstance(x, int | float | str) for x in content)
 
 

@@ -8,6 +8,7 @@ import h5py
 import numpy as np
 import tensorflow as tf
 
+from zoo.models.networks import is_being_made
 from zoo.storage import CONFIG
 from zoo.storage.arrays import arrays_in
 
@@ -84,7 +85,8 @@ def load_weights(model, path):
 def limited_to(path):
     """Makes only those weights in the block that a file has arrays for.
 
-    What is built takes no more memory than the file, whatever sizes it was asked to have.
+    What is built takes no more memory than the file, whatever sizes it was asked to have, and the
+    networks of `keras.applications` in it.
 
     Args:
         path: A `pathlib.Path` of a file with the weights of a core.
@@ -97,6 +99,8 @@ def limited_to(path):
     left = collections.Counter(arrays.values())
 
     def create(next_creator, **arguments):
+        if is_being_made():
+            return next_creator(**arguments)
         with tf.Graph().as_default():  # where a shape takes no memory
             shape = tuple(arguments["initial_value"]().shape)
         if tf.as_dtype(arguments["dtype"]).is_floating:  # else the state of random numbers

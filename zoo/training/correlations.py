@@ -23,7 +23,7 @@ def start_from_correlations(matcher, views):
     """
     core = matcher.core
     size = core.config.embedding_size
-    pictures = sum(_pictures(core.image_tower.input_norm, view) for view in views) / len(views)
+    pictures = sum(_pictures(core.image_tower.normalized, view) for view in views) / len(views)
     texts, covariance, weights = _texts(matcher, views[0])
     picture_map, text_map = canonical_maps(pictures, texts, covariance, size)
     bias = [-pictures.mean(axis=0) @ picture_map, -texts.mean(axis=0) @ text_map]
@@ -31,7 +31,7 @@ def start_from_correlations(matcher, views):
     scales = [0.033 / picture_map.std(), 0.125 / text_map.std()]
     core.image_tower.inputs.set_weights([scales[0] * picture_map, scales[0] * bias[0]])
     core.text_tower.embedding.table.assign(scales[1] * text_map)
-    core.image_tower.place.embeddings.assign(np.zeros((core.config.positions, size)))
+    core.image_tower.place.embeddings.assign(np.zeros((core.image_tower.positions, size)))
     core.text_tower.embedding.place.embeddings.assign(
         np.tile(scales[1] * bias[1], (core.config.max_length, 1))
     )

@@ -58,7 +58,8 @@ class MatchingRecipe:
     """Training of a model of pictures and captions on Flickr8k.
 
     It starts from the directions in which pictures and words correlate, see `zoo.training.
-    correlations`, and every batch shows all captions of its pictures.
+    correlations`, and every batch shows all captions of its pictures. A tail starts with the
+    weights that the backbone has.
 
     Attributes:
         architecture: Name of the architecture.
@@ -69,7 +70,7 @@ class MatchingRecipe:
         vocabulary_size: Tokens of the vocabulary.
         epochs, batch_size: As for `Matcher.fit`.
         learning_rate: Where the cosine schedule begins, after `warmup_steps`.
-        weight_decay: Decay of all matrices.
+        weight_decay: Decay of all matrices but those of a tail.
         average_momentum: Momentum of the moving average of the weights, which is what is kept.
         dtype: Policy of the computation in training.
         seed: Seed of everything random.
@@ -120,11 +121,15 @@ class MatchingRecipe:
         cache_features(model.backbone, validation_images, validation)
         validation = load_features(validation)
         model.compile(
-            optimizer=self.make_optimizer(-(-int(train_images.cardinality()) // self.batch_size)),
+            optimizer=self.make_optimizer(
+                -(-int(train_images.cardinality()) // self.batch_size), _tail_variables(model)
+            ),
             loss=ContrastiveLoss(),
         )
         done = runs.restore(model, run_dir)
         if not done:
+            if model.core.config.tail:
+                model.core.image_tower.tail.start_from(model.backbone.weights_source)
             start_from_correlations(
                 model, [load_features(train, view) for view in range(self.views)]
             )
@@ -179,7 +184,7 @@ class MatchingRecipe:
             "chosen_by": "the last epoch is kept",
         }
 
-    def make_optimizer(self, steps_per_epoch):
+    def make_optimizer(self, steps_per_epoch, tail=()):
         optimizer = keras.optimizers.AdamW(
             runs.cosine(self.learning_rate, self.epochs * steps_per_epoch, self.warmup_steps),
             weight_decay=self.weight_decay,
@@ -189,7 +194,8 @@ class MatchingRecipe:
             ema_momentum=self.average_momentum,
             ema_overwrite_frequency=None,
         )
-        optimizer.exclude_from_weight_decay(var_names=["gamma", "beta", "bias", "log_scale"])
+        names = ["gamma", "beta", "bias", "log_scale"]
+        optimizer.exclude_from_weight_decay(var_list=list(tail), var_names=names)
         return optimizer
 
     def _build(self, tokenizer, dtype):
@@ -202,3 +208,8 @@ class MatchingRecipe:
         captions = images.map(lambda example: plain(example["captions"])).as_numpy_iterator()
         texts = (caption.decode() for each in captions for caption in each)
         return runs.tokenizer(path, texts, self.vocabulary_size)
+
+
+def _tail_variables(model):
+    core = model.core
+    return core.image_tower.tail.trainable_variables if core.config.tail else []

@@ -58,12 +58,18 @@ RECIPES = {
             "temperature": 0.05,
             "text": {**POOLED, "hiding": 0.3, "scaled": False},
             "image": {**POOLED, "input_dropout": 0.5},
+            "tail": {
+                "network": "MobileNetV2",
+                "image_size": 288,
+                "after": "block_12_add",
+                "layers": ["out_relu", "block_13_expand_relu"],
+                "grid": [3, 3],
+            },
         },
-        backbone={
-            "layers": ["out_relu", "block_13_expand_relu"],
-            "image_size": 288,
-            "grid": [3, 3],
-        },
+        backbone={"layers": ["block_12_add"], "image_size": 288},
+        views=4,
+        batch_size=250,
+        epochs=12,
     ),
     "conformer_spoken_digit": SpokenDigitsRecipe(
         "conformer",

@@ -1,0 +1,119 @@
+"""The upper layers of a network, which learn along: what they compute, what stays, presets."""
+
+import keras
+import numpy as np
+import pytest
+
+import zoo
+from zoo.models import networks
+from zoo.models.backbone import Backbone
+from zoo.models.clip import Clip, ClipConfig
+from zoo.models.network_tail import NetworkTail
+
+SIZE, BELOW = 64, "conv_pw_12_relu"
+TAIL = {"network": "MobileNet", "image_size": SIZE, "after": BELOW, "layers": ["conv_pw_13_relu"]}
+TOWER = {"num_layers": 0, "size": 8, "num_heads": 2}
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory):
+    """File of a network's weights, all of them random, batch normalization's too."""
+    network = networks.make_network("MobileNet", SIZE, None)
+    networks.draw_weights(network)
+    generator = np.random.default_rng(1)
+    for variable in network.weights:
+        if len(variable.shape) == 1:
+            variable.assign(generator.uniform(0.5, 1.5, variable.shape))
+    path = tmp_path_factory.mktemp("weights") / "network.weights.h5"
+    network.save_weights(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def lower(weights):
+    return Backbone("MobileNet", [BELOW], SIZE, weights=weights)
+
+
+@pytest.fixture(scope="module")
+def vectors(lower):
+    images = np.random.default_rng(0).uniform(0, 255, (3, SIZE, SIZE, 3)).astype("float32")
+    return images, lower(images)
+
+
+def test_both_parts_are_the_network(weights, vectors):
+    grid = [1, 1]
+    layers = ["conv_pw_13_relu", "conv_dw_13_relu"]
+    whole = Backbone("MobileNet", layers, SIZE, weights=weights, grid=grid)
+    tail = NetworkTail(**{**TAIL, "layers": layers}, grid=grid)
+    assert (tail.positions, tail.channels) == (np.prod(whole.grid), whole.channels)
+    images, below = vectors
+    expected = whole(images)
+    assert np.abs(tail(below) - expected).max() > 0.1
+    tail.start_from(weights)
+    np.testing.assert_allclose(tail(below), expected, atol=1e-4 * np.abs(expected).max())
+
+
+def test_it_learns_and_keeps_the_statistics(weights, vectors):
+    core = Clip(
+        50,
+        channels=1024,
+        positions=4,
+        embedding_size=8,
+        tail=TAIL,
+        text=TOWER,
+        image=TOWER,
+        dtype="mixed_bfloat16",
+    )
+    token_ids = np.array([[1, 7, 2], [1, 8, 2], [1, 9, 2]])
+    inputs = {"images": vectors[1], "token_ids": token_ids}
+    core(inputs)
+    tail = core.image_tower.tail
+    tail.start_from(weights)
+    assert {each.dtype for each in tail.weights} == {"float32"}
+    trained = {id(each) for each in tail.trainable_variables}
+    before = [each.numpy() for each in tail.weights]
+    core.compile(keras.optimizers.SGD(0.1), zoo.metrics.ContrastiveLoss(), run_eagerly=True)
+    core.train_on_batch(inputs, np.eye(3, dtype="float32"))
+    for weight, old in zip(tail.weights, before, strict=True):
+        assert np.any(weight.numpy() != old) == (id(weight) in trained), weight.path
+        assert ("moving" in weight.name) == (id(weight) not in trained)
+
+
+def test_a_preset_holds_it_and_not_what_is_below(lower, vectors, tmp_path):
+    tokenizer = zoo.ByteBPETokenizer.train(["a dog", "a cat"], vocabulary_size=262)
+    model = zoo.load(
+        "clip",
+        weights=None,
+        tokenizer=tokenizer,
+        backbone=lower,
+        channels=1024,
+        positions=4,
+        tail=TAIL,
+        text=TOWER,
+        image=TOWER,
+    )
+    model.save_to_preset(tmp_path / "preset")
+    again = zoo.load(tmp_path / "preset")
+    assert again.core.config == model.core.config
+    expected = model.core.embed_images(vectors[1])
+    np.testing.assert_allclose(again.core.embed_images(vectors[1]), expected, atol=1e-6)
+    assert not any("conv_pw_1_" in each.path for each in again.core.weights)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"network": "MobileNet9"}, "Unknown network of keras.applications 'MobileNet9'"),
+        ({"after": "block_99_add"}, "Unknown layer of NetworkTail 'block_99_add'"),
+        ({"layers": ["conv_pw_1_relu"]}, "must be computed from the output of `after` alone"),
+        ({"image_size": 4096}, "`image_size` of NetworkTail may be 1024 at most"),
+    ],
+)
+def test_what_no_network_has(change, message):
+    with pytest.raises(ValueError, match=message):
+        NetworkTail(**{**TAIL, **change})
+
+
+def test_patches_have_no_tail():
+    with pytest.raises(ValueError, match="is for the vectors that a backbone makes"):
+        ClipConfig(vocabulary_size=9, patch_size=8, tail=TAIL)

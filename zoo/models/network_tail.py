@@ -1,0 +1,95 @@
+"""`NetworkTail`: the upper layers of a pretrained network, which learn along."""
+
+import keras
+from keras import ops
+
+from zoo.models.networks import grids_of, make_network, require_network, vectors_of
+
+
+@keras.saving.register_keras_serializable(package="zoo")
+class NetworkTail(keras.layers.Layer):
+    """The layers of a network of `keras.applications` above one of them, with weights that learn.
+
+    What a frozen `zoo.Backbone` made of a picture by the lower layers goes through the upper ones:
+    so the features of the lower layers are computed once, and fine-tuning costs what the upper ones
+    cost. Batch normalization keeps the means and variances that it came with. All is computed in
+    float32.
+
+    Args:
+        network: Class of the network in `keras.applications`.
+        image_size: Rows and columns of the pictures.
+        after: Name of the layer whose output comes in.
+        layers: Names of layers above it, whose outputs are joined as by a `Backbone`.
+        grid: Rows and columns to which they are averaged; by default those of the first layer.
+
+    Attributes:
+        positions, channels: Number of vectors of a picture, and their size.
+
+    Call arguments:
+        vectors: `(batch, rows * columns, channels)`, as a `Backbone` of the layer `after` gives
+            them.
+
+    Output shape:
+        `(batch, positions, channels)`, float32.
+
+    Raises:
+        ValueError: Unknown network or layer, or a layer that needs more than what comes in.
+
+    Example:
+
+    >>> tail = NetworkTail("MobileNetV2", 64, "block_12_add", ["out_relu"])
+    >>> tail(np.ones((1, 16, 96))).shape
+    TensorShape([1, 4, 1280])
+    """
+
+    def __init__(self, network, image_size, after, layers, grid=None, **kwargs):
+        super().__init__(**{**kwargs, "dtype": "float32"})
+        require_network("NetworkTail", network, image_size)
+        self.network, self.image_size = network, image_size
+        self.after, self.layers, self.grid = after, list(layers), grid
+        whole = make_network(network, image_size, weights=None)
+        (start,) = grids_of(whole, "NetworkTail", [after])
+        grids = grids_of(whole, "NetworkTail", self.layers)
+        try:
+            annotations = vectors_of(grids, tuple(grid or grids[0].shape[1:3]))
+            self.upper = keras.Model(start, annotations, name="upper")
+        except ValueError as error:
+            raise ValueError(
+                f"`layers` of NetworkTail must be computed from the output of `after` alone. "
+                f"Received: after={after!r}, layers={self.layers}."
+            ) from error
+        self.positions, self.channels = annotations.shape[1:]
+
+    def build(self, vectors_shape=None):
+        """Does nothing: the network was built with its layers."""
+
+    def start_from(self, weights="imagenet"):
+        """Takes the weights of a pretrained network.
+
+        Args:
+            weights: `"imagenet"`, or path of a file of weights for `keras.applications`.
+
+        Raises:
+            ConnectionError: The weights are not there and could not be downloaded.
+        """
+        whole = make_network(self.network, self.image_size, weights)
+        for layer in self.upper.layers:
+            if layer.weights:
+                layer.set_weights(whole.get_layer(layer.name).get_weights())
+
+    def call(self, vectors):
+        grid = ops.reshape(vectors, (-1, *self.upper.input.shape[1:]))
+        return self.upper(grid, training=False)
+
+    def compute_output_shape(self, vectors_shape):
+        return vectors_shape[0], self.positions, self.channels
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "network": self.network,
+            "image_size": self.image_size,
+            "after": self.after,
+            "layers": self.layers,
+            "grid": self.grid,
+        }
