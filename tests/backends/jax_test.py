@@ -6,7 +6,7 @@ import pytest
 from tests.backends import conformance
 
 PART = (
-    "(several and test_equals_the_equations and gaussian and not half) or trains_in_a_model"
+    "(several and test_equals_the_equations and gaussian and not half)"
     " or (equations and grouped and GRUCell and luong) or lengths0 and empty_lengths"
     " or other_places or closed_form"
 )
