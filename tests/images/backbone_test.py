@@ -14,7 +14,7 @@ from keras.src.utils import file_utils
 from tests import imagenet_weights
 from tests.images import pictures
 from zoo.models import networks
-from zoo.models.backbone import Backbone, _require_coarser
+from zoo.models.backbone import Backbone
 from zoo.readers.images import read_images
 
 SIZE = 32
@@ -310,4 +310,4 @@ def test_a_coarser_grid_holds_averages(by_hand, images):
         Backbone("MobileNetV2", ["block_13_expand_relu"], SIZE, weights=None, grid=(3, 1))
     for grid in ((0, 1), (1,)):
         with pytest.raises(ValueError, match=message):
-            _require_coarser(grid, (2, 2))
+            networks.require_coarser("Backbone", grid, (2, 2))

@@ -109,6 +109,7 @@ def test_a_preset_holds_it_and_not_what_is_below(grids, tmp_path):
         ({"network": "MobileNet9"}, "Unknown network of keras.applications 'MobileNet9'"),
         ({"after": "block_99_add"}, "Unknown layer of NetworkTail 'block_99_add'"),
         ({"layers": ["conv_pw_1_relu"]}, "must be computed from the output of `after` alone"),
+        ({"grid": [3, 3]}, "`grid` of NetworkTail must be rows and columns, at most"),
         ({"image_size": 4096}, "`image_size` of NetworkTail may be 1024 at most"),
     ],
 )

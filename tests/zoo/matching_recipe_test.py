@@ -1,8 +1,10 @@
 """The recipe of matching: it resumes, chooses nothing by what it measures, and leaves a preset."""
 
 import csv
+import dataclasses
 import json
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -74,3 +76,29 @@ def test_every_pass_shows_one_view(preset):
     assert names[0] == names[1] == [f"{number}.png".encode() for number in range(6)]
     firsts = {float(next(iter(passes))["annotations"][0, 0]) for _ in range(8)}
     assert len(firsts) == 2
+
+
+def test_a_tail_learns_along(images, tmp_path, monkeypatch):
+    below = {"name": "MobileNet", "layers": ["conv_pw_12_relu"], "image_size": 32, "weights": None}
+    tail = {"network": "MobileNet", "image_size": 32, "after": "conv_pw_12_relu"}
+    overrides = {**RECIPE.overrides, "tail": {**tail, "layers": ["conv_pw_13_relu"]}}
+    recipe = dataclasses.replace(RECIPE, overrides=overrides, backbone=below, weight_decay=0.0)
+    monkeypatch.setattr(matching, "Backbone", zoo.Backbone)
+    before, start = [], matching.start_from_correlations
+
+    def remember(model, views):
+        start(model, views)
+        before.extend(weight.numpy() for weight in model.core.image_tower.tail.weights)
+
+    monkeypatch.setattr(matching, "start_from_correlations", remember)
+    model = recipe.train(images, images, tmp_path)
+    tail = model.core.image_tower.tail
+    for weight, old in zip(tail.weights, before, strict=True):
+        assert np.any(weight.numpy() != old) == ("moving" not in weight.name)
+    kernels = [each.trainable_variables[0] for each in (tail, model.core.image_tower.inputs)]
+    optimizer = RECIPE.make_optimizer(5, tail.trainable_variables)
+    values = [kernel.numpy() for kernel in kernels]
+    for _ in range(3):
+        optimizer.apply([np.zeros_like(value) for value in values], kernels)
+    decayed = [np.any(kernel.numpy() != old) for kernel, old in zip(kernels, values, strict=True)]
+    assert decayed == [False, True]

@@ -15,6 +15,7 @@ from zoo.models.networks import (
     draw_weights,
     grids_of,
     make_network,
+    require_coarser,
     require_network,
     vectors_of,
 )
@@ -94,7 +95,7 @@ class Backbone(keras.layers.Layer):
         network = make_network(name, image_size, weights=None)
         grids = grids_of(network, name, self.layer_names)
         finest = grids[0].shape[1:3]
-        self.coarser = None if grid is None else _require_coarser(grid, finest)
+        self.coarser = None if grid is None else require_coarser("Backbone", grid, finest)
         self.grid = self.coarser or finest
         annotations = vectors_of(grids, self.grid)
         self.channels = annotations.shape[-1]
@@ -207,19 +208,6 @@ def _frozen(name, network):
         return output[:count]
 
     return function.get_concrete_function()
-
-
-def _require_coarser(grid, finest):
-    """Returns a grid as a tuple, or raises a `ValueError` unless it is coarser than another."""
-    grid = tuple(grid)
-    if len(grid) != 2 or not all(
-        isinstance(new, int) and 1 <= new <= old for new, old in zip(grid, finest, strict=True)
-    ):
-        raise ValueError(
-            "`grid` of Backbone must be rows and columns, at most those of the first layer, "
-            f"{finest}. Received: grid={grid}."
-        )
-    return grid
 
 
 def _waves(size):

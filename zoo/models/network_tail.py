@@ -3,7 +3,13 @@
 import keras
 from keras import ops
 
-from zoo.models.networks import grids_of, make_network, require_network, vectors_of
+from zoo.models.networks import (
+    grids_of,
+    make_network,
+    require_coarser,
+    require_network,
+    vectors_of,
+)
 
 
 @keras.saving.register_keras_serializable(package="zoo")
@@ -20,7 +26,8 @@ class NetworkTail(keras.layers.Layer):
         image_size: Rows and columns of the pictures.
         after: Name of the layer whose output comes in.
         layers: Names of layers above it, whose outputs are joined as by a `Backbone`.
-        grid: Rows and columns to which they are averaged; by default those of the first layer.
+        grid: Rows and columns of a coarser grid, to which they are averaged; by default that of
+            the first layer.
 
     Attributes:
         positions, channels: Number of vectors of a picture, and their size.
@@ -33,7 +40,8 @@ class NetworkTail(keras.layers.Layer):
         `(batch, positions, channels)`, float32.
 
     Raises:
-        ValueError: Unknown network or layer, or a layer that needs more than what comes in.
+        ValueError: Unknown network or layer; a layer that needs more than what comes in; a grid
+            that is not coarser.
 
     Example:
 
@@ -46,17 +54,19 @@ class NetworkTail(keras.layers.Layer):
         super().__init__(**{**kwargs, "dtype": "float32"})
         require_network("NetworkTail", network, image_size)
         self.network, self.image_size = network, image_size
-        self.after, self.layers, self.grid = after, list(layers), grid
+        self.after, self.layer_names = after, [layers] if isinstance(layers, str) else list(layers)
         whole = make_network(network, image_size, weights=None)
         (start,) = grids_of(whole, "NetworkTail", [after])
-        grids = grids_of(whole, "NetworkTail", self.layers)
+        grids = grids_of(whole, "NetworkTail", self.layer_names)
+        finest = grids[0].shape[1:3]
+        self.coarser = None if grid is None else require_coarser("NetworkTail", grid, finest)
         try:
-            annotations = vectors_of(grids, tuple(grid or grids[0].shape[1:3]))
+            annotations = vectors_of(grids, self.coarser or finest)
             self.upper = keras.Model(start, annotations, name="upper")
         except ValueError as error:
             raise ValueError(
                 f"`layers` of NetworkTail must be computed from the output of `after` alone. "
-                f"Received: after={after!r}, layers={self.layers}."
+                f"Received: after={after!r}, layers={self.layer_names}."
             ) from error
         self.positions, self.channels = annotations.shape[1:]
 
@@ -90,6 +100,6 @@ class NetworkTail(keras.layers.Layer):
             "network": self.network,
             "image_size": self.image_size,
             "after": self.after,
-            "layers": self.layers,
-            "grid": self.grid,
+            "layers": self.layer_names,
+            "grid": self.coarser,
         }

@@ -35,6 +35,19 @@ def require_network(owner, name, image_size):
         )
 
 
+def require_coarser(owner, grid, finest):
+    """Returns a grid as a tuple, or raises a `ValueError` unless it is coarser than another."""
+    grid = tuple(grid)
+    if len(grid) != 2 or not all(
+        isinstance(new, int) and 1 <= new <= old for new, old in zip(grid, finest, strict=True)
+    ):
+        raise ValueError(
+            f"`grid` of {owner} must be rows and columns, at most those of the first layer, "
+            f"{finest}. Received: grid={grid}."
+        )
+    return grid
+
+
 def make_network(name, image_size, weights):
     """Makes a network, up to its last convolution.
 
