@@ -180,9 +180,8 @@ def test_a_parent_is_saved_and_loaded_without_the_network(tmp_path, images, back
         assert sorted(filter(None, shapes)) == [(2,), (192, 2)]
     fresh = Parent(Backbone.from_config(backbone.get_config()))
     with monkeypatch.context() as patch:
-        patch.setattr(
-            "zoo.models.backbone._frozen", None
-        )  # nothing is loaded before the first picture
+        # Nothing is loaded before the first picture.
+        patch.setattr("zoo.models.backbone._frozen", None)
         fresh.build((None, SIZE, SIZE, 3))
         fresh.load_weights(tmp_path / "parent.weights.h5")
     np.testing.assert_allclose(fresh(images), expected, rtol=1e-4, atol=1e-4)

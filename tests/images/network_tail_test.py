@@ -121,3 +121,8 @@ def test_what_no_network_has(change, message):
 def test_patches_have_no_tail():
     with pytest.raises(ValueError, match="is for the vectors that a backbone makes"):
         ClipConfig(vocabulary_size=9, patch_size=8, tail=TAIL)
+
+
+def test_vectors_that_the_tail_does_not_take():
+    with pytest.raises(ValueError, match="Make the model with positions=4, channels=1024"):
+        Clip(9, channels=96, positions=4, tail=TAIL, text=TOWER, image=TOWER)

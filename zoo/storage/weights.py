@@ -85,8 +85,8 @@ def load_weights(model, path):
 def limited_to(path):
     """Makes only those weights in the block that a file has arrays for.
 
-    What is built takes no more memory than the file, whatever sizes it was asked to have, and the
-    networks of `keras.applications` in it.
+    What is built takes no more memory than the file, whatever sizes it was asked to have; but for
+    networks of `keras.applications`, which are as large as they are.
 
     Args:
         path: A `pathlib.Path` of a file with the weights of a core.
