@@ -7,6 +7,7 @@ has imported Keras or TensorFlow before, everything is imported at once, so that
 
 import importlib
 import sys
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from zoo.catalog import info, list_models, register
@@ -108,5 +109,6 @@ def __dir__():
     return [*globals(), *_HOMES, *_PACKAGES]
 
 
-if not sys.modules.keys().isdisjoint(["keras", "tensorflow"]):
+# Without TensorFlow, tasks cannot be imported, and `zoo.learning` needs none.
+if not sys.modules.keys().isdisjoint(["keras", "tensorflow"]) and find_spec("tensorflow"):
     register()

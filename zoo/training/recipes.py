@@ -148,21 +148,28 @@ RECIPES = {
     ),
     "luong_nmt_multi30k_en_de": TranslationRecipe("luong_nmt", overrides=RECURRENT, **TAUGHT),
     "text_encoder_imdb": ReviewsRecipe(
-        "text_encoder", overrides={"pooling": "mean", "pooler": None, "dropout": 0.2}
+        "text_encoder",
+        overrides={"pooling": "mean", "pooler": None, "dropout": 0.2},
+        epochs=4,
+        batch_size=64,
+        learning_rate=6e-4,
+        seed=3,
     ),
     "text_encoder_masked_imdb": MaskedRecipe(
         "text_encoder_masked",
         overrides={
-            "num_layers": 3,
-            "size": 128,
+            "num_layers": 4,
+            "size": 192,
             "num_heads": 4,
-            "hidden": 512,
+            "hidden": 768,
+            "embedding_size": 128,
             "normalize": "pre",
             "relative_buckets": 32,  # by positions alone, it learns nothing for hours
             "max_length": 128,
-            "dropout": 0.0,
             "attention_dropout": 0.0,
         },
+        epochs=9,
+        batch_size=128,
     ),
     "transformer_nmt_multi30k_en_de": TranslationRecipe(
         "transformer_nmt",
