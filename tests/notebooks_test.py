@@ -1,6 +1,6 @@
 """The notebooks run from top to bottom, and are kept as they came out.
 
-All but the first run with --full. Cells with the tag `flickr8k` run where `FLICKR8K_DIR`
+They run with --full. Cells with the tag `flickr8k` run where `FLICKR8K_DIR`
 names the folder of the photographs and Keras has the ImageNet weights of MobileNetV2.
 """
 
@@ -15,10 +15,6 @@ from tests import imagenet_weights
 
 FOLDER = pathlib.Path(__file__).parents[1] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
-FIRST = "1_attention_as_retrieval"
-AS_TESTED = [
-    pytest.param(path, marks=[pytest.mark.full] if path.stem != FIRST else []) for path in NOTEBOOKS
-]
 
 
 def code_cells(notebook):
@@ -38,7 +34,8 @@ def kinds_of_output(cell):
     return {kind for output in cell.outputs for kind in output.get("data", [output.output_type])}
 
 
-@pytest.mark.parametrize("path", AS_TESTED, ids=lambda path: path.stem)
+@pytest.mark.full
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_runs_and_shows_what_is_kept(path, monkeypatch):
     monkeypatch.setenv("KERAS_MAX_EPOCHS", "2")  # what is learned is less, what is shown the same
     monkeypatch.setenv("KERAS_MAX_STEPS_PER_EPOCH", "5")

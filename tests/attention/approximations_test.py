@@ -109,7 +109,7 @@ def test_symbolic_shapes_equal_real_shapes(name, lengths):
     assert symbolic[0].shape[-1] == real[0].shape[-1]
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", MOST)
 def test_model_takes_the_arguments_in_the_order_of_the_call(name):
     layer = make(name)

@@ -148,6 +148,7 @@ def test_soft_cap():
     assert_equal(*layers, query, value, tolerance=1e-4, use_causal_mask=True)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("make", [single_head, multi_head])
 def test_dropout_is_the_same_forward_and_backward(make):
     query, value = random(BATCH, QUERIES, SIZE), random(BATCH, KEYS, SIZE)

@@ -69,6 +69,7 @@ CASES = [(make, None, FEW) for make in LAYERS if make is not several_heads] + [
 CASES.append((several_heads, None, SCORES))
 
 
+@pytest.mark.few(2)
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="asks TensorFlow's tape")
 @pytest.mark.parametrize(("make", "position", "names"), CASES)
 def test_every_weight_gets_a_gradient(make, position, names):

@@ -233,6 +233,7 @@ def test_number_of_features_is_by_default_d_log_d(key_dim):
     assert layer.num_features == max(1, round(key_dim * np.log(key_dim)))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("causal", [True, False])
 def test_error_against_softmax_attention_falls_as_features_grow(causal):
     x = 0.5 * np.random.default_rng(1).normal(size=(2, 40, 16)).astype("float32")

@@ -80,6 +80,7 @@ def test_kernel_regression_learns_the_same():
     assert_same_losses(make)
 
 
+@pytest.mark.full
 def test_blocks_that_choose_chunks_learn_the_same(monkeypatch):
     monkeypatch.setattr(compute, "LARGE", 0)
 

@@ -155,6 +155,7 @@ def test_every_weight_gets_a_gradient(order):
 
 
 # XLA refuses the gradient of a loop whose length TensorFlow does not tell it.
+@pytest.mark.few(1)
 @pytest.mark.parametrize("order", ORDERS)
 def test_gradients_equal_finite_differences_of_the_equations(order):
     layer = make_layer(order=order)

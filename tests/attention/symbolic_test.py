@@ -112,7 +112,7 @@ def test_trains_in_a_functional_model(name):
     assert history[-1] < history[0]
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("floatx", ["float64", "float16"], indirect=True)
 @pytest.mark.parametrize("name", [*LAYERS, *OTHERS])
 def test_trains_whatever_floatx_is(name, floatx):

@@ -64,6 +64,7 @@ def test_steps_of_a_decoder_block_equal_the_call(normalize, position, split):
         start += length
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "options", [{}, {"score": "random_synthesizer"}, {"use_bias": False}], ids=str
 )

@@ -17,6 +17,12 @@ FILES = [
     "gradient_forms_test.py",
 ]
 
+PART = (  # what is run without --full
+    "(several and test_equals_the_equations and gaussian and not half)"
+    " or (equations and grouped and GRUCell and luong) or lengths0 and empty_lengths"
+    " or other_places or closed_form"
+)
+
 
 def run(backend, chosen, is_full, **environment):
     """Runs the chosen tests.

@@ -5,11 +5,6 @@ import pytest
 
 from tests.backends import conformance
 
-PART = (
-    "(several and test_equals_the_equations and gaussian and not half)"
-    " or (equations and grouped and GRUCell and luong) or lengths0 and empty_lengths"
-    " or other_places or closed_form"
-)
 WITH_FULL = (
     " or (several and ((test_equals_the_equations and (nested or gaussian))"
     " or (hidden and chunked and (cosine or boxcar))"
@@ -21,5 +16,5 @@ WITH_FULL = (
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="it would call itself")
 def test_layers_on_jax(request):
     is_full = request.config.getoption("--full")
-    part = PART + WITH_FULL if is_full else PART
+    part = conformance.PART + WITH_FULL if is_full else conformance.PART
     conformance.run("jax", part, is_full, JAX_DISABLE_MOST_OPTIMIZATIONS="1")

@@ -131,6 +131,7 @@ def test_data_sets_of_pairs_with_several_labels(multi):
         next(iter(wrong))
 
 
+@pytest.mark.full
 def test_numbers_of_pairs(tmp_path):
     settings = {"num_labels": 1, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     theirs, pieces = tiny.save(tmp_path / "hf", "Roberta", KIND, **settings)

@@ -117,6 +117,7 @@ def test_what_cannot_have_it(learned):
         zoo.load("luong_nmt_multi30k_en_de", weights=None).enable_lora(2)
 
 
+@pytest.mark.full
 def test_integers_lose_little(folder, tmp_path, monkeypatch):
     monkeypatch.setattr("gc.collect", lambda: 0)  # which Keras calls for each kernel
     model = zoo.load(str(folder))

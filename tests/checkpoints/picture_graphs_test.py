@@ -128,6 +128,7 @@ def check(matcher, folder, file_format, images, texts):
     assert scale == pytest.approx(float(matcher.core.scale()))
 
 
+@pytest.mark.full
 @pytest.mark.few(1)  # ONNX, as the test above takes LiteRT
 @pytest.mark.parametrize("file_format", ["litert", "onnx"])
 def test_a_clip_of_others(clip, tmp_path, file_format):

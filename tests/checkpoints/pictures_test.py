@@ -73,6 +73,7 @@ def test_pictures_are_cropped_as_the_processor_does(tmp_path, photo):
     np.testing.assert_allclose(found, theirs, atol=0.03)
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("eagerly")
 def test_new_labels_and_another_process(tmp_path, photo):
     save(tmp_path / "hf", "DeiT", "ForImageClassification")

@@ -122,6 +122,7 @@ def test_it_learns_what_is_hidden(tmp_path):
     assert same[0] == same[1]
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("eagerly")
 def test_the_loss_of_pairs(request, tmp_path):
     """With `--full`, pairs learn to come near each other."""

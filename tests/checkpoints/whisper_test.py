@@ -132,6 +132,7 @@ def test_beams_are_those_of_transformers(checkpoint, model, features):
     assert len(set(expected)) > 1
 
 
+@pytest.mark.full
 def test_longer_sounds_are_heard_in_windows(model):
     long = np.concatenate([WAVES[2], WAVES[0]])
     result = model.transcribe([(long, RATE), SOUNDS[1]], return_attention=True)

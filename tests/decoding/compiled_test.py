@@ -31,7 +31,7 @@ def decode(sampler, seeds):
     return decoded.token_ids, decoded.scores
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", SAMPLERS)
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_numbers_are_inputs_of_what_is_compiled(name, jit_compile):

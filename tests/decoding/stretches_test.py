@@ -44,6 +44,7 @@ def decode(step, state, sampler, **options):
     return decoding.decode(step, (), state, sampler, **options)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("form", "sampler"), [("eager", "greedy"), ("graph", "beam"), ("xla", "beam")]
 )
@@ -84,9 +85,9 @@ def test_a_step_gets_no_more_room_than_it_may_need(longest, expected):
 @pytest.mark.parametrize(
     ("form", "sampler"),
     [
-        ("eager", "greedy"),
+        pytest.param("eager", "greedy", marks=pytest.mark.full),
         ("graph", "greedy"),
-        ("graph", "random"),
+        pytest.param("graph", "random", marks=pytest.mark.full),
         ("graph", "beam"),
         pytest.param("eager", "random", marks=pytest.mark.full),
         pytest.param("eager", "beam", marks=pytest.mark.full),

@@ -22,6 +22,7 @@ def client():
         yield client
 
 
+@pytest.mark.full
 def test_a_cluster_writes_the_same_files(tmp_path, client, backbone, examples):
     for example in examples:
         (tmp_path / example["name"]).write_bytes(example["image"])

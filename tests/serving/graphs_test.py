@@ -118,7 +118,7 @@ def test_a_client_translates_with_onnx_runtime_and_tokenizers_alone(model, onnx_
 # ----------------------------------------------------------------------------------------- LiteRT
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", list(INPUTS))
 def test_litert_equals_the_model(model, tmp_path, name):
     interpreter = pytest.importorskip("ai_edge_litert.interpreter")

@@ -86,6 +86,7 @@ def test_an_empty_batch_gives_an_empty_batch(signatures):
     assert {tensor.shape[0] for tensor in outputs.values()} == {0}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "name",
     [

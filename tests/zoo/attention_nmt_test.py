@@ -41,12 +41,14 @@ def logits_step_by_step(core, batch):
     return np.stack(all_logits, axis=1)
 
 
+@pytest.mark.few(1)
 def test_steps_equal_the_full_forward_pass(core, batch):
     full = core(batch).numpy()
     assert full.std() > 0.1
     np.testing.assert_allclose(logits_step_by_step(core, batch), full, atol=1e-5)
 
 
+@pytest.mark.few(1)
 def test_padding_of_the_source_changes_nothing(core, batch):
     padded = {**batch, "source_ids": np.hstack([batch["source_ids"], PADDING])}
     np.testing.assert_allclose(core(padded), core(batch), atol=1e-5)
@@ -60,6 +62,7 @@ def test_padding_of_the_source_gets_no_attention(core, batch):
     np.testing.assert_allclose(weights.numpy().sum(axis=1), 1.0, atol=1e-6)
 
 
+@pytest.mark.few(1)
 def test_tokens_to_come_are_not_seen(core, batch):
     changed = batch["target_ids"].copy()
     changed[:, 4:] = 5
@@ -68,6 +71,7 @@ def test_tokens_to_come_are_not_seen(core, batch):
     )
 
 
+@pytest.mark.few(1)
 def test_config_makes_the_same_model_again(core, batch):
     again = type(core).from_config(core.get_config())
     again.build()

@@ -185,6 +185,7 @@ def test_batches_teach_the_next_token(tokenizer):
         np.testing.assert_allclose(annotations[0, :3], colour, atol=0.03)
 
 
+@pytest.mark.full
 def test_images_and_their_annotations_are_the_same_batches(tokenizer):
     encoded = [image_bytes(image) for image in IMAGES]
     captions = [[caption, caption] for caption in CAPTIONS]

@@ -264,6 +264,7 @@ def test_a_model_for_another_task_is_named(run, writer, bahdanau, monkeypatch):
 # --------------------------------------------------------------------- evaluate, export and train
 
 
+@pytest.mark.full
 def test_evaluate_prints_each_number_with_its_protocol(run, preset, bahdanau, monkeypatch):
     dataset = tf.data.Dataset.from_tensor_slices(
         (["a man sleeps", "the dog reads"], ["ein mann schläft", "der hund liest ein buch"])

@@ -144,6 +144,7 @@ def test_data_sets_are_as_lists(model, kind):
     assert found_numbers.numpy().tolist() == numbers
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("eagerly")
 def test_attention_is_told_and_drawn(model):
     inputs, labels = sounds(3 * 2)

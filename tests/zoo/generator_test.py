@@ -181,6 +181,7 @@ def test_a_text_ends_by_itself(whole_texts):
     assert whole_texts.generate(["s", "one t"], 50, "greedy") == ["ix", "wo"]
 
 
+@pytest.mark.full
 def test_beam_search_returns_several(generator):
     texts = generator.generate("the quick", 8, "beam", num_beams=4, num_return_sequences=3)
     assert texts[0] == " brown f"

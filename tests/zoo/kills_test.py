@@ -61,6 +61,7 @@ def test_training_that_was_killed_equals_training_that_was_not(tmp_path, number,
     assert not list(tmp_path.rglob(f"{atomic.UNFINISHED}*"))
 
 
+@pytest.mark.full
 @pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["epoch-3.json", "epoch-3.weights.h5"])
 def test_a_damaged_state_is_ignored_for_the_one_before(tmp_path, name, results, capsys):
@@ -125,7 +126,7 @@ def test_a_file_that_is_replaced_is_the_old_one_until_it_is_the_new_one(tmp_path
     assert (tmp_path / name).read_text() == new
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("task", "at", "number"),
     [

@@ -52,6 +52,7 @@ def model(run):
     return zoo.load(run[1])
 
 
+@pytest.mark.full
 def test_a_run_learns_and_ends_in_a_preset(run, model):
     run_dir, _ = run
     losses = [float(row["loss"]) for row in runs.history(run_dir / "learning")]
@@ -61,6 +62,7 @@ def test_a_run_learns_and_ends_in_a_preset(run, model):
     assert model.score(TEXT).perplexity[0] < np.exp(losses[0])
 
 
+@pytest.mark.full
 def test_the_card_says_how_it_was_trained_and_measured(run):
     _, folder = run
     card = json.loads((folder / CARD).read_text())
@@ -73,6 +75,7 @@ def test_the_card_says_how_it_was_trained_and_measured(run):
     assert "nanoGPT" in card["quality"][1]["protocol"]
 
 
+@pytest.mark.full
 def test_losses_are_those_of_numpy(model, monkeypatch):
     """Each token once, and windows that begin anywhere, which have less to look at."""
     monkeypatch.setattr(evaluation, "RANDOM_BATCHES", 40)
@@ -86,6 +89,7 @@ def test_losses_are_those_of_numpy(model, monkeypatch):
     assert scores["loss_random_windows"] == pytest.approx(-every.mean(), rel=0.02)
 
 
+@pytest.mark.full
 def test_it_learns_from_those_before_it(run, model):
     run_dir, _ = run
     names = ("teacher_1", "teacher_2", "learning")
@@ -105,6 +109,7 @@ def test_it_learns_from_those_before_it(run, model):
         assert swapped != TEXT
 
 
+@pytest.mark.full
 def test_what_is_learned_is_not_learned_again(run, model, monkeypatch):
     run_dir, _ = run
     for name in ("teacher_1", "teacher_2"):  # they are not missed when all is done

@@ -171,6 +171,7 @@ def test_a_length_of_part_of_a_chunk_is_refused(texts):
 # ------------------------------------------------------------------------------------------- jobs
 
 
+@pytest.mark.full
 def test_a_job_of_gaps_teaches_the_whole_core(texts, tmp_path):
     masked = ARCHITECTURES["text_encoder_masked"]
     core = masked.core(**masked.defaults, **SHAPE)

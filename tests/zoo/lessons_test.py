@@ -69,6 +69,7 @@ def test_what_has_no_target_can_be_left_out():
     assert kept.cardinality() == 2  # which schedules are made of
 
 
+@pytest.mark.full
 def test_a_student_learns_from_the_labels_of_its_teacher(bahdanau, dataset, tmp_path, monkeypatch):
     asked, begun = [], []
 

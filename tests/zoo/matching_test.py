@@ -222,6 +222,7 @@ def test_a_picture_of_all_similarities(model):
     assert labels[0].get_text() == "a dog and another dog and a third\ndog run"
 
 
+@pytest.mark.full
 def test_batches_of_images_as_they_come(model, monkeypatch):
     monkeypatch.setattr(model, "run_eagerly", True)
     lists = [[caption] * (1 + number % 2) for number, caption in enumerate(CAPTIONS)]

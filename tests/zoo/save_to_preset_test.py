@@ -51,7 +51,7 @@ def model(fresh_model):
     return fresh_model("luong_nmt")
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     "architecture",
     ["bahdanau_nmt", "luong_nmt", "transformer_nmt", "transformer_lm", "show_attend_tell"],

@@ -76,6 +76,7 @@ def test_bucketing_keeps_every_example_next_to_its_like():
     assert max(map(len, found)) == 4
 
 
+@pytest.mark.full
 def test_subword_dropout_splits_anew_in_each_epoch(bahdanau, dataset):
     def some_batches(seed):
         return bahdanau.batches(dataset, batch_size=8, subword_dropout=0.5, seed=seed)
@@ -169,6 +170,7 @@ def test_validation_data_is_measured(fresh_model, sources, targets):
     assert history["val_loss"] == [pytest.approx(measured["loss"], rel=1e-4)]
 
 
+@pytest.mark.full
 @pytest.mark.filterwarnings("error:Your input ran out of data")
 def test_a_step_in_mixed_precision_is_traced_once(fresh_model, batch, monkeypatch):
     model = fresh_model(dtype="mixed_bfloat16", dropout=0.1)

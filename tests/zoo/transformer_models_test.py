@@ -72,7 +72,7 @@ def language_model_logits(core, prompt_ids, ids):
 # --------------------------------------------------------------- cached steps, logit for logit
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("normalize", ["post", "pre"])
 @pytest.mark.parametrize("position", POSITIONS)
 def test_steps_of_a_translator_equal_the_full_forward_pass(position, normalize):
@@ -86,7 +86,7 @@ def test_steps_of_a_translator_equal_the_full_forward_pass(position, normalize):
     np.testing.assert_allclose(of_last_step, of_layers_and_heads.mean(axis=1), atol=2e-5)
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("normalize", ["post", "pre"])
 @pytest.mark.parametrize("position", POSITIONS)
 def test_steps_of_a_language_model_equal_the_full_forward_pass(position, normalize):
@@ -277,6 +277,7 @@ def test_weights_of_all_blocks_come_with_the_logits(make):
     assert all(len(each) == SIZES["num_layers"] for each in of_kinds)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("make", [translator, language_model])
 def test_it_comes_back_from_a_file(make, tmp_path):
     core = make()

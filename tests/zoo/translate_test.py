@@ -203,7 +203,7 @@ def test_what_is_no_text_is_named_with_its_position(bahdanau, wrong):
 @pytest.mark.parametrize(
     ("name", "sampler"),
     [
-        ("bahdanau", "greedy"),
+        pytest.param("bahdanau", "greedy", marks=pytest.mark.full),
         ("transformer", "greedy"),
         pytest.param("bahdanau", None, marks=pytest.mark.full),
         pytest.param("transformer", None, marks=pytest.mark.full),
