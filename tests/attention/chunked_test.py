@@ -290,6 +290,7 @@ def test_compiles_with_unknown_lengths(score_name, jit):
         np.testing.assert_allclose(found, of_reference, atol=2e-5)
 
 
+@pytest.mark.full
 def test_trains_in_a_model_as_the_reference_does():
     x = random(8, 10, SIZE)
     losses = []

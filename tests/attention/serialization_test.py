@@ -155,6 +155,7 @@ def test_a_shared_score_shares_its_weights():
     assert len(keras.Sequential([first, second]).weights) == len(score.weights)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "names", [scores.names()[::8], pytest.param(scores.names(), marks=pytest.mark.full)]
 )

@@ -44,6 +44,7 @@ def test_a_word_has_the_label_of_its_first_token(tagger):
     assert model.tag([["The cats", "sat"]])[0][0].word == "The cats"
 
 
+@pytest.mark.full
 def test_long_texts_are_read_in_parts(tagger):
     model, *_ = tagger
     text = " ".join(["cats", "mat", "trains"] * 40)

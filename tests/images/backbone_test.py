@@ -296,6 +296,7 @@ def test_real_weights_compute_what_keras_applications_computes():
 FINGERPRINT = [-0.3616, 0.02378, 1.209, -0.66, -0.1412, -1.301, 1.168, 1.722]
 
 
+@pytest.mark.full
 def test_a_coarser_grid_holds_averages(by_hand, images):
     """Of 2 × 2 parts, one; the config makes the same again."""
     backbone = Backbone("MobileNetV2", ["block_13_expand_relu"], SIZE, weights=None, grid=(1, 1))

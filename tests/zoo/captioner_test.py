@@ -283,6 +283,7 @@ def test_wrong_data_gets_a_clear_error(captioner, tokenizer):
 # -------------------------------------------------------------------------------------- measuring
 
 
+@pytest.mark.full
 def test_evaluate_captioner_measures_captions_of_images(captioner, monkeypatch):
     monkeypatch.setenv("PATH", "")  # METEOR takes seconds to start Java
     encoded = [image_bytes(image) for image in IMAGES]

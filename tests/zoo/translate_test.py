@@ -302,6 +302,7 @@ def test_the_default_sampler_may_be_set_by_name(fresh_model):
         model.default_sampler = "gready"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("jit_compile", [False, pytest.param(True, marks=pytest.mark.full)])
 @pytest.mark.usefixtures("eagerly")
 def test_learned_positions_limit_what_is_translated_at_once(fresh_model, tokenizer, jit_compile):
