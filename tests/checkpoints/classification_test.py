@@ -61,6 +61,7 @@ def multi(tmp_path_factory):
     return folder, theirs, pieces, zoo.load(str(folder), dropout=0.0, attention_dropout=0.0)
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("eagerly")
 def test_several_labels_an_input(multi, monkeypatch):
     _, theirs, pieces, model = multi

@@ -56,6 +56,7 @@ def test_long_texts_are_read_in_parts(tagger):
     assert len(model.tag(text)) == 120
 
 
+@pytest.mark.full
 def test_it_learns_words(request, tagger, tmp_path):
     model, *_ = tagger
     model.compile(optimizer=keras.optimizers.Adam(0.01))

@@ -142,6 +142,7 @@ def requests_of(version):
     return requests
 
 
+@pytest.mark.full
 def test_a_warm_up_request_for_each_signature_and_bucket(version, model):
     tokenizer = model("luong_nmt").tokenizer
     found = {}

@@ -15,7 +15,7 @@ from zoo.readers.text import Tokenizer, read_tokenizer
 from zoo.readers.text.sentencepiece_files import read_model
 
 FEW, MANY = 300, 20000
-ORDINARY = ("bert_uncased", "gpt2", "llama3", "llama2", "xlm_roberta")
+ORDINARY = ("bert_uncased", "gpt2", "llama3", "llama2")
 SENTENCEPIECE = {
     "unigram": {},
     "unigram_bytes": {"byte_fallback": True, "vocab_size": 900},
