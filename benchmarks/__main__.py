@@ -23,12 +23,20 @@ import click
 
 ROOT = pathlib.Path(__file__).parents[1]
 PACKAGES = ("tensorflow", "keras", "numpy", "keras-hub", "ctranslate2", "torch", "transformers")
-QUICK_CASES = ("additive", "multi-head 2048", "causal 2048")
-FULL_CASES = (*QUICK_CASES, "multi-head 512", "multi-head 1024", "multi-head 4096", "window 4096")
+QUICK_CASES = ("additive", "multi-head 2048")
+FULL_CASES = (
+    *QUICK_CASES,
+    "causal 2048",
+    "multi-head 512",
+    "multi-head 1024",
+    "multi-head 4096",
+    "window 4096",
+)
+QUICK_STEPS = ("import keras", "zoo.load", "translate")
 
 
-def cases(names):
-    return [part for name in names for part in ("--case", name)]
+def each(option, names):
+    return [part for name in names for part in (option, name)]
 
 
 # Title; module; packages that it needs; arguments of the short form; of the long one.
@@ -37,14 +45,14 @@ SECTIONS = [
         "Attention, forward and backward, beside the layers of Keras",
         "attention_speed",
         ["matplotlib"],
-        [*cases(QUICK_CASES), "--rounds", "1", "--plot", "{stem}-attention.png"],
-        [*cases(FULL_CASES), "--rounds", "9", "--plot", "{stem}-attention.png"],
+        [*each("--case", QUICK_CASES), "--rounds", "1", "--plot", "{stem}-attention.png"],
+        [*each("--case", FULL_CASES), "--rounds", "9", "--plot", "{stem}-attention.png"],
     ),
     (
         "Decoding by a Transformer beside CTranslate2 and KerasHub",
         "decoding_speed",
         ["ctranslate2", "keras_hub"],
-        ["--threads", "1", "--rounds", "2", "--tokens", "24"],
+        ["--threads", "1", "--rounds", "2", "--tokens", "24", "--batch", "8"],
         ["--threads", "1"],
     ),
     (
@@ -58,7 +66,7 @@ SECTIONS = [
         "From the start of Python to a first translation",
         "starting_speed",
         [],
-        ["--rounds", "1"],
+        [*each("--step", QUICK_STEPS), "--rounds", "1"],
         ["--rounds", "9"],
     ),
     (

@@ -38,7 +38,7 @@ from zoo.metrics.bleu import sacrebleu_score
 from zoo.models.transformer_nmt import TransformerTranslator
 from zoo.training import recipes
 
-SOURCE_LENGTH, BATCHES, TEST_BATCH = 16, (1, 8, 32), 64
+SOURCE_LENGTH, TEST_BATCH = 16, 64
 SAMPLERS = {
     "greedy": decoding.GreedySampler(),
     "beam 4": decoding.BeamSampler(num_beams=4, exact=False),
@@ -133,14 +133,14 @@ def keras_hub_steps(config, tokens):
     return run
 
 
-def measure_steps(hidden, tokens, rounds, threads):
+def measure_steps(hidden, tokens, batches, rounds, threads):
     """Prints the table of the first command."""
     core = TransformerTranslator(8000, num_layers=2, size=256, num_heads=8, hidden=hidden)
     core.build()
     pieces = _ctranslate2.pieces_of(8000)
     others = with_threads(core, pieces, threads)
     peer = keras_hub_steps(core.config, tokens)
-    for (label, sampler), batch in itertools.product(SAMPLERS.items(), BATCHES):
+    for (label, sampler), batch in itertools.product(SAMPLERS.items(), batches):
         contenders = {
             "zoo, XLA": zoo_steps(core, sampler, tokens, jit=True),
             "zoo": zoo_steps(core, sampler, tokens, jit=False),
@@ -234,9 +234,12 @@ def print_table(title, seconds, convert, unit):
 @click.option("--data-dir", type=click.Path(path_type=pathlib.Path), help="For --translate.")
 @click.option("--hidden", default=1024, show_default=True, help="Size inside the feed-forward.")
 @click.option("--tokens", default=48, show_default=True, help="Steps that are forced.")
+@click.option(
+    "--batch", "batches", default=(1, 8, 32), multiple=True, show_default=True, help="Rows at once."
+)
 @click.option("--rounds", default=15, show_default=True, help="Rounds after one for warming up.")
 @click.option("--threads", default=2, show_default=True, help="Of all contenders.")
-def main(name, data_dir, hidden, tokens, rounds, threads):
+def main(name, data_dir, hidden, tokens, batches, rounds, threads):
     """Measure decoding, or with --translate the translation of the test set of Multi30k."""
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     tf.config.threading.set_inter_op_parallelism_threads(threads)
@@ -247,7 +250,7 @@ def main(name, data_dir, hidden, tokens, rounds, threads):
     if name:
         measure_translation(name, data_dir, rounds, threads)
     else:
-        measure_steps(hidden, tokens, rounds, threads)
+        measure_steps(hidden, tokens, batches, rounds, threads)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ python -m benchmarks.serving_load [NAME...] [--full]
 
 Starts `python -m zoo serve NAME...` as a process of its own, once with batches and once without,
 and asks it for translations and labels of texts of mixed lengths, one text a request, each model in
-turn, from 1, 8 and 32 clients (1 and 32 by default, see `--full`) that wait for an answer before
+turn, from 1, 8 and 32 clients (32 alone by default, see `--full`) that wait for an answer before
 the next question. Every answer is compared with that of the model in memory. Ends with status 1 if
 one is wrong.
 
@@ -26,7 +26,7 @@ from benchmarks._serving import RIGHT, load, questions_of, serving
 NAMES = ("transformer_nmt_multi30k_en_de", "text_encoder_imdb")
 WARM_UP = 64  # requests before each row, for what is allocated at first
 # Clients; requests and seconds of each row at most.
-QUICK, FULL = ((1, 32), 200, 5.0), ((1, 8, 32), 10_000, 600.0)
+QUICK, FULL = ((32,), 200, 5.0), ((1, 8, 32), 10_000, 600.0)
 
 
 def print_bound(name, task, texts):
@@ -74,7 +74,7 @@ def main(names, full):
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
     tasks = {name: zoo.load(name) for name in names}
-    questions = questions_of(tasks)
+    questions = questions_of(tasks, 200 if full else 64)
     for name, task in tasks.items():
         texts = [question.text for question in questions if question.model == name]
         print_bound(name, task, texts)

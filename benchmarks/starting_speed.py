@@ -37,19 +37,21 @@ def seconds_of(program):
 
 @click.command()
 @click.argument("name", default="transformer_nmt_multi30k_en_de")
+@click.option("--step", "chosen", type=click.Choice([step for step, *_ in STEPS]), multiple=True)
 @click.option("--rounds", default=5, show_default=True, help="How often each is measured.")
-def main(name, rounds):
-    """Measure how long a translator of the zoo takes to start."""
-    programs = {step: program.format(name=name, text=SENTENCE) for step, _, program in STEPS}
-    seconds_of(programs["translate"])  # reads all files from the disk
+def main(name, chosen, rounds):
+    """Measure how long a translator of the zoo takes to start: all steps, or chosen ones."""
+    steps = [each for each in STEPS if not chosen or each[0] in chosen]
+    programs = {step: program.format(name=name, text=SENTENCE) for step, _, program in steps}
+    seconds_of(programs[steps[-1][0]])  # reads all files from the disk
     seconds = {step: [] for step in programs}
     for _ in range(rounds):
         for step, program in programs.items():
             seconds[step].append(seconds_of(program))
     medians = {step: statistics.median(found) for step, found in seconds.items()}
-    for step, before, _ in STEPS:
+    for step, before, _ in steps:
         spread = f"({min(seconds[step]):.2f} to {max(seconds[step]):.2f})"
-        added = "" if before is None else f"{medians[step] - medians[before]:+.2f} s to {before}"
+        added = f"{medians[step] - medians[before]:+.2f} s to {before}" if before in medians else ""
         click.echo(f"{step:18} {medians[step]:6.2f} s {spread:16}  {added}".rstrip())
 
 
