@@ -62,7 +62,6 @@ def multi(tmp_path_factory):
 
 
 @pytest.mark.full
-@pytest.mark.usefixtures("eagerly")
 def test_several_labels_an_input(multi, monkeypatch):
     _, theirs, pieces, model = multi
     expected, _ = expected_of(theirs, pieces, PAIRS, labels=torch.tensor(HALF))

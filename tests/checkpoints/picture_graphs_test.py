@@ -69,7 +69,6 @@ def read(folder, name):
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize("file_format", ["onnx", "litert"])
 def test_a_classifier_by_the_command_line(tmp_path, file_format):
     pytest.importorskip("tf2onnx")
@@ -130,7 +129,6 @@ def check(matcher, folder, file_format, images, texts):
 
 
 @pytest.mark.full
-@pytest.mark.few(1)  # ONNX, as the test above takes LiteRT
 @pytest.mark.parametrize("file_format", ["litert", "onnx"])
 def test_a_clip_of_others(clip, tmp_path, file_format):
     pytest.importorskip("tf2onnx")

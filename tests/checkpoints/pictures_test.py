@@ -74,7 +74,6 @@ def test_pictures_are_cropped_as_the_processor_does(tmp_path, photo):
 
 
 @pytest.mark.full
-@pytest.mark.usefixtures("eagerly")
 def test_new_labels_and_another_process(tmp_path, photo):
     save(tmp_path / "hf", "DeiT", "ForImageClassification")
     model = zoo.load(str(tmp_path / "hf"), labels=["left", "right"])

@@ -125,7 +125,6 @@ def test_it_learns_what_is_hidden(tmp_path):
 
 
 @pytest.mark.full
-@pytest.mark.usefixtures("eagerly")
 def test_the_loss_of_pairs(request, tmp_path):
     """With `--full`, pairs learn to come near each other."""
     tiny.save(tmp_path, "Bert", "Model", num_hidden_layers=1)

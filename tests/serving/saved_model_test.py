@@ -87,13 +87,7 @@ def test_an_empty_batch_gives_an_empty_batch(signatures):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(
-    "name",
-    [
-        name if name == "luong_nmt" else pytest.param(name, marks=pytest.mark.full)
-        for name in OPTIONS
-    ],
-)
+@pytest.mark.parametrize("name", OPTIONS)
 def test_everything_has_the_batch_first(signatures, name):
     for signature in signatures(name).values():
         _, inputs = signature.structured_input_signature

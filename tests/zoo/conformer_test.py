@@ -145,7 +145,6 @@ def test_data_sets_are_as_lists(model, kind):
 
 
 @pytest.mark.full
-@pytest.mark.usefixtures("eagerly")
 def test_attention_is_told_and_drawn(model):
     inputs, labels = sounds(3 * 2)
     result = model.classify(inputs, return_attention=True)

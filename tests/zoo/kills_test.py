@@ -62,7 +62,6 @@ def test_training_that_was_killed_equals_training_that_was_not(tmp_path, number,
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize("name", ["epoch-3.json", "epoch-3.weights.h5"])
 def test_a_damaged_state_is_ignored_for_the_one_before(tmp_path, name, results, capsys):
     training(tmp_path)

@@ -77,7 +77,6 @@ def test_loss_is_the_sum_of_weighed_log_probabilities_of_what_can_be_drawn():
 
 
 @pytest.mark.full
-@pytest.mark.few(1)
 @pytest.mark.parametrize("rewards", [None, {"bleu_1": 3.0, "unigram_f": 1.0}], ids=str)
 def test_batches_weigh_each_word_by_what_its_caption_earned(model, features, rewards):
     model.compile(optimizer="adam")

@@ -303,8 +303,7 @@ def test_the_default_sampler_may_be_set_by_name(fresh_model):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("jit_compile", [False, pytest.param(True, marks=pytest.mark.full)])
-@pytest.mark.usefixtures("eagerly")
+@pytest.mark.parametrize("jit_compile", [False, True])
 def test_learned_positions_limit_what_is_translated_at_once(fresh_model, tokenizer, jit_compile):
     longest = 12
     model = fresh_model("transformer_nmt", position="learned", max_length=longest)
