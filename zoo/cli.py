@@ -104,11 +104,16 @@ _data_dir = click.option(
     help="Epochs instead of the recipe's; earlier and later stages keep theirs.",
 )
 @click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    help="Seed of everything random instead of the recipe's.",
+)
+@click.option(
     "--strategy",
     type=click.Choice(["mirrored"]),
     help="Train on all GPUs of this machine, each with a part of every batch.  [default: on one]",
 )
-def train(name, data_dir, run_dir, epochs, strategy):
+def train(name, data_dir, run_dir, epochs, seed, strategy):
     """Train the model NAME by its recipe, and write it as a preset to RUN_DIR/NAME."""
     quiet.import_tensorflow()
     import tensorflow as tf
@@ -119,7 +124,7 @@ def train(name, data_dir, run_dir, epochs, strategy):
     require_writable(run_dir)
     of_devices = tf.distribute.MirroredStrategy() if strategy else tf.distribute.get_strategy()
     with of_devices.scope():
-        folder = recipes.run(name, data_dir, run_dir, epochs)
+        folder = recipes.run(name, data_dir, run_dir, epochs, seed)
     click.echo(f"Wrote {folder}. Load it by zoo.load({str(folder)!r}).")
 
 

@@ -68,7 +68,7 @@ def read(folder, name):
 # ------------------------------------------------------------------------------------ classifiers
 
 
-@pytest.mark.full
+@pytest.mark.few(1)
 @pytest.mark.parametrize("file_format", ["onnx", "litert"])
 def test_a_classifier_by_the_command_line(tmp_path, file_format):
     pytest.importorskip("tf2onnx")

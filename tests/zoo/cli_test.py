@@ -322,9 +322,9 @@ def test_export_prints_the_version(run, bahdanau, monkeypatch, tmp_path):
 
 def test_train_passes_everything_on(run, monkeypatch, tmp_path):
     monkeypatch.setattr(recipes, "run", lambda *arguments: arguments)
-    options = ["--data-dir", tmp_path, "--run-dir", tmp_path / "run", "--epochs", 3]
+    options = ["--data-dir", tmp_path, "--run-dir", tmp_path / "run", "--epochs", 3, "--seed", 2]
     output = run("train", "toy", *options).stdout
-    assert str(("toy", tmp_path, tmp_path / "run", 3)) in output
+    assert str(("toy", tmp_path, tmp_path / "run", 3, 2)) in output
 
 
 def test_train_mirrors_the_model(run, monkeypatch, tmp_path):

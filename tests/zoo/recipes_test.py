@@ -81,12 +81,12 @@ def run(request, dataset, tmp_path_factory):
         return dataset.map(lambda source, target: (source, tf.stack([target, target + "."])))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(recipes.RECIPES, "toy_en_de", dataclasses.replace(RECIPE, epochs=99))
+        patch.setitem(recipes.RECIPES, "toy_en_de", dataclasses.replace(RECIPE, epochs=99, seed=99))
         patch.setattr(TranslationRecipe, "load", load)
         patch.setattr("zoo.data.batching.BUCKET_WIDTH", 1000)  # all pairs in one batch
         once = functools.cache(evaluation._compiled_anew)  # for both splits
         patch.setattr(evaluation, "_compiled_anew", once)
-        folder = recipes.run("toy_en_de", None, run_dir, epochs=RECIPE.epochs)
+        folder = recipes.run("toy_en_de", None, run_dir, RECIPE.epochs, RECIPE.seed)
         yield run_dir, folder
 
 

@@ -263,7 +263,7 @@ _OF_TASK = {
 }
 
 
-def run(name, data_dir, run_dir, epochs=None):
+def run(name, data_dir, run_dir, epochs=None, seed=None):
     """Does what `python -m zoo train NAME` does: trains, measures, and writes a preset.
 
     Args:
@@ -271,6 +271,7 @@ def run(name, data_dir, run_dir, epochs=None):
         data_dir: Folder with the data set, or `None` to download it.
         run_dir: Folder for checkpoints and logs; the preset goes to `run_dir / name`.
         epochs: Epochs instead of the recipe's; teachers and self-critical training keep theirs.
+        seed: Seed instead of the recipe's.
 
     Returns:
         The folder of the preset.
@@ -281,8 +282,9 @@ def run(name, data_dir, run_dir, epochs=None):
     if name not in RECIPES:
         raise ValueError(unknown_name("recipe", name, RECIPES))
     recipe, folder = RECIPES[name], pathlib.Path(run_dir) / name
-    if epochs is not None:
-        recipe = dataclasses.replace(recipe, epochs=epochs)
+    wanted = {"epochs": epochs, "seed": seed}
+    given = {option: value for option, value in wanted.items() if value is not None}
+    recipe = dataclasses.replace(recipe, **given)
     if folder.exists():
         raise ValueError(f"{folder} is there already. Choose another --run-dir, or remove it.")
     measured = {split: recipe.load(split, data_dir) for split in recipe.measured_splits}
