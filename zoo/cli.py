@@ -196,13 +196,24 @@ def export(name, path, **options):
     "--token", envvar="ZOO_TOKEN", help="What clients send as Authorization: Bearer TOKEN."
 )
 @click.option("--batch/--no-batch", default=True, help="Whether concurrent requests share batches.")
-def serve(names, host, port, token, batch):
+@click.option(
+    "--threads",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Threads for each batch. One is best for many requests, which are computed side by side; "
+    "more answer a single request to a large model sooner.",
+)
+def serve(names, host, port, token, batch, threads):
     """Serve the models NAME by HTTP: names of models, presets, or folders of exported versions.
 
     The protocols are those of TF Serving, /v1/models/NAME:predict, and, for language models, of
     OpenAI, /v1/completions.
     """
     quiet.import_tensorflow()
+    import tensorflow as tf
+
+    tf.config.threading.set_intra_op_parallelism_threads(threads)
     try:
         from zoo import server
     except ImportError as error:

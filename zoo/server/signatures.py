@@ -14,7 +14,7 @@ from zoo.serving import buckets
 
 TIMEOUT_MICROSECONDS = 10_000  # for those who got their answers together and ask again
 WAITING_BATCHES = 1000  # requests are counted, and refused, before there are that many
-THREADS = os.cpu_count()  # batches that are computed at once
+BATCHES = "batches"  # whose threads compute those of all signatures
 BINARY = "_bytes"  # how the names of strings end that are no texts, sent as base64
 
 _numbers = itertools.count()
@@ -137,9 +137,10 @@ def _batched(concrete, specs, largest):
             in_tensors=list(tensors),
             captured_tensors=concrete.captured_inputs,
             Tout=[output.dtype for output in concrete.outputs],
+            shared_name=BATCHES,
             # TensorFlow shares a queue among all of one name in the process, whatever they compute.
-            shared_name=f"queue_{next(_numbers)}",
-            num_batch_threads=THREADS,
+            batching_queue=f"queue_{next(_numbers)}",
+            num_batch_threads=_batches_at_once(),
             max_batch_size=largest,
             batch_timeout_micros=TIMEOUT_MICROSECONDS,
             max_enqueued_batches=WAITING_BATCHES,
@@ -149,6 +150,15 @@ def _batched(concrete, specs, largest):
 
     # Called eagerly, it would be traced for each call, and no two calls would share a batch.
     return tf.function(call, autograph=False).get_concrete_function(*specs)
+
+
+def _batches_at_once():
+    """Returns how many batches the processors compute side by side.
+
+    If they are fewer than what could run, those that wait grow in the meantime.
+    """
+    threads = tf.config.threading.get_intra_op_parallelism_threads()  # 0 if TensorFlow chooses
+    return max(1, os.cpu_count() // max(1, threads))
 
 
 def of_endpoint(endpoint, is_batched=True):
