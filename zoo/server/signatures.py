@@ -125,18 +125,17 @@ class Signature:
 
 
 def _batched(concrete, specs, largest):
-    """Returns a function that gathers concurrent calls of another one to batches.
-
-    It holds the operation of `tf.nondifferentiable_batch_function`, without the function that this
-    would put around the other one and optimize anew.
-    """
+    """Returns a function that gathers concurrent calls of another one to batches."""
+    # The operation runs what it is given as it is. A function that it calls is optimized first.
+    called = tf.function(lambda *tensors: concrete(*tensors), autograph=False)
+    called = called.get_concrete_function(*specs)
 
     def call(*tensors):
         found = tf.raw_ops.BatchFunction(
-            f=concrete,
+            f=called,
             in_tensors=list(tensors),
-            captured_tensors=concrete.captured_inputs,
-            Tout=[output.dtype for output in concrete.outputs],
+            captured_tensors=called.captured_inputs,
+            Tout=[output.dtype for output in called.outputs],
             shared_name=BATCHES,
             # TensorFlow shares a queue among all of one name in the process, whatever they compute.
             batching_queue=f"queue_{next(_numbers)}",
