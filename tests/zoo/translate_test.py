@@ -154,7 +154,7 @@ def test_a_batch_holds_fewer_of_what_is_long():
         return {"x": tf.constant(places)}
 
     tokens = [2000] * 3 + [100] * 9 + [99999]
-    rows = in_batches_by_length(function, tokens, 8, tokens)
+    rows = in_batches_by_length(function, tokens, 8, tokens, at_once=1)
     assert [int(row["x"]) for row in rows] == list(range(len(tokens)))
     assert sizes == [8, 1, 1, 1, 1, 1]  # of at most 8 * 400 tokens, padding included
 

@@ -42,7 +42,7 @@ def is_batches(dataset):
     return isinstance(spec, tuple) and len(spec) == 3
 
 
-def in_batches_by_length(function, lengths, batch_size, tokens=None, at_once=1):
+def in_batches_by_length(function, lengths, batch_size, tokens=None, at_once=2):
     """Calls a function on batches of places of similar length.
 
     Args:
@@ -67,8 +67,8 @@ def in_batches_by_length(function, lengths, batch_size, tokens=None, at_once=1):
         for row, place in enumerate(places):
             rows[place] = {name: value[row] for name, value in outputs.items()}
 
-    batches = _batches(lengths, batch_size, tokens)
-    if at_once == 1:  # in the thread of the caller, with its scopes
+    batches = list(_batches(lengths, batch_size, tokens))
+    if min(at_once, len(batches)) <= 1:
         for places in batches:
             compute(places)
         return rows

@@ -58,7 +58,7 @@ class EncodingTask(Task):
         def of_batch(places):
             return run(tf.constant([requests[place] for place in places], tf.string))
 
-        return in_batches_by_length(of_batch, lengths, batch_size, at_once=2)
+        return in_batches_by_length(of_batch, lengths, batch_size)
 
     def _compile(self, requests, **options):
         respond = functools.partial(self.respond, **options)

@@ -295,7 +295,8 @@ class GeneratingTask(Task):
             return run(batch, seeds, tf.fill([len(places)], limit))
 
         lengths = [0] * len(requests) if lengths is None else lengths
-        return in_batches_by_length(of_batch, lengths, batch_size, tokens)
+        at_once = 1 if jit_compile else 2  # two would compile the same at a time
+        return in_batches_by_length(of_batch, lengths, batch_size, tokens, at_once)
 
     def _compile(self, with_numbers, return_attention, jit_compile):
         """Compiles `answer` for the samplers of one form."""
