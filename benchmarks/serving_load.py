@@ -74,7 +74,7 @@ def main(names, full):
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
     tasks = {name: zoo.load(name) for name in names}
-    questions = questions_of(tasks, 200 if full else 64)
+    questions = questions_of(tasks, 200 if full else 32)
     for name, task in tasks.items():
         texts = [question.text for question in questions if question.model == name]
         print_bound(name, task, texts)

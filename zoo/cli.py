@@ -131,7 +131,7 @@ def train(name, data_dir, run_dir, epochs, seed, strategy):
 @main.command()
 @click.argument("name")
 @_data_dir
-@click.option("--split", help="Part of the data.  [default: its test parts]")
+@click.option("--split", help="Part of the data.  [default: its test parts, or validation]")
 @click.option("--num-beams", type=int, help="Beams of beam search.")
 @click.option("--length-penalty", type=float, help="Exponent of the length in beam search.")
 def evaluate(name, data_dir, split, **options):

@@ -40,6 +40,7 @@ class ReviewsRecipe(ClassifierRecipe):
     label_smoothing: float = 0.05
 
     measured_splits: ClassVar = ("validation",)
+    test_splits: ClassVar = ("validation",)
 
     def load(self, split, data_dir=None):
         """Returns a split, downloaded or from the folder where TFDS has prepared it."""
