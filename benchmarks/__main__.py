@@ -1,11 +1,12 @@
-"""All benchmarks of speed on this machine, and what they print as a page.
+"""The main benchmarks of speed on this machine, and what they print as a page.
 
 python -m benchmarks [--full] [--output FOLDER]
 
 Runs one benchmark after the other, each in a process of its own, and writes the machine, the
-versions of all contenders and every table to FOLDER/DATE.md, beside pictures. By default each is as
-short as still tells something; `--full` takes many times as long. A benchmark whose peer is not
-installed is left out with a word: `pip install ".[benchmarks]"` installs all.
+versions of all contenders and every table to FOLDER/DATE-quick.md, beside pictures. By default each
+is as short as still tells something; `--full` takes many times as long, and writes FOLDER/DATE.md.
+A benchmark whose peer is not installed is left out with a word: `pip install ".[benchmarks]"`
+installs all.
 """
 
 import datetime
@@ -131,7 +132,7 @@ def run(module, arguments):
     help="Folder for the page and its pictures.",
 )
 def main(full, output):
-    """Run all benchmarks, and write what they print to a page."""
+    """Run the main benchmarks, and write what they print to a page."""
     output = output.resolve()
     output.mkdir(parents=True, exist_ok=True)
     date = datetime.date.today().isoformat()

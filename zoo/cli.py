@@ -84,9 +84,9 @@ def _by_protocol(quality):
 _data_dir = click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=pathlib.Path),
-    help="Folder with the data set: the raw files of Multi30k, the archives of Flickr8k, both "
-    "multi30k/ and tatoeba_en_de/, or what TFDS has prepared. By default it is downloaded, but for "
-    "Flickr8k and Tatoeba.",
+    help="Folder with the data set: the raw files of Multi30k, the unpacked archives of Flickr8k, "
+    "multi30k/ beside tatoeba_en_de/ or flickr8k/, or what TFDS has prepared. By default it is "
+    "downloaded, but for Flickr8k and Tatoeba.",
 )
 
 
