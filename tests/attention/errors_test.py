@@ -15,6 +15,7 @@ from keras_attention import (
     positions,
     scores,
 )
+from keras_attention._keras import set_keras_mask
 from keras_attention.conformer import ConformerBlock
 from keras_attention.convolution import ConvolutionModule
 from keras_attention.feed_forward import FeedForward
@@ -53,6 +54,13 @@ def prepare_cell(state):
     cell = AttentionCell(gru())
     cell.build((2, 4), (2, 5, 6))
     return cell.initial_state(state)
+
+
+def of_keras(x, mask):
+    """Returns a tensor on which Keras left a mask."""
+    x = keras.ops.copy(x)
+    set_keras_mask(x, keras.ops.convert_to_tensor(mask))
+    return x
 
 
 def causal_performer_step(start):
@@ -436,6 +444,27 @@ MISTAKES = {
     "key mask of another batch": (
         attend(MultiHeadAttention(2, 3), key_mask=ones(1, 5)),
         ["`key_mask` of MultiHeadAttention", "(2, 5)", "shape (1, 5)"],
+    ),
+    "mask of Keras of rank 4": (
+        attend(MultiHeadAttention(2, 3), query=of_keras(QUERY, ones(2, 1, 1, 3))),
+        [
+            "The mask that Keras left on a tensor, the `query_mask` of MultiHeadAttention",
+            "(batch, length) = (2, 3)",
+            "shape (2, 1, 1, 3)",
+            "keras.ops.copy(x)",
+        ],
+    ),
+    "mask of Keras of length 1": (
+        attend(value=of_keras(VALUE, ones(2, 1))),
+        ["the `value_mask` of Attention", "(2, 5)", "shape (2, 1)"],
+    ),
+    "mask of Keras of rank 3 on what is encoded": (
+        lambda: DecoderBlock(2, 8)(QUERY, of_keras(VALUE, ones(2, 5, 4))),
+        ["the `encoded_mask` of DecoderBlock", "(2, 5)", "shape (2, 5, 4)"],
+    ),
+    "mask of another length of a convolution": (
+        lambda: ConvolutionModule(3)(QUERY, mask=ones(2, 4)),
+        ["`mask` of ConvolutionModule", "(2, 3)", "shape (2, 4)", "one boolean for each"],
     ),
     "transposed attention mask": (
         attend(attention_mask=ones(5, 3)),
