@@ -63,6 +63,13 @@ def of_keras(x, mask):
     return x
 
 
+class Flat(masks.Mask):
+    """A mask of one's own without the axes of batch and heads."""
+
+    def tile(self, query_positions, key_positions):
+        return key_positions[None, :] <= query_positions[:, None]
+
+
 def causal_performer_step(start):
     layer = PerformerAttention(2, 3, causal=True)
     layer(QUERY, VALUE)
@@ -111,6 +118,25 @@ MISTAKES = {
     "mask that is an array": (
         lambda: masks.Causal() & np.ones((3, 3), bool),
         ["`mask` must be", "a subclass of Mask", "ndarray"],
+    ),
+    **{
+        f"mask of a larger batch, {implementation}": (
+            attend(Attention(mask=masks.Lengths([1, 2, 3]), implementation=implementation)),
+            ["`tile` of the mask Lengths(", "batch 2 and heads 1", "shape (3, 1, 1, 5)"],
+        )
+        for implementation in ("reference", "chunked", "fused")
+    },
+    "mask of a batch of 3 for a batch of 1": (
+        attend(Attention(mask=masks.Lengths([1, 2, 3])), QUERY[:1], VALUE[:1]),
+        ["`tile` of the mask Lengths", "batch 1", "shape (3, 1, 1, 5)", "with the call"],
+    ),
+    "mask of heads without heads": (
+        attend(Attention(mask=masks.Array(ones(1, 2, 3, 5)))),
+        ["`tile` of the mask Array(shape=(1, 2, 3, 5))", "heads 1", "may be 1"],
+    ),
+    "mask of one's own of rank 2": (
+        attend(Attention(mask=Flat())),
+        ["`tile` of the mask Flat()", "(batch, heads, queries, keys)", "shape (3, 5)"],
     ),
     "window without an end": (
         lambda: masks.SlidingWindow(None, None),
