@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_attention import compute, masks, normalizers, positions, scores
-from keras_attention._checks import require_fractions
+from keras_attention._checks import is_positive_number, require_fractions
 from keras_attention._layer import GrowingMemory, Memory, MemoryAttention
 
 
@@ -93,10 +93,10 @@ class Attention(GrowingMemory, MemoryAttention):
         self.normalizer_seed = self.normalizer.seed_generator  # tracked by Keras through this
         self.mask = None if mask is None else masks.get(mask)
         self.position = None if position is None else positions.get(position)
-        if soft_cap is not None and not soft_cap > 0:
+        if soft_cap is not None and not is_positive_number(soft_cap):
             raise ValueError(
-                f"`soft_cap` of {type(self).__name__} must be above 0, or None for no cap. "
-                f"Received: soft_cap={soft_cap}."
+                f"`soft_cap` of {type(self).__name__} must be a finite number above 0, or "
+                f"None for no cap. Received: soft_cap={soft_cap!r}."
             )
         self.soft_cap = soft_cap
         compute.require_known(implementation)

@@ -262,6 +262,10 @@ MISTAKES = {
         attend(Attention(position="alibi", implementation="fused")),
         ["implementation='fused'", "a position that adds to the scores, a soft cap or dropout"],
     ),
+    "endless soft cap": (
+        lambda: MultiHeadAttention(2, 3, soft_cap=float("inf")),
+        ["`soft_cap` of Attention must be a finite number", "None for no cap", "soft_cap=inf"],
+    ),
     "soft cap of 0": (lambda: Attention(soft_cap=0.0), ["`soft_cap`", "above 0", "soft_cap=0.0"]),
     "heads that cannot be grouped": (
         lambda: MultiHeadAttention(4, 8, num_key_value_heads=3),
