@@ -138,6 +138,18 @@ MISTAKES = {
         attend(Attention(mask=Flat())),
         ["`tile` of the mask Flat()", "(batch, heads, queries, keys)", "shape (3, 5)"],
     ),
+    "no dropout as None": (
+        lambda: Attention(dropout=None),
+        ["`dropout` of Attention", "at least 0 and below 1", "dropout=None", "0 is for none"],
+    ),
+    "dropout as a text": (
+        lambda: EncoderBlock(2, 8, hidden_dropout="0.1"),
+        ["`hidden_dropout` of EncoderBlock", "hidden_dropout='0.1'"],
+    ),
+    "no biases as None": (
+        lambda: MultiHeadAttention(2, 3, use_bias=None),
+        ["`use_bias` of MultiHeadAttention must be True, False", "use_bias=None"],
+    ),
     "window without an end": (
         lambda: masks.SlidingWindow(None, None),
         ["SlidingWindow needs an end", "left=None, right=None", "Leave the mask out"],
