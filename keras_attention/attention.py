@@ -112,9 +112,19 @@ class Attention(GrowingMemory, MemoryAttention):
         """
         if not isinstance(query, list | tuple):
             return super().__call__(query, *args, **kwargs)
-        names = "query_mask", "value_mask", "key_mask"
-        given = zip(names, kwargs.pop("mask", None) or (), strict=False)
-        kwargs |= {name: mask for name, mask in given if mask is not None}
+        mask = kwargs.pop("mask", None)
+        mask = (None, None) if mask is None else mask
+        for name, given in {"inputs": query, "mask": mask}.items():
+            if not isinstance(given, list | tuple) or len(given) not in (2, 3):
+                is_list = isinstance(given, list | tuple)
+                received = f"a list of {len(given)}" if is_list else type(given).__name__
+                raise ValueError(
+                    f"{type(self).__name__} takes `{name}` of query, value and, if wanted, key as "
+                    f"a list of two or three. Received: {received}. Other masks have names: "
+                    "layer(query, value, key, attention_mask=mask)."
+                )
+        named = zip(("query_mask", "value_mask", "key_mask"), mask, strict=False)
+        kwargs |= {name: each for name, each in named if each is not None}
         return super().__call__(*query, *args, **kwargs)
 
     def build(self, query_shape, value_shape, key_shape=None):

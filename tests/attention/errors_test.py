@@ -459,6 +459,22 @@ MISTAKES = {
         lambda: MultiHeadAttention(2, 3)([QUERY, VALUE]),
         ["arguments of their own in MultiHeadAttention", "a list of 2", "layer(*inputs)"],
     ),
+    "a list of one": (
+        lambda: Attention()([QUERY]),
+        ["Attention takes `inputs`", "a list of two or three", "a list of 1"],
+    ),
+    "a mask at the end of the list": (
+        lambda: Attention()([QUERY, VALUE, VALUE, ones(2, 3)]),
+        ["Attention takes `inputs`", "Received: a list of 4", "layer(query, value, key, "],
+    ),
+    "one mask in place of a list": (
+        lambda: Attention()([QUERY, VALUE], mask=ones(2, 3)),
+        ["Attention takes `mask`", "a list of two or three", "Received: ndarray"],
+    ),
+    "a list of four masks": (
+        lambda: Attention()([QUERY, VALUE], mask=[None, None, None, ones(3, 5)]),
+        ["Attention takes `mask`", "Received: a list of 4", "attention_mask=mask"],
+    ),
     "another number of keys than of values": (
         attend(key=VALUE[:, :4]),
         ["Attention needs one value for each key", "value (2, 5, 4), key (2, 4, 4)", "equal"],
