@@ -82,13 +82,6 @@ class AttentionLayer(Recomputable):
         pairs = ops.shape(query)[1], ops.shape(value)[1]
         return ops.broadcast_to(mask, (*ops.shape(mask)[:-2], *pairs))
 
-    def _require_built(self):
-        if not self.built:
-            raise ValueError(
-                f"The layer {self.name!r} ({type(self).__name__}) has no weights yet, so it cannot "
-                "prepare a memory. Call the layer once, or its build(query_shape, value_shape)."
-            )
-
     def _require_fitting_shapes(self, query_shape, value_shape, key_shape):
         shapes = {"query": query_shape, "value": value_shape, "key": key_shape}
         received = ", ".join(f"{name} {tuple(shape)}" for name, shape in shapes.items())
@@ -149,7 +142,7 @@ class MemoryAttention(AttentionLayer):
         Returns:
             A `Memory`, whose tensors have the batch first.
         """
-        self._require_built()
+        require_built(self, "query_shape, value_shape")
         key = value if key is None else key
         mask = both(
             self._padding_mask("value_mask", value_mask, value),
@@ -239,6 +232,15 @@ class GrowingMemory:
         new = self.prepare(value, key, start=start)
         pairs = zip(memory[:2], new[:2], strict=True)
         return Memory(*(_overwritten(old, part, start) for old, part in pairs), memory.mask)
+
+
+def require_built(layer, shapes):
+    """Raises a `ValueError` if a layer has no weights yet, with the arguments of its `build`."""
+    if not layer.built:
+        raise ValueError(
+            f"The layer {layer.name!r} ({type(layer).__name__}) has no weights yet, so it cannot "
+            f"prepare a memory. Call the layer once, or its build({shapes})."
+        )
 
 
 def as_floats(x, dtype):

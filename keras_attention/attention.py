@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_attention import compute, masks, normalizers, positions, scores
 from keras_attention._checks import is_positive_number, require_fractions
-from keras_attention._layer import GrowingMemory, Memory, MemoryAttention
+from keras_attention._layer import GrowingMemory, Memory, MemoryAttention, require_built
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
@@ -157,7 +157,7 @@ class Attention(GrowingMemory, MemoryAttention):
         Raises:
             ValueError: If the implementation that was asked for cannot do it.
         """
-        self._require_built()
+        require_built(self, "query_shape, value_shape")
         shape = query_shape[0], *self._heads, query_shape[1], value_shape[1]
         pairs = compute.number_of_pairs(shape, self.score.pair_size)
         return compute.choose(

@@ -544,6 +544,14 @@ MISTAKES = {
         lambda: Attention("additive", name="look").prepare(VALUE),
         ["'look' (Attention) has no weights yet", "build(query_shape, value_shape)"],
     ),
+    "cache of a block before there are weights": (
+        lambda: EncoderBlock(2, 8, mask="causal", name="first").start(2, 5),
+        ["'first' (EncoderBlock) has no weights yet", "Call the layer once", "build(x_shape)"],
+    ),
+    "cache of a decoder before there are weights": (
+        lambda: DecoderBlock(2, 8).start(VALUE, 5),
+        ["(DecoderBlock) has no weights yet", "build(x_shape, encoded_shape)"],
+    ),
     "unknown order": (
         lambda: AttentionCell(gru(), order="bahdenau"),
         ["`order` must be one of bahdanau, conditional, luong", "'bahdenau'"],
