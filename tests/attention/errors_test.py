@@ -576,6 +576,14 @@ MISTAKES = {
         lambda: AttentionRNN(gru()),
         ["`cell` of AttentionRNN must be an AttentionCell", "GRUCell", "Wrap"],
     ),
+    "attention of Keras in a cell": (
+        lambda: AttentionCell(gru(), keras.layers.MultiHeadAttention(2, 3)),
+        ["`attention` of AttentionCell", "prepares a memory", "Received: <MultiHeadAttention"],
+    ),
+    "score in place of the attention of a cell": (
+        lambda: AttentionCell(gru(), scores.Additive()),
+        ["`attention` of AttentionCell", "<Additive", "Attention(score)"],
+    ),
     "unknown score of a cell": (
         lambda: AttentionCell(gru(), "genral"),
         ["score 'genral'", "Did you mean 'general'?"],
