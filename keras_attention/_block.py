@@ -16,7 +16,7 @@ from keras_attention._checks import (
 )
 from keras_attention._heads import PROJECTIONS
 from keras_attention._keras import get_keras_mask
-from keras_attention._layer import Memory, as_floats, attend_together
+from keras_attention._layer import Memory, as_floats, attend_together, padding_mask
 from keras_attention._recompute import Recomputable
 from keras_attention.feed_forward import FeedForward
 from keras_attention.multi_head import MultiHeadAttention
@@ -140,16 +140,7 @@ class Block(Recomputable):
 
     def _padding(self, name, mask, x):
         """Joins the mask of the call with the implicit one that Keras left on `x`."""
-        if mask is None:
-            return get_keras_mask(x)
-        mask = masks.as_boolean(mask, name, ranks=(2,))
-        pairs = zip(mask.shape, x.shape[:2], strict=True)
-        if any(None not in pair and pair[0] != pair[1] for pair in pairs):
-            raise ValueError(
-                f"`{name}` of {type(self).__name__} must have the shape (batch, length) = "
-                f"{tuple(x.shape[:2])} of what it belongs to. Received: shape {tuple(mask.shape)}."
-            )
-        return self.compute_mask(x, mask)
+        return padding_mask(type(self).__name__, name, mask, x)
 
     def _make_attention(self, name, x_shape, memory_shape, score, **arguments):
         size = x_shape[-1]

@@ -28,9 +28,10 @@ def require_positive_integers_or_none(owner, **sizes):
 def require_fractions(owner, **fractions):
     """Raises a `ValueError` that names the first of some arguments that is no fraction below 1."""
     for name, fraction in fractions.items():
-        if not 0.0 <= fraction < 1.0:
+        if not isinstance(fraction, Real) or not 0.0 <= fraction < 1.0:
             raise ValueError(
-                f"`{name}` of {owner} must be at least 0 and below 1. Received: {name}={fraction}."
+                f"`{name}` of {owner} must be at least 0 and below 1. Received: "
+                f"{name}={fraction!r}. 0 is for none."
             )
 
 

@@ -62,12 +62,14 @@ class MultiHeadLayer(AttentionLayer):
         self.key_dim = plain(key_dim)
         self.value_dim = plain(value_dim or key_dim)
         self.output_dim = plain(output_dim)
-        self.use_bias = use_bias if isinstance(use_bias, bool) else list(use_bias)
-        if isinstance(self.use_bias, list) and not set(self.use_bias) <= set(self.projections):
+        is_collection = isinstance(use_bias, list | tuple | set | frozenset)
+        is_known = is_collection and set(use_bias) <= set(self.projections)
+        if not isinstance(use_bias, bool) and not is_known:
             raise ValueError(
                 f"`use_bias` of {owner} must be True, False, or some of "
                 f"{', '.join(self.projections)}. Received: use_bias={use_bias!r}."
             )
+        self.use_bias = list(use_bias) if is_collection else use_bias
         given = {
             "kernel_initializer": kernel_initializer,
             "bias_initializer": bias_initializer,

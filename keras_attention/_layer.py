@@ -56,18 +56,7 @@ class AttentionLayer(Recomputable):
         return x if mask is None else ops.where(mask[:, :, None], x, ops.cast(0.0, x.dtype))
 
     def _padding_mask(self, name, mask, tensor):
-        """Joins an explicit mask with the implicit one that Keras left on the tensor."""
-        implicit = get_keras_mask(tensor)
-        if mask is None or mask is implicit:
-            return implicit
-        mask = masks.as_boolean(mask, name, ranks=(len(tensor.shape) - 1,))
-        if not agree(mask.shape, tensor.shape[:-1]):
-            raise ValueError(
-                f"`{name}` of {type(self).__name__} must have the shape (batch, length) = "
-                f"{tuple(tensor.shape[:-1])} of the tensor that it belongs to. Received: shape "
-                f"{tuple(mask.shape)}. Pass one boolean for each position, True for what counts."
-            )
-        return both(mask, implicit)
+        return padding_mask(type(self).__name__, name, mask, tensor)
 
     def _mask_of_call(self, attention_mask, use_causal_mask, query, value):
         """Returns the mask of pairs that a call names, a `Mask` or `None`."""
@@ -92,13 +81,6 @@ class AttentionLayer(Recomputable):
             )
         pairs = ops.shape(query)[1], ops.shape(value)[1]
         return ops.broadcast_to(mask, (*ops.shape(mask)[:-2], *pairs))
-
-    def _require_built(self):
-        if not self.built:
-            raise ValueError(
-                f"The layer {self.name!r} ({type(self).__name__}) has no weights yet, so it cannot "
-                "prepare a memory. Call the layer once, or its build(query_shape, value_shape)."
-            )
 
     def _require_fitting_shapes(self, query_shape, value_shape, key_shape):
         shapes = {"query": query_shape, "value": value_shape, "key": key_shape}
@@ -160,7 +142,7 @@ class MemoryAttention(AttentionLayer):
         Returns:
             A `Memory`, whose tensors have the batch first.
         """
-        self._require_built()
+        require_built(self, "query_shape, value_shape")
         key = value if key is None else key
         mask = both(
             self._padding_mask("value_mask", value_mask, value),
@@ -252,6 +234,15 @@ class GrowingMemory:
         return Memory(*(_overwritten(old, part, start) for old, part in pairs), memory.mask)
 
 
+def require_built(layer, shapes):
+    """Raises a `ValueError` if a layer has no weights yet, with the arguments of its `build`."""
+    if not layer.built:
+        raise ValueError(
+            f"The layer {layer.name!r} ({type(layer).__name__}) has no weights yet, so it cannot "
+            f"prepare a memory. Call the layer once, or its build({shapes})."
+        )
+
+
 def as_floats(x, dtype):
     """Returns integers and booleans as floats of a dtype, and floats as they are."""
     return x if keras.backend.is_float_dtype(x.dtype) else ops.cast(x, dtype)
@@ -261,6 +252,41 @@ def agree(shape, other):
     """Whether two shapes are equal as far as they are known."""
     pairs = zip(shape, other, strict=True)
     return all(None in pair or pair[0] == pair[1] for pair in pairs)
+
+
+def padding_mask(owner, name, mask, tensor):
+    """Joins an explicit mask with the implicit one that Keras left on the tensor.
+
+    Args:
+        owner: Name of the layer, for error messages.
+        name: Name of the argument, for error messages.
+        mask: Boolean `(batch, length)`, in the shape of the tensor without its size, or `None`.
+        tensor: What it belongs to.
+
+    Raises:
+        ValueError: If one of the two masks has another shape.
+    """
+    implicit, shape = get_keras_mask(tensor), tuple(tensor.shape[:-1])
+    if implicit is not None and not _fits(implicit, shape):
+        raise ValueError(
+            f"The mask that Keras left on a tensor, the `{name}` of {owner}, must have the shape "
+            f"(batch, length) = {shape} of the tensor. Received: shape {tuple(implicit.shape)}. "
+            f"Pass keras.ops.copy(x) in place of the tensor x, which has no mask, and a `{name}`."
+        )
+    if mask is None or mask is implicit:
+        return implicit
+    mask = masks.as_boolean(mask, name, ranks=(len(shape),))
+    if not _fits(mask, shape):
+        raise ValueError(
+            f"`{name}` of {owner} must have the shape (batch, length) = {shape} of the tensor that "
+            f"it belongs to. Received: shape {tuple(mask.shape)}. Pass one boolean for each "
+            "position, True for what counts."
+        )
+    return both(mask, implicit)
+
+
+def _fits(mask, shape):
+    return len(mask.shape) == len(shape) and agree(mask.shape, shape)
 
 
 def both(first, second):

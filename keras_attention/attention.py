@@ -6,8 +6,8 @@ import keras
 from keras import ops
 
 from keras_attention import compute, masks, normalizers, positions, scores
-from keras_attention._checks import require_fractions
-from keras_attention._layer import GrowingMemory, Memory, MemoryAttention
+from keras_attention._checks import is_positive_number, require_fractions
+from keras_attention._layer import GrowingMemory, Memory, MemoryAttention, require_built
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
@@ -93,10 +93,10 @@ class Attention(GrowingMemory, MemoryAttention):
         self.normalizer_seed = self.normalizer.seed_generator  # tracked by Keras through this
         self.mask = None if mask is None else masks.get(mask)
         self.position = None if position is None else positions.get(position)
-        if soft_cap is not None and not soft_cap > 0:
+        if soft_cap is not None and not is_positive_number(soft_cap):
             raise ValueError(
-                f"`soft_cap` of {type(self).__name__} must be above 0, or None for no cap. "
-                f"Received: soft_cap={soft_cap}."
+                f"`soft_cap` of {type(self).__name__} must be a finite number above 0, or "
+                f"None for no cap. Received: soft_cap={soft_cap!r}."
             )
         self.soft_cap = soft_cap
         compute.require_known(implementation)
@@ -112,9 +112,19 @@ class Attention(GrowingMemory, MemoryAttention):
         """
         if not isinstance(query, list | tuple):
             return super().__call__(query, *args, **kwargs)
-        names = "query_mask", "value_mask", "key_mask"
-        given = zip(names, kwargs.pop("mask", None) or (), strict=False)
-        kwargs |= {name: mask for name, mask in given if mask is not None}
+        mask = kwargs.pop("mask", None)
+        mask = (None, None) if mask is None else mask
+        for name, given in {"inputs": query, "mask": mask}.items():
+            if not isinstance(given, list | tuple) or len(given) not in (2, 3):
+                is_list = isinstance(given, list | tuple)
+                received = f"a list of {len(given)}" if is_list else type(given).__name__
+                raise ValueError(
+                    f"{type(self).__name__} takes `{name}` of query, value and, if wanted, key as "
+                    f"a list of two or three. Received: {received}. Other masks have names: "
+                    "layer(query, value, key, attention_mask=mask)."
+                )
+        named = zip(("query_mask", "value_mask", "key_mask"), mask, strict=False)
+        kwargs |= {name: each for name, each in named if each is not None}
         return super().__call__(*query, *args, **kwargs)
 
     def build(self, query_shape, value_shape, key_shape=None):
@@ -147,7 +157,7 @@ class Attention(GrowingMemory, MemoryAttention):
         Raises:
             ValueError: If the implementation that was asked for cannot do it.
         """
-        self._require_built()
+        require_built(self, "query_shape, value_shape")
         shape = query_shape[0], *self._heads, query_shape[1], value_shape[1]
         pairs = compute.number_of_pairs(shape, self.score.pair_size)
         return compute.choose(

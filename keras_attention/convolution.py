@@ -8,7 +8,7 @@ from keras import ops
 from keras_attention import activations
 from keras_attention._checks import plain, require_positive_integers
 from keras_attention._keras import is_recomputed
-from keras_attention._layer import as_floats
+from keras_attention._layer import as_floats, padding_mask
 from keras_attention._recompute import Recomputable
 from keras_attention.errors import unknown_name
 
@@ -39,15 +39,16 @@ class ConvolutionModule(Recomputable):
 
     Call arguments:
         x: Tensor `(batch, length, size)`.
-        mask: Boolean `(batch, length)`, `True` for what counts; or Keras' implicit mask.
+        mask: Boolean `(batch, length)`, `True` for what counts; Keras' implicit mask counts, too.
         training: Whether the statistics of the batch normalize, and are learned.
 
     Output shape:
         `(batch, length, size)`.
 
     Raises:
-        ValueError: If an argument is unknown or out of range; if it is to be recomputed in the
-            backward pass, which would lose the statistics of a batch normalization.
+        ValueError: If an argument is unknown or out of range, or the mask does not fit; if it is to
+            be recomputed in the backward pass, which would lose the statistics of a batch
+            normalization.
 
     Example:
 
@@ -97,6 +98,7 @@ class ConvolutionModule(Recomputable):
     def call(self, x, mask=None, training=None):
         value, gate = ops.split(self.inner(as_floats(x, self.compute_dtype)), 2, axis=-1)
         value = value * ops.sigmoid(gate)
+        mask = padding_mask(type(self).__name__, "mask", mask, x)
         if mask is not None:
             value = ops.where(mask[:, :, None], value, ops.cast(0.0, value.dtype))
         value = self.depthwise(value)

@@ -5,6 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_attention._layer import MemoryAttention
 from keras_attention.attention import Attention
 
 ORDERS = ("bahdanau", "conditional", "luong")
@@ -117,6 +118,12 @@ class AttentionCell(keras.layers.Layer):
             attention = deserialize(attention)
         if isinstance(attention, str):
             attention = Attention(attention, dtype=self.dtype_policy, name="attention")
+        if not isinstance(attention, MemoryAttention):
+            raise ValueError(
+                "`attention` of AttentionCell must be the name of a score, or a layer of "
+                "keras_attention that prepares a memory, such as Attention or MultiHeadAttention. "
+                f"Received: {attention!r}. Of a score, give Attention(score)."
+            )
         self.attention = attention
         self.order = order
         self.units = units

@@ -6,6 +6,7 @@ from keras import ops
 
 from keras_attention import masks
 from keras_attention._block import Block
+from keras_attention._layer import require_built
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
@@ -116,6 +117,7 @@ class EncoderBlock(Block):
                 f"what comes later. Received: mask={self.mask!r}. Make the block with "
                 "mask='causal', or with masks.Causal() & another mask."
             )
+        require_built(self, "x_shape")
         return self._room(self.attention, batch, max_length, mask)
 
     def _sees_the_last(self, length):
@@ -240,6 +242,7 @@ class DecoderBlock(Block):
         Returns:
             `(cache, memory)`. A step changes the cache alone.
         """
+        require_built(self, "x_shape, encoded_shape")
         cache = self._room(self.self_attention, ops.shape(encoded)[0], max_length, None)
         return cache, self.cross_attention.prepare(encoded, value_mask=encoded_mask)
 

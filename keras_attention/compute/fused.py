@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_attention.compute.tiles import positions_of
+from keras_attention.compute.tiles import positions_of, visible_pairs
 
 
 def attend_by_kernel(queries, key, value, *, mask=None, start=None):
@@ -20,7 +20,8 @@ def attend_by_kernel(queries, key, value, *, mask=None, start=None):
     visible = None
     if mask is not None:
         positions = positions_of(ops.shape(query)[-2], ops.shape(key)[-2], start)
-        visible = mask.tile(*positions)  # (batch, heads, Tq, Tk)
+        visible = visible_pairs(mask, positions, query.shape[:-2])
+        visible = visible if has_heads else visible[:, None]
         pairs = ops.shape(query)[-2], ops.shape(key)[-2]
         heads = query.shape[1] if has_heads else 1
         visible = ops.broadcast_to(visible, (ops.shape(query)[0], heads, *pairs))

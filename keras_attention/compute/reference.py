@@ -3,7 +3,7 @@
 from keras import ops
 
 from keras_attention._products import matmul
-from keras_attention.compute.tiles import positions_of
+from keras_attention.compute.tiles import positions_of, visible_pairs
 
 
 def attend_at_once(
@@ -34,9 +34,13 @@ def attend_at_once(
     scores = scoring(queries, ops.cast(key, "float32"), *positions)
     visible = None
     if mask is not None:
-        visible = mask.tile(*positions)  # (batch, heads, Tq, Tk)
-        if len(scores.shape) == 3:
-            visible = ops.squeeze(visible, axis=1)  # (batch, Tq, Tk)
+        visible = visible_pairs(mask, positions, _lead(queries[0], value))
     weights = normalizer(scores, visible, training)
     mixing = weights if dropout is None else dropout(weights)
     return matmul(ops.cast(mixing, value.dtype), value), weights
+
+
+def _lead(query, value):
+    """Returns the shape `(batch, *heads)` that those of queries and values broadcast to."""
+    pairs = zip(query.shape[:-2], value.shape[:-2], strict=True)
+    return [of_value if of_query == 1 else of_query for of_query, of_value in pairs]

@@ -81,8 +81,7 @@ class Grid:
         """
         visible = None
         if mask is not None:
-            visible = mask.tile(*self.positions(row, column))  # (batch, heads, tile, tile)
-            visible = visible if len(self.lead) == 2 else ops.squeeze(visible, axis=1)
+            visible = visible_pairs(mask, self.positions(row, column), self.lead)
         if isinstance(self.key_length, int) and self.key_length % self.key_tile == 0:
             return visible
         places = column * self.key_tile + ops.arange(self.key_tile, dtype="int32")
@@ -136,6 +135,33 @@ def positions_of(query_length, key_length, start=None):
     start = key_length - query_length if start is None else start
     key_positions = ops.arange(key_length, dtype="int32")
     return ops.arange(query_length, dtype="int32") + start, key_positions
+
+
+def visible_pairs(mask, positions, lead):
+    """Returns who sees whom of some queries and keys, booleans that broadcast to their scores.
+
+    Args:
+        mask: A `Mask`.
+        positions: Those of the queries, and those of the keys.
+        lead: Shape `(batch, *heads)` of the scores; what is no integer is unknown.
+
+    Raises:
+        ValueError: If the mask is one of another batch or of other heads.
+    """
+    visible = mask.tile(*positions)
+    own, whole = tuple(visible.shape), (*lead, 1)[:2]
+    if len(own) != 4 or not all(map(_broadcasts, own[:2], whole)):
+        raise ValueError(
+            f"`tile` of the mask {mask!r} must return booleans (batch, heads, queries, keys), here "
+            f"of batch {whole[0]} and heads {whole[1]}; any of them may be 1. Received: shape "
+            f"{own}. A mask made of data fits one batch only: give such ones with the call."
+        )
+    return visible if len(lead) == 2 else ops.squeeze(visible, axis=1)
+
+
+def _broadcasts(size, whole):
+    are_known = isinstance(size, int) and isinstance(whole, int)
+    return not are_known or size in (1, whole)
 
 
 def tile_sizes(query_length, key_length, numbers_a_pair, longest_tile):

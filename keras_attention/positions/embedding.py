@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_attention._checks import require_positive_integers
+from keras_attention._layer import as_floats
 
 MODES = ("add", "concatenate")
 
@@ -67,6 +68,7 @@ class PositionEmbedding(keras.layers.Layer):
 
     def call(self, x, start=0):
         self._require_sequences(x.shape)
+        x = as_floats(x, self.compute_dtype)
         start = ops.convert_to_tensor(start, "int32")
         if len(start.shape) > 1:
             raise ValueError(

@@ -153,6 +153,14 @@ def test_an_implicit_mask_hides_as_well():
     )
 
 
+def test_convolution_joins_its_mask_with_an_implicit_one():
+    layer = randomized(ConvolutionModule(KERNEL))
+    x = np.where(MASK[:, :, None], X, 0.0).astype("float32")
+    other = np.arange(LENGTH) > 0
+    found = layer(keras.layers.Masking(0.0)(x), mask=np.tile(other, (BATCH, 1)))
+    np.testing.assert_array_equal(found, layer(x, mask=MASK & other))
+
+
 @pytest.mark.parametrize("kernel_size", [1, 4, 5])
 @pytest.mark.parametrize("norm", ["batch", "layer"])
 def test_convolution_equals_its_equation(kernel_size, norm):

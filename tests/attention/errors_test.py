@@ -15,6 +15,7 @@ from keras_attention import (
     positions,
     scores,
 )
+from keras_attention._keras import set_keras_mask
 from keras_attention.conformer import ConformerBlock
 from keras_attention.convolution import ConvolutionModule
 from keras_attention.feed_forward import FeedForward
@@ -53,6 +54,20 @@ def prepare_cell(state):
     cell = AttentionCell(gru())
     cell.build((2, 4), (2, 5, 6))
     return cell.initial_state(state)
+
+
+def of_keras(x, mask):
+    """Returns a tensor on which Keras left a mask."""
+    x = keras.ops.copy(x)
+    set_keras_mask(x, keras.ops.convert_to_tensor(mask))
+    return x
+
+
+class Flat(masks.Mask):
+    """A mask of one's own without the axes of batch and heads."""
+
+    def tile(self, query_positions, key_positions):
+        return key_positions[None, :] <= query_positions[:, None]
 
 
 def causal_performer_step(start):
@@ -103,6 +118,37 @@ MISTAKES = {
     "mask that is an array": (
         lambda: masks.Causal() & np.ones((3, 3), bool),
         ["`mask` must be", "a subclass of Mask", "ndarray"],
+    ),
+    **{
+        f"mask of a larger batch, {implementation}": (
+            attend(Attention(mask=masks.Lengths([1, 2, 3]), implementation=implementation)),
+            ["`tile` of the mask Lengths(", "batch 2 and heads 1", "shape (3, 1, 1, 5)"],
+        )
+        for implementation in ("reference", "chunked", "fused")
+    },
+    "mask of a batch of 3 for a batch of 1": (
+        attend(Attention(mask=masks.Lengths([1, 2, 3])), QUERY[:1], VALUE[:1]),
+        ["`tile` of the mask Lengths", "batch 1", "shape (3, 1, 1, 5)", "with the call"],
+    ),
+    "mask of heads without heads": (
+        attend(Attention(mask=masks.Array(ones(1, 2, 3, 5)))),
+        ["`tile` of the mask Array(shape=(1, 2, 3, 5))", "heads 1", "may be 1"],
+    ),
+    "mask of one's own of rank 2": (
+        attend(Attention(mask=Flat())),
+        ["`tile` of the mask Flat()", "(batch, heads, queries, keys)", "shape (3, 5)"],
+    ),
+    "no dropout as None": (
+        lambda: Attention(dropout=None),
+        ["`dropout` of Attention", "at least 0 and below 1", "dropout=None", "0 is for none"],
+    ),
+    "dropout as a text": (
+        lambda: EncoderBlock(2, 8, hidden_dropout="0.1"),
+        ["`hidden_dropout` of EncoderBlock", "hidden_dropout='0.1'"],
+    ),
+    "no biases as None": (
+        lambda: MultiHeadAttention(2, 3, use_bias=None),
+        ["`use_bias` of MultiHeadAttention must be True, False", "use_bias=None"],
     ),
     "window without an end": (
         lambda: masks.SlidingWindow(None, None),
@@ -227,6 +273,10 @@ MISTAKES = {
     "kernel with a bias": (
         attend(Attention(position="alibi", implementation="fused")),
         ["implementation='fused'", "a position that adds to the scores, a soft cap or dropout"],
+    ),
+    "endless soft cap": (
+        lambda: MultiHeadAttention(2, 3, soft_cap=float("inf")),
+        ["`soft_cap` of Attention must be a finite number", "None for no cap", "soft_cap=inf"],
     ),
     "soft cap of 0": (lambda: Attention(soft_cap=0.0), ["`soft_cap`", "above 0", "soft_cap=0.0"]),
     "heads that cannot be grouped": (
@@ -409,6 +459,22 @@ MISTAKES = {
         lambda: MultiHeadAttention(2, 3)([QUERY, VALUE]),
         ["arguments of their own in MultiHeadAttention", "a list of 2", "layer(*inputs)"],
     ),
+    "a list of one": (
+        lambda: Attention()([QUERY]),
+        ["Attention takes `inputs`", "a list of two or three", "a list of 1"],
+    ),
+    "a mask at the end of the list": (
+        lambda: Attention()([QUERY, VALUE, VALUE, ones(2, 3)]),
+        ["Attention takes `inputs`", "Received: a list of 4", "layer(query, value, key, "],
+    ),
+    "one mask in place of a list": (
+        lambda: Attention()([QUERY, VALUE], mask=ones(2, 3)),
+        ["Attention takes `mask`", "a list of two or three", "Received: ndarray"],
+    ),
+    "a list of four masks": (
+        lambda: Attention()([QUERY, VALUE], mask=[None, None, None, ones(3, 5)]),
+        ["Attention takes `mask`", "Received: a list of 4", "attention_mask=mask"],
+    ),
     "another number of keys than of values": (
         attend(key=VALUE[:, :4]),
         ["Attention needs one value for each key", "value (2, 5, 4), key (2, 4, 4)", "equal"],
@@ -437,6 +503,27 @@ MISTAKES = {
         attend(MultiHeadAttention(2, 3), key_mask=ones(1, 5)),
         ["`key_mask` of MultiHeadAttention", "(2, 5)", "shape (1, 5)"],
     ),
+    "mask of Keras of rank 4": (
+        attend(MultiHeadAttention(2, 3), query=of_keras(QUERY, ones(2, 1, 1, 3))),
+        [
+            "The mask that Keras left on a tensor, the `query_mask` of MultiHeadAttention",
+            "(batch, length) = (2, 3)",
+            "shape (2, 1, 1, 3)",
+            "keras.ops.copy(x)",
+        ],
+    ),
+    "mask of Keras of length 1": (
+        attend(value=of_keras(VALUE, ones(2, 1))),
+        ["the `value_mask` of Attention", "(2, 5)", "shape (2, 1)"],
+    ),
+    "mask of Keras of rank 3 on what is encoded": (
+        lambda: DecoderBlock(2, 8)(QUERY, of_keras(VALUE, ones(2, 5, 4))),
+        ["the `encoded_mask` of DecoderBlock", "(2, 5)", "shape (2, 5, 4)"],
+    ),
+    "mask of another length of a convolution": (
+        lambda: ConvolutionModule(3)(QUERY, mask=ones(2, 4)),
+        ["`mask` of ConvolutionModule", "(2, 3)", "shape (2, 4)", "one boolean for each"],
+    ),
     "transposed attention mask": (
         attend(attention_mask=ones(5, 3)),
         ["`attention_mask` of Attention", "(2, 1, 3, 5)", "shape (5, 3)", "may be 1"],
@@ -456,6 +543,14 @@ MISTAKES = {
     "memory before there are weights": (
         lambda: Attention("additive", name="look").prepare(VALUE),
         ["'look' (Attention) has no weights yet", "build(query_shape, value_shape)"],
+    ),
+    "cache of a block before there are weights": (
+        lambda: EncoderBlock(2, 8, mask="causal", name="first").start(2, 5),
+        ["'first' (EncoderBlock) has no weights yet", "Call the layer once", "build(x_shape)"],
+    ),
+    "cache of a decoder before there are weights": (
+        lambda: DecoderBlock(2, 8).start(VALUE, 5),
+        ["(DecoderBlock) has no weights yet", "build(x_shape, encoded_shape)"],
     ),
     "unknown order": (
         lambda: AttentionCell(gru(), order="bahdenau"),
@@ -480,6 +575,14 @@ MISTAKES = {
     "RNN cell in place of an AttentionCell": (
         lambda: AttentionRNN(gru()),
         ["`cell` of AttentionRNN must be an AttentionCell", "GRUCell", "Wrap"],
+    ),
+    "attention of Keras in a cell": (
+        lambda: AttentionCell(gru(), keras.layers.MultiHeadAttention(2, 3)),
+        ["`attention` of AttentionCell", "prepares a memory", "Received: <MultiHeadAttention"],
+    ),
+    "score in place of the attention of a cell": (
+        lambda: AttentionCell(gru(), scores.Additive()),
+        ["`attention` of AttentionCell", "<Additive", "Attention(score)"],
     ),
     "unknown score of a cell": (
         lambda: AttentionCell(gru(), "genral"),

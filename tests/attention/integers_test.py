@@ -17,6 +17,7 @@ from keras_attention import (
     NadarayaWatson,
     PerformerAttention,
     ReformerAttention,
+    positions,
 )
 
 RNG = np.random.default_rng(0)
@@ -37,14 +38,18 @@ LAYERS = {
     "recurrent": AttentionRNN(AttentionCell(keras.layers.GRUCell(8), order="luong")),
     "encoder": EncoderBlock(2, 8),
     "decoder": DecoderBlock(2, 8, normalize="pre"),
+    "position": positions.SinusoidalPosition(),
+    "appended position": positions.LearnedPosition(4, mode="concatenate"),
 }
+
+NUMBERS_OF_INPUTS = {"regression": 3, "encoder": 1, "position": 1, "appended position": 1}
 
 
 @pytest.mark.parametrize("x", [INTEGERS, BOOLEANS], ids=["integers", "booleans"])
 @pytest.mark.parametrize("name", LAYERS)
 def test_integers_count_as_floats(name, x):
     layer = LAYERS[name]
-    inputs = [x] * {"regression": 3, "encoder": 1}.get(name, 2)
+    inputs = [x] * NUMBERS_OF_INPUTS.get(name, 2)
     found, expected = layer(*inputs), layer(*(each.astype("float32") for each in inputs))
     assert keras.backend.standardize_dtype(found.dtype) == layer.compute_dtype
     np.testing.assert_array_equal(ops.convert_to_numpy(found), ops.convert_to_numpy(expected))
