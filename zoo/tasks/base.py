@@ -18,6 +18,16 @@ from zoo.losses import TokenCrossentropy
 from zoo.storage import cards, presets
 from zoo.tasks.arguments import FilePath
 
+_WEIGH = (
+    "Weigh the batches, which go to fit as they are: model.batches(x, y).map(lambda inputs, "
+    "labels, weights: (inputs, labels, weights * "
+)
+INSTEAD = {  # of what Keras takes with arrays only, while the model makes batches of raw data
+    "validation_split": "Split the data: fit(x[:n], y[:n], validation_data=(x[n:], y[n:]))",
+    "class_weight": f"{_WEIGH}tf.gather([1.0, 2.0], labels)))",
+    "sample_weight": f"{_WEIGH}...))",
+}
+
 
 class Task(keras.Model, abc.ABC):
     """A model of tensors together with what reads its raw inputs: texts, images, sounds.
@@ -140,7 +150,12 @@ class Task(keras.Model, abc.ABC):
 
         Returns:
             A `keras.callbacks.History`.
+
+        Raises:
+            ValueError: If the data are of another form, or `validation_split`, `class_weight` or
+                `sample_weight` is given: the error tells what takes its place.
         """
+        _refuse_what_needs_arrays(**kwargs)
         if validation_data is not None:
             validation_data = self._validation_arguments(validation_data)
             validation_data = self._batches(*validation_data, batch_size=batch_size)
@@ -160,6 +175,7 @@ class Task(keras.Model, abc.ABC):
             x, y, batch_size: As for `batches`.
             **kwargs: Further arguments of `keras.Model.evaluate`.
         """
+        _refuse_what_needs_arrays(**kwargs)
         with _unknown_number_of_batches():
             return super().evaluate(self._batches(x, y, batch_size=batch_size), **kwargs)
 
@@ -359,6 +375,15 @@ def _unknown_number_of_batches():
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Your input ran out of data")
         yield
+
+
+def _refuse_what_needs_arrays(validation_split=0.0, **kwargs):
+    for name, value in {**kwargs, "validation_split": validation_split or None}.items():
+        if name in INSTEAD and value is not None:
+            raise ValueError(
+                f"`{name}` is for models of arrays only. {INSTEAD[name]}. "
+                f"Received: {name}={reprlib.repr(value)}."
+            )
 
 
 def _is_dense(layer):
