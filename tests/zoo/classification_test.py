@@ -202,3 +202,10 @@ def test_batches_are_weighed_by_their_labels(model):
     )
     light = model.evaluate(images[1::2], labels[1::2], return_dict=True, verbose=0)
     assert model.evaluate(weighed, return_dict=True, verbose=0) == pytest.approx(light)
+
+
+def test_an_epoch_that_runs_out_of_batches_is_told(model):
+    images, labels = pictures(4)
+    examples = tf.data.Dataset.from_tensor_slices((images, labels)).filter(lambda *_: True)
+    with pytest.warns(UserWarning, match=r"ran out of data.*`\.repeat\(\)`"):
+        model.fit(examples, steps_per_epoch=1, epochs=2, verbose=0)

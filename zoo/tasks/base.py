@@ -165,7 +165,8 @@ class Task(keras.Model, abc.ABC):
             # If the first step makes the variables of the optimizer, TensorFlow traces it twice.
             with self.distribute_strategy.scope():
                 self.optimizer.build(self.trainable_variables)
-        with _unknown_number_of_batches():
+        counted = kwargs.get("steps_per_epoch") is not None
+        with contextlib.nullcontext() if counted else _unknown_number_of_batches():
             return super().fit(train, validation_data=validation_data, shuffle=False, **kwargs)
 
     def evaluate(self, x: Any, y: Any = None, batch_size: int | None = None, **kwargs: Any) -> Any:
