@@ -209,3 +209,13 @@ def test_an_epoch_that_runs_out_of_batches_is_told(model):
     examples = tf.data.Dataset.from_tensor_slices((images, labels)).filter(lambda *_: True)
     with pytest.warns(UserWarning, match=r"ran out of data.*`\.repeat\(\)`"):
         model.fit(examples, steps_per_epoch=1, epochs=2, verbose=0)
+
+
+@pytest.mark.parametrize("batch_size", [0, 1.5, "8"])
+def test_batch_size_must_be_a_positive_integer(model, batch_size):
+    images, labels = pictures(4)
+    for method in (model.fit, model.evaluate):
+        with pytest.raises(ValueError, match=f"batch_size.*integer.*batch_size={batch_size!r}"):
+            method(images, labels, batch_size=batch_size)
+    with pytest.raises(ValueError, match=f"batch_size.*integer.*batch_size={batch_size!r}"):
+        model.classify(images, batch_size=batch_size)

@@ -11,7 +11,7 @@ import keras
 import tensorflow as tf
 
 from keras_attention._block import Block
-from keras_attention._checks import require_positive_integers
+from keras_attention._checks import require_positive_integers, require_positive_integers_or_none
 from keras_attention._keras import layers_in
 from zoo.data.batching import is_batches
 from zoo.losses import TokenCrossentropy
@@ -196,6 +196,8 @@ class Task(keras.Model, abc.ABC):
 
     def _batches(self, x, y=None, **options):
         """Returns `batches`, or a data set of batches as it is."""
+        batch_size = options.get("batch_size")
+        require_positive_integers_or_none(type(self).__name__, batch_size=batch_size)
         return x if y is None and is_batches(x) else self.batches(x, y, **options)
 
     def _validation_arguments(self, validation_data):
