@@ -276,6 +276,9 @@ def test_wrong_data_gets_a_clear_error(captioner, tokenizer):
         captioner.evaluate(broken)
     with pytest.raises(ValueError, match=r"1 of them empty"):
         captioner.fit(IMAGES[:2], ["red", []])
+    for wrong in (None, [None]):
+        with pytest.raises(ValueError, match="for the image at position 1: None of type NoneType"):
+            captioner.fit(IMAGES[:2], ["red", wrong])
     with pytest.raises(ValueError, match=r"takes annotations of 5.*channels=4"):
         make(tokenizer, channels=5)
 

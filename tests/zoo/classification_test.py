@@ -179,3 +179,43 @@ def test_a_preset_without_a_tokenizer_goes_into_an_archive(model, tmp_path):
     found = zoo.load(name).classify(noise, return_probabilities=True).probabilities
     expected = model.classify(noise, return_probabilities=True).probabilities
     np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("argument", "instead"),
+    [
+        ({"validation_split": 0.5}, r"validation_data=\(x\[n:\], y\[n:\]\)"),
+        ({"class_weight": {0: 1.0, 1: 2.0}}, r"weights \* tf.gather\(\[1.0, 2.0\], labels\)"),
+        ({"sample_weight": np.ones(4)}, r"weights \* "),
+    ],
+)
+def test_what_keras_takes_with_arrays_has_another_way(model, argument, instead):
+    (name,) = argument
+    with pytest.raises(ValueError, match=f"`{name}` is for .*{instead}.*Received: {name}="):
+        model.fit(*pictures(4), **argument)
+
+
+def test_batches_are_weighed_by_their_labels(model):
+    images, labels = pictures(4)
+    weighed = model.batches(images, labels).map(
+        lambda inputs, labels, weights: (inputs, labels, weights * tf.gather([0.0, 2.0], labels))
+    )
+    light = model.evaluate(images[1::2], labels[1::2], return_dict=True, verbose=0)
+    assert model.evaluate(weighed, return_dict=True, verbose=0) == pytest.approx(light)
+
+
+def test_an_epoch_that_runs_out_of_batches_is_told(model):
+    images, labels = pictures(4)
+    examples = tf.data.Dataset.from_tensor_slices((images, labels)).filter(lambda *_: True)
+    with pytest.warns(UserWarning, match=r"ran out of data.*`\.repeat\(\)`"):
+        model.fit(examples, steps_per_epoch=1, epochs=2, verbose=0)
+
+
+@pytest.mark.parametrize("batch_size", [0, 1.5, "8"])
+def test_batch_size_must_be_a_positive_integer(model, batch_size):
+    images, labels = pictures(4)
+    for method in (model.fit, model.evaluate):
+        with pytest.raises(ValueError, match=f"batch_size.*integer.*batch_size={batch_size!r}"):
+            method(images, labels, batch_size=batch_size)
+    with pytest.raises(ValueError, match=f"batch_size.*integer.*batch_size={batch_size!r}"):
+        model.classify(images, batch_size=batch_size)

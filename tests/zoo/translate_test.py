@@ -189,7 +189,7 @@ def test_a_dictionary_is_no_list_of_texts(bahdanau):
         bahdanau.translate({"en": ["a man"]})
 
 
-@pytest.mark.parametrize("wrong", [b"bytes", 7, None])
+@pytest.mark.parametrize("wrong", [b"bytes", 7, None, np.array("a man")])
 def test_what_is_no_text_is_named_with_its_position(bahdanau, wrong):
     with pytest.raises(ValueError, match=f"{type(wrong).__name__} at position 1"):
         bahdanau.translate(["a man", wrong])

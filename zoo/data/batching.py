@@ -4,6 +4,8 @@ import concurrent.futures
 
 import tensorflow as tf
 
+from keras_attention._checks import is_positive_integer
+
 BUCKET_WIDTH = 4
 LONGEST_BUCKET = 128
 TOKENS_A_PLACE = 400  # source and translation together, before a batch takes fewer
@@ -57,8 +59,10 @@ def in_batches_by_length(function, lengths, batch_size, tokens=None, at_once=2):
     Returns:
         A list of dictionaries of NumPy arrays, one for each place, in the original order.
     """
-    if batch_size < 1:
-        raise ValueError(f"`batch_size` must be at least 1. Received: batch_size={batch_size}.")
+    if not is_positive_integer(batch_size):
+        raise ValueError(
+            f"`batch_size` must be at least 1, an integer. Received: batch_size={batch_size!r}."
+        )
     tokens = [0] * len(lengths) if tokens is None else tokens
     rows = [None] * len(lengths)
 

@@ -1,5 +1,7 @@
 """Images and their captions: what a captioner learns from."""
 
+from collections.abc import Iterable
+
 import tensorflow as tf
 
 from zoo.readers.images import image_bytes
@@ -23,7 +25,14 @@ def examples_of_lists(images, captions):
             "list, one caption or a list of them for each image."
         )
     images = [image_bytes(image) for image in images]
-    captions = [[each] if isinstance(each, str) else list(each) for each in captions]
+    captions = [list(each) if _is_several(each) else [each] for each in captions]
+    for position, of_image in enumerate(captions):
+        for caption in of_image:
+            if not isinstance(caption, str | bytes):
+                raise ValueError(
+                    "A caption must be a str. Received, for the image at position "
+                    f"{position}: {caption!r} of type {type(caption).__name__}."
+                )
     if not images or len(images) != len(captions) or not all(captions):
         raise ValueError(
             "A captioner learns from images and, for each, one caption or a list of them. "
@@ -32,6 +41,10 @@ def examples_of_lists(images, captions):
         )
     captions = tf.ragged.constant(captions, tf.string)
     return tf.data.Dataset.from_tensor_slices({"image": images, "captions": captions})
+
+
+def _is_several(captions):
+    return isinstance(captions, Iterable) and not isinstance(captions, str | bytes)
 
 
 def annotated(examples, annotate):

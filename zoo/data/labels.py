@@ -146,7 +146,7 @@ def _number(label, labels):
         label = label.decode() if isinstance(label, bytes) else label
         if label in labels:
             return labels.index(label)
-    elif not isinstance(label, float) and 0 <= int(label) < len(labels):
+    elif _is_number(label, "biu") and 0 <= label < len(labels):
         return int(label)
     raise ValueError(
         f"Every label must be one of {labels}, or its number from 0. Received: {label!r}."
@@ -160,7 +160,7 @@ def _row(given, labels):
     names = [each.decode() if isinstance(each, bytes) else each for each in given]
     if all(isinstance(each, str) and each in labels for each in names):
         return np.array([label in names for label in labels], "float32")
-    are_numbers = not any(isinstance(each, str) for each in names)
+    are_numbers = all(_is_number(each, "biuf") for each in names)
     if are_numbers and len(names) == len(labels) and set(map(float, names)) <= {0.0, 1.0}:
         return np.array(names, "float32")
     raise ValueError(
@@ -170,6 +170,11 @@ def _row(given, labels):
 
 
 def _as_number(number):
-    if isinstance(number, str | bytes) or not np.isfinite(number):
+    if not _is_number(number, "biuf") or not np.isfinite(number):
         raise ValueError(f"The model learns from finite numbers. Received: {number!r}.")
     return np.array([number], "float32")
+
+
+def _is_number(given, kinds):
+    """Whether something is one number of these kinds of NumPy."""
+    return np.ndim(given) == 0 and np.asarray(given).dtype.kind in kinds

@@ -11,12 +11,22 @@ import keras
 import tensorflow as tf
 
 from keras_attention._block import Block
-from keras_attention._checks import require_positive_integers
+from keras_attention._checks import require_positive_integers, require_positive_integers_or_none
 from keras_attention._keras import layers_in
 from zoo.data.batching import is_batches
 from zoo.losses import TokenCrossentropy
 from zoo.storage import cards, presets
 from zoo.tasks.arguments import FilePath
+
+_WEIGH = (
+    "Weigh the batches, which go to fit as they are: model.batches(x, y).map(lambda inputs, "
+    "labels, weights: (inputs, labels, weights * "
+)
+INSTEAD = {  # of what Keras takes with arrays only, while the model makes batches of raw data
+    "validation_split": "Split the data: fit(x[:n], y[:n], validation_data=(x[n:], y[n:]))",
+    "class_weight": f"{_WEIGH}tf.gather([1.0, 2.0], labels)))",
+    "sample_weight": f"{_WEIGH}...))",
+}
 
 
 class Task(keras.Model, abc.ABC):
@@ -140,7 +150,12 @@ class Task(keras.Model, abc.ABC):
 
         Returns:
             A `keras.callbacks.History`.
+
+        Raises:
+            ValueError: If the data are of another form, or `validation_split`, `class_weight` or
+                `sample_weight` is given: the error tells what takes its place.
         """
+        _refuse_what_needs_arrays(**kwargs)
         if validation_data is not None:
             validation_data = self._validation_arguments(validation_data)
             validation_data = self._batches(*validation_data, batch_size=batch_size)
@@ -150,7 +165,8 @@ class Task(keras.Model, abc.ABC):
             # If the first step makes the variables of the optimizer, TensorFlow traces it twice.
             with self.distribute_strategy.scope():
                 self.optimizer.build(self.trainable_variables)
-        with _unknown_number_of_batches():
+        counted = kwargs.get("steps_per_epoch") is not None
+        with contextlib.nullcontext() if counted else _unknown_number_of_batches():
             return super().fit(train, validation_data=validation_data, shuffle=False, **kwargs)
 
     def evaluate(self, x: Any, y: Any = None, batch_size: int | None = None, **kwargs: Any) -> Any:
@@ -160,6 +176,7 @@ class Task(keras.Model, abc.ABC):
             x, y, batch_size: As for `batches`.
             **kwargs: Further arguments of `keras.Model.evaluate`.
         """
+        _refuse_what_needs_arrays(**kwargs)
         with _unknown_number_of_batches():
             return super().evaluate(self._batches(x, y, batch_size=batch_size), **kwargs)
 
@@ -179,6 +196,8 @@ class Task(keras.Model, abc.ABC):
 
     def _batches(self, x, y=None, **options):
         """Returns `batches`, or a data set of batches as it is."""
+        batch_size = options.get("batch_size")
+        require_positive_integers_or_none(type(self).__name__, batch_size=batch_size)
         return x if y is None and is_batches(x) else self.batches(x, y, **options)
 
     def _validation_arguments(self, validation_data):
@@ -359,6 +378,15 @@ def _unknown_number_of_batches():
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Your input ran out of data")
         yield
+
+
+def _refuse_what_needs_arrays(validation_split=0.0, **kwargs):
+    for name, value in {**kwargs, "validation_split": validation_split or None}.items():
+        if name in INSTEAD and value is not None:
+            raise ValueError(
+                f"`{name}` is for models of arrays only. {INSTEAD[name]}. "
+                f"Received: {name}={reprlib.repr(value)}."
+            )
 
 
 def _is_dense(layer):

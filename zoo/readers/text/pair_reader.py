@@ -1,11 +1,9 @@
 """`PairReader`: texts to token ids, and pairs of texts to one input each."""
 
-import collections.abc
-
 import tensorflow as tf
 
 from zoo.readers.text.text_reader import TextReader, bucketed
-from zoo.readers.text.texts import as_texts
+from zoo.readers.text.texts import are_several, as_texts
 
 
 class PairReader(TextReader):
@@ -36,7 +34,7 @@ class PairReader(TextReader):
         Raises:
             ValueError: If it is something else.
         """
-        if isinstance(texts, collections.abc.Iterable) and not isinstance(texts, str | bytes):
+        if are_several(texts):
             texts = list(texts)
         if not isinstance(texts, list) or not any(map(_is_several, texts)):
             return as_texts(texts)

@@ -10,8 +10,7 @@ def as_texts(texts):
     """
     if isinstance(texts, str):
         return [_valid_unicode(texts)], True
-    is_several = isinstance(texts, collections.abc.Iterable)
-    if not is_several or isinstance(texts, bytes | collections.abc.Mapping):
+    if not are_several(texts) or isinstance(texts, collections.abc.Mapping):
         raise ValueError(
             f"Expected a str or a list of str. Received: {texts!r} of type {type(texts).__name__}."
         )
@@ -23,6 +22,12 @@ def as_texts(texts):
                 f"{type(text).__name__} at position {position}."
             )
     return [_valid_unicode(text) for text in texts], False
+
+
+def are_several(texts):
+    """Returns whether something can be walked through, other than a text: not so a scalar array."""
+    is_scalar = isinstance(texts, str | bytes) or getattr(texts, "shape", None) == ()
+    return isinstance(texts, collections.abc.Iterable) and not is_scalar
 
 
 def _valid_unicode(text):
