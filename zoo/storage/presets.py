@@ -1,4 +1,4 @@
-"""The four files of a preset, written together and checked together."""
+"""The files of a preset, written together and checked together."""
 
 import dataclasses
 import hashlib

@@ -341,10 +341,10 @@ class Task(keras.Model, abc.ABC):
     ) -> str:
         """Writes the model as a preset, which `zoo.load` reads: whole or not at all.
 
-        A preset is four files that hold no code: a card, a config, the weights and the tokenizer,
-        with hashes that `zoo.load` checks. A folder has a `README.md` for the Hugging Face hub,
-        too. It does not hold the optimizer; `model.save(path.keras)`
-        does. Offer an archive at any URL, or a folder by
+        A preset is files that hold no code: a card, a config, the weights and, of a model that
+        reads or writes texts, the tokenizer, with hashes that `zoo.load` checks. A folder has a
+        `README.md` for the Hugging Face hub, too. A preset does not hold the optimizer;
+        `model.save(path.keras)` does. Offer an archive at any URL, or a folder by
         `huggingface_hub.upload_folder(repo_id="user/name", folder_path=path)`.
 
         Args:
