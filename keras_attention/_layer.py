@@ -175,6 +175,12 @@ class MemoryAttention(AttentionLayer):
         Returns:
             `(context, weights)`.
         """
+        if not isinstance(memory, Memory):
+            raise ValueError(
+                f"`memory` of {type(self).__name__} must be what its `prepare` returned. Received: "
+                f"{type(memory).__name__} of shape {getattr(memory, 'shape', None)}. Attend to "
+                "memory = layer.prepare(value)."
+            )
         query_mask = self._padding_mask("query_mask", query_mask, query)
         query = self._ready(query, query_mask)
         return self._attend(
@@ -239,7 +245,7 @@ def require_built(layer, shapes):
     if not layer.built:
         raise ValueError(
             f"The layer {layer.name!r} ({type(layer).__name__}) has no weights yet, so it cannot "
-            f"prepare a memory. Call the layer once, or its build({shapes})."
+            f"begin. Call the layer once, or its build({shapes})."
         )
 
 

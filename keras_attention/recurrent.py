@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention._layer import MemoryAttention
+from keras_attention._layer import MemoryAttention, agree, require_built
 from keras_attention.attention import Attention
 
 ORDERS = ("bahdanau", "conditional", "luong")
@@ -180,6 +180,7 @@ class AttentionCell(keras.layers.Layer):
 
     def prepare(self, memory, mask=None):
         """Makes the source ready for all steps: projects keys once, hides what `mask` hides."""
+        require_built(self, "inputs_shape, memory_shape")
         return self.attention.prepare(memory, value_mask=mask)
 
     def initial_state(self, state):
@@ -192,6 +193,7 @@ class AttentionCell(keras.layers.Layer):
                 (the memory cell of an LSTM) then begin as zeros; or a list of all its states. The
                 output fed back begins as zeros.
         """
+        require_built(self, "inputs_shape, memory_shape")
         states = list(state) if isinstance(state, (list, tuple)) else [state]
         for each in states:
             self._require_fitting_state(each)
@@ -354,6 +356,7 @@ class AttentionRNN(keras.layers.Layer):
             return carry, carry  # Keras wants both of one structure
 
         states = self.cell.initial_state(initial_state)
+        self._require_one_batch(inputs=inputs, memory=memory, initial_state=states[0])
         if training:
             self.cell.draw_dropout(ops.shape(inputs)[0])
         inputs = ops.swapaxes(inputs, 0, 1)  # (length, batch, input_size)
@@ -366,6 +369,15 @@ class AttentionRNN(keras.layers.Layer):
         if not return_attention_scores:
             return outputs
         return outputs, ops.moveaxis(history[1], 0, -2)  # (batch, *heads, length, memory_length)
+
+    def _require_one_batch(self, **tensors):
+        shapes = [tensor.shape[:1] for tensor in tensors.values()]
+        if not all(agree(shape, shapes[0]) for shape in shapes):
+            received = ", ".join(f"{name} {tuple(each.shape)}" for name, each in tensors.items())
+            raise ValueError(
+                "AttentionRNN needs inputs, memory and initial state of one batch. Received: "
+                f"{received}. Repeat the smaller one by keras.ops.repeat."
+            )
 
     def _seeds(self):
         """Returns the states of all generators of random numbers."""

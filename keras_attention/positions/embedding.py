@@ -69,14 +69,15 @@ class PositionEmbedding(keras.layers.Layer):
     def call(self, x, start=0):
         self._require_sequences(x.shape)
         x = as_floats(x, self.compute_dtype)
-        start = ops.convert_to_tensor(start, "int32")
-        if len(start.shape) > 1:
+        start = ops.convert_to_tensor(start)
+        dtype = keras.backend.standardize_dtype(start.dtype)
+        if len(start.shape) > 1 or not dtype.startswith(("int", "uint")):
             raise ValueError(
                 f"`start` of {type(self).__name__} must be one integer, where the first vector of "
                 "every sequence stands, or one for each sequence (batch,). Received: shape "
-                f"{tuple(start.shape)}."
+                f"{tuple(start.shape)}, {dtype}."
             )
-        vectors = self._vectors_from(start, ops.shape(x)[1])
+        vectors = self._vectors_from(ops.cast(start, "int32"), ops.shape(x)[1])
         if self.mode == "add":
             wide = keras.backend.result_type(x.dtype, "float32")
             return ops.cast(ops.cast(x, wide) + ops.cast(vectors, wide), x.dtype)

@@ -50,10 +50,10 @@ def share(**part):
     return MultiHeadAttention(4, 3, **part)(QUERY, VALUE)
 
 
-def prepare_cell(state):
+def prepared_cell():
     cell = AttentionCell(gru())
-    cell.build((2, 4), (2, 5, 6))
-    return cell.initial_state(state)
+    cell.build((2, 4), (2, 5, 4))
+    return cell
 
 
 def of_keras(x, mask):
@@ -604,8 +604,24 @@ MISTAKES = {
         lambda: AttentionRNN(AttentionCell(gru()))(QUERY, VALUE, memory_mask=ones(2, 3)),
         ["_mask` of Attention", "(batch, length) = (2, 5)", "shape (2, 3)"],
     ),
+    "initial state of another batch": (
+        lambda: AttentionRNN(AttentionCell(gru()))(QUERY, VALUE, initial_state=np.ones((3, 8))),
+        ["of one batch", "inputs (2, 3, 4), memory (2, 5, 4), initial_state (3, 8)", "ops.repeat"],
+    ),
+    "memory of another batch": (
+        lambda: attend_again(QUERY, VALUE[:1], AttentionRNN(AttentionCell(gru()))),
+        ["of one batch", "inputs (2, 3, 4), memory (1, 5, 4)", "ops.repeat"],
+    ),
+    "cell without weights": (
+        lambda: AttentionCell(gru(), order="luong", name="step").initial_state(np.ones((2, 8))),
+        ["'step' (AttentionCell) has no weights yet", "build(inputs_shape, memory_shape)"],
+    ),
+    "memory that is not prepared": (
+        lambda: prepared_cell()(QUERY[:, 0], [np.ones((2, 8))], VALUE),
+        ["`memory` of Attention must be what its `prepare` returned", "shape (2, 5, 4)"],
+    ),
     "initial state of another size": (
-        lambda: prepare_cell(np.ones((2, 6))),
+        lambda: prepared_cell().initial_state(np.ones((2, 6))),
         ["initial state", "(batch, 8)", "GRUCell", "shape (2, 6)", "keras.layers.Dense(8)"],
     ),
     "unknown position": (
@@ -643,6 +659,10 @@ MISTAKES = {
     "start of each vector": (
         lambda: positions.SinusoidalPosition()(QUERY, start=np.array([[0, 1]])),
         ["`start` of SinusoidalPosition must be one integer", "one for each", "shape (1, 2)"],
+    ),
+    "start between two positions": (
+        lambda: positions.SinusoidalPosition()(QUERY, start=1.5),
+        ["`start` of SinusoidalPosition must be one integer", "shape (), float32"],
     ),
     "no learned positions": (
         lambda: positions.LearnedPosition(0),

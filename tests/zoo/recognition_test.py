@@ -87,6 +87,15 @@ def test_the_loss_is_the_sum_over_all_paths():
     np.testing.assert_allclose(loss, expected, rtol=1e-4)
 
 
+def test_the_loss_of_a_silence(model, spoken):
+    inputs, labels, _ = next(iter(model.batches(spoken[0][:2], ["", ""])))
+    shares = tf.nn.log_softmax(model(inputs)).numpy().astype("float64")[..., 0]
+    times = model.core.subsampling.tokens_of(inputs["lengths"])
+    expected = [-row[:length].sum() for row, length in zip(shares, times, strict=True)]
+    loss = keras.losses.CTC(reduction="none")(labels, model(inputs))
+    np.testing.assert_allclose(loss, expected, rtol=1e-4)
+
+
 def test_the_best_path_and_its_errors():
     generator = np.random.default_rng(0)
     labels = generator.integers(0, 3, (20, 9))

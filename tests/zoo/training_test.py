@@ -165,8 +165,11 @@ def test_evaluate_takes_batches_as_they_are(bahdanau, batch):
 def test_validation_data_is_measured(fresh_model, sources, targets):
     model, texts = fresh_model("transformer_nmt"), (sources[:2], targets[:2])
     model.compile("adam", run_eagerly=True)
-    history = model.fit(*texts, validation_data=(sources[2:], targets[2:]), verbose=0).history
-    measured = model.evaluate(sources[2:], targets[2:], return_dict=True, verbose=0)
+    held_out = sources[2:], targets[2:]
+    history = model.fit(
+        *texts, validation_data=held_out, validation_batch_size=1, verbose=0
+    ).history
+    measured = model.evaluate(*held_out, batch_size=1, return_dict=True, verbose=0)
     assert history["val_loss"] == [pytest.approx(measured["loss"], rel=1e-4)]
 
 

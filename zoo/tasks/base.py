@@ -138,6 +138,7 @@ class Task(keras.Model, abc.ABC):
         validation_data: Any = None,
         shuffle: bool = True,
         seed: int = 0,
+        validation_batch_size: int | None = None,
         **kwargs: Any,
     ) -> keras.callbacks.History:
         """Trains on raw data.
@@ -146,6 +147,7 @@ class Task(keras.Model, abc.ABC):
             x, y, batch_size, seed: As for `batches`.
             validation_data: A data set as `x`, or a tuple `(x, y)`.
             shuffle: As for `batches`.
+            validation_batch_size: Examples a batch of validation; by default `batch_size`.
             **kwargs: Further options of `batches`, and arguments of `keras.Model.fit`.
 
         Returns:
@@ -158,7 +160,8 @@ class Task(keras.Model, abc.ABC):
         _refuse_what_needs_arrays(**kwargs)
         if validation_data is not None:
             validation_data = self._validation_arguments(validation_data)
-            validation_data = self._batches(*validation_data, batch_size=batch_size)
+            validation_batch_size = validation_batch_size or batch_size
+            validation_data = self._batches(*validation_data, batch_size=validation_batch_size)
         options = {name: kwargs.pop(name) for name in self.data_options if name in kwargs}
         train = self._batches(x, y, batch_size=batch_size, shuffle=shuffle, seed=seed, **options)
         if self.compiled and self.built and not self.optimizer.built:

@@ -111,6 +111,8 @@ class Recognizer(EncodingTask):
     def teach(self, sounds, texts):
         """Returns a batch for Keras of what the reader made of sounds, and of their texts."""
         tokens = self.tokenizer.tokenize(texts).to_tensor(BLANK)
+        # One place at least: where all texts are empty, TensorFlow's loss of none is off by log 2.
+        tokens = tf.pad(tokens, [[0, 0], [0, 1]], constant_values=BLANK)
         is_token = tokens[:, 1:] != BLANK
         repeats = tf.cast(is_token & (tokens[:, 1:] == tokens[:, :-1]), tf.int32)
         needed = tf.math.count_nonzero(tokens, axis=1, dtype=tf.int32) + tf.reduce_sum(repeats, 1)
