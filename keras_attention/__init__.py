@@ -7,6 +7,7 @@ from keras_attention.conformer import ConformerBlock
 from keras_attention.convolution import ConvolutionModule
 from keras_attention.feed_forward import FeedForward
 from keras_attention.kernel_regression import NadarayaWatson
+from keras_attention.linear import LinearAttention
 from keras_attention.linformer import LinformerAttention
 from keras_attention.local import LocalAttention
 from keras_attention.multi_head import MultiHeadAttention
@@ -25,6 +26,7 @@ __all__ = [
     "DecoderBlock",
     "EncoderBlock",
     "FeedForward",
+    "LinearAttention",
     "LinformerAttention",
     "LocalAttention",
     "Memory",

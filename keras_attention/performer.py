@@ -6,19 +6,16 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention import masks
-from keras_attention._approximation import Approximation
 from keras_attention._checks import require_positive_integers
-from keras_attention._layer import Memory, MemoryAttention
 from keras_attention._products import matmul
-from keras_attention.compute import features
+from keras_attention.linear import LinearAttention
 
 KERNELS = ("softmax", "relu")
 FLOOR = 1e-3  # added to the features of the ReLU kernel, so that every key weighs something
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
-class PerformerAttention(MemoryAttention, Approximation):
+class PerformerAttention(LinearAttention):
     """Multi-head attention by positive orthogonal random features (FAVOR+).
 
     $$ head_i = \\frac{φ(q_i)^T \\sum_j φ(k_j) v_j^T}{φ(q_i)^T \\sum_j φ(k_j)}, \\quad
@@ -80,7 +77,8 @@ class PerformerAttention(MemoryAttention, Approximation):
         seed: int | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(num_heads, key_dim, value_dim, use_bias, output_dim=output_dim, **kwargs)
+        sizes = {"value_dim": value_dim, "output_dim": output_dim}
+        super().__init__(num_heads, key_dim, causal=causal, use_bias=use_bias, **sizes, **kwargs)
         if kernel not in KERNELS:
             raise ValueError(
                 f"`kernel` of {type(self).__name__} must be one of {', '.join(KERNELS)}. "
@@ -91,18 +89,10 @@ class PerformerAttention(MemoryAttention, Approximation):
         require_positive_integers("PerformerAttention", num_features=num_features)
         self.num_features = num_features
         self.kernel = kernel
-        self.causal = causal
         self.seed = seed
 
     def build(self, query_shape, value_shape, key_shape=None):
-        key_shape = key_shape or value_shape
-        self._require_fitting_shapes(query_shape, value_shape, key_shape)
-        size = self.num_heads * self.key_dim
-        self.query_projection = self._projection("query", size, query_shape)
-        self.key_projection = self._projection("key", size, key_shape)
-        value_size = self.num_heads * self.value_dim
-        self.value_projection = self._projection("value", value_size, value_shape)
-        self._build_output(query_shape)
+        super().build(query_shape, value_shape, key_shape)
         self.features = self.add_weight(
             name="features",
             shape=(self.num_heads, self.num_features, self.key_dim),
@@ -116,35 +106,8 @@ class PerformerAttention(MemoryAttention, Approximation):
         """Draws new features, as one may do now and then while training."""
         self.features.assign(_orthogonal_rows(self.features.shape, seed))
 
-    def _prepare(self, key, value, mask, start):
-        key = self._project(self.key_projection, key, self.key_dim)
-        value = self._project(self.value_projection, value, self.value_dim)
-        return Memory(self._log_features(key), value, mask)
-
-    def _attend(self, query, memory, query_mask, mask, training, start, return_attention_scores):
-        self._require_possible(attention_mask=None if isinstance(mask, masks.Causal) else mask)
-        causal = self.causal or mask is not None
-        if causal and start is not None:
-            self._refuse("start", "its causal queries end where the keys end", "Leave it out")
-        query = self._log_features(self._project(self.query_projection, query, self.key_dim))
-        visible = memory.mask, query_mask, causal
-        context = features.attend_by_features(query, memory.key, memory.value, *visible)
-        weights = None
-        if return_attention_scores:
-            weights = features.weights(query, memory.key, *visible)
-        return self._merge(context), weights
-
-    def _require_possible(self, key=None, attention_mask=None, use_causal_mask=False):
-        if attention_mask is not None:
-            self._refuse(
-                "attention_mask",
-                "it never forms the pairs of queries and keys",
-                "Hide keys from all queries by value_mask or key_mask, later ones by causal=True",
-            )
-
-    def _log_features(self, x):
-        """Returns the logarithms of the features, `(batch, heads, length, num_features)`."""
-        x = ops.cast(x, "float32") / self.key_dim**0.25
+    def log_features(self, x):
+        x = x / self.key_dim**0.25
         products = matmul(x, ops.swapaxes(self.features, 1, 2))
         if self.kernel == "relu":
             return ops.log(ops.relu(products) + FLOOR)
@@ -155,7 +118,6 @@ class PerformerAttention(MemoryAttention, Approximation):
             **super().get_config(),
             "num_features": self.num_features,
             "kernel": self.kernel,
-            "causal": self.causal,
             "seed": self.seed,
         }
 

@@ -8,6 +8,7 @@ import pytest
 from keras import ops
 
 from keras_attention import MultiHeadAttention, masks, normalizers, scores
+from keras_attention.linear import LinearAttention
 from keras_attention.linformer import LinformerAttention
 from keras_attention.local import LocalAttention
 from keras_attention.performer import PerformerAttention
@@ -21,6 +22,7 @@ BATCH, SIZE = 2, 5
 LAYERS = {
     "local, monotonic": lambda **also: LocalAttention("monotonic", 2, **also),
     "local, predictive": lambda **also: LocalAttention("predictive", 3, **also),
+    "linear": lambda seed, **also: LinearAttention(2, 4, **also),  # nothing random
     "performer": lambda **also: PerformerAttention(2, 4, **also),
     "performer, relu": lambda **also: PerformerAttention(2, 4, kernel="relu", **also),
     "performer, causal": lambda **also: PerformerAttention(2, 4, causal=True, **also),
@@ -232,7 +234,7 @@ def test_every_weight_gets_a_gradient(name):
 @pytest.mark.parametrize("name", MOST)
 def test_trains_in_a_functional_model(name):
     x = keras.Input((None, SIZE))
-    model = keras.Model(x, keras.layers.Dense(1)(LAYERS[name]()(x, x)))
+    model = keras.Model(x, keras.layers.Dense(1)(make(name)(x, x)))
     model.compile("adam", "mse", jit_compile=False)
     history = model.fit(random(4, 9, SIZE), np.ones((4, 9, 1)), epochs=3, verbose=0).history
     assert history["loss"][-1] < history["loss"][0]
@@ -268,6 +270,10 @@ EVERY_ARGUMENT = [
             "dtype": "mixed_bfloat16",
         },
     ),
+    (
+        LinearAttention,
+        {**{name: MULTI_HEAD[name] for name in MULTI_HEAD if name != "seed"}, "causal": True},
+    ),
     (PerformerAttention, {**MULTI_HEAD, "num_features": 9, "kernel": "relu", "causal": True}),
     (
         LinformerAttention,
@@ -295,7 +301,7 @@ def test_config_has_every_argument_and_makes_the_same_layer(layer_class, argumen
 @pytest.mark.full
 def test_saved_file_gives_the_same_in_a_process_that_only_imports_the_package(tmp_path):
     x, visible = keras.Input((9, SIZE), name="x"), keras.Input((9,), dtype="bool", name="visible")
-    outputs = {name: layer()(x, x, value_mask=visible) for name, layer in LAYERS.items()}
+    outputs = {name: make(name)(x, x, value_mask=visible) for name in LAYERS}
     for layer_class, arguments in EVERY_ARGUMENT:
         layer = layer_class(**{**arguments, "name": f"every_{layer_class.__name__}"})
         outputs[layer.name] = layer(x, x, value_mask=visible)
@@ -303,14 +309,19 @@ def test_saved_file_gives_the_same_in_a_process_that_only_imports_the_package(tm
     for variable in model.trainable_variables:
         variable.assign(RNG.normal(size=variable.shape))
     inputs = {"x": random(BATCH, 9, SIZE), "visible": RNG.random((BATCH, 9)) < 0.7}
-    modules = [
-        f"keras_attention.{name}" for name in ("linformer", "local", "performer", "reformer")
-    ]
-    check_file(model, inputs, tmp_path, modules)
+    names = "linear", "linformer", "local", "performer", "reformer"
+    check_file(model, inputs, tmp_path, [f"keras_attention.{name}" for name in names])
 
 
 @pytest.mark.parametrize(
-    "layer", [MultiHeadAttention, LinformerAttention, PerformerAttention, ReformerAttention]
+    "layer",
+    [
+        MultiHeadAttention,
+        LinearAttention,
+        LinformerAttention,
+        PerformerAttention,
+        ReformerAttention,
+    ],
 )
 def test_arguments_without_a_name_have_the_order_of_keras(layer):
     signature = inspect.signature(layer).parameters.values()

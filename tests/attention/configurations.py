@@ -15,6 +15,7 @@ from keras import ops
 
 from keras_attention import (
     Attention,
+    LinearAttention,
     LinformerAttention,
     MultiHeadAttention,
     PerformerAttention,
@@ -291,6 +292,7 @@ def one_head(step):
         with small_tiles():
             check(configuration)
     for layer in (
+        LinearAttention(1, 4),
         PerformerAttention(1, 4),
         PerformerAttention(1, 4, causal=True),
         LinformerAttention(1, 4, projected_length=3, max_length=16),

@@ -8,6 +8,7 @@ from keras_attention import (
     Attention,
     EncoderBlock,
     FeedForward,
+    LinearAttention,
     LinformerAttention,
     LocalAttention,
     MultiHeadAttention,
@@ -28,6 +29,7 @@ LAYERS = [
     LocalAttention(half_width=2, dropout=0.3),
     MultiHeadAttention(2, 4, position="shaw", dropout=0.3),
     LinformerAttention(2, 4, projected_length=6, max_length=LENGTH, dropout=0.3),
+    LinearAttention(2, 4),
     PerformerAttention(2, 4),
     ReformerAttention(2, 4, bucket_size=4),
 ]

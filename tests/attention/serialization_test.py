@@ -10,6 +10,7 @@ from keras_attention import (
     AttentionRNN,
     DecoderBlock,
     EncoderBlock,
+    LinearAttention,
     LinformerAttention,
     LocalAttention,
     MultiHeadAttention,
@@ -139,6 +140,7 @@ def model_of_every_layer():
     outputs["decoder"] = DecoderBlock(2, 5, key_dim=4, position="t5", norm="rms")(query, memory)
     for layer in (
         LocalAttention("predictive", 2, units=3),
+        LinearAttention(2, 3),
         PerformerAttention(2, 3, num_features=5),
         LinformerAttention(2, 3, projected_length=2, max_length=9),
         ReformerAttention(2, 3, bucket_size=2, num_hashes=2, seed=1),

@@ -10,6 +10,7 @@ from keras_attention import (
     AttentionRNN,
     EncoderBlock,
     FeedForward,
+    LinearAttention,
     LinformerAttention,
     LocalAttention,
     MultiHeadAttention,
@@ -35,6 +36,7 @@ OTHERS = {
     "Attention, chunked": lambda: Attention("additive", implementation="chunked", dropout=0.1),
     "LocalAttention, predictive": lambda: LocalAttention("predictive", 2),
     "LocalAttention, monotonic": lambda: LocalAttention("monotonic", 2),
+    "LinearAttention": lambda: LinearAttention(2, 4),
     "PerformerAttention": lambda: PerformerAttention(2, 4),
     "ReformerAttention": lambda: ReformerAttention(2, 4, bucket_size=2),
 }

@@ -1,0 +1,120 @@
+"""Linear attention: by a feature map of queries and keys, in time and memory linear in length."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_attention import masks
+from keras_attention._approximation import Approximation
+from keras_attention._layer import Memory, MemoryAttention
+from keras_attention.compute import features
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class LinearAttention(MemoryAttention, Approximation):
+    """Multi-head attention whose score is the product of positive features of query and key.
+
+    $$ head_i = \\frac{φ(q_i)^T \\sum_j φ(k_j) v_j^T}{φ(q_i)^T \\sum_j φ(k_j)}, \\quad
+       φ(x) = elu(x) + 1 $$
+
+    The sums over the keys are the same for every query, so that time and memory are linear in the
+    length. So they are under the causal mask: pairs inside a chunk of keys, running sums from chunk
+    to chunk. The weights are positive and sum to 1, as after a softmax, but are less sharp.
+
+    For a feature map of your own, override `log_features`; `PerformerAttention` has one that comes
+    near to softmax attention.
+
+    Paper: Katharopoulos et al. 2020, Transformers are RNNs (https://arxiv.org/abs/2006.16236).
+
+    Args:
+        num_heads, key_dim, value_dim, output_dim: As for `MultiHeadAttention`.
+        causal: Whether the causal mask always holds.
+        use_bias: As for `MultiHeadAttention`.
+        **kwargs: Initializers, regularizers and constraints of the projections, as for
+            `MultiHeadAttention`.
+
+    Call arguments:
+        As for `Attention`; `attention_mask` is refused.
+
+    Output shape:
+        `(batch, query_length, output_dim)`; with `return_attention_scores` also the weights that
+        the features amount to, float32 `(batch, num_heads, query_length, key_length)`: to be looked
+        at, in quadratic time and memory.
+
+    Raises:
+        ValueError: If a size is not positive, or a mask cannot be honoured.
+
+    Example:
+
+    >>> layer = LinearAttention(num_heads=2, key_dim=4, causal=True)
+    >>> x = np.ones((2, 50, 8))
+    >>> output, weights = layer(x, x, return_attention_scores=True)
+    >>> tuple(output.shape), tuple(weights.shape)
+    ((2, 50, 8), (2, 2, 50, 50))
+    """
+
+    def __init__(
+        self,
+        num_heads: int,
+        key_dim: int,
+        value_dim: int | None = None,
+        *,
+        output_dim: int | None = None,
+        causal: bool = False,
+        use_bias: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(num_heads, key_dim, value_dim, use_bias, output_dim=output_dim, **kwargs)
+        self.causal = causal
+
+    def build(self, query_shape, value_shape, key_shape=None):
+        key_shape = key_shape or value_shape
+        self._require_fitting_shapes(query_shape, value_shape, key_shape)
+        size = self.num_heads * self.key_dim
+        self.query_projection = self._projection("query", size, query_shape)
+        self.key_projection = self._projection("key", size, key_shape)
+        value_size = self.num_heads * self.value_dim
+        self.value_projection = self._projection("value", value_size, value_shape)
+        self._build_output(query_shape)
+
+    def log_features(self, x):
+        """Returns the logarithms of the features: sums of them neither overflow nor vanish.
+
+        Args:
+            x: Queries or keys, float32 `(batch, heads, length, key_dim)`.
+
+        Returns:
+            Tensor `(batch, heads, length, num_features)`, float32.
+        """
+        return ops.where(x > 0, ops.log1p(ops.relu(x)), x)  # exp(x) below 0, 1 + x above
+
+    def _prepare(self, key, value, mask, start):
+        key = self._project(self.key_projection, key, self.key_dim)
+        value = self._project(self.value_projection, value, self.value_dim)
+        return Memory(self.log_features(ops.cast(key, "float32")), value, mask)
+
+    def _attend(self, query, memory, query_mask, mask, training, start, return_attention_scores):
+        self._require_possible(attention_mask=None if isinstance(mask, masks.Causal) else mask)
+        causal = self.causal or mask is not None
+        if causal and start is not None:
+            self._refuse("start", "its causal queries end where the keys end", "Leave it out")
+        query = self._project(self.query_projection, query, self.key_dim)
+        query = self.log_features(ops.cast(query, "float32"))
+        visible = memory.mask, query_mask, causal
+        context = features.attend_by_features(query, memory.key, memory.value, *visible)
+        weights = None
+        if return_attention_scores:
+            weights = features.weights(query, memory.key, *visible)
+        return self._merge(context), weights
+
+    def _require_possible(self, key=None, attention_mask=None, use_causal_mask=False):
+        if attention_mask is not None:
+            self._refuse(
+                "attention_mask",
+                "it never forms the pairs of queries and keys",
+                "Hide keys from all queries by value_mask or key_mask, later ones by causal=True",
+            )
+
+    def get_config(self):
+        return {**super().get_config(), "causal": self.causal}
