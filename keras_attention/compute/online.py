@@ -59,6 +59,15 @@ class OnlineSoftmax:
         return weights * (of_weights - mean)
 
 
+class OnlineSoftmaxOne(OnlineSoftmax):
+    """The same, where each row has seen a score of 0 before it begins, whose value is 0."""
+
+    @staticmethod
+    def start(like):
+        nothing = like[..., :1]
+        return nothing, ops.ones_like(nothing), like
+
+
 class OnlineSum:
     """Division by the sum: of each row, the sum of its scores so far."""
 
@@ -91,4 +100,8 @@ class OnlineSum:
         return gradient if visible is None else ops.where(visible, gradient, 0.0)
 
 
-ONLINE = {normalizers.Softmax: OnlineSoftmax, normalizers.Sum: OnlineSum}
+ONLINE = {
+    normalizers.Softmax: OnlineSoftmax,
+    normalizers.SoftmaxOne: OnlineSoftmaxOne,
+    normalizers.Sum: OnlineSum,
+}

@@ -2,7 +2,7 @@
 
 from keras_attention._registry import Registry
 from keras_attention.normalizers.base import Normalizer
-from keras_attention.normalizers.dense import Sigmoid, Softmax, Sum
+from keras_attention.normalizers.dense import Sigmoid, Softmax, SoftmaxOne, Sum
 from keras_attention.normalizers.hard import Hard
 from keras_attention.normalizers.sparse import Entmax15, Sparsemax
 
@@ -14,6 +14,7 @@ _registry = Registry(
         "hard": Hard,
         "sigmoid": Sigmoid,
         "softmax": Softmax,
+        "softmax_one": SoftmaxOne,
         "sparsemax": Sparsemax,
         "sum": Sum,
     },
@@ -27,6 +28,7 @@ __all__ = [
     "Normalizer",
     "Sigmoid",
     "Softmax",
+    "SoftmaxOne",
     "Sparsemax",
     "Sum",
     "get",

@@ -1,4 +1,4 @@
-"""Normalizers under which every visible key counts: softmax, sum, sigmoid."""
+"""Normalizers under which every visible key counts: two kinds of softmax, sum, sigmoid."""
 
 import keras
 from keras import ops
@@ -46,6 +46,33 @@ class Softmax(Normalizer):
             return weights, gradient
 
         return softmax(scores, visible)
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class SoftmaxOne(Normalizer):
+    """Softmax with one more key, whose score is 0 and whose value is 0: attention to nothing.
+
+    $$ w_i = \\frac{m_i \\exp(s_i)}{1 + \\sum_j m_j \\exp(s_j)} $$
+
+    A head with nothing to say need not look at the first token or at punctuation: where all scores
+    are far below 0, so are the weights and their sum. It is `add_zero_attn` of PyTorch.
+
+    Paper: Xiao et al. 2024, Efficient Streaming Language Models with Attention Sinks, equation 2
+    (https://arxiv.org/abs/2309.17453).
+
+    Example:
+
+    >>> SoftmaxOne()(np.array([[0.0, 0.0, 9.0], [-99.0, -99.0, -99.0]]),
+    ...              np.array([True, True, False])).numpy().round(3).tolist()
+    [[0.3330000042915344, 0.3330000042915344, 0.0], [0.0, 0.0, 0.0]]
+    """
+
+    def __call__(self, scores, visible=None, training=None):
+        scores, visible = as_float32(scores, visible)
+        seen = ops.where(visible, scores, 0.0)
+        highest = ops.stop_gradient(ops.max(seen, axis=-1, keepdims=True, initial=0.0))
+        powers = ops.where(visible, ops.exp(ops.where(visible, scores, highest) - highest), 0.0)
+        return powers / (ops.exp(-highest) + ops.sum(powers, axis=-1, keepdims=True))
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")

@@ -108,6 +108,17 @@ def test_sum_equals_the_reference(make, score_name, name):
     assert_equal(*layers, query, value, tolerance=1e-4, **MASKS[name])
 
 
+@pytest.mark.few(3)
+@pytest.mark.pairwise
+@pytest.mark.parametrize("make", [single_head, multi_head])
+@pytest.mark.parametrize("name", MASKS)
+@pytest.mark.parametrize("score_name", ["scaled_dot", "additive"])
+def test_softmax_with_one_more_key_equals_the_reference(make, score_name, name):
+    query, value = random(BATCH, QUERIES, SIZE), random(BATCH, KEYS, SIZE)
+    layers = both(make, query, value, score=score_name, normalizer="softmax_one")
+    assert_equal(*layers, query, value, **MASKS[name])
+
+
 @pytest.mark.few(5)
 @pytest.mark.parametrize("lengths", [(1, 1), (1, 13), (13, 1), (4, 8), (16, 3)])
 @pytest.mark.parametrize("score_name", ["scaled_dot", "additive"])

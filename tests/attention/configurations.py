@@ -183,7 +183,7 @@ def check(configuration):
 
 def _implementations(configuration):
     yield "reference"
-    if configuration.normalizer in ("softmax", "sum"):
+    if configuration.normalizer in ("softmax", "softmax_one", "sum"):
         yield "chunked"
     is_plain = configuration.position in (None, "rotary") and configuration.soft_cap is None
     if (configuration.score, configuration.normalizer) == ("scaled_dot", "softmax") and is_plain:

@@ -24,7 +24,7 @@ KERNELS = {"boxcar", "triangular", "epanechnikov"}
 POSITIONAL = {"location", "dense_synthesizer", "random_synthesizer"}
 MASKS = ["causal", "window", "longformer", "big bird", "prefix LM", "nested", "keys", "pairs"]
 COMPUTATIONS = [("reference", name) for name in normalizers.names()]
-COMPUTATIONS += [("chunked", "softmax"), ("chunked", "sum")]
+COMPUTATIONS += [("chunked", name) for name in ("softmax", "softmax_one", "sum")]
 COMPUTATIONS = [(score, *each) for score in scores.names() for each in COMPUTATIONS]
 COMPUTATIONS += [("scaled_dot", "fused", "softmax")]
 # Of whole rows a normalizer sees what is hidden, not by which mask: two are enough for the others.

@@ -1,5 +1,7 @@
 """Attention written from its equations in float64 NumPy, with the weights of a Keras layer."""
 
+import re
+
 import numpy as np
 from keras import ops
 
@@ -39,6 +41,9 @@ def _row_of_simplex(power):
 # what a normalizer makes of the visible scores of one row
 NORMALIZERS = {
     "softmax": lambda scores: np.exp(scores - scores.max()) / np.exp(scores - scores.max()).sum(),
+    "softmax_one": lambda scores: np.exp(
+        scores - np.logaddexp(0, scores.max() + np.log(np.exp(scores - scores.max()).sum()))
+    ),
     "sum": _row_of_sum,
     "sigmoid": lambda scores: 1 / (1 + np.exp(-np.maximum(scores, -700))),
     "hard": lambda scores: np.eye(len(scores))[scores.argmax()],
@@ -291,7 +296,7 @@ def numerical_gradients(function, *arrays, step=1e-5):
 
 
 def _name(normalizer):
-    return type(normalizer).__name__.lower()
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", type(normalizer).__name__).lower()  # Keras' snake case
 
 
 def _heads(projection, x, heads):
