@@ -1,4 +1,4 @@
-"""Implementations of attention: same results at different cost. This module chooses between them."""
+"""Implementations of attention, with the same results at different cost, and the choice of one."""
 
 import math
 
