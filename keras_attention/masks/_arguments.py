@@ -85,8 +85,7 @@ def integers(mask, name, value, ranks, shape):
 
 
 def is_static(queries, keys):
-    """Whether all positions are plain numbers or NumPy arrays, so that the answer must be as well.
-    """
+    """Whether all positions, and therefore the result, are plain numbers or NumPy arrays."""
     return not any(ops.is_tensor(position) for position in (*queries, *keys))
 
 

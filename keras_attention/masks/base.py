@@ -125,8 +125,7 @@ get = registry.get
 
 
 def positions(query_length, key_length):
-    """Returns the positions of queries and keys, with the queries aligned to the end of the keys.
-    """
+    """Returns the positions of queries and keys, where queries are aligned to the end of keys."""
     key_positions = ops.arange(key_length, dtype="int32")
     query_positions = ops.arange(query_length, dtype="int32") + (key_length - query_length)
     return query_positions, key_positions

@@ -52,9 +52,9 @@ def below_highest(scores, visible):
 
 
 def ratio(part, whole):
-    """Returns `part / whole`, and 0 with a gradient of 0 where the whole is none."""
+    """Returns `part / whole`, or 0 with a gradient of 0 where the whole counts as zero."""
     is_some = ops.abs(whole) > NONE
     whole = ops.where(is_some, whole, 1.0)
-    # First by a constant: the gradient of a division squares the divisor, which may vanish.
+    # First divide by a constant: the gradient of a division squares the divisor, which may vanish.
     constant = ops.stop_gradient(whole)
     return ops.where(is_some, (part / constant) / (whole / constant), 0.0)
