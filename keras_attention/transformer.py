@@ -258,7 +258,8 @@ class DecoderBlock(Block):
 
         Returns:
             `(x, cache)`, and if requested the weights of self-attention `(batch, num_heads,
-            length, max_length)` and of cross-attention `(batch, num_heads, length, encoded_length)`.
+            length, max_length)` and of cross-attention `(batch, num_heads, length,
+            encoded_length)`.
         """
         x, cache, self_weights = self._look_up(
             self.self_attention,

@@ -49,7 +49,7 @@ class Boxcar(Kernel):
     learned.
 
     Args:
-        width: Distance up to which a key has weight, above 0.
+        width: Distance, above 0, up to which the score is 1.
 
     Raises:
         ValueError: If the width is not above 0, or queries and keys differ in size.
@@ -83,7 +83,7 @@ class Triangular(Kernel):
     Paper: Wand and Jones 1995, Kernel Smoothing (https://doi.org/10.1201/b14876).
 
     Args:
-        width: Distance from which on the weight is 0, above 0, or its initial value if learned.
+        width: Distance, above 0, from which on the score is 0, or its initial value if learned.
         learned_width: Whether the width is a weight, one for each head. Its logarithm is learned,
             so that it stays above 0.
 
@@ -111,7 +111,7 @@ class Epanechnikov(Kernel):
     (https://doi.org/10.1137/1114019).
 
     Args:
-        width: Distance from which on the weight is 0, above 0, or its initial value if learned.
+        width: Distance, above 0, from which on the score is 0, or its initial value if learned.
         learned_width: Whether the width is a weight, one for each head. Its logarithm is learned,
             so that it stays above 0.
 
