@@ -29,7 +29,7 @@ BIASES = ("attention", *PROJECTIONS, "feed_forward")
 class Block(Recomputable):
     """What encoder and decoder blocks have in common: options and residual connections.
 
-    Every argument of this constructor is an option and is stored as given under its name: the
+    Every argument of this constructor is an option, stored under its name, and nothing else is: the
     config is read from these attributes.
 
     Class attributes:
