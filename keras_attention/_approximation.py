@@ -6,7 +6,7 @@ from keras_attention._heads import MultiHeadLayer
 
 
 class Approximation(MultiHeadLayer):
-    """Heads that fix what `MultiHeadAttention` lets one choose: score, mask, normalizer, …"""
+    """Heads with a fixed score, mask, normalizer, …, which are options of `MultiHeadAttention`."""
 
     def compute_output_spec(
         self,
@@ -21,7 +21,7 @@ class Approximation(MultiHeadLayer):
         use_causal_mask=False,
         training=None,
     ):
-        # Said here, because JAX cannot follow lengths that are cut into chunks or buckets.
+        # Stated here, because JAX cannot trace lengths that are cut into chunks or buckets.
         self._require_possible(key, attention_mask, use_causal_mask)
         shapes = query.shape, value.shape, value.shape if key is None else key.shape
         output = keras.KerasTensor(self.compute_output_shape(*shapes), dtype=self.compute_dtype)
@@ -35,7 +35,7 @@ class Approximation(MultiHeadLayer):
         return key_length
 
     def _require_possible(self, key=None, attention_mask=None, use_causal_mask=False):
-        """Raises a `ValueError` for arguments of a call that the mechanism cannot honour."""
+        """Raises a `ValueError` for call arguments that the mechanism does not support."""
         raise NotImplementedError
 
     def _refuse(self, argument, reason, way_out):

@@ -1,4 +1,4 @@
-"""Attention over chosen axes of inputs that have more than three."""
+"""Attention over chosen axes of inputs with more than three axes."""
 
 import math
 
@@ -9,17 +9,17 @@ from keras_attention._layer import agree
 
 
 class AttendedAxes:
-    """Turns inputs of any rank into sequences, and what attention makes of these back.
+    """Turns inputs of any rank into sequences, and the outputs of attention back.
 
-    The attended axes become one length, row by row; the other axes join the batch.
+    The attended axes are flattened into one length, row by row; the other axes join the batch.
 
     Args:
         owner: Name of the layer, for error messages.
-        query_shape, value_shape, key_shape: Shapes `(batch, …, size)` of one rank.
-        axes: Integers, the axes that are attended; `None` for all between batch and size.
+        query_shape, value_shape, key_shape: Shapes `(batch, …, size)` of the same rank.
+        axes: Integers, the axes to attend over; `None` for all between batch and size.
 
     Raises:
-        ValueError: If the inputs have no such axes, or their shapes do not fit.
+        ValueError: If the inputs have no such axes, or their shapes do not match.
     """
 
     def __init__(self, owner, query_shape, value_shape, key_shape, axes=None):
@@ -55,7 +55,7 @@ class AttendedAxes:
             )
 
     def flat_shape(self, shape):
-        """Returns the shape `(batch, length, size)` of the sequences, `None` where unknown."""
+        """Returns the shape `(batch, length, size)` of the sequences, with `None` where unknown."""
         return _product(shape, self.others), _product(shape, self.attended), shape[-1]
 
     def flat(self, x):
@@ -65,15 +65,15 @@ class AttendedAxes:
         return ops.reshape(x, (math.prod(shape[:joined]), math.prod(shape[joined:-1]), shape[-1]))
 
     def flat_padding(self, mask):
-        """Returns a mask of the shape of a tensor without its size as `(batch, length)`."""
+        """Returns a padding mask `(batch, …)` as `(batch, length)`."""
         return None if mask is None else self.flat(mask[..., None])[..., 0]
 
     def flat_pairs(self, mask, query, value):
         """Returns an `attention_mask` as `(batch, heads, query_length, key_length)`.
 
         Args:
-            mask: `(*others, heads, *attended axes of the query, *those of the key)`. Any may have
-                size 1; those that are missing belong before the attended ones.
+            mask: `(*others, heads, *attended axes of the query, *those of the key)`. Any axis may
+                have size 1; missing axes are inserted directly before the query axes.
             query, value: The tensors.
         """
         if mask is None:
@@ -105,7 +105,7 @@ class AttendedAxes:
         return ops.reshape(mask, (math.prod(batch), heads, math.prod(rows), math.prod(columns)))
 
     def restored(self, x, query):
-        """Returns `(batch, length, *features)` with the axes of the query before the features."""
+        """Returns `(batch, length, *features)` with the axes of the query restored."""
         own, features = ops.shape(query), ops.shape(x)[2:]
         now = (*self.others, *self.attended)
         x = ops.reshape(x, (*_part(own, now), *features))

@@ -1,4 +1,4 @@
-"""What the blocks of a Transformer have in common: the options, and how parts are added."""
+"""What the blocks of a Transformer have in common: options and residual connections."""
 
 import functools
 import inspect
@@ -27,10 +27,10 @@ BIASES = ("attention", *PROJECTIONS, "feed_forward")
 
 
 class Block(Recomputable):
-    """What encoder and decoder blocks have in common: the options, and how parts are added.
+    """What encoder and decoder blocks have in common: options and residual connections.
 
-    An option is an argument of this constructor, kept under its name, and nothing else: the config
-    is read from there.
+    Every argument of this constructor is an option, stored under its name, and nothing else is: the
+    config is read from these attributes.
 
     Class attributes:
         biases: The parts that `use_bias` may name.
@@ -122,17 +122,17 @@ class Block(Recomputable):
         return self.use_bias if isinstance(self.use_bias, bool) else part in self.use_bias
 
     def _biases_of_attention(self):
-        """Returns what `use_bias` of `MultiHeadAttention` is."""
+        """Returns the argument `use_bias` for `MultiHeadAttention`."""
         if self._has_bias("attention"):
             return True
         return [name for name in PROJECTIONS if self._has_bias(name)]
 
     def compute_output_shape(self, x_shape, encoded_shape=None):
-        """Returns the shape of the output without the weights: that of `x`."""
+        """Returns the shape of the output, without that of the weights: the shape of `x`."""
         return tuple(x_shape)
 
     def compute_mask(self, inputs, previous_mask):
-        """Hands on what is hidden by the mask of the call or by the implicit one."""
+        """Passes on the mask of the call combined with the implicit one."""
         implicit = get_keras_mask(inputs)
         if previous_mask is None or implicit is None or previous_mask is implicit:
             return previous_mask
@@ -169,12 +169,12 @@ class Block(Recomputable):
 
     def _make_norm(self, name, x_shape):
         norm = NORMS[self.norm](epsilon=self.epsilon, dtype=self.dtype_policy, name=name)
-        norm.supports_masking = True  # Keras would warn of an implicit mask that an RMS one gets
+        norm.supports_masking = True  # otherwise Keras warns if RMS gets an implicit mask
         norm.build(x_shape)
         return norm
 
     def _another(self, part):
-        """Returns a part with the same options, and weights and state of its own."""
+        """Returns a part with the same options, but its own weights and state."""
         return part.from_config(part.get_config())
 
     def _make_feed_forward(self, name, x_shape):
@@ -196,7 +196,7 @@ class Block(Recomputable):
         self.drop = keras.layers.Dropout(self.dropout, dtype=self.dtype_policy)
 
     def _attend(self, attention, norm, x, memory, mask, memory_mask, with_weights, training):
-        """Adds what an attention sees in a memory, `None` for its own input, to its input."""
+        """Adds the output of an attention to its input; the memory `None` is the input itself."""
         x = as_floats(x, self.compute_dtype)
         query = self._before(norm, x)
         context = attention(
@@ -211,9 +211,9 @@ class Block(Recomputable):
         return self._after(norm, x, context, training), weights
 
     def _look_up(self, attention, norm, x, memory, start, extend, with_weights):
-        """As `_attend`, from some positions to a memory, which they may extend first.
+        """Like `_attend`, from some positions to a memory, which they may extend first.
 
-        Several rows, side by side, may share a row of a memory that they do not extend.
+        Several adjacent rows may share a row of a memory that they do not extend.
         """
         x = as_floats(x, self.compute_dtype)
         query = self._before(norm, x)
@@ -228,16 +228,16 @@ class Block(Recomputable):
         return self._after(self.feed_forward_norm, x, added, training)
 
     def _before(self, norm, x):
-        """Returns what a part of the block gets."""
+        """Returns the input of a part of the block, normalized if `normalize="pre"`."""
         return norm(x) if self.normalize == "pre" else x
 
     def _after(self, norm, x, added, training):
-        """Returns the input of a part together with its output."""
+        """Returns the sum of a part's input and output, normalized if `normalize="post"`."""
         x = x + self.drop(added, training=training)
         return norm(x) if self.normalize == "post" else x
 
     def _room(self, attention, batch, max_length, mask):
-        """Returns a memory of nothing yet, with room for `max_length` positions."""
+        """Returns an empty memory with room for `max_length` positions."""
         empty = ops.zeros((batch, max_length, self.size), self.compute_dtype)
         key, value, _ = attention.prepare(empty)
         return Memory(key, value, mask)

@@ -1,4 +1,4 @@
-"""Checks of the arguments that many classes have."""
+"""Checks of arguments that many classes share."""
 
 import math
 from numbers import Integral, Real
@@ -7,7 +7,7 @@ import numpy as np
 
 
 def require_positive_integers(owner, **sizes):
-    """Raises a `ValueError` that names the first of some arguments that is no positive integer."""
+    """Raises a `ValueError` for the first argument that is not a positive integer."""
     for name, size in sizes.items():
         if not is_positive_integer(size):
             raise ValueError(
@@ -16,7 +16,7 @@ def require_positive_integers(owner, **sizes):
 
 
 def require_positive_integers_or_none(owner, **sizes):
-    """The same of arguments that may be left out."""
+    """Like `require_positive_integers`, for arguments that may be `None`."""
     for name, size in sizes.items():
         if size is not None and not is_positive_integer(size):
             raise ValueError(
@@ -26,7 +26,7 @@ def require_positive_integers_or_none(owner, **sizes):
 
 
 def require_fractions(owner, **fractions):
-    """Raises a `ValueError` that names the first of some arguments that is no fraction below 1."""
+    """Raises a `ValueError` for the first argument that is not a fraction below 1."""
     for name, fraction in fractions.items():
         if not isinstance(fraction, Real) or not 0.0 <= fraction < 1.0:
             raise ValueError(
@@ -44,5 +44,5 @@ def is_positive_number(number):
 
 
 def plain(number):
-    """Returns a number of NumPy as one of Python, as Keras wants sizes, and others as given."""
+    """Converts a NumPy number to a Python number, as Keras needs for sizes."""
     return number.item() if isinstance(number, np.generic) else number

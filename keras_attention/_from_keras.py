@@ -1,10 +1,10 @@
-"""Layers of Keras become ours, with their weights."""
+"""Conversion of Keras' attention layers to ours, with their weights."""
 
 import keras
 
 from keras_attention import drop_in
 
-# `keras.layers` exports the second without "ed" in its name.
+# `keras.layers` exports the second one without the "ed" in its name.
 TWINS = {
     keras.layers.MultiHeadAttention: drop_in.MultiHeadAttention,
     keras.layers.GroupQueryAttention: drop_in.GroupedQueryAttention,
@@ -14,10 +14,10 @@ TWINS = {
 
 
 def from_keras(layer):
-    """Returns the layer of `keras_attention.drop_in` that does what a layer of Keras does.
+    """Returns the layer of `keras_attention.drop_in` that is equivalent to a Keras layer.
 
-    Outputs and attention scores are the same, with the differences that the page "Coming from
-    keras.layers" lists. It has weights of its own, with the same values.
+    Outputs and attention scores are the same, except for the differences listed on the page "Coming
+    from keras.layers". The new layer has its own weights, with the same values.
 
     Args:
         layer: A built `keras.layers.MultiHeadAttention`, `GroupQueryAttention`, `Attention` or
@@ -25,13 +25,13 @@ def from_keras(layer):
             such layers of its graph replaced.
 
     Raises:
-        TypeError: If it is anything else, a subclass of one of these, too: nobody knows what it
-            computes.
+        TypeError: If it is anything else, including a subclass of one of these, which may compute
+            something different.
         ValueError: If it has not been built.
 
     Example:
 
-    What a file of Keras holds, with our layers in it:
+    Load a Keras model from a file and replace its attention layers:
 
     >>> from tempfile import mkdtemp
     >>> folder = mkdtemp()
@@ -46,7 +46,7 @@ def from_keras(layer):
     >>> isinstance(ours.get_layer("attention"), drop_in.MultiHeadAttention)
     True
 
-    A file of weights alone loads into a model of `drop_in` layers as it is:
+    A model of `drop_in` layers also loads Keras' weight files directly:
 
     >>> model.save_weights(f"{folder}/model.weights.h5")
     >>> ours.load_weights(f"{folder}/model.weights.h5")

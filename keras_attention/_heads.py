@@ -1,4 +1,4 @@
-"""What layers with several heads share: projections into the heads, and of them together."""
+"""What multi-head layers share: projections into the heads, and of the joined heads."""
 
 import keras
 from keras import ops
@@ -12,7 +12,7 @@ from keras_attention._initializers import independent
 from keras_attention._layer import AttentionLayer
 
 PROJECTIONS = ("query", "key", "value", "output")
-OF_DENSE = {  # what Keras makes of the arguments that go to each projection
+OF_DENSE = {  # arguments passed on to each projection, and the Keras module that resolves them
     "kernel_initializer": keras.initializers,
     "bias_initializer": keras.initializers,
     "kernel_regularizer": keras.regularizers,
@@ -24,7 +24,7 @@ OF_DENSE = {  # what Keras makes of the arguments that go to each projection
 
 
 class MultiHeadLayer(AttentionLayer):
-    """A layer that projects queries, keys and values into heads, and their outputs together.
+    """A layer that projects queries, keys and values into heads, and joins and projects outputs.
 
     Args:
         num_heads, key_dim, value_dim, output_dim, use_bias, kernel_initializer, bias_initializer,
@@ -89,7 +89,7 @@ class MultiHeadLayer(AttentionLayer):
         return layer
 
     def _dense_arguments(self, name):
-        """Returns the arguments of the dense layer of a projection, but for its sizes."""
+        """Returns the arguments of the dense layer of a projection, except its size."""
         arguments = {
             argument: independent(value) if argument.endswith("initializer") else value
             for argument, value in self._of_dense.items()

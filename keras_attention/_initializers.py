@@ -3,15 +3,15 @@ from keras import ops
 
 
 def independent(initializer):
-    """Returns a copy of an initializer, so that two weights of one shape do not come out equal."""
+    """Returns a copy of an initializer, so that two weights of one shape get different values."""
     is_object = isinstance(initializer, keras.initializers.Initializer)
     return initializer.clone() if is_object else initializer
 
 
 def for_each_head(initializer):
-    """Returns an initializer of shapes (*heads, rows, columns) that draws matrix by matrix.
+    """Returns an initializer of shapes (*heads, rows, columns) that draws each matrix separately.
 
-    Keras takes the axis of heads for that of a convolution and would draw too small numbers.
+    Keras would treat the axis of heads as that of a convolution and draw values that are too small.
     """
 
     def draw(shape, dtype=None):
@@ -24,7 +24,7 @@ def for_each_head(initializer):
 
 
 def _of_head(initializer, head):
-    """Returns a copy whose seed, if it has one, is that of a head."""
+    """Returns a copy whose seed, if it has one, is specific to a head."""
     if not isinstance(initializer, keras.initializers.Initializer):
         return initializer
     config = initializer.get_config()

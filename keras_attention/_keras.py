@@ -1,4 +1,4 @@
-"""Every private name of Keras that is needed; a test says when one has moved."""
+"""Every private name of Keras that is used; a test fails when one has moved."""
 
 from keras.src.backend import get_keras_mask, in_symbolic_scope, set_keras_mask
 
@@ -18,7 +18,7 @@ def layers_in(layer):
 
 
 def seed_generators(layer):
-    """Returns the generators of random numbers of a layer and of all layers in it."""
+    """Returns the seed generators of a layer and of all layers in it."""
     return [each for part in layers_in(layer) for each in part._seed_generators]
 
 

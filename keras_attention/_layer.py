@@ -1,4 +1,4 @@
-"""What every attention layer does with the arguments of its call, before anything is computed."""
+"""How every attention layer processes the arguments of its call, before the computation."""
 
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ from keras_attention._recompute import Recomputable
 
 
 class Memory(NamedTuple):
-    """What queries look at, made ready once: prepared keys, values and who is visible."""
+    """What queries attend to, prepared once: prepared keys, values, and a padding mask."""
 
     key: Any  # (batch, *heads, key_length, size)
     value: Any  # (batch, *heads, key_length, value_size)
@@ -19,11 +19,11 @@ class Memory(NamedTuple):
 
 
 class AttentionLayer(Recomputable):
-    """A layer with the call of Keras' attention layers: checks of shapes, and masks.
+    """A layer called like Keras' attention layers: it checks shapes and combines masks.
 
     Attributes:
         num_heads: Number of heads.
-        output_dim: Size of the output, `None` if it is that of the query or the value.
+        output_dim: Size of the output; `None` if it is the size of the query or the value.
     """
 
     num_heads = 1
@@ -43,7 +43,7 @@ class AttentionLayer(Recomputable):
         return super().__call__(query, *args, **kwargs)
 
     def compute_output_shape(self, query_shape, value_shape, key_shape=None):
-        """Returns the shape of the output without the weights."""
+        """Returns the shape of the output, without that of the weights."""
         self._require_fitting_shapes(query_shape, value_shape, key_shape or value_shape)
         return (*query_shape[:-1], self._output_size(query_shape, value_shape))
 
@@ -51,7 +51,7 @@ class AttentionLayer(Recomputable):
         return self.output_dim or query_shape[-1]
 
     def _ready(self, x, mask):
-        """Returns floats, with zeros for what is hidden: 0 · NaN would be NaN, and its gradient."""
+        """Returns floats with zeros at hidden positions: 0 · NaN and its gradient would be NaN."""
         x = as_floats(x, self.compute_dtype)
         return x if mask is None else ops.where(mask[:, :, None], x, ops.cast(0.0, x.dtype))
 
@@ -59,14 +59,14 @@ class AttentionLayer(Recomputable):
         return padding_mask(type(self).__name__, name, mask, tensor)
 
     def _mask_of_call(self, attention_mask, use_causal_mask, query, value):
-        """Returns the mask of pairs that a call names, a `Mask` or `None`."""
+        """Returns the mask of pairs that a call specifies, a `Mask` or `None`."""
         mask = masks.Causal() if use_causal_mask else None
         if attention_mask is None:
             return mask
         return masks.combine(mask, masks.Array(self._pairs_mask(attention_mask, query, value)))
 
     def _pairs_mask(self, mask, query, value):
-        """Returns an `attention_mask` as booleans; axes of size 1 stand for any size."""
+        """Returns an `attention_mask` as booleans, with axes of size 1 broadcast."""
         mask = masks.as_boolean(mask, "attention_mask", ranks=(2, 3, 4))
         lengths = query.shape[1], value.shape[1]
         front = (query.shape[0], self.num_heads)[: len(mask.shape) - 2]
@@ -106,7 +106,7 @@ class AttentionLayer(Recomputable):
 class MemoryAttention(AttentionLayer):
     """An attention layer in two steps: `prepare` a memory once, `attend` to it any number of times.
 
-    A subclass says what it makes of keys and values, `_prepare`, and of queries, `_attend`.
+    A subclass implements `_prepare` for keys and values, and `_attend` for queries.
     """
 
     def call(
@@ -133,14 +133,14 @@ class MemoryAttention(AttentionLayer):
         return (context, weights) if return_attention_scores else context
 
     def prepare(self, value, key=None, value_mask=None, key_mask=None, start=0):
-        """Makes a memory ready for any number of calls of `attend`.
+        """Prepares a memory for any number of calls of `attend`.
 
         Args:
             value, key, value_mask, key_mask: As in a call.
             start: Position of the first key.
 
         Returns:
-            A `Memory`, whose tensors have the batch first.
+            A `Memory`, whose tensors have the batch as their first axis.
         """
         require_built(self, "query_shape, value_shape")
         key = value if key is None else key
@@ -166,11 +166,12 @@ class MemoryAttention(AttentionLayer):
             query: Tensor `(batch, query_length, query_size)`.
             memory: What `prepare` returned.
             query_mask: Boolean `(batch, query_length)` or `None`.
-            mask: A further `Mask` or `None`.
-            training: Whether dropout is on.
-            start: Position of the first query, an integer or scalar tensor. By default the last
-                query stands where the last key does.
-            return_attention_scores: Whether the weights are wanted; `None` stands for them if not.
+            mask: An additional `Mask` or `None`.
+            training: Whether to apply dropout.
+            start: Position of the first query, an integer or scalar tensor. By default, the last
+                query has the position of the last key.
+            return_attention_scores: Whether to return the weights; if not, `None` takes their
+                place.
 
         Returns:
             `(context, weights)`.
@@ -189,14 +190,15 @@ class MemoryAttention(AttentionLayer):
 
 
 def attend_together(attention, query, memory, **options):
-    """Attends from queries of which several rows, side by side, share each row of a memory.
+    """Attends to a memory where several adjacent rows of queries share each row of the memory.
 
-    They become queries of one row: the memory is read once for all of them, in larger products.
+    Rows that share are merged into one: the memory is read once for all of them, in larger
+    products.
 
     Args:
         attention: A `MultiHeadAttention` without masks and positions.
         query: Tensor `(rows, length, size)`.
-        memory: A `Memory` of as many rows, or a part of them.
+        memory: A `Memory` with as many rows, or a number that divides it.
         **options: As for `attention.attend`.
 
     Returns:
@@ -221,19 +223,19 @@ def attend_together(attention, query, memory, **options):
 
 
 class GrowingMemory:
-    """What a memory that a decoder fills step by step needs besides: a mixin."""
+    """Mixin for layers whose memory a decoder fills step by step."""
 
     def extend(self, memory, value, start, key=None):
-        """Writes further keys and values into a memory that has room for them: a cache.
+        """Writes new keys and values into a memory that has room for them: a cache.
 
         Args:
-            memory: What `prepare` returned, without a mask, such as that of `(batch, max_length,
-                size)` zeros.
-            value, key: As in a call: those that stand at the positions from `start` on.
-            start: Integer or scalar tensor.
+            memory: What `prepare` returned, without a mask, for example for zeros of shape `(batch,
+                max_length, size)`.
+            value, key: As in a call: the vectors at the positions from `start` on.
+            start: Position of the first new key, an integer or scalar tensor.
 
         Returns:
-            The new `Memory`. A `Causal` mask hides what has not been written yet.
+            The new `Memory`. A `Causal` mask hides the positions that are not written yet.
         """
         new = self.prepare(value, key, start=start)
         pairs = zip(memory[:2], new[:2], strict=True)
@@ -241,7 +243,7 @@ class GrowingMemory:
 
 
 def require_built(layer, shapes):
-    """Raises a `ValueError` if a layer has no weights yet, with the arguments of its `build`."""
+    """Raises a `ValueError` that names the arguments of `build` if a layer has no weights yet."""
     if not layer.built:
         raise ValueError(
             f"The layer {layer.name!r} ({type(layer).__name__}) has no weights yet, so it cannot "
@@ -255,7 +257,7 @@ def as_floats(x, dtype):
 
 
 def agree(shape, other):
-    """Whether two shapes are equal as far as they are known."""
+    """Whether two shapes are equal in all sizes that are known."""
     pairs = zip(shape, other, strict=True)
     return all(None in pair or pair[0] == pair[1] for pair in pairs)
 
@@ -266,11 +268,11 @@ def padding_mask(owner, name, mask, tensor):
     Args:
         owner: Name of the layer, for error messages.
         name: Name of the argument, for error messages.
-        mask: Boolean `(batch, length)`, in the shape of the tensor without its size, or `None`.
-        tensor: What it belongs to.
+        mask: Boolean `(batch, length)`, the shape of the tensor without its last axis, or `None`.
+        tensor: The tensor that the mask belongs to.
 
     Raises:
-        ValueError: If one of the two masks has another shape.
+        ValueError: If one of the two masks has the wrong shape.
     """
     implicit, shape = get_keras_mask(tensor), tuple(tensor.shape[:-1])
     if implicit is not None and not _fits(implicit, shape):
@@ -296,16 +298,16 @@ def _fits(mask, shape):
 
 
 def both(first, second):
-    """Returns what two masks show together; `None` hides nothing."""
+    """Returns the conjunction of two masks; `None` hides nothing."""
     if first is None or first is second:
         return second
     return first if second is None else ops.logical_and(first, second)
 
 
 def _overwritten(old, new, start):
-    """Returns `(..., length, size)` with new vectors from `start` on; what is beyond is left out.
+    """Returns `(..., length, size)` with new vectors from `start` on, dropping any beyond the end.
 
-    `ops.slice_update` would do, but with TensorFlow it needs XLA, which not every server has.
+    `ops.slice_update` would work too, but on TensorFlow it needs XLA, which not every server has.
     """
     places = ops.arange(ops.shape(old)[-2], dtype="int32") - start  # (length,)
     count = ops.shape(new)[-2]

@@ -1,18 +1,18 @@
-"""Products of tensors: the one place that asks the backend for them."""
+"""Products of tensors: the only place that calls the backend for them."""
 
 from keras import ops
 
 
 def matmul(a, b):
-    """Multiplies matrices as `ops.matmul` does, without the axes that have size 1 in both.
+    """Multiplies matrices like `ops.matmul`, but without the axes that have size 1 in both.
 
-    TensorFlow 2.21 with oneDNN, its default on x86, corrupts memory where batch axes `(n, 1)` meet
-    `(1, 1)`, as in attention with one head and a weight for each head, forward and in the gradient
-    (https://github.com/tensorflow/tensorflow/issues/117700). `(n,)` and `(1,)`, and more heads,
-    are computed right.
+    TensorFlow 2.21 with oneDNN, its default on x86, corrupts memory when batch axes `(n, 1)` meet
+    `(1, 1)`, as in attention with one head and a weight for each head, both in the forward pass and
+    in the gradient (https://github.com/tensorflow/tensorflow/issues/117700). `(n,)` with `(1,)`,
+    and more heads, are computed correctly.
 
     Args:
-        a, b: Tensors `(..., m, k)` and `(..., k, j)`, whose axes in front broadcast.
+        a, b: Tensors `(..., m, k)` and `(..., k, j)`, whose leading axes broadcast.
     """
     rank = max(len(a.shape), len(b.shape))
     single = [axis for axis in range(-rank, -2) if _size(a, axis) == _size(b, axis) == 1]
@@ -24,7 +24,7 @@ def matmul(a, b):
 def dot(x, vectors):
     """Returns the dot products of `x` with the vector of each head.
 
-    The vector of a single head has no axes that could broadcast, for the reason `matmul` gives.
+    The vector of a single head is used without broadcast axes, for the reason given in `matmul`.
 
     Args:
         x: Tensor `(batch, *heads, query_length, key_length, size)`.
@@ -39,7 +39,7 @@ def dot(x, vectors):
 
 
 def _size(x, axis):
-    """Returns the size of an axis, 1 of one that broadcasting would add."""
+    """Returns the size of an axis, or 1 for an axis that broadcasting would add."""
     return x.shape[axis] if -axis <= len(x.shape) else 1
 
 

@@ -1,4 +1,4 @@
-"""A layer that is computed again in the backward pass, with the same masks and dropout."""
+"""A layer that is recomputed in the backward pass, with the same masks and dropout."""
 
 import inspect
 
@@ -9,35 +9,36 @@ from keras_attention._keras import get_keras_mask, seed_generators, set_keras_ma
 
 
 class Recomputable(keras.layers.Layer):
-    """A layer that is computed again as a whole if it was made inside `keras.RematScope()`.
+    """A layer that is recomputed as a whole if it was created inside `keras.RematScope()`.
 
-    What it makes itself, it makes inside `keras.RematScope(mode=None)`, where it is called as well:
-    in the other scope some operations of Keras would be computed again on their own.
+    It creates and calls its sublayers inside `keras.RematScope(mode=None)`: in the outer scope,
+    some Keras operations would be recomputed separately.
     """
 
     def rematerialized_call(self, layer_call, *args, **kwargs):
-        """What Keras calls instead of `call` then."""
+        """Called by Keras instead of `call` when the layer is recomputed."""
         remat = super().rematerialized_call
         return _recomputed(self, layer_call, lambda function: remat(function, *args, **kwargs))
 
     def compute_output_spec(self, *args, **kwargs):
-        # What `call` returns, weights included: a layer would ask `compute_output_shape`.
+        # The spec of what `call` returns, including the weights. `keras.layers.Layer` would use
+        # `compute_output_shape`.
         with keras.RematScope(mode=None):
             return keras.Operation.compute_output_spec(self, *args, **kwargs)
 
 
 def _recomputed(layer, layer_call, remat):
-    """Returns a layer's `call` made of a function that `remat` can take.
+    """Returns a layer's `call` wrapped as a function that `remat` can handle.
 
-    TensorFlow recomputes functions of float tensors only, given by position, when it builds a
-    graph; dropout would draw anew when it is computed again; and tensors lose their implicit
-    masks. So all but the float inputs and the weights is bound before. The generators of random
-    numbers go on from a state that each of them draws for this call.
+    When TensorFlow builds a graph, it only recomputes functions of positional float tensors;
+    dropout would draw new values when recomputed; and tensors lose their implicit masks. So
+    everything except the float inputs and the weights is bound beforehand. The seed generators
+    continue from a state that each of them draws for this call.
 
     Args:
         layer: A Keras layer.
         layer_call: Its `call`.
-        remat: What turns a function of tensors into one that is computed again, or leaves it.
+        remat: Turns a function of tensors into one that is recomputed, or leaves it unchanged.
     """
 
     def call(*args, **kwargs):
@@ -64,7 +65,7 @@ def _recomputed(layer, layer_call, remat):
 
 
 def _drawn_state(generator):
-    """Returns a state that a generator draws, far from those that it comes to by itself."""
+    """Returns a state drawn by a generator, far from the states that it reaches by itself."""
     state = generator.state
     drawn = keras.random.randint(state.shape, 0, 2**31 - 1, dtype="int32", seed=generator)
     return ops.cast(drawn, state.dtype)

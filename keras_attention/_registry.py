@@ -1,4 +1,4 @@
-"""One way to turn a name, an object or a config into an object, with errors that help."""
+"""One way to turn a name, an object or a config into an object, with helpful errors."""
 
 import keras
 
@@ -6,19 +6,19 @@ from keras_attention.errors import unknown_name
 
 
 class Registry:
-    """The objects of one kind that a layer takes by name, as an object, or as a config.
+    """The objects of one kind that a layer accepts as a name, an object, or a config.
 
     Args:
         kind: What the objects are, for error messages: `"score"`, `"mask"`, ...
         base: The class that all of them derive from.
-        classes: Dictionary of names to classes that can be made without arguments.
+        classes: Dictionary from names to classes that can be created without arguments.
     """
 
     def __init__(self, kind, base, classes):
         self.kind, self.base, self.classes = kind, base, classes
 
     def add(self, **classes):
-        """Adds classes by their names, for a base whose subclasses import its module."""
+        """Adds classes by name, for a base class whose module its subclasses import."""
         self.classes |= classes
 
     def names(self):
@@ -26,14 +26,14 @@ class Registry:
         return sorted(self.classes)
 
     def get(self, identifier, **arguments):
-        """Returns the object for a name, a config made by `keras.saving`, or itself.
+        """Returns the object for a name or a `keras.saving` config; returns an object unchanged.
 
         Args:
-            identifier: One of these.
-            **arguments: Arguments of what is made of a name.
+            identifier: A name, a config, or an object.
+            **arguments: Constructor arguments of an object that is given by name.
 
         Raises:
-            ValueError: For an unknown name, with the nearest ones; for any other type.
+            ValueError: For an unknown name, listing the closest names; for any other type.
         """
         if isinstance(identifier, self.base):
             return identifier

@@ -1,4 +1,4 @@
-"""Activations of feed-forward networks that Keras has no name for."""
+"""Activations of feed-forward networks that Keras does not provide by name."""
 
 import math
 
@@ -52,10 +52,10 @@ def tanh_gelu(x):
 
 @ops.custom_gradient
 def _lean_gelu(x):
-    """The GELU of Keras, with half as many passes over memory where nothing fuses them.
+    """Keras' GELU, with half as many passes over memory where operations are not fused.
 
-    It is `(x / 2) (1 + erf(z))` with `z = x / √2`, in the form that LiteRT's converter knows; its
-    slope is `(1 + erf(z) + z erf'(z)) / 2`.
+    It is `(x / 2) (1 + erf(z))` with `z = x / √2`, in the form that LiteRT's converter recognizes;
+    its derivative is `(1 + erf(z) + z erf'(z)) / 2`.
     """
     z = math.sqrt(0.5) * x
     risen = 1.0 + ops.erf(z)
@@ -69,24 +69,24 @@ def _lean_gelu(x):
 
 
 _NAMED = {each.__name__: each for each in (quick_gelu, squared_relu, tanh_gelu)}
-# Activations that half precision loses nothing by.
+# Activations that lose no accuracy in half precision.
 _ROUNDED_ONCE = (keras.activations.linear, keras.activations.relu, squared_relu)
 
 
 def get(activation):
-    """Returns an activation by its name, a config, or as it is."""
+    """Returns the activation for a name or a config; returns a callable unchanged."""
     is_name = isinstance(activation, str)
     return keras.activations.get(_NAMED.get(activation, activation) if is_name else activation)
 
 
 def serialize(activation):
-    """Returns what `get` makes the same activation of."""
+    """Returns the identifier from which `get` restores the activation."""
     name = getattr(activation, "__name__", None)
     return name if _NAMED.get(name) is activation else keras.activations.serialize(activation)
 
 
 def in_float32(activation, x):
-    """Applies a smooth activation in float32 and rounds once, which is faster as well."""
+    """Applies a smooth activation in float32 and rounds once, which is also faster."""
     if activation in _ROUNDED_ONCE:
         return activation(x)
     nothing_fuses = keras.backend.backend() == "tensorflow"

@@ -1,4 +1,4 @@
-"""Attention with one head: a score, a mask, a normalizer and an implementation, put together."""
+"""Single-head attention, which combines a score, a mask, a normalizer and an implementation."""
 
 from typing import Any
 
@@ -16,29 +16,31 @@ class Attention(GrowingMemory, MemoryAttention):
 
     $$ weights = normalize(mask(score(query, key))), \\quad context = weights · value $$
 
-    Every score of `keras_attention.scores` goes with every mask and normalizer; all masks that
-    are given count together: `mask`, the masks of the call, Keras' implicit masks, and the causal
-    one. A query that sees nothing gets a context of zeros.
+    Any score of `keras_attention.scores` works with any mask and normalizer. All masks are
+    combined: `mask`, the masks of the call, Keras' implicit masks, and the causal mask. A query
+    that cannot see any key gets a context of zeros.
 
     Paper: Bahdanau et al. 2015 (https://arxiv.org/abs/1409.0473); Luong et al. 2015
     (https://aclanthology.org/D15-1166).
 
     Args:
-        score: How well does a key answer a query? A `Score`, its config, or a name: `"dot"`,
+        score: How well a key matches a query. A `Score`, its config, or a name: `"dot"`,
             `"scaled_dot"`, `"general"`, `"cosine"`, `"additive"`, `"linear_additive"`,
             `"location"`, `"dense_synthesizer"`, `"random_synthesizer"`, `"euclidean"`,
             `"gaussian"`, `"boxcar"`, `"triangular"`, `"epanechnikov"`.
-        normalizer: How do scores become weights? `"softmax"`, a `Normalizer`, or its config.
-        mask: A rule that always holds: `"causal"`, a `Mask`, its config, or `None`.
-        position: How queries and keys know where they stand: `"rotary"`, `"alibi"`, `"t5"`,
-            `"shaw"`, an object of `keras_attention.positions`, its config, or `None`.
-        soft_cap: `c` of `c · tanh(scores / c)`, which keeps scores between -c and c, or `None`.
-        dropout: Fraction of the weights that is dropped in training.
-        implementation: How it is computed; the numbers are the same. `"reference"` holds the scores
-            of all pairs, `"chunked"` those of one tile at a time: memory linear in length, nothing
-            spent on tiles that the mask hides, no weights to return; `"auto"` takes it when the
-            scores are many, and `choose_implementation` tells. `"fused"` is the backend's kernel
-            for scaled dot products, worth asking for where it is fast, as on a GPU.
+        normalizer: How scores become weights: a name such as `"softmax"`, a `Normalizer`, or its
+            config.
+        mask: A mask that applies to every call: `"causal"`, a `Mask`, its config, or `None`.
+        position: How positions enter the scores: `"rotary"`, `"alibi"`, `"t5"`, `"shaw"`, an object
+            of `keras_attention.positions`, its config, or `None`.
+        soft_cap: `c` in `c · tanh(scores / c)`, which keeps scores between -c and c, or `None`.
+        dropout: Fraction of the weights to drop during training.
+        implementation: How attention is computed; the results are the same. `"reference"` holds the
+            scores of all pairs. `"chunked"` holds those of one tile at a time: its memory is linear
+            in length and it skips tiles that the mask hides, but it cannot return weights. `"auto"`
+            uses it when there are many scores; `choose_implementation` tells which one runs.
+            `"fused"` is the backend's kernel for scaled dot products, worth choosing where it is
+            fast, as on a GPU.
         seed: Integer seed of the dropout.
 
     Call arguments:
@@ -46,22 +48,22 @@ class Attention(GrowingMemory, MemoryAttention):
         value: Tensor `(batch, key_length, value_size)`.
         key: Tensor `(batch, key_length, key_size)`. Defaults to `value`.
         query_mask: Boolean `(batch, query_length)`: hidden queries get a context of zeros.
-        value_mask: Boolean `(batch, key_length)`: nobody sees the hidden values.
+        value_mask: Boolean `(batch, key_length)`: no query sees the hidden values.
         key_mask: Boolean `(batch, key_length)`: the same.
-        attention_mask: Boolean `(query_length, key_length)`, with `(batch, …)` or
-            `(batch, heads, …)` in front: `True` where a query may see a key. Numbers count as in
-            Keras: 0 hides. Of a mask that is added to scores, 0 and -1e9, pass `mask == 0`.
-        return_attention_scores: Whether to return the weights, too.
-        use_causal_mask: Whether query `i` sees the keys up to `key_length - query_length + i` only.
-        training: Whether dropout is on.
+        attention_mask: Boolean `(query_length, key_length)`, optionally with leading axes `(batch,
+            …)` or `(batch, heads, …)`: `True` where a query may see a key. Numbers are read as in
+            Keras: 0 hides. For an additive mask of 0 and -1e9, pass `mask == 0`.
+        return_attention_scores: Whether to also return the attention weights.
+        use_causal_mask: Whether query `i` only sees the keys up to `key_length - query_length + i`.
+        training: Whether to apply dropout.
 
     Output shape:
         The context `(batch, query_length, value_size)`; with `return_attention_scores` also the
         weights before dropout, float32 `(batch, query_length, key_length)`.
 
     Raises:
-        ValueError: If the score cannot compare queries and keys of these sizes, a mask does not
-            fit, or query, value and key are not of rank 3 or do not fit.
+        ValueError: If the score cannot compare queries and keys of these sizes, a mask has the
+            wrong shape, or query, value and key are not of rank 3 or their shapes do not match.
 
     Example:
 
@@ -87,7 +89,7 @@ class Attention(GrowingMemory, MemoryAttention):
     ) -> None:
         super().__init__(**kwargs)
         require_fractions(type(self).__name__, dropout=dropout)
-        policy = getattr(self.dtype_policy, "default_policy", self.dtype_policy)  # of a policy map
+        policy = getattr(self.dtype_policy, "default_policy", self.dtype_policy)  # for policy maps
         self.score = scores.get(score, dtype=policy.name)
         self.normalizer = normalizers.get(normalizer)
         self.normalizer_seed = self.normalizer.seed_generator  # tracked by Keras through this
@@ -106,9 +108,9 @@ class Attention(GrowingMemory, MemoryAttention):
         self.seed_generator = keras.random.SeedGenerator(seed) if dropout else None
 
     def __call__(self, query, *args, **kwargs):
-        """Takes a list `[query, value]` or `[query, value, key]`, too, as Keras' own layers do.
+        """Also accepts a list `[query, value]` or `[query, value, key]`, as Keras' own layers do.
 
-        Their list of masks, `mask=[query_mask, value_mask, key_mask]`, goes with it.
+        A list comes with a list of masks, `mask=[query_mask, value_mask, key_mask]`.
         """
         if not isinstance(query, list | tuple):
             return super().__call__(query, *args, **kwargs)
@@ -133,10 +135,10 @@ class Attention(GrowingMemory, MemoryAttention):
         self.build_heads(query_shape, key_shape)
 
     def build_heads(self, query_shape, key_shape):
-        """Builds what compares queries `(batch, *heads, length, size)` with such keys."""
+        """Builds score and position for queries and keys `(batch, *heads, length, size)`."""
         self.built = True
         heads = tuple(query_shape[1:-2])
-        if not self.score.built:  # it is when it comes from a file or is shared
+        if not self.score.built:  # already built if loaded from a file or shared
             self.score.build(query_shape, key_shape)
         self._require_same_heads("score", self.score, heads)
         if self.position is not None:
@@ -147,15 +149,15 @@ class Attention(GrowingMemory, MemoryAttention):
         self.scoring = compute.Scoring(self.score, self.position, self.soft_cap)
 
     def choose_implementation(self, query_shape, value_shape, return_attention_scores=False):
-        """Returns what `implementation="auto"` comes to for inputs of these shapes.
+        """Returns the implementation that runs for inputs of these shapes, with `"auto"` resolved.
 
         Args:
-            query_shape, value_shape: `(batch, length, size)`; `None` for what is unknown, and
-                `"auto"` then takes the reference.
+            query_shape, value_shape: `(batch, length, size)`, with `None` for unknown sizes, for
+                which `"auto"` uses the reference.
             return_attention_scores: As in a call.
 
         Raises:
-            ValueError: If the implementation that was asked for cannot do it.
+            ValueError: If the requested implementation does not support this layer or call.
         """
         require_built(self, "query_shape, value_shape")
         shape = query_shape[0], *self._heads, query_shape[1], value_shape[1]
@@ -180,7 +182,7 @@ class Attention(GrowingMemory, MemoryAttention):
     def attend_heads(
         self, query, memory, query_mask, mask, training, start, return_attention_scores
     ):
-        """As `attend`, from queries `(batch, *heads, length, size)`, nothing of which is hidden."""
+        """Like `attend`, for queries that are split into heads, `(batch, *heads, length, size)`."""
         query_length = ops.shape(query)[-2]
         if start is None:
             start = ops.shape(memory.key)[-2] - query_length
@@ -206,7 +208,7 @@ class Attention(GrowingMemory, MemoryAttention):
     _prepare, _attend = prepare_heads, attend_heads
 
     def _prepared_queries(self, query, start):
-        """Returns the prepared queries, and what the position needs of queries, if anything."""
+        """Returns the prepared queries and, if any, the features that the position needs."""
         positions = ops.arange(ops.shape(query)[-2], dtype="int32") + start
         features = None
         if self.position is not None:
@@ -224,7 +226,7 @@ class Attention(GrowingMemory, MemoryAttention):
         return value_shape[-1]
 
     def _require_same_heads(self, name, part, heads):
-        built_for = getattr(part, "heads", heads)  # one of the user's own may not keep them
+        built_for = getattr(part, "heads", heads)  # a custom part may not store them
         if part.per_head and built_for != heads:
             kind = type(part).__name__
             raise ValueError(

@@ -1,4 +1,4 @@
-"""The block of the Conformer: attention to all, a convolution of neighbours, two half steps."""
+"""The Conformer block: attention and convolution between two half-step feed-forward networks."""
 
 from typing import Any
 
@@ -20,38 +20,38 @@ class ConformerBlock(Block):
        y = Norm(x_3 + \\frac{1}{2} FeedForward_2(Norm(x_3))) $$
 
     Paper: Gulati et al. 2020, Conformer: Convolution-augmented Transformer for Speech Recognition,
-    equation 1 (https://arxiv.org/abs/2005.08100). With `normalize="post"`: `Norm(x + part(x))` for
-    each part, and no further one, as in the Squeezeformer (Kim et al. 2022, section 3.1.2,
-    https://arxiv.org/abs/2206.00888).
+    equation 1 (https://arxiv.org/abs/2005.08100). With `normalize="post"`, each part is `Norm(x +
+    part(x))` and there is no further normalization, as in the Squeezeformer (Kim et al. 2022,
+    section 3.1.2, https://arxiv.org/abs/2206.00888).
 
     The parts are `feed_forward`, `attention`, `convolution` and `second_feed_forward`, with the
     normalizations `feed_forward_norm`, `attention_norm`, `convolution_input_norm` and
-    `second_feed_forward_norm`; the last one is `output_norm`. The convolution sees both sides of a
-    vector, whatever the mask of attention hides.
+    `second_feed_forward_norm`; the final normalization is `output_norm`. The convolution sees both
+    sides of a position, even if the attention mask hides one.
 
     Args:
         num_heads, hidden, key_dim, normalize, epsilon, dropout, attention_dropout, hidden_dropout,
             activation, score, mask, norm, gated, num_key_value_heads, query_key_norm, normalizer,
             implementation: As for `EncoderBlock`.
-        use_bias: As for `EncoderBlock`; a collection may name `"convolution"`, too.
-        kernel_size: Length of the convolution, see `ConvolutionModule`.
-        convolution_norm: `"batch"` or `"layer"`, the normalization inside of the convolution.
-        position: Of the attention, as for `MultiHeadAttention`; by default
+        use_bias: As for `EncoderBlock`; a collection may also contain `"convolution"`.
+        kernel_size: Kernel size of the convolution, see `ConvolutionModule`.
+        convolution_norm: `"batch"` or `"layer"`, the normalization inside the convolution module.
+        position: Position of the attention, as for `MultiHeadAttention`. Defaults to
             `positions.TransformerXL`.
 
     Call arguments:
         x: Tensor `(batch, length, size)`.
-        mask: Boolean `(batch, length)`, `True` for what counts; Keras' implicit mask counts, too.
-            What is hidden changes nothing of what is not.
-        return_attention_scores: Whether to return the weights, too.
-        training: Whether dropout is on, and batch normalization learns.
+        mask: Boolean `(batch, length)`, `False` for padding; combined with Keras' implicit mask.
+            Hidden positions do not affect the outputs at other positions.
+        return_attention_scores: Whether to also return the attention weights.
+        training: Whether to apply dropout and to update the batch normalization.
 
     Output shape:
         `(batch, length, size)`; with `return_attention_scores` also the weights before dropout,
         float32 `(batch, num_heads, length, length)`.
 
     Raises:
-        ValueError: As `EncoderBlock` and `ConvolutionModule`.
+        ValueError: As for `EncoderBlock` and `ConvolutionModule`.
 
     Example:
 

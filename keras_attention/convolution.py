@@ -1,4 +1,4 @@
-"""What of its neighbours a vector takes in: the convolution module of the Conformer."""
+"""The convolution module of the Conformer, which mixes neighbouring positions."""
 
 from typing import Any
 
@@ -17,21 +17,23 @@ CONVOLUTION_NORMS = ("batch", "layer")
 
 @keras.saving.register_keras_serializable(package="keras_attention")
 class ConvolutionModule(Recomputable):
-    """A gate, a convolution of each dimension along the length, a normalization, an activation.
+    """The Conformer's convolution module: a gate, a depthwise convolution, a norm, an activation.
 
     $$ [a; g] = W_1 x + b_1, \\quad y_t = \\sum_n k_n \\odot (a \\odot σ(g))_{t+n} + b_k $$
 
     $$ Convolution(x) = W_2 activation(Norm(y)) + b_2 $$
 
     Paper: Gulati et al. 2020, Conformer: Convolution-augmented Transformer for Speech Recognition,
-    section 2.2 (https://arxiv.org/abs/2005.08100), whose first normalization stands before it.
+    section 2.2 (https://arxiv.org/abs/2005.08100). The paper's first normalization is not part of
+    this layer; it comes before it.
 
     The layers are `inner` (`W_1`), `depthwise` (`k`), `normalization` and `outer` (`W_2`).
-    What is hidden by the mask counts as nothing: neither a neighbour nor the batch normalization
-    sees it.
+    Positions hidden by the mask are ignored both by neighbouring positions and by the batch
+    normalization.
 
     Args:
-        kernel_size: Vectors that one is made of, itself in the middle; before and after it is 0.
+        kernel_size: Number of positions that the convolution covers, centered on each position. The
+            ends are padded with zeros.
         activation: As for `FeedForward`.
         norm: `"batch"`, as in the paper, or `"layer"`.
         epsilon: Added to the variance by the normalization.
@@ -39,16 +41,17 @@ class ConvolutionModule(Recomputable):
 
     Call arguments:
         x: Tensor `(batch, length, size)`.
-        mask: Boolean `(batch, length)`, `True` for what counts; Keras' implicit mask counts, too.
-        training: Whether the statistics of the batch normalize, and are learned.
+        mask: Boolean `(batch, length)`, `False` for padding; combined with Keras' implicit mask.
+        training: Whether to normalize by the statistics of the batch and to update the moving
+            statistics.
 
     Output shape:
         `(batch, length, size)`.
 
     Raises:
-        ValueError: If an argument is unknown or out of range, or the mask does not fit; if it is to
-            be recomputed in the backward pass, which would lose the statistics of a batch
-            normalization.
+        ValueError: If an argument is unknown or out of range, or the mask has the wrong shape; if
+            the layer is to be recomputed in the backward pass, which would lose the statistics of a
+            batch normalization.
 
     Example:
 
@@ -127,11 +130,11 @@ class ConvolutionModule(Recomputable):
 
 
 def require_no_statistics(layer, norm):
-    """Raises a `ValueError` if a layer is recomputed, which would lose what it learns of batches.
+    """Raises a `ValueError` if a layer is recomputed, which would lose its batch statistics.
 
     Args:
         layer: The layer.
-        norm: The normalization inside of its convolution.
+        norm: The normalization inside its convolution.
     """
     if norm == "batch" and is_recomputed(layer):
         raise ValueError(

@@ -1,4 +1,4 @@
-"""The same small network at every position."""
+"""A position-wise feed-forward network."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from keras_attention._recompute import Recomputable
 
 @keras.saving.register_keras_serializable(package="keras_attention")
 class FeedForward(Recomputable):
-    """The same two dense layers at every position, the first one gated if wanted.
+    """Position-wise feed-forward network of two dense layers, the first one optionally gated.
 
     $$ FeedForward(x) = W_2 activation(W_1 x + b_1) + b_2 $$
 
@@ -24,21 +24,21 @@ class FeedForward(Recomputable):
     The layers are `inner` (`W_1`), `gate` (`W_g`) and `outer` (`W_2`).
 
     Args:
-        hidden: Size between the layers.
-        activation: Activation between the layers: a name of `keras.activations`, `"quick_gelu"`
+        hidden: Size of the hidden layer.
+        activation: Activation of the hidden layer: a name in `keras.activations`, `"quick_gelu"`
             (CLIP), `"tanh_gelu"` (GPT-2), `"squared_relu"` (Primer), or a callable.
-        dropout: Fraction of what is between the layers that is dropped in training.
+        dropout: Fraction of the hidden units to drop during training.
         use_bias: Whether the layers add a bias.
-        gated: Whether the activation acts on a gate, by which the first layer is multiplied.
+        gated: Whether to apply the activation to a separate gate that multiplies the first layer.
 
     Input shape:
         `(…, size)`.
 
     Output shape:
-        The same.
+        Same as the input shape.
 
     Raises:
-        ValueError: If `hidden` is no positive integer, or `dropout` is out of range.
+        ValueError: If `hidden` is not a positive integer, or `dropout` is out of range.
 
     Example:
 

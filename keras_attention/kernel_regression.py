@@ -1,4 +1,4 @@
-"""Kernel regression: attention without weights, where only distances count."""
+"""Kernel regression: attention without projections, based on distances only."""
 
 from typing import Any
 
@@ -19,40 +19,40 @@ KERNELS = {
 
 @keras.saving.register_keras_serializable(package="keras_attention")
 class NadarayaWatson(Recomputable):
-    """Nadaraya-Watson kernel regression: a mean of known values, the nearer the more it counts.
+    """Nadaraya-Watson kernel regression: a mean of known values, weighted by their proximity.
 
     $$ f(x) = \\sum_i \\frac{K((x - x_i) / width)}{\\sum_j K((x - x_j) / width)} y_i $$
 
     Papers: Nadaraya 1964, On Estimating Regression (https://doi.org/10.1137/1109020); Watson 1964,
     Smooth Regression Analysis (https://www.jstor.org/stable/25049340).
 
-    It is attention: queries look at the known points by a kernel score, and the scores are divided
-    by their sum. A query out of reach of every known point, or one that sees none, gets 0. The
-    Gaussian reaches everywhere, and is computed as the softmax of its logarithm, which does not
-    underflow however far away a query is.
+    This is attention: a kernel score compares queries with the known points, and the scores are
+    divided by their sum. A query that is out of reach of every known point, or cannot see any, gets
+    0. The Gaussian kernel has unbounded support and is computed as the softmax of its logarithm,
+    which does not underflow however far away a query is.
 
     Args:
-        kernel: `"gaussian"`, `"boxcar"`, `"triangular"` or `"epanechnikov"`, or a `Score`: of a
-            `scores.Kernel` the sum is taken, of any other the softmax.
-        width: Width of a kernel given by its name; where it begins if it is learned.
-        learned_width: Whether the width is a weight that training finds. The boxcar's cannot be.
+        kernel: `"gaussian"`, `"boxcar"`, `"triangular"` or `"epanechnikov"`, or a `Score`. A
+            `scores.Kernel` is normalized by its sum, any other score by a softmax.
+        width: Width of a kernel given by name, or its initial value if learned.
+        learned_width: Whether the width is a trainable weight. That of the boxcar cannot be.
         implementation: As for `Attention`.
 
     Call arguments:
-        query_x: Tensor `(batch, queries, features)`: where values are asked for.
-        key_x: Tensor `(batch, points, features)`: where values are known.
+        query_x: Tensor `(batch, queries, features)`: the points at which to predict values.
+        key_x: Tensor `(batch, points, features)`: the points at which values are known.
         value_y: Tensor `(batch, points, values)`: the known values.
-        key_mask: Boolean `(batch, points)`: `False` for points that do not count.
+        key_mask: Boolean `(batch, points)`: `False` for points to ignore.
         attention_mask: Boolean `(queries, points)` or `(batch, queries, points)`: `True` where a
-            query may see a point, such as every one but itself to train the width.
-        return_attention_scores: Whether to return the weights of the points, too.
+            query may see a point. To train the width, let a point see all points except itself.
+        return_attention_scores: Whether to also return the weights of the points.
 
     Output shape:
         `(batch, queries, values)`; with `return_attention_scores` also the weights, float32
         `(batch, queries, points)`.
 
     Raises:
-        ValueError: If the kernel is unknown, the width is not above 0, or shapes do not fit.
+        ValueError: If the kernel is unknown, the width is not above 0, or shapes do not match.
 
     Example:
 
@@ -99,7 +99,7 @@ class NadarayaWatson(Recomputable):
 
     def build(self, query_x_shape, key_x_shape, value_y_shape):
         self._require_sequences(query_x_shape, key_x_shape, value_y_shape)
-        if not self.attention.built:  # it is when it comes from a file
+        if not self.attention.built:  # already built if loaded from a file
             self.attention.build(query_x_shape, value_y_shape, key_x_shape)
 
     def call(
@@ -122,7 +122,7 @@ class NadarayaWatson(Recomputable):
         )
 
     def compute_output_shape(self, query_x_shape, key_x_shape, value_y_shape):
-        """Returns the shape of the output without the weights."""
+        """Returns the shape of the output, without that of the weights."""
         return (*query_x_shape[:-1], value_y_shape[-1])
 
     def _require_sequences(self, *shapes):

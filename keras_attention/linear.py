@@ -1,4 +1,4 @@
-"""Linear attention: by a feature map of queries and keys, in time and memory linear in length."""
+"""Linear attention: a feature map of queries and keys gives time and memory linear in length."""
 
 from typing import Any
 
@@ -13,37 +13,38 @@ from keras_attention.compute import features
 
 @keras.saving.register_keras_serializable(package="keras_attention")
 class LinearAttention(MemoryAttention, Approximation):
-    """Multi-head attention whose score is the product of positive features of query and key.
+    """Multi-head attention whose weights are dot products of positive features of query and key.
 
     $$ head_i = \\frac{φ(q_i)^T \\sum_j φ(k_j) v_j^T}{φ(q_i)^T \\sum_j φ(k_j)}, \\quad
        φ(x) = elu(x) + 1 $$
 
-    The sums over the keys are the same for every query, so that time and memory are linear in the
-    length. So they are under the causal mask: pairs inside a chunk of keys, running sums from chunk
-    to chunk. The weights are positive and sum to 1, as after a softmax, but are less sharp.
+    The sums over the keys are the same for every query, so time and memory are linear in the
+    length. This also holds with the causal mask, which is computed from pairs inside chunks of keys
+    and running sums from chunk to chunk. The weights are positive and sum to 1, as after a softmax,
+    but are less sharp.
 
-    For a feature map of your own, override `log_features`; `PerformerAttention` has one that comes
-    near to softmax attention.
+    For a custom feature map, override `log_features`. The feature map of `PerformerAttention`
+    approximates softmax attention.
 
     Paper: Katharopoulos et al. 2020, Transformers are RNNs (https://arxiv.org/abs/2006.16236).
 
     Args:
         num_heads, key_dim, value_dim, output_dim: As for `MultiHeadAttention`.
-        causal: Whether the causal mask always holds.
+        causal: Whether to always apply the causal mask.
         use_bias: As for `MultiHeadAttention`.
         **kwargs: Initializers, regularizers and constraints of the projections, as for
             `MultiHeadAttention`.
 
     Call arguments:
-        As for `Attention`; `attention_mask` is refused.
+        As for `Attention`, but `attention_mask` is not supported.
 
     Output shape:
-        `(batch, query_length, output_dim)`; with `return_attention_scores` also the weights that
-        the features amount to, float32 `(batch, num_heads, query_length, key_length)`: to be looked
-        at, in quadratic time and memory.
+        `(batch, query_length, output_dim)`; with `return_attention_scores` also the equivalent
+        weights, float32 `(batch, num_heads, query_length, key_length)`. They are meant for
+        inspection and take quadratic time and memory.
 
     Raises:
-        ValueError: If a size is not positive, or a mask cannot be honoured.
+        ValueError: If a size is not positive, or a mask is not supported.
 
     Example:
 
@@ -79,7 +80,7 @@ class LinearAttention(MemoryAttention, Approximation):
         self._build_output(query_shape)
 
     def log_features(self, x):
-        """Returns the logarithms of the features: sums of them neither overflow nor vanish.
+        """Returns the logarithms of the features, so that their sums neither overflow nor vanish.
 
         Args:
             x: Queries or keys, float32 `(batch, heads, length, key_dim)`.

@@ -1,4 +1,4 @@
-"""Linformer: attention over a fixed number of mixtures of the keys."""
+"""Linformer: attention over a fixed number of learned mixtures of the keys."""
 
 from typing import Any
 
@@ -20,9 +20,9 @@ class LinformerAttention(MemoryAttention, Approximation):
 
     $$ head_h = softmax(Q_h (E K_h)^T / \\sqrt{d}) \\, F V_h $$
 
-    with `E` and `F` of shape `k × max_length`, the same for all heads. Time and memory are
-    `O(T · k · d)`. A mixture takes in keys from all positions, so there is no causal mask and no
-    mask of pairs; padding is left out of every mixture.
+    with `E` and `F` of shape `k × max_length`, shared by all heads. Time and memory are
+    `O(T · k · d)`. Each mixture combines keys from all positions, so causal masks and masks of
+    pairs are not supported; padding is excluded from every mixture.
 
     Paper: Wang et al. 2020, Linformer: Self-Attention with Linear Complexity
     (https://arxiv.org/abs/2006.04768).
@@ -30,24 +30,24 @@ class LinformerAttention(MemoryAttention, Approximation):
     Args:
         num_heads, key_dim, value_dim, dropout, use_bias, output_dim: As for `MultiHeadAttention`.
         projected_length: `k`, the number of mixtures.
-        max_length: The largest number of keys. Fewer use the first columns of `E` and `F`.
-        share_projection: Whether `F` is `E`.
-        projection_initializer: Initializer of `E` and `F`. Defaults to a normal distribution of
+        max_length: Maximum number of keys. Shorter inputs use the first columns of `E` and `F`.
+        share_projection: Whether to use `E` as `F`.
+        projection_initializer: Initializer of `E` and `F`. Defaults to a normal distribution with
             variance `1 / k`.
         seed: Integer seed of the dropout.
         **kwargs: Initializers, regularizers and constraints of the projections, as for
             `MultiHeadAttention`.
 
     Call arguments:
-        As for `Attention`; `attention_mask` and `use_causal_mask` are refused.
+        As for `Attention`, but `attention_mask` and `use_causal_mask` are not supported.
 
     Output shape:
         `(batch, query_length, output_dim)`; with `return_attention_scores` also the weights of the
         mixtures before dropout, float32 `(batch, num_heads, query_length, projected_length)`.
 
     Raises:
-        ValueError: If a size is not positive, there are more keys than `max_length`, or a mask
-            cannot be honoured.
+        ValueError: If a size is not positive, there are more keys than `max_length`, or a mask is
+            not supported.
 
     Example:
 
@@ -140,7 +140,7 @@ class LinformerAttention(MemoryAttention, Approximation):
         value = self._project(self.value_projection, value, self.value_dim)
         key = self._mix(self.key_mixtures, key, mask)
         value = self._mix(self.value_mixtures, value, mask)
-        if mask is not None:  # a mixture of hidden keys alone is hidden
+        if mask is not None:  # a mixture of only hidden keys is hidden
             mask = ops.repeat(ops.any(mask, axis=1, keepdims=True), self.projected_length, axis=1)
         return self.attention.prepare_heads(key, value, mask)
 
@@ -153,7 +153,7 @@ class LinformerAttention(MemoryAttention, Approximation):
 
     def _mix(self, mixtures, x, mask):
         """(batch, heads, key_length, size) -> (batch, heads, projected_length, size)."""
-        if mask is not None:  # hidden inputs are zeros, but the projection has added its bias
+        if mask is not None:  # hidden inputs are zeros, but the projection adds its bias
             x = ops.where(mask[:, None, :, None], x, ops.cast(0.0, x.dtype))
         return matmul(ops.cast(mixtures, x.dtype)[:, : ops.shape(x)[2]], x)
 

@@ -1,4 +1,4 @@
-"""Local attention: each query looks at a window of the keys."""
+"""Local attention: each query attends to a window of the keys."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ MODES = ("monotonic", "predictive")
 
 @keras.saving.register_keras_serializable(package="keras_attention")
 class LocalAttention(Attention):
-    """Attention to the keys within `D` of a place `p_t`, Luong's local-m and local-p.
+    """Attention to the keys within a distance `D` of a center `p_t`: Luong's local-m and local-p.
 
     $$ a_t(s) = align(h_t, h_s) [|s - p_t| \\le D], \\quad
        align(h_t, h_s) = \\frac{\\exp score(h_t, h_s)}
@@ -23,14 +23,14 @@ class LocalAttention(Attention):
 
     `mode="monotonic"` (local-m) is for queries aligned to the keys: `p_t = t`.
 
-    `mode="predictive"` (local-p) predicts the place and prefers what is near it; `S` is the number
-    of keys without padding:
+    `mode="predictive"` (local-p) predicts the center and favours keys near it; `S` is the number of
+    keys without padding:
 
     $$ p_t = S · sigmoid(v^T \\tanh(W h_t)), \\quad
        a_t(s) = align(h_t, h_s) \\exp(-(s - p_t)^2 / (2 σ^2)), \\quad σ = D / 2 $$
 
-    Places count from 0 and leave padding out, so it does not matter on which side a sequence is
-    padded. Any score and normalizer goes with either mode. All pairs are scored, whatever `D` is.
+    Positions count from 0 and skip padding, so it does not matter on which side a sequence is
+    padded. Both modes work with any score and normalizer. All pairs are scored, whatever `D` is.
 
     Paper: Luong et al. 2015, section 3.2 (https://aclanthology.org/D15-1166).
 
@@ -44,16 +44,16 @@ class LocalAttention(Attention):
             `seed`, as for `Attention`.
 
     Call arguments:
-        As for `Attention`. Queries stand at `t = 0, 1, …`; with `use_causal_mask`, queries and keys
-        are one sequence, and the last query stands where the last key does. For a single step of a
-        decoder, `attend(query, memory, start=t)` says where it stands.
+        As for `Attention`. Queries have the positions `t = 0, 1, …`; with `use_causal_mask`,
+        queries and keys are one sequence, and the last query has the position of the last key. For
+        a single step of a decoder, pass its position: `attend(query, memory, start=t)`.
 
     Output shape:
         As for `Attention`. The weights of `"predictive"` add up to less than 1.
 
     Raises:
-        ValueError: If the mode is unknown, a size is not positive, or a step of `"monotonic"` does
-            not say where it stands.
+        ValueError: If the mode is unknown, a size is not positive, or a step of `"monotonic"` comes
+            without its position.
 
     Example:
 
@@ -162,7 +162,7 @@ class LocalAttention(Attention):
         )
 
     def _attend_around(self, centers, query, memory, query_mask, mask, training, start, scores):
-        """Attends around places `(batch or 1, query_length)`, or predicted ones if `None`."""
+        """Attends around centers `(batch or 1, query_length)`, or predicted ones if `None`."""
         predicts = centers is None
         if predicts:
             centers = self._predict(self._ready(query, query_mask), memory)
@@ -203,12 +203,12 @@ class LocalAttention(Attention):
 
 
 class _Window(masks.Mask):
-    """A query sees the keys around its place.
+    """A query sees the keys around its center.
 
     Args:
-        centers: float32 `(batch or 1, query_length)`, the places that queries look at.
-        places: float32 `(batch or 1, key_length)`, the places of keys.
-        half_width: How far from it a query sees.
+        centers: float32 `(batch or 1, query_length)`, the centers of the queries' windows.
+        places: float32 `(batch or 1, key_length)`, the positions of the keys without padding.
+        half_width: How far from its center a query sees.
         start: Position of the first query.
     """
 
@@ -222,12 +222,12 @@ class _Window(masks.Mask):
         return ops.abs(places[:, None, None, :] - centers[:, None, :, None]) <= self.half_width
 
     def distances(self):
-        """Returns how far each key is from the place of each query."""
+        """Returns the offset of each key from the center of each query."""
         return self.places[:, None, :] - self.centers[:, :, None]
 
 
 def _places(mask, length):
-    """Returns the places of positions, float32 `(batch or 1, length)`: only visible ones count."""
+    """Returns positions that skip padding, float32 `(batch or 1, length)`."""
     seen = ops.ones((1, length), "int32") if mask is None else ops.cast(mask, "int32")
     return ops.cast(ops.cumsum(seen, axis=1), "float32") - 1.0
 
@@ -237,7 +237,7 @@ def _places_of_keys(memory):
 
 
 def _places_of_last(number, memory):
-    """Returns the places of the keys that the queries stand at when both end together."""
+    """Returns the centers of queries that are aligned to the end of the keys."""
     of_query, _ = masks.positions(number, ops.shape(memory.key)[-2])
     return ops.take(_places_of_keys(memory), ops.maximum(of_query, 0), axis=1)
 

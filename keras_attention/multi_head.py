@@ -1,4 +1,4 @@
-"""Multi-head attention: several attentions side by side, each in a space of its own."""
+"""Multi-head attention: several attentions in parallel, each in its own projected space."""
 
 import math
 from collections.abc import Sequence
@@ -40,48 +40,51 @@ class MultiHeadAttention(GrowingMemory, MemoryAttention, MultiHeadLayer):
 
     Paper: Vaswani et al. 2017, section 3.2.2 (https://arxiv.org/abs/1706.03762).
 
-    Scores with weights, such as `"general"` and `"additive"`, have their own for each head. Scores
-    that do not read the keys, such as `scores.Location`, have no `W^K`, and those that do not read
-    the queries, no `W^Q`.
+    Scores with weights, such as `"general"` and `"additive"`, have separate weights for each head.
+    Scores that do not use the keys, such as `scores.Location`, have no `W^K`, and those that do not
+    use the queries have no `W^Q`.
 
-    The first five arguments come in the order of `keras.layers.MultiHeadAttention`; the others have
-    to be named.
+    The first five arguments have the order of `keras.layers.MultiHeadAttention`; the others are
+    keyword-only.
 
     Args:
         num_heads: Number of heads.
         key_dim: Size of the queries and keys of one head.
         value_dim: Size of the values of one head. Defaults to `key_dim`.
         dropout: As for `Attention`.
-        use_bias: Whether the projections add a bias; or which of them do, a collection of
-            `"query"`, `"key"`, `"value"`, `"output"`, `"gate"`.
-        num_key_value_heads: Number of heads of keys and values, a divisor of `num_heads`: so many
-            groups of heads share theirs (Ainslie et al. 2023, https://arxiv.org/abs/2305.13245);
-            with 1 all do (Shazeer 2019, https://arxiv.org/abs/1911.02150). Defaults to `num_heads`.
+        use_bias: Whether the projections add a bias, or a collection of those that do: `"query"`,
+            `"key"`, `"value"`, `"output"`, `"gate"`.
+        num_key_value_heads: Number of key and value heads, a divisor of `num_heads`. Each is shared
+            by a group of query heads (Ainslie et al. 2023, https://arxiv.org/abs/2305.13245); with
+            1, all heads share one (Shazeer 2019, https://arxiv.org/abs/1911.02150). Defaults to
+            `num_heads`.
         output_dim: Size of the output. Defaults to the size of the query.
-        output_shape: The same by Keras' name; several sizes give the output as many axes.
-        attention_axes: The axes of the inputs that are attended, an integer or several, if the
-            inputs have more than three: attention runs over all positions of these, row by row, and
-            within each index of the others. Defaults to all axes between batch and size.
-        use_gate: Whether a projection of the query, `sigmoid(W^G q)`, is multiplied with what the
-            heads give, before `W^O` (Qiu et al. 2025, https://arxiv.org/abs/2505.06708).
-        query_key_norm: Epsilon of an RMS normalization of the queries and the keys of a head, with
+        output_shape: Keras' name for `output_dim`. Several sizes give the output several axes.
+        attention_axes: For inputs with more than three axes, the axes to attend over, an integer or
+            several. Attention runs over all positions along these axes, row by row, separately for
+            each index of the others. Defaults to all axes between batch and size.
+        use_gate: Whether to multiply the outputs of the heads by a gate, `sigmoid(W^G q)`, before
+            `W^O` (Qiu et al. 2025, https://arxiv.org/abs/2505.06708).
+        query_key_norm: Epsilon of an RMS normalization of the queries and keys of each head, with
             a learned scale that all heads share, as in Qwen 3 (Henry et al. 2020,
-            https://arxiv.org/abs/2010.04245). It comes before the position.
+            https://arxiv.org/abs/2010.04245). It is applied before the position.
         score, normalizer, mask, position, soft_cap, implementation, seed: As for `Attention`; they
-            belong to `layer.attention`.
+            are attributes of `layer.attention`.
         kernel_initializer, bias_initializer, kernel_regularizer, bias_regularizer,
-            activity_regularizer, kernel_constraint, bias_constraint: Of the projections, as for
-            `keras.layers.Dense`.
+            activity_regularizer, kernel_constraint, bias_constraint: Options of the projections, as
+            for `keras.layers.Dense`.
 
     Call arguments:
-        As for `Attention`. Inputs with more axes, `(batch, …, size)`, go with padding masks
-        `(batch, …)` and an `attention_mask` `(batch, *others, heads, *query axes, *key axes)`; the
-        others are the axes that are not attended. What is missing belongs before the query's.
+        As for `Attention`. Inputs with more axes, `(batch, …, size)`, take padding masks
+        `(batch, …)` and an `attention_mask` `(batch, *others, heads, *query axes, *key axes)`,
+        where `others` are the axes that are not attended over. Missing axes are inserted directly
+        before the query axes.
 
     Output shape:
         `(batch, query_length, output_dim)`; with `return_attention_scores` also the weights before
-        dropout, float32 `(batch, num_heads, query_length, key_length)`. With more axes: that of the
-        query, but for the size; `(batch, *others, num_heads, *query axes, *key axes)`.
+        dropout, float32 `(batch, num_heads, query_length, key_length)`. With more axes, the output
+        has the shape of the query except for the size, and the weights have the shape `(batch,
+        *others, num_heads, *query axes, *key axes)`.
 
     Example:
 
@@ -159,7 +162,7 @@ class MultiHeadAttention(GrowingMemory, MemoryAttention, MultiHeadLayer):
         heads, key_heads = self.num_heads, self.num_key_value_heads
         score, position = self.attention.score, self.attention.position
 
-        # What nobody reads has no projection, which would never get a gradient.
+        # An unused projection is not created: it would never get a gradient.
         reads_query = score.uses_query or (position is not None and position.uses_query)
         self.query_projection = self.key_projection = self.query_norm = self.key_norm = None
         if reads_query:
@@ -242,7 +245,7 @@ class MultiHeadAttention(GrowingMemory, MemoryAttention, MultiHeadLayer):
         return context, axes.restored_weights(weights, query, value)
 
     def compute_output_shape(self, query_shape, value_shape, key_shape=None):
-        """Returns the shape of the output without the weights."""
+        """Returns the shape of the output, without that of the weights."""
         self._attended_axes(query_shape, value_shape, key_shape or value_shape)
         sizes = self._output_shape or (self.output_dim or query_shape[-1],)
         return (*query_shape[:-1], *sizes)
@@ -253,7 +256,7 @@ class MultiHeadAttention(GrowingMemory, MemoryAttention, MultiHeadLayer):
         )
 
     def choose_implementation(self, query_shape, value_shape, return_attention_scores=False):
-        """As `Attention.choose_implementation`."""
+        """See `Attention.choose_implementation`."""
         return self.attention.choose_implementation(
             query_shape, value_shape, return_attention_scores
         )
@@ -261,7 +264,7 @@ class MultiHeadAttention(GrowingMemory, MemoryAttention, MultiHeadLayer):
     def _prepare(self, key, value, mask, start):
         key = self._of_heads(self.key_projection, self.key_norm, key)
         value = self._project(self.value_projection, value, self.value_dim)
-        # A head has weights of its own for the keys that it shares.
+        # Heads that share keys still have separate weights for them.
         if self.attention.score.weights and self.attention.score.uses_key:
             key = self._for_each_head(key)
         return self.attention.prepare_heads(key, value, mask, start)
@@ -282,7 +285,7 @@ class MultiHeadAttention(GrowingMemory, MemoryAttention, MultiHeadLayer):
     def _of_heads(self, projection, norm, x):
         """Returns queries or keys `(batch, heads, length, key_dim)`.
 
-        Without a projection only their length counts: one head of what came.
+        Without a projection, only their length matters: the input is returned as one head.
         """
         if projection is None:
             return ops.cast(x, self.compute_dtype)[:, None]

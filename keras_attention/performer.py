@@ -1,4 +1,4 @@
-"""Performer: attention by random features, in time and memory linear in length."""
+"""Performer: attention with random features, in time and memory linear in length."""
 
 import math
 from typing import Any
@@ -11,48 +11,49 @@ from keras_attention._products import matmul
 from keras_attention.linear import LinearAttention
 
 KERNELS = ("softmax", "relu")
-FLOOR = 1e-3  # added to the features of the ReLU kernel, so that every key weighs something
+FLOOR = 1e-3  # added to the features of the ReLU kernel, so that every key has some weight
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
 class PerformerAttention(LinearAttention):
-    """Multi-head attention by positive orthogonal random features (FAVOR+).
+    """Multi-head attention with positive orthogonal random features (FAVOR+).
 
     $$ head_i = \\frac{φ(q_i)^T \\sum_j φ(k_j) v_j^T}{φ(q_i)^T \\sum_j φ(k_j)}, \\quad
        φ_r(x) = \\exp(ω_r^T x' - |x'|^2 / 2), \\quad x' = x / d^{1/4} $$
 
-    Over the draws of `ω`, the mean of `φ(q)ᵀφ(k) / m` is `exp(qᵀk / √d)`: the more features, the
-    nearer to `MultiHeadAttention`. `kernel="relu"` has `φ_r(x) = max(0, ω_rᵀx') + 0.001` and is a
-    kernel of its own. The `ω` are normally distributed, orthogonal in groups of `d`, and not
-    trained.
+    The expectation of `φ(q)ᵀφ(k) / m` over `ω` is `exp(qᵀk / √d)`: with more features, the layer
+    comes closer to `MultiHeadAttention`. `kernel="relu"` has `φ_r(x) = max(0, ω_rᵀx') + 0.001` and
+    is a different kernel, not an approximation of softmax. The `ω` are normally distributed,
+    orthogonal in groups of `d`, and not trained.
 
-    Time is `O(T · m · d)` and memory linear in the length `T`. So they are under the causal mask:
-    pairs inside a chunk of keys, running sums from chunk to chunk. Features are made from their
-    float32 logarithms, each relative to its largest key, so that no sum overflows or vanishes.
+    Time is `O(T · m · d)`, and memory is linear in the length `T`. This also holds with the causal
+    mask, which is computed from pairs inside chunks of keys and running sums from chunk to chunk.
+    Features are computed from float32 logarithms, each relative to its largest value over the keys,
+    so that no sum overflows or vanishes.
 
     Paper: Choromanski et al. 2021, Rethinking Attention with Performers
     (https://arxiv.org/abs/2009.14794).
 
     Args:
         num_heads, key_dim, value_dim, output_dim: As for `MultiHeadAttention`.
-        num_features: `m`, the number of features of a head. Defaults to `d · log(d)`, rounded.
+        num_features: `m`, the number of features per head. Defaults to `d · log(d)`, rounded.
         kernel: `"softmax"` or `"relu"`.
-        causal: Whether the causal mask always holds.
+        causal: Whether to always apply the causal mask.
         use_bias: As for `MultiHeadAttention`.
         seed: Integer seed of the features.
         **kwargs: Initializers, regularizers and constraints of the projections, as for
             `MultiHeadAttention`.
 
     Call arguments:
-        As for `Attention`; `attention_mask` is refused.
+        As for `Attention`, but `attention_mask` is not supported.
 
     Output shape:
-        `(batch, query_length, output_dim)`; with `return_attention_scores` also the weights that
-        the features amount to, float32 `(batch, num_heads, query_length, key_length)`: to be looked
-        at, in quadratic time and memory.
+        `(batch, query_length, output_dim)`; with `return_attention_scores` also the equivalent
+        weights, float32 `(batch, num_heads, query_length, key_length)`. They are meant for
+        inspection and take quadratic time and memory.
 
     Raises:
-        ValueError: If the kernel is unknown, a size is not positive, or a mask cannot be honoured.
+        ValueError: If the kernel is unknown, a size is not positive, or a mask is not supported.
 
     Example:
 
@@ -103,7 +104,7 @@ class PerformerAttention(LinearAttention):
         )
 
     def redraw(self, seed=None):
-        """Draws new features, as one may do now and then while training."""
+        """Draws new random features, for example from time to time during training."""
         self.features.assign(_orthogonal_rows(self.features.shape, seed))
 
     def log_features(self, x):
@@ -123,7 +124,7 @@ class PerformerAttention(LinearAttention):
 
 
 def _orthogonal_rows(shape, seed):
-    """Draws rows that are orthogonal in groups of `size` and as long as normal ones.
+    """Draws rows that are orthogonal in groups of `size` and have the norms of normal vectors.
 
     Args:
         shape: `(heads, rows, size)`.
@@ -134,7 +135,7 @@ def _orthogonal_rows(shape, seed):
     drawn = keras.random.normal((2, heads, groups, size, size), dtype="float32", seed=seed)
     directions, lengths = drawn
     directions, triangle = ops.qr(directions)
-    # The signs make every rotation equally likely, whatever convention the backend has.
+    # The signs make every rotation equally likely, whatever the backend's sign convention.
     signs = ops.sign(ops.diagonal(triangle, axis1=-2, axis2=-1))
     lengths = ops.sqrt(ops.sum(ops.square(lengths), axis=-1, keepdims=True))
     drawn = directions * signs[..., None, :] * lengths

@@ -1,4 +1,4 @@
-"""Pictures of attention. Needs matplotlib, imported when something is drawn."""
+"""Plots of attention. Needs matplotlib, which is only imported when something is drawn."""
 
 import math
 
@@ -10,19 +10,19 @@ MAX_INCHES = 30.0
 
 
 def plot_alignment(attention, source_tokens, target_tokens, title=None):
-    """Draws attention weights as a heat map: a row for each target token, a column for each source.
+    """Plots attention weights as a heat map: rows are target tokens, columns are source tokens.
 
     Args:
         attention: Array (target tokens × source tokens) of weights from 0 to 1.
         source_tokens: List of `str`, the labels of the columns.
         target_tokens: List of `str`, the labels of the rows.
-        title: Title of the picture.
+        title: Title of the figure.
 
     Returns:
-        The `matplotlib.figure.Figure`; it is not shown, and belongs to no pyplot window.
+        The `matplotlib.figure.Figure`. It is not displayed or registered with pyplot.
 
     Raises:
-        ValueError: If the labels do not fit the shape of the weights.
+        ValueError: If the labels do not match the shape of the weights.
         ImportError: If matplotlib is not installed.
 
     Example:
@@ -44,18 +44,18 @@ def plot_alignment(attention, source_tokens, target_tokens, title=None):
 
 
 def plot_heads(attention, source_tokens, target_tokens, titles=None):
-    """Draws the weights of several heads side by side, each as `plot_alignment` does.
+    """Plots the weights of several heads side by side, each as in `plot_alignment`.
 
     Args:
         attention: Array (heads × target tokens × source tokens) of weights from 0 to 1.
         source_tokens, target_tokens: As for `plot_alignment`.
-        titles: List of `str`, one for each head. By default they are numbered.
+        titles: List of `str`, one for each head. By default, heads are numbered.
 
     Returns:
         The `matplotlib.figure.Figure`.
 
     Raises:
-        ValueError: If the labels do not fit the shape of the weights.
+        ValueError: If the labels do not match the shape of the weights.
         ImportError: If matplotlib is not installed.
 
     Example:
@@ -75,7 +75,7 @@ def plot_heads(attention, source_tokens, target_tokens, titles=None):
     titles = titles or [f"head {number}" for number in range(heads)]
     for axes, weights, title in zip(grid, attention, titles, strict=False):
         image = _draw(axes, weights, source_tokens, target_tokens)
-        # On a page, a wide figure is scaled down, and its titles with it.
+        # On a page, a wide figure is scaled down together with its titles.
         axes.set_title(title, fontsize=max(12, figure.get_figwidth()))
     for axes in list(grid)[heads:]:
         axes.remove()
@@ -84,12 +84,12 @@ def plot_heads(attention, source_tokens, target_tokens, titles=None):
 
 
 def plot_caption(image, words, attention, columns=5, title=None):
-    """Draws an image, and once more for each word of its caption with what the word looked at.
+    """Plots an image, and a copy for each word of its caption that shows what the word attends to.
 
-    What a word looked at keeps its light, and the rest of the image is dark. A ring marks the place
-    with the largest weight, and the number beside it is that weight: the picture is as bright there
-    for a weight of 0.05 as for one of 1. The weights are upsampled smoothly to the size of the
-    image.
+    Regions that a word attends to stay bright, and the rest of the image is darkened. A ring marks
+    the largest weight, with its value next to it: brightness is relative to that weight, so that
+    place is equally bright for a weight of 0.05 and a weight of 1. The weights are smoothly
+    upsampled to the size of the image.
 
     Paper: Xu et al. 2015, "Show, attend and tell: neural image caption generation with visual
     attention".
@@ -97,16 +97,16 @@ def plot_caption(image, words, attention, columns=5, title=None):
     Args:
         image: Array (height × width × 3), integers from 0 to 255 or floats from 0 to 1.
         words: List of `str`, the caption.
-        attention: Array (words × rows × columns) of weights: for each word a grid that covers the
-            whole image. Of a square grid (words × positions) will do, row after row.
-        columns: Pictures side by side.
-        title: Title above all pictures.
+        attention: Array (words × rows × columns) of weights: for each word, a grid that covers the
+            whole image. A square grid may also be given as (words × positions), row by row.
+        columns: Number of images per row.
+        title: Title of the figure.
 
     Returns:
-        The `matplotlib.figure.Figure`; it is not shown, and belongs to no pyplot window.
+        The `matplotlib.figure.Figure`. It is not displayed or registered with pyplot.
 
     Raises:
-        ValueError: If the attention does not fit the words, or the image is none.
+        ValueError: If the attention does not match the words, or the image is not a valid image.
         ImportError: If matplotlib is not installed.
 
     Example:
@@ -170,12 +170,12 @@ def _require_grids(attention, words):
 
 
 def _darken(axes, grid, width, height):
-    """Lays a veil over an image where a grid of weights is small, and labels the largest weight."""
+    """Darkens an image where a grid of weights is small, and labels the largest weight."""
     from matplotlib.colors import LinearSegmentedColormap
     from matplotlib.patheffects import withStroke
 
     veil = LinearSegmentedColormap.from_list("veil", [(0, 0, 0, 0.85), (0, 0, 0, 0)])
-    # Each pixel of the image is a unit wide, around whole numbers.
+    # Each pixel of the image is one unit wide and centered on an integer.
     extent = -0.5, width - 0.5, height - 0.5, -0.5
     options = {"vmin": 0.0, "vmax": 1.0, "extent": extent, "interpolation": "bilinear"}
     axes.imshow(_upsample(grid), cmap=veil, **options)
@@ -200,7 +200,7 @@ def _darken(axes, grid, width, height):
 
 
 def _upsample(grid, factor=16):
-    """Blows up a grid of weights by Gaussians around its cells; the largest becomes 1."""
+    """Upsamples a grid of weights by Gaussians around its cells, and scales the maximum to 1."""
     for _ in range(2):
         cells = np.arange(len(grid))
         pixels = (np.arange(factor * len(grid)) + 0.5) / factor - 0.5
@@ -220,7 +220,7 @@ def _require_labels(shape, source_tokens, target_tokens):
 
 
 def new_figure(size):
-    """Returns a `matplotlib.figure.Figure` that belongs to no pyplot window.
+    """Returns a `matplotlib.figure.Figure` that is not registered with pyplot.
 
     Args:
         size: Width and height in inches.
@@ -238,10 +238,10 @@ def new_figure(size):
 
 
 def _draw(axes, attention, source_tokens, target_tokens):
-    """Draws one heat map, and returns its image."""
+    """Draws one heat map and returns its image."""
     rows, columns = attention.shape
     image = axes.imshow(attention, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto")
-    # Without parse_math a token such as "$$" would be taken for a formula.
+    # parse_math=False, because a token such as "$$" would be parsed as a formula.
     slanted = {"rotation": 60, "ha": "left", "rotation_mode": "anchor"}
     axes.set_xticks(range(columns), source_tokens, parse_math=False, **slanted)
     axes.set_yticks(range(rows), target_tokens, parse_math=False)

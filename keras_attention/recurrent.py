@@ -1,4 +1,4 @@
-"""Attention inside a recurrent decoder: at each step the decoder looks at the whole source."""
+"""Attention inside a recurrent decoder: at each step, the decoder attends to the whole source."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ ORDERS = ("bahdanau", "conditional", "luong")
 
 
 def _is_cell(cell):
-    """Whether it is an RNN cell of one size: neither a layer over sequences nor a stack."""
+    """Whether it is an RNN cell of one size, not a layer over sequences or a stack of cells."""
     one_size = hasattr(cell, "get_initial_state") and hasattr(cell, "units")
     return one_size and not isinstance(cell, keras.layers.RNN)
 
@@ -30,16 +30,16 @@ def _assign(variables, values):
 class AttentionCell(keras.layers.Layer):
     """One step of a recurrent decoder that attends to a memory.
 
-    `order="bahdanau"` looks first and then moves:
+    `order="bahdanau"` attends first and then updates the state:
 
     $$ c_t = attend(s_{t-1}, h), \\quad s_t = RNN(s_{t-1}, [x_t; c_t]), \\quad o_t = [s_t; c_t] $$
 
-    `order="luong"` moves first and then looks, with input feeding:
+    `order="luong"` updates the state first and then attends, with input feeding:
 
     $$ s_t = RNN(s_{t-1}, [x_t; o_{t-1}]), \\quad a_t = attend(s_t, h), \\quad
        o_t = \\tanh(W [a_t; s_t]) $$
 
-    `order="conditional"` moves, looks and moves again, by a second cell like the first:
+    `order="conditional"` updates the state, attends, and updates again with a second such cell:
 
     $$ s'_t = RNN(s_{t-1}, x_t), \\quad c_t = attend(s'_t, h), \\quad s_t = RNN_2(s'_t, c_t), \\quad
        o_t = [s_t; c_t] $$
@@ -48,34 +48,33 @@ class AttentionCell(keras.layers.Layer):
     and 3.3 (https://aclanthology.org/D15-1166); Sennrich et al. 2017, section 2 and figure 1
     (https://aclanthology.org/E17-3017), for the conditional order.
 
-    With `gated=True` the state that queries the memory, `s`, decides how much of what it sees
-    counts:
+    With `gated=True`, a gate computed from the query state `s` scales the context:
 
     $$ β = σ(w^⊤ s + b), \\quad c_t = β \\, attend(s, h) $$
 
     Paper: Xu et al. 2015, section 4.2.1 (https://arxiv.org/abs/1502.03044).
 
     The memory is prepared once per source: `memory = cell.prepare(encoded, mask)`. The state is a
-    list of tensors, the batch first, so that beam search can reorder it.
+    list of tensors with the batch as the first axis, so that beam search can reorder it.
 
     Args:
         cell: A Keras RNN cell, such as `keras.layers.GRUCell(512)` or `LSTMCell`. Its first state
-            is what queries the memory.
+            is the query.
         attention: An `Attention` or `MultiHeadAttention` layer, or the name of a score.
         order: `"bahdanau"`, `"conditional"` or `"luong"`.
-        units: Size of the output `o_t` of the Luong order. Defaults to the size of the cell. The
+        units: Size of the output `o_t` with `order="luong"`. Defaults to the size of the cell. The
             other orders have no such projection.
-        gated: Whether the context is scaled by the gate β.
+        gated: Whether to scale the context by the gate β.
 
     Call arguments:
         inputs: Tensor `(batch, input_size)`, such as the embedded previous token.
         states: List of tensors, from `initial_state` or the previous step.
         memory: What `prepare` returned.
-        training: Whether dropout is on.
+        training: Whether to apply dropout.
 
     Returns:
-        `(output, states, weights)`; output `(batch, output_size)`, weights `(batch, …,
-        memory_length)`, with the axis of heads in between for multi-head attention.
+        `(output, states, weights)`: output `(batch, output_size)` and weights `(batch, …,
+        memory_length)`, with an axis of heads in between for multi-head attention.
 
     Example:
 
@@ -153,7 +152,7 @@ class AttentionCell(keras.layers.Layer):
         """
         batch, input_size = inputs_shape
         query_shape = (batch, 1, self.cell.units)
-        if not self.attention.built:  # it is when it comes from a file or is shared
+        if not self.attention.built:  # already built if loaded from a file or shared
             self.attention.build(query_shape, memory_shape)
         context_size = self.attention.compute_output_spec(
             keras.KerasTensor(query_shape), keras.KerasTensor(memory_shape)
@@ -175,11 +174,11 @@ class AttentionCell(keras.layers.Layer):
 
     @property
     def cells(self):
-        """The RNN cells of a step: two in the conditional order, else one."""
+        """The RNN cells of a step: two with `order="conditional"`, otherwise one."""
         return [self.cell, self.second_cell] if self.order == "conditional" else [self.cell]
 
     def prepare(self, memory, mask=None):
-        """Makes the source ready for all steps: projects keys once, hides what `mask` hides."""
+        """Prepares the source for all steps: projects its keys once and applies the mask."""
         require_built(self, "inputs_shape, memory_shape")
         return self.attention.prepare(memory, value_mask=mask)
 
@@ -189,9 +188,9 @@ class AttentionCell(keras.layers.Layer):
         A cell with dropout draws a new dropout mask for the sequence that begins here.
 
         Args:
-            state: Tensor `(batch, cell.units)`, the first state of the cell, whose other states
-                (the memory cell of an LSTM) then begin as zeros; or a list of all its states. The
-                output fed back begins as zeros.
+            state: Tensor `(batch, cell.units)`, the first state of the cell; its other states (the
+                memory cell of an LSTM) are then zeros. Or a list of all its states. The output that
+                is fed back starts as zeros.
         """
         require_built(self, "inputs_shape, memory_shape")
         states = list(state) if isinstance(state, (list, tuple)) else [state]
@@ -237,7 +236,7 @@ class AttentionCell(keras.layers.Layer):
     def draw_dropout(self, batch):
         """Draws the dropout masks of the cells, which Keras' cells keep for a whole sequence.
 
-        Without this they are drawn in the first step: too late where that is traced, as in a scan.
+        Otherwise they are drawn in the first step: too late if that is traced, as in a scan.
         """
         for cell, size in zip(self.cells, self.cell_input_sizes, strict=True):
             if hasattr(cell, "get_dropout_mask"):
@@ -246,14 +245,14 @@ class AttentionCell(keras.layers.Layer):
                 cell.get_recurrent_dropout_mask(state)
 
     def forget_dropout(self):
-        """Forgets the dropout masks of the cells, so that the next sequence gets new ones."""
+        """Clears the dropout masks of the cells, so that the next sequence gets new ones."""
         for cell in self.cells:
             if hasattr(cell, "reset_dropout_mask"):
                 cell.reset_dropout_mask()
                 cell.reset_recurrent_dropout_mask()
 
     def _look(self, query, memory, training):
-        # Their gradients are reshapes; those of slices fill tensors with zeros.
+        # Gradients of these are reshapes; gradients of slices would fill tensors with zeros.
         query = ops.expand_dims(query, axis=1)
         context, weights = self.attention.attend(query, memory, training=training)
         context = ops.squeeze(context, axis=1)  # (batch, value_size)
@@ -280,7 +279,7 @@ class AttentionCell(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="keras_attention")
 class AttentionRNN(keras.layers.Layer):
-    """Runs an `AttentionCell` over a whole sequence of inputs, as teacher forcing does.
+    """Runs an `AttentionCell` over a whole sequence of inputs, as for teacher forcing.
 
     Args:
         cell: An `AttentionCell`.
@@ -290,13 +289,13 @@ class AttentionRNN(keras.layers.Layer):
         memory: Tensor `(batch, memory_length, memory_size)`: the encoded source.
         initial_state: Tensor `(batch, cell.cell.units)`, or a list of all states of the cell, as
             for `AttentionCell.initial_state`. Defaults to zeros.
-        memory_mask: Boolean `(batch, memory_length)`: `True` for what may be seen.
-        return_attention_scores: Whether to return the weights, too.
-        training: Whether dropout is on.
+        memory_mask: Boolean `(batch, memory_length)`: `False` for padding.
+        return_attention_scores: Whether to also return the attention weights.
+        training: Whether to apply dropout.
 
     Output shape:
         `(batch, length, output_size)`; with `return_attention_scores` also the weights
-        `(batch, length, memory_length)`, the axis of heads after the batch if there is one.
+        `(batch, length, memory_length)`, with any axis of heads after the batch.
 
     Example:
 
@@ -310,7 +309,7 @@ class AttentionRNN(keras.layers.Layer):
     def __init__(self, cell: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
-        # XLA refuses the gradient of a loop whose length TensorFlow does not tell it: `ops.scan`.
+        # On TensorFlow, XLA cannot differentiate a loop of unknown length, such as `ops.scan`.
         self.supports_jit = keras.backend.backend() != "tensorflow"
         self.cell = keras.saving.deserialize_keras_object(cell) if isinstance(cell, dict) else cell
         if not isinstance(self.cell, AttentionCell):
@@ -344,8 +343,8 @@ class AttentionRNN(keras.layers.Layer):
         if initial_state is None:
             initial_state = ops.zeros((ops.shape(inputs)[0], self.cell.cell.units), inputs.dtype)
 
-        # JAX follows a loop but once: a seed that the attention draws from in a step goes on to the
-        # next step as a part of the state, and is assigned again where the loop has ended.
+        # JAX traces a loop only once: a seed that the attention draws from in a step is passed to
+        # the next step as part of the state, and assigned again after the loop.
         seeds = self._seeds() if training else []
 
         def step(carry, x):
@@ -353,7 +352,7 @@ class AttentionRNN(keras.layers.Layer):
             _assign(seeds, drawn_from)
             output, states, weights = self.cell(x, states, prepared, training=training)
             carry = [output, weights, states, _values(seeds)]
-            return carry, carry  # Keras wants both of one structure
+            return carry, carry  # Keras requires the same structure
 
         states = self.cell.initial_state(initial_state)
         self._require_one_batch(inputs=inputs, memory=memory, initial_state=states[0])
@@ -380,14 +379,14 @@ class AttentionRNN(keras.layers.Layer):
             )
 
     def _seeds(self):
-        """Returns the states of all generators of random numbers."""
+        """Returns the states of all seed generators."""
         weights = {id(weight) for weight in self.cell.weights}
         return [each for each in self.cell.variables if id(each) not in weights]
 
     def _empty_output(self, prepared, states):
-        """Returns zeros in the shape of a step's output and weights, which the scan starts from."""
+        """Returns zeros in the shape of a step's output and weights, to start the scan with."""
         batch, length = ops.shape(states[0])[0], ops.shape(prepared.key)[-2]
-        has_heads = len(prepared.key.shape) == 4  # of which queries may have more than keys
+        has_heads = len(prepared.key.shape) == 4  # queries may have more heads than keys
         heads = (self.cell.attention.num_heads,) if has_heads else ()
         output = ops.zeros((batch, self.cell.output_size), self.compute_dtype)
         return output, ops.zeros((batch, *heads, length), "float32")

@@ -13,48 +13,50 @@ from keras_attention.compute import lsh
 
 @keras.saving.register_keras_serializable(package="keras_attention")
 class ReformerAttention(Approximation):
-    """Multi-head self-attention by locality-sensitive hashing, with shared queries and keys.
+    """Multi-head self-attention with locality-sensitive hashing and shared queries and keys.
 
     $$ head_i = \\sum_{j \\in P_i} softmax_j(q_i^T q_j / |q_j|) \\, v_j, \\quad
        P_i = \\bigcup_r \\{j \\ne i : h_r(q_j) = h_r(q_i)\\}, \\quad
        h_r(x) = argmax [x R_r; -x R_r] $$
 
     In each of `num_hashes` rounds, positions are sorted by bucket and cut into chunks of
-    `2 · bucket_size`; a query sees those of its bucket that are in its chunk or the one before.
-    A pair that meets in several rounds counts once, and a query sees itself only if it sees nobody
-    else. Rounds are combined by their normalizers: the more, the nearer to softmax attention over
-    all keys but one's own, which up to `bucket_size` positions it is.
+    `2 · bucket_size`. A query sees the keys of its bucket that are in its own or the previous
+    chunk. A pair that meets in several rounds counts once, and a query sees itself only if it sees
+    no other key. Rounds are combined by their normalizers. With more rounds, the result comes
+    closer to softmax attention over all keys except the query's own; up to `bucket_size` positions,
+    it is equal.
 
-    Queries, keys and values are one sequence: what one of the padding masks hides is hidden
-    altogether. Time is `O(num_hashes · T · (bucket_size · d + log T))`, and memory linear in `T`.
-    The random rotations `R` are weights that are not trained, the same for all heads.
+    Queries, keys and values are one sequence: a position hidden by any padding mask is hidden
+    everywhere. Time is `O(num_hashes · T · (bucket_size · d + log T))`, and memory is linear in
+    `T`. The random rotations `R` are non-trainable weights shared by all heads.
 
     Paper: Kitaev et al. 2020, Reformer: The Efficient Transformer
     (https://arxiv.org/abs/2001.04451).
 
     Args:
         num_heads, key_dim, value_dim, output_dim: As for `MultiHeadAttention`.
-        bucket_size: How many positions a bucket has on average, at most half more or less.
-        num_hashes: Number of rounds.
-        max_buckets: An even number. Longer sequences than `bucket_size · max_buckets` have larger
-            buckets, and chunks as before.
-        causal: Whether the causal mask always holds.
+        bucket_size: Number of positions per bucket; the actual average differs by at most half.
+        num_hashes: Number of hashing rounds.
+        max_buckets: Maximum number of buckets, an even number. Sequences longer than `bucket_size ·
+            max_buckets` get larger buckets, but chunks of the same size.
+        causal: Whether to always apply the causal mask.
         use_bias: As for `MultiHeadAttention`.
         seed: Integer seed of the rotations.
         **kwargs: Initializers, regularizers and constraints of the projections, as for
             `MultiHeadAttention`.
 
     Call arguments:
-        As for `Attention`; query and value have the same length; `key` and `attention_mask` are
-        refused.
+        As for `Attention`, but query and value must have the same length, and `key` and
+        `attention_mask` are not supported.
 
     Output shape:
         `(batch, length, output_dim)`; with `return_attention_scores` also the weights, float32
-        `(batch, num_heads, length, length)`: to be looked at, in quadratic time and memory.
+        `(batch, num_heads, length, length)`. They are meant for inspection and take quadratic time
+        and memory.
 
     Raises:
         ValueError: If a size is not positive, a key is given, query and value differ in length, or
-            a mask cannot be honoured.
+            a mask is not supported.
 
     Example:
 
@@ -114,7 +116,7 @@ class ReformerAttention(Approximation):
         )
 
     def redraw(self, seed=None):
-        """Draws new rotations, as one may do now and then while training."""
+        """Draws new random rotations, for example from time to time during training."""
         self.rotations.assign(_drawn(self.rotations.shape, seed))
 
     def call(

@@ -11,44 +11,43 @@ from keras_attention._layer import require_built
 
 @keras.saving.register_keras_serializable(package="keras_attention")
 class EncoderBlock(Block):
-    """One layer of a Transformer's encoder; with `mask="causal"`, of a language model.
+    """One layer of a Transformer encoder or, with `mask="causal"`, of a language model.
 
-    Each part, attention and then feed-forward, is added to its input `x`:
+    The output of each part, attention and then feed-forward, is added to its input `x`:
 
     $$ post: Norm(x + part(x)), \\quad pre: x + part(Norm(x)) $$
 
     Paper: Vaswani et al. 2017, section 3.1, "post" (https://arxiv.org/abs/1706.03762); Xiong et
     al. 2020, On Layer Normalization in the Transformer Architecture, "pre"
-    (https://arxiv.org/abs/2002.04745). After the last block of kind "pre" comes one normalization
-    more.
+    (https://arxiv.org/abs/2002.04745). With "pre", add one more normalization after the last block.
 
-    The parts are `attention`, `feed_forward`, `attention_norm` and `feed_forward_norm`. To compute
-    a block again in the backward pass instead of keeping it in memory, make it inside
-    `keras.RematScope()`.
+    The parts are `attention`, `feed_forward`, `attention_norm` and `feed_forward_norm`. To
+    recompute a block in the backward pass instead of keeping its activations in memory, create it
+    inside `keras.RematScope()`.
 
     Args:
         num_heads: Number of heads.
-        hidden: Size between the two layers of the feed-forward network.
+        hidden: Size of the hidden layer of the feed-forward network.
         key_dim: Size of one head. Defaults to the size of `x` divided by the number of heads.
         normalize: `"post"` or `"pre"`.
         epsilon: Added to the variance by the normalizations.
-        dropout: Fraction of what the parts add that is dropped in training.
-        attention_dropout: Fraction of the weights of attention that is dropped in training.
-        hidden_dropout: Fraction of what is between the two layers of the feed-forward network that
-            is dropped in training.
-        activation, gated: Of the feed-forward network, as for `FeedForward`.
-        use_bias: Whether projections and dense layers add a bias: all of them, none, or those of
-            the parts in a collection of `"attention"`, which is all its projections, `"query"`,
-            `"key"`, `"value"`, `"output"` and `"feed_forward"`.
-        score, mask, position, num_key_value_heads, query_key_norm, normalizer, implementation: Of
-            the attention, as for `MultiHeadAttention`.
+        dropout: Fraction of the outputs of each part to drop during training.
+        attention_dropout: Fraction of the attention weights to drop during training.
+        hidden_dropout: Fraction of the hidden units of the feed-forward network to drop during
+            training.
+        activation, gated: Options of the feed-forward network, as for `FeedForward`.
+        use_bias: Whether projections and dense layers add a bias: `True`, `False`, or a collection
+            of the parts that do: `"attention"` (all its projections), `"query"`, `"key"`,
+            `"value"`, `"output"` and `"feed_forward"`.
+        score, mask, position, num_key_value_heads, query_key_norm, normalizer, implementation:
+            Options of the attention, as for `MultiHeadAttention`.
         norm: `"layer"` or `"rms"` (Zhang and Sennrich 2019, https://arxiv.org/abs/1910.07467).
 
     Call arguments:
         x: Tensor `(batch, length, size)`.
-        mask: Boolean `(batch, length)`, `True` for what counts; Keras' implicit mask counts, too.
-        return_attention_scores: Whether to return the weights, too.
-        training: Whether dropout is on.
+        mask: Boolean `(batch, length)`, `False` for padding; combined with Keras' implicit mask.
+        return_attention_scores: Whether to also return the attention weights.
+        training: Whether to apply dropout.
 
     Output shape:
         `(batch, length, size)`; with `return_attention_scores` also the weights before dropout,
@@ -101,15 +100,15 @@ class EncoderBlock(Block):
         return (x, weights) if return_attention_scores else x
 
     def start(self, batch, max_length, mask=None):
-        """Returns an empty cache for `step`; only for a block whose mask is causal.
+        """Returns an empty cache for `step`, for blocks with a causal mask.
 
         Args:
             batch: Number of sequences.
-            max_length: Positions that there is room for.
-            mask: Boolean `(batch, max_length)`, `False` where padding will stand, or `None`.
+            max_length: Maximum number of positions.
+            mask: Boolean `(batch, max_length)`, `False` for padding, or `None`.
 
         Raises:
-            ValueError: If the mask of the block lets positions see what has not been written yet.
+            ValueError: If the mask of the block shows positions that are not written yet.
         """
         if self.mask is None or self._sees_the_last(max_length):
             raise ValueError(
@@ -121,7 +120,7 @@ class EncoderBlock(Block):
         return self._room(self.attention, batch, max_length, mask)
 
     def _sees_the_last(self, length):
-        """Whether some position certainly sees the last one, which is written after it."""
+        """Whether some position certainly sees the last one, which is written later."""
         if not isinstance(length, int) or length < 2:
             return False
         earlier, last = np.arange(length - 1, dtype="int32"), np.int32(length - 1)
@@ -129,16 +128,16 @@ class EncoderBlock(Block):
         return not ops.is_tensor(certain) and bool(np.any(certain))
 
     def step(self, x, cache, start, return_attention_scores=False):
-        """Takes the next positions: what `call` gives for them, with those before in the cache.
+        """Processes the next positions like `call`, with the previous ones in the cache.
 
         Args:
             x: Tensor `(batch, length, size)`: one position, or several at once.
-            cache: What `start` or the step before returned.
-            start: Where the first of them stands, an integer or a scalar tensor.
-            return_attention_scores: Whether to return the weights, too.
+            cache: What `start` or the previous step returned.
+            start: Position of the first of them, an integer or a scalar tensor.
+            return_attention_scores: Whether to also return the attention weights.
 
         Returns:
-            `(x, cache)`, and the weights `(batch, num_heads, length, max_length)` if wanted.
+            `(x, cache)`, and if requested the weights `(batch, num_heads, length, max_length)`.
         """
         x, cache, weights = self._look_up(
             self.attention, self.attention_norm, x, cache, start, True, return_attention_scores
@@ -149,34 +148,34 @@ class EncoderBlock(Block):
 
 @keras.saving.register_keras_serializable(package="keras_attention")
 class DecoderBlock(Block):
-    """One layer of a Transformer's decoder: looks back at itself, then at what was encoded.
+    """One layer of a Transformer decoder, with causal self-attention and cross-attention.
 
-    The parts are causal self-attention, cross-attention to `encoded`, and feed-forward. Each is
-    added to its input and normalized as in `EncoderBlock`:
+    The parts are causal self-attention, cross-attention to `encoded`, and feed-forward. The output
+    of each is added to its input and normalized as in `EncoderBlock`:
 
     $$ post: Norm(x + part(x)), \\quad pre: x + part(Norm(x)) $$
 
     Paper: as for `EncoderBlock`.
 
-    The parts are `self_attention`, `cross_attention`, `feed_forward`, and for each of them a norm,
+    The parts are `self_attention`, `cross_attention`, `feed_forward`, and a norm for each of them,
     such as `self_attention_norm`.
 
     Args:
-        mask: A rule for self-attention that holds besides the causal one.
-        position: Of self-attention; cross-attention has none.
+        mask: An additional mask for self-attention, combined with the causal one.
+        position: Position of self-attention; cross-attention has none.
         num_heads, hidden, key_dim, normalize, epsilon, dropout, attention_dropout,
             hidden_dropout, activation, use_bias, score, norm, gated, num_key_value_heads,
-            query_key_norm, normalizer, implementation: As for `EncoderBlock`. The two attentions
-            have scores of their own.
+            query_key_norm, normalizer, implementation: As for `EncoderBlock`. Each of the two
+            attentions has its own score.
 
     Call arguments:
         x: Tensor `(batch, length, size)`.
         encoded: Tensor `(batch, encoded_length, encoded_size)`.
-        mask: Boolean `(batch, length)`, `True` for what counts of `x`.
-        encoded_mask: Boolean `(batch, encoded_length)`, `True` for what counts of `encoded`.
-            Keras' implicit masks of both count, too.
-        return_attention_scores: Whether to return the weights, too.
-        training: Whether dropout is on.
+        mask: Boolean `(batch, length)`, `False` for padding of `x`.
+        encoded_mask: Boolean `(batch, encoded_length)`, `False` for padding of `encoded`. Both
+            masks are combined with Keras' implicit masks.
+        return_attention_scores: Whether to also return the attention weights.
+        training: Whether to apply dropout.
 
     Output shape:
         `(batch, length, size)`; with `return_attention_scores` also the weights before dropout of
@@ -184,7 +183,7 @@ class DecoderBlock(Block):
         `(batch, num_heads, length, encoded_length)`, both float32.
 
     Raises:
-        ValueError: As `EncoderBlock`.
+        ValueError: As for `EncoderBlock`.
 
     Example:
 
@@ -233,33 +232,34 @@ class DecoderBlock(Block):
         return (x, self_weights, cross_weights) if return_attention_scores else x
 
     def start(self, encoded, max_length, encoded_mask=None):
-        """Returns an empty cache for `step`, and what was encoded, its keys prepared once.
+        """Returns an empty cache for `step`, and the memory with the prepared keys of `encoded`.
 
         Args:
             encoded, encoded_mask: As in a call.
-            max_length: Positions of `x` that there is room for.
+            max_length: Maximum number of positions of `x`.
 
         Returns:
-            `(cache, memory)`. A step changes the cache alone.
+            `(cache, memory)`. A step only changes the cache.
         """
         require_built(self, "x_shape, encoded_shape")
         cache = self._room(self.self_attention, ops.shape(encoded)[0], max_length, None)
         return cache, self.cross_attention.prepare(encoded, value_mask=encoded_mask)
 
     def step(self, x, cache, memory, start, return_attention_scores=False):
-        """Takes the next positions: what `call` gives for them, with those before in the cache.
+        """Processes the next positions like `call`, with the previous ones in the cache.
 
         Args:
             x: Tensor `(batch, length, size)`: one position, or several at once.
-            cache: What `start` or the step before returned.
-            memory: What `start` returned. With fewer rows than `x`, each belongs to equally many
-                rows of `x` that stand side by side, such as the beams of one source.
-            start: Where the first of them stands, an integer or a scalar tensor.
-            return_attention_scores: Whether to return the weights, too.
+            cache: What `start` or the previous step returned.
+            memory: What `start` returned. If it has fewer rows than `x`, each row is shared by the
+                same number of adjacent rows of `x`, such as the beams of one source.
+            start: Position of the first of them, an integer or a scalar tensor.
+            return_attention_scores: Whether to also return the attention weights.
 
         Returns:
-            `(x, cache)`, and if wanted the weights of self-attention `(batch, num_heads, length,
-            max_length)` and of cross-attention `(batch, num_heads, length, encoded_length)`.
+            `(x, cache)`, and if requested the weights of self-attention `(batch, num_heads,
+            length, max_length)` and of cross-attention `(batch, num_heads, length,
+            encoded_length)`.
         """
         x, cache, self_weights = self._look_up(
             self.self_attention,

@@ -1,4 +1,4 @@
-"""Implementations: how is attention computed? Same numbers, other cost. The choice is made here."""
+"""Implementations of attention, with the same results at different cost, and the choice of one."""
 
 import math
 
@@ -13,12 +13,12 @@ from keras_attention.compute.scoring import Scoring
 IMPLEMENTATIONS = ("reference", "chunked", "fused")
 NAMES = ("auto", *IMPLEMENTATIONS)
 
-# Numbers in the scores of all pairs from which `"auto"` no longer holds them all.
+# Number of values in the scores of all pairs from which on `"auto"` no longer holds them all.
 LARGE = 2**26
 
 
 def require_known(implementation):
-    """Raises a `ValueError` unless there is an implementation of this name."""
+    """Raises a `ValueError` unless there is an implementation with this name."""
     if implementation not in NAMES:
         raise ValueError(
             f"`implementation` must be one of {', '.join(map(repr, NAMES))}. "
@@ -27,15 +27,15 @@ def require_known(implementation):
 
 
 def choose(implementation, scoring, normalizer, with_weights=False, dropout=None, pairs=None):
-    """Returns the name of the implementation that runs, `"auto"` resolved.
+    """Returns the name of the implementation that runs, with `"auto"` resolved.
 
     Args:
-        implementation: What the user asked for.
+        implementation: The implementation requested by the user.
         scoring, normalizer, with_weights, dropout: As for `context_and_weights`.
-        pairs: Numbers that the scores of all pairs take, `None` where a size is unknown.
+        pairs: Number of values in the scores of all pairs; `None` if a size is unknown.
 
     Raises:
-        ValueError: If the one asked for cannot do this.
+        ValueError: If the requested implementation does not support this.
     """
     if implementation == "auto":
         is_possible = _obstacle("fused", scoring, normalizer, with_weights, dropout) is None
@@ -55,7 +55,7 @@ def choose(implementation, scoring, normalizer, with_weights=False, dropout=None
 
 
 def _obstacle(implementation, scoring, normalizer, with_weights, dropout):
-    """Returns what an implementation cannot do of this, or `None`."""
+    """Returns what an implementation does not support of this, or `None`."""
     if implementation == "reference":
         return None
     if with_weights:
@@ -77,8 +77,8 @@ def _obstacle(implementation, scoring, normalizer, with_weights, dropout):
 
 
 def number_of_pairs(shape, pair_size):
-    """Returns the numbers that scores of this shape take, `None` where a size is unknown."""
-    is_known = all(isinstance(size, int) for size in shape)  # unknown ones of JAX are not None
+    """Returns the number of values in scores of this shape; `None` if a size is unknown."""
+    is_known = all(isinstance(size, int) for size in shape)  # unknown sizes of JAX are not None
     return math.prod(shape) * pair_size if is_known else None
 
 
@@ -96,26 +96,27 @@ def context_and_weights(
     training=None,
     with_weights=True,
 ):
-    """Computes attention. Scores and weights are float32 whatever the inputs are.
+    """Computes attention. Scores and weights are float32 whatever the dtype of the inputs.
 
     Args:
         implementation: `"auto"` or one of `IMPLEMENTATIONS`.
-        queries: Prepared queries `(batch, *heads, query_length, size)`, and what the scoring needs
-            of queries besides, in a list.
+        queries: List of the prepared queries `(batch, *heads, query_length, size)` and, if the
+            scoring needs them, other features of the queries.
         key: Prepared keys `(batch, *heads, key_length, size)`.
         value: Tensor `(batch, *heads, key_length, value_size)`.
         scoring: A `Scoring`.
         normalizer: A `Normalizer`.
         mask: A `Mask` or `None`.
         dropout: A `WeightDropout` or `None`.
-        start: Position of the first query; by default the last query stands where the last key
-            does.
-        training: What the normalizer is told: some draw in training only.
-        with_weights: Whether the weights are wanted.
+        start: Position of the first query; by default, the last query has the position of the last
+            key.
+        training: Passed to the normalizer: some normalizers sample during training only.
+        with_weights: Whether to return the weights.
 
     Returns:
-        `(context, weights)`: `(batch, *heads, query_length, value_size)` in the dtype of `value`
-        and, before dropout, `(batch, *heads, query_length, key_length)`, or `None` if not wanted.
+        `(context, weights)`: the context `(batch, *heads, query_length, value_size)` in the dtype
+        of `value`, and the weights before dropout `(batch, *heads, query_length, key_length)`, or
+        `None` if not requested.
     """
     shape = *queries[0].shape[:-1], key.shape[-2]
     pairs = number_of_pairs(shape, scoring.pair_size)
@@ -123,7 +124,7 @@ def context_and_weights(
     if name == "fused":
         return fused.attend_by_kernel(queries, key, value, mask=mask, start=start), None
     arguments = {"scoring": scoring, "normalizer": normalizer, "mask": mask, "dropout": dropout}
-    # Without pairs there are neither tiles nor scores, and symbols have no more than a shape.
+    # Without pairs there are neither tiles nor scores, and symbolic tensors only have a shape.
     if name == "chunked" and 0 not in shape and not in_symbolic_scope():
         if not all(size is None or isinstance(size, int) for size in shape):
             raise ValueError(

@@ -1,13 +1,13 @@
-"""What keras.ops lacks, on every backend: gradients of functions, and a list of tensors."""
+"""What keras.ops lacks, for every backend: gradients of functions, and a list of tensors."""
 
 import keras
 from keras import ops
 
 
 def pullback(function, *inputs):
-    """Returns `function(*inputs)` and a function from its gradient to those of the inputs.
+    """Returns `function(*inputs)`, and a function from its gradient to those of the inputs.
 
-    An input on which the output does not depend gets a gradient of zeros.
+    An input that does not affect the output gets a gradient of zeros.
     """
     return _PULLBACKS[keras.backend.backend()](function, inputs)
 
@@ -16,7 +16,7 @@ def _tensorflow(function, inputs):
     import tensorflow as tf
 
     with tf.GradientTape() as tape:
-        inputs = [tf.identity(each) for each in inputs]  # unlike those of any tape outside
+        inputs = [tf.identity(each) for each in inputs]  # distinct from those of an outer tape
         tape.watch(inputs)
         output = function(*inputs)
     return output, lambda upstream: tape.gradient(
@@ -33,7 +33,7 @@ def _jax(function, inputs):
 def _torch(function, inputs):
     import torch
 
-    if torch.is_grad_enabled():  # by create_graph=True
+    if torch.is_grad_enabled():  # because of create_graph=True
         raise RuntimeError(
             "The chunked computation of attention has no gradient of its gradient on PyTorch. "
             "Received: a backward pass that is to be differentiated again, create_graph=True. "
@@ -59,8 +59,8 @@ _PULLBACKS = {"tensorflow": _tensorflow, "jax": _jax, "torch": _torch}
 def custom_gradient(function):
     """`ops.custom_gradient` for functions that use tensors besides their arguments.
 
-    JAX would not have those where it traces a function anew, as `jax.checkpoint` does, so they
-    become arguments, with no gradient.
+    Such tensors would be missing where JAX traces a function again, as `jax.checkpoint` does, so
+    they become arguments without a gradient.
     """
     if keras.backend.backend() != "jax":
         return ops.custom_gradient(function)
@@ -88,7 +88,7 @@ def custom_gradient(function):
 
 
 def _closed(function, *examples):
-    """Returns a JAX function that is told first what it used besides its arguments, and that."""
+    """Returns a JAX function that takes its captured tensors as first argument, and these."""
     import jax
 
     traced, output = jax.make_jaxpr(function, return_shape=True)(*examples)
@@ -101,10 +101,10 @@ def _closed(function, *examples):
 
 
 class TileList:
-    """Tensors of one shape in a loop that changes one at a time.
+    """A list of tensors of one shape, for a loop that changes one of them at a time.
 
-    TensorFlow copies a whole tensor when a part of it changes in a loop, so it gets a `TensorArray`
-    instead. To be passed on as the loop variable `.state`.
+    TensorFlow copies a whole tensor when a part of it changes in a loop, so there the list is a
+    `TensorArray`. Pass `.state` as the loop variable.
     """
 
     def __init__(self, state):
@@ -132,7 +132,7 @@ class TileList:
         return self.state.read(place) if self._is_array else self.state[place]
 
     def write(self, place, tensor):
-        """Returns the list with another tensor at a place."""
+        """Returns the list with the tensor at one index replaced."""
         if self._is_array:
             return TileList(self.state.write(place, tensor))
         indices = ops.reshape(place, (1, 1))
@@ -144,7 +144,7 @@ class TileList:
 
 
 def uniform_of_seed(shape, seed):
-    """Returns float32 numbers from 0 to 1 that depend on a seed, int32 `(2,)`, alone."""
+    """Returns float32 numbers from 0 to 1 that only depend on a seed, int32 `(2,)`."""
     return _UNIFORM[keras.backend.backend()](shape, seed)
 
 
@@ -171,8 +171,8 @@ _UNIFORM = {"tensorflow": _tensorflow_uniform, "jax": _jax_uniform, "torch": _to
 
 
 def has_fast_kernel():
-    """Whether `keras.ops.dot_product_attention` is a kernel of its own: on a GPU, but for Keras on
-    TensorFlow, which has none."""
+    """Whether `keras.ops.dot_product_attention` is a dedicated kernel: on a GPU, except with
+    TensorFlow, for which Keras has none."""
     backend = keras.backend.backend()
     if backend == "jax":
         import jax

@@ -1,10 +1,10 @@
-"""Exact attention in memory linear in length: tile by tile, and once more for the gradient.
+"""Exact attention in memory linear in length, computed tile by tile, and again for the gradient.
 
-The scores of one tile of queries and one of keys are all that exists at a time. Forward, each row
-keeps what its normalizer has added up so far (Milakov and Gimelshein 2018,
-https://arxiv.org/abs/1805.02867; Rabe and Staats 2021, https://arxiv.org/abs/2112.05682). Backward,
-every tile is computed once more (Dao et al. 2022, https://arxiv.org/abs/2205.14135). Tiles where
-the mask lets nobody see anybody are left out.
+Only the scores of one tile of queries and one tile of keys exist at a time. In the forward pass,
+each row keeps the running sums of its normalizer (Milakov and Gimelshein 2018,
+https://arxiv.org/abs/1805.02867; Rabe and Staats 2021, https://arxiv.org/abs/2112.05682). In the
+backward pass, every tile is recomputed (Dao et al. 2022, https://arxiv.org/abs/2205.14135). Tiles
+that the mask hides completely are skipped.
 """
 
 from typing import Any, NamedTuple
@@ -18,11 +18,11 @@ from keras_attention.compute.tiles import Grid
 
 
 class Pair(NamedTuple):
-    """A tile of queries and one of keys."""
+    """A tile of queries and a tile of keys."""
 
     row: Any  # which tile of queries
     column: Any  # which tile of keys
-    visible: Any  # who sees whom, or None for everybody
+    visible: Any  # which pairs are visible, or None for all
     drop: Any  # the dropout of this tile of weights
 
 
@@ -38,7 +38,7 @@ class Tensors(NamedTuple):
 def attend_in_tiles(
     queries, key, value, *, scoring, normalizer, mask=None, dropout=None, start=None
 ):
-    """Computes attention without ever holding the scores of all pairs.
+    """Computes attention without holding the scores of all pairs at once.
 
     Args:
         As for `keras_attention.compute.context_and_weights`.
@@ -78,7 +78,7 @@ def attend_in_tiles(
 
 
 class _Tiles:
-    """Goes through the tiles of one call, forward and backward."""
+    """Processes the tiles of one call, forward and backward."""
 
     def __init__(self, grid, scoring, online, mask, dropout):
         self.grid, self.scoring, self.online, self.mask = grid, scoring, online, mask
@@ -86,7 +86,7 @@ class _Tiles:
         self.dropout = None if dropout is None else dropout.for_tiles()
 
     def forward(self, tensors):
-        """Returns the context, and what turns scores into weights, for each tile of queries."""
+        """Returns the context and the normalization constants of each tile of queries."""
 
         def step(index, *sums):
             pair = self._pair(index)
@@ -107,7 +107,7 @@ class _Tiles:
         return self.online.finish([TileList(each).stack() for each in sums])
 
     def backward(self, tensors, context, normalization, upstream):
-        """Returns the gradients of the `Tensors`, given that of the context."""
+        """Returns the gradients of the `Tensors`, given the gradient of the context."""
         mean = ops.sum(upstream * context, axis=-1, keepdims=True)
         number_of_queries = len(tensors.queries)
 
@@ -136,7 +136,7 @@ class _Tiles:
         return Tensors(queries, key, value, sums[len(tiled) :])
 
     def _loop(self, step, start):
-        """Calls `step(index, *variables)` for each pair of tiles that counts."""
+        """Calls `step(index, *variables)` for each pair of tiles that is not skipped."""
         _, *variables = ops.while_loop(
             lambda index, *variables: index < self.count,
             lambda index, *variables: (index + 1, *step(index, *variables)),

@@ -1,4 +1,4 @@
-"""Dropout of weights that can be drawn again, tile by tile."""
+"""Dropout of weights that can be reproduced tile by tile."""
 
 import keras
 from keras import ops
@@ -7,10 +7,10 @@ from keras_attention.compute._backend import uniform_of_seed
 
 
 class WeightDropout:
-    """Drops weights and scales those that stay.
+    """Drops weights and scales up the remaining ones.
 
     Args:
-        rate: Fraction that is dropped.
+        rate: Fraction of the weights to drop.
         seed_generator: A `keras.random.SeedGenerator`.
     """
 
@@ -21,11 +21,11 @@ class WeightDropout:
         return keras.random.dropout(weights, self.rate, seed=self.seed_generator)
 
     def for_tiles(self):
-        """Returns a function of weights and the number of a tile.
+        """Returns a function of the weights and the number of a tile.
 
-        The same number drops the same places, so that a gradient sees what the output saw.
+        The same number drops the same weights, so that the gradient matches the output.
         """
-        # The next state is but 1 away: tiles are counted from a random number on, not from there.
+        # The generator's next state differs by only 1, so tiles are numbered from a random offset.
         first = keras.random.randint(
             (2,), 0, 2**31 - 2**24, dtype="int32", seed=self.seed_generator
         )

@@ -1,9 +1,9 @@
-"""Attention whose weights are products of features: linear in length, causal as well.
+"""Attention whose weights are products of features: linear in length, even if causal.
 
-Features come as logarithms. Those of the keys are made relative to the largest key and those of a
-query to its largest feature, so that no sum over all keys overflows or vanishes. Only a causal
-query whose keys all weigh less than e⁻¹⁰⁰ beside a later one gets zeros. Values carry a last column
-of ones: its sum is what the others are divided by.
+Features are given as logarithms. Those of the keys are taken relative to the largest key, and those
+of a query relative to its largest feature, so that no sum over all keys overflows or vanishes. Only
+a causal query whose keys all weigh less than e⁻¹⁰⁰ relative to a later key gets zeros. Values get a
+last column of ones, whose sum divides the other columns.
 """
 
 from keras import ops
@@ -11,9 +11,9 @@ from keras import ops
 from keras_attention import masks
 from keras_attention._products import matmul
 
-CHUNK = 128  # queries and keys that the causal computation takes together
+CHUNK = 128  # number of queries and keys that the causal computation processes together
 ROOM = 30.0  # logarithm of the largest feature: exp(2 · 30) may be added up 10⁹ times in float32
-FAINT = 1e-17  # a sum of weights that is taken for none, since its gradient would overflow
+FAINT = 1e-17  # sums of weights up to this count as zero, since their gradient would overflow
 
 
 def attend_by_features(query, key, value, mask=None, query_mask=None, causal=False):
@@ -27,7 +27,7 @@ def attend_by_features(query, key, value, mask=None, query_mask=None, causal=Fal
         value: Tensor `(batch, heads, key_length, value_dim)`.
         mask: Boolean `(batch, key_length)` or `None`.
         query_mask: Boolean `(batch, query_length)` or `None`.
-        causal: Whether queries see no later keys; the last query stands where the last key does.
+        causal: Whether to hide later keys; the last query has the position of the last key.
     """
     value = ops.cast(value, "float32")
     value = ops.concatenate([value, ops.ones_like(value[..., :1])], axis=-1)
@@ -37,7 +37,7 @@ def attend_by_features(query, key, value, mask=None, query_mask=None, causal=Fal
 
 
 def weights(query, key, mask=None, query_mask=None, causal=False):
-    """Returns the weights that make the same context, in quadratic time and memory.
+    """Returns the weights that give the same context, in quadratic time and memory.
 
     Args:
         As for `attend_by_features`.
@@ -58,7 +58,7 @@ def _features(query, key, mask):
     lowest = -float("inf")
     peak = ops.max(ops.where(visible, key, lowest), axis=-2, keepdims=True, initial=lowest)
     peak = ops.stop_gradient(ops.where(ops.isfinite(peak), peak, 0.0))
-    # Hidden keys leave before any arithmetic: an overflow there would reach the gradient as NaN.
+    # Hidden keys are removed before any arithmetic: an overflow would reach the gradient as NaN.
     key = ops.where(visible, ops.exp(ops.where(visible, key, peak) - peak + ROOM), 0.0)
     query = query + peak
     highest = ops.max(query, axis=-1, keepdims=True, initial=lowest)
@@ -70,7 +70,7 @@ def _sums_of_all(query, key, value):
 
 
 def _sums_up_to_now(query, key, value):
-    """Adds up pairs inside of chunks, and the sums of all the chunks before."""
+    """Adds up the pairs inside each chunk and the sums of all previous chunks."""
     query_length, key_length = ops.shape(query)[2], ops.shape(key)[2]
     longest = _larger(_larger(query_length, key_length), 1)
     chunk = min(CHUNK, longest) if isinstance(longest, int) else CHUNK
@@ -95,12 +95,12 @@ def _sums_up_to_now(query, key, value):
 
 
 def _normalized(sums, query_mask):
-    """Divides sums by their last column; where nothing is seen they are 0."""
+    """Divides sums by their last column; they are 0 for queries without visible keys."""
     total = sums[..., -1:]
     seen = total > FAINT
     if query_mask is not None:
         seen = ops.logical_and(seen, query_mask[:, None, :, None])
-    # First by a constant: the gradient of a division squares the divisor, which may overflow.
+    # First divide by a constant: the gradient of a division squares the divisor and may overflow.
     sums = ops.where(seen, sums, 1.0) / ops.stop_gradient(ops.where(seen, total, 1.0))
     return ops.where(seen, sums[..., :-1] / sums[..., -1:], 0.0)
 

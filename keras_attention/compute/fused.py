@@ -1,4 +1,4 @@
-"""The kernel that Keras' backend brings for softmax attention of scaled dot products."""
+"""The kernel of Keras' backend for softmax attention with scaled dot products."""
 
 import keras
 from keras import ops
@@ -7,10 +7,10 @@ from keras_attention.compute.tiles import positions_of, visible_pairs
 
 
 def attend_by_kernel(queries, key, value, *, mask=None, start=None):
-    """Computes attention by `keras.ops.dot_product_attention`.
+    """Computes attention with `keras.ops.dot_product_attention`.
 
     Args:
-        As for `keras_attention.compute.context_and_weights`. The queries are scaled already.
+        As for `keras_attention.compute.context_and_weights`. The queries are already scaled.
 
     Returns:
         The context `(batch, *heads, query_length, value_size)`.
@@ -30,18 +30,18 @@ def attend_by_kernel(queries, key, value, *, mask=None, start=None):
     else:
         query, key, value = (x[:, :, None, :] for x in (query, key, value))
     value_size = value.shape[-1]
-    size = max(query.shape[-1], value_size)  # some kernels take one size for all three
+    size = max(query.shape[-1], value_size)  # some kernels need the same size for all three
     query, key, value = (_widened(x, size) for x in (query, key, value))
     dtype = value.dtype
     if (
         keras.backend.backend() == "tensorflow"
         and keras.backend.standardize_dtype(query.dtype) == "float16"
     ):
-        # It would hold the scores in the dtype of the inputs, where large ones overflow.
+        # It would compute the scores in the dtype of the inputs, where large ones overflow.
         query, key, value = (ops.cast(x, "float32") for x in (query, key, value))
     sees_any = None
     if visible is not None:
-        # Of a row that sees nothing, the kernel of a GPU may make NaN, and NaN of its gradient.
+        # For a row without visible keys, a GPU kernel may return NaN, and NaN as its gradient.
         sees_any = ops.any(visible, axis=-1, keepdims=True)
         visible = ops.logical_or(visible, ops.logical_not(sees_any))
     context = ops.dot_product_attention(query, key, value, mask=visible, scale=1.0)
@@ -53,6 +53,6 @@ def attend_by_kernel(queries, key, value, *, mask=None, start=None):
 
 
 def _widened(x, size):
-    """Adds zeros to the last axis, which no dot product notices."""
+    """Pads the last axis with zeros, which does not change dot products."""
     missing = size - x.shape[-1]
     return ops.pad(x, [(0, 0)] * (len(x.shape) - 1) + [(0, missing)]) if missing else x

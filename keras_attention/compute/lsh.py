@@ -1,8 +1,9 @@
 """Attention inside buckets: positions are sorted by bucket, cut into chunks, and look one back.
 
-A query meets a key in a round if both are in one bucket, and the key is in the query's chunk or in
-the one before. Whoever has met before does not count again, so that all rounds together are the
-softmax over everybody whom a query meets. It meets itself only if it meets nobody else.
+A query meets a key in a round if both are in the same bucket, and the key is in the query's chunk
+or the previous one. A pair that met in an earlier round is not counted again, so that all rounds
+together are the softmax over all keys that a query meets. A query sees itself only if it meets no
+other key.
 """
 
 from keras import ops
@@ -10,7 +11,7 @@ from keras import ops
 from keras_attention._products import matmul
 from keras_attention.normalizers import Softmax
 
-LOWEST = -float("inf")  # the maximum of no scores at all
+LOWEST = -float("inf")  # the maximum of an empty set of scores
 
 
 def attend_in_buckets(query, value, buckets, visible, chunk, causal=False):
@@ -19,11 +20,11 @@ def attend_in_buckets(query, value, buckets, visible, chunk, causal=False):
     Args:
         query: Tensor `(batch, heads, length, size)`: the queries and, scaled to norm 1, the keys.
         value: Tensor `(batch, heads, length, value_dim)`.
-        buckets: int32 `(batch, heads, rounds, length)`, not negative; the hidden ones have a bucket
-            of their own, the last.
+        buckets: int32 `(batch, heads, rounds, length)`, not negative; hidden positions have a
+            separate bucket, the last.
         visible: Boolean `(batch or 1, length)`.
         chunk: Length of a chunk, which divides the length.
-        causal: Whether a query sees no later keys.
+        causal: Whether to hide later keys from a query.
     """
     query, value = ops.cast(query, "float32"), ops.cast(value, "float32")
     content = ops.concatenate([query, _keys(query), value], axis=-1)
@@ -49,7 +50,7 @@ def attend_in_buckets(query, value, buckets, visible, chunk, causal=False):
 
 
 def weights(query, buckets, visible, chunk, causal=False):
-    """Returns the weights that make the same context, in quadratic time and memory.
+    """Returns the weights that give the same context, in quadratic time and memory.
 
     Args:
         As for `attend_in_buckets`.
@@ -96,7 +97,7 @@ def _may_see(query_position, key_position, causal):
 
 
 def _pairs(numbers, order, chunk):
-    """Returns numbers of positions, in sorted order, as those of queries and those of keys.
+    """Returns the numbers assigned to positions, in sorted order, for queries and for keys.
 
     Args:
         numbers: int32 `(batch, heads, rounds, length)`, or `None` for the positions themselves.
@@ -113,13 +114,13 @@ def _pairs(numbers, order, chunk):
 
 
 def _sums(scores, meets, value):
-    """Returns the sum of the weighted values, the sum of the weights, and what both lack."""
+    """Returns the sum of the weighted values, the sum of the weights, and their log scale."""
     seen = ops.where(meets, scores, LOWEST)
     peak = ops.stop_gradient(ops.max(seen, axis=-1, keepdims=True, initial=LOWEST))
     finite = ops.where(ops.isfinite(peak), peak, 0.0)
     powers = ops.where(meets, ops.exp(ops.where(meets, scores, finite) - finite), 0.0)
     total = ops.sum(powers, axis=-1, keepdims=True)
-    peak = ops.broadcast_to(peak, ops.shape(total))  # on PyTorch the maximum of nothing is smaller
+    peak = ops.broadcast_to(peak, ops.shape(total))  # on PyTorch, empty maxima are smaller
     return ops.concatenate([matmul(powers, value), total, peak], axis=-1)
 
 
@@ -133,7 +134,7 @@ def _combine(rounds):
 
 
 def _take_rows(x, order):
-    """(batch, heads, length, size) -> the same, its rows in another order."""
+    """(batch, heads, length, size) -> the same shape, with the rows reordered."""
     batch, heads, length, size = ops.shape(x)
     first = ops.arange(batch * heads, dtype="int32") * length
     rows = ops.reshape(order, (batch * heads, length)) + first[:, None]
@@ -155,7 +156,7 @@ def _join(x):
 
 
 def _with_previous(x, nobody):
-    """Puts before each chunk the one before it, and before the first one `nobody`."""
+    """Prepends to each chunk the previous one, and to the first one `nobody`."""
     first = ops.full_like(x[..., :1, :, :], nobody)
     previous = ops.concatenate([first, x[..., :-1, :, :]], axis=-3)
     return ops.concatenate([previous, x], axis=-2)

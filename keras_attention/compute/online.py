@@ -1,4 +1,4 @@
-"""Normalizers whose rows can be added up tile by tile, and gone through once more backward."""
+"""Normalizers whose rows can be accumulated tile by tile, and recomputed in the backward pass."""
 
 from keras import ops
 
@@ -8,11 +8,11 @@ from keras_attention.normalizers.base import NONE
 
 
 class OnlineSoftmax:
-    """Softmax: of each row, the highest score so far, and sums of powers relative to it."""
+    """Softmax: keeps each row's highest score so far, and sums of exponentials relative to it."""
 
     @staticmethod
     def start(like):
-        """Returns the sums of rows that have seen nothing.
+        """Returns the sums of rows before the first tile.
 
         Args:
             like: Zeros `(..., value_size)` in the shape of the context.
@@ -22,10 +22,10 @@ class OnlineSoftmax:
 
     @staticmethod
     def add(sums, scores, visible, value, drop):
-        """Returns the sums of rows that have seen a further tile of keys."""
+        """Returns the sums of rows after a further tile of keys."""
         highest, total, context = sums
         seen = scores if visible is None else ops.where(visible, scores, -float("inf"))
-        # With `initial`, the maximum of an empty batch is none at all.
+        # `initial` allows the maximum over an empty batch.
         of_tile = ops.max(seen, axis=-1, keepdims=True, initial=-float("inf"))
         new_highest = ops.maximum(highest, of_tile)
         origin = ops.where(ops.isfinite(new_highest), new_highest, 0.0)
@@ -35,7 +35,7 @@ class OnlineSoftmax:
 
     @staticmethod
     def finish(sums):
-        """Returns the context, and what turns scores into weights: the logarithm of the total."""
+        """Returns the context, and the logarithm of the total, which normalizes the scores."""
         highest, total, context = sums
         is_seeing = total > 0.0
         total = ops.where(is_seeing, total, 1.0)
@@ -53,14 +53,14 @@ class OnlineSoftmax:
         Args:
             weights: The weights of a tile.
             of_weights: Their gradient.
-            mean: The mean of a row's `of_weights` by its weights.
+            mean: The weighted mean of a row's `of_weights`.
             visible, log_total: As for `weights`.
         """
         return weights * (of_weights - mean)
 
 
 class OnlineSoftmaxOne(OnlineSoftmax):
-    """The same, where each row has seen a score of 0 before it begins, whose value is 0."""
+    """The same, where each row starts with a score of 0 whose value is 0."""
 
     @staticmethod
     def start(like):
@@ -69,7 +69,7 @@ class OnlineSoftmaxOne(OnlineSoftmax):
 
 
 class OnlineSum:
-    """Division by the sum: of each row, the sum of its scores so far."""
+    """Division by the sum: keeps the sum of each row's scores so far."""
 
     @staticmethod
     def start(like):

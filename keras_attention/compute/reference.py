@@ -1,4 +1,4 @@
-"""The readable computation, and the oracle of every other one."""
+"""The readable implementation, against which all others are tested."""
 
 from keras import ops
 
@@ -18,7 +18,7 @@ def attend_at_once(
     start=None,
     training=None,
 ):
-    """Attention as its definition reads, with the whole array of scores in memory.
+    """Attention as it is defined, with the whole array of scores in memory.
 
         weights = normalize(mask(score(query, key)))        context = weights · value
 
@@ -41,6 +41,6 @@ def attend_at_once(
 
 
 def _lead(query, value):
-    """Returns the shape `(batch, *heads)` that those of queries and values broadcast to."""
+    """Returns the shape `(batch, *heads)` that queries and values broadcast to."""
     pairs = zip(query.shape[:-2], value.shape[:-2], strict=True)
     return [of_value if of_query == 1 else of_query for of_query, of_value in pairs]

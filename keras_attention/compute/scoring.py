@@ -1,4 +1,4 @@
-"""The logits of any tile of pairs, as one function of tensors."""
+"""The logits of any tile of pairs as a single function of tensors."""
 
 import keras
 from keras import ops
@@ -12,11 +12,11 @@ class Scoring:
     Args:
         score: A `Score`.
         position: A position object with a bias, or `None`.
-        soft_cap: `c` of `c · tanh(logits / c)`, or `None`.
+        soft_cap: `c` in `c · tanh(logits / c)`, or `None`.
 
     Attributes:
         variables: The weights that the logits of prepared queries and keys depend on.
-        pair_size: How many numbers are held for one pair of query and key.
+        pair_size: Number of values held for one pair of query and key.
     """
 
     def __init__(self, score, position=None, soft_cap=None):
@@ -27,11 +27,11 @@ class Scoring:
 
     @property
     def has_bias(self):
-        """Whether the position adds to the scores."""
+        """Whether the position adds a bias to the scores."""
         return self.position is not None and type(self.position).bias is not Position.bias
 
     def weights(self):
-        """Returns the weights that logits depend on, as float32 tensors."""
+        """Returns the weights that the logits depend on, as float32 tensors."""
         return [ops.cast(variable, "float32") for variable in self.variables]
 
     def __call__(self, queries, key, query_positions, key_positions, weights=None):
@@ -40,8 +40,8 @@ class Scoring:
         Args:
             queries: Prepared queries of a tile and, if the position has a bias, its features.
             key: Prepared keys of a tile.
-            query_positions, key_positions: int32 vectors, where they stand.
-            weights: Numbers instead of those of the `variables`, in the order of `weights()`.
+            query_positions, key_positions: int32 vectors, the positions of queries and keys.
+            weights: Values to use instead of those of `variables`, in the order of `weights()`.
         """
         if weights is not None:
             with keras.StatelessScope(list(zip(self.variables, weights, strict=True))):
@@ -60,8 +60,8 @@ class Scoring:
 def _weights_of_pairs(score):
     """Returns the weights that `pairwise` of a score uses.
 
-    What a class declares holds for its own `pairwise`: a subclass that has another one and declares
-    nothing may use any of its weights.
+    A class's `pairwise_weights` describe its own `pairwise`: a subclass that overrides `pairwise`
+    but not `pairwise_weights` may use any of its weights.
     """
     defining = {
         name: next(place for place, each in enumerate(type(score).__mro__) if name in vars(each))

@@ -1,27 +1,27 @@
-"""Queries and keys cut into tiles, and the pairs of tiles that have to be looked at."""
+"""Queries and keys cut into tiles, and the pairs of tiles that have to be computed."""
 
 import numpy as np
 from keras import ops
 
-# Numbers in the largest array of a tile: few enough for a processor's cache, many enough that the
-# cost of starting an operation does not count.
+# Number of values in the largest array of a tile: small enough for a processor's cache, large
+# enough that the overhead of an operation is negligible.
 NUMBERS_A_TILE = 2**20
 SHORTEST_TILE = 16
 LONGEST_TILE = 512
 
 
 class Grid:
-    """The tiles of one call: where they are, who stands there, which of them count.
+    """The tiles of one call: their positions, visible pairs, and which of them are needed.
 
-    Lengths that tiles do not divide are padded with zeros; nobody sees the keys of the padding.
+    Lengths that are not a multiple of the tile are padded with zeros; the padded keys are hidden.
 
     Args:
         query: Tensor `(batch, *heads, query_length, size)`.
         key: Tensor `(batch, *heads, key_length, size)`.
-        pair_size: Numbers that the score holds for one pair of query and key.
-        longest_tile: Queries or keys of a tile at most, or `None`.
-        start: Position of the first query; by default the last query stands where the last key
-            does.
+        pair_size: Number of values that the score holds for one pair of query and key.
+        longest_tile: Maximum number of queries or keys in a tile, or `None`.
+        start: Position of the first query; by default, the last query has the position of the last
+            key.
     """
 
     def __init__(self, query, key, pair_size, longest_tile=None, start=None):
@@ -47,23 +47,23 @@ class Grid:
         return _cut(x, self.num_key_tiles, self.key_tile)
 
     def join_queries(self, tiles):
-        """Turns what `query_tiles` made back into `(batch, *heads, query_length, size)`."""
+        """Joins the output of `query_tiles` into `(batch, *heads, query_length, size)`."""
         joined = self._join(tiles, self.num_query_tiles * self.query_tile)
         return joined[..., : self.query_length, :]
 
     def join_keys(self, tiles):
-        """Turns what `key_tiles` made back into `(batch, *heads, key_length, size)`."""
+        """Joins the output of `key_tiles` into `(batch, *heads, key_length, size)`."""
         joined = self._join(tiles, self.num_key_tiles * self.key_tile)
         return joined[..., : self.key_length, :]
 
     def _join(self, tiles, length):
-        # The sizes are those of the inputs: TensorFlow has lost them on the way through a loop.
+        # Sizes are taken from the inputs: TensorFlow loses them in a loop.
         return ops.reshape(ops.moveaxis(tiles, 0, -3), (*self.lead, length, tiles.shape[-1]))
 
     def positions(self, row, column):
         """Returns the positions of the queries and keys of a pair of tiles.
 
-        In the padding the last position is repeated, so that every position can be looked up.
+        The padding repeats the last position, so that every position can be looked up.
         """
         queries = ops.minimum(
             row * self.query_tile + ops.arange(self.query_tile, dtype="int32"),
@@ -75,9 +75,9 @@ class Grid:
         return queries + self.start, keys
 
     def visible(self, mask, row, column):
-        """Returns who sees whom, in the shape of the scores or one that broadcasts to it.
+        """Returns which pairs are visible, in a shape that broadcasts to that of the scores.
 
-        `None` stands for everybody.
+        `None` means that all pairs are visible.
         """
         visible = None
         if mask is not None:
@@ -89,11 +89,11 @@ class Grid:
         return is_key if visible is None else ops.logical_and(visible, is_key)
 
     def pairs(self, mask):
-        """Returns the pairs of tiles in which somebody may see somebody, and their number.
+        """Returns the pairs of tiles that may contain visible pairs, and their number.
 
         Returns:
-            `(pairs, count)`; the first `count` entries of the int32 vector `pairs` count, and an
-            entry is `row * key_tiles + column`.
+            `(pairs, count)`; only the first `count` entries of the int32 vector `pairs` are valid,
+            and each entry is `row * key_tiles + column`.
         """
         total = self.num_query_tiles * self.num_key_tiles
         needed = True if mask is None else mask.may_see(*self._bounds())
@@ -103,16 +103,16 @@ class Grid:
             shape = self.num_query_tiles, self.num_key_tiles
             places = np.flatnonzero(np.broadcast_to(needed, shape)).astype("int32")
             count = len(places)
-            # JAX follows a loop even if it never runs, and cannot take anything from nothing.
+            # JAX traces a loop even if it never runs, and cannot index an empty array.
             return ops.convert_to_tensor(places if count else np.zeros(1, "int32")), count
         shape = self.num_query_tiles, self.num_key_tiles
         needed = ops.reshape(ops.cast(ops.broadcast_to(needed, shape), "int32"), (-1,))
         places = ops.arange(total, dtype="int32")
-        order = ops.argsort(ops.where(needed == 1, places, total))  # those that count come first
+        order = ops.argsort(ops.where(needed == 1, places, total))  # needed pairs come first
         return ops.cast(order, "int32"), ops.sum(needed)
 
     def _bounds(self):
-        """Returns the first and last positions of the tiles, as NumPy arrays where lengths are."""
+        """Returns the first and last positions of the tiles, in NumPy if lengths are known."""
         numbers = self.query_length, self.key_length, self.start
         is_static = all(isinstance(number, int) for number in numbers)
         arange, minimum = (np.arange, np.minimum) if is_static else (ops.arange, ops.minimum)
@@ -128,9 +128,9 @@ def positions_of(query_length, key_length, start=None):
     """Returns the positions of all queries and keys.
 
     Args:
-        query_length, key_length: How many there are.
-        start: Position of the first query; by default the last query stands where the last key
-            does.
+        query_length, key_length: Number of queries and keys.
+        start: Position of the first query; by default, the last query has the position of the last
+            key.
     """
     start = key_length - query_length if start is None else start
     key_positions = ops.arange(key_length, dtype="int32")
@@ -138,15 +138,15 @@ def positions_of(query_length, key_length, start=None):
 
 
 def visible_pairs(mask, positions, lead):
-    """Returns who sees whom of some queries and keys, booleans that broadcast to their scores.
+    """Returns which pairs of queries and keys are visible, as booleans that broadcast to scores.
 
     Args:
         mask: A `Mask`.
-        positions: Those of the queries, and those of the keys.
-        lead: Shape `(batch, *heads)` of the scores; what is no integer is unknown.
+        positions: The positions of the queries, and those of the keys.
+        lead: Shape `(batch, *heads)` of the scores; sizes that are not integers are unknown.
 
     Raises:
-        ValueError: If the mask is one of another batch or of other heads.
+        ValueError: If the mask has a different batch size or number of heads.
     """
     visible = mask.tile(*positions)
     own, whole = tuple(visible.shape), (*lead, 1)[:2]
@@ -165,12 +165,12 @@ def _broadcasts(size, whole):
 
 
 def tile_sizes(query_length, key_length, numbers_a_pair, longest_tile):
-    """Returns how many queries and keys make a tile.
+    """Returns the number of queries and keys in a tile.
 
     Args:
-        query_length, key_length: Lengths, `None` where they are unknown.
-        numbers_a_pair: Numbers that a pair of query and key takes, over all heads and the batch.
-        longest_tile: Queries or keys of a tile at most.
+        query_length, key_length: Lengths, `None` if unknown.
+        numbers_a_pair: Number of values per pair of query and key, over all heads and the batch.
+        longest_tile: Maximum number of queries or keys in a tile.
     """
     side = int(np.sqrt(NUMBERS_A_TILE / max(numbers_a_pair, 1)))
     side = min(max(side, SHORTEST_TILE), LONGEST_TILE, longest_tile)

@@ -1,4 +1,4 @@
-"""Masks aligned to the start, as Keras has them."""
+"""Masks aligned to the start, as in Keras."""
 
 from keras import ops
 
@@ -6,7 +6,7 @@ from keras_attention import masks
 
 
 class _FromStart(masks.Mask):
-    """A mask for queries that stand where the first keys do, not the last."""
+    """A mask for queries that are aligned with the first keys, not the last."""
 
     def __init__(self, mask, shift):
         self.mask, self.shift = mask, shift
@@ -25,12 +25,12 @@ class _FromStart(masks.Mask):
 
 
 def from_start(mask, query, keys, axis=1):
-    """Returns a mask of queries and keys, the first of which stand together.
+    """Returns a mask for queries and keys that are aligned at the start.
 
     Args:
         mask: A `Mask`.
         query, keys: Tensors.
-        axis: That of their lengths.
+        axis: The axis of their lengths.
     """
     if query.shape[axis] == keys.shape[axis] and query.shape[axis] is not None:
         return mask

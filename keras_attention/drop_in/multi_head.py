@@ -1,4 +1,4 @@
-"""Keras' two layers with several heads."""
+"""Keras' two multi-head layers."""
 
 from operator import attrgetter
 
@@ -14,24 +14,24 @@ PUBLIC_IN_MULTI_HEAD = {"query_dense", "key_dense", "value_dense", "output_dense
 
 @keras.saving.register_keras_serializable(package="keras_attention.drop_in")
 class MultiHeadAttention(multi_head.MultiHeadAttention):
-    """`keras.layers.MultiHeadAttention`, and what `keras_attention.MultiHeadAttention` adds.
+    """`keras.layers.MultiHeadAttention` with the options of `keras_attention.MultiHeadAttention`.
 
     $$ head_h = Attention(W^Q_h q, W^K_h k, W^V_h v), \\quad
        output = W^O [head_1; …; head_H] $$
 
     Paper: Vaswani et al. 2017, section 3.2.2 (https://arxiv.org/abs/1706.03762).
 
-    The causal mask is aligned to the start, as in Keras: query `i` sees the keys up to `i`. Where
-    queries and keys are equally many it makes no difference.
+    The causal mask is aligned to the start, as in Keras: query `i` sees the keys up to `i`. This
+    only makes a difference if the numbers of queries and keys differ.
 
     Args:
         num_heads, key_dim, value_dim, dropout, use_bias, output_shape, attention_axes,
             kernel_initializer, bias_initializer, kernel_regularizer, bias_regularizer,
             activity_regularizer, kernel_constraint, bias_constraint, use_gate, seed: As for
             `keras.layers.MultiHeadAttention`.
-        sliding_window: A query sees the keys less than so many positions away, or `None` for all.
-        flash_attention: `True` stands for `implementation="fused"`.
-        **kwargs: Further arguments of `keras_attention.MultiHeadAttention`, such as `score`.
+        sliding_window: A query only sees keys less than this many positions away; `None` for all.
+        flash_attention: `True` is the same as `implementation="fused"`.
+        **kwargs: Other arguments of `keras_attention.MultiHeadAttention`, such as `score`.
 
     Call arguments:
         As for `keras_attention.MultiHeadAttention`.
@@ -124,7 +124,7 @@ class MultiHeadAttention(multi_head.MultiHeadAttention):
     _gate_dense = property(attrgetter("gate_projection"))
 
     def __dir__(self):
-        # Files of Keras name a part by the first attribute that `dir` lists: it has to be Keras'.
+        # Keras' files name a part by the first attribute in `dir`, which must be Keras' name.
         return [name for name in super().__dir__() if not name.endswith("_projection")]
 
     def _projection(self, name, units, input_shape):
@@ -189,9 +189,9 @@ class MultiHeadAttention(multi_head.MultiHeadAttention):
         return_attention_scores=False,
         use_causal_mask=False,
     ):
-        """Attends among projected heads `(batch, length, heads, size)`.
+        """Computes attention on projected heads `(batch, length, heads, size)`.
 
-        Subclasses of Keras' layer call it, such as `CachedMultiHeadAttention` of KerasHub.
+        Called by subclasses of Keras' layer, such as KerasHub's `CachedMultiHeadAttention`.
         """
         mask = self._mask_of_call(attention_mask, use_causal_mask, query, value)
         query, key, value = (ops.swapaxes(x, 1, 2) for x in (query, key, value))

@@ -15,21 +15,21 @@ MASKS = ("query_mask", "value_mask", "key_mask")
 
 @keras.saving.register_keras_serializable(package="keras_attention.drop_in")
 class Attention(keras.layers.Layer):
-    """`keras.layers.Attention`: dot products, or sums in a tanh, without projections.
+    """`keras.layers.Attention`: dot-product or additive scores without projections.
 
     $$ score(q, k) = s \\, q^T k, \\quad score(q, k) = c \\sum_i \\tanh(s (q_i + k_i)) $$
 
     Paper: Luong et al. 2015 (https://aclanthology.org/D15-1166).
 
     Args:
-        use_scale: Whether `s` is a weight; it is 1 otherwise.
+        use_scale: Whether `s` is a weight; otherwise it is 1.
         score_mode: `"dot"`, or `"concat"` for the second equation, whose `c` is a weight.
-        dropout: Fraction of the weights that is dropped in training.
+        dropout: Fraction of the weights to drop during training.
         seed: Integer seed of the dropout.
 
     Call arguments:
         inputs: List `[query, value]` or `[query, value, key]` of tensors `(batch, …, length,
-            size)`. Axes between batch and length belong together one by one.
+            size)`. Axes between batch and length are treated like the batch.
         mask: List `[query_mask, value_mask]`, or with `key_mask`, of booleans `(batch, …, length)`.
         training, return_attention_scores, use_causal_mask: As for `keras.layers.Attention`. The
             causal mask is aligned to the start: query `i` sees the keys up to `i`.
@@ -39,7 +39,7 @@ class Attention(keras.layers.Layer):
         before dropout, float32 `(batch, …, query_length, key_length)`.
 
     Raises:
-        ValueError: If inputs or masks are no lists of two or three, or do not fit.
+        ValueError: If inputs or masks are not lists of two or three, or their shapes do not match.
 
     Example:
 
@@ -84,7 +84,7 @@ class Attention(keras.layers.Layer):
             self.concat_score_weight = self.add_weight(name="concat_score_weight", **scalar)
 
     def _calculate_scores(self, query, key):
-        """Returns the logits `(…, query_length, key_length)`; a subclass may have others."""
+        """Returns the logits `(…, query_length, key_length)`; subclasses may override it."""
         if self.use_scale:
             query = query * ops.cast(self.scale, query.dtype)
         if self.score_mode == "dot":
@@ -128,11 +128,12 @@ class Attention(keras.layers.Layer):
         return ops.convert_to_tensor(mask[0]) if is_given else None
 
     def compute_output_shape(self, input_shape):
-        """Returns the shape of the output without the weights."""
+        """Returns the shape of the output, without that of the weights."""
         return (*input_shape[0][:-1], input_shape[1][-1])
 
     def compute_output_spec(self, *args, **kwargs):
-        # What `call` returns, weights included: a layer would ask `compute_output_shape`.
+        # The spec of what `call` returns, including the weights. `keras.layers.Layer` would use
+        # `compute_output_shape`.
         return keras.Operation.compute_output_spec(self, *args, **kwargs)
 
     def _padding_mask(self, name, mask, tensor):
@@ -181,12 +182,12 @@ class AdditiveAttention(Attention):
 
     $$ score(q, k) = \\sum_i s_i \\tanh(q_i + k_i) $$
 
-    `keras_attention.scores.Additive` is the score of the paper, with projections of query and key.
+    `keras_attention.scores.Additive` is the paper's score, with projections of query and key.
 
     Paper: Bahdanau et al. 2015, appendix A.1.2 (https://arxiv.org/abs/1409.0473).
 
     Args:
-        use_scale: Whether `s` is a weight; it is 1 otherwise.
+        use_scale: Whether `s` is a weight; otherwise it is 1.
         dropout, **kwargs: As for `Attention`.
 
     Call arguments:
@@ -221,7 +222,7 @@ class AdditiveAttention(Attention):
 
 
 class _ScoreOf(Score):
-    """A score that a layer computes with weights of its own."""
+    """A score that a layer computes with its own weights."""
 
     def __init__(self, function, weights):
         super().__init__()

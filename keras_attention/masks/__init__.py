@@ -1,4 +1,4 @@
-"""Masks: who may see whom? Rules on positions that compose with `&`, `|` and `~`."""
+"""Masks: which queries may see which keys. Rules on positions that compose with `&`, `|`, `~`."""
 
 from keras_attention.masks._arguments import as_boolean
 from keras_attention.masks.arrays import Array, Document

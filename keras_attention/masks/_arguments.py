@@ -1,4 +1,4 @@
-"""Checks of what masks are made of, and how they look things up."""
+"""Checks of the arguments of masks, and lookups in their tables."""
 
 import keras
 import numpy as np
@@ -6,12 +6,12 @@ from keras import ops
 
 
 def as_boolean(mask, name, ranks):
-    """Returns an array mask as a boolean tensor. Numbers count as in Keras: 0 hides, others show.
+    """Returns an array mask as a boolean tensor. Numbers are read as in Keras: only 0 hides.
 
     Args:
         mask: Tensor of booleans or numbers, `True` or 1 for what may be seen.
-        name: The argument it came by, for the error message.
-        ranks: The numbers of axes that it may have.
+        name: Name of the argument, for the error message.
+        ranks: The allowed numbers of axes.
 
     Raises:
         ValueError: If the mask has another number of axes.
@@ -31,14 +31,14 @@ def integer(mask, name, value, least, hint):
     """Returns an argument of a mask as an `int`.
 
     Args:
-        mask: The mask that it is for.
+        mask: The mask that the argument belongs to.
         name: Name of the argument.
-        value: What came.
+        value: The value received.
         least: The smallest value allowed.
-        hint: The way out, for the error message.
+        hint: How to fix the error, for the error message.
 
     Raises:
-        ValueError: If it is no integer or too small.
+        ValueError: If it is not an integer or too small.
     """
     is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not is_integer or value < least:
@@ -50,7 +50,7 @@ def integer(mask, name, value, least, hint):
 
 
 def odd(mask, name, value):
-    """Returns an argument of a mask as an odd `int`: so many blocks, the own one in the middle."""
+    """Returns an argument of a mask as an odd `int`: a number of blocks around the own one."""
     hint = "It counts blocks, the own one in the middle; 1 is the own block only."
     value = integer(mask, name, value, 1, hint)
     if value % 2 == 0:
@@ -64,11 +64,11 @@ def integers(mask, name, value, ranks, shape):
     """Returns an argument of a mask as int32: a tensor if it is one, else a NumPy array.
 
     Args:
-        mask: The mask that it is for.
+        mask: The mask that the argument belongs to.
         name: Name of the argument.
-        value: What came.
-        ranks: The numbers of axes that it may have.
-        shape: What shape that is, for the error message.
+        value: The value received.
+        ranks: The allowed numbers of axes.
+        shape: Description of the expected shape, for the error message.
 
     Raises:
         ValueError: If it has another number of axes or is not made of integers.
@@ -85,12 +85,12 @@ def integers(mask, name, value, ranks, shape):
 
 
 def is_static(queries, keys):
-    """Whether all positions are plain numbers or NumPy arrays, and the answer has to be, too."""
+    """Whether all positions, and therefore the result, are plain numbers or NumPy arrays."""
     return not any(ops.is_tensor(position) for position in (*queries, *keys))
 
 
 def refuse_to_save(mask, name):
-    """Raises the `ValueError` for masks that are made of data."""
+    """Raises the `ValueError` for saving masks that contain data."""
     raise ValueError(
         f"The mask {type(mask).__name__} cannot be saved, because its `{name}` is data of one "
         "batch. Save the layer without it and give the mask with the call: value_mask, key_mask "
@@ -99,7 +99,7 @@ def refuse_to_save(mask, name):
 
 
 def look_up(table, positions, axis):
-    """Returns `(entries, inside)`: what a table holds at positions, and whether they are in it."""
+    """Returns `(entries, inside)`: a table's entries at positions, and whether these exist."""
     length = ops.shape(table)[axis]
     inside = (positions >= 0) & (positions < length)
     nearest = ops.maximum(ops.minimum(positions, length - 1), 0)

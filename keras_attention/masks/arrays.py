@@ -1,4 +1,4 @@
-"""Masks that are looked up: any array at all, and documents packed into one sequence."""
+"""Masks that are looked up: arbitrary arrays, and documents packed into one sequence."""
 
 import keras
 from keras import ops
@@ -9,19 +9,19 @@ from keras_attention.masks.base import Mask
 
 @keras.saving.register_keras_serializable(package="keras_attention")
 class Array(Mask):
-    """Any booleans at all, given as an array.
+    """An arbitrary mask, given as an array of booleans.
 
     $$ visible(q, k) = visible_{q k} $$
 
-    Where the array has no entry nothing is visible.
+    Pairs without an entry in the array are hidden.
 
     Args:
-        visible: Booleans, or numbers of which 0 hides, `(query_length, key_length)`, `(batch,
-            query_length, key_length)` or `(batch, heads, query_length, key_length)`: a tensor or
-            nested lists.
+        visible: Booleans, or numbers where 0 hides, as a tensor or nested lists: `(query_length,
+            key_length)`, `(batch, query_length, key_length)` or `(batch, heads, query_length,
+            key_length)`.
 
     Raises:
-        ValueError: If `visible` has another number of axes.
+        ValueError: If `visible` has the wrong number of axes.
 
     Example:
 
@@ -53,22 +53,22 @@ class Array(Mask):
 
 
 class Document(Mask):
-    """Several documents packed into one sequence: everybody stays in the own document.
+    """Several documents packed into one sequence: attention stays within each document.
 
     $$ visible(q, k) = [document_q = document_k] $$
 
     Paper: Krell et al. 2021, Efficient Sequence Packing without Cross-contamination
     (https://arxiv.org/abs/2107.02027).
 
-    Queries look up their document where they stand, at the end of the keys; a query without an
-    entry sees nothing. Made of data, it cannot be saved.
+    Queries are aligned to the end of the keys and look up their document there; a query without an
+    entry sees nothing. The mask contains data, so it cannot be saved.
 
     Args:
-        ids: Integers `(batch, key_length)`, the document of each position. Equal ids belong
-            together wherever they stand.
+        ids: Integers `(batch, key_length)`, the document of each position. Positions with equal ids
+            belong together, wherever they are.
 
     Raises:
-        ValueError: If `ids` are no integers or have another number of axes.
+        ValueError: If `ids` are not integers or have the wrong number of axes.
 
     Example:
 

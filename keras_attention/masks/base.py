@@ -1,4 +1,4 @@
-"""The contract of every mask, and the algebra of masks: `&`, `|` and `~`."""
+"""The base class of masks, and the algebra of masks: `&`, `|` and `~`."""
 
 import functools
 import inspect
@@ -12,19 +12,20 @@ from keras_attention.masks import picture
 
 
 class Mask:
-    """Base class of all masks: a rule that answers for (query position, key position).
+    """Base class of all masks: a rule for pairs (query position, key position).
 
-    `True` means "may look". A mask answers on tiles, so nobody needs the whole array:
-    `tile(query_positions, key_positions)`. Keys stand at positions `0 … Tk - 1`, and queries are
-    aligned to the end: query `i` of `Tq` stands at position `Tk - Tq + i`. With a cache, the one
-    query of a step is then the last position and sees what it saw in the full forward pass.
+    `True` means that the query may see the key. A mask is evaluated on tiles, so the whole array is
+    never needed: `tile(query_positions, key_positions)`. Keys have positions `0 … Tk - 1`, and
+    queries are aligned to the end: query `i` of `Tq` has position `Tk - Tq + i`. With a cache, the
+    single query of a step thus has the last position and sees what it saw in the full forward pass.
 
-    Masks compose: `Causal() & Keys(mask)`, `a | b`, `~a`. `mask(Tq, Tk)` is the whole array, and
-    `mask.plot(Tq, Tk)` a picture of it. A mask of one's own is one method, `tile`; with `may_see`
-    it also costs only what it keeps.
+    Masks compose: `Causal() & Keys(mask)`, `a | b`, `~a`. `mask(Tq, Tk)` returns the whole array,
+    and `mask.plot(Tq, Tk)` draws it. A custom mask needs one method, `tile`. If it also implements
+    `may_see`, hidden tiles are skipped.
 
     Class attributes:
-        longest_tile: Longest tiles of which `may_see` leaves out many, or `None` if any will do.
+        longest_tile: Length of tiles up to which `may_see` skips many of them, or `None` if any
+            length will do.
 
     Example:
 
@@ -39,17 +40,17 @@ class Mask:
         """Returns booleans that broadcast to `(batch, heads, query_tile, key_tile)`, rank 4.
 
         Args:
-            query_positions, key_positions: Any int32 vectors, not only contiguous ones.
+            query_positions, key_positions: int32 vectors, not necessarily contiguous.
         """
         raise NotImplementedError(f"{type(self).__name__} must implement `tile`.")
 
     def may_see(self, queries, keys):
-        """Whether any of some queries could see any of some keys, so that tiles can be left out.
+        """Whether any query in a range may see any key in a range, so that tiles can be skipped.
 
-        May say `True` where nothing is seen, never `False` where something is.
+        It may be `True` where nothing is visible, but never `False` where something is.
 
         Args:
-            queries, keys: Pairs `(first, last)` of positions, both included: integers, NumPy
+            queries, keys: Pairs `(first, last)` of positions, both inclusive: integers, NumPy
                 arrays or tensors that broadcast to each other.
 
         Returns:
@@ -59,24 +60,26 @@ class Mask:
         return True
 
     def sees_all(self, queries, keys):
-        """Whether each of some queries certainly sees each of some keys, as `~` has to know.
+        """Whether every query in a range certainly sees every key in a range; needed for `~`.
 
-        May say `False` where everything is seen, never `True` where something is not. Arguments
-        and answer are those of `may_see`.
+        It may be `False` where everything is visible, but never `True` where something is hidden.
+        Arguments and return value are those of `may_see`.
         """
         return False
 
     def plot(self, query_length, key_length=None, ax=None):
-        """Draws the mask: a row for each query, a column for each key, filled where it may look.
+        """Plots the mask: a row for each query, a column for each key, filled where visible.
+
+        For a mask that differs between examples or heads, the first one is shown.
 
         Args:
             query_length: Number of queries.
             key_length: Number of keys. Defaults to the number of queries.
-            ax: `matplotlib.axes.Axes` to draw into, a new figure by default.
+            ax: `matplotlib.axes.Axes` to draw into. Defaults to a new figure.
 
         Returns:
-            The `matplotlib.figure.Figure`; it is not shown, and a new one belongs to no pyplot
-            window. Of a mask that differs between examples or heads it shows the first.
+            The `matplotlib.figure.Figure`. It is not displayed, and a new figure is not registered
+            with pyplot.
 
         Raises:
             ValueError: If a length is not a positive integer.
@@ -106,7 +109,7 @@ class Mask:
         return f"{type(self).__name__}({', '.join(shown)})"
 
     def _described(self):
-        """What `repr` shows: name -> value."""
+        """The arguments that `repr` shows: name -> value."""
         return self.get_config()
 
     def get_config(self):
@@ -117,19 +120,19 @@ class Mask:
         return cls(**config)
 
 
-registry = Registry("mask", Mask, {})  # filled by the package, which knows all masks
+registry = Registry("mask", Mask, {})  # filled by the package, which imports all masks
 get = registry.get
 
 
 def positions(query_length, key_length):
-    """Returns the positions of queries and keys, the queries aligned to the end of the keys."""
+    """Returns the positions of queries and keys, where queries are aligned to the end of keys."""
     key_positions = ops.arange(key_length, dtype="int32")
     query_positions = ops.arange(query_length, dtype="int32") + (key_length - query_length)
     return query_positions, key_positions
 
 
 def combine(*masks):
-    """Returns the conjunction of those masks that are not `None`, or `None` if all are."""
+    """Returns the conjunction of all masks that are not `None`, or `None` if there are none."""
     masks = [mask for mask in masks if mask is not None]
     return functools.reduce(And, masks) if masks else None
 
@@ -161,7 +164,7 @@ class _Composed(Mask):
         return f" {self.symbol} ".join(map(self._inside, self.masks))
 
     def _inside(self, mask):
-        """The text of a part, in brackets where the order of operators needs them."""
+        """The text of a part, in parentheses where operator precedence requires them."""
         alien = isinstance(mask, And | Or) and type(mask) is not type(self)
         return f"({mask!r})" if alien else repr(mask)
 
@@ -175,21 +178,21 @@ class _Composed(Mask):
 
 @keras.saving.register_keras_serializable(package="keras_attention")
 class And(_Composed):
-    """What all of some masks let through: `first & second`."""
+    """Conjunction of masks, visible where all of them are: `first & second`."""
 
     join, symbol = operator.and_, "&"
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
 class Or(_Composed):
-    """What at least one of some masks lets through: `first | second`."""
+    """Disjunction of masks, visible where at least one of them is: `first | second`."""
 
     join, symbol = operator.or_, "|"
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
 class Not(_Composed):
-    """What a mask hides: `~mask`. It costs only what it keeps if the mask has `sees_all`."""
+    """Negation of a mask: `~mask`. Hidden tiles are skipped if the mask implements `sees_all`."""
 
     def __init__(self, mask):
         super().__init__(mask)

@@ -9,42 +9,43 @@ from keras import ops
 from keras_attention.masks._arguments import integer, is_static, odd
 from keras_attention.masks.base import Mask
 
-# A prime below 2^15, so that products fit int32 on every backend (up to 2^16 blocks a part), for
-# which cubing is one to one.
+# A prime below 2^15, so that products fit int32 on every backend (up to 2^16 blocks per part), and
+# modulo which cubing is a bijection.
 PRIME = 32717
 ROUNDS = 3
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
 class RandomBlocks(Mask):
-    """Each block of queries sees so many other blocks of keys, drawn at random once and for all.
+    """Each block of queries sees a fixed random selection of other blocks of keys.
 
     $$ visible(q, k) = [\\lfloor k / b \\rfloor \\in draws(\\lfloor q / b \\rfloor)] $$
 
     Paper: Zaheer et al. 2020, Big Bird: Transformers for Longer Sequences, section 2
     (https://arxiv.org/abs/2007.14062).
 
-    The blocks that may be drawn are cut into `num_blocks` parts of equal size, and an integer hash
-    of (seed, query block, part) picks one block of each part: exactly `num_blocks` different ones,
-    or all where there are fewer, the same on every backend, without an array of pairs.
+    The candidate blocks are divided into `num_blocks` parts of equal size, and an integer hash of
+    (seed, query block, part) picks one block from each part. This gives exactly `num_blocks`
+    different blocks, or all if there are fewer, the same on every backend, without an array of
+    pairs.
 
-    Without a `length`, a block draws from those before it, since only they are there at every
+    Without a `length`, a block draws from the blocks before it, since only they exist at every
     length: a step with a cache then sees what the full forward pass saw. With a `length`, it draws
-    from all blocks of a sequence of that length, on both sides, as an encoder wants it; the first
-    block then counts as the neighbour of the last.
+    from all blocks of a sequence of that length, on both sides, as needed in an encoder; the first
+    block then counts as a neighbour of the last.
 
     Args:
-        block_size: Positions in a block.
-        num_blocks: Key blocks drawn for each query block.
-        seed: Integer; another one draws other blocks.
-        window: Odd number of blocks around the own one that are not drawn, because a window shows
-            them. 1 leaves out the own block only.
-        num_global: Blocks at the start that are not drawn, because they are global.
+        block_size: Number of positions in a block.
+        num_blocks: Number of key blocks drawn for each query block.
+        seed: Integer seed of the draws.
+        window: Odd number of blocks around the query block that are not drawn, because a window
+            already shows them. 1 only excludes the query block itself.
+        num_global: Number of blocks at the start that are not drawn, because they are global.
         length: Length of the longest sequence, or `None`.
-        num_last: Blocks at the end of a sequence of `length` that are not drawn.
+        num_last: Number of blocks at the end of a sequence of `length` that are not drawn.
 
     Raises:
-        ValueError: If an argument is too small or no integer, or `window` is even.
+        ValueError: If an argument is too small or not an integer, or `window` is even.
 
     Example:
 
@@ -98,7 +99,7 @@ class RandomBlocks(Mask):
         return ops.while_loop(lambda step, _: step <= steps, see, start)[1]
 
     def _draws(self, block):
-        """Yields `(drawn, exists)` for each draw of a query block: the key block, if there is."""
+        """Yields the key block and whether it exists, `(drawn, exists)`, for each draw."""
         near = self.window // 2
         own = block - self.num_global
         if self.length is None:

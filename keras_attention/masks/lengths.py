@@ -9,7 +9,7 @@ from keras_attention.masks.base import Mask
 
 
 class _FirstKeys(Mask):
-    """The first keys, so many of each example."""
+    """Shows the first keys, up to a given number for each example."""
 
     name, ranks, shape = "lengths", (1,), "integers (batch,)"
 
@@ -51,16 +51,16 @@ class _FirstKeys(Mask):
 
 @keras.saving.register_keras_serializable(package="keras_attention")
 class Lengths(_FirstKeys):
-    """Padding at the end: each example shows so many keys.
+    """Padding at the end, given by the length of each example.
 
     $$ visible(q, k) = [k < length_{example}] $$
 
     Args:
-        lengths: Integers `(batch,)`. Made of a list or a NumPy array the mask can be saved, made
-            of a tensor it cannot.
+        lengths: Integers `(batch,)`, the number of visible keys. The mask can be saved if this is a
+            list or a NumPy array, but not if it is a tensor.
 
     Raises:
-        ValueError: If `lengths` are no integers, negative, or have another number of axes.
+        ValueError: If `lengths` are not integers, negative, or have the wrong number of axes.
 
     Example:
 
@@ -71,7 +71,7 @@ class Lengths(_FirstKeys):
 
 @keras.saving.register_keras_serializable(package="keras_attention")
 class Prefix(_FirstKeys):
-    """Everybody sees the keys of the prefix: `Causal() | Prefix(length)` makes a prefix LM.
+    """All queries see the keys of the prefix: `Causal() | Prefix(length)` gives a prefix LM.
 
     $$ visible(q, k) = [k < length] $$
 
@@ -79,11 +79,11 @@ class Prefix(_FirstKeys):
     Text-to-Text Transformer, section 3.2.1 (https://arxiv.org/abs/1910.10683).
 
     Args:
-        length: Length of the prefix, an integer or integers `(batch,)`. Made of plain numbers or a
-            NumPy array the mask can be saved, made of a tensor it cannot.
+        length: Length of the prefix, an integer or integers `(batch,)`. The mask can be saved if
+            these are plain numbers or a NumPy array, but not if they are a tensor.
 
     Raises:
-        ValueError: If `length` is no integer, negative, or has more than one axis.
+        ValueError: If `length` is not an integer, negative, or has more than one axis.
 
     Example:
 

@@ -1,4 +1,4 @@
-"""Masks of padding: single keys and single queries that are hidden."""
+"""Padding masks: hidden keys and hidden queries."""
 
 from keras import ops
 
@@ -7,17 +7,17 @@ from keras_attention.masks.base import Mask
 
 
 class Keys(Mask):
-    """Padding: hides keys, the same ones from every query and head.
+    """Padding of keys: hides the same keys from every query and head.
 
     $$ visible(q, k) = visible_k $$
 
-    Where the tensor has no entry nothing is visible. Made of data, it cannot be saved.
+    Keys without an entry in the tensor are hidden. The mask contains data, so it cannot be saved.
 
     Args:
         visible: Boolean tensor `(batch, key_length)`, `True` for the keys that may be seen.
 
     Raises:
-        ValueError: If `visible` has another number of axes.
+        ValueError: If `visible` has the wrong number of axes.
 
     Example:
 
@@ -41,18 +41,19 @@ class Keys(Mask):
 
 
 class Queries(Mask):
-    """Padding: the hidden queries see nothing at all.
+    """Padding of queries: hidden queries see no keys.
 
     $$ visible(q, k) = visible_q $$
 
-    Where the tensor has no entry nothing is visible. Made of data, it cannot be saved.
+    Queries without an entry in the tensor see nothing. The mask contains data, so it cannot be
+    saved.
 
     Args:
-        visible: Boolean tensor `(batch, query_length)`, `True` for the queries that may look.
+        visible: Boolean tensor `(batch, query_length)`, `True` for the queries that may see keys.
         key_length: Length of the keys, to whose end the queries are aligned.
 
     Raises:
-        ValueError: If `visible` has another number of axes.
+        ValueError: If `visible` has the wrong number of axes.
 
     Example:
 

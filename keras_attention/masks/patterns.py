@@ -12,7 +12,7 @@ from keras_attention.masks.base import Mask
 
 @keras.saving.register_keras_serializable(package="keras_attention")
 class Causal(Mask):
-    """A query sees its own position and what came before it.
+    """A query sees its own position and all earlier ones.
 
     $$ visible(q, k) = [k \\le q] $$
 
@@ -37,7 +37,7 @@ class Causal(Mask):
 
 @keras.saving.register_keras_serializable(package="keras_attention")
 class GlobalTokens(Mask):
-    """Some tokens see everybody, and everybody sees them: whole rows and columns.
+    """Global tokens see all tokens and are seen by all tokens: whole rows and columns.
 
     $$ visible(q, k) = [q \\in global] \\lor [k \\in global] $$
 
@@ -45,10 +45,10 @@ class GlobalTokens(Mask):
     (https://arxiv.org/abs/2004.05150).
 
     Args:
-        positions: An integer for so many tokens at the start, or a list of positions.
+        positions: Number of tokens at the start, or a list of positions.
 
     Raises:
-        ValueError: If there is no token, or a position is negative or no integer.
+        ValueError: If there is no token, or a position is negative or not an integer.
 
     Example:
 
@@ -83,7 +83,7 @@ class GlobalTokens(Mask):
         return self._any(*queries[::-1]) | self._any(*keys[::-1])
 
     def _any(self, first, last):
-        """Whether a run begins before `last` and ends after `first`, one and the same."""
+        """Whether any run overlaps the range from `first` to `last`."""
         return functools.reduce(
             operator.or_, [(first <= end) & (start <= last) for start, end in self.runs]
         )
@@ -93,7 +93,7 @@ class GlobalTokens(Mask):
 
 
 def _runs(positions):
-    """Returns the `(first, last)` of each run of neighbours in a list of positions."""
+    """Returns `(first, last)` of each run of consecutive positions in a list."""
     runs = []
     for position in sorted(positions):
         if runs and position <= runs[-1][1] + 1:

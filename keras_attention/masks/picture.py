@@ -1,4 +1,4 @@
-"""Pictures of masks. Needs matplotlib, imported when something is drawn."""
+"""Plots of masks. Needs matplotlib, which is only imported when something is drawn."""
 
 import numpy as np
 from keras import ops
@@ -6,22 +6,22 @@ from keras import ops
 from keras_attention._checks import require_positive_integers
 
 MAX_INCHES = 12.0
-LONGEST_WITH_GRID = 48  # lines between more squares would hide them
+LONGEST_WITH_GRID = 48  # grid lines between more squares would hide them
 
 
 def draw(mask, query_length, key_length=None, ax=None):
-    """Draws a mask, and returns the figure: see `Mask.plot` for the arguments."""
+    """Draws a mask and returns the figure; see `Mask.plot` for the arguments."""
     key_length = query_length if key_length is None else key_length
     owner = f"the plot of {type(mask).__name__}"
     require_positive_integers(owner, query_length=query_length, key_length=key_length)
     visible = ops.convert_to_numpy(mask(query_length, key_length))[0, 0]
     visible = np.broadcast_to(visible, (query_length, key_length))
     axes = _new_axes(query_length, key_length) if ax is None else ax
-    first, last = key_length - query_length, key_length  # where the queries stand
+    first, last = key_length - query_length, key_length  # positions of the queries
     axes.imshow(
         visible,
         cmap="Blues",
-        vmin=-0.05,  # a hidden pair is not quite white, so that the squares can be counted
+        vmin=-0.05,  # hidden pairs are not quite white, so that the squares can be counted
         vmax=1.25,
         extent=(-0.5, key_length - 0.5, last - 0.5, first - 0.5),
         interpolation="nearest",

@@ -1,4 +1,4 @@
-"""Masks of sparse transformers: compositions with a name, Longformer and BigBird."""
+"""Masks of sparse transformers: Longformer and BigBird, named compositions of other masks."""
 
 import keras
 
@@ -10,7 +10,7 @@ from keras_attention.masks.windows import Dilated, SlidingWindow
 
 
 class _Composition(Mask):
-    """A composition with a name and a config of its own."""
+    """A composition of masks with its own name and config."""
 
     def tile(self, query_positions, key_positions):
         return self.mask.tile(query_positions, key_positions)
@@ -37,11 +37,11 @@ class Longformer(_Composition):
 
     Args:
         window: Even number of keys that a query sees besides its own position, half on each side.
-        num_global_tokens: Tokens at the start that see everybody and that everybody sees.
-        dilation: From each key of the window to the next. 1 leaves no gaps.
+        num_global_tokens: Number of tokens at the start that see, and are seen by, all tokens.
+        dilation: Distance between neighbouring keys of the window. 1 leaves no gaps.
 
     Raises:
-        ValueError: If an argument is too small or no integer, or `window` is odd.
+        ValueError: If an argument is too small or not an integer, or `window` is odd.
 
     Example:
 
@@ -74,7 +74,7 @@ class Longformer(_Composition):
 
 @keras.saving.register_keras_serializable(package="keras_attention")
 class BigBird(_Composition):
-    """BigBird: a window, global tokens and random blocks, all of them in blocks.
+    """BigBird: a window, global tokens and random blocks, all defined on blocks of positions.
 
         SlidingWindow(window // 2, window // 2, block_size) | GlobalTokens(num_global * block_size)
             | RandomBlocks(block_size, num_random, seed, window, num_global, length, num_last)
@@ -83,21 +83,21 @@ class BigBird(_Composition):
     (https://arxiv.org/abs/2007.14062). The defaults are those of its base model.
 
     Args:
-        block_size: Positions in a block.
-        window: Odd number of key blocks that a query block sees, its own in the middle.
-        num_global: Blocks at the start that see everybody and that everybody sees.
-        num_random: Key blocks drawn for each query block besides those of the window and the
-            global ones.
-        seed: Integer; another one draws other blocks.
-        length: Length of the longest sequence. Without it random blocks are drawn to the left
-            only, for decoders; an encoder should give it. See `RandomBlocks`.
-        num_last: Blocks at the end of a sequence of `length` that see everybody and that everybody
-            sees. The paper's base model and Hugging Face have one global block at each end:
+        block_size: Number of positions in a block.
+        window: Odd number of key blocks that a query block sees, with its own in the middle.
+        num_global: Number of blocks at the start that see, and are seen by, all blocks.
+        num_random: Number of key blocks drawn for each query block besides those of the window and
+            the global ones.
+        seed: Integer seed of the random blocks.
+        length: Length of the longest sequence. Without it, random blocks are only drawn to the
+            left, as decoders need; encoders should pass it. See `RandomBlocks`.
+        num_last: Number of blocks at the end of a sequence of `length` that see, and are seen by,
+            all blocks. The paper's base model and Hugging Face have one global block at each end:
             `num_global=1, num_last=1`. Needs `length`; the end of a shorter sequence is not global.
 
     Raises:
-        ValueError: If an argument is too small or no integer, `window` is even, or there are
-            blocks at the end without a `length`.
+        ValueError: If an argument is too small or not an integer, `window` is even, or `num_last`
+            is given without `length`.
 
     Example:
 
@@ -148,7 +148,7 @@ class BigBird(_Composition):
             )
 
     def _global_positions(self):
-        """Returns the positions of the global blocks, as `GlobalTokens` takes them."""
+        """Returns the positions of the global blocks, as an argument of `GlobalTokens`."""
         first = self.num_global * self.block_size
         if not self.num_last:
             return first

@@ -1,4 +1,4 @@
-"""Masks by distance: windows, whole and with gaps."""
+"""Masks by distance: contiguous and dilated windows."""
 
 import keras
 from keras import ops
@@ -20,12 +20,12 @@ class SlidingWindow(Mask):
     Longer Sequences, section 2 (https://arxiv.org/abs/2007.14062).
 
     Args:
-        left, right: How far a query sees to each side, besides its own position; `None` for all
-            the way. `SlidingWindow(None, 0)` is `Causal()`.
-        block_size: Counts in blocks of so many positions instead of single positions.
+        left, right: How far a query sees to each side, besides its own position; `None` for no
+            limit. `SlidingWindow(None, 0)` is `Causal()`.
+        block_size: Number of positions in a block. `left` and `right` count blocks.
 
     Raises:
-        ValueError: If an argument is negative or no integer, or if neither side has an end.
+        ValueError: If an argument is negative or not an integer, or if neither side has a limit.
 
     Example:
 
@@ -56,7 +56,7 @@ class SlidingWindow(Mask):
         return _meets(largest, smallest, self.left, self.right)
 
     def _distances(self, queries, keys):
-        """The smallest and the largest distance of the blocks of a key and a query."""
+        """The smallest and the largest distance between the blocks of a key and a query."""
         size = self.block_size
         return keys[0] // size - queries[1] // size, keys[1] // size - queries[0] // size
 
@@ -66,21 +66,21 @@ class SlidingWindow(Mask):
 
 @keras.saving.register_keras_serializable(package="keras_attention")
 class Dilated(Mask):
-    """A query sees every so many-th key around its own position: a window with gaps.
+    """A dilated window: a query sees every `dilation`-th key around its own position.
 
     $$ visible(q, k) = [-left \\le (k - q) / dilation \\le right] \\cdot [dilation \\mid k - q] $$
 
     Paper: Beltagy et al. 2020, Longformer: The Long-Document Transformer, section 3.1
-    (https://arxiv.org/abs/2004.05150). Without ends, the strided attention of Child et al. 2019
-    (https://arxiv.org/abs/1904.10509).
+    (https://arxiv.org/abs/2004.05150). Without limits, this is the strided attention of Child et
+    al. 2019 (https://arxiv.org/abs/1904.10509).
 
     Args:
-        left, right: How many keys a query sees to each side, besides its own position, the
-            farthest of them `left * dilation` away; `None` for all the way.
-        dilation: From each key that is seen to the next. 1 leaves no gaps.
+        left, right: Number of keys that a query sees on each side, besides its own position; `None`
+            for no limit. The farthest key to the left is `left * dilation` away.
+        dilation: Distance between neighbouring keys of the window. 1 leaves no gaps.
 
     Raises:
-        ValueError: If an argument is negative or no integer, or `dilation` is 0.
+        ValueError: If an argument is negative or not an integer, or `dilation` is 0.
 
     Example:
 
@@ -117,7 +117,7 @@ def _reach(mask, left, right):
 
 
 def _meets(smallest, largest, left, right):
-    """Whether the numbers from the smallest to the largest meet those from -left to right."""
+    """Whether the range from `smallest` to `largest` overlaps the range from -left to right."""
     meets = True
     if left is not None:
         meets = largest >= -left

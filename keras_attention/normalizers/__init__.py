@@ -1,4 +1,4 @@
-"""Normalizers: how do scores become weights?"""
+"""Normalizers: how scores become weights."""
 
 from keras_attention._registry import Registry
 from keras_attention.normalizers.base import Normalizer

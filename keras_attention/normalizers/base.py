@@ -1,24 +1,24 @@
-"""The contract of every normalizer: how do scores become weights?"""
+"""The base class of normalizers, which turn scores into weights."""
 
 from keras import ops
 
-NONE = 1.2e-38  # a sum up to which none is left of it: its inverse would overflow
+NONE = 1.2e-38  # sums up to this count as zero: their inverse would overflow
 
 
 class Normalizer:
     """Base class of all normalizers: `normalizer(scores, visible)` gives the weights.
 
-    Weights are float32 whatever the scores are; they are exactly 0 where `visible` is `False`, and
-    a row that sees nothing is 0 everywhere and sends back a gradient of exactly 0.
+    Weights are float32 whatever the dtype of the scores, and exactly 0 where `visible` is `False`.
+    A row without visible keys is 0 everywhere and has a gradient of exactly 0.
 
     Attributes:
-        seed_generator: The `keras.random.SeedGenerator` of a normalizer that draws, else `None`.
-            The layer keeps it, too, so that Keras knows its state.
+        seed_generator: The `keras.random.SeedGenerator` of a normalizer that samples, else `None`.
+            The layer also stores it, so that Keras tracks its state.
 
     Call arguments:
-        scores: Tensor `(..., key_length)`; what stands at hidden places, even NaN, has no effect.
+        scores: Tensor `(..., key_length)`. Hidden scores, even NaN, have no effect.
         visible: Boolean tensor that broadcasts to `scores`, or `None` for all visible.
-        training: Whether the layer is training, for those that draw only then.
+        training: Whether the layer is training, for normalizers that sample only then.
     """
 
     seed_generator = None
@@ -35,16 +35,16 @@ class Normalizer:
 
 
 def as_float32(scores, visible):
-    """Returns the scores in float32, and who is visible, `True` for all."""
+    """Returns the scores in float32, and `visible`, with `True` in place of `None`."""
     return ops.cast(scores, "float32"), True if visible is None else visible
 
 
 def below_highest(scores, visible):
-    """Returns float32 scores less the highest visible one of their row; 0 where they are hidden.
+    """Returns float32 scores minus the highest visible one of their row; 0 where they are hidden.
 
-    Hidden scores leave before any arithmetic, else a NaN there would reach the gradient.
+    Hidden scores are removed before any arithmetic; otherwise a NaN would reach the gradient.
     """
-    lowest = -float("inf")  # the maximum of no keys at all
+    lowest = -float("inf")  # the maximum over no keys
     seen = ops.where(visible, scores, lowest)
     highest = ops.max(seen, axis=-1, keepdims=True, initial=lowest)
     highest = ops.stop_gradient(ops.where(ops.isfinite(highest), highest, 0.0))
@@ -52,9 +52,9 @@ def below_highest(scores, visible):
 
 
 def ratio(part, whole):
-    """Returns `part / whole`, and 0 with a gradient of 0 where the whole is none."""
+    """Returns `part / whole`, or 0 with a gradient of 0 where the whole counts as zero."""
     is_some = ops.abs(whole) > NONE
     whole = ops.where(is_some, whole, 1.0)
-    # First by a constant: the gradient of a division squares the divisor, which may vanish.
+    # First divide by a constant: the gradient of a division squares the divisor, which may vanish.
     constant = ops.stop_gradient(whole)
     return ops.where(is_some, (part / constant) / (whole / constant), 0.0)

@@ -1,4 +1,4 @@
-"""Normalizers under which every visible key counts: two kinds of softmax, sum, sigmoid."""
+"""Dense normalizers, which weight every visible key: two kinds of softmax, sum, sigmoid."""
 
 import keras
 from keras import ops
@@ -13,7 +13,7 @@ class Softmax(Normalizer):
     $$ w_i = \\frac{m_i \\exp(s_i - \\max_j s_j)}{\\sum_j m_j \\exp(s_j - \\max_j s_j)} $$
 
     where `m` is 1 for the visible keys and 0 for the hidden ones, and `0 / 0 = 0`. No large
-    negative constant is added to anything, so half precision has nothing to overflow.
+    negative constant is added to the scores, so nothing overflows in half precision.
 
     Example:
 
@@ -29,8 +29,8 @@ class Softmax(Normalizer):
         if visible is True:
             return ops.softmax(scores, axis=-1)
 
-        # What is hidden has a weight of 0, so the gradient need not look at the mask again. The
-        # mask is an argument, since JAX allows no other tensors of a loop here.
+        # Hidden keys have a weight of 0, so the gradient does not need the mask again. The mask is
+        # an argument, since JAX does not allow captured tensors of a loop here.
         @ops.custom_gradient
         def softmax(scores, visible):
             is_seeing = ops.any(visible, axis=-1, keepdims=True)
@@ -50,12 +50,13 @@ class Softmax(Normalizer):
 
 @keras.saving.register_keras_serializable(package="keras_attention")
 class SoftmaxOne(Normalizer):
-    """Softmax with one more key, whose score is 0 and whose value is 0: attention to nothing.
+    """Softmax with an extra key of score 0 and value 0, so that a query may attend to nothing.
 
     $$ w_i = \\frac{m_i \\exp(s_i)}{1 + \\sum_j m_j \\exp(s_j)} $$
 
-    A head with nothing to say need not look at the first token or at punctuation: where all scores
-    are far below 0, so are the weights and their sum. It is `add_zero_attn` of PyTorch.
+    Where all scores are far below 0, the weights and their sum are close to 0. So a head with
+    nothing to contribute need not attend to the first token or to punctuation. It is the same as
+    `add_zero_attn` in PyTorch.
 
     Paper: Xiao et al. 2024, Efficient Streaming Language Models with Attention Sinks, equation 2
     (https://arxiv.org/abs/2309.17453).
@@ -77,12 +78,13 @@ class SoftmaxOne(Normalizer):
 
 @keras.saving.register_keras_serializable(package="keras_attention")
 class Sum(Normalizer):
-    """Division by the sum over the keys, for scores that are weights already, such as kernels.
+    """Division by the sum over the keys, for scores that are already weights, such as kernels.
 
     $$ w_i = m_i s_i / \\sum_j m_j s_j, \\quad 0 / 0 = 0 $$
 
-    A score of 0 stays a weight of exactly 0, and a row whose sum is 0 is 0 everywhere, with a
-    gradient of 0: a query out of reach of every key. Scores below 0 make no sensible weights.
+    A score of 0 gives a weight of exactly 0. A row whose sum is 0, as for a query out of reach of
+    every key, is 0 everywhere with a gradient of 0. Scores must not be negative to give sensible
+    weights.
 
     Paper: Nadaraya 1964, On Estimating Regression (https://doi.org/10.1137/1109020).
 
@@ -101,7 +103,7 @@ class Sum(Normalizer):
 
 @keras.saving.register_keras_serializable(package="keras_attention")
 class Sigmoid(Normalizer):
-    """Each key counts for itself: weights between 0 and 1 that need not add up to 1.
+    """Independent weights for each key, between 0 and 1, that need not add up to 1.
 
     $$ w_i = m_i / (1 + \\exp(-s_i)) $$
 

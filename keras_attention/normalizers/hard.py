@@ -1,16 +1,16 @@
-"""Normalizers that look at one key only."""
+"""Normalizers that select a single key."""
 
 import keras
 from keras import ops
 
 from keras_attention.normalizers.base import Normalizer, as_float32, below_highest
 
-LOWEST = -1e38  # of the scores of visible keys
+LOWEST = -1e38  # lower bound for the scores of visible keys
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
 class Hard(Normalizer):
-    """Hard attention: the key with the highest score weighs 1, all others 0.
+    """Hard attention: the key with the highest score has weight 1, all others 0.
 
     $$ w = onehot(\\arg\\max_i s_i), \\quad
        \\text{stochastic, in training: } w = onehot(i), \\; i \\sim softmax(s) $$
@@ -19,16 +19,16 @@ class Hard(Normalizer):
     Bengio et al. 2013, Estimating or Propagating Gradients Through Stochastic Neurons
     (https://arxiv.org/abs/1308.3432).
 
-    The highest score has no gradient, so what makes the scores does not learn. With
-    `stochastic=True` a key is drawn in training, and the gradient is that of the softmax, as if
-    the weights were the probabilities ("straight-through"). REINFORCE needs no gradient there:
-    `straight_through=False`; its own goes through the logarithm of the probability of what was
-    drawn, which `draw` gives. Of equal scores the first key counts.
+    The argmax has no gradient, so the scores are not trained. With `stochastic=True`, a key is
+    sampled during training, and the gradient is that of the softmax, as if the weights were the
+    probabilities ("straight-through"). For REINFORCE, disable it with `straight_through=False`; its
+    gradient instead goes through the log probability of the sample, which `draw` returns. Among
+    equal scores, the first key is selected.
 
     Args:
-        stochastic: Whether keys are drawn in training. Outside of it the highest score counts.
-        seed: Integer seed of the draws.
-        straight_through: Whether what was drawn has the gradient of the softmax, or none.
+        stochastic: Whether to sample keys during training. At inference, the highest score is used.
+        seed: Integer seed of the samples.
+        straight_through: Whether samples have the gradient of the softmax, or none.
 
     Example:
 
@@ -61,20 +61,21 @@ class Hard(Normalizer):
         return one_hot + (probabilities - ops.stop_gradient(probabilities))  # adds exactly 0
 
     def draw(self, scores, visible=None, seed=None):
-        """Draws one key for each row, by the softmax of the scores.
+        """Samples one key for each row from the softmax of the scores.
 
-        The gradient of `reward · log_probability` by the scores is that of REINFORCE (Williams
-        1992, https://doi.org/10.1007/BF00992696), with any baseline subtracted from the reward.
+        The gradient of `reward · log_probability` with respect to the scores is that of REINFORCE
+        (Williams 1992, https://doi.org/10.1007/BF00992696), with any baseline subtracted from the
+        reward.
 
         Args:
             scores: Tensor `(..., key_length)`.
             visible: Boolean tensor that broadcasts to `scores`, or `None` for all visible.
-            seed: Integer or `keras.random.SeedGenerator`. By default the generator of this object,
-                which it has if it is stochastic.
+            seed: Integer or `keras.random.SeedGenerator`. Defaults to the generator of this object,
+                which exists if it is stochastic.
 
         Returns:
             `(one_hot, log_probability)`: float32 `(..., key_length)` without a gradient, and
-            `(...)` with one. Both are 0 for a row that sees nothing.
+            `(...)` with one. Both are 0 for a row without visible keys.
         """
         seed = self.seed_generator if seed is None else seed
         if seed is None:
@@ -97,7 +98,7 @@ class Hard(Normalizer):
 
 
 def _softmax(scores, visible):
-    """Returns scores below the highest, their softmax, and the total that it divides by."""
+    """Returns the scores minus the highest one, their softmax, and its denominator."""
     shifted = below_highest(scores, visible)
     powers = ops.where(visible, ops.exp(shifted), 0.0)
     total = ops.sum(powers, axis=-1, keepdims=True)
@@ -106,14 +107,14 @@ def _softmax(scores, visible):
 
 
 def _drawn(scores, visible, seed):
-    """Returns the one-hot vector of a key drawn by the softmax: the highest after Gumbel noise."""
+    """Returns the one-hot vector of a key sampled from the softmax, with the Gumbel-max trick."""
     uniform = keras.random.uniform(ops.shape(scores), minval=1e-30, dtype="float32", seed=seed)
     return _one_hot_of_highest(ops.stop_gradient(scores) - ops.log(-ops.log(uniform)), visible)
 
 
 def _one_hot_of_highest(scores, visible):
-    # By place: whether a score equals the highest one could depend on how each of them is rounded,
-    # which XLA may compute twice. Who sees nothing has the highest behind all keys.
+    # Compares indices: whether a score equals the highest one could depend on rounding, as XLA may
+    # compute scores twice. For a row without visible keys, the highest is after all keys.
     seen = ops.where(visible, ops.maximum(ops.stop_gradient(scores), LOWEST), -float("inf"))
     sides = [(0, 0)] * (len(seen.shape) - 1) + [(0, 1)]
     place = ops.argmax(ops.pad(seen, sides, constant_values=2 * LOWEST), axis=-1, keepdims=True)

@@ -1,9 +1,9 @@
-"""Normalizers that give most keys a weight of exactly 0, and have a gradient all the same.
+"""Normalizers that give most keys a weight of exactly 0, but are still differentiable.
 
-Both subtract a threshold from the scores and cut off what is below 0. Which keys stay above it, the
-support, is found by sorting, outside of the gradient: those scores that leave less than a sum of 1
-to the weights if they are the threshold themselves. Given the support, the threshold is a formula
-of the mean and the spread of its scores, and so is the gradient.
+Both subtract a threshold from the scores and clip the result at 0. The keys above the threshold,
+the support, are found by sorting, outside of the gradient: a score is in the support if the weights
+would sum to less than 1 with this score as the threshold. Given the support, the threshold is a
+function of the mean and the spread of its scores, which also gives the gradient.
 """
 
 import keras
@@ -16,36 +16,36 @@ class _Sparse(Normalizer):
     """What sparsemax and entmax have in common: `w = max(0, s - τ)^power`."""
 
     def threshold(self, size, mean, spread):
-        """Returns the threshold of a support of so many scores.
+        """Returns the threshold of a support.
 
         Args:
             size: Number of scores in the support.
             mean: Their mean.
-            spread: The sum of their squared distances from the mean.
+            spread: The sum of their squared deviations from the mean.
         """
         raise NotImplementedError
 
     def weights_above(self, score, size, total, squares):
         """Returns the sum of all weights if a score were the threshold.
 
-        It has no division and no root, so that what is an integer comes out exactly.
+        It uses no division and no root, so that integers stay exact.
 
         Args:
             score: The score.
-            size: How many scores are as high or higher, itself included.
-            total, squares: Their sum, and that of their squares.
+            size: Number of scores that are at least as high, including itself.
+            total, squares: Their sum, and the sum of their squares.
         """
         raise NotImplementedError
 
     def weigh(self, scores, visible):
         """Returns how far float32 scores are above the threshold; 0 for the others."""
         scores = below_highest(scores, visible)
-        # Whoever is 1 below the highest is never in the support: a place for those hidden.
+        # A score 1 below the highest is never in the support, so hidden scores are set to it.
         scores = ops.where(visible, ops.maximum(scores, -1.0), -1.0)
         fixed = ops.stop_gradient(scores)
         found = ops.relu(self._above_threshold(fixed, self._support(fixed)))
-        # The gradient is that of the formula for those that have a weight, and for nobody else: of
-        # the lowest of the support, rounding may have left nothing.
+        # The gradient is that of the formula, only for keys with a weight above 0: rounding may
+        # have reduced that of the lowest key of the support to 0.
         above = self._above_threshold(scores, found > 0.0)
         return above + (found - ops.stop_gradient(above))
 
@@ -70,20 +70,21 @@ class _Sparse(Normalizer):
         lowest = ops.min(ops.where(is_above, descending, 0.0), axis=-1, keepdims=True, initial=0.0)
         others = ops.where(is_above, -1.0, descending)
         highest_other = ops.max(others, axis=-1, keepdims=True, initial=-1.0)
-        # Half-way between them, as XLA may compute scores twice, the second time rounded otherwise.
+        # Halfway between them, as XLA may compute scores twice with different rounding.
         return ops.logical_and(scores >= (lowest + highest_other) / 2.0, scores > -1.0)
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
 class Sparsemax(_Sparse):
-    """Sparsemax: the point of the simplex that is nearest to the scores.
+    """Sparsemax: the Euclidean projection of the scores onto the simplex.
 
     $$ w_i = \\max(0, s_i - \\tau), \\quad \\tau \\text{ such that } \\sum_i w_i = 1 $$
 
     Paper: Martins and Astudillo 2016, From Softmax to Sparsemax
     (https://arxiv.org/abs/1602.02068).
 
-    A key that is 1 or more below the highest weighs exactly 0. Time `O(Tk log Tk)` a row.
+    A key whose score is 1 or more below the highest has a weight of exactly 0. Time `O(Tk log Tk)`
+    per row.
 
     Example:
 
@@ -104,14 +105,15 @@ class Sparsemax(_Sparse):
 
 @keras.saving.register_keras_serializable(package="keras_attention")
 class Entmax15(_Sparse):
-    """1.5-entmax: sparse as sparsemax is, smooth as softmax is, half-way between the two.
+    """1.5-entmax: halfway between softmax and sparsemax, smooth and sparse.
 
     $$ w_i = \\max(0, s_i / 2 - \\tau)^2, \\quad \\tau \\text{ such that } \\sum_i w_i = 1 $$
 
     Paper: Peters et al. 2019, Sparse Sequence-to-Sequence Models
     (https://arxiv.org/abs/1905.05702).
 
-    A key that is 2 or more below the highest weighs exactly 0. Time `O(Tk log Tk)` a row.
+    A key whose score is 2 or more below the highest has a weight of exactly 0. Time `O(Tk log Tk)`
+    per row.
 
     Example:
 

@@ -1,4 +1,4 @@
-"""Positions: where does a token stand? On embeddings, or inside the heads of attention."""
+"""Positions of tokens, encoded in embeddings or inside the heads of attention."""
 
 from keras_attention._registry import Registry
 from keras_attention.positions.alibi import ALiBi

@@ -1,4 +1,4 @@
-"""A penalty that grows with the distance, at another rate in each head."""
+"""A penalty that grows with the distance, at a different rate in each head."""
 
 import math
 
@@ -11,18 +11,18 @@ from keras_attention.positions.base import Position
 
 @keras.saving.register_keras_serializable(package="keras_attention")
 class ALiBi(Position):
-    """Attention with linear biases: a key loses logits in proportion to its distance.
+    """Attention with linear biases: a penalty on the logits in proportion to the distance.
 
     $$ bias_h(q, k) = -m_h |q - k|, \\quad m_h = 2^{-8h/H} \\quad (h = 1 … H) $$
 
-    For a number of heads that is no power of two, the slopes are those of the next lower power of
-    two, and then every other slope of twice that power, beginning with the first one.
+    If the number of heads is not a power of two, the slopes are those of the next lower power of
+    two, followed by every other slope of twice that power, starting with the first one.
 
     Paper: Press et al. 2022, Train Short, Test Long: Attention with Linear Biases Enables Input
     Length Extrapolation, section 3 (https://arxiv.org/abs/2108.12409).
 
-    The paper looks back only, with a causal mask; without one the penalty is the same on both
-    sides. No weights.
+    The paper only attends to the left, with a causal mask. Without one, the penalty is the same on
+    both sides. No weights.
 
     Example:
 
@@ -44,7 +44,7 @@ class ALiBi(Position):
 
 
 def slopes(heads):
-    """Returns the slope of each of so many heads."""
+    """Returns the slopes for a number of heads."""
     power = 2 ** int(math.log2(heads))
     of_power = [2.0 ** (-8 * h / power) for h in range(1, power + 1)]
     of_twice = [2.0 ** (-8 * h / (2 * power)) for h in range(1, 2 * power + 1, 2)]

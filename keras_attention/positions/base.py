@@ -1,4 +1,4 @@
-"""The contract of every position inside attention: how do the places of two tokens count?"""
+"""The base class of positions inside attention: how the positions of two tokens affect it."""
 
 import keras
 from keras import ops
@@ -10,22 +10,22 @@ class Position(keras.layers.Layer):
 
     A position does one of two things, both on any tile of (query, key) pairs:
 
-    1. `rotate` changes queries and keys before they are compared, by where they stand.
-    2. `bias` is added to the logits of the pairs. What it needs of the queries besides where they
-       stand is made once by `features`.
+    1. `rotate` changes queries and keys before they are compared, depending on their positions.
+    2. `bias` is added to the logits of the pairs. If it depends on the contents of the queries,
+       `features` computes what it needs, once.
 
     Queries and keys have the shape `(batch, length, size)`, or `(batch, heads, length, size)`
     inside multi-head attention. `self.heads` is the shape of the axes between batch and length,
     `()` or `(heads,)`, and `self.size` is the size of one head. Vectors of positions may hold any
-    integers in any order, so that the keys of a cache or of a tile keep their places.
+    integers in any order, so that the keys of a cache or of a tile keep their positions.
 
     Class attributes:
-        per_head: Whether it may hold something of its own for each head, as is assumed: layers with
-            other numbers of heads then cannot share it.
+        per_head: Whether it may hold separate values for each head, `True` by default. Layers with
+            different numbers of heads then cannot share it.
 
     Example:
 
-    A position of one's own, by which the keys from a distance of 3 on lose one unit:
+    A custom position that subtracts 1 from the logits of keys at a distance of 3 or more:
 
     >>> from keras import ops
     >>> class Near(Position):
@@ -40,7 +40,7 @@ class Position(keras.layers.Layer):
 
     @property
     def uses_query(self):
-        """Whether it makes something of the contents of queries: whether it has `features`."""
+        """Whether it depends on the contents of queries, that is, overrides `features`."""
         return type(self).features is not Position.features
 
     def build(self, heads, size):
@@ -54,11 +54,11 @@ class Position(keras.layers.Layer):
         self.size = size
 
     def rotate(self, x, positions):
-        """Returns queries or keys that know where they stand.
+        """Returns queries or keys with their positions encoded.
 
         Args:
             x: Tensor `(batch, *heads, length, size)`.
-            positions: int32 `(length,)`, where they stand.
+            positions: int32 `(length,)`, their positions.
 
         Returns:
             A tensor of the same shape and dtype.
@@ -66,7 +66,7 @@ class Position(keras.layers.Layer):
         return x
 
     def features(self, query):
-        """Returns what the bias needs of the queries: `(batch, *heads, query_length, n)` or `None`.
+        """Returns the input of `bias`: a tensor `(batch, *heads, query_length, n)` or `None`.
 
         Args:
             query: Tensor `(batch, *heads, query_length, size)`, projected, but not yet prepared
@@ -74,12 +74,12 @@ class Position(keras.layers.Layer):
         """
 
     def bias(self, features, query_positions, key_positions):
-        """Returns what is added to the logits of a tile of pairs, or `None`.
+        """Returns a bias to add to the logits of a tile of pairs, or `None`.
 
         Args:
-            features: What `features` returned, of the queries of this tile.
-            query_positions: int32 `(query_tile,)`, where the queries stand.
-            key_positions: int32 `(key_tile,)`, where the keys stand.
+            features: What `features` returned for the queries of this tile.
+            query_positions: int32 `(query_tile,)`, the positions of the queries.
+            key_positions: int32 `(key_tile,)`, the positions of the keys.
 
         Returns:
             A float32 tensor that broadcasts to `(batch, *heads, query_tile, key_tile)`, or `None`.
@@ -87,11 +87,11 @@ class Position(keras.layers.Layer):
 
 
 def relative(query_positions, key_positions, max_distance):
-    """Returns how far each key stands after each query, from 0 for `-max_distance` or less on.
+    """Returns the offset of each key from each query, clipped and shifted to start at 0.
 
     Args:
         query_positions, key_positions: int32 `(query_tile,)` and `(key_tile,)`.
-        max_distance: All keys that are farther away count as if they stood there.
+        max_distance: Offsets are clipped to `-max_distance … max_distance`.
 
     Returns:
         int32 `(query_tile, key_tile)` between 0 and `2 · max_distance`.

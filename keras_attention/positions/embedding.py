@@ -1,4 +1,4 @@
-"""The contract of every position on embeddings: a vector for each place, added or appended."""
+"""The base class of position embeddings: a vector for each position, added or concatenated."""
 
 import keras
 from keras import ops
@@ -11,7 +11,7 @@ MODES = ("add", "concatenate")
 
 @keras.saving.register_keras_serializable(package="keras_attention")
 class PositionEmbedding(keras.layers.Layer):
-    """Base class of the layers that tell embeddings where they stand.
+    """Base class of the layers that encode positions in embeddings.
 
     $$ mode = add: y_t = x_t + p_t, \\quad mode = concatenate: y_t = [x_t; p_t] $$
 
@@ -20,14 +20,14 @@ class PositionEmbedding(keras.layers.Layer):
 
     Args:
         mode: `"add"` or `"concatenate"`.
-        size: Size of the position vectors that are concatenated. Defaults to that of the
-            embeddings, which is the only one that can be added.
+        size: Size of the concatenated position vectors. Defaults to the size of the embeddings,
+            which is required for `mode="add"`.
 
     Call arguments:
         x: Tensor `(batch, length, size)`.
-        start: Where the first vector stands, an integer or a scalar tensor: the number of tokens
-            before it when it comes one step after the other. Or int32 `(batch,)`, one number for
-            each sequence: below 0 stands padding, which counts as position 0.
+        start: Position of the first vector, an integer or a scalar tensor: in step-by-step
+            decoding, the number of previous tokens. Or int32 `(batch,)`, one for each sequence:
+            negative positions are padding and count as position 0.
 
     Output shape:
         `(batch, length, size)`; concatenated, `(batch, length, size + position_size)`.
@@ -56,7 +56,7 @@ class PositionEmbedding(keras.layers.Layer):
         self.position_size = self.size or x_shape[-1]
 
     def vectors(self, positions):
-        """Returns the vectors of some positions.
+        """Returns the vectors of the given positions.
 
         Args:
             positions: int32 `(length,)`.

@@ -1,4 +1,4 @@
-"""A learned vector for each position on embeddings."""
+"""Learned position embeddings."""
 
 import keras
 from keras import ops
@@ -9,7 +9,7 @@ from keras_attention.positions.embedding import PositionEmbedding
 
 @keras.saving.register_keras_serializable(package="keras_attention")
 class LearnedPosition(PositionEmbedding):
-    """A learned vector for each position, up to a largest length.
+    """A learned vector for each position, up to a maximum length.
 
     $$ p_t = E_t, \\quad E \\in R^{max\\_length × d} $$
 
@@ -17,16 +17,15 @@ class LearnedPosition(PositionEmbedding):
     (https://arxiv.org/abs/1705.03122).
 
     Args:
-        max_length: Number of positions, `0 … max_length - 1`. Lengths that are known beforehand
-            are checked against it; others are not.
+        max_length: Number of positions, `0 … max_length - 1`. Only static lengths are checked
+            against it.
         mode: `"add"` or `"concatenate"`.
-        size: Size of the position vectors that are concatenated. Defaults to that of the
-            embeddings.
+        size: Size of the concatenated position vectors. Defaults to the size of the embeddings.
         embeddings_initializer: Initializer of the vectors.
 
     Call arguments:
         x: Tensor `(batch, length, size)`.
-        start: Where the first vector stands, an integer or a scalar tensor.
+        start: Position of the first vector, an integer or a scalar tensor.
 
     Output shape:
         `(batch, length, size)`; concatenated, `(batch, length, size + position_size)`.
@@ -56,7 +55,7 @@ class LearnedPosition(PositionEmbedding):
             name="embeddings",
             shape=(self.max_length, self.position_size),
             initializer=self.embeddings_initializer,
-            autocast=False,  # else mixed precision would round the vectors before the sum
+            autocast=False,  # otherwise mixed precision rounds the vectors before adding
         )
 
     def vectors(self, positions):

@@ -1,4 +1,4 @@
-"""Queries and keys that are rotated by where they stand."""
+"""Queries and keys that are rotated depending on their positions."""
 
 import keras
 import numpy as np
@@ -19,26 +19,26 @@ class Rotary(Position):
     $$ (x_{2i}, x_{2i+1}) \\mapsto (x_{2i} \\cos φ - x_{2i+1} \\sin φ,
        x_{2i} \\sin φ + x_{2i+1} \\cos φ), \\quad φ = t / w^{2i/d} $$
 
-    The dot product of a rotated query and a rotated key depends on their positions through the
-    difference alone, so `"dot"` and `"scaled_dot"` are the scores to use it with.
+    The dot product of a rotated query and a rotated key only depends on the difference of their
+    positions, so use it with the scores `"dot"` and `"scaled_dot"`.
 
     Paper: Su et al. 2021, RoFormer: Enhanced Transformer with Rotary Position Embedding,
     equations 15 and 34 (https://arxiv.org/abs/2104.09864).
 
-    Angles and rotation are float32 and rounded once. No weights.
+    Angles and rotation are computed in float32 and rounded once. No weights.
 
     Args:
-        max_wavelength: `w`. Wavelengths go from `2π` to `2π · w`. Also called base, or theta.
-        fraction: Fraction of the dimensions, from the first on, that is rotated (Black et al.
-            2022, https://arxiv.org/abs/2204.06745, rotate a quarter). `d` is their number, which
-            must be even.
-        pairs: Which dimensions are a pair: `"neighbours"`, `2i` and `2i + 1`, as in the paper; or
-            `"halves"`, `i` and `i + d / 2`, as in Llama and models after it.
-        scaling: How to go beyond the length of the training: `None`, or one of
+        max_wavelength: `w`. Wavelengths range from `2π` to `2π · w`. Also called base or theta.
+        fraction: Fraction of the dimensions, starting with the first, to rotate (Black et al. 2022,
+            https://arxiv.org/abs/2204.06745, rotate a quarter). `d` is their number, which must be
+            even.
+        pairs: Which dimensions form a pair: `"neighbours"`, `2i` and `2i + 1`, as in the paper; or
+            `"halves"`, `i` and `i + d / 2`, as in Llama and later models.
+        scaling: How to extend the context beyond the training length: `None`, or one of
             `positions.LinearScaling`, `DynamicScaling`, `YaRN`, `Llama3Scaling`.
 
     Raises:
-        ValueError: If an argument is unknown or out of range; when it is built, if `d` is odd or 0.
+        ValueError: If an argument is unknown or out of range, or if `d` is odd or 0 in `build`.
 
     Example:
 
@@ -75,7 +75,7 @@ class Rotary(Position):
         self._rotated(size)
 
     def _rotated(self, size):
-        """Returns how many dimensions of so many are rotated."""
+        """Returns how many of `size` dimensions are rotated."""
         rotated = round(self.fraction * size)
         if rotated % 2 or not rotated:
             raise ValueError(
@@ -93,7 +93,7 @@ class Rotary(Position):
         angles = ops.outer(ops.cast(positions, "float32"), frequencies)
         still = ops.zeros((ops.shape(angles)[0], size - rotated), "float32")
         angles = ops.concatenate([angles, still], axis=-1)
-        # One matmul in place of slices, whose gradients are slow. Each sum has one term: no error.
+        # A matmul instead of slices, whose gradients are slow. Each sum has one term: it is exact.
         crossed = matmul(x, ops.cast(self._cross(size, rotated), x.dtype))
         turned = ops.cast(x, "float32") * ops.cos(angles)
         turned = turned + ops.cast(crossed, "float32") * ops.sin(angles)
@@ -112,12 +112,12 @@ class Rotary(Position):
         return x * factors
 
     def _pair_of(self, rotated):
-        """Returns the number of the pair of each dimension."""
+        """Returns the index of each dimension's pair."""
         pairs = np.arange(rotated // 2)
         return np.repeat(pairs, 2) if self.pairs == "neighbours" else np.tile(pairs, 2)
 
     def _cross(self, size, rotated):
-        """Returns the matrix that takes each pair `(x, y)` to `(-y, x)`, and the others to 0."""
+        """Returns the matrix that maps each pair `(x, y)` to `(-y, x)`, and the rest to 0."""
         order = np.argsort(self._pair_of(rotated), kind="stable")
         first, second = order[::2], order[1::2]
         matrix = np.zeros((size, size), "float32")

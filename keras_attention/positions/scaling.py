@@ -1,4 +1,4 @@
-"""Rotary positions beyond the length of the training: which frequencies are slowed down."""
+"""Rotary positions beyond the training length, with scaled frequencies."""
 
 import dataclasses
 import math
@@ -12,12 +12,12 @@ from keras_attention._checks import is_positive_integer, is_positive_number
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RotaryScaling:
-    """Base class of what `positions.Rotary` may do to its frequencies.
+    """Base class of the scalings of frequencies in `positions.Rotary`.
 
-    A new one overrides `frequencies`. Its options are the fields of a frozen dataclass.
+    A custom scaling overrides `frequencies`. Its options are the fields of a frozen dataclass.
 
     Args:
-        factor: `s`, by which the context grows.
+        factor: `s`, the factor by which the context is extended.
     """
 
     factor: float
@@ -31,14 +31,14 @@ class RotaryScaling:
 
         Args:
             size: Number of dimensions that are rotated.
-            max_wavelength: As of `Rotary`.
+            max_wavelength: As for `Rotary`.
             positions: int32 `(length,)`, all positions that are rotated in this call.
         """
         raise NotImplementedError(f"{type(self).__name__} must override `frequencies`.")
 
     @property
     def magnitude(self):
-        """What queries and keys are multiplied by."""
+        """The factor by which queries and keys are multiplied."""
         return 1.0
 
     def _require(self, condition, expectation, **argument):
@@ -60,7 +60,7 @@ class RotaryScaling:
 @keras.saving.register_keras_serializable(package="keras_attention")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LinearScaling(RotaryScaling):
-    """All frequencies are divided alike: positions are interpolated.
+    """Position interpolation: all frequencies are divided by the same factor.
 
     $$ θ_i' = θ_i / s, \\quad θ_i = w^{-2i/d} $$
 
@@ -68,7 +68,7 @@ class LinearScaling(RotaryScaling):
     Interpolation (https://arxiv.org/abs/2306.15595).
 
     Args:
-        factor: `s`, by which the context grows.
+        factor: `s`, the factor by which the context is extended.
 
     Raises:
         ValueError: If `factor` is below 1.
@@ -85,10 +85,10 @@ class LinearScaling(RotaryScaling):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _FromOriginal(RotaryScaling):
-    """A scaling that depends on the length of the training.
+    """A scaling that depends on the training length.
 
     Args:
-        original_length: `L`, number of positions of the training.
+        original_length: `L`, the number of positions in training.
     """
 
     original_length: int
@@ -102,19 +102,19 @@ class _FromOriginal(RotaryScaling):
 @keras.saving.register_keras_serializable(package="keras_attention")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DynamicScaling(_FromOriginal):
-    """The base of the wavelengths grows with the length `T` of the call, as soon as it is above L.
+    """Dynamic NTK scaling: the base grows with the length `T` of the call once it exceeds `L`.
 
     $$ w' = w (s \\max(T, L) / L - (s - 1))^{d / (d - 2)} $$
 
     Source: "NTK-aware" scaling, dynamic; described by Peng et al. 2023, YaRN, section 3.2
     (https://arxiv.org/abs/2309.00071).
 
-    A cache keeps keys as they were rotated when they came. So cached steps equal the full forward
-    up to the length `L` only, here as everywhere else.
+    A cache stores keys as they were rotated when added. So, as in other implementations, cached
+    steps only equal the full forward pass up to the length `L`.
 
     Args:
-        factor: `s`, by which the context grows.
-        original_length: `L`, number of positions of the training.
+        factor: `s`, the factor by which the context is extended.
+        original_length: `L`, the number of positions in training.
 
     Raises:
         ValueError: If an argument is out of range.
@@ -137,25 +137,25 @@ class DynamicScaling(_FromOriginal):
 @keras.saving.register_keras_serializable(package="keras_attention")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class YaRN(_FromOriginal):
-    """Slow frequencies are divided, fast ones stay, and those between are mixed.
+    """YaRN: low frequencies are divided, high ones are kept, and those between are interpolated.
 
     $$ θ_i' = (1 - γ_i) θ_i / s + γ_i θ_i, \\quad
        γ_i = 1 - clip((i - i_{fast}) / (i_{slow} - i_{fast}), 0, 1), \\quad
        i_r = d \\log(L / 2πr) / (2 \\log w) $$
 
-    with `i_fast` of `r = fast_rotations` rounded down and `i_slow` of `r = slow_rotations` rounded
-    up: dimension `i_r` turns `r` times within `L`. Queries and keys are multiplied by `magnitude`,
-    `0.1 log(s) + 1` unless told otherwise.
+    where `i_fast` is `i_r` for `r = fast_rotations`, rounded down, and `i_slow` is `i_r` for `r =
+    slow_rotations`, rounded up: dimension `i_r` turns `r` times within `L`. Queries and keys are
+    multiplied by `magnitude`, which is `0.1 log(s) + 1` unless `attention_factor` is given.
 
     Paper: Peng et al. 2023, YaRN: Efficient Context Window Extension of Large Language Models,
     section 3 (https://arxiv.org/abs/2309.00071).
 
     Args:
-        factor: `s`, by which the context grows.
-        original_length: `L`, number of positions of the training.
-        fast_rotations, slow_rotations: Turns within `L` from which on a frequency stays as it is,
-            and up to which it is divided.
-        attention_factor: The magnitude, or `None` for that of the paper.
+        factor: `s`, the factor by which the context is extended.
+        original_length: `L`, the number of positions in training.
+        fast_rotations, slow_rotations: Numbers of turns within `L`: frequencies of at least
+            `fast_rotations` are kept, those of at most `slow_rotations` are divided.
+        attention_factor: The magnitude, or `None` for the paper's.
 
     Raises:
         ValueError: If an argument is out of range.
@@ -203,19 +203,19 @@ class YaRN(_FromOriginal):
 @keras.saving.register_keras_serializable(package="keras_attention")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Llama3Scaling(_FromOriginal):
-    """Long wavelengths grow, short ones stay, and those between are mixed.
+    """Llama 3: long wavelengths are scaled, short ones are kept, and those between interpolated.
 
     $$ θ_i' = (1 - γ_i) θ_i / s + γ_i θ_i, \\quad
        γ_i = clip((L θ_i / 2π - low) / (high - low), 0, 1) $$
 
-    Source: Llama Team 2024, The Llama 3 Herd of Models (https://arxiv.org/abs/2407.21783), the
-    models 3.1 and later.
+    Source: Llama Team 2024, The Llama 3 Herd of Models (https://arxiv.org/abs/2407.21783), models
+    3.1 and later.
 
     Args:
-        factor: `s`, by which the context grows.
-        original_length: `L`, number of positions of the training.
-        low, high: Turns within `L` up to which a frequency is divided by `s`, and from which on it
-            stays as it is.
+        factor: `s`, the factor by which the context is extended.
+        original_length: `L`, the number of positions in training.
+        low, high: Numbers of turns within `L`: frequencies of at most `low` are divided by `s`,
+            those of at least `high` are kept.
 
     Raises:
         ValueError: If an argument is out of range.
@@ -243,11 +243,11 @@ class Llama3Scaling(_FromOriginal):
 
 
 def frequencies_of(size, max_wavelength):
-    """Returns the angle from one position to the next at each wavelength, two dimensions each.
+    """Returns the angle from one position to the next at each wavelength of two dimensions.
 
     Args:
-        size: Number of dimensions; the last wavelength of an odd size has one dimension.
-        max_wavelength: What the wavelengths, in units of `2π`, grow up to.
+        size: Number of dimensions; if it is odd, the last wavelength has one dimension.
+        max_wavelength: Upper limit of the wavelengths, in units of `2π`.
 
     Returns:
         A float64 array `(ceil(size / 2),)`.
@@ -256,10 +256,10 @@ def frequencies_of(size, max_wavelength):
 
 
 def get(scaling):
-    """Returns a scaling by its config or as it is, or `None`.
+    """Returns the scaling for a config; returns a scaling or `None` unchanged.
 
     Raises:
-        ValueError: If it is none.
+        ValueError: If it is not a scaling.
     """
     if isinstance(scaling, dict):
         scaling = keras.saving.deserialize_keras_object(scaling)

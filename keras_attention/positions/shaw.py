@@ -1,4 +1,4 @@
-"""A learned vector for each relative position, which queries are compared with."""
+"""Learned vectors for relative positions, with which queries are compared."""
 
 import math
 
@@ -12,7 +12,7 @@ from keras_attention.positions.base import Position, relative
 
 @keras.saving.register_keras_serializable(package="keras_attention")
 class Shaw(Position):
-    """Relative positions as keys: queries are compared with a vector for each distance, too.
+    """Relative positions as keys: queries are also compared with a vector for each distance.
 
     $$ bias(q_i, k_j) = q_i^T a_{clip(j - i)} / \\sqrt{d}, \\quad
        clip(n) = \\max(-D, \\min(n, D)) $$
@@ -20,9 +20,9 @@ class Shaw(Position):
     Paper: Shaw et al. 2018, Self-Attention with Relative Position Representations, equation 5
     (https://arxiv.org/abs/1803.02155).
 
-    The vectors that the paper adds to the values as well are left out: its Table 3 shows no gain
+    The paper also adds vectors to the values. They are omitted here, as its Table 3 shows no gain
     from them. All heads share the vectors, as in the paper. Each query is compared with all
-    `2 · D + 1` vectors once, so nothing of the size `Tq · Tk · d` is made. Weights
+    `2 · D + 1` vectors once, so no array of size `Tq · Tk · d` is needed. Weights
     `(2 · D + 1) · d`.
 
     Args:
@@ -30,7 +30,7 @@ class Shaw(Position):
         embeddings_initializer: Initializer of the vectors.
 
     Raises:
-        ValueError: If `max_distance` is no positive integer.
+        ValueError: If `max_distance` is not a positive integer.
 
     Example:
 
@@ -55,7 +55,7 @@ class Shaw(Position):
             name="embeddings",
             shape=(2 * self.max_distance + 1, size),
             initializer=self.embeddings_initializer,
-            autocast=False,  # float32 in mixed precision, too
+            autocast=False,  # float32 even in mixed precision
         )
 
     def features(self, query):
@@ -67,7 +67,7 @@ class Shaw(Position):
         tile = relative(query_positions, key_positions, self.max_distance)
         places = ops.arange(queries, dtype="int32")[:, None] * distances + tile
         flat = ops.reshape(features, (*front, queries * distances))
-        shape = (*front, *ops.shape(places))  # for JAX, which forgets an axis where all are empty
+        shape = (*front, *ops.shape(places))  # for JAX, which drops an axis if all are empty
         return ops.reshape(ops.take(flat, places, axis=-1), shape)
 
     def get_config(self):

@@ -1,4 +1,4 @@
-"""Sines and cosines on embeddings."""
+"""Sinusoidal position embeddings."""
 
 import keras
 from keras import ops
@@ -17,23 +17,22 @@ class SinusoidalPosition(PositionEmbedding):
 
     $$ halves: p_{t,i} = \\sin(t / w^{2i/d}), \\quad p_{t,d/2+i} = \\cos(t / w^{2i/d}) $$
 
-    Paper: Vaswani et al. 2017, section 3.5 (https://arxiv.org/abs/1706.03762). The paper multiplies
-    the embeddings by the square root of their size before.
+    Paper: Vaswani et al. 2017, section 3.5 (https://arxiv.org/abs/1706.03762). The paper first
+    multiplies the embeddings by the square root of their size.
 
-    Angles, sines and the sum are float32 whatever the embeddings are, and rounded once. No weights,
-    no largest length.
+    Angles, sines and the sum are computed in float32, whatever the dtype of the embeddings, and
+    rounded once. No weights, no maximum length.
 
     Args:
         mode: `"add"` or `"concatenate"`.
-        size: Size of the position vectors that are concatenated. Defaults to that of the
-            embeddings.
-        max_wavelength: `w`. Wavelengths go from `2π` to `2π · w`.
-        layout: `"interleaved"`, sines and cosines by turns as in the paper; or `"halves"`, all
-            sines and then all cosines, as in Marian.
+        size: Size of the concatenated position vectors. Defaults to the size of the embeddings.
+        max_wavelength: `w`. Wavelengths range from `2π` to `2π · w`.
+        layout: `"interleaved"`, alternating sines and cosines as in the paper; or `"halves"`, all
+            sines followed by all cosines, as in Marian.
 
     Call arguments:
         x: Tensor `(batch, length, size)`.
-        start: Where the first vector stands, an integer or a scalar tensor.
+        start: Position of the first vector, an integer or a scalar tensor.
 
     Output shape:
         `(batch, length, size)`; concatenated, `(batch, length, size + position_size)`.
@@ -91,7 +90,7 @@ def angles_of(positions, size, max_wavelength):
 
 
 def require_wavelength(owner, max_wavelength):
-    """Raises a `ValueError` unless the largest wavelength is above the smallest one."""
+    """Raises a `ValueError` unless the largest wavelength exceeds the smallest one."""
     if not max_wavelength > 1:
         raise ValueError(
             f"`max_wavelength` of {owner} must be above 1, that of the first wavelength. "

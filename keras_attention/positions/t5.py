@@ -10,30 +10,29 @@ from keras_attention.positions.base import Position, relative
 
 @keras.saving.register_keras_serializable(package="keras_attention")
 class T5Bias(Position):
-    """Learned bias of each head for each bucket of relative positions.
+    """T5's relative position bias: a learned bias for each head and bucket of distances.
 
     $$ bias_h(q, k) = b_{h, bucket(k - q)} $$
 
-    Half of the buckets hold one distance each, `0, 1, 2, …`; the other half hold ranges that grow
-    geometrically up to `max_distance`, and the last one everything beyond.
+    Half of the buckets hold one distance each, `0, 1, 2, …`. The other half hold ranges that grow
+    geometrically up to `max_distance`; the last one also holds everything beyond.
 
     Paper: Raffel et al. 2020, Exploring the Limits of Transfer Learning with a Unified
     Text-to-Text Transformer, section 2.1 (https://arxiv.org/abs/1910.10683).
 
-    T5 shares the biases among its layers: give the same object to all of them. (Files of functional
-    models do not keep what is shared, those of models that make their layers themselves do.) It
-    compares by `score="dot"`, which leaves the scaling to the initializer. Weights `num_buckets` a
-    head.
+    T5 shares the biases among its layers: pass the same object to all of them. (Files of functional
+    models do not preserve the sharing; files of models that create their layers themselves do.) T5
+    uses `score="dot"`, which leaves the scaling to the initializer. Weights `num_buckets` per head.
 
     Args:
         num_buckets: Number of buckets.
         max_distance: The distance from which on all keys share a bucket.
-        bidirectional: Whether keys after the query have buckets of their own, half of all. `False`
-            is for causal attention: keys after the query then count as if they stood at it.
+        bidirectional: Whether keys after the query have separate buckets, half of all. `False` is
+            for causal attention: keys after the query then count as distance 0.
         embeddings_initializer: Initializer of the biases.
 
     Raises:
-        ValueError: If a number is out of range, or the buckets cannot be shared out.
+        ValueError: If a number is out of range, or the buckets cannot be divided up.
 
     Example:
 
@@ -80,13 +79,13 @@ class T5Bias(Position):
             name="embeddings",
             shape=(*self.heads, self.num_buckets),
             initializer=self.embeddings_initializer,
-            autocast=False,  # float32 in mixed precision, too
+            autocast=False,  # float32 even in mixed precision
         )
         buckets = [
             bucket(distance, self.num_buckets, self.max_distance, self.bidirectional)
             for distance in range(-self.max_distance, self.max_distance + 1)
         ]
-        self.buckets = np.array(buckets, "int32")  # of the distances from -max_distance on
+        self.buckets = np.array(buckets, "int32")  # of the distances starting at -max_distance
 
     def bias(self, features, query_positions, key_positions):
         of_distance = ops.take(self.embeddings, self.buckets, axis=-1)
@@ -104,11 +103,11 @@ class T5Bias(Position):
 
 
 def bucket(distance, num_buckets, max_distance, bidirectional):
-    """Returns the bucket of a key that stands so far after the query, before it if negative.
+    """Returns the bucket of a key at a distance after the query, or before it if negative.
 
-    Of the `r` ranges after the `e` distances with a bucket of their own, distance `n` is in number
-    `floor(r · log(n / e) / log(max_distance / e))`. It is found in integers, where no logarithm
-    can be rounded to the wrong side.
+    After the `e` distances with separate buckets there are `r` ranges. Distance `n` is in range
+    number `floor(r · log(n / e) / log(max_distance / e))`. It is computed with integers, because a
+    logarithm could be rounded to the wrong side.
     """
     first = 0
     if bidirectional:

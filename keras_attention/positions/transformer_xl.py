@@ -1,4 +1,4 @@
-"""Sines and cosines of how far a key stands before a query, which queries are compared with."""
+"""Sinusoidal relative positions, with which queries are compared."""
 
 import math
 
@@ -22,15 +22,15 @@ class TransformerXL(Position):
     section 3.3 (https://arxiv.org/abs/1901.02860); the self-attention of the Conformer (Gulati et
     al. 2020, https://arxiv.org/abs/2005.08100).
 
-    The paper's two vectors are here, too: its `u`, for contents, is the bias of the projection of
+    The paper's two vectors are included: its `u`, for contents, is the bias of the projection of
     the queries, and its `v`, for positions, is `u + b`. `s` is the size of all heads together.
 
-    By the sums of angles, `W_R^T (q_i + b)` is turned by `i` and multiplied with the sines and
-    cosines of `j`: no table of distances, no largest one, and a tile of pairs is one product. Time
-    `O(Tq · Tk · s)` a head; weights `s · d` and `d` a head.
+    By the angle addition formulas, `W_R^T (q_i + b)` is rotated by `i` and multiplied by the sines
+    and cosines of `j`. So there is no table of distances and no maximum distance, and a tile of
+    pairs is a single product. Time `O(Tq · Tk · s)` per head; weights `s · d` and `d` per head.
 
     Args:
-        max_wavelength: `w`. Wavelengths go from `2π` to `2π · w`.
+        max_wavelength: `w`. Wavelengths range from `2π` to `2π · w`.
         kernel_initializer: Initializer of `W_R`.
 
     Raises:
@@ -58,7 +58,7 @@ class TransformerXL(Position):
             name="kernel",
             shape=(*self.heads, size, 2 * self.frequencies),
             initializer=for_each_head(self.kernel_initializer),
-            autocast=False,  # float32 in mixed precision, too
+            autocast=False,  # float32 even in mixed precision
         )
         self.bias_vector = self.add_weight(
             name="bias_vector", shape=(*self.heads, size), initializer="zeros", autocast=False

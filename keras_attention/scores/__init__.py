@@ -1,4 +1,4 @@
-"""Scores: how well does a key answer a query?"""
+"""Scores: how well a key matches a query."""
 
 import keras
 
@@ -36,14 +36,14 @@ names = _registry.names
 
 
 def get(identifier, dtype=None):
-    """Returns the score for a name, a config, a function of queries and keys, or itself.
+    """Returns the score for a name, a config, or a function; returns a score unchanged.
 
     Args:
-        identifier: One of these.
-        dtype: Keras dtype policy of what is made of a name or a function.
+        identifier: A name, a config, a function of queries and keys, or a `Score`.
+        dtype: Keras dtype policy of a score that is created from a name or a function.
 
     Raises:
-        ValueError: For an unknown name, with the nearest ones; for any other type.
+        ValueError: For an unknown name, listing the closest names; for any other type.
     """
     if isinstance(identifier, dict):
         identifier = keras.saving.deserialize_keras_object(identifier)

@@ -14,7 +14,7 @@ from keras_attention.scores.base import Score
 
 @keras.saving.register_keras_serializable(package="keras_attention")
 class Additive(Score):
-    """Additive score, also called Bahdanau's or concat score, with all three of its weights.
+    """Additive score, also called Bahdanau or concat score, with all of its weights.
 
     $$ score(q, k) = v^T \\tanh(W_q q + W_k k + b) $$
 
@@ -24,10 +24,10 @@ class Additive(Score):
     Queries and keys may differ in size. Time `O(Tq · Tk · units)`.
 
     Args:
-        units: Size of the space in which queries and keys are added. `None` takes the key size.
+        units: Size of the space in which queries and keys are added. `None` uses the key size.
         kernel_initializer: Initializer of `W_q`, `W_k` and `v`.
-        normalized: Whether `v` is normalised to `g v / ‖v‖` with a learned gain `g` (Salimans and
-            Kingma 2016, https://arxiv.org/abs/1602.07868), which begins at `1 / √units`.
+        normalized: Whether to replace `v` by `g v / ‖v‖` with a learned gain `g` (Salimans and
+            Kingma 2016, https://arxiv.org/abs/1602.07868), which is initially `1 / √units`.
 
     Raises:
         ValueError: If `units` is not a positive integer.
@@ -69,7 +69,7 @@ class Additive(Score):
 
     @property
     def scale(self):
-        """The vector `v`, normalised if it is to be, `(*heads, 1, units)`."""
+        """The vector `v`, normalized if `normalized=True`, `(*heads, 1, units)`."""
         return unit(self.direction) * self.gain if self.normalized else self.direction
 
     def prepare_query(self, query, positions):
@@ -100,14 +100,14 @@ class Additive(Score):
 
 @keras.saving.register_keras_serializable(package="keras_attention")
 class LinearAdditive(Score):
-    """Additive score without its tanh: what a query gives plus what a key gives.
+    """Additive score without the tanh: the sum of a term of the query and a term of the key.
 
     $$ score(q, k) = w_q^T q + w_k^T k $$
 
     Paper: Bahdanau et al. 2015, appendix A.1.2 (https://arxiv.org/abs/1409.0473), without the tanh.
 
-    Queries and keys may differ in size. A softmax takes the part of the query out again, so that
-    all queries look alike; the other normalizers keep it. Time `O(Tq · Tk)`.
+    Queries and keys may differ in size. A softmax cancels the term of the query, so that all
+    queries get the same weights; other normalizers keep it. Time `O(Tq · Tk)`.
 
     Args:
         kernel_initializer: Initializer of `w_q` and `w_k`.

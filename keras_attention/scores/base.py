@@ -1,4 +1,4 @@
-"""The contract of every score: how well does a key answer a query?"""
+"""The base class of scores: how well a key matches a query."""
 
 import keras
 from keras import ops
@@ -10,28 +10,29 @@ from keras_attention.masks import positions
 class Score(keras.layers.Layer):
     """Base class of all scores. A score turns queries and keys into logits, in two phases.
 
-    1. `prepare_query` and `prepare_key` do what is linear in length and hold the weights
-       (projections, norms). A decoder prepares its keys once per source, a cache keeps them.
+    1. `prepare_query` and `prepare_key` do everything that is linear in length and use the weights
+       (projections, norms). A decoder prepares its keys once per source, and a cache stores them.
     2. `pairwise` compares any tile of prepared queries with any tile of prepared keys, and does
        nothing else.
 
-    A new score overrides what it needs of `build`, `prepare_query`, `prepare_key`, and `pairwise`,
-    and gets masking, heads and every way of computing attention from there. Where a query or a key
-    stands is known when it is prepared: keys stand at `0 … key_length - 1`, and queries are aligned
-    to the end, as `keras_attention.masks.positions` has it.
+    A custom score overrides what it needs of `build`, `prepare_query`, `prepare_key`, and
+    `pairwise`. Masking, heads and all implementations of attention then work with it. Positions are
+    known when queries and keys are prepared: keys have positions `0 … key_length - 1`, and queries
+    are aligned to the end, as in `keras_attention.masks.positions`.
 
     Queries and keys have the shape `(batch, length, size)`, or `(batch, heads, length, size)`
     inside multi-head attention. Each head then has its own weights: `self.heads` is the shape of
-    the axes between batch and length, `()` or `(heads,)`, and every weight begins with it.
+    the axes between batch and length, `()` or `(heads,)`, and the shape of every weight begins with
+    it.
 
     Class attributes:
-        pair_size: How many numbers `pairwise` holds for one pair of query and key: 1 if it is a
-            matrix product; by default as many as a key has, which is on the safe side.
-        uses_query, uses_key: Whether the logits depend on what stands in the query and in the key,
-            not on their positions alone. What is not used, `MultiHeadAttention` does not project:
-            `prepare_query` or `prepare_key` gets it as it came, `(batch, 1, length, size)`.
-        uses_positions: Whether the logits depend on where a query or a key stands; by default they
-            may, which is on the safe side.
+        pair_size: Number of values that `pairwise` holds for one pair of query and key: 1 for a
+            matrix product. Defaults to the size of a key, which is safe.
+        uses_query, uses_key: Whether the logits depend on the contents of the query and the key,
+            not only on their positions. `MultiHeadAttention` does not project unused inputs:
+            `prepare_query` or `prepare_key` gets them unchanged, as `(batch, 1, length, size)`.
+        uses_positions: Whether the logits depend on the position of a query or a key. Defaults to
+            `True`, which is safe.
 
     Call arguments:
         query: Tensor of shape `(batch, *heads, query_length, query_size)`.
@@ -42,7 +43,7 @@ class Score(keras.layers.Layer):
 
     Example:
 
-    A score of one's own, the negative Manhattan distance:
+    A custom score, the negative Manhattan distance:
 
     >>> from keras import ops
     >>> class Manhattan(Score):
@@ -59,12 +60,12 @@ class Score(keras.layers.Layer):
 
     @property
     def per_head(self):
-        """Whether it has weights of each head, so that it goes with so many heads only."""
+        """Whether it has weights for each head, which fix the number of heads."""
         return bool(self.weights)
 
     @property
     def pairwise_weights(self):
-        """The weights that `pairwise` uses; by default all, which is on the safe side."""
+        """The weights that `pairwise` uses. Defaults to all weights, which is safe."""
         return self.weights
 
     def build(self, query_shape, key_shape):
@@ -72,20 +73,20 @@ class Score(keras.layers.Layer):
         self.pair_size = self.pair_size or key_shape[-1]
 
     def prepare_query(self, query, positions):
-        """Does everything about the queries that does not depend on a key.
+        """Performs all computations on the queries that do not depend on a key.
 
         Args:
             query: Tensor `(batch, *heads, query_length, query_size)`.
-            positions: int32 `(query_length,)`, where the queries stand.
+            positions: int32 `(query_length,)`, the positions of the queries.
         """
         return query
 
     def prepare_key(self, key, positions):
-        """Does everything about the keys that does not depend on a query.
+        """Performs all computations on the keys that do not depend on a query.
 
         Args:
             key: Tensor `(batch, *heads, key_length, key_size)`.
-            positions: int32 `(key_length,)`, where the keys stand.
+            positions: int32 `(key_length,)`, the positions of the keys.
         """
         return key
 

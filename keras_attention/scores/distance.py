@@ -1,4 +1,4 @@
-"""Scores that fall with the distance of queries and keys."""
+"""Scores that decrease with the distance between queries and keys."""
 
 import math
 
@@ -10,7 +10,7 @@ from keras_attention._products import matmul
 from keras_attention.scores._vectors import squared_norm
 from keras_attention.scores.base import Score
 
-# Up to so many features, distances are added up feature by feature, which is exact.
+# Up to this many features, distances are summed feature by feature, which is exact.
 FEW_FEATURES = 4
 
 
@@ -23,8 +23,9 @@ class Euclidean(Score):
     Paper: Snell et al. 2017, Prototypical Networks for Few-shot Learning, section 2
     (https://arxiv.org/abs/1703.05175).
 
-    Queries and keys must have the same size. Time `O(Tq · Tk · d)`, no weights, and no array of
-    `(Tq, Tk, d)`: beyond four features the distance is `‖q‖² + ‖k‖² - 2 qᵀk`, float32 throughout.
+    Queries and keys must have the same size. Time `O(Tq · Tk · d)`, no weights. With more than four
+    features, the distance is computed as `‖q‖² + ‖k‖² - 2 qᵀk` in float32, without an array
+    `(Tq, Tk, d)`.
 
     Example:
 
@@ -71,7 +72,7 @@ class OfWidth(Euclidean):
     """Base class of the scores that measure distances in units of a width.
 
     Args:
-        width: The width, above 0; where it begins if it is learned.
+        width: The width, above 0, or its initial value if learned.
         learned_width: Whether the width is a weight, one for each head. Its logarithm is learned,
             so that it stays above 0.
     """
@@ -97,7 +98,7 @@ class OfWidth(Euclidean):
             )
 
     def squared_width(self):
-        """Returns the square of the width, for all heads or `(*heads, 1, 1)`."""
+        """Returns the squared width, a scalar for all heads or `(*heads, 1, 1)`."""
         if self.learned_width:
             return ops.exp(2.0 * ops.cast(self.log_width, "float32"))
         return self.width**2
@@ -109,7 +110,7 @@ class OfWidth(Euclidean):
 
 @keras.saving.register_keras_serializable(package="keras_attention")
 class Gaussian(OfWidth):
-    """Logarithm of the Gaussian kernel, whose softmax is the normalised kernel.
+    """Logarithm of the Gaussian kernel, whose softmax is the normalized kernel.
 
     $$ score(q, k) = -\\|q - k\\|^2 / (2 \\sigma^2) $$
 
@@ -117,7 +118,7 @@ class Gaussian(OfWidth):
     Smooth Regression Analysis (https://www.jstor.org/stable/25049340).
 
     Args:
-        width: The width `σ`, above 0; where it begins if it is learned.
+        width: The width `σ`, above 0, or its initial value if learned.
         learned_width: Whether the width is a weight, one for each head. Its logarithm is learned,
             so that it stays above 0.
 

@@ -54,7 +54,7 @@ class ScaledDot(Dot):
     Paper: Vaswani et al. 2017, Attention Is All You Need, equation 1
     (https://arxiv.org/abs/1706.03762).
 
-    The query is scaled before the product, so that half precision does not overflow on the way.
+    The query is scaled before the product, so that it does not overflow in half precision.
     Queries and keys must have the same size. Time `O(Tq · Tk · d)`, no weights.
 
     Example:
@@ -76,8 +76,8 @@ class General(Score):
 
     Paper: Luong et al. 2015, equation 8, "general" (https://aclanthology.org/D15-1166).
 
-    Queries and keys may differ in size. The keys are left as they are and the queries are
-    projected, so keys can be cached unchanged. Time `O(Tq · Tk · d_k)`, weights `d_q · d_k` a head.
+    Queries and keys may differ in size. Only the queries are projected, so keys can be cached
+    unchanged. Time `O(Tq · Tk · d_k)`, weights `d_q · d_k` per head.
 
     Args:
         kernel_initializer: Initializer of `W`.
@@ -132,7 +132,7 @@ class Cosine(Dot):
     `O(Tq · Tk · d)`.
 
     Args:
-        sharpness: The factor `β`, above 0; where it begins if it is learned.
+        sharpness: The factor `β`, above 0, or its initial value if learned.
         learned_sharpness: Whether `β` is a weight, one for each head. Its logarithm is learned, so
             that it stays above 0.
 

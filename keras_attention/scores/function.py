@@ -9,13 +9,13 @@ from keras_attention.scores.base import Score
 
 @keras.saving.register_keras_serializable(package="keras_attention")
 class Function(Score):
-    """Any function of queries and keys as a score. Layers make it of a callable by themselves.
+    """Any function of queries and keys as a score. Layers wrap a callable in it automatically.
 
     $$ score(q, k) = function(q, k) $$
 
-    The function sees tiles of queries and keys, so it must not depend on what else there is, nor
-    on variables that train: those belong to a class of your own that derives from `Score`. It
-    survives saving if it is registered by `keras.saving.register_keras_serializable`.
+    The function is called with tiles of queries and keys, so it must not depend on anything outside
+    of a tile or on trainable variables: for those, write a subclass of `Score`. To be saved, it
+    must be registered with `keras.saving.register_keras_serializable`.
 
     Args:
         function: Takes queries `(batch, *heads, query_tile, size)` and keys
@@ -23,7 +23,7 @@ class Function(Score):
             `(batch, *heads, query_tile, key_tile)`.
 
     Raises:
-        ValueError: If it is not callable, returns another shape, or is to be saved but is a lambda.
+        ValueError: If it is not callable, returns the wrong shape, or is a lambda and is saved.
 
     Example:
 
@@ -73,7 +73,7 @@ class Function(Score):
 
 
 def is_function(candidate):
-    """Whether it can be called, and is neither a class nor a layer."""
+    """Whether it is callable, and neither a class nor a layer."""
     is_other = inspect.isclass(candidate) or isinstance(candidate, keras.layers.Layer)
     return callable(candidate) and not is_other
 

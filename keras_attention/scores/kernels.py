@@ -1,4 +1,4 @@
-"""Kernels: weights that fall with the distance and are exactly 0 beyond a width."""
+"""Kernels: weights that decrease with the distance and are exactly 0 beyond a width."""
 
 import keras
 from keras import ops
@@ -8,19 +8,19 @@ from keras_attention.scores.distance import OfWidth
 
 
 class Kernel(OfWidth):
-    """Base class of the kernels, scores that are weights already: not negative, not logits.
+    """Base class of the kernels: scores that are already non-negative weights, not logits.
 
-    They are meant for the normalizer `"sum"`, which keeps a weight of 0 at exactly 0. A kernel of
-    one's own overrides `of_squared`.
+    They are meant for the normalizer `"sum"`, which keeps a weight of 0 at exactly 0. A custom
+    kernel overrides `of_squared`.
 
     Args:
-        width: Distance beyond which a kernel of bounded reach is 0; where it begins if it is
+        width: Distance beyond which a kernel with bounded support is 0, or its initial value if
             learned.
         learned_width: Whether the width is a weight, one for each head.
 
     Example:
 
-    The Cauchy kernel, which reaches everywhere:
+    The Cauchy kernel, which has unbounded support:
 
     >>> class Cauchy(Kernel):
     ...     def of_squared(self, u_squared):
@@ -30,7 +30,7 @@ class Kernel(OfWidth):
     """
 
     def of_squared(self, u_squared):
-        """Returns the kernel's value where `u = ‖q - k‖ / width`, given `u²`."""
+        """Returns the value of the kernel at `u = ‖q - k‖ / width`, given `u²`."""
         raise NotImplementedError(f"{type(self).__name__} must implement `of_squared(u_squared)`.")
 
     def pairwise(self, query, key):
@@ -39,16 +39,17 @@ class Kernel(OfWidth):
 
 @keras.saving.register_keras_serializable(package="keras_attention")
 class Boxcar(Kernel):
-    """Boxcar kernel, also called uniform: all keys within reach count alike.
+    """Boxcar kernel, also called uniform: all keys within the width have equal weight.
 
     $$ score(q, k) = 1[u \\le 1], \\quad u = \\|q - k\\| / width $$
 
     Paper: Wand and Jones 1995, Kernel Smoothing (https://doi.org/10.1201/b14876).
 
-    It is flat, so nothing before it learns through it, and its width cannot be learned either.
+    Its gradient is zero, so queries and keys are not trained through it, and its width cannot be
+    learned.
 
     Args:
-        width: Distance up to which a key is within reach, above 0.
+        width: Distance, above 0, up to which the score is 1.
 
     Raises:
         ValueError: If the width is not above 0, or queries and keys differ in size.
@@ -82,7 +83,7 @@ class Triangular(Kernel):
     Paper: Wand and Jones 1995, Kernel Smoothing (https://doi.org/10.1201/b14876).
 
     Args:
-        width: Distance from which on a key weighs 0, above 0; where it begins if it is learned.
+        width: Distance, above 0, from which on the score is 0, or its initial value if learned.
         learned_width: Whether the width is a weight, one for each head. Its logarithm is learned,
             so that it stays above 0.
 
@@ -102,7 +103,7 @@ class Triangular(Kernel):
 
 @keras.saving.register_keras_serializable(package="keras_attention")
 class Epanechnikov(Kernel):
-    """Epanechnikov kernel, a parabola: of all kernels the one of least mean squared error.
+    """Epanechnikov kernel, a parabola: the kernel with the smallest mean squared error.
 
     $$ score(q, k) = \\tfrac{3}{4} \\max(0, 1 - u^2), \\quad u = \\|q - k\\| / width $$
 
@@ -110,7 +111,7 @@ class Epanechnikov(Kernel):
     (https://doi.org/10.1137/1114019).
 
     Args:
-        width: Distance from which on a key weighs 0, above 0; where it begins if it is learned.
+        width: Distance, above 0, from which on the score is 0, or its initial value if learned.
         learned_width: Whether the width is a weight, one for each head. Its logarithm is learned,
             so that it stays above 0.
 

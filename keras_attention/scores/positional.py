@@ -1,4 +1,4 @@
-"""Scores that compare no contents: a position, or the query alone, decides where to look."""
+"""Scores that do not compare contents, but depend on positions or on the query only."""
 
 import keras
 from keras import ops
@@ -11,7 +11,7 @@ from keras_attention.scores.base import Score
 
 
 class OfPositions(Score):
-    """Base class of the scores that have a row of weights for each position.
+    """Base class of scores with a row of weights for each position.
 
     Args:
         max_length: Number of positions.
@@ -25,7 +25,7 @@ class OfPositions(Score):
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
 
     def require_length(self, length, what="keys"):
-        """Raises a `ValueError` if a length is known, and beyond the last position."""
+        """Raises a `ValueError` if a length is known and exceeds the number of positions."""
         if isinstance(length, int) and length > self.max_length:
             name = type(self).__name__
             raise ValueError(
@@ -38,7 +38,7 @@ class OfPositions(Score):
         self.require_length(key_shape[-2])
 
     def add_rows(self, name, size):
-        """Returns a new weight `(*heads, max_length, size)`."""
+        """Creates and returns a weight `(*heads, max_length, size)`."""
         return self.add_weight(
             name=name,
             shape=(*self.heads, self.max_length, size),
@@ -48,16 +48,16 @@ class OfPositions(Score):
     def rows(self, table, positions, like, what="keys"):
         """Returns the rows of a weight that belong to positions.
 
-        A position before the first one takes its row from the end. What stands beyond the last row
-        is an error if the length is known, and else comes out as NaN rather than as another row.
+        A negative position takes its row from the end. A position beyond the last row is an error
+        if the length is known; otherwise its row is NaN instead of a wrong row.
 
         Args:
-            table: A weight made by `add_rows`.
+            table: A weight created by `add_rows`.
             positions: int32 `(length,)`.
             like: Tensor `(batch, *heads, length, ...)`, for its batch and dtype.
-            what: What stands at the positions, for the error message.
+            what: What the positions belong to, for the error message.
         """
-        if not in_symbolic_scope():  # where JAX makes unknown lengths up
+        if not in_symbolic_scope():  # where JAX substitutes unknown lengths
             self.require_length(like.shape[-2], what)
         table = ops.cast(table, like.dtype)
         rows = ops.take(table, ops.mod(positions, self.max_length), axis=-2)
@@ -86,17 +86,17 @@ class OfPositions(Score):
 
 @keras.saving.register_keras_serializable(package="keras_attention")
 class Location(OfPositions):
-    """Location-based score: the query alone decides over positions, whatever stands there.
+    """Location-based score: computed from the query only, whatever the keys at the positions.
 
     $$ score(q, k_j) = (W q)_j $$
 
     Paper: Luong et al. 2015, Effective Approaches to Attention-based Neural Machine Translation,
     equation 9 (https://aclanthology.org/D15-1166).
 
-    Time `O(Tq · Tk · d)`, weights `max_length · d` a head.
+    Time `O(Tq · Tk · d)`, weights `max_length · d` per head.
 
     Args:
-        max_length: Number of key positions that `W` has a row for.
+        max_length: Maximum number of keys. `W` has a row for each key position.
         kernel_initializer: Initializer of `W`.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Synthesizers: scores that queries make up by themselves, or that are learned outright."""
+"""Synthesizers: scores that are computed from the queries only, or learned directly."""
 
 import keras
 from keras import ops
@@ -12,18 +12,18 @@ from keras_attention.scores.positional import OfPositions
 
 @keras.saving.register_keras_serializable(package="keras_attention")
 class DenseSynthesizer(OfPositions):
-    """Dense Synthesizer: each query computes its scores of all positions by itself.
+    """Dense Synthesizer: the scores of all positions are computed from the query only.
 
     $$ score(q, k_j) = (W_2 \\max(0, W_1 q))_j $$
 
     Paper: Tay et al. 2020, Synthesizer: Rethinking Self-Attention for Transformer Models,
     section 3.1 (https://arxiv.org/abs/2005.00743).
 
-    Time `O(Tq · Tk · units)`, weights `(d + max_length) · units` a head.
+    Time `O(Tq · Tk · units)`, weights `(d + max_length) · units` per head.
 
     Args:
-        max_length: Number of key positions that `W_2` has a row for.
-        units: Size of the space between `W_1` and `W_2`. `None` takes the query size.
+        max_length: Maximum number of keys. `W_2` has a row for each key position.
+        units: Size of the hidden layer between `W_1` and `W_2`. `None` uses the query size.
         kernel_initializer: Initializer of `W_1` and `W_2`.
 
     Raises:
@@ -71,14 +71,14 @@ class RandomSynthesizer(OfPositions):
     Paper: Tay et al. 2020, Synthesizer: Rethinking Self-Attention for Transformer Models,
     sections 3.2 and 3.3 (https://arxiv.org/abs/2005.00743).
 
-    Rows are those of query positions, which are aligned to the end of the keys; a query that stands
-    before the first key takes its row from the end of the table. The table is not learned if
-    `trainable=False`. Time `O(Tq · Tk)`, or `O(Tq · Tk · rank)`; weights `max_length²`, or
-    `2 · max_length · rank`, a head.
+    Rows belong to query positions, which are aligned to the end of the keys; a query before the
+    first key takes its row from the end of the table. With `trainable=False`, the table is not
+    learned. Time `O(Tq · Tk)`, or `O(Tq · Tk · rank)`; weights `max_length²` per head, or
+    `2 · max_length · rank`.
 
     Args:
-        max_length: Number of positions that the table has rows and columns for.
-        rank: Number of columns of the factors `R_1` and `R_2`, or `None` for the whole table.
+        max_length: Maximum number of queries and keys, the number of rows and columns of the table.
+        rank: Number of columns of the factors `R_1` and `R_2`, or `None` for a full table.
         kernel_initializer: Initializer of the table, or of its factors.
 
     Raises:
