@@ -102,8 +102,8 @@ def examples_of(reader, x, y, kind, make, shuffle, seed):
         x, y: A list of inputs and one of what belongs to them; or a data set and `None`.
         kind: What an input is called in errors, such as `"sound"`.
         make: Function of a tuple of two lists, or of a data set, that returns the data set.
-        shuffle: Whether to shuffle lists; a data set shuffles itself.
-        seed: Seed of that.
+        shuffle: Whether to shuffle lists; a data set is not shuffled.
+        seed: Seed of the shuffling.
 
     Raises:
         ValueError: If `x` is one input, or `make` says so.

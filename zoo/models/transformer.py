@@ -102,7 +102,7 @@ def make_blocks(kind, name, config, number=None, **arguments):
         name: What their names begin with.
         config: A `StackConfig`.
         number: How many; by default as many as the config says.
-        **arguments: Further arguments of a block, or others than the config has.
+        **arguments: Additional arguments of a block, or others than the config has.
     """
     of_config = {
         "normalize": config.normalize,
@@ -131,7 +131,7 @@ def run_blocks(blocks, x, *args, return_attention_scores=False, **arguments):
     Args:
         blocks: The blocks, one after the other.
         x: What the first one takes, `(batch, length, size)`.
-        *args, **arguments: Further arguments of each block.
+        *args, **arguments: Additional arguments of each block.
 
     Returns:
         `(x, weights)`; the weights are a list of the tuples of weights that each block returned,

@@ -92,9 +92,9 @@ class Recognizer(EncodingTask):
             x: A list of sounds as `transcribe` takes them; or a `tf.data.Dataset` of (sound, text):
                 WAV files, or samples `(samples,)` at the rate of the reader.
             y: List of texts, if `x` is a list.
-            batch_size: Sounds a batch, by default 64.
-            shuffle: Whether to shuffle lists; a data set shuffles itself.
-            seed: Seed of that.
+            batch_size: Number of sounds per batch. Defaults to 64.
+            shuffle: Whether to shuffle lists; a data set is not shuffled.
+            seed: Seed of the shuffling.
 
         Returns:
             A data set of `(inputs, token ids, weights)`. A text with more tokens than its sound has
@@ -149,13 +149,13 @@ class Recognizer(EncodingTask):
                 `zoo.readers.audio.sound_bytes`; or a list of these.
             return_attention: Whether to return when each token was heard, and what the model
                 looked at, too.
-            batch_size: Sounds computed at a time.
+            batch_size: Number of sounds to process at a time.
 
         Returns:
             A `str` for one sound, a list of `str` for a list; or a `Recognition`.
 
         Raises:
-            ValueError: If something is no sound.
+            ValueError: If an input is not a sound.
             TypeError: If it is of another type.
             FileNotFoundError: If a file is missing.
         """
@@ -204,7 +204,7 @@ class Recognizer(EncodingTask):
         raise ValueError(NO_GRAPH_OF_SOUNDS)
 
     def endpoints(self):
-        """Returns a dictionary of the `zoo.serving.Endpoint`s that are exported, and served.
+        """Returns a dictionary of the `zoo.serving.Endpoint`s to export and serve.
 
         `serving_default` gives `text`, `token_ids` and `seconds`; `explain` gives the attention and
         `tokens`, the pieces of the text, as well.

@@ -48,8 +48,8 @@ class Translation(NamedTuple):
         """Writes a page to explore the alignment of one of the texts, see `zoo.pages`.
 
         Args:
-            path: The file, which needs no other file or site.
-            position: Which of the texts.
+            path: Path of the file, which is self-contained.
+            position: Index of the text.
 
         Returns:
             `pathlib.Path` of the file.
@@ -96,8 +96,8 @@ class Caption(NamedTuple):
         """Writes a page to explore where each word of a caption looked, see `zoo.pages`.
 
         Args:
-            path: The file, which needs no other file or site.
-            position: Which of the images.
+            path: Path of the file, which is self-contained.
+            position: Index of the image.
 
         Returns:
             `pathlib.Path` of the file.
@@ -143,7 +143,7 @@ class PictureClasses(NamedTuple):
         """Draws a picture, and once more with the places that the model looked at.
 
         Args:
-            position: Which picture.
+            position: Index of the picture.
             layer: A block, to see each of its heads; by default all blocks together, by rollout.
 
         Returns:
@@ -160,8 +160,8 @@ class PictureClasses(NamedTuple):
         """Writes a page to explore where in a picture the model looked, see `zoo.pages`.
 
         Args:
-            path: The file, which needs no other file or site.
-            position: Which of the pictures.
+            path: Path of the file, which is self-contained.
+            position: Index of the picture.
 
         Returns:
             `pathlib.Path` of the file.
@@ -277,7 +277,7 @@ class AttentionMaps(NamedTuple):
         """Writes a page to explore all layers and heads, see `zoo.pages`.
 
         Args:
-            path: The file, which needs no other file or site.
+            path: Path of the file, which is self-contained.
 
         Returns:
             `pathlib.Path` of the file.
@@ -311,7 +311,7 @@ class TranslationAttention(NamedTuple):
         """Writes a page to explore all three, see `zoo.pages`.
 
         Args:
-            path: The file, which needs no other file or site.
+            path: Path of the file, which is self-contained.
 
         Returns:
             `pathlib.Path` of the file.

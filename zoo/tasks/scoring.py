@@ -48,9 +48,9 @@ class Scorer(EncodingTask):
             x: A list of texts or pairs as `score` takes them, or a `tf.data.Dataset` of (text,
                 number) or ((text, other), number).
             y: If `x` is a list: the number of each.
-            batch_size: Texts a batch, by default 64.
-            shuffle: Whether to shuffle lists; a data set shuffles itself.
-            seed: Seed of that.
+            batch_size: Number of texts per batch. Defaults to 64.
+            shuffle: Whether to shuffle lists; a data set is not shuffled.
+            seed: Seed of the shuffling.
 
         Returns:
             A data set of `(inputs, numbers, weights)`.
@@ -73,7 +73,7 @@ class Scorer(EncodingTask):
 
         Args:
             texts: A `str`, a list of `str`, or a list of pairs of `str`.
-            batch_size: Texts computed at a time.
+            batch_size: Number of texts to process at a time.
 
         Returns:
             A `float` for a `str`, a float32 array for a list.

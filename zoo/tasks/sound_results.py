@@ -52,7 +52,7 @@ class SoundClasses(NamedTuple):
         """Draws the spectrogram of a sound, and below it from when the answer came.
 
         Args:
-            position: Which sound.
+            position: Index of the sound.
             layer: A block, to see each of its heads; by default all blocks together, by rollout.
 
         Returns:
@@ -116,7 +116,7 @@ class Transcription(NamedTuple):
         """Draws the spectrogram of a sound, and below it when each token was heard.
 
         Args:
-            position: Which sound.
+            position: Index of the sound.
 
         Returns:
             The `matplotlib.figure.Figure`.
@@ -165,7 +165,7 @@ class Recognition(NamedTuple):
         """Draws the spectrogram of a sound, and below it what was looked at for each token.
 
         Args:
-            position: Which sound.
+            position: Index of the sound.
 
         Returns:
             The `matplotlib.figure.Figure`.

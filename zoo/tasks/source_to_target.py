@@ -66,9 +66,9 @@ class SourceToTargetTask(GeneratingTask):
             x: `tf.data.Dataset` of (source, target) strings, one pair an element; or a list of
                 sources.
             y: List of targets, if `x` is a list.
-            batch_size: Pairs a batch, by default 64.
-            shuffle: Whether to shuffle pairs given as lists; a data set shuffles itself.
-            seed: Seed of that and of `subword_dropout`.
+            batch_size: Number of pairs per batch. Defaults to 64.
+            shuffle: Whether to shuffle pairs given as lists; a data set is not shuffled.
+            seed: Seed of the shuffling and of `subword_dropout`.
             subword_dropout: Probability of BPE dropout: each epoch sees words in other pieces.
 
         Returns:

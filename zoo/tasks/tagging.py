@@ -63,9 +63,9 @@ class Tagger(EncodingTask):
         Args:
             x: A list of texts as `tag` takes them, best of lists of words.
             y: For each text the list of the labels of its words: names or their numbers.
-            batch_size: Texts a batch, by default 64.
+            batch_size: Number of texts per batch. Defaults to 64.
             shuffle: Whether to shuffle them.
-            seed: Seed of that.
+            seed: Seed of the shuffling.
 
         Returns:
             A data set of `(inputs, labels, weights)`; a word counts once.
@@ -124,7 +124,7 @@ class Tagger(EncodingTask):
 
         Args:
             texts: A `str`, or a list whose entries are each a `str` or a list of words.
-            batch_size: Texts computed at a time.
+            batch_size: Number of texts to process at a time.
 
         Returns:
             A list of `Tag`s for a `str`, a list of such lists for a list. `zoo.tasks.tagging.

@@ -139,9 +139,9 @@ class Transcriber(GeneratingTask):
                 at most; or a `tf.data.Dataset` of (sound, text): WAV files, or samples
                 `(samples,)` at the rate of the reader.
             y: List of texts, if `x` is a list.
-            batch_size: Sounds a batch, by default 16.
-            shuffle: Whether to shuffle lists; a data set shuffles itself.
-            seed: Seed of that.
+            batch_size: Number of sounds per batch. Defaults to 16.
+            shuffle: Whether to shuffle lists; a data set is not shuffled.
+            seed: Seed of the shuffling.
 
         Returns:
             A data set of `(inputs, labels, weights)`.

@@ -75,7 +75,7 @@ class TextGenerator(GeneratingTask):
         Args:
             x: A `str`, a list of `str`, or a `tf.data.Dataset` of scalar strings.
             y: Nothing: a text is its own target.
-            batch_size: Windows a batch, by default 32.
+            batch_size: Number of windows per batch. Defaults to 32.
             shuffle: Whether the windows begin anywhere in the texts, put one after the other: as
                 many as cover them about once. Otherwise each token of each text counts once.
             seed: Seed of the windows.
@@ -105,7 +105,7 @@ class TextGenerator(GeneratingTask):
 
         Args:
             texts: A `str` or a list of `str`.
-            batch_size: Windows computed at a time.
+            batch_size: Number of windows to process at a time.
 
         Returns:
             `TextScores`. The end token of a whole text counts in its perplexity and comes last.

@@ -81,7 +81,7 @@ def evaluate_language_model(model, text, batch_size=32):
     Args:
         model: A `TextGenerator`.
         text: A `str`.
-        batch_size: Windows computed at a time.
+        batch_size: Number of windows to process at a time.
 
     Returns:
         Dictionary of `token_accuracy`, `perplexity` and `loss` with each token once, see
@@ -165,7 +165,7 @@ def evaluate_classifier(model, examples, batch_size=250):
     Args:
         model: A `Classifier`.
         examples: As for `Classifier.evaluate`.
-        batch_size: Inputs computed at a time.
+        batch_size: Number of inputs to process at a time.
 
     Returns:
         Dictionary of `accuracy`, and `loss`, in nats an input.
@@ -210,7 +210,7 @@ def evaluate_masked(model, texts, batch_size=4):
     Args:
         model: A `MaskFiller`.
         texts: Data set of strings.
-        batch_size: Texts computed at a time.
+        batch_size: Number of texts to process at a time.
 
     Returns:
         Dictionary of `loss`, `accuracy` and `perplexity` of hidden tokens.
@@ -252,7 +252,7 @@ def evaluate_matcher(model, images, batch_size=32):
     Args:
         model: A `Matcher`.
         images: Data set of dictionaries with `image`, encoded bytes, and `captions`.
-        batch_size: Images computed at a time.
+        batch_size: Number of images to process at a time.
     """
     captions = [each["captions"] for each in images.as_numpy_iterator()]
     encoded = images.map(lambda example: example["image"]).batch(batch_size)

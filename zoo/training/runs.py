@@ -116,7 +116,7 @@ def tokenizer(path, texts, vocabulary_size, kind=ByteBPETokenizer, **options):
         texts: Texts to learn it from; they are not read where it is there.
         vocabulary_size: Number of its tokens.
         kind: Its class.
-        **options: Further arguments of `kind.train`.
+        **options: Additional arguments of `kind.train`.
     """
     try:
         return kind.load(path)
