@@ -40,7 +40,7 @@ def options_of(core, defaults):
     Example:
 
     >>> options_of("zoo.models.transformer_lm.TransformerLanguageModel", {"dropout": 0.2})[0]
-    Option(name='num_layers', default=6, description='Number of blocks of a stack.')
+    Option(name='num_layers', default=6, description='Number of blocks in a stack.')
     """
     module, name = core.rsplit(".", 1)
     (config,) = [
