@@ -1,7 +1,7 @@
-"""Ready models made of attention: load, train, translate, caption, generate, serve.
+"""Ready-to-use models with attention: load, train, translate, caption, generate, serve.
 
-`import zoo` is quick: TensorFlow is imported with the first name that needs it. Where the program
-has imported Keras or TensorFlow before, everything is imported at once, so that
+`import zoo` is fast: TensorFlow is imported with the first name that needs it. If the program has
+already imported Keras or TensorFlow, everything is imported at once, so that
 `keras.saving.load_model` finds the classes of the zoo.
 """
 
@@ -109,6 +109,6 @@ def __dir__():
     return [*globals(), *_HOMES, *_PACKAGES]
 
 
-# Without TensorFlow, tasks cannot be imported, and `zoo.learning` needs none.
+# Without TensorFlow, tasks cannot be imported; `zoo.learning` does not need it.
 if not sys.modules.keys().isdisjoint(["keras", "tensorflow"]) and find_spec("tensorflow"):
     register()

@@ -1,7 +1,7 @@
-"""The models by name: the trained ones of the package, those from elsewhere, architectures.
+"""The catalog of models: trained ones in the package, those from elsewhere, and architectures.
 
-What `list_models` and `info` tell stands in cards and in `ARCHITECTURES`. Keras, TensorFlow and the
-classes of models are imported when `zoo.loading` makes one.
+`list_models` and `info` read cards and `ARCHITECTURES`. Keras, TensorFlow and the classes of models
+are only imported when `zoo.loading` creates one.
 """
 
 import difflib
@@ -21,15 +21,15 @@ PRESETS = pathlib.Path(__file__).parent / "presets"
 
 
 class Architecture(NamedTuple):
-    """A kind of model, before anybody has trained it.
+    """An architecture: a kind of model, without trained weights.
 
     Attributes:
-        task_name: What it does, as the class of the task names it.
-        description: One line for people.
-        task_path: Where the class is that users call.
-        core_path: Where the class of the model of tensors is.
-        defaults: Options of that which differ from its own.
-        reader: Name of the class in `zoo` that reads its inputs, where that is no tokenizer.
+        task_name: Name of the task, as in the class of the task.
+        description: One line that describes it.
+        task_path: Path of the task class, which users call.
+        core_path: Path of the core class, the model of tensors.
+        defaults: Options of the core whose defaults differ from those of its class.
+        reader: Name of the class in `zoo` that reads its inputs, if it is not a tokenizer.
     """
 
     task_name: str
@@ -41,12 +41,12 @@ class Architecture(NamedTuple):
 
     @property
     def task(self):
-        """The class that users call."""
+        """The task class, which users call."""
         return _class_at(self.task_path)
 
     @property
     def core(self):
-        """The class of the model of tensors."""
+        """The core class, the model of tensors."""
         return _class_at(self.core_path)
 
 
@@ -185,17 +185,17 @@ def register():
 
 
 class ModelInfo(NamedTuple):
-    """What is known of a model of the zoo.
+    """Information about a model of the zoo.
 
     Attributes:
-        name: Its name; `zoo.load` takes that of a model of the package.
+        name: Its name; `zoo.load` takes the name of a model of the package.
         task: What it does, such as `"translation"`.
-        description: One line for people.
+        description: One line that describes it.
         data: What it was trained on; empty for an architecture.
         parameters: Number of weights; `None` for an architecture or a checkpoint.
         megabytes: Size on disk; `None` for an architecture.
-        quality: Dictionary of a metric and its protocol to the value measured.
-        card: Everything that `card.json` says; empty for an architecture.
+        quality: Dictionary from a metric and its protocol to the measured value.
+        card: The contents of `card.json`; empty for an architecture.
         options: List of the `zoo.options.Option`s of an architecture; empty for a trained model.
     """
 
@@ -261,7 +261,7 @@ def info(name: str | os.PathLike[str]) -> ModelInfo:
         name: As for `load`.
 
     Raises:
-        ValueError: If there is no such model; the nearest names are in the message.
+        ValueError: If there is no such model; the message suggests similar names.
     """
     if name in ARCHITECTURES:
         return _architecture_info(name)
@@ -270,7 +270,7 @@ def info(name: str | os.PathLike[str]) -> ModelInfo:
 
 
 def folder_of(name):
-    """Returns the folder of a preset of the package, of one anywhere, or of a download."""
+    """Returns the folder of a preset, in the package, anywhere else, or downloaded."""
     for folder in (PRESETS / str(name), pathlib.Path(name)):
         if (folder / CARD).is_file() or is_checkpoint(folder):
             return folder

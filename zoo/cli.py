@@ -1,6 +1,6 @@
 """The command line: `python -m zoo list | info | translate | caption | transcribe | train | …`.
 
-TensorFlow is imported, quietly, by the commands that need it.
+The commands that need TensorFlow import it, quietly.
 """
 
 import inspect
@@ -14,11 +14,11 @@ from zoo import cli_answers, cli_media, cli_pairs, quiet
 from zoo.cli_options import require_writable
 
 USER_ERRORS = (ValueError, OSError, ImportError)
-INTERRUPTED = 130  # exit status of a program that Ctrl-C ended
+INTERRUPTED = 130  # exit status of a program stopped with Ctrl-C
 
 
 class Commands(click.Group):
-    """A group whose commands answer mistakes of users with one line instead of a traceback."""
+    """A group whose commands report user errors in one line instead of a traceback."""
 
     def invoke(self, context):
         try:
@@ -35,7 +35,7 @@ class Commands(click.Group):
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(zoo.__version__, prog_name="keras-attention-zoo")
 def main():
-    """Ready models made of attention: use, train, measure and serve them."""
+    """Ready-to-use models with attention: use, train, evaluate and serve them."""
 
 
 for _command in (*cli_answers.COMMANDS, *cli_media.COMMANDS, *cli_pairs.COMMANDS):
@@ -59,7 +59,7 @@ def list_command():
 @main.command("info")
 @click.argument("name")
 def info_command(name):
-    """Tell everything about the model NAME."""
+    """Show all information about the model NAME."""
     from zoo.storage.cards import measured
 
     model = zoo.info(name)
@@ -76,7 +76,7 @@ def info_command(name):
 
 
 def _by_protocol(quality):
-    """Returns pairs of a protocol and the neighbouring entries that were measured so on a split."""
+    """Returns pairs of a protocol and the consecutive entries measured with it on a split."""
     key = lambda entry: (entry.get("protocol"), entry.get("split"))  # noqa: E731
     return [(protocol, list(same)) for (protocol, _), same in itertools.groupby(quality, key)]
 
@@ -85,8 +85,8 @@ _data_dir = click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=pathlib.Path),
     help="Folder with the data set: the raw files of Multi30k, the unpacked archives of Flickr8k, "
-    "multi30k/ beside tatoeba_en_de/ or flickr8k/, or what TFDS has prepared. By default it is "
-    "downloaded, but for Flickr8k and Tatoeba.",
+    "multi30k/ next to tatoeba_en_de/ or flickr8k/, or data prepared by TFDS. By default, data "
+    "sets are downloaded, except for Flickr8k and Tatoeba.",
 )
 
 
@@ -96,17 +96,17 @@ _data_dir = click.option(
 @click.option(
     "--run-dir",
     type=click.Path(file_okay=False, path_type=pathlib.Path),
-    help="Folder for checkpoints and logs; a run that broke off goes on.  [default: runs/NAME]",
+    help="Folder for checkpoints and logs; an interrupted run is resumed.  [default: runs/NAME]",
 )
 @click.option(
     "--epochs",
     type=click.IntRange(min=1),
-    help="Epochs instead of the recipe's; earlier and later stages keep theirs.",
+    help="Number of epochs, in place of the recipe's; earlier and later stages keep theirs.",
 )
 @click.option(
     "--seed",
     type=click.IntRange(min=0),
-    help="Seed of everything random instead of the recipe's.",
+    help="Seed of everything random, in place of the recipe's.",
 )
 @click.option(
     "--strategy",
@@ -114,7 +114,7 @@ _data_dir = click.option(
     help="Train on all GPUs of this machine, each with a part of every batch.  [default: on one]",
 )
 def train(name, data_dir, run_dir, epochs, seed, strategy):
-    """Train the model NAME by its recipe, and write it as a preset to RUN_DIR/NAME."""
+    """Train the model NAME with its recipe, and write it as a preset to RUN_DIR/NAME."""
     quiet.import_tensorflow()
     import tensorflow as tf
 
@@ -132,10 +132,10 @@ def train(name, data_dir, run_dir, epochs, seed, strategy):
 @click.argument("name")
 @_data_dir
 @click.option("--split", help="Part of the data.  [default: its test parts, or validation]")
-@click.option("--num-beams", type=int, help="Beams of beam search.")
+@click.option("--num-beams", type=int, help="Number of beams in beam search.")
 @click.option("--length-penalty", type=float, help="Exponent of the length in beam search.")
 def evaluate(name, data_dir, split, **options):
-    """Measure the model NAME on the data set of its recipe, each number with its protocol."""
+    """Evaluate the model NAME on the data set of its recipe; each number has its protocol."""
     quiet.import_tensorflow()
     from zoo.training import recipes
 
@@ -161,13 +161,13 @@ def evaluate(name, data_dir, split, **options):
 @click.option(
     "--format",
     type=click.Choice(["tf_saved_model", "onnx", "litert"]),
-    help="What to write.  [default: tf_saved_model]",
+    help="Format of the export.  [default: tf_saved_model]",
 )
 @click.option(
     "--jit/--no-jit", "jit_compile", default=None, help="Add serving_jit.  [default: jit]"
 )
 def export(name, path, **options):
-    """Write the model NAME for others to serve.
+    """Export the model NAME for serving.
 
     A SavedModel for TF Serving goes to PATH/1, PATH/2, ...; files for ONNX Runtime or LiteRT go
     into a new folder PATH.
@@ -190,10 +190,10 @@ def export(name, path, **options):
 
 @main.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8501, show_default=True)
 @click.option(
-    "--token", envvar="ZOO_TOKEN", help="What clients send as Authorization: Bearer TOKEN."
+    "--token", envvar="ZOO_TOKEN", help="Token that clients send as Authorization: Bearer TOKEN."
 )
 @click.option("--batch/--no-batch", default=True, help="Whether concurrent requests share batches.")
 @click.option(
@@ -201,11 +201,11 @@ def export(name, path, **options):
     type=click.IntRange(min=1),
     default=1,
     show_default=True,
-    help="Threads for each batch. One is best for many requests, which are computed side by side; "
-    "more answer a single request to a large model sooner.",
+    help="Threads per batch. One is best for many concurrent requests; more answer a single "
+    "request to a large model faster.",
 )
 def serve(names, host, port, token, batch, threads):
-    """Serve the models NAME by HTTP: names of models, presets, or folders of exported versions.
+    """Serve the models NAME over HTTP: names of models, presets, or folders of exported versions.
 
     The protocols are those of TF Serving, /v1/models/NAME:predict, and, for language models, of
     OpenAI, /v1/completions.
@@ -232,12 +232,12 @@ def serve(names, host, port, token, batch, threads):
     "--seen-as",
     default="/models",
     show_default=True,
-    help="Where the server sees FOLDER, such as the place where a container mounts it.",
+    help="Path of FOLDER on the server, such as its mount point in a container.",
 )
 def serving_config(folder, seen_as):
     """Write the configuration of TF Serving for the SavedModels below FOLDER.
 
-    models.config, batching.config, and monitoring.config for Prometheus.
+    The files are models.config, batching.config, and monitoring.config for Prometheus.
     """
     quiet.import_tensorflow()
     from zoo import serving

@@ -1,4 +1,4 @@
-"""The commands that use a model on texts or on anything, each for the task of its name."""
+"""The commands that apply a model to texts or to any input, each named after its task."""
 
 import itertools
 import json
@@ -29,7 +29,7 @@ from zoo.cli_options import (
 from zoo.files import TEXT
 from zoo.readers import PICTURES
 
-TEXTS_AT_ONCE = 1024  # that are translated before the next ones, and written
+TEXTS_AT_ONCE = 1024  # texts that are translated and written before the next ones
 
 
 @click.command()
@@ -80,14 +80,14 @@ def translate(name, texts, files, show_attention, batch_size, sampler, **options
 @PAIR
 @click.option("--label", "labels", multiple=True, help="A label; may be given several times.")
 @click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True)
-@show_attention_in("Draw into this picture what the model looked at in the first input.")
+@show_attention_in("Draw the attention on the first input into this picture.")
 def classify(name, inputs, files, pair, labels, show_attention, batch_size):
-    """Name the best label of each of INPUTS, texts, pictures or WAV files, with the model NAME.
+    """Classify each of INPUTS, texts, pictures or WAV files, with the model NAME.
 
     Writes a line for each: the label, a tab, and its probability; with --pair for each two texts,
-    such as a premise and a hypothesis. Of a model of several labels an input, the line is all of
-    them, with a comma between, and their probabilities. A model that matches pictures and texts
-    takes any labels: --label "a dog" --label "a cat".
+    such as a premise and a hypothesis. For a multi-label model, the line holds all labels,
+    separated by commas, and their probabilities. A model that matches pictures and texts takes any
+    labels: --label "a dog" --label "a cat".
     """
     is_of_files = are_files(files, inputs, show_attention)
     if not is_of_files:
@@ -127,7 +127,7 @@ def classify(name, inputs, files, pair, labels, show_attention, batch_size):
 
 
 def _labels_for(model, name, labels, show_attention):
-    """Returns the option of `classify` that a model needs which takes any labels."""
+    """Returns the option of `classify` for a model that takes any labels."""
     if not hasattr(model, "search"):
         if labels:
             raise ValueError(f"{name} has labels of its own: leave out --label.")
@@ -144,7 +144,7 @@ def _labels_for(model, name, labels, show_attention):
 @click.argument("name")
 @click.argument("inputs", nargs=-1, required=True)
 def embed(name, inputs):
-    """Write a line for each of INPUTS, texts or picture files: its vector by NAME, as JSON."""
+    """Write the vector of each of INPUTS, texts or picture files, by the model NAME, as JSON."""
     model = load(name, "embed")
 
     def is_picture(each):
@@ -160,9 +160,9 @@ def embed(name, inputs):
 @click.argument("name")
 @click.argument("texts", nargs=-1, required=True)
 def tag(name, texts):
-    """Write what each word of TEXTS is, by the model NAME.
+    """Label each word of TEXTS with the model NAME.
 
-    A line for each word: the word, a tab, its label; an empty line after each text.
+    Writes a line for each word: the word, a tab, its label; and an empty line after each text.
     """
     model = load(name, "tag")
     for tags in model.tag(list(texts)):
@@ -174,12 +174,18 @@ def tag(name, texts):
 @click.command("fill-mask")
 @click.argument("name")
 @click.argument("text")
-@click.option("-k", type=click.IntRange(min=1), default=5, show_default=True, help="How many.")
+@click.option(
+    "-k",
+    type=click.IntRange(min=1),
+    default=5,
+    show_default=True,
+    help="Number of candidates.",
+)
 def fill_mask(name, text, k):
-    """Write what may stand behind the mask of TEXT, by the model NAME.
+    """Fill the mask in TEXT with the model NAME.
 
-    A line for each candidate, best first: its probability, a tab, and the whole text. Of several
-    masks each is filled on its own.
+    Writes a line for each candidate, best first: its probability, a tab, and the whole text. Each
+    of several masks is filled independently.
     """
     model = load(name, "fill_mask")
     found = model.fill_mask(text, num_candidates=k)
@@ -193,15 +199,21 @@ def fill_mask(name, text, k):
 @click.argument("name")
 @click.argument("text", default="")
 @with_files("File of prompts: .jsonl, .tsv or lines")
-@click.option("--max-length", type=int, default=500, show_default=True, help="Tokens to add.")
+@click.option(
+    "--max-length",
+    type=int,
+    default=500,
+    show_default=True,
+    help="Maximum number of tokens to add.",
+)
 @with_options([SAMPLER, *RANDOM])
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of a random sampler.")
 @with_options(RULES)
-@click.option("--stop", multiple=True, help="Where to stop; may be given several times.")
+@click.option("--stop", multiple=True, help="Text to stop at; may be given several times.")
 def generate(name, text, files, max_length, sampler, seed, stop, **options):
-    """Let the language model NAME go on with TEXT, written as it is generated.
+    """Continue TEXT with the language model NAME, and write the result as it is generated.
 
-    Or let a model of text to text answer it, such as "summarize: ..." by T5.
+    Or answer TEXT with a text-to-text model, such as "summarize: ..." with T5.
     """
     options = {key: value for key, value in options.items() if value is not None}
     is_of_files = are_files(files, text)

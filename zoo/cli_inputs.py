@@ -1,4 +1,4 @@
-"""What the commands that use a model do with their inputs."""
+"""The input handling of the commands that use a model."""
 
 import functools
 import sys
@@ -11,7 +11,7 @@ from zoo.cli_options import require_writable
 from zoo.files import TEXT, FileFolder, TextFile, answer_file
 
 PAIR_OF_TEXTS = TEXT, "text_pair"  # as an exported classifier calls them
-ROWS_AT_ONCE = 256  # of a file, that are lost at most when the process is killed
+ROWS_AT_ONCE = 256  # rows of a file; at most this many are lost if the process is killed
 
 
 def load(name, method):
@@ -25,7 +25,7 @@ def load(name, method):
 
 
 def are_files(files, others, show_attention=None):
-    """Returns whether a command is to answer a file in another one."""
+    """Returns whether a command should answer a file in another one."""
     if files == (None, None, None):
         return False
     if files.source is None or files.output is None or others:
@@ -44,12 +44,12 @@ def answer_rows(files, model, answer, at_once=ROWS_AT_ONCE, kind="picture", name
     Args:
         files: The `Files` of the command.
         model: A model.
-        answer: Function of the model, a list of contents, and the number of those before them, that
-            returns a dictionary of str for each; pickled, where there are workers.
+        answer: Function of the model, a list of contents, and the number of contents before them,
+            that returns a dictionary of str for each; pickled if there are workers.
         at_once: As for `zoo.files.answer_file`.
-        kind: What the files of a folder are, `"picture"` or `"sound"`.
+        kind: Kind of the files in a folder, `"picture"` or `"sound"`.
         names: Names of the texts of a row.
-        **job: What the answers depend on besides, such as the `name` of the model.
+        **job: What else the answers depend on, such as the `name` of the model.
     """
     source, output, where = files
     rows = FileFolder(source, kind) if source.is_dir() else TextFile(source, names)
@@ -75,24 +75,24 @@ def require_arguments(arguments, what):
 
 
 def pairs_of(texts):
-    """Returns texts two by two."""
+    """Returns texts in pairs."""
     if len(texts) % 2:
         raise ValueError(f"--pair takes texts two by two. Received: {len(texts)} texts.")
     return list(zip(texts[::2], texts[1::2], strict=True))
 
 
 def batches(everything, size):
-    """Yields lists of `size` neighbours, and of what is left."""
+    """Yields lists of `size` consecutive entries, and the rest."""
     for first in range(0, len(everything), size):
         yield list(everything[first : first + size])
 
 
 def contents(files, content_of):
-    """Returns a dictionary of files to their contents; what has none is told, and left out.
+    """Returns a dictionary from files to their contents; unreadable ones are reported and skipped.
 
     Args:
         files: List of paths.
-        content_of: Function of a path that returns the bytes, or raises what is wrong with it.
+        content_of: Function of a path that returns the bytes, or raises an error.
     """
     found = {}
     for file in files:

@@ -1,4 +1,4 @@
-"""The commands that use a model on files of pictures and sounds."""
+"""The commands that apply a model to files of pictures and sounds."""
 
 import inspect
 import pathlib
@@ -20,12 +20,12 @@ _sounds = click.argument("sounds", nargs=-1, type=click.Path(path_type=pathlib.P
 @with_files("Folder of pictures")
 @decoding_options
 @click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True)
-@show_attention_in("Draw into this picture where each word of the first caption looked.")
+@show_attention_in("Draw the attention of each word of the first caption into this picture.")
 def caption(name, images, files, show_attention, batch_size, sampler, **options):
     """Describe the picture files IMAGES, or those in folders, with the model NAME.
 
-    Writes a line for each; of several it begins with the file's name and a tab. What is no picture
-    is told, and left out; the command then ends with status 1.
+    Writes a line for each; with several files, it begins with the file's name and a tab. Files that
+    are not pictures are reported and skipped; the command then exits with status 1.
     """
     options = {"sampler": sampler, **options}
     _describe(name, "caption", "picture", files, images, show_attention, batch_size, options)
@@ -39,12 +39,12 @@ def caption(name, images, files, show_attention, batch_size, sampler, **options)
 @click.option("--task", help="transcribe, or translate into English.  [default: the model's own]")
 @decoding_options
 @click.option("--batch-size", type=click.IntRange(min=1), default=16, show_default=True)
-@show_attention_in("Draw into this picture when each token of the first text was heard.")
+@show_attention_in("Draw the times of the tokens of the first text into this picture.")
 def transcribe(name, sounds, files, show_attention, batch_size, sampler, **options):
-    """Write down what is said in the WAV files SOUNDS, or those in folders, by the model NAME.
+    """Transcribe the WAV files SOUNDS, or those in folders, with the model NAME.
 
-    Writes a line for each; of several it begins with the file's name and a tab. What is no sound is
-    told, and left out; the command then ends with status 1.
+    Writes a line for each; with several files, it begins with the file's name and a tab. Files that
+    are not sounds are reported and skipped; the command then exits with status 1.
     """
     options = {"sampler": sampler, **options}
     _describe(name, "transcribe", "sound", files, sounds, show_attention, batch_size, options)
@@ -55,12 +55,12 @@ def _describe(name, method, kind, files, paths, show_attention, batch_size, opti
 
     Args:
         name: Name of the model.
-        method: That of the model which makes the texts; answers in a file are called so.
+        method: Method of the model that returns the texts; also the name of answers in a file.
         kind: `"picture"` or `"sound"`.
         files: The `Files` of the command.
-        paths: Paths in their place.
+        paths: Paths to use in place of `files`.
         show_attention: Where to draw the attention, or `None`.
-        batch_size: Files at a time.
+        batch_size: Number of files to process at a time.
         options: Dictionary of options of the method.
     """
     options = {key: value for key, value in options.items() if value is not None}
@@ -101,7 +101,7 @@ def _describe(name, method, kind, files, paths, show_attention, batch_size, opti
 
 
 def _require_options(name, method, options):
-    """Raises a `click.ClickException` for an option that the method of a model has not."""
+    """Raises a `click.ClickException` for an option that the method of a model lacks."""
     parameters = inspect.signature(method).parameters
     if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values()):
         return
@@ -113,9 +113,11 @@ def _require_options(name, method, options):
 @click.argument("name")
 @click.argument("text")
 @click.argument("images", nargs=-1, required=True, type=click.Path(path_type=pathlib.Path))
-@click.option("-k", type=click.IntRange(min=1), default=5, show_default=True, help="How many.")
+@click.option(
+    "-k", type=click.IntRange(min=1), default=5, show_default=True, help="Number of pictures."
+)
 def match(name, text, images, k):
-    """Find those of the picture files IMAGES, or in folders, that fit TEXT best, by the model NAME.
+    """Find the picture files among IMAGES, or in folders, that fit TEXT best, with the model NAME.
 
     Writes a line for each, best first: the similarity, a tab, and the file.
     """
@@ -137,7 +139,7 @@ def _files_of(path, kind):
 
 
 def _content_of(kind):
-    """Returns the function that reads a file of a kind, which raises what is wrong with it."""
+    """Returns the function that reads a file of a kind, or raises an error."""
     if kind == "picture":
         from zoo.readers.images import image_bytes
 

@@ -1,4 +1,4 @@
-"""Options that several commands have."""
+"""Options that several commands share."""
 
 import functools
 import os
@@ -9,7 +9,7 @@ import click
 
 
 def require_writable(path):
-    """Raises a `ValueError` unless a path can be made a folder with files, now and not in hours."""
+    """Raises a `ValueError` early unless a folder with files can be created at a path."""
     there = next(each for each in [path, *path.absolute().parents] if each.exists())
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
         raise ValueError(
@@ -19,7 +19,7 @@ def require_writable(path):
 
 
 def _check_picture(context, option, path):
-    """Returns the path of an option after making sure that a picture can be written there."""
+    """Returns the path of an option after checking that a picture can be written there."""
     if path is None:
         return None
     try:
@@ -63,23 +63,23 @@ SAMPLER = click.option(
 )
 RANDOM = [
     click.option("--temperature", type=float, help="Temperature of a random sampler."),
-    click.option("--top-k", "k", type=int, help="Tokens to draw from, for top_k."),
-    click.option("--top-p", "p", type=float, help="Probability to draw from, for top_p."),
+    click.option("--top-k", "k", type=int, help="Number of tokens to sample from, for top_k."),
+    click.option("--top-p", "p", type=float, help="Probability mass to sample from, for top_p."),
 ]
 RULES = [
-    click.option("--repetition-penalty", type=float, help="Above 1 against tokens said before."),
-    click.option("--no-repeat-ngram-size", type=int, help="No n-gram of this size twice."),
-    click.option("--min-length", type=int, help="Tokens at least."),
+    click.option("--repetition-penalty", type=float, help="Above 1 to penalize repeated tokens."),
+    click.option("--no-repeat-ngram-size", type=int, help="Forbid repeated n-grams of this size."),
+    click.option("--min-length", type=int, help="Minimum number of tokens."),
 ]
 
 
 def decoding_options(command):
-    """Adds the options that every task with beam search has."""
+    """Adds the options of tasks with beam search."""
     options = [
         SAMPLER,
-        click.option("--num-beams", type=int, help="Beams of beam search."),
+        click.option("--num-beams", type=int, help="Number of beams in beam search."),
         click.option("--length-penalty", type=float, help="Exponent of the length in beam search."),
-        click.option("--max-length", type=int, help="Tokens at most."),
+        click.option("--max-length", type=int, help="Maximum number of tokens."),
         *RANDOM,
         click.option("--seed", type=int, help="Seed of a random sampler."),
         *RULES,
@@ -90,17 +90,17 @@ def decoding_options(command):
 PAIR = click.option(
     "--pair",
     is_flag=True,
-    help="Take texts two by two; of a file, a text and a text_pair, or the first two columns.",
+    help="Read texts in pairs; from a file, text and text_pair, or the first two columns.",
 )
 
 
 class Files(NamedTuple):
-    """What a command is told of files to answer.
+    """The file options of a command.
 
     Attributes:
-        source: Path of the file, or folder, with what to answer.
+        source: Path of the file, or folder, with the inputs.
         output: Path of the file of answers.
-        workers: Who answers, as for `zoo.file_workers.workers`, or `None` for this process.
+        workers: The workers, as for `zoo.file_workers.workers`, or `None` for this process.
     """
 
     source: pathlib.Path | None
@@ -109,7 +109,7 @@ class Files(NamedTuple):
 
 
 def with_files(what):
-    """Adds the options to answer the rows of a file in another, which become a `files`."""
+    """Adds the options to answer the rows of a file in another one, passed on as `files`."""
     options = [
         click.option(
             "--input",
@@ -120,11 +120,11 @@ def with_files(what):
         click.option(
             "--output",
             type=click.Path(dir_okay=False, path_type=pathlib.Path),
-            help="File of answers: .jsonl, .tsv or lines. A run that broke off goes on.",
+            help="File of answers: .jsonl, .tsv or lines. An interrupted run is resumed.",
         ),
         click.option(
             "--workers",
-            help="Who answers --input: a number of processes, or dask://HOST:PORT.  [default: one]",
+            help="Workers for --input: a number of processes, or dask://HOST:PORT.  [default: one]",
         ),
     ]
 

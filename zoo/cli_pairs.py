@@ -1,4 +1,4 @@
-"""The commands of models that read pairs of texts, such as a question and what may answer it."""
+"""The commands of models that read pairs of texts, such as a question and a passage."""
 
 import sys
 
@@ -24,7 +24,7 @@ from zoo.files import TEXT
 @PAIR
 @click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True)
 def score(name, texts, files, pair, batch_size):
-    """Give each of TEXTS its number, with the model NAME, such as a cross-encoder or a regression.
+    """Score each of TEXTS with the model NAME, such as a cross-encoder or a regression model.
 
     Writes a line for each; with --pair for each two texts, such as a question and a passage.
     """
@@ -56,7 +56,7 @@ def score(name, texts, files, pair, batch_size):
 @with_files("File of questions and contexts: .jsonl or .tsv")
 @click.option("--batch-size", type=click.IntRange(min=1), default=8, show_default=True)
 def answer(name, question, context, files, batch_size):
-    """Find what answers QUESTION in CONTEXT, with the model NAME.
+    """Find the answer to QUESTION in CONTEXT with the model NAME.
 
     Writes the answer, a tab, and its probability. A file has a question and a context in each line.
     """

@@ -1,6 +1,6 @@
-"""Workers that answer the rows of files: processes of this machine, or a cluster of Dask.
+"""Workers that answer the rows of files: processes of this machine, or a Dask cluster.
 
-The rows go out in order, and come back in order. What a lost worker had is answered by another one.
+The rows go out in order, and come back in order. The rows of a lost worker go to another one.
 """
 
 import collections
@@ -12,7 +12,7 @@ CLUSTER = "dask://"
 
 @contextlib.contextmanager
 def workers(where):
-    """Yields what `zoo.files.answer_file` runs answers by: workers take the chunks of rows.
+    """Yields the `run` argument of `zoo.files.answer_file`, with which workers answer the chunks.
 
     Args:
         where: A number of processes of this machine, or `"dask://HOST:PORT"`, the scheduler of a
@@ -41,7 +41,7 @@ def workers(where):
 
 
 def _in_order(client, function, chunks):
-    """Yields pairs of a chunk and what a function makes of it on a worker."""
+    """Yields pairs of a chunk and the result of a function for it on a worker."""
     ahead = 2 * max(1, sum(client.nthreads().values()))  # nobody waits, and not all wait in memory
     waiting = collections.deque()
     for chunk in chunks:
@@ -65,7 +65,7 @@ def _done(chunk, future):
 
 
 class OnWorker:
-    """An answer that a worker gives by a model which it loads once.
+    """A function that answers rows on a worker, with a model that is loaded once.
 
     Args:
         load: Function that loads the model.

@@ -1,12 +1,12 @@
-"""From a file of texts, or a folder of pictures or sounds, to a file of answers, of any size.
+"""Answers a file of texts, or a folder of pictures or sounds, of any size, in a file.
 
-Answers are appended as they come. A run that was killed goes on where it was, with the same answers
-as without: `OUTPUT.progress` tells what is done, and goes when all is. A row that cannot be
-answered becomes an empty line and an entry in `OUTPUT.errors`.
+Answers are appended as they come. An interrupted run continues where it stopped, with the same
+answers as an uninterrupted one: `OUTPUT.progress` records the progress, and is removed at the end.
+A row that cannot be answered becomes an empty line and an entry in `OUTPUT.errors`.
 
 A file that ends with `.jsonl` holds JSON lines: texts, or objects with a `text`. One that ends with
-`.tsv` holds columns, the text first. Any other holds a text a line. What needs several texts, such
-as a question and a context, takes objects that have them by name, or the first columns.
+`.tsv` holds columns, the text first. Any other file holds one text per line. If several texts are
+needed, such as a question and a context, they come from objects, by name, or the first columns.
 """
 
 import functools
@@ -32,9 +32,10 @@ class Row(NamedTuple):
     """A row of the input.
 
     Attributes:
-        place: Where the next row begins: a byte of a file, the number of a file of a folder.
-        fields: Dictionary of what the output says of the row besides its answer.
-        content: What the model gets.
+        place: Where the next row begins: a byte offset in a file, or the index of a file in a
+            folder.
+        fields: Dictionary of the fields of the row in the output besides its answer.
+        content: Input of the model.
         problem: Why there is no content, or `None`.
     """
 
@@ -45,14 +46,14 @@ class Row(NamedTuple):
 
 
 class TextFile:
-    """The texts of a file, one a line.
+    """The texts of a file, one row per line.
 
     Args:
         path: Its path.
-        names: The texts that a line has. Where they are several, the content of a row is a tuple.
+        names: Names of the texts in a line. If there are several, the content of a row is a tuple.
 
     Raises:
-        ValueError: If a line of such a file has room for one text only.
+        ValueError: If a line of such a file has room for only one text.
     """
 
     def __init__(self, path, names=(TEXT,)):
@@ -140,7 +141,7 @@ class FileFolder:
 
 
 def one_by_one(function, chunks):
-    """Yields each chunk with what a function makes of it: the way of answering without workers."""
+    """Yields each chunk with the result of a function for it, without workers."""
     for chunk in chunks:
         yield chunk, function(chunk)
 
@@ -150,17 +151,18 @@ def answer_file(source, output, answer, job, at_once, run=one_by_one):
 
     Args:
         source: A `TextFile` or a `FileFolder`.
-        output: Path of the file to write. The ending tells what a line is: for `.jsonl` the fields
-            of the row and the answer, for `.tsv` the same as columns, else the answer alone.
-        answer: Takes a list of contents and the number of those before them, and returns a
+        output: Path of the file to write. The extension determines the lines: for `.jsonl` the
+            fields of the row and the answer, for `.tsv` the same as columns, otherwise only the
+            answer.
+        answer: Takes a list of contents and the number of contents before them, and returns a
             dictionary of str for each.
         job: Dictionary of what the answers depend on besides the source, for JSON.
-        at_once: Rows that are answered at a time.
-        run: Function that takes another one, and chunks, and yields pairs of a chunk and what that
-            function makes of it, in order: `one_by_one`, or that of `zoo.file_workers.workers`.
+        at_once: Number of rows to answer at a time.
+        run: Function that takes a function and chunks, and yields pairs of a chunk and its result,
+            in order: `one_by_one`, or that of `zoo.file_workers.workers`.
 
     Returns:
-        How many rows could not be answered.
+        The number of rows that could not be answered.
 
     Raises:
         ValueError: If the output exists and is complete, or was begun by another job.
@@ -203,7 +205,7 @@ def answer_file(source, output, answer, job, at_once, run=one_by_one):
 
 
 def _begin(output, progress, job):
-    """Returns what is done already."""
+    """Returns the progress so far."""
     if progress.exists():
         begun = json.loads(progress.read_text())
         if begun["job"] != job:
@@ -229,7 +231,7 @@ def _errors_of(output):
 
 
 def _in_chunks(rows, size, before):
-    """Yields lists of neighbouring rows, each with the number of rows before it."""
+    """Yields lists of consecutive rows, each with the number of rows before it."""
     rows = iter(rows)
     while chunk := list(itertools.islice(rows, size)):
         yield chunk, before
@@ -237,7 +239,7 @@ def _in_chunks(rows, size, before):
 
 
 def _answered(answer, chunk):
-    """Returns the answer of each row of a chunk, or a `str` that tells why there is none."""
+    """Returns the answer to each row of a chunk, or a `str` that says why there is none."""
     rows, before = chunk
     found = [row.problem for row in rows]
     places = [place for place, problem in enumerate(found) if problem is None]

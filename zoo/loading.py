@@ -1,7 +1,7 @@
-"""Loading: a task out of a name, with the weights of a preset, of a checkpoint, or fresh ones.
+"""Loads a task by its name, with the weights of a preset or of a checkpoint, or with fresh ones.
 
-Keras, TensorFlow and the classes of models are imported here when they are needed, so that the
-commands that load nothing are quick.
+Keras, TensorFlow and the classes of models are imported when they are needed, so that commands that
+load nothing are fast.
 """
 
 from __future__ import annotations
@@ -72,41 +72,41 @@ def load(
     **overrides: Any,
 ) -> Any: ...
 def load(name, weights="pretrained", tokenizer=None, dtype=None, **overrides):
-    """Loads a model: strings in, strings out.
+    """Loads a model as a task, which takes and returns raw data such as strings.
 
     Args:
-        name: Name of a trained model or of an architecture (see `list_models`), or a preset that
-            `model.save_to_preset` or `python -m zoo train` wrote: its folder, its archive
+        name: Name of a trained model or of an architecture (see `list_models`), or a preset written
+            by `model.save_to_preset` or `python -m zoo train`: its folder, its archive
             `"model.zip"`, `"https://.../model.zip"`, or `"hf://user/name"` and
             `"hf://user/name@revision"` on the Hugging Face Hub (`pip install
-            "keras-attention-zoo[hub]"`). What is downloaded stays in `~/.keras/presets`, or in the
-            client's cache, and is there without internet the next time. An archive may be pinned
-            by its hash, `"https://.../model.zip#sha256=..."`; without one, a new archive behind the
-            same URL is not looked for.
-            Or a checkpoint as transformers writes it: a folder with `config.json`, safetensors and
-            a tokenizer, or `"hf://organization/name"`. `zoo.checkpoints.families` lists what can be
-            loaded.
-        weights: `"pretrained"`, `None` for fresh ones, or the path of a `.weights.h5` file: of
-            `model.save_weights`, of a checkpoint in training, or of a preset.
+            "keras-attention-zoo[hub]"`). Downloads stay in `~/.keras/presets`, or in the cache of
+            the Hub client, and are available offline from then on. An archive may be pinned by its
+            hash, `"https://.../model.zip#sha256=..."`; without one, a cached archive is not updated
+            if the file behind the URL changes.
+            Or a checkpoint in the format of transformers: a folder with `config.json`, safetensors
+            and a tokenizer, or `"hf://organization/name"`. `zoo.checkpoints.families` lists the
+            supported models.
+        weights: `"pretrained"`, `None` for fresh ones, or the path of a `.weights.h5` file: from
+            `model.save_weights`, from a training checkpoint, or from a preset.
         tokenizer: The tokenizer of a model with fresh weights. A trained model has its own.
-        dtype: Keras dtype policy of the computation; the global one by default. A processor that
-            multiplies in bfloat16 (AMX, AVX512-BF16) translates batches faster with `"bfloat16"`,
-            a little less precisely.
-        **overrides: Arguments of the architecture, for fresh weights; of a checkpoint, arguments
-            that change no weights, such as `dropout` or `sampler`; of those and of a trained text
-            encoder, `labels` for a classifier with a new, untrained head; and `problem_type`, as
-            transformers calls it: with `"multi_label_classification"` an input may have several
-            labels, with `"regression"` the head of a checkpoint is one for a number, with
-            `"question_answering"` one for answers.
+        dtype: Keras dtype policy of the computation; defaults to the global one. On a processor
+            with bfloat16 multiplication (AMX, AVX512-BF16), `"bfloat16"` translates batches faster
+            and a little less precisely.
+        **overrides: With fresh weights, arguments of the architecture. For a checkpoint, arguments
+            that change no weights, such as `dropout` or `sampler`. For a checkpoint or a trained
+            text encoder, `labels` for a classifier with a new, untrained head, and `problem_type`,
+            as in transformers: with `"multi_label_classification"` an input may have several
+            labels; the head of a checkpoint predicts a number with `"regression"`, and answers with
+            `"question_answering"`.
 
     Returns:
         A task, such as `zoo.Translator`.
 
     Raises:
-        ValueError: If the name or an argument is unknown, a file is not what the card says, or a
-            preset asks for a class that the program has not registered: it brings no code. If its
-            files do not fit each other: no weight is made that its file of weights lacks.
-        OSError: If it could not be downloaded.
+        ValueError: If the name or an argument is unknown, a file does not match the card, or the
+            files of a preset do not match each other. If a preset asks for a class that the program
+            has not registered, since presets bring no code.
+        OSError: If the download fails.
 
     Example:
 
@@ -167,12 +167,12 @@ def build(name, tokenizer, dtype=None, within=None, /, **overrides):
 
     Args:
         name: Name of an architecture.
-        tokenizer: The tokenizer, which decides on the size of the vocabulary; `None` for a model
+        tokenizer: The tokenizer, which determines the size of the vocabulary; `None` for a model
             without texts.
-        dtype: Keras dtype policy of the computation; the global one by default.
-        within: Context manager that the weights of the core are made in; by default none.
-        **overrides: Options of the core that differ from the architecture's own, and those of the
-            task, such as `sampler`.
+        dtype: Keras dtype policy of the computation; defaults to the global one.
+        within: Context manager in which the weights of the core are created; none by default.
+        **overrides: Options of the core that differ from the defaults of the architecture, and
+            options of the task, such as `sampler`.
 
     Raises:
         ValueError: If the architecture or an option is unknown.
@@ -200,7 +200,7 @@ def build(name, tokenizer, dtype=None, within=None, /, **overrides):
 
 
 def _of_preset(folder, architecture, tokenizer, dtype, arguments):
-    """Returns the task of a preset with fresh weights, which have room in its file of weights."""
+    """Returns the task of a preset with fresh weights, which its weights file can fill."""
     from zoo.storage.arrays import arrays_in
     from zoo.storage.weights import limited_to
 
@@ -217,7 +217,7 @@ def _of_preset(folder, architecture, tokenizer, dtype, arguments):
 
 
 def _with_labels(trained, dtype, overrides):
-    """Returns a classifier by new labels that begins with the weights of a trained encoder."""
+    """Returns a classifier of new labels, initialized with the weights of a trained encoder."""
     options = {**trained.core.get_config(), **overrides}
     for decided in ("name", "trainable", "dtype", "head", "vocabulary_size", "num_labels"):
         options.pop(decided, None)
@@ -227,7 +227,7 @@ def _with_labels(trained, dtype, overrides):
 
 
 def _of_checkpoint(folder, dtype, **overrides):
-    """Returns the task of a checkpoint of Hugging Face."""
+    """Returns the task of a Hugging Face checkpoint."""
     from zoo.checkpoints.loading import read_checkpoint
     from zoo.checkpoints.names import fill
     from zoo.checkpoints.tensor_files import TensorFiles
@@ -251,7 +251,7 @@ def _of_checkpoint(folder, dtype, **overrides):
 
 
 def _most_layers(arguments):
-    """Returns the number of layers of the highest stack that arguments ask for."""
+    """Returns the number of layers of the tallest stack that the arguments ask for."""
     stacks = [arguments, *(each for each in arguments.values() if isinstance(each, dict))]
     numbers = [stack.get("num_layers") for stack in stacks]
     return max((number for number in numbers if isinstance(number, int)), default=0)
@@ -259,7 +259,7 @@ def _most_layers(arguments):
 
 @contextlib.contextmanager
 def _named(what):
-    """Makes a `ValueError` that says so of whatever strange files lead to."""
+    """Turns any error that malformed files lead to into a `ValueError` that names them."""
     try:
         yield
     except (OSError, ImportError):

@@ -11,14 +11,14 @@ class TokenCrossentropy(keras.losses.Loss):
     $$ loss = \\sum_i w_i [-(1 - ε) \\log p_i(y_i) - \\frac{ε}{V} \\sum_v \\log p_i(v)]
        / \\sum_i w_i $$
 
-    The sum over tokens is divided by the weight of the tokens, so padding of weight 0 changes
-    nothing. Where the labels are probabilities q, `-Σ_v q_i(v) log p_i(v)` stands for `-log
-    p_i(y_i)`. Computed in float32.
+    The sum over tokens is divided by the sum of their weights, so padding of weight 0 changes
+    nothing. If the labels are probabilities q, `-Σ_v q_i(v) log p_i(v)` replaces `-log p_i(y_i)`.
+    Computed in float32.
 
     Paper: Szegedy et al. 2016, section 7 (https://arxiv.org/abs/1512.00567).
 
     Args:
-        label_smoothing: ε, the share of the target that goes to all tokens evenly.
+        label_smoothing: ε, the share of the target that is spread evenly over all tokens.
 
     Call arguments:
         y_true: Integer tokens `(batch, length)`, or probabilities of all tokens `(batch, length,
@@ -53,7 +53,7 @@ class TokenCrossentropy(keras.losses.Loss):
         if is_soft:
             target = ops.sum(y_true * logits, axis=-1)
         else:
-            # Keras has made floats of the labels.
+            # Keras has turned the labels into floats.
             places = ops.cast(y_true, "int32")[..., None]
             target = ops.squeeze(ops.take_along_axis(logits, places, axis=-1), axis=-1)
         # -mean(log p) = loss + logit of y - mean(logits): no second softmax over the vocabulary.

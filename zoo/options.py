@@ -1,7 +1,7 @@
 """The options of a model, read from its source: `info` needs neither Keras nor TensorFlow.
 
-A model's class names a dataclass as `Config`. Its fields, their defaults, and what its docstring
-says of them under `Args` are all that is read; nothing is run.
+A model's class names a dataclass as `Config`. Only its fields, their defaults and the descriptions
+under `Args` in its docstring are read; nothing is run.
 """
 
 import ast
@@ -19,7 +19,7 @@ class Option(NamedTuple):
 
     Attributes:
         name: Its name, an argument of `zoo.load`.
-        default: What it is unless told otherwise.
+        default: Its default value.
         description: What it does.
     """
 
@@ -31,16 +31,16 @@ class Option(NamedTuple):
 def options_of(core, defaults):
     """Returns the options of a model of tensors that have defaults.
 
-    The others, such as the size of the vocabulary, the tokenizer decides on, or labels.
+    The others, such as the size of the vocabulary, follow from the tokenizer or the labels.
 
     Args:
-        core: Where the class is, such as `"zoo.models.show_attend_tell.ShowAttendTell"`.
+        core: Path of the class, such as `"zoo.models.show_attend_tell.ShowAttendTell"`.
         defaults: Dictionary of defaults that differ from those of the class.
 
     Example:
 
     >>> options_of("zoo.models.transformer_lm.TransformerLanguageModel", {"dropout": 0.2})[0]
-    Option(name='num_layers', default=6, description='Number of blocks of a stack.')
+    Option(name='num_layers', default=6, description='Number of blocks in a stack.')
     """
     module, name = core.rsplit(".", 1)
     (config,) = [
@@ -84,7 +84,7 @@ def _definition(module, name):
 
 
 def _imported(module):
-    """Returns where the names come from that a module imports from others."""
+    """Returns the origins of the names that a module imports."""
     imports = [node for node in _tree(module).body if isinstance(node, ast.ImportFrom)]
     return {alias.name: node.module for node in imports for alias in node.names}
 

@@ -1,8 +1,8 @@
-"""Checkpoints of Hugging Face: folders with `config.json`, safetensors and a tokenizer.
+"""Hugging Face checkpoints: folders with `config.json`, safetensors and a tokenizer.
 
-One engine (`loading`, `names`, `settings`, `tensor_files`) reads them all. A family, such as
-`bert`, is a file that tells what its settings and its weights are called here.
+One engine (`loading`, `names`, `settings`, `tensor_files`) reads them all. Each family, such as
+`bert`, is a file that maps its settings and weights to their names here.
 
-Nothing is overlooked: a setting that is not implemented, a weight that the file lacks and a tensor
-that has no place are errors that name it.
+Nothing is ignored: a setting that is not implemented, a missing weight and an unused tensor raise
+errors that name it.
 """

@@ -1,4 +1,4 @@
-"""From a folder of Hugging Face to what the catalog builds a task of."""
+"""Reads a Hugging Face folder into a plan, from which the catalog builds a task."""
 
 import pathlib
 
@@ -9,7 +9,7 @@ from zoo.storage import CONFIG
 
 
 def read_checkpoint(folder, labels=None, problem_type=None):
-    """Reads all but the weights.
+    """Reads everything except the weights.
 
     Args:
         folder: The folder.
@@ -20,7 +20,7 @@ def read_checkpoint(folder, labels=None, problem_type=None):
         A `Plan`, and the tokenizer, `None` for a model without texts.
 
     Raises:
-        ValueError: If something of it is not implemented; it says what.
+        ValueError: If something in it is not implemented; the message says what.
     """
     folder = pathlib.Path(folder)
     settings = Settings.read(folder / CONFIG, labels, problem_type)

@@ -1,4 +1,4 @@
-"""Back to a checkpoint that transformers reads."""
+"""Writes checkpoints that transformers reads."""
 
 import os
 import pathlib
@@ -14,19 +14,19 @@ _WEIGHTS = ".safetensors", ".bin", ".index.json", ".h5", ".msgpack", ".onnx"
 
 
 def save_checkpoint(model: Any, path: str | os.PathLike[str]) -> pathlib.Path:
-    """Writes a model that came from a checkpoint as one again, with the weights that it has now.
+    """Writes a model that was loaded from a checkpoint as a checkpoint, with its current weights.
 
     Args:
-        model: A task that `zoo.load` made of a checkpoint, which must still be where it was: the
-            tokenizer and the settings are copied from there.
+        model: A task that `zoo.load` loaded from a checkpoint, which must still be in its place:
+            the tokenizer and the settings are copied from there.
         path: A new folder. It appears only when it is complete.
 
     Returns:
         `pathlib.Path` of the folder.
 
     Raises:
-        ValueError: If the model does not come from a checkpoint, the path exists, or the labels are
-            new, whose head transformers would call otherwise, or the model is quantized.
+        ValueError: If the model was not loaded from a checkpoint, the path exists, the labels are
+            new (transformers would name their head differently), or the model is quantized.
         ImportError: If safetensors is missing.
     """
     try:

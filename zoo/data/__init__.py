@@ -1,1 +1,1 @@
-"""Data sets, and how they become batches."""
+"""Data sets, and functions that turn them into batches."""

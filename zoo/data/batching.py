@@ -1,4 +1,4 @@
-"""Batches of examples of similar length, so that little of a batch is padding."""
+"""Batches of examples of similar length, to minimize padding."""
 
 import concurrent.futures
 
@@ -17,8 +17,8 @@ def bucket_by_length(dataset, batch_size, pad_id=0):
     Args:
         dataset: `tf.data.Dataset` of tuples of tensors, of which the vectors are texts; the length
             of an example is that of its longest text.
-        batch_size: Examples a batch.
-        pad_id: What pads texts.
+        batch_size: Number of examples per batch.
+        pad_id: Id that pads texts.
 
     Returns:
         A data set of tuples of tensors with the batch first.
@@ -45,19 +45,20 @@ def is_batches(dataset):
 
 
 def in_batches_by_length(function, lengths, batch_size, tokens=None, at_once=2):
-    """Calls a function on batches of places of similar length.
+    """Calls a function on batches of indices of inputs with similar length.
 
     Args:
-        function: Takes a list of places, returns a dictionary of tensors with the batch first.
-        lengths: Length of what stands at each place, to sort by.
-        batch_size: Places a batch at most.
-        tokens: Tokens that each place takes part in at most. Their padded number in a batch, places
-            times the largest, is at most `batch_size * TOKENS_A_PLACE`, unless one alone is more.
-        at_once: Batches computed side by side: what cannot be shared among cores in one of them is
-            done while the other is computed.
+        function: Takes a list of indices, returns a dictionary of tensors with the batch first.
+        lengths: Length of each input, to sort by.
+        batch_size: Maximum number of inputs per batch.
+        tokens: Maximum number of tokens of each input. The padded number of tokens in a batch, its
+            size times the largest number, is at most `batch_size * TOKENS_A_PLACE`, unless a single
+            input has more.
+        at_once: Number of batches computed concurrently: while one is in a part that cannot use all
+            cores, the other is computed.
 
     Returns:
-        A list of dictionaries of NumPy arrays, one for each place, in the original order.
+        A list of dictionaries of NumPy arrays, one for each input, in the original order.
     """
     if not is_positive_integer(batch_size):
         raise ValueError(
@@ -98,15 +99,15 @@ def examples_of(reader, x, y, kind, make, shuffle, seed):
     """Returns a data set of examples for a task that learns from lists or from a data set.
 
     Args:
-        reader: What makes requests of raw inputs.
-        x, y: A list of inputs and one of what belongs to them; or a data set and `None`.
-        kind: What an input is called in errors, such as `"sound"`.
+        reader: Reader that turns raw inputs into requests.
+        x, y: A list of inputs and a list of their targets; or a data set and `None`.
+        kind: Name of an input in error messages, such as `"sound"`.
         make: Function of a tuple of two lists, or of a data set, that returns the data set.
-        shuffle: Whether to shuffle lists; a data set shuffles itself.
-        seed: Seed of that.
+        shuffle: Whether to shuffle lists; a data set is not shuffled.
+        seed: Seed of the shuffling.
 
     Raises:
-        ValueError: If `x` is one input, or `make` says so.
+        ValueError: If `x` is a single input, or `make` raises it.
     """
     if y is None:
         return make(x)

@@ -1,4 +1,4 @@
-"""Annotation vectors of a collection of pictures, computed once and kept on disk."""
+"""Annotation vectors of a collection of pictures, computed once and stored on disk."""
 
 import dataclasses
 import hashlib
@@ -17,31 +17,31 @@ PICTURES_PER_SHARD = 512
 
 
 def cache_features(backbone, images, folder, views=1, batch_size=32, shards=None):
-    """Computes the annotation vectors of pictures, and keeps them in a folder, as float16.
+    """Computes the annotation vectors of pictures, and stores them in a folder, as float16.
 
-    What is there already is not computed again: after a crash, or when more views are wanted, call
-    it with the same arguments and it goes on. A file is there whole or not at all.
+    Existing files are not computed again: after a crash, or to add views, call it with the same
+    arguments, and it continues. Files are written atomically.
 
-    One process at a time writes into a folder. For collections that outgrow one machine see
-    `zoo.data.distributed_features`.
+    Only one process at a time may write into a folder. For collections that outgrow one machine,
+    see `zoo.data.distributed_features`.
 
     Args:
         backbone: `zoo.Backbone`.
-        images: `tf.data.Dataset`, or list, of `{"name", "image", "captions"}`, as
-            `zoo.data.flickr8k.load_flickr8k` gives it; `"image"` is the content of a file, or in a
-            list its path. It is read twice, once to see what it holds.
-        folder: Where the features go; it is made if it is not there.
-        views: How many views of each picture: the whole one, its mirror image, and then parts of
+        images: `tf.data.Dataset`, or list, of `{"name", "image", "captions"}`, as returned by
+            `zoo.data.flickr8k.load_flickr8k`; `"image"` is the content of a file, or in a list its
+            path. It is read twice, the first time to survey its contents.
+        folder: Folder for the features; created if it does not exist.
+        views: Number of views of each picture: the whole one, its mirror image, and then crops of
             it, see `zoo.data.views`. An epoch reads one view.
-        batch_size: Pictures at a time.
-        shards: Number of files of each view. By default about 512 pictures go into one.
+        batch_size: Number of pictures to process at a time.
+        shards: Number of files per view. By default, a file holds about 512 pictures.
 
     Returns:
         `pathlib.Path` of the folder.
 
     Raises:
-        ValueError: The folder holds features of other pictures or of another backbone; pictures
-            cannot be decoded.
+        ValueError: If the folder holds features of other pictures or of another backbone, or
+            pictures cannot be decoded.
 
     Example:
 
@@ -58,20 +58,20 @@ def cache_features(backbone, images, folder, views=1, batch_size=32, shards=None
 
 
 def load_features(folder, view=0, backbone=None):
-    """Reads what `cache_features` has computed.
+    """Reads the features computed by `cache_features`.
 
     Args:
         folder: The folder of the features.
-        view: Number of the view.
-        backbone: `zoo.Backbone` that must have computed them. By default any.
+        view: Index of the view.
+        backbone: `zoo.Backbone` that must have computed them; any by default.
 
     Returns:
         A `tf.data.Dataset` of `{"name", "annotations", "captions"}` in the order of the pictures,
         `"annotations"` in float16 (positions, channels).
 
     Raises:
-        FileNotFoundError: There are no features in the folder, or not all of them yet.
-        ValueError: There is no such view, or another backbone has computed them.
+        FileNotFoundError: If there are no features in the folder, or not all of them yet.
+        ValueError: If there is no such view, or another backbone has computed them.
     """
     manifest = Manifest.read(folder)
     if not 0 <= view < manifest.views:
@@ -93,7 +93,7 @@ def load_features(folder, view=0, backbone=None):
 
 
 def begin(backbone, images, folder, views, batch_size, shards):
-    """Writes the manifest of what is to be computed, or reads that of what was begun.
+    """Writes the manifest of a new computation, or reads that of an interrupted one.
 
     Args:
         backbone, images, folder, views, batch_size, shards: As for `cache_features`.
@@ -130,10 +130,10 @@ def begin(backbone, images, folder, views, batch_size, shards):
 
 
 def missing_shards(manifest, images, folder, views):
-    """Yields `(examples, path, view)` of each file that is not there yet.
+    """Yields `(examples, path, view)` for each missing file.
 
     Args:
-        manifest: What `begin` returned.
+        manifest: Result of `begin`.
         images, folder, views: As for `cache_features`.
     """
     paths = [manifest.paths(folder, view) for view in range(views)]
@@ -151,7 +151,7 @@ def missing_shards(manifest, images, folder, views):
 
 
 def progress_bar(manifest, folder, views):
-    """Returns a function that is told of pictures that are done, and draws a bar of all missing."""
+    """Returns a function that takes numbers of finished pictures, and draws a progress bar."""
     sizes = manifest.sizes()
     missing = sum(
         size
@@ -163,7 +163,7 @@ def progress_bar(manifest, folder, views):
 
 
 def finish(folder):
-    """Removes what killed processes have left behind, and returns the folder."""
+    """Removes the remains of killed processes, and returns the folder."""
     sweep(folder)
     return pathlib.Path(folder)
 

@@ -33,12 +33,12 @@ _CITATION = """\
 class Flickr8k(tfds.core.GeneratorBasedBuilder):
     """The data set `flickr8k`: `name`, `image` and five `captions`.
 
-    The files come from `DownloadConfig(manual_dir=...)`: they are given to researchers who ask for
-    them, so nothing is downloaded.
+    The files come from `DownloadConfig(manual_dir=...)`: they are only available to researchers on
+    request, so nothing is downloaded.
 
     Args:
-        splits: Names of the splits to prepare; each must be there. By default all three, less those
-            whose list the folder lacks, which are skipped with a warning.
+        splits: Names of the splits to prepare; each must be available. By default all three, except
+            those whose list the folder lacks, which are skipped with a warning.
         **kwargs: Arguments of `tfds.core.GeneratorBasedBuilder`: `data_dir`, `version`.
     """
 
@@ -52,7 +52,7 @@ class Flickr8k(tfds.core.GeneratorBasedBuilder):
 
     @property
     def url_infos(self):
-        """Sizes and hashes of downloads: none, nothing is downloaded."""
+        """Sizes and hashes of downloads: none, since nothing is downloaded."""
         return {}
 
     def download_and_prepare(self, *, download_config=None, **kwargs):
@@ -110,23 +110,23 @@ class Flickr8k(tfds.core.GeneratorBasedBuilder):
 
 
 def load_flickr8k(split="train", manual_dir=None, data_dir=None):
-    """Loads images and captions of Flickr8k, preparing them at the first call.
+    """Loads images and captions of Flickr8k, and prepares them on the first call.
 
     Args:
         split: `"train"` (6,000 images), `"validation"` (1,000, the list "dev") or `"test"` (1,000).
-        manual_dir: Folder with what the archives hold: `Flicker8k_Dataset/*.jpg` and
-            `Flickr8k_text/*.txt`. By default what was prepared from such a folder before.
+        manual_dir: Folder with the unpacked archives: `Flicker8k_Dataset/*.jpg` and
+            `Flickr8k_text/*.txt`. By default, uses what was prepared from such a folder before.
         data_dir: Folder of prepared data sets. Defaults to that of TensorFlow Datasets.
 
     Returns:
         A `tf.data.Dataset` of `{"name", "image", "captions"}`, in the order of the list: the name
-        of the file, its bytes as they are (JPEG), and five strings.
+        of the file, its unchanged bytes (JPEG), and five strings.
 
     Raises:
-        ValueError: Unknown split, or images whose captions are not complete; or no folder is named
-            where the split was prepared from folders that differ.
-        FileNotFoundError: `manual_dir` lacks the split, or none is named where nothing is prepared;
-            the message says how to get it.
+        ValueError: If the split is unknown, captions of images are missing, or no folder is named
+            although the split was prepared from different folders.
+        FileNotFoundError: If `manual_dir` lacks the split, or none is named and nothing is
+            prepared; the message says how to get it.
 
     Example:
 
@@ -158,7 +158,7 @@ def _prepared_builder(split, data_dir, manual_dir):
 
 
 def _only_builder(split, places):
-    """Returns the builder of a split that was prepared from one content."""
+    """Returns the builder of a split that was prepared from only one content."""
     contents = sorted(places.iterdir()) if places.exists() else []
     builders = [Flickr8k(splits=(split,), data_dir=place) for place in contents]
     builders = [builder for builder in builders if split in builder.info.splits]

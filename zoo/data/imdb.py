@@ -1,4 +1,4 @@
-"""IMDB's reviews of films, of which TensorFlow Datasets has the builder."""
+"""IMDB's film reviews, whose builder is in TensorFlow Datasets."""
 
 import tensorflow as tf
 
@@ -10,20 +10,20 @@ _SPLITS = {"train": f"train[:-{VALIDATION}]", "validation": f"train[-{VALIDATION
 
 
 def load_imdb(split="train", data_dir=None):
-    """Loads reviews of films, each with whether it is positive.
+    """Loads film reviews labelled as positive or negative.
 
     Args:
-        split: `"validation"`, the last 2,500 reviews of the training part, or `"train"`, the
-            others, without those that are in `"validation"` as well: 22,484. `"test"`, 25,000.
-        data_dir: Folder where TensorFlow Datasets has prepared it. By default its own one, where it
-            is downloaded to unless it is there.
+        split: `"validation"`, the last 2,500 reviews of the training part; `"train"`, the 22,484
+            others, without duplicates of reviews in `"validation"`; or `"test"`, 25,000.
+        data_dir: Folder where TensorFlow Datasets has prepared it. Defaults to its own folder,
+            where the data set is downloaded to if it is missing.
 
     Returns:
         A `tf.data.Dataset` of (review, int64 0 for negative and 1 for positive).
 
     Raises:
-        ValueError: There is no such split.
-        FileNotFoundError: `data_dir` lacks the data set.
+        ValueError: If there is no such split.
+        FileNotFoundError: If `data_dir` lacks the data set.
 
     Example:
 

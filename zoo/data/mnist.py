@@ -1,4 +1,4 @@
-"""MNIST, of which TensorFlow Datasets has the builder."""
+"""MNIST, whose builder is in TensorFlow Datasets."""
 
 from zoo.data.prepared import prepared
 
@@ -16,14 +16,14 @@ def load_mnist(split="train", data_dir=None):
     Args:
         split: `"train"`, 55,000 pictures; `"validation"`, the 5,000 others of the training part; or
             `"test"`, 10,000.
-        data_dir: Folder where TensorFlow Datasets has prepared it. By default its own one, where it
-            is downloaded to unless it is there.
+        data_dir: Folder where TensorFlow Datasets has prepared it. Defaults to its own folder,
+            where the data set is downloaded to if it is missing.
 
     Returns:
         A `tf.data.Dataset` of (uint8 `(28, 28, 1)`, int64 digit).
 
     Raises:
-        FileNotFoundError: `data_dir` lacks the data set.
+        FileNotFoundError: If `data_dir` lacks the data set.
 
     Example:
 

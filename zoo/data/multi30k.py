@@ -34,12 +34,12 @@ _CITATION = """\
 class Multi30k(tfds.core.GeneratorBasedBuilder):
     """The data set `multi30k`, with the configs `en_de` and `en_fr`.
 
-    The files come from `DownloadConfig(manual_dir=...)` where the user names a folder, and from
-    GitHub otherwise. Either way only the content that `multi30k_files.CHECKSUMS` pins is accepted.
+    The files come from `DownloadConfig(manual_dir=...)` if the user names a folder, otherwise from
+    GitHub. Either way, their content must match `multi30k_files.CHECKSUMS`.
 
     Args:
-        splits: Names of the splits to prepare; each must be there. By default all five, less those
-            that the manual folder lacks, which are skipped with a warning.
+        splits: Names of the splits to prepare; each must be available. By default all five, except
+            those that the manual folder lacks, which are skipped with a warning.
         **kwargs: Arguments of `tfds.core.GeneratorBasedBuilder`: `config`, `data_dir`, `version`.
     """
 
@@ -135,7 +135,7 @@ class Multi30k(tfds.core.GeneratorBasedBuilder):
 
 
 def load_multi30k(pair="en-de", split="train", data_dir=None, manual_dir=None):
-    """Loads sentence pairs of Multi30k, preparing them at the first call.
+    """Loads sentence pairs of Multi30k, and prepares them on the first call.
 
     Args:
         pair: Source and target language: `"en-de"`, `"de-en"`, `"en-fr"` or `"fr-en"`.
@@ -143,15 +143,15 @@ def load_multi30k(pair="en-de", split="train", data_dir=None, manual_dir=None):
             `"test_2017_mscoco"`.
         data_dir: Folder of prepared data sets. Defaults to that of TensorFlow Datasets.
         manual_dir: Folder with the upstream files, `train.en.gz` and so on, directly or in its
-            subfolder `raw`. By default the split is downloaded, unless it is prepared.
+            subfolder `raw`. By default the split is downloaded, unless it is prepared already.
 
     Returns:
         A `tf.data.Dataset` of `(source, target)`, scalar strings, in the order of the files.
 
     Raises:
-        ValueError: Unknown pair or split, or a file whose content is not the pinned one.
-        FileNotFoundError: `manual_dir` lacks the split.
-        ConnectionError: The files could not be downloaded.
+        ValueError: If the pair or split is unknown, or the content of a file is not the pinned one.
+        FileNotFoundError: If `manual_dir` lacks the split.
+        ConnectionError: If the files cannot be downloaded.
 
     Example:
 

@@ -1,4 +1,4 @@
-"""The Free Spoken Digit Dataset, of which TensorFlow Datasets has the builder."""
+"""The Free Spoken Digit Dataset, whose builder is in TensorFlow Datasets."""
 
 import tensorflow as tf
 
@@ -16,18 +16,18 @@ def load_spoken_digit(split="train", data_dir=None):
 
     Args:
         split: `"train"`, 2,400 recordings; `"validation"`, numbers 5 to 9 of the 50 recordings of
-            each digit by each speaker; or `"test"`, numbers 0 to 4, as its authors have it; or
-            `"-test"`, all the others. Or a speaker, 500 recordings, or all but one of them, such as
-            `"-theo"`.
-        data_dir: Folder where TensorFlow Datasets has prepared it. By default its own one, where it
-            is downloaded to unless it is there.
+            each digit by each speaker; `"test"`, numbers 0 to 4, as defined by its authors; or
+            `"-test"`, all the others. Or the 500 recordings of a speaker, such as `"theo"`, or
+            those of all other speakers, such as `"-theo"`.
+        data_dir: Folder where TensorFlow Datasets has prepared it. Defaults to its own folder,
+            where the data set is downloaded to if it is missing.
 
     Returns:
-        A `tf.data.Dataset` of (int16 `(samples,)` at 8,000 samples a second, int64 digit).
+        A `tf.data.Dataset` of (int16 `(samples,)` at 8,000 samples per second, int64 digit).
 
     Raises:
-        ValueError: There is no such split.
-        FileNotFoundError: `data_dir` lacks the data set.
+        ValueError: If there is no such split.
+        FileNotFoundError: If `data_dir` lacks the data set.
 
     Example:
 

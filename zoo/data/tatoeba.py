@@ -32,10 +32,10 @@ class TatoebaEnDe(tfds.core.GeneratorBasedBuilder):
 
     Its files are a fixed split of a version that is no longer offered, so there is nothing to
     download: `DownloadConfig(manual_dir=...)` names the folder that holds `train.tsv.gz` and
-    `dev.tsv.gz`. Only the content that `tatoeba_files.CHECKSUMS` pins is accepted.
+    `dev.tsv.gz`. Their content must match `tatoeba_files.CHECKSUMS`.
 
-    The split `dev` is for reporting. The split `validation`, to choose by, is held out of the
-    training file, see `tatoeba_files.hold_out`; `train` is the rest.
+    The split `dev` is for reporting. The split `validation`, for model selection, is held out from
+    the training file, see `tatoeba_files.hold_out`; `train` is the rest.
 
     Args:
         splits: Names of the splits to prepare, by default all three.
@@ -84,18 +84,18 @@ def load_tatoeba(split="train", data_dir=None, manual_dir=None):
     """Loads English sentences of Tatoeba with their German translations.
 
     Args:
-        split: `"train"`, `"validation"` (1,000 sentences held out of the training file) or `"dev"`
-            (2,000 sentences).
+        split: `"train"`, `"validation"` (1,000 sentences held out from the training file) or
+            `"dev"` (2,000 sentences).
         data_dir: Folder of prepared data sets. Defaults to that of TensorFlow Datasets.
-        manual_dir: Folder with `train.tsv.gz` and `dev.tsv.gz`. It may be left out once the split
-            is prepared.
+        manual_dir: Folder with `train.tsv.gz` and `dev.tsv.gz`. It may be omitted once the split is
+            prepared.
 
     Returns:
         A `tf.data.Dataset` of `(source, targets)`: a scalar string, and a vector of at least one.
 
     Raises:
-        ValueError: Unknown split, or a file whose content is not the pinned one.
-        FileNotFoundError: `manual_dir` lacks the file; the message says what belongs there.
+        ValueError: If the split is unknown, or the content of a file is not the pinned one.
+        FileNotFoundError: If `manual_dir` lacks the file; the message says what it should contain.
 
     Example:
 

@@ -1,4 +1,4 @@
-"""Tiny Shakespeare, of which TensorFlow Datasets has the builder."""
+"""Tiny Shakespeare, whose builder is in TensorFlow Datasets."""
 
 from zoo.data.prepared import prepared
 
@@ -7,15 +7,15 @@ def load_tiny_shakespeare(split="train", data_dir=None):
     """Loads the text of a split of tiny Shakespeare.
 
     Args:
-        split: `"train"`, `"validation"`, `"test"`, or several in a row: `"validation+test"`.
-        data_dir: Folder where TensorFlow Datasets has prepared it. By default its own one, where it
-            is downloaded to unless it is there.
+        split: `"train"`, `"validation"`, `"test"`, or several joined by `+`: `"validation+test"`.
+        data_dir: Folder where TensorFlow Datasets has prepared it. Defaults to its own folder,
+            where the data set is downloaded to if it is missing.
 
     Returns:
         A `str`.
 
     Raises:
-        FileNotFoundError: `data_dir` lacks the data set.
+        FileNotFoundError: If `data_dir` lacks the data set.
 
     Example:
 

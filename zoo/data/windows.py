@@ -1,16 +1,16 @@
-"""Windows of a stream of tokens: what a language model learns from and is measured on."""
+"""Windows of a stream of tokens, for training and evaluating language models."""
 
 import numpy as np
 import tensorflow as tf
 
 
 def random_windows(stream, context_length, batch_size, seed=0):
-    """Returns batches of windows that begin anywhere: as many as cover the stream about once.
+    """Returns batches of windows at random positions, as many as cover the stream about once.
 
     Args:
         stream: int32 vector of tokens.
-        context_length: Tokens that the model looks at.
-        batch_size: Windows a batch.
+        context_length: Number of tokens that the model sees.
+        batch_size: Number of windows per batch.
         seed: Integer seed; each pass over the data set draws anew.
 
     Returns:
@@ -33,16 +33,16 @@ def random_windows(stream, context_length, batch_size, seed=0):
 def sliding_windows(stream, context_length):
     """Cuts a stream into windows that overlap by half, so that each token is predicted once.
 
-    From the second window on, its first half is there to be looked at: each token but those of the
-    first window is predicted from `context_length / 2` tokens at least.
+    From the second window on, the first half of a window only serves as context: each token after
+    the first window is predicted from at least `context_length / 2` tokens.
 
     Args:
         stream: int32 vector of tokens; the first one is not predicted.
-        context_length: Tokens that the model looks at.
+        context_length: Number of tokens that the model sees.
 
     Returns:
         `(inputs, labels, weights)`, NumPy arrays `(windows, context_length)`; weights are 1 where a
-        token is predicted, each token in one place and in order, and 0 elsewhere.
+        token is predicted, each token exactly once and in order, and 0 elsewhere.
     """
     seen = context_length // 2
     stride = context_length - seen

@@ -1,7 +1,7 @@
-"""One decoding loop for every model that generates: greedy, seeded sampling, beam search.
+"""One decoding loop for every generating model: greedy search, seeded sampling, beam search.
 
-`loop.py` drives a model's steps and tells what a model has to offer; `search.py` keeps what a row
-has found so far; a sampler (`samplers.py`, `beam.py`) only says which continuations to try next.
+`loop.py` runs a model's steps and defines what a model must provide; `search.py` keeps the results
+of a row so far; a sampler (`samplers.py`, `beam.py`) only chooses the continuations to try next.
 """
 
 from zoo.decoding.base import Sampler

@@ -1,4 +1,4 @@
-"""What the decoding loop asks of a sampler."""
+"""The interface between the decoding loop and samplers."""
 
 import copy
 import dataclasses
@@ -21,11 +21,10 @@ class Candidates(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class Sampler:
-    """Base class of the samplers: which continuations of a hypothesis to try next.
+    """Base class of the samplers, which choose the continuations of a hypothesis to try next.
 
-    A sampler is a frozen dataclass whose fields are its options. So it prints as the call that
-    makes it, equals every other one with the same options, and can key a cache of compiled
-    functions.
+    A sampler is a frozen dataclass whose fields are its options. So it prints as its constructor
+    call, equals every other one with the same options, and can key a cache of compiled functions.
 
     A sampler with one beam overrides `pick`. One with several overrides `candidates` and, unless it
     ranks by the plain log-probability, `score` and `attainable`. Rules that look at the tokens so
@@ -36,8 +35,8 @@ class Sampler:
         end_ids: Tokens that end a text besides the end token of the tokenizer.
 
     Class attributes:
-        num_beams: How many hypotheses of a row stay alive.
-        num_return_sequences: How many finished hypotheses of a row are kept and returned.
+        num_beams: Number of live hypotheses per row.
+        num_return_sequences: Number of finished hypotheses to keep and return per row.
         is_random: Whether `pick` needs uniform numbers, hence the loop seeds.
         numbers: Names of options that only enter the arithmetic. They may be tensors, so that one
             compiled function serves all of their values.
@@ -79,7 +78,7 @@ class Sampler:
     def candidates(self, log_probs, totals, uniforms):
         """Returns `Candidates`, of which at least `num_beams` do not end their hypothesis.
 
-        A single candidate may end it: a sampler with one beam has then nothing left to continue.
+        If there is only one candidate, it may end: a sampler with one beam is then finished.
 
         Args:
             log_probs: `[batch, beams, vocabulary]` float32, of the next token.
@@ -92,7 +91,7 @@ class Sampler:
         return Candidates(totals, tokens, tf.zeros_like(tokens))
 
     def score(self, log_probs, length):
-        """Returns what hypotheses of `length` tokens, the end token included, are ranked by."""
+        """Returns the scores that rank hypotheses of `length` tokens, the end token included."""
         return log_probs
 
     def attainable(self, log_probs, length, max_lengths):
@@ -106,7 +105,7 @@ class Sampler:
         return log_probs
 
     def with_numbers(self, values):
-        """Returns the same sampler with other values, unchecked, of the options in `numbers`."""
+        """Returns the same sampler with other values of the options in `numbers`, unchecked."""
         sampler = copy.copy(self)
         sampler._keep(**dict(zip(self.numbers, values, strict=True)))
         return sampler
@@ -131,7 +130,7 @@ def as_length(max_length):
     """Returns a number of tokens as an `int`.
 
     Raises:
-        ValueError: If it is none.
+        ValueError: If it is not a number of tokens.
     """
     is_length = isinstance(max_length, Integral) and 1 <= max_length <= LARGEST
     require(is_length, f"an integer from 1 to {LARGEST}", max_length=max_length)
@@ -142,7 +141,7 @@ def as_seed(seed):
     """Returns the seed of a random sampler as an `int`.
 
     Raises:
-        ValueError: If it is none.
+        ValueError: If it is not a seed.
     """
     is_seed = isinstance(seed, Integral) and abs(seed) <= LARGEST
     require(is_seed, f"an integer from -{LARGEST} to {LARGEST}", seed=seed)
@@ -150,7 +149,7 @@ def as_seed(seed):
 
 
 def require(condition, expectation, **argument):
-    """Raises a `ValueError` that names argument, expectation and value, unless `condition`."""
+    """Raises a `ValueError` with argument, expectation and value, unless `condition` holds."""
     if not condition:
         ((name, value),) = argument.items()
         raise ValueError(f"`{name}` must be {expectation}. Received: {name}={value!r}.")

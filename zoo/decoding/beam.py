@@ -22,28 +22,28 @@ class BeamSampler(Sampler):
     This is the score of Hugging Face, and that of Wu et al. without the constants in
     `((5 + |y|) / 6)^α`.
 
-    A step looks at the `2 · num_beams` most probable continuations of a row (more with further
-    `end_ids`): those that end go to the finished set, the `num_beams` best others live on. A short
-    good hypothesis is therefore never crowded out by longer ones. Those that reach their maximum
-    length compete as they are.
+    A step considers the `2 · num_beams` most probable continuations of a row (more with additional
+    `end_ids`): those that end go to the finished set, and the `num_beams` best others stay alive.
+    So a good short hypothesis is never crowded out by longer ones. Hypotheses that reach their
+    maximum length compete as they are.
 
     Papers: Wu et al. 2016, Google's Neural Machine Translation System, section 7
     (https://arxiv.org/abs/1609.08144); Freitag and Al-Onaizan 2017, Beam Search Strategies for
     Neural Machine Translation (https://aclanthology.org/W17-3207).
 
     Args:
-        num_beams: How many hypotheses of a row stay alive.
+        num_beams: Number of live hypotheses per row.
         length_penalty: Exponent of the length. 0 ranks by log-probability alone; above 0 favours
             long hypotheses, below 0 short ones, since log-probabilities are negative.
-        num_return_sequences: How many hypotheses of a row to return, best first.
-        exact: Stop a row when nothing that it could still find can change the result, which for a
+        num_return_sequences: Number of hypotheses to return per row, best first.
+        exact: If True, stop a row when no further hypothesis can change the result, which for a
             positive `length_penalty` is often only at the maximum length. If False, stop it when no
-            live hypothesis would make it into the result by ending with its next token: much
-            sooner, rarely with another result. Hugging Face calls the two
+            live hypothesis would enter the result by ending with its next token: this is much
+            earlier, and rarely changes the result. Hugging Face calls the two
             `early_stopping="never"` and `early_stopping=False`.
 
     Raises:
-        ValueError: If a number is out of its range.
+        ValueError: If a number is out of range.
 
     Example:
 

@@ -1,4 +1,4 @@
-"""What a model compiles for a sampler, kept for every sampler of the same form."""
+"""Compiled functions, shared by all samplers of the same form."""
 
 import functools
 
@@ -8,7 +8,7 @@ NUMBERS = tf.TensorSpec([None], tf.float32, name="numbers")
 
 
 def for_every_form(compile_form):
-    """Keeps what was compiled, so that another temperature or length penalty compiles nothing.
+    """Caches compiled functions, so that another temperature or length penalty reuses them.
 
     Args:
         compile_form: Function of `(with_numbers, *key)` that returns a compiled function, whose

@@ -6,14 +6,14 @@ WIDTH = 40  # numbers of a part of a row, about
 
 
 def largest(x, count):
-    """Returns what `tf.math.top_k` does: the largest numbers of each row, and where they are.
+    """Returns the largest numbers of each row and their indices, like `tf.math.top_k`.
 
-    A long row is cut into parts. The `count` parts with the largest maxima hold the `count` largest
-    numbers, so that only these parts are searched: of the rest, the maxima are enough.
+    A long row is split into parts. The `count` parts with the largest maxima hold the `count`
+    largest numbers, so only these parts are searched.
 
     Args:
         x: Tensor `[..., size]`.
-        count: How many; all of a row that has fewer. Of equal numbers the first ones count.
+        count: Number of values; all, if a row has fewer. Of equal numbers, the first ones count.
 
     Returns:
         `(values, indices)`, both `[..., min(count, size)]`, the largest first.
@@ -42,6 +42,6 @@ def largest(x, count):
 
 
 def _width(size):
-    """Returns how wide the parts of rows are: these need no padding if there is such a width."""
+    """Returns the width of the parts of rows, one that needs no padding if there is any."""
     widths = [width for width in range(WIDTH // 2, 2 * WIDTH + 1) if size % width == 0]
     return min(widths, key=lambda width: abs(width - WIDTH), default=WIDTH)

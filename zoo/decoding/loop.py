@@ -5,21 +5,22 @@ A model that generates has two methods:
     context, state = model.start(inputs, max_length)
     logits, state, attention = model.step(tokens, state, context)
 
-There will be `max_length` steps at most, which is what a cache needs to know. `context` is what
-decoding never changes (prepared keys, masks), `state` what a step updates (a
-recurrent state, a cache). Both are nests of tensors with the batch first; a scalar, such as the
-number of tokens so far, belongs to all rows alike. A step takes `tokens` `[rows]` int32 and keeps
-structure, shapes and dtypes of the state. `logits` is `[rows, vocabulary]`, `attention` None or a
-nest of tensors with the rows first, such as `[rows, source]`.
+There will be at most `max_length` steps, so that caches can be sized. `context` is constant during
+decoding (prepared keys, masks); `state` is updated by each step (a recurrent state, a cache). Both
+are nests of tensors with the batch first; a scalar, such as the number of tokens so far, is shared
+by all rows. A step takes `tokens` `[rows]` int32 and keeps structure, shapes and dtypes of the
+state. `logits` is `[rows, vocabulary]`, `attention` is None or a nest of tensors with the rows
+first, such as `[rows, source]`.
 
-A row is a beam: the rows are batch times beams, those of one source side by side. Beams of one
-source share its context, so that only the state moves when one beam takes the place of another.
+A row is a beam: there are batch times beams rows, with the beams of one source side by side. Beams
+of one source share its context, so that only the state moves when one beam replaces another.
 
-In a context that is a dictionary, `"of_source"` holds what is not repeated for the beams of a
-source: it has the rows of the batch. `"of_model"` holds what has no batch: weights as steps want
-them. In a state that is one, `"caches"` holds what a step adds a place to: tensors `(rows, ...,
-room, size)`, with room for `max_length` further steps. While less room is enough, steps get less.
-Neither do they get rows that have ended, unless XLA compiles them, see `zoo.decoding.stretches`.
+If the context is a dictionary, `"of_source"` holds tensors that are not repeated for the beams of a
+source: they have the rows of the batch. `"of_model"` holds tensors without a batch: weights,
+prepared for the steps. If the state is a dictionary, `"caches"` holds tensors that grow by one
+position per step: `(rows, ..., room, size)`, with room for `max_length` further steps. Steps get
+caches with less room as long as it is enough. They do not get rows that have ended, unless XLA
+compiles them, see `zoo.decoding.stretches`.
 """
 
 from typing import Any, NamedTuple
@@ -35,7 +36,7 @@ from zoo.decoding.stretches import Now, Rows, all_beams, in_batch, map_context, 
 
 
 class History(NamedTuple):
-    """What happened in each step: three nests with the time first, as arrays or as tensors."""
+    """The results of each step: three nests with the time first, as arrays or as tensors."""
 
     tokens: Any  # `[time, batch, beams]`, the token that each beam got
     parents: Any  # `[time, batch, beams]`, the beam that each beam continued
@@ -43,21 +44,21 @@ class History(NamedTuple):
 
 
 class Decoded(NamedTuple):
-    """What was generated: n = `num_return_sequences` hypotheses a row, best first.
+    """The generated tokens: n = `num_return_sequences` hypotheses per row, best first.
 
-    A hypothesis ended by itself where its length is below the maximum; at the maximum it was cut.
-    One that the search did not find has length 0 and `log_probs` and `scores` of −inf.
+    A hypothesis whose length is below the maximum ended by itself; at the maximum it was truncated.
+    One that the search did not find has length 0, and `log_probs` and `scores` of −inf.
 
     Attributes:
         token_ids: `[batch, n, time]` int32 without the end token, padded with `pad_id`. The time is
-            `max_length`, whatever the texts.
-        lengths: `[batch, n]` int32, how many tokens there are.
-        log_probs: `[batch, n]` float32, the sum of the log-probabilities of the tokens and, where
-            it was produced, the end token, under the plain softmax of the model's logits; with
-            processors, of what these make of them.
-        scores: `[batch, n]` float32, what the hypotheses are ranked by.
-        attention: Nest of `[batch, n, time, ...]`, what the model returned as it produced each
-            token, 0 beyond the length; None unless asked for.
+            always `max_length`.
+        lengths: `[batch, n]` int32, the numbers of tokens.
+        log_probs: `[batch, n]` float32, the sum of the log-probabilities of the tokens and, if it
+            was produced, the end token, under the plain softmax of the model's logits, after the
+            processors, if any.
+        scores: `[batch, n]` float32, the scores that rank the hypotheses.
+        attention: Nest of `[batch, n, time, ...]`, the attention that the model returned for each
+            token, 0 beyond the length; None unless requested.
     """
 
     token_ids: tf.Tensor
@@ -88,33 +89,33 @@ def decode(
     """Generates a text for each row of a batch, until each has ended or reached its maximum.
 
     It consists of core TensorFlow ops and runs eagerly, in a `tf.function`, in a SavedModel, and
-    with `jit_compile=True` where shapes are static. What a row gets does not depend on the others.
+    with `jit_compile=True` if shapes are static. The results of a row do not depend on the others.
     The model's logits are cast to float32. `pad_id` and `start_id` are never produced, unless one
-    of them is `end_id`; the probabilities of the other tokens are not scaled up for it. Neither is
-    anything after NaN: a hypothesis that meets it is dropped.
+    of them is `end_id`; the probabilities of the other tokens are not renormalized. A hypothesis
+    that meets NaN is dropped.
 
     Args:
         step: The model's `step`, see above.
         context: First result of the model's `start`.
         state: Second result of the model's `start`.
         sampler: A `Sampler` or the name of one, see `zoo.decoding.get`.
-        start_id: The token that the first step gets; may be `None` if there are `first_tokens`.
+        start_id: The input token of the first step; may be `None` if there are `first_tokens`.
         end_id: The token that ends a text.
-        pad_id: The token that fills `token_ids` up.
-        max_lengths: `[batch]` int32, how many tokens each row may produce, the end token included:
-            a text of that many tokens is cut before its end token.
-        max_length: The time of the results, at least 1; rows are cut there as well. Needed under
-            `jit_compile=True` as an int, elsewhere the largest of `max_lengths` by default.
-        first_tokens: `[batch]` int32 that the first step gets in place of `start_id`, such as the
-            last tokens of prompts; these may be produced again.
-        prompt_ids: `[batch, length]` int32, what stands before the text, for processors such as a
+        pad_id: The token that pads `token_ids`.
+        max_lengths: `[batch]` int32, the maximum number of tokens of each row, the end token
+            included: a text of that many tokens is truncated before its end token.
+        max_length: The time of the results, at least 1; rows are truncated there as well. Must be
+            an int with `jit_compile=True`; otherwise defaults to the largest of `max_lengths`.
+        first_tokens: `[batch]` int32, input tokens of the first step in place of `start_id`, such
+            as the last tokens of prompts; these may be produced again.
+        prompt_ids: `[batch, length]` int32, the tokens before the text, for processors such as a
             repetition penalty; padded with `pad_id`.
         seeds: `[batch, 2]` int32, the seeds of each row for a random sampler.
-        first_step: int32 scalar: how many tokens were generated before, for a text that is
-            generated in several calls. Noise and processors count on from there.
-        return_attention: Whether to return what the model returned as attention.
-        jit_compile: Whether XLA compiles this, which needs caches of sizes that it knows; by
-            default if `max_length` is an `int`.
+        first_step: int32 scalar: the number of tokens generated before, for a text that is
+            generated in several calls. Noise and processors continue from there.
+        return_attention: Whether to return the attention of the model.
+        jit_compile: Whether XLA compiles this, which needs caches of static sizes; by default if
+            `max_length` is an `int`.
 
     Returns:
         `Decoded`.
@@ -122,7 +123,7 @@ def decode(
     Raises:
         ValueError: If `max_lengths` or `seeds` have another shape, if a random sampler gets no
             seeds, if the step changes shapes or dtypes of the state, or if it returns no attention
-            where that is to be returned.
+            although it is requested.
 
     Example:
 
@@ -235,7 +236,7 @@ def _past(prompt_ids, batch, beams, max_length, pad_id):
 
 
 def next_log_probs(logits, sampler, progress, end_ids, forbidden_ids):
-    """Returns `[rows, vocabulary]` float32: what a sampler picks the next token by.
+    """Returns `[rows, vocabulary]` float32, from which a sampler picks the next token.
 
     Args:
         logits: `[rows, vocabulary]`, of the model.
@@ -263,7 +264,7 @@ def _processed(scores, sampler, progress):
 
 
 def allowed_log_probs(logits, end_ids, forbidden_ids):
-    """Returns `[rows, vocabulary]` float32, −inf for what must not be produced, NaN included."""
+    """Returns `[rows, vocabulary]` float32, −inf for forbidden tokens and for NaN."""
     log_probs = tf.nn.log_softmax(logits)
     tokens = tf.range(tf.shape(logits)[-1])
     is_allowed = ~is_one_of(tokens, forbidden_ids) | is_one_of(tokens, end_ids)
@@ -286,7 +287,7 @@ def _select(state, parents):
     """Gives each beam the state of its parent.
 
     Args:
-        state: What a step returned.
+        state: State returned by a step.
         parents: `[batch, beams]` int32.
     """
     if parents.shape[1] == 1:
@@ -330,7 +331,7 @@ def _attention_arrays(specs, max_length, shape):
 
 
 def _decoded(finished, history, pad_id):
-    """Reads the finished hypotheses out of the history of all steps."""
+    """Reads the finished hypotheses from the history of all steps."""
     tokens, beams = trace_back(finished, history.tokens, history.parents)
     time, batch, _ = tf.unstack(tf.shape(beams))
     width = tf.shape(history.parents)[2]

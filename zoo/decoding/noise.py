@@ -1,4 +1,4 @@
-"""Uniform numbers that depend on nothing but a row's own seed and the step."""
+"""Uniform random numbers that only depend on a row's own seed and the step."""
 
 import tensorflow as tf
 
@@ -9,8 +9,8 @@ _KEY_PARITY = 0x1BD11BDA
 def uniforms(seeds, length, first_step=0):
     """Returns numbers in [0, 1) for successive steps of each row, `[length, batch]` float32.
 
-    `tf.random.stateless_uniform` takes one seed for a whole tensor, and gives other numbers under
-    XLA. These are the same on every path, for every batch and length.
+    `tf.random.stateless_uniform` takes one seed for a whole tensor, and returns other numbers under
+    XLA. These are always the same, for every batch and length.
 
     Args:
         seeds: `[batch, 2]` int32.

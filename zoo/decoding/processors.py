@@ -1,8 +1,8 @@
-"""Processors: rules that change the scores of the next token by the tokens so far.
+"""Processors: rules that change the scores of the next token depending on the tokens so far.
 
-Every sampler applies its `processors` in order, before it picks: to the logits where it has one
-beam, to the log-probabilities of each beam where it has several. These are the semantics, and the
-names of the options, of Hugging Face's `LogitsProcessor` classes.
+Every sampler applies its `processors` in order, before it picks: to the logits with one beam, to
+the log-probabilities of each beam with several. Semantics and option names are those of Hugging
+Face's `LogitsProcessor` classes.
 """
 
 import dataclasses
@@ -18,13 +18,13 @@ NOTHING = -1  # stands in a history where there is no token
 
 
 class Progress(NamedTuple):
-    """How far the hypotheses of a step are.
+    """The progress of the hypotheses in a step.
 
     Attributes:
         history: `[rows, width]` int32, the prompt and the tokens generated so far; −1 elsewhere:
-            in front of a shorter prompt, and at the end, for tokens yet to come.
-        end: int32 scalar, where in `history` the next token goes.
-        step: int32 scalar, how many tokens were generated so far.
+            before a shorter prompt, and at the end, for tokens yet to come.
+        end: int32 scalar, the position of the next token in `history`.
+        step: int32 scalar, the number of tokens generated so far.
         end_ids: Tuple of the tokens that end a text.
     """
 
@@ -45,8 +45,8 @@ class Processor:
     """Base class of the processors: a frozen dataclass whose fields are its options.
 
     A subclass overrides `__call__` with core TensorFlow ops, so that it works in the compiled loop
-    and in exported models. Register it by `keras.saving.register_keras_serializable` to save models
-    whose sampler has it.
+    and in exported models. Register it with `keras.saving.register_keras_serializable` to save
+    models whose sampler uses it.
 
     Example:
 
@@ -63,7 +63,7 @@ class Processor:
     """
 
     def __call__(self, scores, progress):
-        """Returns the changed scores; −inf for what must not be produced.
+        """Returns the changed scores; −inf for tokens that must not be produced.
 
         Args:
             scores: `[rows, vocabulary]` float32.
@@ -82,7 +82,7 @@ class Processor:
 @keras.saving.register_keras_serializable(package="zoo")
 @dataclasses.dataclass(frozen=True)
 class RepetitionPenalty(Processor):
-    """Makes the tokens that are there already less probable, those of the prompt included.
+    """Makes tokens that occurred already, including those of the prompt, less probable.
 
     $$ s' = s / penalty \\text{ if } s > 0, \\quad s \\cdot penalty \\text{ otherwise} $$
 
@@ -90,7 +90,7 @@ class RepetitionPenalty(Processor):
     Generation, section 4.1 (https://arxiv.org/abs/1909.05858).
 
     Args:
-        penalty: Above 1 against repetition, below 1 for it.
+        penalty: Above 1 discourages repetition, below 1 encourages it.
 
     Raises:
         ValueError: If `penalty` is not above 0.
@@ -122,10 +122,10 @@ class NoRepeatNGram(Processor):
     (https://arxiv.org/abs/1705.04304).
 
     Args:
-        size: Tokens of an n-gram; 1 forbids every token that is there.
+        size: Number of tokens in an n-gram; 1 forbids every token that occurred already.
 
     Raises:
-        ValueError: If `size` is no integer of at least 1.
+        ValueError: If `size` is not an integer of at least 1.
 
     Example:
 
@@ -156,13 +156,13 @@ class NoRepeatNGram(Processor):
 class MinimumLength(Processor):
     """Forbids the end tokens until there are `length` new tokens.
 
-    Hugging Face calls this `min_new_tokens`; its `min_length` counts prompt and start token, too.
+    Hugging Face calls this `min_new_tokens`; its `min_length` also counts prompt and start token.
 
     Args:
-        length: Tokens at least, without the prompt and the end token.
+        length: Minimum number of tokens, without the prompt and the end token.
 
     Raises:
-        ValueError: If `length` is no integer of at least 1.
+        ValueError: If `length` is not an integer of at least 1.
 
     Example:
 
@@ -191,7 +191,7 @@ class ForcedFirstToken(Processor):
         token: Its id.
 
     Raises:
-        ValueError: If `token` is no integer of at least 0.
+        ValueError: If `token` is not an integer of at least 0.
 
     Example:
 
@@ -214,15 +214,15 @@ class ForcedFirstToken(Processor):
 @keras.saving.register_keras_serializable(package="zoo")
 @dataclasses.dataclass(frozen=True)
 class BadWords(Processor):
-    """Forbids words, each a sequence of tokens: its last token where the others stand before it.
+    """Forbids words, each a sequence of tokens: its last token is forbidden after the others.
 
-    Words of several tokens count in the prompt, too: what it begins must not be completed.
+    This includes the prompt: a word that begins there must not be completed.
 
     Args:
         words: Sequences of token ids, such as `model.tokenizer.tokenize(["damn"]).to_list()`.
 
     Raises:
-        ValueError: If there is no word, a word is empty, or something is no id of a token.
+        ValueError: If there is no word, a word is empty, or an entry is not a token id.
 
     Example:
 
@@ -251,15 +251,15 @@ class BadWords(Processor):
 @keras.saving.register_keras_serializable(package="zoo")
 @dataclasses.dataclass(frozen=True)
 class BadFirstTokens(Processor):
-    """Forbids tokens at the beginning of a text, such as the end token: no text is empty then.
+    """Forbids tokens at the beginning of a text, such as the end token, so that no text is empty.
 
     Hugging Face calls this `begin_suppress_tokens`.
 
     Args:
-        tokens: Ids.
+        tokens: Token ids.
 
     Raises:
-        ValueError: If there is none, or something is no id of a token.
+        ValueError: If there is none, or an entry is not a token id.
 
     Example:
 
@@ -290,11 +290,11 @@ PROCESSORS = {
 
 
 def split_options(options):
-    """Takes the options of processors out of the options of a sampler.
+    """Separates the options of processors from the options of a sampler.
 
     Args:
-        options: Dictionary of options, among them names in `PROCESSORS` and `processors`, further
-            ones.
+        options: Dictionary of options, including names in `PROCESSORS` and `processors`, a list of
+            additional ones.
 
     Returns:
         A pair: the other options, and a tuple of `Processor`s in the order of `PROCESSORS`.
@@ -324,7 +324,7 @@ def _marked(tokens, is_marked, scores):
 
 
 def _among(tokens, scores):
-    """Returns which tokens of the vocabulary are some of these, boolean `[1, vocabulary]`."""
+    """Returns which tokens of the vocabulary are among these, boolean `[1, vocabulary]`."""
     tokens = tf.constant([tokens], tf.int32)
     return _marked(tokens, tokens < tf.shape(scores)[1], scores[:1])
 

@@ -20,7 +20,7 @@ _SMALLEST_TEMPERATURE = 1e-37
 @keras.saving.register_keras_serializable(package="zoo")
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class GreedySampler(Sampler):
-    """The most probable token of each step; of equals, the one with the lowest id.
+    """Picks the most probable token of each step; the one with the lowest id in a tie.
 
     Example:
 
@@ -35,12 +35,12 @@ class GreedySampler(Sampler):
 @keras.saving.register_keras_serializable(package="zoo")
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class RandomSampler(Sampler):
-    """A token drawn from the model's distribution.
+    """Samples a token from the model's distribution.
 
     $$ p(token) \\propto \\exp(\\log p_{model}(token) / temperature) $$
 
     Args:
-        temperature: Above 1 for more variety, below 1 for less; towards 0 it becomes greedy.
+        temperature: Above 1 for more variety, below 1 for less; greedy in the limit of 0.
 
     Raises:
         ValueError: If `temperature` is not above 0.
@@ -76,13 +76,13 @@ class RandomSampler(Sampler):
 @keras.saving.register_keras_serializable(package="zoo")
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class TopKSampler(RandomSampler):
-    """A token drawn from the `k` most probable ones.
+    """Samples a token from the `k` most probable ones.
 
     Paper: Fan et al. 2018, Hierarchical Neural Story Generation, section 5.4
     (https://aclanthology.org/P18-1082).
 
     Args:
-        k: How many tokens to draw from, exactly: of tokens that tie at the k-th place, those with
+        k: Exact number of tokens to sample from: of tokens that tie for the k-th place, those with
             the lowest ids. (Hugging Face keeps all that tie.)
         temperature: See `RandomSampler`.
 
@@ -111,17 +111,17 @@ class TopKSampler(RandomSampler):
 @keras.saving.register_keras_serializable(package="zoo")
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class TopPSampler(RandomSampler):
-    """A token drawn from the nucleus: the fewest tokens that together have probability `p`.
+    """Samples a token from the nucleus: the fewest tokens that together have probability `p`.
 
-    The probabilities are those at `temperature`, among the tokens that may be produced at all.
+    The probabilities are those at `temperature`, among the tokens that are allowed.
 
     Paper: Holtzman et al. 2020, The Curious Case of Neural Text Degeneration, section 3.1
     (https://arxiv.org/abs/1904.09751).
 
     Args:
-        p: The probability that the nucleus reaches, above 0 and at most 1.
-        k: Tokens that the nucleus is taken of, the most probable ones, whose probabilities then
-            count as 1 together; `None` for all.
+        p: Probability mass of the nucleus, above 0 and at most 1.
+        k: Number of most probable tokens to take the nucleus from, whose probabilities are
+            normalized to 1 before; `None` for all.
         temperature: See `RandomSampler`.
 
     Raises:
@@ -204,7 +204,7 @@ def get(identifier, **options):
             `end_ids`.
 
     Raises:
-        ValueError: If the name or an option is unknown, or an option is out of its range.
+        ValueError: If the name or an option is unknown, or an option is out of range.
 
     Example:
 
@@ -235,11 +235,11 @@ def with_options(sampler, **options):
 
     Args:
         sampler: A `Sampler`.
-        **options: As for `get`. Of processors, one replaces another of its kind; `processors`
-            replaces all.
+        **options: As for `get`. A processor replaces another one of its kind; `processors` replaces
+            all.
 
     Raises:
-        ValueError: If the sampler has no such option, or it is out of its range.
+        ValueError: If the sampler has no such option, or it is out of range.
 
     Example:
 
@@ -255,11 +255,11 @@ def with_options(sampler, **options):
 
 
 def with_rules(sampler, other):
-    """Returns a sampler with the rules of another one, where it has none of its own.
+    """Returns a sampler with the rules of another one, unless it has its own.
 
     Args:
         sampler: A `Sampler`.
-        other: The one whose `processors` of other kinds, and `end_ids`, it gets.
+        other: The sampler whose `processors` of other kinds, and `end_ids`, it gets.
 
     Example:
 

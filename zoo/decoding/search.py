@@ -1,7 +1,7 @@
-"""What the search of each row has found so far, and how one step takes it further.
+"""The state of the search of each row, and how one step advances it.
 
 Beams that are dead, and hypotheses that were not found, have a log-probability of −inf. A row whose
-beams are all dead is finished; from there on nothing about it changes.
+beams are all dead is finished and no longer changes.
 """
 
 from typing import NamedTuple
@@ -14,8 +14,8 @@ DEAD = float("-inf")
 class Hypotheses(NamedTuple):
     """Finished hypotheses of each row, best first, all `[batch, n]`.
 
-    The text of one is the history of the beam that it came from: its last token, the end token
-    apart, is the one that this beam got in step `length - 1`.
+    The text of a hypothesis is the history of its beam: its last token, apart from the end token,
+    is the one that this beam got in step `length - 1`.
     """
 
     scores: tf.Tensor
@@ -47,7 +47,7 @@ def start_search(sampler, first_tokens, max_lengths):
     Args:
         sampler: A `Sampler`.
         first_tokens: `[batch]` int32.
-        max_lengths: `[batch]` int32. Where it is 0 the empty hypothesis is all there is.
+        max_lengths: `[batch]` int32. If it is 0, the only hypothesis is the empty one.
     """
     can_run = (max_lengths > 0)[:, None]
     # All beams start from the same token: were they all alive, they would stay copies.
@@ -63,7 +63,7 @@ def start_search(sampler, first_tokens, max_lengths):
 
 
 def advance(search, sampler, log_probs, uniforms, step, max_lengths, end_ids):
-    """Takes the search one token further.
+    """Advances the search by one token.
 
     Args:
         search: A `Search`.
@@ -103,12 +103,12 @@ def advance(search, sampler, log_probs, uniforms, step, max_lengths, end_ids):
 
 
 def is_one_of(tokens, ids):
-    """Returns which tokens are one of several ids, of which there is one at least."""
+    """Returns which tokens are one of several ids, at least one."""
     return tf.reduce_any([tokens == each for each in ids], axis=0)
 
 
 def best_of(kept, *others):
-    """Returns as many `Hypotheses` as `kept` holds, the best of all; of equals, the earlier."""
+    """Returns the best `Hypotheses`, as many as `kept` holds; the earlier ones in a tie."""
     everything = [tf.concat(parts, axis=1) for parts in zip(kept, *others, strict=True)]
     scores, order = tf.math.top_k(everything[0], kept.scores.shape[1])
     return Hypotheses(scores, *(tf.gather(part, order, batch_dims=1) for part in everything[1:]))
@@ -124,7 +124,7 @@ def trace_back(finished, tokens, parents):
 
     Returns:
         The tokens of the hypotheses and the beams that produced them, both `[time, batch, n]`.
-        Beyond the length of a hypothesis they mean nothing.
+        Beyond the length of a hypothesis they are meaningless.
     """
 
     def back(later, now):

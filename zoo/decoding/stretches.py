@@ -1,8 +1,8 @@
-"""Decoding in stretches of a few steps: a batch shrinks, and caches grow, between two of them.
+"""Decoding in stretches of a few steps, between which the batch shrinks and the caches grow.
 
-Most texts end long before the longest of their batch, and long before the room that they may have.
-A step computes all rows that it gets, and reads, moves and writes whole caches, so that a row that
-has ended costs as much as one that runs, and an empty place as much as a filled one.
+Most texts end long before the longest one of their batch, and long before their maximum length. A
+step computes all its rows, and reads, moves and writes whole caches, so that a row that has ended
+costs as much as a running one, and an empty position as much as a filled one.
 """
 
 from typing import Any, NamedTuple
@@ -17,13 +17,14 @@ STEPS = 8
 
 
 class Rows(NamedTuple):
-    """What is known of the rows that run, and does not change with a step.
+    """The constants of the running rows.
 
     Attributes:
-        places: `[rows]` int32, where they stand in the batch, or `()` if all of it runs.
+        places: `[rows]` int32, their indices in the batch, or `()` if all rows are running.
         max_lengths: `[rows]` int32.
         noise: `[rows, time]` float32, or `()`.
-        context: Of the model, with a row for each beam, but for `"of_source"` and `"of_model"`.
+        context: Context of the model, with a row for each beam, except for `"of_source"` and
+            `"of_model"`.
     """
 
     places: Any
@@ -33,13 +34,13 @@ class Rows(NamedTuple):
 
 
 class Now(NamedTuple):
-    """What a step changes.
+    """The variables that a step changes.
 
     Attributes:
-        time: int32 scalar, how many steps there were.
-        search: `Search` of the rows that run.
+        time: int32 scalar, the number of steps so far.
+        search: `Search` of the running rows.
         parents: `[rows, beams]` int32, the beams of the state that these beams continue.
-        state: Of the model, with a row for each beam.
+        state: State of the model, with a row for each beam.
         past: `[rows, beams, ...]`, tokens for processors, or `()`.
         history: Nest of `tf.TensorArray`, of all steps and of the whole batch.
     """
@@ -55,15 +56,15 @@ class Now(NamedTuple):
 def run(step, rows, now, max_length, jit_compile):
     """Runs steps until each row has ended.
 
-    A stretch has 8 steps. For XLA, which compiles each of them for shapes that it knows, there are
-    two of equal length if there are caches, else one; no rows are left out.
+    A stretch has 8 steps. For XLA, which compiles each stretch for static shapes, there are two of
+    equal length if there are caches, otherwise one; no rows are removed.
 
     Args:
         step: Function of a `Rows` and a `Now` that returns the next `Now`, of the same rows.
         rows: `Rows` of the whole batch, with `places` unless XLA compiles this.
-        now: `Now` before the first step, its caches without room for further ones, see
+        now: `Now` before the first step, its caches without room for further steps, see
             `without_room`.
-        max_length: Number of steps at most.
+        max_length: Maximum number of steps.
         jit_compile: Whether XLA compiles this.
 
     Returns:
@@ -105,9 +106,10 @@ def run(step, rows, now, max_length, jit_compile):
 
 
 def without_room(state, max_length):
-    """Returns a state whose caches have lost the room for `max_length` further steps.
+    """Returns a state whose caches have no room for `max_length` further steps any more.
 
-    If the state is a dictionary, what its part `"caches"` holds has this in the last axis but one.
+    If the state is a dictionary, the tensors in `"caches"` have this room in the second-to-last
+    axis.
     """
     caches = _caches(state)
     return _with_room(state, _room(caches[0]) - max_length) if caches else state

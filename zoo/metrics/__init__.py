@@ -1,4 +1,4 @@
-"""Scores as people publish them, computed by their own libraries, and perplexity."""
+"""Scores as published in papers, computed by the reference libraries, and perplexity."""
 
 from zoo.metrics.answers import AnswerScores, answer_scores
 from zoo.metrics.bleu import BleuScore, moses_lowercase_bleu, sacrebleu_score

@@ -1,4 +1,4 @@
-"""Answers compared with those of people, as SQuAD does."""
+"""Scores of answers against human references, as in SQuAD."""
 
 import collections
 import re
@@ -14,7 +14,7 @@ class AnswerScores(NamedTuple):
     """Scores in percent.
 
     Attributes:
-        exact_match: Share of answers that are those of people.
+        exact_match: Share of answers that equal a reference.
         f1: Mean of the harmonic means of precision and recall of words.
     """
 
@@ -23,10 +23,10 @@ class AnswerScores(NamedTuple):
 
 
 def answer_scores(answers, references):
-    """Returns the `AnswerScores` of answers, as the script of SQuAD computes them.
+    """Returns the `AnswerScores` of answers, as computed by SQuAD's script.
 
-    Case, punctuation, English articles and white space make no difference. Of several references
-    the nearest one counts. An empty one is that of a question without an answer, as in SQuAD 2.0.
+    Case, punctuation, English articles and white space are ignored. Of several references, the best
+    match counts. An empty reference means that the question has no answer, as in SQuAD 2.0.
 
     Papers: Rajpurkar et al. 2016, section 6.1 (https://arxiv.org/abs/1606.05250); Rajpurkar et al.
     2018 (https://arxiv.org/abs/1806.03822).
@@ -36,7 +36,7 @@ def answer_scores(answers, references):
         references: For each a list of `str`; an empty list for a question without an answer.
 
     Raises:
-        ValueError: If there are no answers, or not as many of both.
+        ValueError: If there are no answers, or the numbers of answers and references differ.
 
     Example:
 

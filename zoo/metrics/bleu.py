@@ -1,4 +1,4 @@
-"""Corpus BLEU in the two forms that papers print, each with the protocol it was computed by."""
+"""Corpus BLEU in the two forms that papers report, each with the protocol of its computation."""
 
 import dataclasses
 import importlib
@@ -9,7 +9,7 @@ _MOSES_LANGUAGES = ("en", "de", "fr", "cs")
 
 @dataclasses.dataclass(frozen=True)
 class BleuScore:
-    """A corpus BLEU score and what is needed to compare it.
+    """A corpus BLEU score, with the information needed to compare it.
 
         BLEU = 100 · BP · exp(¼ Σₙ log pₙ)        BP = min(1, exp(1 − r / h))
 
@@ -56,9 +56,9 @@ def sacrebleu_score(hypotheses, references):
         A `BleuScore` with sacreBLEU's full signature.
 
     Raises:
-        ValueError: No hypotheses, or not as many references.
-        TypeError: One of the arguments is not a list of strings.
-        ImportError: sacrebleu is not installed.
+        ValueError: If there are no hypotheses, or the number of references differs.
+        TypeError: If one of the arguments is not a list of strings.
+        ImportError: If sacrebleu is not installed.
 
     Example:
 
@@ -73,11 +73,11 @@ def sacrebleu_score(hypotheses, references):
 
 
 def sentence_bleu(hypotheses, references):
-    """Computes BLEU of one sentence after the other, a reward for self-critical training.
+    """Computes the BLEU of each sentence, a reward for self-critical training.
 
         BLEU = 100 · BP · (p₁ · p₂ · p₃ · p₄)^¼        pₙ = (matches + 1) / (n-grams + 1) for n > 1
 
-    with the tokens of `sacrebleu_score`. Without the added ones most sentences would have none.
+    with the tokens of `sacrebleu_score`. Without the added ones, most sentences would score 0.
 
     Paper: Lin and Och 2004, "ORANGE: a method for evaluating automatic evaluation metrics for
     machine translation" (https://aclanthology.org/C04-1072).
@@ -91,7 +91,7 @@ def sentence_bleu(hypotheses, references):
         A list of numbers from 0 to 100.
 
     Raises:
-        ValueError, TypeError, ImportError: As `sacrebleu_score`.
+        ValueError, TypeError, ImportError: As for `sacrebleu_score`.
 
     Example:
 
@@ -108,7 +108,7 @@ def sentence_bleu(hypotheses, references):
 
 
 def moses_lowercase_bleu(hypotheses, references, language):
-    """Computes BLEU as papers on Multi30k print it: lower-cased, on Moses tokens, unsmoothed.
+    """Computes BLEU as in papers on Multi30k: lower-cased, on Moses tokens, unsmoothed.
 
     Both sides are lower-cased, punctuation-normalized and tokenized with XML escapes, in the order
     of Multi30k's own script `task1-tokenize.sh`, which made the `lc.norm.tok` files. The score is
@@ -117,16 +117,17 @@ def moses_lowercase_bleu(hypotheses, references, language):
     Args:
         hypotheses: A list of strings, the translations: raw text, not tokenized.
         references: A list of strings, one for each hypothesis: raw text, not tokenized; or a list
-            of lists, all that are right.
+            of lists, with all correct ones.
         language: Language of both: `"en"`, `"de"`, `"fr"` or `"cs"`.
 
     Returns:
         A `BleuScore`, whose signature states the protocol and the library versions.
 
     Raises:
-        ValueError: Unknown language, no hypotheses, or not as many references.
-        TypeError: One of the arguments is not a list of strings.
-        ImportError: sacrebleu or sacremoses is not installed.
+        ValueError: If the language is unknown, there are no hypotheses, or the number of references
+            differs.
+        TypeError: If one of the arguments is not a list of strings.
+        ImportError: If sacrebleu or sacremoses is not installed.
 
     Example:
 

@@ -1,4 +1,4 @@
-"""Scores of one caption after the other, for a captioner to learn from."""
+"""Scores of individual captions, which a captioner can learn from."""
 
 import collections
 import collections.abc
@@ -23,15 +23,16 @@ _FUNCTION_WORD = re.compile(
 
 
 class CaptionReward:
-    """A weighted sum of scores of one caption after the other, for self-critical training.
+    """A weighted sum of scores of individual captions, for self-critical training.
 
-    The scores and how far they go:
+    The scores and their ranges:
 
-    - `"cider"`: `CiderReward`, 0 to 10. It asks for the words that tell an image from others.
-    - `"bleu_1"` to `"bleu_4"`: `bleu_rewards`, 0 to 1. It asks for words that people would use.
-    - `"unigram_f"`: `unigram_rewards`, 0 to 1. It asks for all that one of them would tell.
+    - `"cider"`: `CiderReward`, 0 to 10. It rewards words that distinguish an image from others.
+    - `"bleu_1"` to `"bleu_4"`: `bleu_rewards`, 0 to 1. It rewards words that people would use.
+    - `"unigram_f"`: `unigram_rewards`, 0 to 1. It rewards covering all of a reference.
 
-    CIDEr and BLEU take the end of a caption for a word: one that stops too early misses it.
+    CIDEr and BLEU count the end of a caption as a word, which a caption that stops too early
+    misses.
 
     Papers: Rennie et al. 2017, Self-critical sequence training (https://arxiv.org/abs/1612.00563);
     Liu et al. 2017, Improved image captioning via policy gradient optimization of SPIDEr
@@ -39,7 +40,7 @@ class CaptionReward:
 
     Args:
         corpus: For each image of the training data a list of its captions, each a list of words.
-        weights: Dictionary of how much each score counts; those left out do not.
+        weights: Dictionary of the weight of each score; omitted scores do not count.
 
     Call arguments:
         hypotheses: A list of captions, each a list of words.
@@ -49,7 +50,7 @@ class CaptionReward:
         A float64 array of rewards, one for each hypothesis.
 
     Raises:
-        ValueError: Unknown scores, none at all, or an empty corpus.
+        ValueError: If a score is unknown, there is none, or the corpus is empty.
 
     Example:
 
@@ -80,9 +81,9 @@ class CaptionReward:
 
 
 def bleu_rewards(hypotheses, references):
-    """Returns BLEU-1 to BLEU-4 of one caption after the other, by coco-caption's own code.
+    """Returns BLEU-1 to BLEU-4 of individual captions, computed by coco-caption's own code.
 
-    Of single captions BLEU-4 is often 0, and is not smoothed.
+    For single captions, BLEU-4 is often 0, and is not smoothed.
 
     Paper: Papineni et al. 2002, "BLEU: a method for automatic evaluation of machine translation".
 
@@ -109,15 +110,15 @@ def bleu_rewards(hypotheses, references):
 
 
 def unigram_rewards(hypotheses, references):
-    """Returns METEOR's mean of precision and recall of words, of one caption after the other.
+    """Returns METEOR's mean of precision and recall of words, for individual captions.
 
         F = max over r of P·R / (α·P + (1 − α)·R)        α = 0.85
         P = |h ∩ r| / |h|        R = |h ∩ r| / |r|
 
-    with the words of the hypothesis h and of a reference r, each as often as it comes, weighted:
-    a word such as "the" or "on" counts ¼, any other ¾. So what a caption leaves out costs more than
-    what it says too much. This is METEOR 1.5 of words that are the same, in any order; METEOR also
-    lets stems, synonyms and paraphrases match, and takes something off for another order.
+    with the multisets of words of the hypothesis h and of a reference r, weighted: a word such as
+    "the" or "on" counts ¼, any other ¾. So omissions cost more than superfluous words. This is
+    METEOR 1.5 for exact matches of words, in any order; METEOR also lets stems, synonyms and
+    paraphrases match, and penalizes a different order.
 
     Paper: Denkowski and Lavie 2014, Meteor universal: language specific translation evaluation for
     any target language (https://aclanthology.org/W14-3348).
@@ -164,14 +165,14 @@ def _weight(counts):
 
 
 class CiderReward:
-    """CIDEr-D of one caption after the other, a reward for self-critical training.
+    """CIDEr-D of individual captions, a reward for self-critical training.
 
         reward = 10 · meanᵣ exp(−(|h| − |r|)² / (2 · 6²)) · ¼ Σₙ cosₙ(h, r)
         cosₙ(h, r) = min(gₙ(h), gₙ(r)) · gₙ(r) / (‖gₙ(h)‖ ‖gₙ(r)‖)
 
     with h the hypothesis and r its references. gₙ counts the n-grams of n words, n = 1 ... 4, each
-    count times log(images / images that have it in a reference); this weight is learned from a
-    corpus, once. On the corpus itself the rewards are those of coco-caption, and their mean is a
+    count times log(images / images that have it in a reference); this weight is computed once, from
+    a corpus. On the corpus itself the rewards are those of coco-caption, and their mean is a
     hundredth of `CaptionScores.cider`.
 
     Papers: Vedantam et al. 2015, "CIDEr: consensus-based image description evaluation"; Rennie et
@@ -179,11 +180,11 @@ class CiderReward:
 
     Args:
         corpus: For each image of the training data a list of its captions, each a list of tokens:
-            `str`, or the ids that the model makes. End and padding tokens count like any other.
+            `str`, or the ids that the model returns. End and padding tokens count like any other.
 
     Call arguments:
         hypotheses: A list of captions, each a list of tokens.
-        references: For each hypothesis a list of captions, of the corpus or others.
+        references: For each hypothesis a list of captions, from the corpus or not.
 
     Returns:
         A list of rewards from 0 to 10, one for each hypothesis.
@@ -241,7 +242,7 @@ class _Vector(typing.NamedTuple):
 
 
 def _similarity(proposed, expected):
-    """Mean over n of the clipped cosines of two vectors, less for lengths that differ."""
+    """Mean over n of the clipped cosines of two vectors, reduced if their lengths differ."""
     products = [0.0] * 4
     for ngram in proposed.weighted.keys() & expected.weighted.keys():
         weight = expected.weighted[ngram]

@@ -1,4 +1,4 @@
-"""Scores of captions as papers print them, by coco-caption."""
+"""Scores of captions as reported in papers, computed by coco-caption."""
 
 import dataclasses
 import importlib
@@ -15,23 +15,23 @@ _WORD = re.compile(r"n't|'(?:s|re|ve|ll|d|m)\b|\w+(?:[-.,'/&]\w+)*|[#&$%@]")
 
 @dataclasses.dataclass(frozen=True)
 class CaptionScores:
-    """Scores of captions in the units that papers print, and what is needed to compare them.
+    """Scores of captions in the units of papers, with the information needed to compare them.
 
     Args:
         bleu_1, bleu_2, bleu_3, bleu_4: Corpus BLEU of n-grams up to n, 0 to 100, unsmoothed; the
             length of each caption is compared with the closest of its references (Papineni et
             al. 2002).
-        brevity_penalty: The factor, at most 1, by which all four are smaller because the captions
-            are shorter than their references. Some papers print BLEU without it, that of Show,
-            Attend and Tell for one: divide by it to compare.
-        cider: CIDEr-D from 0 to 1000, a hundred times what coco-caption prints, as papers have it.
-            An n-gram that many images share counts little, and the images are those given: scores
-            of different test sets do not compare (Vedantam et al. 2015).
+        brevity_penalty: The factor, at most 1, that reduces all four because the captions are
+            shorter than their references. Some papers report BLEU without it, such as that of Show,
+            Attend and Tell: divide by it to compare.
+        cider: CIDEr-D from 0 to 1000, a hundred times the output of coco-caption, as in papers. An
+            n-gram that many of the given images share counts little: scores of different test sets
+            are not comparable (Vedantam et al. 2015).
         rouge_l: Mean of the F-measures (β = 1.2) of the longest common subsequence, 0 to 100
             (Lin 2004).
-        meteor: METEOR 1.5 of English, 0 to 100; `None` where Java is missing (Denkowski and Lavie
+        meteor: METEOR 1.5 of English, 0 to 100; `None` if Java is missing (Denkowski and Lavie
             2014).
-        signature: The protocol: library, number of references, tokenization, what each score is.
+        signature: The protocol: library, number of references, tokenization, definitions.
     """
 
     bleu_1: float
@@ -54,12 +54,12 @@ class CaptionScores:
 
 
 def caption_scores(hypotheses, references, with_meteor=True):
-    """Computes BLEU, METEOR, ROUGE-L and CIDEr of captions, each by coco-caption's own code.
+    """Computes BLEU, METEOR, ROUGE-L and CIDEr of captions with coco-caption's own code.
 
-    Give raw text: it is lower-cased, split as in the Penn Treebank and freed of punctuation, as
-    coco-caption does, by the same Java program. Where there is no `java` command, regular
-    expressions do nearly the same (the same tokens for 34,978 of 35,000 captions of Flickr8k) and
-    METEOR is left out; `signature` tells.
+    Pass raw text: as in coco-caption, the same Java program lower-cases it, splits it as in the
+    Penn Treebank, and removes punctuation. Without a `java` command, regular expressions do nearly
+    the same (the same tokens for 34,978 of 35,000 captions of Flickr8k), and METEOR is left out;
+    `signature` says so.
 
     Papers: Chen et al. 2015, "Microsoft COCO captions: data collection and evaluation server", and
     those of `CaptionScores`.
@@ -71,13 +71,14 @@ def caption_scores(hypotheses, references, with_meteor=True):
         with_meteor: Whether to compute METEOR, which takes seconds to start.
 
     Returns:
-        The `CaptionScores`. CIDEr of a single image is 0: every n-gram is in every image.
+        The `CaptionScores`. The CIDEr of a single image is 0: every n-gram is in every image.
 
     Raises:
-        ValueError: No hypotheses, not as many lists of references, or one of those is empty.
-        TypeError: One of the arguments holds something else.
-        ImportError: pycocoevalcap is not installed.
-        RuntimeError: Java is there, but fails.
+        ValueError: If there are no hypotheses, the number of lists of references differs, or one of
+            these is empty.
+        TypeError: If one of the arguments holds something else.
+        ImportError: If pycocoevalcap is not installed.
+        RuntimeError: If Java is installed, but fails.
 
     Example:
 

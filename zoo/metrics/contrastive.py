@@ -1,4 +1,4 @@
-"""The loss of models that tell what belongs together."""
+"""The contrastive loss of models that match pictures and texts."""
 
 import keras
 from keras import ops
@@ -12,18 +12,18 @@ class ContrastiveLoss(keras.losses.Loss):
        {e^{S_{i(j) j}} + \\sum_{k: i(k) \\ne i(j)} e^{S_{i(j) k}}} - \\frac{1}{T} \\sum_j \\log
        \\frac{e^{S_{i(j) j}}}{\\sum_i e^{S_{ij}}} \\right) $$
 
-    i(j) is the image of text j. Where each image has one text, it is the loss of CLIP (InfoNCE);
-    other texts of the same image are no wrong answers, so they stand in no denominator. Computed in
+    i(j) is the image of text j. If each image has one text, this is the loss of CLIP (InfoNCE);
+    other texts of the same image are not negatives, so they are in no denominator. Computed in
     float32.
 
     Papers: van den Oord et al. 2018 (https://arxiv.org/abs/1807.03748); Radford et al. 2021
     (https://arxiv.org/abs/2103.00020).
 
     Args:
-        label_smoothing: Share of the target that goes to all answers evenly.
+        label_smoothing: Share of the target that is spread evenly over all answers.
 
     Call arguments:
-        y_true: `(images, texts)`, 1 where they belong together, else 0: one image for each text.
+        y_true: `(images, texts)`, 1 for matching pairs, otherwise 0: one image for each text.
         y_pred: Similarities S of the same shape, scaled.
 
     Example:

@@ -6,15 +6,15 @@ from keras import ops
 
 @keras.saving.register_keras_serializable(package="zoo")
 class Perplexity(keras.metrics.Metric):
-    """Perplexity: the exponential of the mean cross-entropy of a token.
+    """Perplexity: the exponential of the mean cross-entropy per token.
 
         PPL = exp( Σᵢ wᵢ · (−log softmax(logitsᵢ)[yᵢ])  /  Σᵢ wᵢ )
 
-    The sums go over every token of every batch, so the result does not depend on how the tokens
-    were batched or padded. What stands at tokens of weight 0 is never looked at. Everything is
-    computed in float32. Before the first weighted token the result is NaN.
+    The sums run over every token of every batch, so the result does not depend on batching or
+    padding. Tokens of weight 0 are ignored. Everything is computed in float32. Before the first
+    weighted token the result is NaN.
 
-    In `compile` it belongs to `weighted_metrics`: Keras gives `metrics` no sample weights.
+    In `compile`, pass it in `weighted_metrics`: Keras does not pass sample weights to `metrics`.
 
     Args:
         name: Name of the metric.
@@ -23,7 +23,7 @@ class Perplexity(keras.metrics.Metric):
         y_true: Token ids `(..., length)`.
         y_pred: Logits `(..., length, vocabulary)`.
         sample_weight: Weight of each token, of the shape of `y_true` or one that broadcasts to it
-            with the same rank. By default 1. A Keras mask on `y_pred` counts as well.
+            with the same rank. Defaults to 1. A Keras mask on `y_pred` is applied as well.
 
     Example:
 

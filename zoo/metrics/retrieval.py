@@ -1,4 +1,4 @@
-"""How well similarities find the texts of images, and the images of texts."""
+"""Recall of retrieving the texts of images, and the images of texts, by similarity."""
 
 from typing import NamedTuple
 
@@ -8,10 +8,10 @@ RANKS = (1, 5, 10)
 
 
 class RetrievalScores(NamedTuple):
-    """Recalls in percent, each a dictionary of a number of answers to a recall.
+    """Recalls in percent, each a dictionary from the number of answers k to the recall.
 
     Attributes:
-        image_to_text: Share of images of which a text is among the first k texts.
+        image_to_text: Share of images with one of their texts among the first k texts.
         text_to_image: Share of texts whose image is among the first k images.
     """
 
@@ -22,11 +22,11 @@ class RetrievalScores(NamedTuple):
 def retrieval_scores(similarities, owners):
     """Returns the `RetrievalScores` of similarities, as papers on Flickr8k report them.
 
-    An answer that is as near as the right one counts as nearer: constant similarities find nothing.
+    Ties count as errors: constant similarities find nothing.
 
     Args:
         similarities: Array (images × texts).
-        owners: For each text the number of its image.
+        owners: For each text the index of its image.
 
     Example:
 

@@ -1,4 +1,4 @@
-"""The error rate of tokens, of labels at each time."""
+"""The token error rate of CTC models."""
 
 import keras
 import tensorflow as tf
@@ -6,12 +6,12 @@ import tensorflow as tf
 
 @keras.saving.register_keras_serializable(package="zoo")
 class TokenErrorRate(keras.metrics.Metric):
-    """Edits that turn the most likely texts into the right ones, for each token of these.
+    """The number of edits that turn the most likely texts into the references, per token.
 
     $$ rate = \\frac{\\sum edits}{\\sum tokens} $$
 
-    An edit replaces, adds or drops a token. The most likely text is that of the best path: the best
-    label of each time, what follows itself dropped, then the blanks (label 0).
+    An edit substitutes, inserts or deletes a token. The most likely text is that of the best path:
+    the best label at each time step, with repetitions merged and blanks (label 0) removed.
 
     Example:
 
@@ -28,7 +28,7 @@ class TokenErrorRate(keras.metrics.Metric):
         self.tokens = self.add_variable((), "zeros", name="tokens")
 
     def update_state(self, y_true, y_pred, sample_weight=None):
-        """Counts.
+        """Accumulates the edits of a batch.
 
         Args:
             y_true: int32 `(batch, length)`, token ids, padded with 0.
@@ -51,7 +51,7 @@ class TokenErrorRate(keras.metrics.Metric):
 
 
 def best_path(logits):
-    """Returns the tokens of the best labels, and the times at which they begin.
+    """Returns the tokens of the best path, and the time steps at which they begin.
 
     Args:
         logits: `(batch, times, labels)`; label 0 is the blank.

@@ -1,27 +1,27 @@
-"""How many words of transcripts are wrong."""
+"""The word error rate of transcripts."""
 
 import tensorflow as tf
 
 
 def word_error_rate(hypotheses, references):
-    """Returns how many words are to be changed until all texts are right, as a part of these.
+    """Returns the word error rate: the number of word edits per reference word.
 
     $$ WER = \\frac{\\sum substitutions + deletions + insertions}{\\sum words\\ of\\ references} $$
 
-    The sums go over all texts, of whose changes there are as few as possible, by
-    `tf.edit_distance`. Words are what stands between white space: case and punctuation count, so
-    that both sides are to be normalized in the same way before, such as to lower case.
+    The sums run over all texts, with the fewest edits possible, by `tf.edit_distance`. Words are
+    separated by white space. Case and punctuation count, so normalize both sides in the same way
+    before, such as to lower case.
 
     Args:
         hypotheses: List of `str`, the transcripts.
-        references: List of `str`, what was said, one for each.
+        references: List of `str`, the correct texts, one for each.
 
     Returns:
-        A `float`, 0 if all is right; it may be above 1.
+        A `float`, 0 if all are correct; it may be above 1.
 
     Raises:
-        TypeError: If an argument is no list of `str`.
-        ValueError: If there are not as many of each, or the references have no words.
+        TypeError: If an argument is not a list of `str`.
+        ValueError: If the numbers of texts differ, or the references have no words.
 
     Example:
 

@@ -27,44 +27,44 @@ TOLERANCE = 0.1
 
 @keras.saving.register_keras_serializable(package="zoo")
 class Backbone(keras.layers.Layer):
-    """A frozen network of `keras.applications`: pictures to a grid of annotation vectors.
+    """A frozen network of `keras.applications` that turns pictures into annotation vectors.
 
     Xu et al. 2015, "Show, Attend and Tell", https://arxiv.org/abs/1502.03044, section 3.1.1: a
-    lower convolutional layer gives one vector for each part of the picture. Of several layers the
-    first one gives the grid; the grids of the others are averaged or interpolated to it, and the
-    vectors of a part concatenated.
+    lower convolutional layer returns one vector for each part of the picture. With several layers,
+    the first one defines the grid; the grids of the others are averaged or interpolated to it, and
+    the vectors of each part are concatenated.
 
-    The layer has no variables: its weights come from `keras.applications` at the first picture, and
-    are constants from then on. So a model that owns a backbone is saved without it, and is loaded
-    where its weights are not yet. The fingerprint in the config tells whether the weights found
-    then are those that the model was trained with.
+    The layer has no variables: its weights are loaded from `keras.applications` at the first
+    picture, and are constants from then on. So a model with a backbone is saved without its
+    weights, and can be loaded before they are available. The fingerprint in the config is used to
+    check that they are the weights that the model was trained with.
 
     Args:
         name: Class of the network in `keras.applications`.
         layers: Names of layers of the network whose outputs are grids.
         image_size: Rows and columns of the pictures.
-        grid: Rows and columns of a coarser grid, to which the annotations are averaged; by default
-            that of the first layer.
-        weights: `"imagenet"`, path of a file of weights for `keras.applications`, or `None` for
-            random ones, the same ones each time, for tests.
-        fingerprint: What `fingerprint()` must give, checked when the weights are loaded; anything
-            by default.
+        grid: Rows and columns of a coarser grid, to which the annotations are averaged; defaults to
+            the grid of the first layer.
+        weights: `"imagenet"`, the path of a weights file for `keras.applications`, or `None` for
+            random weights, the same ones each time, for tests.
+        fingerprint: Expected result of `fingerprint()`, checked when the weights are loaded; not
+            checked by default.
 
     Attributes:
         grid: Rows and columns of the grid.
         channels: Size of an annotation vector.
 
     Call arguments:
-        images: Tensor (batch, image_size, image_size, 3), RGB from 0 to 255, as `read_images` gives
-            them. What the network wants done to its pixels is done inside.
+        images: Tensor (batch, image_size, image_size, 3), RGB from 0 to 255, as returned by
+            `read_images`. The layer applies the preprocessing of the network.
 
     Returns:
         Float32 tensor (batch, rows * columns, channels), the grid row by row.
 
     Raises:
-        ValueError: Unknown network or layer; a layer that gives no grid; pictures of another size;
-            weights with another fingerprint.
-        ConnectionError: The weights are not there and could not be downloaded.
+        ValueError: If the network or a layer is unknown, the output of a layer is not a grid, the
+            pictures have another size, or the weights have another fingerprint.
+        ConnectionError: If the weights are missing and cannot be downloaded.
 
     Example:
 
@@ -122,7 +122,7 @@ class Backbone(keras.layers.Layer):
         return images_shape[0], math.prod(self.grid), self.channels
 
     def fingerprint(self):
-        """Returns a few numbers that tell this network with its weights from any other.
+        """Returns a few numbers that identify this network and its weights.
 
         They are sums, weighted by cosines, of the annotation vectors of a picture made of waves.
         """
@@ -130,10 +130,10 @@ class Backbone(keras.layers.Layer):
         return self._hidden.fingerprint
 
     def check_fingerprint(self, expected):
-        """Raises a `ValueError` unless this network computes what another one computed.
+        """Raises a `ValueError` unless this network has the fingerprint of another one.
 
         Args:
-            expected: What `fingerprint()` of the other one gave.
+            expected: The `fingerprint()` of the other network.
         """
         self._require_same(self.fingerprint(), expected)
 
@@ -147,7 +147,7 @@ class Backbone(keras.layers.Layer):
         } | ({} if self.coarser is None else {"grid": list(self.coarser)})
 
     def _load(self):
-        """Loads the weights, unless they are here."""
+        """Loads the weights unless they are loaded already."""
         if self._hidden.function is not None:
             return
         with tf.init_scope():  # the first pictures may come while a graph is traced
@@ -178,14 +178,14 @@ class Backbone(keras.layers.Layer):
 
 
 def _frozen(name, network):
-    """Returns a network with all that it wants done to its pixels as a function of pictures.
+    """Returns a network, including its preprocessing, as a function of pictures.
 
     Its weights are constants in the graph: TensorFlow folds batch normalization into them, and
-    whoever saves the graph saves them along.
+    they are saved with the graph.
 
     Args:
-        name: One of `NETWORKS`, for its pixels.
-        network: A `keras.Model` made of its layers, of one output.
+        name: One of `NETWORKS`, for its preprocessing.
+        network: A `keras.Model` of its layers, with one output.
 
     Returns:
         A concrete TensorFlow function of float32 (batch, size, size, 3) from 0 to 255.
@@ -211,7 +211,7 @@ def _frozen(name, network):
 
 
 def _waves(size):
-    """Returns one picture with something to see for every network."""
+    """Returns a test picture with structure that every network responds to."""
     rows, columns = np.meshgrid(*[np.linspace(0.0, 1.0, size)] * 2, indexing="ij")
     waves = [np.sin(9 * rows * columns), np.cos(7 * rows - 4 * columns), rows - columns]
     return (127.5 + 127.5 * np.stack(waves, axis=-1))[None].astype("float32")

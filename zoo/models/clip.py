@@ -1,6 +1,6 @@
-"""CLIP: pictures and texts to unit vectors of one space, in which they meet.
+"""CLIP: unit vectors of pictures and texts in a joint space.
 
-The task, searching, matching and naming pictures by texts, is `zoo.tasks.matching.Matcher`.
+The task, searching, matching and classifying pictures by texts, is `zoo.tasks.matching.Matcher`.
 """
 
 import math
@@ -16,16 +16,15 @@ SHARPEST = 100.0  # at most, similarities are multiplied by this
 
 @keras.saving.register_keras_serializable(package="zoo")
 class Clip(Core):
-    """Two towers, one of pictures and one of texts, and the similarities of what they give.
+    """Two towers, one of pictures and one of texts, and the similarities of their outputs.
 
     $$ S_{ij} = e^t \\frac{f(image_i) \\cdot g(text_j)}{|f(image_i)| |g(text_j)|} $$
 
-    The scale e^t is learned, and 100 at most.
+    The scale e^t is learned, and at most 100.
 
     Paper: Radford et al. 2021, Learning Transferable Visual Models From Natural Language
-    Supervision (https://arxiv.org/abs/2103.00020). The tower of pictures begins with the grid of
-    vectors that another network, such as `zoo.Backbone`, made of a picture; or, with `patch_size`,
-    with the pixels.
+    Supervision (https://arxiv.org/abs/2103.00020). The image tower takes the grid of vectors of
+    another network, such as `zoo.Backbone`; or, with `patch_size`, the pixels.
 
     Args:
         vocabulary_size: Number of tokens.
@@ -34,7 +33,7 @@ class Clip(Core):
     Call arguments:
         inputs: Dictionary of `images`, float `(images, positions, channels)` or pixels `(images,
             rows, columns, channels)`, and `token_ids`, int32 `(texts, length)`, padded, as
-            `Matcher` makes them.
+            `Matcher` prepares them.
 
     Output shape:
         Float32 `(images, texts)`: the similarities S.
@@ -84,7 +83,7 @@ class Clip(Core):
         return self.scale() * ops.matmul(images, ops.transpose(texts))
 
     def scale(self):
-        """Returns what cosines are multiplied by, a scalar."""
+        """Returns the factor of the cosines, a scalar."""
         return ops.minimum(ops.exp(ops.convert_to_tensor(self.log_scale)), SHARPEST)
 
     def embed_images(self, images, training=None):

@@ -1,4 +1,4 @@
-"""The towers of a CLIP: texts to a vector, and pictures to one."""
+"""The towers of a CLIP: texts to vectors, and pictures to vectors."""
 
 import dataclasses
 
@@ -22,18 +22,18 @@ POOLINGS = ("attention", "end", "first", "mean")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TowerConfig(StackConfig):
-    """Options of a tower: those of `StackConfig`, some with other defaults, and
+    """Options of a tower, in addition to those of `StackConfig`, whose defaults partly differ.
 
     Args:
-        pooling: `"attention"`: a learned query looks at all vectors; `"mean"`: of all vectors; of
-            texts, `"end"`: the vector of the end token; of pictures cut into patches, `"first"`:
-            the vector of a learned token in front.
-        is_causal: Whether a vector sees those before it alone.
+        pooling: `"attention"`: a learned query attends to all vectors; `"mean"`: the mean of all
+            vectors; for texts, `"end"`: the vector of the end token; for patches of pictures,
+            `"first"`: the vector of a learned class token.
+        is_causal: Whether a vector only sees itself and those before it.
         hiding: Fraction of the vectors of a text or picture that are hidden in training (Li et al.
-            2023, https://arxiv.org/abs/2212.00794), but for the first.
-        input_dropout: Fraction dropped of the numbers that a picture's vectors come with: in all
-            parts of a grid the same ones.
-        scaled: Of texts, whether embeddings are multiplied by the root of `size`.
+            2023, https://arxiv.org/abs/2212.00794), except for the first one.
+        input_dropout: Dropout rate of the channels of a picture's input vectors: the same channels
+            in all parts of the grid.
+        scaled: For texts, whether embeddings are multiplied by the square root of `size`.
     """
 
     num_layers: int = 1
@@ -61,21 +61,21 @@ class ClipConfig:
 
     Args:
         vocabulary_size: Number of tokens.
-        channels: Size of the vectors that a picture comes as; of patches, colours of a pixel.
-        positions: Number of these vectors, or patches, the parts of the picture.
-        patch_size: Rows and columns of the patches that the tower of pictures cuts them into; or
-            `None` where another network makes vectors of them.
-        embedding_size: Size of the vectors of the common space.
-        max_length: Tokens of a text at most, start and end included.
-        end_id, pad_id: The tokens at the end of a text, and after it.
-        text: Dictionary of the options of the tower of texts, see `TowerConfig`. CLIP's own is
-            `{"num_layers": 12, "is_causal": True, "pooling": "end", "scaled": False}`.
-        tail: Dictionary of the arguments of the `NetworkTail` that the vectors of a picture go
-            through before the tower of pictures; or `None` where the tower takes them as they come.
-        image: Dictionary of the options of the tower of pictures. CLIP's own, of ViT-B/32, is
-            `{"num_layers": 12, "size": 768, "num_heads": 12, "hidden": 3072, "pooling": "first"}`,
-            with `patch_size=32, channels=3`.
-        temperature: What similarities are divided by before training changes it.
+        channels: Size of the input vectors of a picture; with patches, channels of a pixel.
+        positions: Number of these vectors, or of patches, in a picture.
+        patch_size: Rows and columns of the patches that the image tower splits pictures into; or
+            `None` if another network turns pictures into vectors.
+        embedding_size: Size of the vectors in the joint space.
+        max_length: Maximum number of tokens of a text, start and end included.
+        end_id, pad_id: The end token of a text, and the padding after it.
+        text: Dictionary of the options of the text tower, see `TowerConfig`. Those of the original
+            CLIP are `{"num_layers": 12, "is_causal": True, "pooling": "end", "scaled": False}`.
+        tail: Dictionary of the arguments of the `NetworkTail` that the vectors of a picture pass
+            through before the image tower; or `None` for no such layers.
+        image: Dictionary of the options of the image tower. Those of the original CLIP, ViT-B/32,
+            are `{"num_layers": 12, "size": 768, "num_heads": 12, "hidden": 3072, "pooling":
+            "first"}`, with `patch_size=32, channels=3`.
+        temperature: Initial value of the divisor of the similarities, which is learned.
     """
 
     vocabulary_size: int
@@ -112,7 +112,7 @@ class ClipConfig:
 
 @keras.saving.register_keras_serializable(package="zoo")
 class _Tower(keras.layers.Layer):
-    """A stack of blocks over vectors, and one vector of all of them.
+    """A stack of blocks over vectors, pooled to one vector.
 
     Args:
         config: A `ClipConfig`, or its fields as a dictionary.
@@ -142,8 +142,8 @@ class _Tower(keras.layers.Layer):
             self.pool.build(vectors)
 
     def read(self, x, mask, end, return_attention_scores, training):
-        """Returns `(batch, size)`, of vectors `(batch, length, size)`; if asked for, the weights of
-        all blocks, too, and of the pooling by attention, `(batch, heads, 1, length)`.
+        """Returns `(batch, size)` for vectors `(batch, length, size)`; if requested, also the
+        weights of all blocks, and of the attention pooling, `(batch, heads, 1, length)`.
         """
         if training and self.config.hiding:
             shape = ops.shape(x)[:2]
@@ -180,7 +180,7 @@ class _Tower(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="zoo")
 class TextTower(_Tower):
-    """Token ids `(batch, length)`, each with start and end, to a vector each, `(batch, size)`."""
+    """Turns token ids `(batch, length)`, with start and end, into vectors `(batch, size)`."""
 
     side = "text"
 
@@ -211,7 +211,7 @@ class TextTower(_Tower):
 
 @keras.saving.register_keras_serializable(package="zoo")
 class GridTower(_Tower):
-    """Vectors of the parts of pictures `(batch, positions, channels)` to one, `(batch, size)`."""
+    """Turns the grids of pictures `(batch, positions, channels)` into vectors `(batch, size)`."""
 
     side = "image"
 
@@ -242,7 +242,7 @@ class GridTower(_Tower):
         return self.read(x, None, None, return_attention_scores, training)
 
     def normalized(self, images):
-        """Returns the vectors that the tower begins with, `(batch, positions, channels)`."""
+        """Returns the input vectors of the tower, `(batch, positions, channels)`."""
         return self.input_norm(images if self.tail is None else self.tail(images))
 
 
@@ -258,8 +258,8 @@ def _require_taken(tail, positions, channels):
 
 @keras.saving.register_keras_serializable(package="zoo")
 class PatchTower(_Tower):
-    """Pixels of pictures `(batch, rows, columns, channels)` to a vector each, `(batch, size)`: a
-    Vision Transformer with a normalization before its blocks.
+    """Turns pictures `(batch, rows, columns, channels)` into vectors `(batch, size)`: a Vision
+    Transformer with a normalization before its blocks.
     """
 
     side = "image"
@@ -302,20 +302,21 @@ class PatchTower(_Tower):
 
 @keras.saving.register_keras_serializable(package="zoo")
 class AttentionPooling(keras.layers.Layer):
-    """One vector of several, by the attention of a learned query.
+    """Pools several vectors into one, by the attention of a learned query.
 
     Paper: Lee et al. 2019, Set Transformer, section 3.2 (https://arxiv.org/abs/1810.00825).
 
     Args:
-        num_heads: Number of heads, which may look at different vectors.
+        num_heads: Number of heads, which may attend to different vectors.
 
     Call arguments:
         x: `(batch, length, size)`.
         mask: Boolean `(batch, length)`, `False` for padding.
-        return_attention_scores: Whether to return the weights, too.
+        return_attention_scores: Whether to also return the weights.
 
     Output shape:
-        `(batch, size)`; with the weights, `(batch, heads, 1, length)`, a tuple.
+        `(batch, size)`; with `return_attention_scores` a tuple, with weights `(batch, heads, 1,
+        length)`.
     """
 
     def __init__(self, num_heads, **kwargs):
@@ -324,7 +325,7 @@ class AttentionPooling(keras.layers.Layer):
         self.num_heads = num_heads
 
     def compute_mask(self, x, previous_mask=None):
-        """Returns nothing: no length is left."""
+        """Returns nothing: the output has no length axis."""
 
     def build(self, x_shape):
         size = x_shape[-1]

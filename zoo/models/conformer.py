@@ -19,16 +19,16 @@ from zoo.models.transformer import StackConfig, make_blocks, run_blocks
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ConformerConfig(StackConfig):
-    """Options of a Conformer: those of `StackConfig`, some with other defaults, and
+    """Options of a Conformer, in addition to those of `StackConfig`, whose defaults partly differ.
 
     Args:
         num_labels: Number of labels.
-        bands: Bands of the spectrograms.
+        bands: Number of frequency bands in the spectrograms.
         position: `"transformer_xl"`, or another one that acts in self-attention.
-        kernel_size: Length of the convolutions of the blocks.
-        convolution_norm: `"batch"` or `"layer"`, the normalization inside of them.
-        strides: How much each convolution in front shortens the time; all halve the bands.
-        channels: Channels of these; by default `size`.
+        kernel_size: Kernel size of the convolutions in the blocks.
+        convolution_norm: `"batch"` or `"layer"`, the normalization in the convolution modules.
+        strides: Strides in time of the subsampling convolutions; each also halves the bands.
+        channels: Number of their channels; defaults to `size`.
     """
 
     num_labels: int
@@ -61,7 +61,7 @@ class ConformerConfig(StackConfig):
 
 @keras.saving.register_keras_serializable(package="zoo")
 class Conformer(Core):
-    """Convolutions that shorten a spectrogram, a stack of Conformer blocks, the mean over time.
+    """Convolutional subsampling of a spectrogram, a stack of Conformer blocks, the mean over time.
 
     Paper: Gulati et al. 2020, Conformer: Convolution-augmented Transformer for Speech Recognition
     (https://arxiv.org/abs/2005.08100). The defaults are the encoder of its Conformer (S).
@@ -72,8 +72,8 @@ class Conformer(Core):
 
     Call arguments:
         sounds: Dictionary of `frames`, float32 `(batch, frames, bands)`, and `lengths`, int32
-            `(batch,)`, as `SoundReader` reads them.
-        return_attention_scores: Whether to return the weights of all blocks, too.
+            `(batch,)`, as returned by `SoundReader`.
+        return_attention_scores: Whether to also return the weights of all blocks.
 
     Output shape:
         Logits, float32 `(batch, num_labels)`; with `return_attention_scores` also a list of
@@ -121,15 +121,15 @@ class Conformer(Core):
         return (logits, weights) if return_attention_scores else logits
 
     def encode(self, sounds, return_attention_scores=False, training=None):
-        """Returns what the blocks make of sounds.
+        """Returns the outputs of the blocks.
 
         Args:
             sounds, return_attention_scores: As for `call`.
-            training: Whether to drop.
+            training: Whether to apply dropout.
 
         Returns:
-            `(x, is_token, weights)`: `(batch, tokens, size)`, which of the tokens are of the sound,
-            boolean `(batch, tokens)`, and the list of weights, empty unless asked for.
+            `(x, is_token, weights)`: `(batch, tokens, size)`, the mask of the tokens that are not
+            padding, boolean `(batch, tokens)`, and the list of weights, empty unless requested.
         """
         frames, lengths = self._require_sounds(sounds)
         x = self.subsampling(frames, lengths)  # (batch, tokens, size)
@@ -144,16 +144,17 @@ class Conformer(Core):
         return x, is_token, [each for (each,) in weights]
 
     def told(self, sounds, weights):
-        """Returns what its attention tells, see `zoo.tasks.classification.Classifier.respond`.
+        """Explains an answer by attention, see `zoo.tasks.classification.Classifier.respond`.
 
         Args:
-            sounds: What was called.
-            weights: What `call` returned for it.
+            sounds: Inputs of `call`.
+            weights: Weights that `call` returned for them.
 
         Returns:
-            Dictionary of float32 `attention` `(batch, tokens)`, where the answer comes from by
-            rollout, `heads` `(batch, blocks, heads, tokens)`, the same of each head alone, and
-            `tokens`, int32 `(batch,)`, how many of them each sound has. Each row sums to 1.
+            Dictionary of float32 `attention` `(batch, tokens)`, the tokens that the answer comes
+            from, by rollout; `heads` `(batch, blocks, heads, tokens)`, the same for each head
+            alone; and `tokens`, int32 `(batch,)`, the number of tokens of each sound. Each row sums
+            to 1.
         """
         tokens = self.subsampling.tokens_of(sounds["lengths"])
         is_token = ops.arange(ops.shape(weights[0])[-1]) < tokens[:, None]
@@ -184,16 +185,16 @@ class Conformer(Core):
 
 @keras.saving.register_keras_serializable(package="zoo")
 class Subsampling(keras.layers.Layer):
-    """Convolutions, 3 × 3, that shorten a spectrogram and see what sounds at once.
+    """3 × 3 convolutions that shorten a spectrogram, over time and frequency bands.
 
     Args:
-        size: Size of the vectors that come out.
-        channels: Channels of the convolutions.
-        strides: How much each shortens the time; all halve the bands.
+        size: Size of the output vectors.
+        channels: Number of channels of the convolutions.
+        strides: Stride in time of each convolution; each also halves the bands.
 
     Call arguments:
         frames: `(batch, frames, bands)`.
-        lengths: int32 `(batch,)`, the frames of each that count.
+        lengths: int32 `(batch,)`, the number of frames of each without padding.
 
     Output shape:
         `(batch, tokens, size)`.
@@ -229,12 +230,12 @@ class Subsampling(keras.layers.Layer):
         return self.projection(x)
 
     def tokens_of(self, lengths):
-        """Returns how many tokens spectrograms of so many frames become."""
+        """Returns the numbers of tokens for given numbers of frames."""
         return -(-ops.cast(lengths, "int32") // self.step)
 
     @property
     def step(self):
-        """How many frames become a token."""
+        """Number of frames per token."""
         return math.prod(self.strides)
 
     def get_config(self):
@@ -247,7 +248,7 @@ class Subsampling(keras.layers.Layer):
 
 
 def _mean(x, is_token):
-    """Returns the mean over the axis before the last one of what counts, 0 of nothing."""
+    """Returns the masked mean over the second-to-last axis, 0 if all is masked."""
     counts = ops.cast(is_token, x.dtype)[..., None]
     number = ops.maximum(ops.sum(counts, axis=-2), 1.0)
     return ops.sum(x * counts, axis=-2) / number

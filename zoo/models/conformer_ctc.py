@@ -1,4 +1,4 @@
-"""The Conformer that writes: spectrograms to logits of tokens at each time.
+"""The Conformer for speech recognition: spectrograms to logits of tokens at each time step.
 
 The task, sounds to texts, is `zoo.tasks.recognition.Recognizer`.
 """
@@ -14,10 +14,10 @@ CERTAIN = 1e4  # a logit that leaves nothing to others
 
 @keras.saving.register_keras_serializable(package="zoo")
 class ConformerCTC(Conformer):
-    """A Conformer with a label for each time: a token, or the blank.
+    """A Conformer with a label at each time step: a token, or the blank.
 
-    By connectionist temporal classification, the probability of a text is that of all rows of
-    labels which give the text once what follows itself is dropped, and then the blanks:
+    In connectionist temporal classification, the probability of a text is that of all sequences of
+    labels that collapse to the text, when repeated labels are merged and blanks are then removed:
 
     $$ p(text) = \\sum_{labels \\to text} \\prod_t softmax(logits_t)_{labels_t} $$
 
@@ -31,12 +31,12 @@ class ConformerCTC(Conformer):
 
     Call arguments:
         sounds: Dictionary of `frames`, float32 `(batch, frames, bands)`, and `lengths`, int32
-            `(batch,)`, as `SoundReader` reads them.
-        return_attention_scores: Whether to return the weights of all blocks, too.
+            `(batch,)`, as returned by `SoundReader`.
+        return_attention_scores: Whether to also return the weights of all blocks.
 
     Output shape:
-        Logits, float32 `(batch, tokens, num_labels)`. Behind the end of a sound the blank is
-        certain, so that a loss without lengths is that of each sound alone. With
+        Logits, float32 `(batch, tokens, num_labels)`. After the end of a sound the blank has
+        probability 1, so that a loss without lengths ignores the padding. With
         `return_attention_scores` also a list of `(batch, num_heads, tokens, tokens)`.
 
     Example:

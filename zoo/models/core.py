@@ -1,4 +1,4 @@
-"""What every model of tensors has in common: its config."""
+"""The base class of all models of tensors, with a config."""
 
 import dataclasses
 
@@ -6,15 +6,15 @@ import keras
 
 
 class Core(keras.Model):
-    """A model of tensors that its config tells whole.
+    """A model of tensors that is fully described by its config.
 
     A subclass names a frozen dataclass of options as `Config`. The arguments of the constructor are
     its fields.
 
     Class attributes:
         Config: The dataclass.
-        architecture: Name in the zoo of what this is.
-        description: One line for people.
+        architecture: Name of the architecture in the zoo.
+        description: One line that describes it.
 
     Attributes:
         config: The `Config`.
@@ -36,6 +36,6 @@ class Core(keras.Model):
 
     @classmethod
     def options(cls):
-        """Returns the names of the options with defaults: tokenizer or labels decide others."""
+        """Returns the options with defaults; the others follow from the tokenizer or the labels."""
         fields = dataclasses.fields(cls.Config)
         return [field.name for field in fields if field.default is not dataclasses.MISSING]

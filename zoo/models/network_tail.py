@@ -1,4 +1,4 @@
-"""`NetworkTail`: the upper layers of a pretrained network, which learn along."""
+"""`NetworkTail`: the upper layers of a pretrained network, for fine-tuning."""
 
 import keras
 from keras import ops
@@ -14,34 +14,33 @@ from zoo.models.networks import (
 
 @keras.saving.register_keras_serializable(package="zoo")
 class NetworkTail(keras.layers.Layer):
-    """The layers of a network of `keras.applications` above one of them, with weights that learn.
+    """The upper layers of a network of `keras.applications`, with trainable weights.
 
-    What a frozen `zoo.Backbone` made of a picture by the lower layers goes through the upper ones:
-    so the features of the lower layers are computed once, and fine-tuning costs what the upper ones
-    cost. Batch normalization keeps the means and variances that it came with. All is computed in
-    float32.
+    Their input is the output of the lower layers, a frozen `zoo.Backbone`. So the features of the
+    lower layers are computed once, and fine-tuning only costs as much as the upper ones. Batch
+    normalization keeps its pretrained means and variances. All is computed in float32.
 
     Args:
         network: Class of the network in `keras.applications`.
         image_size: Rows and columns of the pictures.
-        after: Name of the layer whose output comes in.
-        layers: Names of layers above it, whose outputs are joined as by a `Backbone`.
-        grid: Rows and columns of a coarser grid, to which they are averaged; by default that of
+        after: Name of the layer whose output is the input here.
+        layers: Names of layers above it, whose outputs are joined as in a `Backbone`.
+        grid: Rows and columns of a coarser grid, to which they are averaged; defaults to that of
             the first layer.
 
     Attributes:
         positions, channels: Number of vectors of a picture, and their size.
 
     Call arguments:
-        vectors: `(batch, rows * columns, channels)`, as a `Backbone` of the layer `after` gives
-            them.
+        vectors: `(batch, rows * columns, channels)`, as returned by a `Backbone` of the layer
+            `after`.
 
     Output shape:
         `(batch, positions, channels)`, float32.
 
     Raises:
-        ValueError: Unknown network or layer; a layer that needs more than what comes in; a grid
-            that is not coarser.
+        ValueError: If the network or a layer is unknown, a layer depends on more than the input, or
+            the grid is not coarser.
 
     Example:
 
@@ -74,13 +73,13 @@ class NetworkTail(keras.layers.Layer):
         """Does nothing: the network was built with its layers."""
 
     def start_from(self, weights="imagenet"):
-        """Takes the weights of a pretrained network.
+        """Loads the weights of a pretrained network.
 
         Args:
-            weights: `"imagenet"`, or path of a file of weights for `keras.applications`.
+            weights: `"imagenet"`, or the path of a weights file for `keras.applications`.
 
         Raises:
-            ConnectionError: The weights are not there and could not be downloaded.
+            ConnectionError: If the weights are missing and cannot be downloaded.
         """
         whole = make_network(self.network, self.image_size, weights)
         for layer in self.upper.layers:

@@ -1,4 +1,4 @@
-"""The networks of `keras.applications`, and the grids that their layers make of pictures."""
+"""The networks of `keras.applications`, and the grids that their layers return."""
 
 import contextlib
 import contextvars
@@ -22,7 +22,7 @@ def require_network(owner, name, image_size):
     """Raises a `ValueError` unless there is a network for pictures of a size.
 
     Args:
-        owner: What errors call it.
+        owner: Name of its owner, for error messages.
         name: One of `NETWORKS`.
         image_size: Rows and columns of the pictures.
     """
@@ -54,13 +54,13 @@ def make_network(name, image_size, weights):
     Args:
         name: One of `NETWORKS`.
         image_size: Rows and columns of its pictures.
-        weights: `"imagenet"`, path of a file, or `None` for those it is initialized with.
+        weights: `"imagenet"`, the path of a file, or `None` for the initial ones.
 
     Returns:
         A `keras.Model` that computes in float32.
 
     Raises:
-        ConnectionError: The weights are not there and could not be downloaded.
+        ConnectionError: If the weights are missing and cannot be downloaded.
     """
     make = getattr(keras.applications, name)
     try:
@@ -85,11 +85,11 @@ def grids_of(network, owner, layer_names):
 
     Args:
         network: A `keras.Model`.
-        owner: What errors call it.
+        owner: Name of its owner, for error messages.
         layer_names: Names of layers whose outputs are grids (batch, rows, columns, channels).
 
     Raises:
-        ValueError: There is no such layer, or its output is no grid.
+        ValueError: If there is no such layer, or its output is not a grid.
     """
     if not layer_names:
         raise ValueError(f"`layers` of {owner} must name at least one layer. Received: none.")
@@ -111,8 +111,8 @@ def vectors_of(grids, size):
     """Returns the vectors (batch, positions, channels) of several grids, one for each part.
 
     Args:
-        grids: What `grids_of` returned: the others are brought to the size of the first one.
-        size: Rows and columns of the parts, to which the vectors are averaged then.
+        grids: Grids from `grids_of`: the others are resized to the first one.
+        size: Rows and columns of the parts, to which the vectors are then averaged.
     """
     finest = grids[0].shape[1:3]
     joined = ops.concatenate([_resized(grid, finest) for grid in grids], axis=-1)
@@ -123,7 +123,7 @@ def vectors_of(grids, size):
 def draw_weights(network):
     """Gives a network random weights, the same ones each time.
 
-    Under those of the usual initializers next to nothing of a picture is left after many layers.
+    With the usual initializers, almost no signal of a picture would be left after many layers.
     """
     generator = np.random.default_rng(0)
     for variable in network.weights:
@@ -135,7 +135,7 @@ def draw_weights(network):
 
 
 def is_being_made():
-    """Whether weights that are created now are those of a network, whose sizes are known."""
+    """Whether the weights being created belong to a network, whose sizes are known."""
     return _is_being_made.get()
 
 
@@ -159,7 +159,7 @@ def _float32():
 
 
 def _resized(grid, size):
-    """Returns a grid with other numbers of rows and columns: averages, or interpolated ones."""
+    """Resizes a grid, by averaging or interpolation."""
     if grid.shape[1:3] == size:
         return grid
     strides = tuple(there // here for there, here in zip(grid.shape[1:3], size, strict=True))
@@ -171,7 +171,7 @@ def _resized(grid, size):
 
 
 def _shares(there, here):
-    """Returns how much each of `there` places counts for each of `here`, an array."""
+    """Returns the weights of `there` positions in each of `here` positions, an array."""
     each = np.eye(there, dtype="float32")[None, :, :, None]  # what is at one place alone
     resized = ops.image.resize(each, (here, there), antialias=True, data_format="channels_last")
     return ops.convert_to_numpy(resized)[0, :, :, 0]

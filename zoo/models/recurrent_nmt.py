@@ -1,6 +1,6 @@
-"""Translation by a recurrent decoder that attends: Bahdanau et al. 2015 and Luong et al. 2015.
+"""Translation with an attentive recurrent decoder: Bahdanau et al. 2015 and Luong et al. 2015.
 
-Layers (the encoder) and model (token ids to logits, and the step protocol of `zoo.decoding`); the
+The encoder layer and the model (token ids to logits, and the step protocol of `zoo.decoding`). The
 task, strings to strings, is `zoo.tasks.translation.Translator`.
 """
 
@@ -19,12 +19,12 @@ from zoo.models.core import Core
 
 @keras.saving.register_keras_serializable(package="zoo")
 class BidirectionalEncoder(keras.layers.Layer):
-    """Reads the source in both directions: one annotation vector a token, and their mean.
+    """Reads the source in both directions: one annotation vector per token, and their mean.
 
     Args:
-        units: Size of the recurrent state of one direction; an annotation has twice that.
+        units: Size of the recurrent state in one direction; an annotation has twice that.
         cell: `"gru"` or `"lstm"`.
-        dropout: Fraction of the annotations that is dropped in training.
+        dropout: Dropout rate of the annotations.
 
     Call arguments:
         embedded: Tensor `(batch, source_length, size)`.
@@ -75,13 +75,13 @@ class RecurrentNMTConfig:
 
     Args:
         vocabulary_size: Number of tokens; 0 is padding.
-        embedding_dim: Size of an embedding.
-        encoder_units: Size of one direction of the encoder.
-        decoder_units: Size of the decoder.
-        score: Score of the attention: a name, an object or a config.
+        embedding_dim: Size of the embeddings.
+        encoder_units: Size of the encoder's recurrent state in one direction.
+        decoder_units: Size of the decoder's recurrent state.
+        score: Attention score: a name, an object or a config.
         order: `"bahdanau"`, `"conditional"` or `"luong"`, see `keras_attention.AttentionCell`.
         cell: `"gru"` or `"lstm"`.
-        dropout: Fraction dropped of embeddings, annotations and outputs in training.
+        dropout: Dropout rate of embeddings, annotations and outputs.
     """
 
     vocabulary_size: int
@@ -103,8 +103,8 @@ class RecurrentNMTConfig:
 class AttentionRNNTranslator(Core):
     """Encoder and attentive recurrent decoder over token ids; one vocabulary for both languages.
 
-    One embedding table serves source, target and output layer, scaled by the root of its size where
-    it is an input (Vaswani et al. 2017, section 3.4). With the output `o_t` of the decoder, see
+    Source, target and output layer share one embedding table, scaled by the square root of its size
+    for inputs (Vaswani et al. 2017, section 3.4). With the output `o_t` of the decoder, see
     `keras_attention.AttentionCell`, the logits are
 
     - `E · tanh(W [o_t; y_{t-1}])` for `order="bahdanau"` and `"conditional"`: the deep output of
@@ -186,16 +186,16 @@ class AttentionRNNTranslator(Core):
     # The step protocol of zoo.decoding.
 
     def start(self, source_ids, max_length):
-        """Reads the source: returns what stays while decoding and the first state.
+        """Reads the source: returns the context, constant during decoding, and the first state.
 
-        A recurrent state takes the same room for any `max_length`.
+        The size of a recurrent state does not depend on `max_length`.
         """
         annotations, mask, state = self._encode(source_ids, training=False)
         context = self.decoder.cell.prepare(annotations, mask)
         return context, self.decoder.cell.initial_state(state)
 
     def step(self, tokens, state, context):
-        """Takes the previous tokens `(rows,)` and gives the logits of the next ones.
+        """Takes the previous tokens `(rows,)` and returns the logits of the next ones.
 
         Returns:
             `(logits, state, weights)`: `(rows, vocabulary_size)`, the next state, and the

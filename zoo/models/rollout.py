@@ -1,16 +1,16 @@
-"""Attention through a whole stack: what of the input has come to each place in the end."""
+"""Attention through a whole stack: how much each input contributes to each output position."""
 
 from keras import ops
 
 
 def attention_rollout(weights):
-    """Follows attention through all blocks, half of each block's output being its own input.
+    """Multiplies attention through all blocks, where half of each block's output is its input.
 
     $$ A = \\prod_l \\frac{1}{2} (I + mean_{heads}(W_l)) $$
 
     Paper: Abnar and Zuidema 2020, Quantifying Attention Flow in Transformers, equation 1
-    (https://arxiv.org/abs/2005.00928). It leaves out what values and feed-forward networks do:
-    a hint where to look, no explanation of the answer.
+    (https://arxiv.org/abs/2005.00928). It ignores values and feed-forward networks: it is a hint
+    where to look, not an explanation of the answer.
 
     Args:
         weights: List of `(batch, heads, length, length)`, the weights of each block from the first.

@@ -1,4 +1,4 @@
-"""Show, Attend and Tell: annotation vectors of a picture to logits of words, soft or hard.
+"""Show, Attend and Tell: annotation vectors of a picture to logits of words.
 
 The task, image files to captions, is `zoo.tasks.captioning.Captioner`.
 """
@@ -23,16 +23,16 @@ class ShowAttendTellConfig:
     Args:
         vocabulary_size: Number of tokens; 0 is padding.
         channels: Size of an annotation vector.
-        size: Size of embeddings and of the annotations that the decoder sees.
+        size: Size of the embeddings, and of the annotations that the decoder sees.
         units: Size of the LSTM.
         attention: `"soft"` or `"hard"`.
         doubly_stochastic: λ of `attention_loss`, for soft attention.
         entropy: λ_e of `attention_loss`, for hard attention.
-        dropout: Fraction dropped of annotations, embeddings and outputs in training.
-        seed: Seed of the draws of hard attention.
+        dropout: Dropout rate of annotations, embeddings and outputs.
+        seed: Seed of the sampling in hard attention.
 
     Raises:
-        ValueError: If the attention is neither.
+        ValueError: If the attention is unknown.
     """
 
     vocabulary_size: int
@@ -54,20 +54,20 @@ class ShowAttendTellConfig:
 class ShowAttendTell(Core):
     """A recurrent decoder that looks at a picture again before each word.
 
-    With the annotation vectors `a_1 … a_L` of the picture and the word before, `y_{t-1}`:
+    With the annotation vectors `a_1 … a_L` of the picture and the previous word `y_{t-1}`:
 
     $$ α_t = softmax_i(v^⊤ \\tanh(W_h h_{t-1} + W_a a_i)), \\quad
        z_t = σ(w^⊤ h_{t-1} + b) \\sum_i α_{ti} a_i $$
     $$ h_t = LSTM(h_{t-1}, [E y_{t-1}; z_t]), \\quad
        p(y_t) ∝ \\exp(E^⊤ (L_y E y_{t-1} + L_h h_t + L_z z_t)) $$
 
-    The state begins as two networks of the mean annotation tell. With `attention="hard"` each word
-    sees one annotation only: one drawn by `α_t` in training, the one with the highest `α_ti`
-    otherwise. What the paper adds to the loss is in `attention_loss`.
+    Two networks compute the initial state from the mean annotation. With `attention="hard"` each
+    word sees only one annotation: one sampled from `α_t` in training, the one with the highest
+    `α_ti` otherwise. The additional losses of the paper are in `attention_loss`.
 
     Paper: Xu et al. 2015, Show, Attend and Tell (https://arxiv.org/abs/1502.03044). Here the
-    annotations, of a network that is not trained along, first pass a trained layer with ReLU, and
-    one table `E` of embeddings serves input and output layer, which asks for the further `L_y`.
+    annotations, from a frozen network, first pass through a trained layer with ReLU, and input and
+    output layer share one embedding table `E`, which requires the additional `L_y`.
 
     Args:
         vocabulary_size: Number of tokens; 0 is padding.
@@ -79,8 +79,8 @@ class ShowAttendTell(Core):
 
     Returns:
         Dictionary of float32 `logits` `(batch, length, vocabulary_size)` and `weights` `(batch,
-        length, positions)`, where each word looked; of hard attention also `scores`, what these
-        were made of.
+        length, positions)`, the attention of each word; for hard attention also `scores`, from
+        which the weights were computed.
     """
 
     Config = ShowAttendTellConfig
@@ -155,23 +155,23 @@ class ShowAttendTell(Core):
         return told
 
     def attention_loss(self, outputs, labels, is_word):
-        """Returns what is added to the mean cross-entropy of a word.
+        """Returns the term that is added to the mean cross-entropy per word.
 
-        Soft attention should look at all of the picture in the course of a caption of T words:
+        Soft attention should cover the whole picture in the course of a caption of T words:
 
         $$ λ \\sum_i (1 - \\sum_t α_{ti})^2 / T $$
 
-        Hard attention learns by REINFORCE where to look: `s_t` was drawn, `b` is a moving average
-        of `log p(y_k)`, and `H` the entropy of `α_t`.
+        Hard attention learns with REINFORCE where to look: `s_t` is the sampled position, `b` is a
+        moving average of `log p(y_k)`, and `H` the entropy of `α_t`.
 
         $$ -\\frac{1}{T} \\sum_t \\left( \\log p(s_t) \\sum_{k ≥ t} (\\log p(y_k) - b)
            + λ_e H(α_t) \\right) $$
 
-        The paper takes the sum over all words as the reward of every draw; but words that were
-        written before cannot depend on it, and only add noise.
+        In the paper, the reward of every sample is the sum over all words; but earlier words cannot
+        depend on the sample, and only add noise.
 
         Args:
-            outputs: What a call with `training=True` returned.
+            outputs: Outputs of a call with `training=True`.
             labels: int32 `(batch, length)`, the words.
             is_word: `(batch, length)`: 1 for words, 0 for padding.
         """
@@ -196,11 +196,11 @@ class ShowAttendTell(Core):
     # The step protocol of zoo.decoding.
 
     def start(self, annotations, max_length):
-        """Looks at the pictures: returns what stays while decoding and the first state.
+        """Reads the pictures: returns the context, constant during decoding, and the first state.
 
         Args:
             annotations: `(batch, positions, channels)`.
-            max_length: Of no meaning here; a recurrent state takes the same room for any.
+            max_length: Ignored: the size of a recurrent state does not depend on it.
         """
         annotations, state = self._look(annotations, training=False)
         cell = self.decoder.cell
@@ -208,7 +208,7 @@ class ShowAttendTell(Core):
         return {"key": key, "value": value}, cell.initial_state(state)
 
     def step(self, tokens, state, context):
-        """Takes the previous tokens `(rows,)` and gives the logits of the next ones.
+        """Takes the previous tokens `(rows,)` and returns the logits of the next ones.
 
         Returns:
             `(logits, state, weights)`: `(rows, vocabulary_size)`, the next state, and the

@@ -1,4 +1,4 @@
-"""T5: text to text, with biases by distance in place of positions.
+"""T5: text to text, with relative position biases in place of positions.
 
 The task, strings to strings, is `zoo.tasks.text_to_text.TextToText`.
 """
@@ -14,13 +14,13 @@ from zoo.models.transformer_nmt import TransformerNMTConfig, TransformerTranslat
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class T5Config(TransformerNMTConfig):
-    """Options of a T5: those of `TransformerNMTConfig`, some with other defaults, and
+    """Options of a T5, in addition to those of `TransformerNMTConfig`; some defaults differ.
 
     Args:
-        relative_buckets, relative_distance: Of the biases by distance, as `num_buckets` and
-            `max_distance` of `keras_attention.positions.T5Bias`.
-        scaled_output: Whether what becomes logits is divided by the root of `size`, as it is where
-            `tied` in the first version.
+        relative_buckets, relative_distance: `num_buckets` and `max_distance` of the relative
+            position biases, see `keras_attention.positions.T5Bias`.
+        scaled_output: Whether the input of the output layer is divided by the square root of
+            `size`, as in the first version, where it is `tied`.
     """
 
     normalize: str = "pre"
@@ -43,14 +43,14 @@ class T5Config(TransformerNMTConfig):
 
 @keras.saving.register_keras_serializable(package="zoo")
 class T5(TransformerTranslator):
-    """Encoder and decoder that know distances alone: all blocks of a stack share their biases.
+    """Encoder and decoder with relative position biases, which all blocks of a stack share.
 
-    Scores are not divided by the root of the size of a head.
+    Attention scores are not divided by the square root of the head size.
 
     Paper: Raffel et al. 2020, Exploring the Limits of Transfer Learning with a Unified Text-to-Text
     Transformer (https://arxiv.org/abs/1910.10683). The defaults are its small model. Version 1.1
-    and Flan-T5: `activation="tanh_gelu", gated=True, tied=False, scaled_output=False`, where the
-    small one has `num_layers=8, num_heads=6, key_dim=64, hidden=1024`.
+    and Flan-T5: `activation="tanh_gelu", gated=True, tied=False, scaled_output=False`; the small
+    model has `num_layers=8, num_heads=6, key_dim=64, hidden=1024`.
 
     Args:
         vocabulary_size: Number of tokens.
@@ -60,7 +60,7 @@ class T5(TransformerTranslator):
         inputs, return_attention_scores: As for `TransformerTranslator`.
 
     Output shape:
-        As that of `TransformerTranslator`.
+        As for `TransformerTranslator`.
 
     Example:
 

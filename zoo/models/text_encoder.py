@@ -1,4 +1,4 @@
-"""Encoders of texts in BERT's shape: token ids to vectors, labels, answers, or masked tokens.
+"""BERT-style text encoders: token ids to vectors, labels, answers, or masked tokens.
 
 The tasks are `zoo.tasks.classification.Classifier`, `zoo.tasks.scoring.Scorer`,
 `zoo.tasks.tagging.Tagger`, `zoo.tasks.answering.Answerer`, `zoo.tasks.masked.MaskFiller` and
@@ -36,26 +36,28 @@ POOLINGS = ("first", "mean")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextEncoderConfig(TransformerConfig):
-    """Options of an encoder of texts: those of `TransformerConfig`, some with other defaults, and
+    """Options of a text encoder, in addition to those of `TransformerConfig`, whose defaults partly
+    differ.
 
     Args:
         head: `"labels"`, `"score"` for a number, `"tags"` for a label of each token, `"span"`
-            for where an answer starts and ends, `"masked"` for the tokens behind masks, or
-            `"embedding"` for a vector.
+            for the start and end of an answer, `"masked"` for masked tokens, or `"embedding"` for a
+            vector.
         num_labels: Number of labels.
-        embedding_size: Size of the vectors of the tables, which a dense layer brings to `size`
-            where it differs, as in ELECTRA; by default `size`.
-        relative_buckets: Buckets of a learned bias by distance, which all blocks share and which
-            counts besides the positions, as in MPNet; 0 for none.
-        max_length: Tokens that there are positions for; longer texts are read in chunks.
-        position_offset: Rows of the table of positions in front of the first position, as RoBERTa
-            has them.
-        num_segments: Kinds of segments, of which a single text is the first; 0 for none.
+        embedding_size: Size of the embeddings, which a dense layer projects to `size` if it
+            differs, as in ELECTRA; defaults to `size`.
+        relative_buckets: Number of buckets of a learned relative position bias, which all blocks
+            share and which is added to the positions, as in MPNet; 0 for none.
+        max_length: Number of positions; longer texts are read in chunks.
+        position_offset: Number of rows of the position table before the first position, as in
+            RoBERTa.
+        num_segments: Number of segment types, the first of which is that of a single text; 0 for
+            none.
         pooling: `"first"` for the vector of the start token, `"mean"` for the mean of all tokens.
         pooler: Activation of a dense layer after pooling: `"tanh"` in BERT and RoBERTa, `"relu"` in
             DistilBERT; `None` for no layer.
-        masked_activation: Activation of the dense layer before the tokens behind masks.
-        unit_length: Whether vectors of `"embedding"` have the length 1.
+        masked_activation: Activation of the dense layer in the head for masked tokens.
+        unit_length: Whether vectors of the head `"embedding"` are normalized to length 1.
     """
 
     num_layers: int = 12
@@ -109,15 +111,16 @@ class TextEncoder(Core):
 
     Call arguments:
         inputs: int32 token ids `(batch, length)`, or `(batch, chunks, length)` for the parts of
-            long texts, as `TextReader` makes them. A text is the mean of its chunks, each counting
-            by its tokens. Or a dictionary of such `token_ids` and `segment_ids`, for pairs of
-            texts, as `PairReader` makes them; without, all tokens are of the first segment.
-        return_attention_scores: Whether to return the weights of all blocks, too.
+            long texts, as returned by `TextReader`. A text is the mean of its chunks, weighted by
+            their numbers of tokens. Or a dictionary of such `token_ids` and `segment_ids`, for
+            pairs of texts, as returned by `PairReader`; without `segment_ids`, all tokens are in
+            the first segment.
+        return_attention_scores: Whether to also return the weights of all blocks.
 
     Output shape:
         Float32: logits `(batch, num_labels)`; with `head="score"`, numbers `(batch, 1)`; with
         `head="tags"`, logits `(batch, length, num_labels)`; with `head="span"`, `(batch, length,
-        2)`, that an answer starts there and that it ends there; with `head="masked"`, `(batch,
+        2)`, logits of the start and the end of an answer; with `head="masked"`, `(batch,
         length, vocabulary_size)`; with `head="embedding"`, vectors `(batch, size)`. With
         `return_attention_scores` also a list of `(batch * chunks, num_heads, length, length)`, a
         tensor for each block.
@@ -214,10 +217,10 @@ class TextEncoder(Core):
         return self.norm(x), [each for (each,) in weights]
 
     def begin_with(self, other):
-        """Takes the weights of the tables and blocks of another encoder; a head keeps its own.
+        """Copies the weights of the embeddings and blocks of another encoder, but not of its head.
 
         Raises:
-            ValueError: If they have other shapes.
+            ValueError: If the shapes differ.
         """
         pairs = [(self.embedding, other.embedding), (self.norm, other.norm)]
         if len(self.blocks) != len(other.blocks):
@@ -230,19 +233,19 @@ class TextEncoder(Core):
             own.set_weights(trained.get_weights())
 
     def tell(self, x):
-        """Returns the logits of tokens by their vectors `(..., size)`, with `head="masked"`."""
+        """Returns the logits of tokens for vectors `(..., size)`, with `head="masked"`."""
         return self.embedding.logits(self.transform_norm(self.transform(x))) + self.output_bias
 
     def told(self, inputs, weights):
-        """Returns what its attention tells, see `zoo.tasks.classification.Classifier.respond`.
+        """Explains an answer by attention, see `zoo.tasks.classification.Classifier.respond`.
 
         Args:
             inputs: The texts, in chunks, or the pairs.
-            weights: What `call` returned for them.
+            weights: Weights that `call` returned for them.
 
         Returns:
             Dictionary of int32 `token_ids` and float32 `attention`, both `(batch, chunks *
-            length)`: what of the text the answer came from, by rollout. A row sums to 1.
+            length)`: the tokens that the answer came from, by rollout. A row sums to 1.
         """
         token_ids, _ = _parts(inputs)
         shape = ops.shape(token_ids)
@@ -288,15 +291,15 @@ def _parts(inputs):
 
 @keras.saving.register_keras_serializable(package="zoo")
 class TextEmbedding(keras.layers.Layer):
-    """The sum of vectors of token, position and segment, normalized, and brought to the size of the
-    blocks.
+    """The sum of token, position and segment embeddings, normalized, and projected to the size of
+    the blocks.
 
     Args:
         config: A `TextEncoderConfig`, or its fields as a dictionary.
 
     Call arguments:
         ids: int32 `(batch, length)`.
-        segment_ids: int32 `(batch, length)`; by default all tokens are of the first segment.
+        segment_ids: int32 `(batch, length)`; by default all tokens are in the first segment.
 
     Output shape:
         `(batch, length, size)`.
@@ -340,7 +343,7 @@ class TextEmbedding(keras.layers.Layer):
         return x if self.project is None else self.project(x)
 
     def logits(self, x):
-        """Returns float32 `(batch, length, vocabulary_size)`, by the table of tokens."""
+        """Returns float32 `(batch, length, vocabulary_size)`, with the token embedding table."""
         table = ops.cast(self.tokens, x.dtype)
         return ops.cast(ops.matmul(x, ops.transpose(table)), "float32")
 

@@ -1,4 +1,4 @@
-"""What the Transformers of the zoo share: the embedding, and how their blocks are made."""
+"""The shared parts of the Transformers in the zoo: embedding, options and stacks of blocks."""
 
 import dataclasses
 import math
@@ -18,25 +18,25 @@ class StackConfig:
     """Options of every stack of blocks.
 
     Args:
-        num_layers: Number of blocks of a stack.
+        num_layers: Number of blocks in a stack.
         size: Size of the vector of a token.
-        num_heads: Number of heads.
-        hidden: Size inside the feed-forward networks.
-        normalize: `"post"` or `"pre"`.
+        num_heads: Number of attention heads.
+        hidden: Hidden size of the feed-forward networks.
+        normalize: `"post"` or `"pre"`, the place of the normalizations in a block.
         position: `"sinusoidal"` or `"learned"`, added to the embedding; or `"rotary"`, `"alibi"`,
             `"t5"` or `"shaw"`, which act in self-attention, or the config of such a position.
         activation: Activation of the feed-forward networks.
-        gated: Whether that acts on a gate, as in Llama.
-        norm: `"layer"` or `"rms"`.
-        key_dim: Size of a head; by default `size / num_heads`.
-        num_key_value_heads: Number of heads of keys and values; by default `num_heads`.
+        gated: Whether the feed-forward networks are gated, as in Llama.
+        norm: `"layer"` or `"rms"`, the kind of normalization.
+        key_dim: Size of a head; defaults to `size / num_heads`.
+        num_key_value_heads: Number of heads of keys and values; defaults to `num_heads`.
         query_key_norm: Epsilon of a normalization of queries and keys, or `None` for none.
-        dropout: Fraction dropped of embeddings and of what blocks add, in training.
-        attention_dropout, hidden_dropout: Fraction dropped of the weights of attention, and inside
-            the feed-forward networks.
-        use_bias: Whether projections and dense layers add a bias, or which of them, as for
+        dropout: Dropout rate of embeddings and of the residual branches of blocks.
+        attention_dropout, hidden_dropout: Dropout rates of the attention weights, and inside the
+            feed-forward networks.
+        use_bias: Whether projections and dense layers have a bias, or which of them, as for
             `EncoderBlock`.
-        epsilon: Added to the variance by the normalizations.
+        epsilon: Added to the variance in the normalizations.
 
     Raises:
         ValueError: If the position is unknown.
@@ -68,11 +68,11 @@ class StackConfig:
 
 @dataclasses.dataclass(frozen=True)
 class TransformerConfig(StackConfig):
-    """Options of every Transformer that reads tokens: those of `StackConfig`, and
+    """Options of every Transformer that reads tokens, in addition to those of `StackConfig`.
 
     Args:
         vocabulary_size: Number of tokens.
-        pad_id: The token of padding; -1 for a vocabulary without one.
+        pad_id: Id of the padding token; -1 for a vocabulary without one.
     """
 
     vocabulary_size: int
@@ -81,12 +81,12 @@ class TransformerConfig(StackConfig):
 
 @dataclasses.dataclass(frozen=True)
 class WriterConfig(TransformerConfig):
-    """Options of every Transformer that writes tokens: those of `TransformerConfig`, and
+    """Options of every Transformer that generates tokens, in addition to `TransformerConfig`.
 
     Args:
-        scaled: Whether embeddings are multiplied by the root of `size`.
-        tied: Whether the table of the embedding is the output layer, too.
-        output_bias: Whether the logits have a bias.
+        scaled: Whether embeddings are multiplied by the square root of `size`.
+        tied: Whether the output layer shares the embedding table.
+        output_bias: Whether the output layer has a bias.
     """
 
     scaled: bool = True
@@ -99,10 +99,10 @@ def make_blocks(kind, name, config, number=None, **arguments):
 
     Args:
         kind: `EncoderBlock` or `DecoderBlock`.
-        name: What their names begin with.
+        name: Prefix of their names.
         config: A `StackConfig`.
-        number: How many; by default as many as the config says.
-        **arguments: Further arguments of a block, or others than the config has.
+        number: Number of blocks; defaults to that in the config.
+        **arguments: Additional arguments of a block, which override the config.
     """
     of_config = {
         "normalize": config.normalize,
@@ -130,12 +130,12 @@ def run_blocks(blocks, x, *args, return_attention_scores=False, **arguments):
 
     Args:
         blocks: The blocks, one after the other.
-        x: What the first one takes, `(batch, length, size)`.
-        *args, **arguments: Further arguments of each block.
+        x: Input of the first one, `(batch, length, size)`.
+        *args, **arguments: Additional arguments of each block.
 
     Returns:
         `(x, weights)`; the weights are a list of the tuples of weights that each block returned,
-        empty unless asked for.
+        empty unless requested.
     """
     weights = []
     for block in blocks:
@@ -147,14 +147,14 @@ def run_blocks(blocks, x, *args, return_attention_scores=False, **arguments):
 
 
 def final_norm(config, name, dtype):
-    """Returns the normalization after a stack: what leaves a block of kind "post" is normalized."""
+    """Returns the normalization after a stack, which only blocks of kind "pre" need."""
     if config.normalize == "post":
         return keras.layers.Identity(dtype=dtype, name=name)
     return make_norm(config, name, dtype)
 
 
 def make_norm(config, name, dtype):
-    """Returns a normalization as blocks have it."""
+    """Returns a normalization as used in blocks."""
     norm = NORMS[config.norm](epsilon=config.epsilon, dtype=dtype, name=name)
     norm.supports_masking = True  # Keras would warn of an implicit mask that an RMS one gets
     return norm
@@ -162,21 +162,21 @@ def make_norm(config, name, dtype):
 
 @keras.saving.register_keras_serializable(package="zoo")
 class TokenEmbedding(keras.layers.Layer):
-    """One table of vectors for the input and, by `logits`, the output layer (Vaswani et al. 2017,
-    section 3.4): an input is scaled by the root of its size.
+    """One embedding table for the input and, with `logits`, the output layer (Vaswani et al. 2017,
+    section 3.4): an input is scaled by the square root of its size.
 
     Args:
         vocabulary_size: Number of tokens.
         size: Size of a vector.
-        position: `"sinusoidal"` or `"learned"` to add where a token stands; others add nothing.
+        position: `"sinusoidal"` or `"learned"` to add position embeddings; others add nothing.
         max_length: Number of learned positions.
-        dropout: Fraction dropped in training.
+        dropout: Dropout rate.
         scaled, tied, output_bias: As for `WriterConfig`.
-        layout: Of sinusoidal positions, as for `SinusoidalPosition`.
+        layout: Layout of sinusoidal positions, as for `SinusoidalPosition`.
 
     Call arguments:
         ids: int32 `(batch, length)`; negative ones count as 0.
-        start: Where the first token stands, an integer, a scalar or int32 `(batch,)`.
+        start: Position of the first token, an integer, a scalar or int32 `(batch,)`.
     """
 
     def __init__(
@@ -232,7 +232,7 @@ class TokenEmbedding(keras.layers.Layer):
     def laid_out(self):
         """Returns the output layer as a matrix `(size, vocabulary_size)`, for `logits` of steps.
 
-        Each step would transpose the table again, which takes as long as the product with few rows.
+        Otherwise each step would transpose the table, which takes as long as a product of few rows.
         """
         return ops.transpose(ops.cast(self.output_table, self.compute_dtype))
 
@@ -241,7 +241,7 @@ class TokenEmbedding(keras.layers.Layer):
 
         Args:
             x: `(batch, length, size)`.
-            table: What `laid_out` returned, or `None` to do it here.
+            table: Result of `laid_out`, or `None` to compute it here.
         """
         table = self.laid_out() if table is None else table
         logits = ops.cast(ops.matmul(x, ops.cast(table, x.dtype)), "float32")
@@ -263,7 +263,7 @@ class TokenEmbedding(keras.layers.Layer):
 
 
 def embedding_of(config, max_length, dtype, layout="interleaved"):
-    """Returns the `TokenEmbedding` that a `WriterConfig` asks for."""
+    """Returns the `TokenEmbedding` for a `WriterConfig`."""
     return TokenEmbedding(
         config.vocabulary_size,
         config.size,

@@ -21,12 +21,14 @@ from zoo.models.transformer import (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TransformerLMConfig(WriterConfig):
-    """Options of a language model: those of `WriterConfig`, some with other defaults, and
+    """Options of a language model, in addition to those of `WriterConfig`, whose defaults partly
+    differ.
 
     Args:
-        context_length: Number of tokens that it is trained to look at.
-        hidden: Defaults to `4 · size`.
-        window: Tokens that a token looks at, itself included, as in Mistral; `None` for all.
+        context_length: Number of tokens in the context that it is trained with.
+        hidden: Hidden size of the feed-forward networks; defaults to `4 · size`.
+        window: Number of tokens that a token attends to, itself included, as in Mistral; `None` for
+            all.
     """
 
     hidden: int | None = None
@@ -44,10 +46,10 @@ class TransformerLMConfig(WriterConfig):
 
 @keras.saving.register_keras_serializable(package="zoo")
 class TransformerLanguageModel(Core):
-    """A stack of causal blocks that tells each next token.
+    """A stack of causal blocks that predicts each next token.
 
     Paper: Radford et al. 2018, Improving Language Understanding by Generative Pre-Training; with
-    `position="rotary"` and without biases as has become usual since (Touvron et al. 2023,
+    `position="rotary"` and without biases, as has become common since (Touvron et al. 2023,
     https://arxiv.org/abs/2302.13971).
 
     Args:
@@ -56,7 +58,7 @@ class TransformerLanguageModel(Core):
 
     Call arguments:
         token_ids: int32 `(batch, length)`.
-        return_attention_scores: Whether to return the weights of all blocks, too.
+        return_attention_scores: Whether to also return the weights of all blocks.
 
     Output shape:
         Logits, float32 `(batch, length, vocabulary_size)`; with `return_attention_scores` also a
@@ -79,12 +81,12 @@ class TransformerLanguageModel(Core):
 
     @property
     def pad_id(self):
-        """What pads prompts in front."""
+        """The id that left-pads prompts."""
         return self.config.pad_id
 
     @property
     def context_length(self):
-        """Number of tokens that it looks at."""
+        """Number of tokens that the model can see."""
         return self.config.context_length
 
     def build(self, input_shape=None):
@@ -105,14 +107,14 @@ class TransformerLanguageModel(Core):
     # The step protocol of zoo.decoding.
 
     def start(self, prompt_ids, max_length):
-        """Reads prompts but for their last tokens, which are for the first step.
+        """Reads prompts except for their last tokens, which are for the first step.
 
         Args:
-            prompt_ids: int32 `(batch, prompt_length)`, padded with `pad_id` in front.
-            max_length: Number of steps that there is room for.
+            prompt_ids: int32 `(batch, prompt_length)`, left-padded with `pad_id`.
+            max_length: Number of steps to reserve room for.
 
         Returns:
-            What stays while decoding and the first state.
+            The context, constant during decoding, and the first state.
         """
         batch, length = ops.shape(prompt_ids)
         is_token = ops.not_equal(prompt_ids, self.config.pad_id)
@@ -128,7 +130,7 @@ class TransformerLanguageModel(Core):
         return context, state
 
     def step(self, tokens, state, context):
-        """Takes the previous tokens `(rows,)` and gives the logits of the next ones.
+        """Takes the previous tokens `(rows,)` and returns the logits of the next ones.
 
         Returns:
             `(logits, state, None)`: `(rows, vocabulary_size)` and the next state.

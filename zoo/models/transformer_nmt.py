@@ -1,4 +1,4 @@
-"""Translation by a Transformer: token ids to logits, and the step protocol of `zoo.decoding`.
+"""Translation with a Transformer: token ids to logits, and the step protocol of `zoo.decoding`.
 
 The task, strings to strings, is `zoo.tasks.translation.Translator`.
 """
@@ -21,12 +21,12 @@ from zoo.models.transformer import (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TransformerNMTConfig(WriterConfig):
-    """Options of a Transformer translator: those of `WriterConfig`, and
+    """Options of a Transformer translator, in addition to those of `WriterConfig`.
 
     Args:
-        decoder_layers: Number of blocks of the decoder; by default `num_layers`.
+        decoder_layers: Number of blocks in the decoder; defaults to `num_layers`.
         max_length: Number of learned positions.
-        layout: Of sinusoidal positions: `"interleaved"` or `"halves"`.
+        layout: Layout of sinusoidal positions: `"interleaved"` or `"halves"`.
     """
 
     decoder_layers: int | None = None
@@ -39,7 +39,7 @@ class TransformerTranslator(Core):
     """Encoder and decoder of a Transformer; one vocabulary and one table for both languages.
 
     Paper: Vaswani et al. 2017, Attention Is All You Need (https://arxiv.org/abs/1706.03762). The
-    defaults are its base model. Its big one has `size=1024, num_heads=16, hidden=4096,
+    defaults are those of the base model. The big model has `size=1024, num_heads=16, hidden=4096,
     dropout=0.3`.
 
     Args:
@@ -49,7 +49,7 @@ class TransformerTranslator(Core):
     Call arguments:
         inputs: Dictionary of int32 `source_ids` `(batch, source_length)` and `target_ids`
             `(batch, target_length)`, the latter beginning with the start token.
-        return_attention_scores: Whether to return the weights of all blocks, too.
+        return_attention_scores: Whether to also return the weights of all blocks.
 
     Output shape:
         Logits, float32 `(batch, target_length, vocabulary_size)`; with `return_attention_scores`
@@ -81,7 +81,7 @@ class TransformerTranslator(Core):
         self.decoder_norm = final_norm(config, "decoder_norm", dtype)
 
     def of_attention(self, stack):
-        """Returns further arguments of the blocks of a stack, `"encoder"` or `"decoder"`."""
+        """Returns additional arguments of the blocks of a stack, `"encoder"` or `"decoder"`."""
         return {}
 
     def build(self, input_shape=None):
@@ -109,7 +109,7 @@ class TransformerTranslator(Core):
         }
 
     def logits(self, x, table=None):
-        """Returns float32 `(batch, length, vocabulary_size)` of what the last block gives.
+        """Returns float32 `(batch, length, vocabulary_size)` for the outputs of the last block.
 
         Args:
             x: `(batch, length, size)`.
@@ -119,7 +119,7 @@ class TransformerTranslator(Core):
 
     @property
     def longest(self):
-        """Tokens that there are learned positions for, or `None` for any number."""
+        """Number of tokens with learned positions, or `None` for any number."""
         return self.config.max_length if self.config.position == "learned" else None
 
     # The step protocol of zoo.decoding.
@@ -129,10 +129,10 @@ class TransformerTranslator(Core):
 
         Args:
             source: int32 `(batch, source_length)`.
-            max_length: Number of steps that there is room for.
+            max_length: Number of steps to reserve room for.
 
         Returns:
-            What stays while decoding and the first state.
+            The context, constant during decoding, and the first state.
         """
         encoded, mask, _ = self._encode(source, training=False)
         caches, memories = [], []
@@ -145,7 +145,7 @@ class TransformerTranslator(Core):
         return context, {"time": ops.convert_to_tensor(0, "int32"), "caches": caches}
 
     def step(self, tokens, state, context):
-        """Takes the previous tokens `(rows,)` and gives the logits of the next ones.
+        """Takes the previous tokens `(rows,)` and returns the logits of the next ones.
 
         Returns:
             `(logits, state, weights)`: `(rows, vocabulary_size)`, the next state, and the weights
@@ -171,10 +171,10 @@ class TransformerTranslator(Core):
         return logits, {"time": time + 1, "caches": caches}, average
 
     def alignment(self, weights):
-        """Returns where a step looked, `(rows, source_length)`.
+        """Returns the attention of a step to the source, `(rows, source_length)`.
 
         Args:
-            weights: Of cross-attention, `(rows, heads of all layers, 1, source_length)`.
+            weights: Weights of cross-attention, `(rows, heads of all layers, 1, source_length)`.
         """
         return ops.mean(weights, axis=(1, 2))
 
@@ -184,6 +184,6 @@ class TransformerTranslator(Core):
         return self._encoded(x, mask, **options)
 
     def _encoded(self, x, mask, **options):
-        """Returns what the encoder makes of vectors, the mask as it is, and the weights."""
+        """Returns the outputs of the encoder, the mask unchanged, and the weights."""
         x, weights = run_blocks(self.encoder, x, mask=mask, **options)
         return self.encoder_norm(x), mask, weights

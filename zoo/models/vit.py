@@ -1,4 +1,4 @@
-"""The Vision Transformer: pictures to logits, a patch a token.
+"""The Vision Transformer: pictures to logits, with patches as tokens.
 
 The task, pictures to labels, is `zoo.tasks.classification.Classifier`.
 """
@@ -23,20 +23,21 @@ DISTILLATIONS = (None, "token", "head")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ViTConfig(StackConfig):
-    """Options of a Vision Transformer: those of `StackConfig`, some with other defaults, and
+    """Options of a Vision Transformer, in addition to those of `StackConfig`, whose defaults partly
+    differ.
 
     Args:
         num_labels: Number of labels.
-        image_size: Rows and columns of the pictures that there are positions for; those of another
-            size are interpolated.
-        channels: Numbers a pixel.
+        image_size: Rows and columns of the pictures that there are positions for; for pictures of
+            another size, positions are interpolated.
+        channels: Number of channels of a pixel.
         patch_size: Rows and columns of a patch.
-        position: `"learned"`, or `"sinusoidal"`: half of a vector tells the row, half the column.
+        position: `"learned"`, or `"sinusoidal"`: half of a vector encodes the row, half the column.
         pooling: `"first"` for a class token in front, `"mean"` for the mean of all patches.
-        stem: Channels of convolutions, 3 × 3, that see the picture before it is cut; the last ones
-            halve it, as often as `patch_size` is twice something. None is the classic.
-        distillation: `"token"` for a second token in front, as DeiT has it, `"head"` for one with
-            logits of its own, which are averaged with those of the class token; or `None`.
+        stem: Channels of 3 × 3 convolutions applied before the picture is cut into patches; the
+            last ones halve it, as often as `patch_size` can be halved. The original has none.
+        distillation: `"token"` for a second token in front, as in DeiT, `"head"` for one with its
+            own logits, which are averaged with those of the class token; or `None`.
     """
 
     num_labels: int
@@ -83,7 +84,7 @@ class ViTConfig(StackConfig):
 
     @property
     def halvings(self):
-        """How often the stem halves a picture."""
+        """How many times the stem halves a picture."""
         return round(math.log2(self.patch_size))
 
 
@@ -100,9 +101,9 @@ class ViT(Core):
         **options: The fields of `ViTConfig`.
 
     Call arguments:
-        images: Float tensor `(batch, rows, columns, channels)`, as `ImageReader` reads them; rows
+        images: Float tensor `(batch, rows, columns, channels)`, as returned by `ImageReader`; rows
             and columns are multiples of `patch_size`.
-        return_attention_scores: Whether to return the weights of all blocks, too.
+        return_attention_scores: Whether to also return the weights of all blocks.
 
     Output shape:
         Logits, float32 `(batch, num_labels)`; with `return_attention_scores` also a list of
@@ -181,7 +182,7 @@ class ViT(Core):
         return (logits, [each for (each,) in weights]) if return_attention_scores else logits
 
     def _with_tokens(self, x):
-        """Returns patches `(batch, patches, size)` behind the tokens that stand in front."""
+        """Returns patches `(batch, patches, size)` with the tokens that precede them."""
         tokens = []
         if self.config.pooling == "first":
             tokens.append(self.class_token + self.class_place)
@@ -194,16 +195,16 @@ class ViT(Core):
         return ops.concatenate([tokens, x], axis=1)
 
     def told(self, images, weights):
-        """Returns what its attention tells, see `zoo.tasks.classification.Classifier.respond`.
+        """Explains an answer by attention, see `zoo.tasks.classification.Classifier.respond`.
 
         Args:
             images: The pictures.
-            weights: What `call` returned for them.
+            weights: Weights that `call` returned for them.
 
         Returns:
-            Dictionary of float32 `attention` `(batch, rows, columns)`, where the answer comes from
-            by rollout, and `heads` `(batch, blocks, heads, rows, columns)`, the same of each head
-            alone. Each map sums to 1.
+            Dictionary of float32 `attention` `(batch, rows, columns)`, the regions that the answer
+            comes from, by rollout, and `heads` `(batch, blocks, heads, rows, columns)`, the same
+            for each head alone. Each map sums to 1.
         """
         return {
             "attention": self._maps(attention_rollout(weights), images),
@@ -211,7 +212,7 @@ class ViT(Core):
         }
 
     def _maps(self, weights, images):
-        """Returns where the answer looks, of weights `(batch, ..., tokens, tokens)`, as grids."""
+        """Returns attention maps of the answer from weights `(batch, ..., tokens, tokens)`."""
         is_first = self.config.pooling == "first"
         tokens = 2 if self.config.distillation else 1
         maps = weights[..., 0, tokens:] if is_first else ops.mean(weights, axis=-2)
@@ -233,7 +234,7 @@ class ViT(Core):
 
 @keras.saving.register_keras_serializable(package="zoo")
 class PatchEmbedding(keras.layers.Layer):
-    """Cuts pictures into patches, a vector each.
+    """Splits pictures into patches, and embeds each as a vector.
 
     Args:
         size: Size of a vector.
@@ -289,7 +290,7 @@ class PatchEmbedding(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="zoo")
 class GridPosition(keras.layers.Layer):
-    """Adds to each patch where it is, interpolated where the grid is another one.
+    """Adds a position embedding to each patch, interpolated if the grid differs.
 
     Args:
         grid: Rows and columns of the grid that there are positions for.

@@ -19,13 +19,14 @@ STRIDE = 2  # frames that become one vector of the encoder
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WhisperConfig(TransformerNMTConfig):
-    """Options of a Whisper: those of `TransformerNMTConfig`, some with other defaults, and
+    """Options of a Whisper, in addition to those of `TransformerNMTConfig`, whose defaults partly
+    differ.
 
     Args:
-        bands: Bands of the spectrograms.
-        source_length: Vectors that a spectrogram becomes, of two frames each.
-        alignment_heads: Numbers of the heads of cross-attention that follow the speech, counted
-            through all layers of the decoder: steps return the average of these; `None` for all.
+        bands: Number of frequency bands in the spectrograms.
+        source_length: Number of vectors per spectrogram, one for every two frames.
+        alignment_heads: Indices of the cross-attention heads that follow the speech, counted
+            through all layers of the decoder: steps return their average; `None` for all.
     """
 
     num_layers: int = 4
@@ -58,10 +59,10 @@ class WhisperConfig(TransformerNMTConfig):
 
 @keras.saving.register_keras_serializable(package="zoo")
 class Whisper(TransformerTranslator):
-    """Two convolutions that halve the time, an encoder of frames, and a decoder of tokens.
+    """Two convolutions that halve the time axis, an encoder of frames, and a decoder of tokens.
 
-    The encoder adds sinusoids to its vectors, which are kept with the weights and never learned,
-    the decoder learned positions. The keys of attention have no bias.
+    The encoder adds sinusoidal positions, which are saved with the weights but not trained; the
+    decoder adds learned positions. The keys of attention have no bias.
 
     Paper: Radford et al. 2022, Robust Speech Recognition via Large-Scale Weak Supervision
     (https://arxiv.org/abs/2212.04356). The defaults are its tiny model.
@@ -72,12 +73,12 @@ class Whisper(TransformerTranslator):
 
     Call arguments:
         inputs: Dictionary of `frames`, float32 `(batch, 2 · source_length, bands)`, as
-            `zoo.SpeechReader` reads them, and int32 `target_ids` `(batch, target_length)`, which
+            returned by `zoo.SpeechReader`, and int32 `target_ids` `(batch, target_length)`, which
             begin with the start token.
         return_attention_scores: As for `TransformerTranslator`.
 
     Output shape:
-        As that of `TransformerTranslator`.
+        As for `TransformerTranslator`.
 
     Raises:
         ValueError: If the frames have another shape.

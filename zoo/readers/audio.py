@@ -1,4 +1,4 @@
-"""Sounds out of what people have: files, bytes, arrays; and out of bytes inside of graphs."""
+"""Reads sounds from files, bytes or arrays, and from bytes inside graphs."""
 
 import functools
 import os
@@ -21,17 +21,17 @@ LOUDEST = 2.0  # of floats, which a resampled sound may be a little beyond 1
 def read_sounds(sound_bytes, rate, seconds):
     """Decodes WAV files of any rate into a batch of one rate, inside a graph or outside.
 
-    Channels are mixed. A sound that cannot be decoded, or is longer than `seconds`, does not fail
+    Channels are mixed. A sound that cannot be decoded, or is longer than `seconds`, does not affect
     the others: its row is zeros, its length 0.
 
     Args:
         sound_bytes: String tensor `(batch,)`, contents of files. The batch may be empty.
-        rate: Samples a second of the results, an `int`.
-        seconds: Longest sound.
+        rate: Samples per second of the results, an `int`.
+        seconds: Maximum length of a sound.
 
     Returns:
-        float32 `(batch, samples)`, from -1 to 1, zeros behind the end of each; int32 `(batch,)`,
-        the number of samples of each.
+        float32 `(batch, samples)`, from -1 to 1, zeros after the end of each; int32 `(batch,)`, the
+        number of samples of each.
 
     Example:
 
@@ -64,21 +64,21 @@ def read_sounds(sound_bytes, rate, seconds):
 
 @tf.autograph.experimental.do_not_convert
 def resample(wave, old_rate, new_rate):
-    """Returns a sound at another rate: no frequency moves, those that it cannot tell are left out.
+    """Resamples a sound to another rate, without aliasing.
 
     $$ y_n = s \\sum_k x_k sinc(s (k - n r)) \\cos^2(\\frac{π s (k - n r)}{2 · 6}), \\quad
        s = 0.99 \\min(1, 1 / r), \\quad r = old / new $$
 
-    The sum goes over six zeros of the sinc on each side, as torchaudio and its default
-    `"sinc_interp_hann"` have it (Smith, Digital Audio Resampling,
+    The sum runs over six zeros of the sinc on each side, as in torchaudio with its default
+    `"sinc_interp_hann"` (Smith, Digital Audio Resampling,
     https://ccrma.stanford.edu/~jos/resample).
 
-    Samples stand in `new / gcd(old, new)` ways between the old ones, so that many kernels are all
-    that there is to compute.
+    There are `new / gcd(old, new)` possible positions of new samples between old ones, so only that
+    many kernels are computed.
 
     Args:
         wave: float32 `(samples,)`.
-        old_rate, new_rate: Samples a second, integers or scalars of them.
+        old_rate, new_rate: Samples per second, Python integers or integer scalars.
 
     Returns:
         float32 `(ceil(samples · new / old),)`.
@@ -119,22 +119,22 @@ def _greatest_common_divisor(first, second):
 
 
 def sound_bytes(sound, seconds=None):
-    """Returns the bytes of a WAV file for what a user has at hand.
+    """Returns the bytes of a WAV file for a path, bytes, or an array and its rate.
 
     Args:
         sound: Path of a WAV file (`str` or `pathlib.Path`), bytes of one, or a tuple of an array
-            and its rate, samples a second: `(samples,)` or `(samples, channels)`, int16 or floats
-            from -1 to 1.
-        seconds: Longest sound, or `None`.
+            and its rate in samples per second: `(samples,)` or `(samples, channels)`, int16 or
+            floats from -1 to 1.
+        seconds: Maximum length, or `None`.
 
     Returns:
         `bytes`: a file as it is, an array as WAV.
 
     Raises:
-        FileNotFoundError: There is no such file.
-        ValueError: It is no sound that `read_sounds` can decode, an array of another form, or too
+        FileNotFoundError: If there is no such file.
+        ValueError: If `read_sounds` cannot decode it, it is an array of another form, or it is too
             long.
-        TypeError: It is something else, such as an array without its rate.
+        TypeError: If it is something else, such as an array without its rate.
 
     Example:
 

@@ -1,4 +1,4 @@
-"""`ImageReader`: pictures of any kind to the numbers that a model takes."""
+"""`ImageReader`: turns pictures of any kind into the inputs of a model."""
 
 import keras
 import numpy as np
@@ -15,16 +15,16 @@ LARGEST_IMAGES = 2048  # rows: of a preset of somebody else, too
 
 @keras.saving.register_keras_serializable(package="zoo")
 class ImageReader:
-    """How a model sees pictures: their size, their channels, the range of their numbers.
+    """The preprocessing of pictures: their size, their channels, the range of their values.
 
     $$ x = \\frac{pixels / 255 - mean}{deviation} $$
 
-    It decodes as `zoo.readers.images.read_images` does, in the same graph in training, in Python
-    and in the exported model.
+    It decodes like `zoo.readers.images.read_images`, with the same graph in training, in Python and
+    in the exported model.
 
     Args:
         size: Rows and columns.
-        channels: 3 for colours, 1 for grey.
+        channels: 3 for colour, 1 for greyscale.
         mean, deviation: A number for all channels, or a list of one for each.
         resized, keeps_shape, interpolation: As for `zoo.readers.images.read_images`.
 
@@ -85,12 +85,12 @@ class ImageReader:
 
     @property
     def decides(self):
-        """Options of a model of pictures that the reader decides on."""
+        """Options of a model of pictures that the reader determines."""
         return {"image_size": self.size, "channels": self.channels}
 
     @property
     def processor(self):
-        """How it sees pictures, in the words of a `preprocessor_config.json` of Hugging Face.
+        """The preprocessing in the format of Hugging Face's `preprocessor_config.json`.
 
         >>> config = ImageReader(size=28, channels=1, mean=0.1307, deviation=0.3081).processor
         >>> config["size"], config["image_mean"], config["image_std"]
@@ -129,7 +129,8 @@ class ImageReader:
             requests: Strings `(batch,)`.
 
         Returns:
-            float32 `(batch, size, size, channels)`, and boolean `(batch,)`, whether it is one.
+            float32 `(batch, size, size, channels)`, and boolean `(batch,)`, whether each is a
+            picture.
         """
         pixels, is_image = read_images(
             requests, self.size, self.resized, self.keeps_shape, self.interpolation
@@ -139,11 +140,11 @@ class ImageReader:
         return self.scale(pixels), is_image
 
     def batched(self, examples, batch_size):
-        """Returns batches of (numbers of pictures, label).
+        """Returns batches of (preprocessed picture, label).
 
         Args:
             examples: Data set of (picture, label); a picture is encoded, or pixels from 0 to 255.
-            batch_size: Pictures a batch.
+            batch_size: Number of pictures per batch.
         """
         if examples.element_spec[0].dtype != tf.string:
             examples = examples.map(self._resized, num_parallel_calls=tf.data.AUTOTUNE)
@@ -171,7 +172,7 @@ class ImageReader:
         return self.scale(pixels), label
 
     def scale(self, pixels):
-        """Returns pixels from 0 to 255 in the range that the model takes, as float32."""
+        """Scales pixels from 0 to 255 to the range that the model takes, as float32."""
         pixels = tf.cast(pixels, tf.float32) / 255.0
         return (pixels - tf.constant(self.mean)) / tf.constant(self.deviation)
 

@@ -1,4 +1,4 @@
-"""Pictures out of what people have: files, bytes, arrays; and out of bytes inside of graphs."""
+"""Reads pictures from files, bytes or arrays, and from bytes inside graphs."""
 
 import functools
 import io
@@ -22,18 +22,18 @@ _PNG_MODES = {"1", "L", "LA", "P", "RGB", "RGBA", "I;16", "I;16B"}
 def read_images(image_bytes, size, resized=None, keeps_shape=False, interpolation="bilinear"):
     """Decodes pictures of any size and format into a batch of one size, inside a graph or outside.
 
-    JPEG, PNG, GIF, BMP, WebP; grey ones, palettes and CMYK become RGB, transparency shows white (in
-    GIFs black, as TensorFlow decodes them), an animation its first frame, and a photograph is
-    turned the way up that its EXIF orientation says. Pictures are squashed into a square, with
-    antialiasing. One that cannot be decoded does not fail the others: its row is zeros, and the
-    second output says so.
+    The formats are JPEG, PNG, GIF, BMP and WebP. Greyscale, palette and CMYK images become RGB,
+    transparency becomes white (in GIFs black, as TensorFlow decodes them), an animation is reduced
+    to its first frame, and a photograph is rotated according to its EXIF orientation. Pictures are
+    resized to a square, with antialiasing. A picture that cannot be decoded does not affect the
+    others: its row is zeros, and the second output says so.
 
     Args:
         image_bytes: String tensor (batch,), contents of files. The batch may be empty.
         size: Rows and columns of the results, an `int`.
-        resized: Rows and columns of the square that a picture becomes, of which the middle is cut
-            out; by default `size`, where nothing is cut off.
-        keeps_shape: Whether the shorter side becomes `resized`, and nothing is squashed.
+        resized: Rows and columns of the square that a picture is resized to, before its center is
+            cropped; defaults to `size`, without cropping.
+        keeps_shape: Whether to resize the shorter side to `resized` and keep the aspect ratio.
         interpolation: `"bilinear"` or `"bicubic"`.
 
     Returns:
@@ -71,7 +71,7 @@ def read_images(image_bytes, size, resized=None, keeps_shape=False, interpolatio
 
 
 def read_image(encoded):
-    """Returns one picture in its own size, as `read_images` sees it.
+    """Returns one picture in its own size, decoded as by `read_images`.
 
     Args:
         encoded: `bytes`, the content of a file.
@@ -89,7 +89,7 @@ def read_image(encoded):
 
 
 def image_bytes(image):
-    """Returns the bytes of a picture file for what a user has at hand.
+    """Returns the bytes of a picture file for a path, bytes, an image or an array.
 
     Args:
         image: Path of a file (`str` or `pathlib.Path`), bytes of a file, PIL image, or array of
@@ -100,9 +100,9 @@ def image_bytes(image):
         `bytes`: a file as it is, everything else as PNG.
 
     Raises:
-        FileNotFoundError: There is no such file.
-        ValueError: It is no picture that `read_images` can decode, or an array of another form.
-        TypeError: It is something else.
+        FileNotFoundError: If there is no such file.
+        ValueError: If `read_images` cannot decode it, or it is an array of another form.
+        TypeError: If it is something else.
 
     Example:
 
@@ -186,7 +186,7 @@ def _decode_bmp(encoded):
 
 
 def _colours_of_bmp(encoded, header_size):
-    """Returns the colours of a BMP with a palette, which TensorFlow takes for shades of grey."""
+    """Returns the colours of a BMP with a palette, which TensorFlow mistakes for greyscale."""
     numbers = tf.io.decode_bmp(encoded)[..., 0]
     first_pixel = tf.io.decode_raw(tf.strings.substr(encoded, 10, 4), tf.int32)[0]
     table = tf.strings.substr(encoded, 14 + header_size, first_pixel - 14 - header_size)

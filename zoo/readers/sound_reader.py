@@ -1,4 +1,4 @@
-"""`SoundReader`: sounds of any kind to the spectrograms that a model takes."""
+"""`SoundReader`: turns sounds of any kind into the spectrograms that a model takes."""
 
 import keras
 import numpy as np
@@ -17,24 +17,24 @@ MOST_BANDS = 1024
 
 @keras.saving.register_keras_serializable(package="zoo")
 class SoundReader:
-    """How a model hears sounds: log-mel spectrograms, of which each is normalized.
+    """The preprocessing of sounds: log-mel spectrograms, each normalized.
 
     $$ x = \\frac{l - mean(l)}{deviation(l)}, \\quad l = logmel(sound) $$
 
-    Loudness then changes nothing. With `decibels`, soft noise does not either: what is so much
-    softer than the loudest counts as that soft, as Whisper has it (Radford et al. 2022,
+    So the result does not depend on loudness. With `decibels`, it does not depend on soft noise
+    either: values are clipped to that much below the maximum, as in Whisper (Radford et al. 2022,
     https://arxiv.org/abs/2212.04356). With `each_band`, the mean is that of each band over time, so
-    that the microphone changes nothing: cepstral mean normalization (Atal 1974,
-    https://doi.org/10.1121/1.1914702), here of bands. It decodes as
-    `zoo.readers.audio.read_sounds` does, in the same graph in training, in Python and in the
-    exported model.
+    that the result does not depend on the microphone: cepstral mean normalization (Atal 1974,
+    https://doi.org/10.1121/1.1914702), here of bands. It decodes like
+    `zoo.readers.audio.read_sounds`, with the same graph in training, in Python and in the exported
+    model.
 
     Args:
-        rate: Samples a second; sounds of another rate are resampled.
+        rate: Samples per second; sounds of another rate are resampled.
         bands: Number of bands, see `zoo.readers.log_mel.log_mel`.
-        window, hop: Seconds of a frame, and from frame to frame.
-        seconds: Longest sound.
-        decibels: How much softer than the loudest a sound is heard, or `None` for all of it.
+        window, hop: Length of a frame, and step from frame to frame, in seconds.
+        seconds: Maximum length of a sound.
+        decibels: Dynamic range below the loudest value, or `None` for all of it.
         each_band: Whether each band has a mean of its own.
 
     Raises:
@@ -92,7 +92,7 @@ class SoundReader:
 
     @property
     def decides(self):
-        """Options of a model of sounds that the reader decides on."""
+        """Options of a model of sounds that the reader determines."""
         return {"bands": self.bands}
 
     def requests(self, sounds):
@@ -113,13 +113,14 @@ class SoundReader:
 
         Returns:
             Dictionary of `frames`, float32 `(batch, frames, bands)`, and `lengths`, int32
-            `(batch,)`, the frames of each; and boolean `(batch,)`, whether it is a sound.
+            `(batch,)`, the number of frames of each; and boolean `(batch,)`, whether each is a
+            sound.
         """
         waves, lengths = read_sounds(requests, self.rate, self.seconds)
         return self.spectrograms(waves, lengths), lengths > 0
 
     def spectrograms(self, waves, lengths):
-        """Returns what a model takes of sounds `(batch, samples)` of so many samples each."""
+        """Returns model inputs for sounds `(batch, samples)` with given numbers of samples."""
         frames = self.log_mel(waves)
         return self.normalized(frames, self.frames_of(lengths))
 
@@ -129,11 +130,11 @@ class SoundReader:
         return log_mel(waves, self.rate, self.bands, window, hop)
 
     def frames_of(self, lengths):
-        """Returns how many frames sounds of so many samples have."""
+        """Returns the number of frames for a number of samples."""
         return tf.where(lengths > 0, 1 + lengths // round(self.hop * self.rate), 0)
 
     def normalized(self, frames, lengths):
-        """Returns what a model takes of log-mel spectrograms of so many frames each."""
+        """Returns model inputs for log-mel spectrograms with given numbers of frames."""
         is_frame = tf.sequence_mask(lengths, tf.shape(frames)[1], tf.float32)[..., None]
         count = tf.maximum(tf.cast(lengths, tf.float32), 1.0)[:, None, None]
         if self.decibels is not None:
@@ -153,12 +154,12 @@ class SoundReader:
         return {"frames": centred / deviation, "lengths": lengths}
 
     def batched(self, examples, batch_size):
-        """Returns batches of (what a model takes of sounds, label).
+        """Returns batches of (model inputs, label).
 
         Args:
             examples: Data set of (sound, label); a sound is the content of a WAV file, or its
-                samples at the rate of the reader, integers of 16 bits or floats from -1 to 1.
-            batch_size: Sounds a batch.
+                samples at the rate of the reader, 16-bit integers or floats from -1 to 1.
+            batch_size: Number of sounds per batch.
         """
         spec = examples.element_spec[0]
         if spec.dtype == tf.string:
@@ -206,7 +207,7 @@ class SoundReader:
 
 
 def as_floats(samples):
-    """Returns samples from -1 to 1, of integers of 16 bits or floats."""
+    """Returns samples from -1 to 1, for 16-bit integers or floats."""
     return tf.cast(samples, tf.float32) / (32768.0 if samples.dtype.is_integer else 1.0)
 
 

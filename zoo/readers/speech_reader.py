@@ -1,4 +1,4 @@
-"""`SpeechReader`: sounds of any kind to the spectrograms that Whisper takes."""
+"""`SpeechReader`: turns sounds of any kind into the spectrograms that Whisper takes."""
 
 import keras
 import tensorflow as tf
@@ -10,14 +10,14 @@ from zoo.readers.wav import read_wav, write_wav
 
 @keras.saving.register_keras_serializable(package="zoo")
 class SpeechReader(SoundReader):
-    """How Whisper hears sounds: log-mel spectrograms of windows of one length, 30 seconds.
+    """The preprocessing of Whisper: log-mel spectrograms of windows of 30 seconds.
 
-    Behind a shorter sound comes silence. The numbers are those of `whisper_log_mel` in
+    Shorter sounds are padded with silence. The values are those of `whisper_log_mel` in
     `zoo.readers.log_mel`; decoding is that of `zoo.SoundReader`.
 
     Args:
         rate, bands, window, hop: As for `zoo.SoundReader`.
-        seconds: Length of what is heard at once.
+        seconds: Length of a window.
 
     Raises:
         ValueError: If a number is out of range, or the frames of a window are not even.
@@ -58,7 +58,7 @@ class SpeechReader(SoundReader):
         return tf.minimum(-(-lengths // round(self.hop * self.rate)), self.frames)
 
     def windows(self, sounds):
-        """Cuts sounds of up to an hour into windows, one after the other.
+        """Splits sounds of up to an hour into consecutive windows.
 
         Args:
             sounds: As for `requests`.

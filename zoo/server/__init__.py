@@ -1,4 +1,4 @@
-"""A server for models of the zoo and exported ones, by the protocols of TF Serving and OpenAI."""
+"""A server for zoo models and exported models, with the protocols of TF Serving and OpenAI."""
 
 from zoo.server.app import make_app
 from zoo.server.limits import Limits

@@ -36,19 +36,19 @@ def make_app(models, limits=None, token=None):
     | address | |
     |---|---|
     | `GET /` | a page to try the models and look at their attention |
-    | `POST /page/NAME` | what the page asks a model in memory |
+    | `POST /page/NAME` | requests of the page to a model in memory |
     | `GET /v1/models/NAME[/versions/N]` | its state |
     | `GET /v1/models/NAME[/versions/N]/metadata` | its signatures |
     | `POST /v1/models/NAME[/versions/N]:predict` | TF Serving's protocol |
-    | `GET /v1/models` | all models, as OpenAI's protocol lists them |
+    | `GET /v1/models` | all models, in OpenAI's format |
     | `POST /v1/completions` | OpenAI's protocol, for language models |
-    | `GET /v2/health/live`, `/v2/health/ready` | whether the server lives, and answers |
+    | `GET /v2/health/live`, `/v2/health/ready` | whether the server is live, and ready |
     | `GET /metrics` | for Prometheus |
 
     Args:
         models: List of `LoadedModel` and `ExportedModel`.
         limits: A `Limits`.
-        token: What clients have to send as `Authorization: Bearer TOKEN`; `None` for no such thing.
+        token: Token that clients must send as `Authorization: Bearer TOKEN`; `None` for none.
 
     Returns:
         A `starlette.applications.Starlette`.
@@ -176,7 +176,7 @@ class _Server:
     # ------------------------------------------------------------------------------------- guards
 
     def guarded(self, route):
-        """Returns a route that checks the token, tells what was refused, and is measured."""
+        """Returns a route that checks the token, reports refusals, and is measured."""
 
         async def handle(request):
             name, start = request.path_params.get("name", ""), time.perf_counter()
@@ -203,7 +203,7 @@ class _Server:
             raise Refused(401, "Send the token of this server: Authorization: Bearer TOKEN.")
 
     def model(self, request):
-        """Returns the model that an address names."""
+        """Returns the model named in a URL."""
         name, version = request.path_params["name"], request.path_params.get("version")
         model = self.models.get(name)
         if model is None:
@@ -224,7 +224,7 @@ class _Server:
 
     @contextlib.contextmanager
     def counted(self, model):
-        """Counts a request that is being answered, and refuses what is too much."""
+        """Counts a request in progress, and refuses it if there are too many."""
         self.require_room()
         self.waiting += 1
         gauge = self.metrics.waiting.labels(model.name)
@@ -261,13 +261,13 @@ class _Server:
 
 
 def _forget(task):
-    """Takes note of what became of a task that nobody waits for."""
+    """Retrieves the result of a task that nobody awaits."""
     if not task.cancelled():
         task.exception()
 
 
 class _Metrics:
-    """What Prometheus is told; each server has metrics of its own."""
+    """The metrics for Prometheus; each server has its own."""
 
     def __init__(self):
         self.registry = registry = prometheus_client.CollectorRegistry()

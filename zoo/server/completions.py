@@ -28,7 +28,7 @@ LEAST_LOG_PROB = -9999.0  # JSON has no infinity
 
 
 class Completion(NamedTuple):
-    """What a client asks for."""
+    """A completion request of a client."""
 
     model: Any
     prompts: list
@@ -102,7 +102,7 @@ def request_of(body, models, limits):
 
 
 def answer_of(wanted):
-    """Returns the JSON of an answer, as an object of Python."""
+    """Returns the JSON of an answer, as a Python object."""
     task = wanted.model.task
     if wanted.logprobs is None:
         texts = task.generate(
@@ -127,9 +127,9 @@ def answer_of(wanted):
 
 
 def _with_logprobs(wanted):
-    """Returns what follows the prompt, its `logprobs`, and why it ends.
+    """Returns the text after the prompt, its `logprobs`, and the finish reason.
 
-    `text_offset` counts from the beginning of what follows. An end token is one of the tokens.
+    `text_offset` counts from the beginning of this text. The end token is one of the tokens.
     """
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     text, is_done, tokens, offsets = "", False, [], []
@@ -211,7 +211,7 @@ def _texts(value, name):
 
 
 def _logprobs(content, prompts, is_streamed):
-    """Returns how many likely tokens a client wants to be told at each place, or `None`."""
+    """Returns the number of likely tokens that a client requests at each position, or `None`."""
     number = content.get("logprobs")
     if number is None:
         return None

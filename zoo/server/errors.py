@@ -1,12 +1,12 @@
-"""What a server refuses, and the status that tells so."""
+"""The refusals of a server, with their HTTP status."""
 
 
 class Refused(Exception):
-    """A request that gets an answer other than the one it asked for.
+    """The refusal of a request.
 
     Args:
         status: HTTP status.
-        message: What the client is told.
+        message: Message to the client.
         retry_after: Seconds after which the client may try again, or `None`.
     """
 

@@ -1,4 +1,4 @@
-"""What a server takes at most, of one request and at a time."""
+"""The limits of a server, per request and in total."""
 
 import io
 import math
@@ -12,16 +12,16 @@ from zoo.server.signatures import BINARY
 
 @dataclass(frozen=True)
 class Limits:
-    """What a server takes.
+    """The limits of a server.
 
     Args:
-        body_bytes: Size of the body of a request.
-        text_bytes: Size of a text, in UTF-8.
-        picture_pixels: Rows times columns of a picture, which a small file may have many of.
-        waiting: Requests that are being answered at a time; others are told to try again.
-        seconds: Time for an answer.
-        new_tokens: Tokens that a completion adds at most.
-        refresh_seconds: How often folders are looked at for a new version.
+        body_bytes: Maximum size of the body of a request.
+        text_bytes: Maximum size of a text, in UTF-8.
+        picture_pixels: Maximum rows times columns of a picture; a small file may have many.
+        waiting: Maximum number of requests in progress; others are told to try again.
+        seconds: Maximum time for an answer.
+        new_tokens: Maximum number of tokens that a completion adds.
+        refresh_seconds: Interval at which folders are checked for a new version.
     """
 
     body_bytes: int = 16 * 2**20
@@ -66,7 +66,7 @@ class Limits:
 
 
 def _pixels(encoded):
-    """Returns how many pixels the head of a file tells, 0 of what is no picture."""
+    """Returns the number of pixels according to the header of a file, 0 if it is not a picture."""
     try:
         with PIL.Image.open(io.BytesIO(encoded)) as image:
             return image.height * image.width

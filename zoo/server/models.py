@@ -20,7 +20,7 @@ class LoadedModel:
         is_batched: Whether concurrent requests share batches.
 
     Attributes:
-        version: Number of what is served.
+        version: Number of the version that is served.
         signatures: Dictionary of names to `Signature`.
     """
 
@@ -33,11 +33,11 @@ class LoadedModel:
         self.signatures[DEFAULT].warm_up()
 
     def refresh(self):
-        """Does nothing: what is in memory stays as it is."""
+        """Does nothing: models in memory do not change."""
 
 
 class ExportedModel:
-    """The newest version of a SavedModel in a folder of versions, as `export` writes it.
+    """The newest version of a SavedModel in a folder of versions, as written by `export`.
 
     Args:
         name: Name on the server.
@@ -65,10 +65,10 @@ class ExportedModel:
             )
 
     def refresh(self):
-        """Takes over a newer version, once it has answered; requests that run keep the old one.
+        """Switches to a newer version once it is warmed up; running requests keep the old one.
 
         Raises:
-            Exception: If it cannot be loaded. It is not tried again until a file of it changes.
+            Exception: If it cannot be loaded. This is not retried until one of its files changes.
         """
         numbers = [
             int(each.parent.name)
@@ -93,11 +93,11 @@ class ExportedModel:
 
 
 def model_of(name, is_batched=True):
-    """Returns the model that a name on the command line stands for.
+    """Returns the model for a name on the command line.
 
     Args:
-        name: A folder of exported versions, whose name is that of the model; or what `zoo.load`
-            takes: the model of `hf://user/name@revision` is called `name`.
+        name: A folder of exported versions, whose name is that of the model; or a name for
+            `zoo.load`: the model of `hf://user/name@revision` is called `name`.
         is_batched: Whether concurrent requests share batches.
     """
     folder = pathlib.Path(name)
@@ -112,6 +112,6 @@ def model_of(name, is_batched=True):
 
 
 def _content(folder):
-    """Returns what tells whether something in a folder has changed."""
+    """Returns a value that changes whenever the content of a folder does."""
     files = [(each, each.stat()) for each in sorted(folder.rglob("*"))]
     return [(each, told.st_size, told.st_mtime_ns) for each, told in files]

@@ -1,4 +1,4 @@
-"""What the page of a server is offered, and what it asks a model in memory."""
+"""The models offered on the page of a server, and the requests of the page to models in memory."""
 
 import base64
 import binascii
@@ -28,16 +28,16 @@ MOST_WEIGHTS = 4_000_000  # of a view, a byte each
 
 
 def offer_of(model, new_tokens):
-    """Returns what the page needs to ask a model, `None` where it has no way to.
+    """Returns the description of a model for the page, `None` if the page does not support it.
 
     Args:
         model: A `LoadedModel` or an `ExportedModel`.
-        new_tokens: Tokens that a completion adds at most.
+        new_tokens: Maximum number of tokens that a completion adds.
 
     Returns:
-        Dictionary of `name`; `input`, `"text"` or `"picture"`; `writes`, whether it lets texts go
-        on token after token; `samplers`, those to choose from with their options, `None` where the
-        sampler is fixed; and of a fixed one `signature` and whether it `draws` by a seed.
+        Dictionary of `name`; `input`, `"text"` or `"picture"`; `writes`, whether it continues texts
+        token by token; `samplers`, those to choose from with their options, `None` if the sampler
+        is fixed; and for a fixed one `signature` and whether it `draws` with a seed.
     """
     if model.task is None:
         return _offer_of_exported(model)
@@ -76,7 +76,7 @@ def _offer_of_exported(model):
 
 
 def answer_of(model, body, limits):
-    """Returns the answer of a model in memory to the page, as an object of Python.
+    """Returns the answer of a model in memory to the page, as a Python object.
 
     Args:
         model: A `LoadedModel`.
@@ -85,7 +85,7 @@ def answer_of(model, body, limits):
         limits: A `Limits`, of pictures.
 
     Returns:
-        Dictionary of `text` and `views`, a list of what `zoo.pages` makes.
+        Dictionary of `text` and `views`, a list of views of `zoo.pages`.
 
     Raises:
         Refused: If something is missing, unknown or out of range.
@@ -155,7 +155,7 @@ def _is_unicode(text):
 
 
 def _sampler(task, wanted):
-    """Returns the sampler that the page chose, by default that of the model."""
+    """Returns the sampler that the page chose; defaults to that of the model."""
     if wanted is None:
         return task.default_sampler
     name = wanted.get("name") if isinstance(wanted, dict) else None

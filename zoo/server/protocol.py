@@ -1,4 +1,4 @@
-"""TF Serving's REST protocol: what requests and answers look like in JSON.
+"""TF Serving's REST protocol: requests and answers in JSON.
 
 https://www.tensorflow.org/tfx/serving/api_rest
 """
@@ -21,14 +21,14 @@ def request_of(body, signatures, default):
     Args:
         body: `bytes`.
         signatures: Dictionary of names to `Signature`.
-        default: Name of the signature where the request names none.
+        default: Name of the signature if the request names none.
 
     Returns:
         `(signature, tensors, is_by_rows)`: the signature, a dictionary of NumPy arrays, and whether
         the request came as `instances`.
 
     Raises:
-        Refused: If it is not what the signature takes.
+        Refused: If it does not match the signature.
     """
     content = object_of(body)
     name = content.get("signature_name") or default
@@ -44,7 +44,7 @@ def request_of(body, signatures, default):
 
 
 def answer_of(outputs, is_by_rows):
-    """Returns the JSON of an answer, as an object of Python."""
+    """Returns the JSON of an answer, as a Python object."""
     lists = {name: _plain(name, array) for name, array in outputs.items()}
     if not is_by_rows:
         return {"outputs": lists if len(lists) > 1 else next(iter(lists.values()))}
@@ -53,7 +53,7 @@ def answer_of(outputs, is_by_rows):
 
 
 def metadata_of(model):
-    """Returns what `/metadata` answers."""
+    """Returns the answer to `/metadata`."""
 
     def tensors(specs):
         return {
@@ -83,7 +83,7 @@ def metadata_of(model):
 
 
 def status_of(model):
-    """Returns what the address of a model answers."""
+    """Returns the answer to the URL of a model."""
     status = {"error_code": "OK", "error_message": ""}
     version = {"version": str(model.version), "state": "AVAILABLE", "status": status}
     return {"model_version_status": [version]}
@@ -170,7 +170,7 @@ def _decoded(values):
 
 
 def _plain(name, array):
-    """Returns nested lists of what JSON knows."""
+    """Returns nested lists of JSON values."""
     if array.dtype != object:
         return _finite(array.tolist())
     return _texts(array.tolist(), name.endswith(BINARY))
@@ -185,7 +185,7 @@ def _texts(value, is_binary):
 
 
 def _finite(value):
-    """Returns numbers as JSON has them; what is infinite or no number becomes `null`."""
+    """Returns numbers for JSON; infinity and NaN become `null`."""
     if isinstance(value, list):
         return [_finite(each) for each in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -11,15 +11,15 @@ SECONDS_TO_FINISH = 30
 
 
 def run(models, host="127.0.0.1", port=8501, token=None, limits=None):
-    """Serves models until the process is told to stop; what runs then is finished.
+    """Serves models until the process is told to stop, and finishes running requests.
 
-    SIGTERM ends the process with status 0. Most requests a second are answered if TensorFlow was
-    told, before the models were loaded, to compute each by one thread, as `zoo serve` does it:
-    `tf.config.threading.set_intra_op_parallelism_threads(1)`.
+    SIGTERM ends the process with status 0. Throughput is best with one thread per request. To set
+    this, as `zoo serve` does, call `tf.config.threading.set_intra_op_parallelism_threads(1)`
+    before models are loaded.
 
     Args:
         models: List of what `model_of` returns.
-        host, port: Where it listens; by default only this machine can reach it.
+        host, port: Address to listen on; by default only reachable from this machine.
         token, limits: As for `make_app`.
     """
     # uvicorn finishes what runs, and then hands the signal on to whoever handled it before.

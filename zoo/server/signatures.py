@@ -1,4 +1,4 @@
-"""What a served model can be asked: named tensors in, named tensors out, in shared batches."""
+"""The signatures of a served model: named tensors in, named tensors out, in shared batches."""
 
 import contextlib
 import functools
@@ -23,17 +23,18 @@ _numbers = itertools.count()
 class Signature:
     """A function of tensors with the batch first, which answers concurrent calls together.
 
-    A call is computed at once if no other is. What comes meanwhile becomes the next batch, of up to
-    32 rows. A row does not depend on the others. The function is traced when it is asked for first.
+    A call is computed at once if no other one is running. Calls that arrive meanwhile become the
+    next batch, of up to 32 rows. A row does not depend on the others. The function is traced on
+    first use.
 
     Args:
         function: A `tf.function` that takes tensors in the order of `inputs`, by position, and
             returns a dictionary of tensors.
         inputs: List of named `tf.TensorSpec`.
-        is_batched: Whether calls share batches; otherwise each is computed by itself.
+        is_batched: Whether calls share batches; otherwise each is computed separately.
 
     Attributes:
-        largest: Rows of a call at most.
+        largest: Maximum number of rows in a call.
     """
 
     largest = buckets.ROWS[-1]
@@ -73,9 +74,9 @@ class Signature:
             return self._batching
 
     def warm_up(self):
-        """Answers an empty request in each of the ways, of which the first time takes seconds.
+        """Answers an empty request in each possible way, since the first time takes seconds.
 
-        It does so where an input has a scalar for each row.
+        It does so if an input has a scalar for each row.
         """
         if any(spec.shape.rank != 1 for spec in self.inputs):
             return
@@ -89,10 +90,10 @@ class Signature:
         """Answers a call.
 
         Args:
-            tensors: Dictionary of the names of the inputs to NumPy arrays of as many rows.
+            tensors: Dictionary from the names of the inputs to NumPy arrays of equally many rows.
 
         Returns:
-            Dictionary of the names of the outputs to NumPy arrays.
+            Dictionary from the names of the outputs to NumPy arrays.
 
         Raises:
             Refused: If the arrays have no rows, different numbers of them, or too many.
@@ -113,7 +114,7 @@ class Signature:
 
     @contextlib.contextmanager
     def _counted(self):
-        """Tells the block whether no other call runs."""
+        """Yields whether no other call is running."""
         with self._counting:
             self._running += 1
             is_alone = self._running == 1
@@ -125,7 +126,7 @@ class Signature:
 
 
 def _batched(concrete, specs, largest):
-    """Returns a function that gathers concurrent calls of another one to batches."""
+    """Returns a function that gathers concurrent calls of another one into batches."""
     # The operation runs what it is given as it is. A function that it calls is optimized first.
     called = tf.function(lambda *tensors: concrete(*tensors), autograph=False)
     called = called.get_concrete_function(*specs)
@@ -152,9 +153,9 @@ def _batched(concrete, specs, largest):
 
 
 def _batches_at_once():
-    """Returns how many batches the processors compute side by side.
+    """Returns the number of batches to compute concurrently.
 
-    If they are fewer than what could run, those that wait grow in the meantime.
+    If there are fewer than could run, waiting batches grow in the meantime.
     """
     threads = tf.config.threading.get_intra_op_parallelism_threads()  # 0 if TensorFlow chooses
     return max(1, os.cpu_count() // max(1, threads))

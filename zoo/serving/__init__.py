@@ -1,4 +1,4 @@
-"""What turns a task into files that others serve: SavedModels for TF Serving, ONNX, LiteRT."""
+"""Exports tasks for serving: SavedModels for TF Serving, ONNX, LiteRT."""
 
 from zoo.serving.encoders import Encoders, pixel_inputs, token_inputs
 from zoo.serving.endpoints import Endpoint

@@ -1,4 +1,4 @@
-"""The few sizes that XLA compiles a served model for: everything is filled up to one of them."""
+"""Padding of inputs to a few sizes, for which XLA compiles a served model."""
 
 import tensorflow as tf
 
@@ -11,8 +11,8 @@ def rounded_up(size, buckets, longest=None):
 
     Args:
         size: int32 scalar.
-        buckets: Integers, rising.
-        longest: What is never exceeded, or `None`.
+        buckets: Integers in increasing order.
+        longest: Upper bound of the result, or `None`.
 
     Example:
 
@@ -26,13 +26,13 @@ def rounded_up(size, buckets, longest=None):
 
 
 def filled_up(tensor, buckets, axis=0, longest=None, value=0):
-    """Returns a tensor filled up at the end of an axis, whose size is a bucket then.
+    """Pads a tensor at the end of an axis, so that its size is a bucket.
 
     Args:
         tensor: Any tensor.
         buckets, longest: As for `rounded_up`.
         axis: The axis.
-        value: What it is filled up with.
+        value: Padding value.
 
     Example:
 
@@ -52,8 +52,8 @@ def compiled(function):
     Args:
         function: Takes nests of tensors and returns a nest of tensors or `None`, all with the
             batch first.
-            It must know nothing of strings, and compute the lengths of loops and arrays from shapes
-            alone. What it takes by name has no batch.
+            It must not use strings, and must compute the lengths of loops and arrays from shapes
+            alone. Its keyword arguments have no batch.
 
     Returns:
         A function of the same arguments with the same results.

@@ -1,4 +1,4 @@
-"""A model that reads an input at once as graphs of numbers, for run-times without strings."""
+"""Graphs of models without decoding, for runtimes that take numbers only."""
 
 from typing import NamedTuple
 
@@ -6,20 +6,20 @@ import tensorflow as tf
 
 
 class Encoders(NamedTuple):
-    """What a model computes of numbers.
+    """The functions of a model that take numbers only.
 
     Attributes:
         functions: Dictionary of names to pairs `(function, inputs)`: inputs are `token_inputs` or
             `pixel_inputs`, and the function takes tensors of these names. It returns a dictionary
             of tensors with the batch first.
-        length: Tokens at most, and where shapes must be fixed.
+        length: Maximum number of tokens; their exact number where shapes must be fixed.
     """
 
     functions: dict
     length: int | None = None
 
     def graphs(self, core, is_fixed=False):
-        """Returns the graphs, as `zoo.serving.steps.Start.graphs` does."""
+        """Returns the graphs, like `zoo.serving.steps.Start.graphs`."""
         if not is_fixed:
             return self.functions
         return {
@@ -41,6 +41,6 @@ def token_inputs(has_segments=False):
 
 
 def pixel_inputs(reader):
-    """Returns float32 `pixels` `(batch, rows, columns, channels)`, as an `ImageReader` reads."""
+    """Returns float32 `pixels` `(batch, rows, columns, channels)`, as from an `ImageReader`."""
     shape = [None, reader.size, reader.size, reader.channels]
     return [tf.TensorSpec(shape, tf.float32, name="pixels")]

@@ -1,4 +1,4 @@
-"""What a served model offers."""
+"""The endpoints of a served model."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -10,8 +10,8 @@ class Endpoint(NamedTuple):
     Attributes:
         function: Takes tensors and returns a dictionary of tensors, the batch first.
         inputs: List of `tf.TensorSpec`, whose names are those of the inputs.
-        examples: Requests that a server should have answered before it is ready, each a list of
-            arrays: one for everything that is compiled or allocated on its own.
+        examples: Warm-up requests for a server, each a list of arrays: one for everything that is
+            compiled or allocated separately.
     """
 
     function: Callable

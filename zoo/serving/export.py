@@ -12,13 +12,13 @@ from zoo.serving.warmup import write_requests
 
 
 def write_version(path, resources, endpoints):
-    """Writes a SavedModel as the next version below a folder.
+    """Writes a SavedModel as the next version in a folder.
 
-    A version is there whole or not at all.
+    The write is atomic.
 
     Args:
-        path: Folder of all versions; it is made if it is not there.
-        resources: What the endpoints use: Keras layers and models for their variables, and
+        path: Folder of all versions; created if it does not exist.
+        resources: Objects that the endpoints use: Keras layers and models for their variables, and
             `tf.Module`s such as tokenizers for their tables.
         endpoints: Dictionary of names to `Endpoint`; their examples become warm-up requests.
 
@@ -39,13 +39,13 @@ def write_version(path, resources, endpoints):
 
 
 def write_saved_model(folder, resources, signatures):
-    """Writes a SavedModel that has signatures and nothing else.
+    """Writes a SavedModel that only has signatures.
 
-    `keras.export.ExportArchive` writes the same, and traces everything twice for it: once to find
-    the variables, and again as TensorFlow saves.
+    `keras.export.ExportArchive` writes the same, but traces everything twice: once to find the
+    variables, and again when TensorFlow saves.
 
     Args:
-        folder: Where to.
+        folder: The folder to write.
         resources: As for `write_version`.
         signatures: Dictionary of names to pairs `(function, inputs)`, as in an `Endpoint`.
     """
@@ -88,7 +88,7 @@ def require_free(path):
     """Returns a path to which `write_folder` can write.
 
     Raises:
-        ValueError: If there is something.
+        ValueError: If something exists there.
     """
     path = pathlib.Path(path)
     if path.exists() and not (path.is_dir() and not any(path.iterdir())):
@@ -97,17 +97,17 @@ def require_free(path):
 
 
 def write_folder(path, write):
-    """Writes a folder, which is there whole or not at all.
+    """Writes a folder atomically.
 
     Args:
         path: The folder, which must not hold anything yet.
-        write: Function that writes into the folder it is given.
+        write: Function that writes into the folder passed to it.
 
     Returns:
         `pathlib.Path` of the folder.
 
     Raises:
-        ValueError: If there is something at `path`.
+        ValueError: If something exists at `path`.
     """
     path = require_free(path)
     with whole(path) as folder:

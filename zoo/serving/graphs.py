@@ -1,4 +1,4 @@
-"""A model as files for ONNX Runtime, LiteRT and others: numbers in, numbers out."""
+"""Exports models for ONNX Runtime, LiteRT and other runtimes: numbers in, numbers out."""
 
 import json
 
@@ -13,7 +13,7 @@ GRAPH_FORMATS = {"onnx": write_onnx, "litert": write_litert}
 
 
 def require_format(file_format):
-    """Raises a `ValueError` for what is neither `"tf_saved_model"` nor one of `GRAPH_FORMATS`."""
+    """Raises a `ValueError` unless it is `"tf_saved_model"` or one of `GRAPH_FORMATS`."""
     formats = ["tf_saved_model", *GRAPH_FORMATS]
     if file_format not in formats:
         raise ValueError(unknown_name("format", file_format, formats))
@@ -25,13 +25,13 @@ def write_graphs(path, file_format, core, parts, library=None, contents=None):
     Args:
         path: Folder to write, which appears only when it is complete.
         file_format: `"onnx"` for a file for each graph, such as `start.onnx` and `step.onnx`, or
-            `model.onnx`, whose batch and length are free; or `"litert"` for `model.tflite` with
+            `model.onnx`, with any batch size and length; or `"litert"` for `model.tflite` with
             these as signatures, for a batch of one and a fixed length.
-        core: The model of numbers.
-        parts: A `zoo.serving.steps.Start`, or the `zoo.serving.encoders.Encoders` of a model that
-            reads an input at once.
+        core: The model of tensors.
+        parts: A `zoo.serving.steps.Start`, or the `zoo.serving.encoders.Encoders` of a model
+            without decoding.
         library: The `tokenizers.Tokenizer` of a model of texts.
-        contents: Dictionary of names of files to what they hold, as JSON, such as `labels.json`.
+        contents: Dictionary from names of files, such as `labels.json`, to their JSON contents.
 
     Returns:
         `pathlib.Path` of the folder.

@@ -1,4 +1,4 @@
-"""The files that tell TF Serving which models there are, which batches to make, what to measure."""
+"""The configuration files of TF Serving: models, batching and monitoring."""
 
 import os
 import pathlib
@@ -26,7 +26,7 @@ def write_server_config(folder, seen_as="/models"):
 
     Args:
         folder: Folder of exported models.
-        seen_as: The same folder as the server sees it, such as where a container mounts it.
+        seen_as: Path of the same folder on the server, such as its mount point in a container.
 
     Returns:
         `pathlib.Path` of each file.
@@ -53,9 +53,9 @@ def write_server_config(folder, seen_as="/models"):
 
 
 def batching_config():
-    """Returns the parameters of batching: the batches are those that XLA compiles for.
+    """Returns the batching parameters: the batch sizes are those that XLA compiles for.
 
-    Requests that come within two milliseconds are answered as one batch. The server refuses a
+    Requests that arrive within two milliseconds are answered as one batch. The server refuses a
     request that is larger than the largest batch.
     """
     return (
@@ -91,6 +91,6 @@ def _models_config(models, seen_as):
 
 
 def _quoted(text):
-    """Returns a string of the text format of protocol buffers."""
+    """Returns a string in the text format of protocol buffers."""
     escaped = text.replace("\\", r"\\").replace('"', r"\"")
     return f'"{escaped}"'

@@ -1,8 +1,8 @@
-"""A model as two graphs of numbers, for run-times that know nothing of strings.
+"""Exports a generating model as two graphs, for runtimes that take numbers only.
 
-`start` takes what the model reads and gives tensors `context_0, …` and `state_0, …`. `step` takes
-`tokens`, the last ones, and these tensors, and gives `logits` of the next tokens, `next_state_0, …`
-and, where the model has it, `attention`. Whoever calls them picks the tokens.
+`start` takes the inputs of the model and returns tensors `context_0, …` and `state_0, …`. `step`
+takes `tokens`, the last ones, and these tensors, and returns `logits` of the next tokens,
+`next_state_0, …` and, if the model has it, `attention`. The caller picks the tokens.
 """
 
 from collections.abc import Callable
@@ -14,13 +14,13 @@ from zoo.decoding.stretches import OF_MODEL
 
 
 class Start(NamedTuple):
-    """How a model begins to generate.
+    """The start of generation.
 
     Attributes:
         function: Takes a batch of numbers and returns the context and the first state, as the
             model's own `start` does.
         input: `tf.TensorSpec` of that batch.
-        length: Size of the second axis where shapes must be fixed; `None` if they are.
+        length: Size of the second axis where shapes must be fixed; `None` if it is fixed already.
     """
 
     function: Callable
@@ -28,7 +28,7 @@ class Start(NamedTuple):
     length: int | None = None
 
     def graphs(self, core, is_fixed=False):
-        """Returns the graphs, as `start_and_step` does."""
+        """Returns the graphs, like `start_and_step`."""
         return start_and_step(core, self, is_fixed)
 
 
@@ -38,7 +38,7 @@ def start_and_step(core, start, is_fixed=False):
     Args:
         core: The model of token ids.
         start: A `Start`.
-        is_fixed: Whether shapes are to be known: a batch of one, and `start.length`.
+        is_fixed: Whether shapes are fixed: a batch of one, and `start.length`.
 
     Returns:
         Dictionary of names to pairs `(function, input signature)`.
@@ -74,7 +74,7 @@ def start_and_step(core, start, is_fixed=False):
 
 
 def _without_weights(context):
-    """Returns a context without weights laid out for steps: a graph has weights of its own."""
+    """Returns a context without the weights prepared for steps: a graph has its own weights."""
     if not isinstance(context, dict):
         return context
     return {name: each for name, each in context.items() if name != OF_MODEL}

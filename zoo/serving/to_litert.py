@@ -1,4 +1,4 @@
-"""LiteRT files, by the converter that is part of TensorFlow."""
+"""Writes LiteRT files with TensorFlow's converter."""
 
 import re
 import tempfile

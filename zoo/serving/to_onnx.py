@@ -1,4 +1,4 @@
-"""ONNX files, by `tf2onnx`."""
+"""Writes ONNX files with `tf2onnx`."""
 
 import logging
 
@@ -63,7 +63,7 @@ def _converted(function):
 
 
 def _unknown_operations(graph, is_known):
-    """Yields the names of operations that `tf2onnx` left as they are in TensorFlow."""
+    """Yields the names of TensorFlow operations that `tf2onnx` did not convert."""
     for node in graph.node:
         if not is_known(node.op_type):
             yield node.op_type
@@ -72,7 +72,7 @@ def _unknown_operations(graph, is_known):
 
 
 def _einsum(context, node, name, arguments):
-    """Spells `...` out, which in ONNX must stand for as many axes in every operand."""
+    """Expands `...`, which in ONNX must stand for the same number of axes in every operand."""
     equation = node.attr["equation"].s.decode()
     terms, result = equation.split("->")
     terms = terms.split(",")

@@ -1,7 +1,7 @@
-"""Requests that TF Serving answers itself before a model is ready, so that no user waits for them.
+"""Warm-up requests, which TF Serving answers before a model is ready, so that no user waits.
 
-A server that loads a model allocates, optimizes and compiles at the first request of each kind,
-which takes seconds. It refuses a model that fails at one of these requests.
+A server allocates, optimizes and compiles on the first request of each kind, which takes seconds.
+It refuses a model that fails on one of the warm-up requests.
 
 https://www.tensorflow.org/tfx/serving/saved_model_warmup
 """
@@ -14,7 +14,7 @@ PLACE = "assets.extra/tf_serving_warmup_requests"  # inside of a version
 
 
 def write_requests(version, model_name, endpoints):
-    """Writes the examples of endpoints into a SavedModel, or warns that it could not.
+    """Writes the examples of endpoints into a SavedModel, or warns if it cannot.
 
     Args:
         version: `pathlib.Path` of the SavedModel.

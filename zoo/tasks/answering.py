@@ -1,4 +1,4 @@
-"""The task of answering questions: a question and a text in, the part of it that answers out."""
+"""The task of question answering: a question and a text in, the answer, a part of it, out."""
 
 from typing import NamedTuple, overload
 
@@ -20,12 +20,12 @@ NOT_HERE = float("-inf")  # the logit of a token where no answer starts or ends
 
 
 class Answer(NamedTuple):
-    """Which part of a context answers a question.
+    """The part of a context that answers a question.
 
     Attributes:
-        text: That part, a `str` as it stands in the context; empty if nothing answers.
+        text: The answer, a `str` as it appears in the context; empty if there is none.
         score: Its probability, a `float`.
-        start, end: Where it stands: `text == context[start:end]`.
+        start, end: Its position: `text == context[start:end]`.
     """
 
     text: str
@@ -36,28 +36,28 @@ class Answer(NamedTuple):
 
 @keras.saving.register_keras_serializable(package="zoo")
 class Answerer(EncodingTask):
-    """A model of where answers start and end, together with what reads questions and contexts.
+    """A model that predicts where answers start and end, together with its preprocessing.
 
-    Of all spans of at most `max_answer_tokens` tokens of a context it takes that whose logits have
-    the largest sum:
+    Among all spans of at most `max_answer_tokens` tokens of a context, it selects the one whose
+    logits have the largest sum:
 
     $$ i, j = argmax_{i \\le j < i + m} (start_i + end_j), \\quad
        score = softmax(start)_i \\, softmax(end)_j $$
 
-    A context that is too long is read in windows that overlap, see
-    `zoo.readers.text.span_reader.SpanReader`. A span lies in one of them; the softmax goes over the
-    tokens of all.
+    A context that is too long is read in overlapping windows, see
+    `zoo.readers.text.span_reader.SpanReader`. A span lies within one window; the softmax runs over
+    the tokens of all windows.
 
     Paper: Devlin et al. 2019, BERT, section 4.2 (https://arxiv.org/abs/1810.04805).
 
     Args:
-        core: A model of logits `(batch, length, 2)`, such as
+        core: A model that returns logits `(batch, length, 2)`, such as
             `zoo.models.text_encoder.TextEncoder(head="span")`.
         tokenizer: The tokenizer.
-        max_answer_tokens: Tokens of an answer at most.
+        max_answer_tokens: Maximum number of tokens in an answer.
         may_be_empty: Whether a context may hold no answer, as in SQuAD 2.0. The start token stands
-            for that: if its two logits, in the window where it has the lowest, have a larger sum
-            than any span, the answer is empty.
+            for no answer: if the sum of its two logits, in the window where this sum is lowest, is
+            larger than that of any span, the answer is empty.
     """
 
     task_name = "question answering"
@@ -89,25 +89,24 @@ class Answerer(EncodingTask):
     def batches(self, x, y=None, batch_size=None, shuffle=False, seed=0):
         """Turns questions, contexts and answers into batches for Keras.
 
-        A window of a long context is an example of its own. One without the whole answer has the
-        start token for start and end.
+        Each window of a long context is an example of its own. In a window without the whole
+        answer, both start and end are the start token.
 
         Args:
             x: A list of pairs (question, context), or a `tf.data.Dataset` of ((question, context),
                 answer), scalar strings.
-            y: If `x` is a list: the answer to each, a `str` that its context holds, or a tuple
-                (answer, start) where it stands there more than once. An empty one says that the
-                context has no answer. Of a list of answers the first teaches.
-            batch_size: Questions a batch, by default 16.
-            shuffle: Whether to shuffle lists; a data set shuffles itself.
-            seed: Seed of that.
+            y: If `x` is a list: the answer to each question, a `str` that occurs in its context, or
+                a tuple (answer, start) where it occurs more than once. An empty answer means that
+                the context has none. From a list of answers, the first one is used.
+            batch_size: Number of questions per batch. Defaults to 16.
+            shuffle: Whether to shuffle lists; a data set is not shuffled.
+            seed: Seed of the shuffling.
 
         Returns:
             A data set of `(inputs, places, weights)`.
 
         Raises:
-            ValueError: If they are no such lists or data set, or a context does not hold its
-                answer.
+            ValueError: If `x` and `y` have another form, or a context does not contain its answer.
         """
         if y is None:
             examples = spans_of_examples(x)
@@ -125,14 +124,14 @@ class Answerer(EncodingTask):
         return batches.map(read, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
 
     def evaluate(self, x, y=None, batch_size=None, return_dict=False, **kwargs):
-        """Returns the loss and the metrics on raw data, `exact_match` and `f1` among them.
+        """Returns the loss and the metrics on raw data, including `exact_match` and `f1`.
 
-        These two compare texts, in percent, see `zoo.metrics.answer_scores`.
+        These two compare texts and are percentages, see `zoo.metrics.answer_scores`.
 
         Args:
-            x, y, batch_size: As for `batches`. If `y` holds lists, the best answer of each counts.
-            return_dict: Whether to return a dictionary, or a list.
-            **kwargs: Further arguments of `keras.Model.evaluate`.
+            x, y, batch_size: As for `batches`. If `y` holds lists, the best match in each counts.
+            return_dict: Whether to return a dictionary instead of a list.
+            **kwargs: Additional arguments of `keras.Model.evaluate`.
         """
         found = super().evaluate(x, y, batch_size, return_dict=return_dict, **kwargs)
         if is_batches(x):
@@ -153,18 +152,18 @@ class Answerer(EncodingTask):
         self, questions: Texts, contexts: str | Texts, batch_size: int = 8
     ) -> list[Answer]: ...
     def answer(self, questions, contexts, batch_size=8):
-        """Returns the part of a context that answers a question, or of each of a list.
+        """Returns the part of a context that answers a question, or each question in a list.
 
         Args:
             questions: A `str` or a list of `str`.
-            contexts: A `str`, which may answer all questions, or a list with one for each.
-            batch_size: Questions computed at a time.
+            contexts: A `str`, used for all questions, or a list with one for each.
+            batch_size: Number of questions to process at a time.
 
         Returns:
             An `Answer` for one question, a list of them for a list.
 
         Raises:
-            ValueError: If something is no text, or there are not as many contexts as questions.
+            ValueError: If an input is not a text, or the numbers of contexts and questions differ.
         """
         requests, is_one = self.reader.requests(questions, contexts)
         answers = [
@@ -174,18 +173,18 @@ class Answerer(EncodingTask):
         return answers[0] if is_one else answers
 
     def respond(self, requests):
-        """Requests to answers, in the graph.
+        """Turns requests into answers, in the graph.
 
         Args:
             requests: Strings `(batch, 2)`: questions and contexts.
 
         Returns:
             Dictionary of `answer`, strings, `score`, float32, and `start` and `end`, int32, the
-            characters of the context between which it stands, each `(batch,)`.
+            character positions of the answer in the context, each `(batch,)`.
         """
         windows = self.reader.read(requests)
         logits = self.core(windows.inputs, training=False)  # (windows, length, 2)
-        is_place = windows.of_context & (windows.starts < windows.ends)  # no mark of a space alone
+        is_place = windows.of_context & (windows.starts < windows.ends)  # not a lone space mark
         starts, ends = (tf.where(is_place, logits[..., side], NOT_HERE) for side in range(2))
         first, last, sums = self._best_spans(starts, ends)
         by_owner = tf.RaggedTensor.from_value_rowids(
@@ -242,9 +241,9 @@ class Answerer(EncodingTask):
         return {"start_logits": outputs[..., 0], "end_logits": outputs[..., 1]}
 
     def endpoints(self):
-        """Returns a dictionary of the `zoo.serving.Endpoint`s that are exported, and served.
+        """Returns a dictionary of the `zoo.serving.Endpoint`s to export and serve.
 
-        `serving_default` takes `question` and `context`, and gives `answer`, `score`, `start` and
+        `serving_default` takes `question` and `context`, and returns `answer`, `score`, `start` and
         `end`.
         """
 

@@ -1,4 +1,4 @@
-"""The types of what tasks take, for type checkers."""
+"""The types of the arguments of tasks, for type checkers."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -31,7 +31,7 @@ Yes: TypeAlias = Literal[True]
 
 
 class _Options(TypedDict, total=False):
-    """Options of samplers, and of a request."""
+    """Options of samplers and of a request."""
 
     num_beams: int
     length_penalty: float
@@ -47,13 +47,13 @@ class _Options(TypedDict, total=False):
 
 
 class Options(_Options, total=False):
-    """Those of a call that may return several texts for each input."""
+    """Options of a call that may return several texts for each input."""
 
     num_return_sequences: int
 
 
 class OneEach(_Options, total=False):
-    """Those of a call that returns a text for each input."""
+    """Options of a call that returns one text for each input."""
 
     num_return_sequences: Literal[1]
     batch_size: int

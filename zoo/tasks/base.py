@@ -1,4 +1,4 @@
-"""What every task has in common: raw inputs in, training, evaluation, saving."""
+"""The base class of all tasks: raw inputs, training, evaluation and saving."""
 
 import abc
 import contextlib
@@ -22,7 +22,7 @@ _WEIGH = (
     "Weigh the batches, which go to fit as they are: model.batches(x, y).map(lambda inputs, "
     "labels, weights: (inputs, labels, weights * "
 )
-INSTEAD = {  # of what Keras takes with arrays only, while the model makes batches of raw data
+INSTEAD = {  # alternatives to arguments that Keras takes with arrays only, not with raw data
     "validation_split": "Split the data: fit(x[:n], y[:n], validation_data=(x[n:], y[n:]))",
     "class_weight": f"{_WEIGH}tf.gather([1.0, 2.0], labels)))",
     "sample_weight": f"{_WEIGH}...))",
@@ -30,26 +30,26 @@ INSTEAD = {  # of what Keras takes with arrays only, while the model makes batch
 
 
 class Task(keras.Model, abc.ABC):
-    """A model of tensors together with what reads its raw inputs: texts, images, sounds.
+    """A model of tensors together with the preprocessing of its raw inputs: texts, images, sounds.
 
-    A subclass turns raw inputs into tensors (`batches`), and the tensors that the core computes
-    into what users want.
+    A subclass turns raw inputs into tensors (`batches`), and the outputs of the core into what
+    users want.
 
     Args:
         core: A `keras.Model` of tensors.
-        tokenizer: What turns texts into its ids and back; `None` for a task without texts.
-        dtype: Keras dtype policy; by default that of the core, which computes.
+        tokenizer: Turns texts into token ids and back; `None` for a task without texts.
+        dtype: Keras dtype policy; defaults to that of the core, which does the computation.
 
     Class attributes:
-        task_name: What it does, in a word or two.
+        task_name: What the task does, in a word or two.
         task_method: The method that does it.
-        usual_batch_size: Examples a batch in training and evaluation unless told otherwise.
+        usual_batch_size: Default number of examples per batch in training and evaluation.
         data_options: Options of `batches` that `fit` takes for the training data.
-        takes_images: Whether a batch for the core is one of pictures, read already.
-        checkpoint: The folder of the checkpoint of transformers that it was made of, and the names
-            of its weights there; `None` for other models.
-        fingerprint: What tells whether a network that others trained is the right one, if the task
-            builds on one; `check_fingerprint` then compares it.
+        takes_images: Whether the core takes batches of decoded images.
+        checkpoint: The folder of the transformers checkpoint that the model was loaded from, and
+            the names of its weights there; `None` for other models.
+        fingerprint: For a task that builds on a network trained by others: a value that identifies
+            this network. `check_fingerprint` compares it.
     """
 
     task_name = None
@@ -61,7 +61,7 @@ class Task(keras.Model, abc.ABC):
     fingerprint = None
 
     def __init__(self, core, tokenizer=None, dtype=None, **kwargs):
-        # Whether to scale the loss, Keras decides by the policy of the whole.
+        # Keras decides by the policy of the whole model whether to scale the loss.
         super().__init__(dtype=dtype or core.dtype_policy, **kwargs)
         self.core = core
         self._tokenizer = tokenizer
@@ -91,14 +91,14 @@ class Task(keras.Model, abc.ABC):
         shuffle: bool = False,
         seed: int = 0,
     ) -> tf.data.Dataset:
-        """Returns a data set of `(inputs, labels, weights)`, as Keras trains on it, of raw data."""
+        """Turns raw data into a `tf.data.Dataset` of `(inputs, labels, weights)` for Keras."""
 
     def usual_loss(self):
-        """Returns what `compile` trains by unless told otherwise: cross-entropy."""
+        """Returns the default loss of `compile`: cross-entropy."""
         return TokenCrossentropy()
 
     def usual_metrics(self):
-        """Returns a list of what `compile` measures unless told otherwise."""
+        """Returns a list of the default metrics of `compile`."""
         return [keras.metrics.SparseCategoricalAccuracy("accuracy")]
 
     def compile(
@@ -109,11 +109,11 @@ class Task(keras.Model, abc.ABC):
         jit_compile: bool = False,
         **kw: Any,
     ) -> None:
-        """Configures training: by the usual loss and metrics of the task unless told otherwise.
+        """Configures training. The loss and the metrics default to the usual ones of the task.
 
         Args:
             optimizer, loss, weighted_metrics, jit_compile: As for `keras.Model.compile`.
-            **kw: Further arguments of `keras.Model.compile`.
+            **kw: Additional arguments of `keras.Model.compile`.
         """
         metrics = self.usual_metrics() if weighted_metrics is None else weighted_metrics
         super().compile(
@@ -125,7 +125,7 @@ class Task(keras.Model, abc.ABC):
         )
 
     def compile_from_config(self, config):
-        """Compiles a model that comes from a file, whose optimizer goes on where it was."""
+        """Compiles a model loaded from a file; its optimizer continues where it stopped."""
         self.compile(**keras.saving.deserialize_keras_object(config))
         if self.built:
             self.optimizer.build(self.trainable_variables)
@@ -145,17 +145,18 @@ class Task(keras.Model, abc.ABC):
 
         Args:
             x, y, batch_size, seed: As for `batches`.
-            validation_data: A data set as `x`, or a tuple `(x, y)`.
+            validation_data: A data set like `x`, or a tuple `(x, y)`.
             shuffle: As for `batches`.
-            validation_batch_size: Examples a batch of validation; by default `batch_size`.
-            **kwargs: Further options of `batches`, and arguments of `keras.Model.fit`.
+            validation_batch_size: Number of validation examples per batch. Defaults to
+                `batch_size`.
+            **kwargs: Additional options of `batches`, and arguments of `keras.Model.fit`.
 
         Returns:
             A `keras.callbacks.History`.
 
         Raises:
-            ValueError: If the data are of another form, or `validation_split`, `class_weight` or
-                `sample_weight` is given: the error tells what takes its place.
+            ValueError: If the data have another form, or if `validation_split`, `class_weight` or
+                `sample_weight` is given: the message names the alternative.
         """
         _refuse_what_needs_arrays(**kwargs)
         if validation_data is not None:
@@ -165,7 +166,7 @@ class Task(keras.Model, abc.ABC):
         options = {name: kwargs.pop(name) for name in self.data_options if name in kwargs}
         train = self._batches(x, y, batch_size=batch_size, shuffle=shuffle, seed=seed, **options)
         if self.compiled and self.built and not self.optimizer.built:
-            # If the first step makes the variables of the optimizer, TensorFlow traces it twice.
+            # If the first step creates the variables of the optimizer, TensorFlow traces it twice.
             with self.distribute_strategy.scope():
                 self.optimizer.build(self.trainable_variables)
         counted = kwargs.get("steps_per_epoch") is not None
@@ -177,18 +178,18 @@ class Task(keras.Model, abc.ABC):
 
         Args:
             x, y, batch_size: As for `batches`.
-            **kwargs: Further arguments of `keras.Model.evaluate`.
+            **kwargs: Additional arguments of `keras.Model.evaluate`.
         """
         _refuse_what_needs_arrays(**kwargs)
         with _unknown_number_of_batches():
             return super().evaluate(self._batches(x, y, batch_size=batch_size), **kwargs)
 
     def predict(self, x: Any, *args: Any, **kwargs: Any) -> Any:
-        """Returns what the core computes for batches of tensors, as `keras.Model.predict` does.
+        """Returns the outputs of the core for batches of tensors, like `keras.Model.predict`.
 
         Args:
-            x: What the core takes, or a data set of such batches, as `batches` makes them.
-            *args, **kwargs: Further arguments of `keras.Model.predict`.
+            x: Inputs of the core, or a data set of such batches, as `batches` returns.
+            *args, **kwargs: Additional arguments of `keras.Model.predict`.
 
         Raises:
             ValueError: If `x` holds texts or images.
@@ -198,7 +199,7 @@ class Task(keras.Model, abc.ABC):
             return super().predict(x, *args, **kwargs)
 
     def _batches(self, x, y=None, **options):
-        """Returns `batches`, or a data set of batches as it is."""
+        """Returns `batches`, or a data set of batches unchanged."""
         batch_size = options.get("batch_size")
         require_positive_integers_or_none(type(self).__name__, batch_size=batch_size)
         return x if y is None and is_batches(x) else self.batches(x, y, **options)
@@ -215,7 +216,7 @@ class Task(keras.Model, abc.ABC):
         return tuple(validation_data)
 
     def _require_batch(self, inputs):
-        """Raises a `ValueError` for what is yet to become numbers of a batch."""
+        """Raises a `ValueError` for raw inputs, which are not a batch of numbers yet."""
         for leaf in keras.tree.flatten(inputs):
             if not _is_text(leaf) and (self.takes_images or not _is_image(leaf)):
                 continue
@@ -227,14 +228,15 @@ class Task(keras.Model, abc.ABC):
             )
 
     def enable_lora(self, rank: int) -> None:
-        """Freezes the weights, and lets small additions to the dense layers of the blocks learn.
+        """Freezes the weights and trains low-rank updates of the dense layers of the blocks.
 
         $$ W' = W + A B, \\quad A \\in R^{inputs × rank}, \\quad B \\in R^{rank × outputs} $$
 
-        Paper: Hu et al. 2021, LoRA (https://arxiv.org/abs/2106.09685). By Keras'
-        `Dense.enable_lora`: projections of attention and feed-forward networks get `A` and `B`. `B`
-        begins with zeros, so the model answers as before. A head of dense layers after the blocks,
-        such as that of labels, learns as a whole. What is saved or exported holds the sums `W'`.
+        Paper: Hu et al. 2021, LoRA (https://arxiv.org/abs/2106.09685). Uses Keras'
+        `Dense.enable_lora`: the projections of attention and of feed-forward networks get `A` and
+        `B`. `B` is initialized to zeros, so the outputs do not change at first. A head of dense
+        layers after the blocks, such as a classification head, is trained in full. Saved and
+        exported models hold the sums `W'`.
 
         Call it before `compile`.
 
@@ -273,43 +275,43 @@ class Task(keras.Model, abc.ABC):
         self.forget_compiled()
 
     def quantize(self, mode: str = "int8", config: Any = None, **kwargs: Any) -> None:
-        """Turns the kernels of the dense layers into integers, which take a quarter of the memory.
+        """Quantizes the kernels of the dense layers to integers, a quarter of the memory.
 
-        By `keras.Model.quantize`. There is no way back, and what is quantized cannot be saved as a
-        preset, but exported: save before, and quantize what is loaded.
+        Uses `keras.Model.quantize`. This cannot be undone. A quantized model can be exported, but
+        not saved as a preset: save it first, and quantize the loaded model.
 
         Args:
-            mode: `"int8"` rounds kernels to 8 bits for each output, and inputs for each row.
+            mode: `"int8"` rounds kernels to 8 bits per output, and inputs to 8 bits per row.
             config, **kwargs: As for `keras.Model.quantize`.
         """
         super().quantize(mode, config, **{"filters": _is_dense, **kwargs})
         self.forget_compiled()
 
     def forget_compiled(self):
-        """Drops what was compiled, since the core computes by other weights now."""
+        """Drops the compiled functions, since the weights of the core have changed."""
         self.train_function = self.test_function = self.predict_function = None
 
     # ------------------------------------------------------------------------------------- saving
 
     @property
     def parts(self):
-        """The objects that the task is made of, by the names of the constructor's arguments."""
+        """The objects that make up the task, by the names of the constructor's arguments."""
         parts = {"core": self.core, "tokenizer": self.tokenizer}
         return {name: part for name, part in parts.items() if part is not None}
 
     @property
     def settings(self):
-        """What the constructor takes besides `core` and `tokenizer`, as it goes into a config."""
+        """The constructor's arguments besides `core` and `tokenizer`, as stored in a config."""
         return {}
 
     @property
     def tokenizer(self):
-        """What turns texts into token ids, `None` for a task without texts."""
+        """Turns texts into token ids; `None` for a task without texts."""
         return self._tokenizer
 
     @classmethod
     def decides(cls, tokenizer=None, **settings):
-        """Returns a dictionary of the options of the core that its other parts decide on.
+        """Returns a dictionary of the options of the core that the other parts determine.
 
         Args:
             tokenizer, **settings: Arguments of the constructor.
@@ -317,7 +319,7 @@ class Task(keras.Model, abc.ABC):
         return {} if tokenizer is None else {"vocabulary_size": tokenizer.vocabulary_size}
 
     def twin(self):
-        """Returns a task of the very same parts, not compiled."""
+        """Returns an uncompiled task that shares the parts of this one."""
         return type(self)(**{**self.settings, **self.parts})
 
     def get_config(self):
@@ -342,34 +344,34 @@ class Task(keras.Model, abc.ABC):
         use: str = "",
         limits: str = "",
     ) -> str:
-        """Writes the model as a preset, which `zoo.load` reads: whole or not at all.
+        """Writes the model as a preset, which `zoo.load` reads. The write is atomic.
 
-        A preset is files that hold no code: a card, a config, the weights and, of a model that
-        reads or writes texts, the tokenizer, with hashes that `zoo.load` checks. A folder has a
-        `README.md` for the Hugging Face hub, too. A preset does not hold the optimizer;
-        `model.save(path.keras)` does. Offer an archive at any URL, or a folder by
+        A preset consists of files without code: a card, a config, the weights and, for a model that
+        reads or writes texts, the tokenizer, with hashes that `zoo.load` checks. A folder also has
+        a `README.md` for the Hugging Face Hub. A preset does not hold the optimizer;
+        `model.save(path.keras)` does. Publish an archive at any URL, or a folder with
         `huggingface_hub.upload_folder(repo_id="user/name", folder_path=path)`.
 
         Args:
-            path: A new folder, or a new archive that ends with `.zip`.
-            description: One line for people; by default that of the architecture.
+            path: A new folder, or a new archive whose name ends with `.zip`.
+            description: One line that describes the model; defaults to that of the architecture.
             data: What the model was trained on, in a few words; or a dictionary of `name` and any
                 of `language` such as `"en"` or `"en-de"`, `source`, `terms` and `citation`.
-            quality: Dictionary of a metric with its protocol to the value, such as
+            quality: Dictionary from a metric and its protocol to the value, such as
                 `{"BLEU, test split": 38.7}`.
-            license: Terms for those who use it, such as `"CC-BY-4.0"`.
-            dtype: `None` for the weights as they are: the model that is loaded computes the same
-                numbers. `"float16"` for half the size: floats are rounded to 3 decimal digits.
+            license: License of the model, such as `"CC-BY-4.0"`.
+            dtype: `None` to keep the weights as they are, so that the loaded model computes the
+                same numbers; `"float16"` for half the size: floats are rounded to 3 decimal digits.
             use: What the model is meant for.
-            limits: What it cannot do, and what it should not be used for.
+            limits: What the model cannot do, and what it should not be used for.
 
         Returns:
-            What `zoo.load` takes, a `str`: the path, for an archive with its hash,
-            `model.zip#sha256=...`, which may go behind a URL as well.
+            A `str` to pass to `zoo.load`: the path; for an archive followed by its hash,
+            `model.zip#sha256=...`. The hash can be appended to a URL as well.
 
         Raises:
-            ValueError: If the path exists, the core is of no architecture of the zoo, or a weight
-                is not finite or beyond `dtype`.
+            ValueError: If the path exists, the core has no architecture of the zoo, or a weight is
+                not finite or out of the range of `dtype`.
         """
         card = cards.make_card(self, description, data, quality, license, use, limits)
         return presets.save(self, path, card, dtype)
@@ -377,7 +379,7 @@ class Task(keras.Model, abc.ABC):
 
 @contextlib.contextmanager
 def _unknown_number_of_batches():
-    """Keeps Keras from calling the end of such a data set an interruption of the training."""
+    """Silences Keras' warning that a data set of unknown length interrupts training at its end."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Your input ran out of data")
         yield
@@ -407,5 +409,5 @@ def _is_image(leaf):
 
 
 def part_of(part):
-    """Returns a part of a task, such as its reader, or what the config of one describes."""
+    """Returns a part of a task, such as its reader, from the object itself or from its config."""
     return keras.saving.deserialize_keras_object(part) if isinstance(part, dict) else part

@@ -35,15 +35,15 @@ LONGEST_CAPTION = 60
 class Captioner(GeneratingTask):
     """A captioning model together with its backbone, tokenizer, decoding and export.
 
-    `fit`, `evaluate` and `caption` take images as they come: encoded bytes, which the same graph
-    decodes everywhere.
+    `fit`, `evaluate` and `caption` take raw images: encoded bytes, which the same graph decodes
+    everywhere.
 
     Args:
         core: A model of annotation vectors with `start` and `step`, such as `ShowAttendTell`.
         tokenizer: A `ByteBPETokenizer` of the captions.
-        backbone: A `zoo.Backbone`, which makes the annotation vectors. By default that of
-            MobileNetV2 with the weights of ImageNet.
-        sampler: How it decodes unless told otherwise; by default beam search with 5 beams.
+        backbone: A `zoo.Backbone`, which computes the annotation vectors. Defaults to MobileNetV2
+            with ImageNet weights.
+        sampler: The default sampler; beam search with 5 beams if omitted.
     """
 
     task_name = "captioning"
@@ -79,7 +79,7 @@ class Captioner(GeneratingTask):
 
     @property
     def fingerprint(self):
-        """What the backbone makes of a built-in picture: other weights make something else."""
+        """The output of the backbone for a built-in picture, which identifies its weights."""
         return self.backbone.fingerprint()
 
     def check_fingerprint(self, fingerprint):
@@ -94,13 +94,13 @@ class Captioner(GeneratingTask):
         Args:
             x: A list of images as `caption` takes them; or a `tf.data.Dataset` of dictionaries
                 with `captions`, strings `(n,)`, and either `image`, the encoded bytes, or
-                `annotations`, what the backbone made of it (see `zoo.data.features.cache_features`,
-                which saves making them anew in every epoch).
+                `annotations`, the output of the backbone for it (`zoo.data.features.cache_features`
+                saves recomputing it in every epoch).
             y: If `x` is a list: for each image a caption or a list of captions.
-            batch_size: Captions a batch, by default 64.
-            shuffle: Whether captions of images that are near each other are mixed.
-            seed: Seed of that and of `subword_dropout`.
-            subword_dropout: Probability of BPE dropout: each epoch sees words in other pieces.
+            batch_size: Number of captions per batch. Defaults to 64.
+            shuffle: Whether to shuffle the captions, within a buffer.
+            seed: Seed of the shuffling and of `subword_dropout`.
+            subword_dropout: Probability of BPE dropout: each epoch splits words differently.
 
         Returns:
             A data set of `(inputs, labels, weights)`.
@@ -116,7 +116,7 @@ class Captioner(GeneratingTask):
         return batches.map(self._teach).prefetch(tf.data.AUTOTUNE)
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
-        """The mean loss of a word and, in training, what the model adds for its attention."""
+        """The mean loss per word and, in training, the attention losses that the model adds."""
         loss = super().compute_loss(x, y, y_pred["logits"], sample_weight, training)
         if not training:
             return loss
@@ -169,22 +169,22 @@ class Captioner(GeneratingTask):
         """Describes an image or a list of images.
 
         Args:
-            images: An image or several in a list, each a path (`str` or `pathlib.Path`), encoded
+            images: An image or a list of images, each a path (`str` or `pathlib.Path`), encoded
                 `bytes`, a `PIL.Image`, or an array `(height, width, 3)`, uint8 or float from 0 to
-                1. An array of four axes is a list.
+                1. An array of four axes counts as a list.
             sampler: `"greedy"`, `"beam"`, `"random"`, `"top_k"`, `"top_p"`, a sampler object of
                 `zoo.decoding`, or `None` for the model's own, `model.default_sampler`.
-            return_attention: Whether to return the words and where they looked as well.
-            batch_size: Images described at a time.
-            **options: `seed` for the random samplers, `max_length` for the number of tokens at
-                most, and options of the sampler, such as `num_beams=8`.
+            return_attention: Whether to also return the words and their attention maps.
+            batch_size: Number of images to process at a time.
+            **options: `seed` for the random samplers, `max_length`, the maximum number of tokens,
+                and options of the sampler, such as `num_beams=8`.
 
         Returns:
             A `str` for one image, a list of `str` for a list; or a `Caption`. With
             `num_return_sequences` above 1 each caption is a list, best first.
 
         Raises:
-            ValueError: If something is no image, or sampler or options are unknown.
+            ValueError: If an input is not an image, or the sampler or an option is unknown.
             FileNotFoundError: If a file is missing.
         """
         encoded, is_one = as_requests(images, image_bytes, "images", picture_rank=3)
@@ -195,7 +195,7 @@ class Captioner(GeneratingTask):
         return texts[0] if is_one else texts
 
     def caption_annotations(self, annotations, sampler=None, batch_size=64, **options):
-        """Describes images by annotation vectors that were made before.
+        """Describes images, given as precomputed annotation vectors.
 
         Args:
             annotations: Array `(images, positions, channels)`.
@@ -222,7 +222,7 @@ class Captioner(GeneratingTask):
     # ---------------------------------------------------------------------------------- the graph
 
     def read(self, requests, served=False):
-        """Returns the annotation vectors of encoded images; what is none may have no caption."""
+        """Returns the annotation vectors of encoded images; anything else may have no caption."""
         images, is_image = read_images(requests, self.backbone.image_size)
         return self.backbone(images), tf.where(is_image, LONGEST_CAPTION, 0)
 
@@ -261,7 +261,7 @@ class Captioner(GeneratingTask):
         return tf.function(compiled, signature, autograph=False).get_concrete_function()
 
     def _caption(self, texts, rows, encoded):
-        """Takes the best hypothesis of each row apart into words and maps, unpadded."""
+        """Splits the best hypothesis of each row into words and maps, without padding."""
         targets = [row["token_ids"][0] for row in rows]
         lengths = [int(np.sum(ids != self.tokenizer.pad_id)) for ids in targets]
         pieces = self.tokenizer.pieces(
@@ -279,7 +279,7 @@ class Captioner(GeneratingTask):
 
 
 def _of_words(pieces, maps):
-    """Puts the pieces of words together: their maps are averaged."""
+    """Joins the pieces of each word and averages their maps."""
     words, of_word = [], []
     for piece, attention in zip(pieces, maps, strict=True):
         if words and piece.startswith("·"):

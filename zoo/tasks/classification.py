@@ -26,22 +26,22 @@ SINGLE, MULTI = "single_label_classification", "multi_label_classification"
 
 @keras.saving.register_keras_serializable(package="zoo")
 class Classifier(EncodingTask):
-    """A model of labels together with what reads its texts, pictures or sounds.
+    """A classification model together with the preprocessing of its texts, pictures or sounds.
 
-    `fit`, `evaluate` and `classify` take them, and pairs of texts, as they come; the same graph
-    reads them everywhere.
+    `fit`, `evaluate` and `classify` take raw inputs, including pairs of texts; the same graph reads
+    them everywhere.
 
     Args:
-        core: A model of logits `(batch, labels)`, such as `zoo.models.vit.ViT`.
-        tokenizer: The tokenizer of a model of texts.
-        reader: What reads the inputs of another model: a `zoo.ImageReader` or a `zoo.SoundReader`.
-        labels: List of the names of the labels, as many as the core has logits.
-        problem_type: `"single_label_classification"` where an input has one of the labels, or
-            `"multi_label_classification"` where it has any number of them, each with a probability
-            of its own.
+        core: A model that returns logits `(batch, labels)`, such as `zoo.models.vit.ViT`.
+        tokenizer: The tokenizer, for a model of texts.
+        reader: The reader of other inputs: a `zoo.ImageReader` or a `zoo.SoundReader`.
+        labels: List of the names of the labels, one for each logit of the core.
+        problem_type: `"single_label_classification"` if each input has exactly one label, or
+            `"multi_label_classification"` if it has any number of them, each with its own
+            probability.
 
     Raises:
-        ValueError: If the parts do not fit each other.
+        ValueError: If the parts do not match.
     """
 
     task_name = "classification"
@@ -83,7 +83,7 @@ class Classifier(EncodingTask):
     # ----------------------------------------------------------------------------------- training
 
     def usual_loss(self):
-        """Returns cross-entropy; where an input has several labels, the mean of that of each."""
+        """Returns cross-entropy; for multi-label problems, the mean binary one of the labels."""
         if self._is_multi:
             return keras.losses.BinaryCrossentropy(from_logits=True)
         return super().usual_loss()
@@ -100,12 +100,12 @@ class Classifier(EncodingTask):
             x: A list of inputs as `classify` takes them, or a `tf.data.Dataset` of (input, label):
                 inputs are texts, tuples of two texts, encoded pictures, pixels `(rows, columns,
                 channels)` from 0 to 255, WAV files, or samples `(samples,)` at the rate of the
-                reader; labels are names or their numbers. Where an input has several, they are a
-                vector of names, or one of 0 and 1 for each label.
-            y: If `x` is a list: the label of each; or the list of its labels.
-            batch_size: Inputs a batch, by default 64.
-            shuffle: Whether to shuffle lists; a data set shuffles itself.
-            seed: Seed of that.
+                reader; labels are names or indices. For multi-label problems, they are a vector of
+                names, or a multi-hot vector.
+            y: If `x` is a list: the label of each input, or the list of its labels.
+            batch_size: Number of inputs per batch. Defaults to 64.
+            shuffle: Whether to shuffle lists; a data set is not shuffled.
+            seed: Seed of the shuffling.
 
         Returns:
             A data set of `(inputs, labels, weights)`.
@@ -143,7 +143,7 @@ class Classifier(EncodingTask):
         batch_size: int = 32,
     ) -> Any: ...
     def classify(self, inputs, return_probabilities=False, return_attention=False, batch_size=32):
-        """Returns the best label of an input, or of each in a list.
+        """Returns the best label of an input, or of each input in a list.
 
         Args:
             inputs: A text, a picture or a sound, or a list; or a list of pairs of texts, such as
@@ -151,19 +151,19 @@ class Classifier(EncodingTask):
                 `PIL.Image`, or an array, see `zoo.readers.images.image_bytes`. A sound is the path
                 of a WAV file, its `bytes`, or a tuple (samples, rate), see
                 `zoo.readers.audio.sound_bytes`.
-            return_probabilities: Whether to return the probabilities of all labels, too.
-            return_attention: Whether to return those and what the model looked at.
-            batch_size: Inputs computed at a time.
+            return_probabilities: Whether to also return the probabilities of all labels.
+            return_attention: Whether to also return the probabilities and the attention.
+            batch_size: Number of inputs to process at a time.
 
         Returns:
             A `str` for one input, a list of `str` for a list; or a `TextClasses`, `PictureClasses`
             or `SoundClasses` with `labels`, `probabilities` (inputs × `model.labels`, float32) and,
-            if asked for, `attention`. Of a model of several labels an input, a list of `str` stands
-            for each `str`: the labels whose probability is above 0.5.
+            if requested, `attention`. A multi-label model returns a list of `str` in place of each
+            `str`: the labels whose probability is above 0.5.
 
         Raises:
-            ValueError: If something is no text, no picture or no sound.
-            TypeError: If it is of another type.
+            ValueError: If an input is not a text, a picture or a sound.
+            TypeError: If an input has another type.
             FileNotFoundError: If a file is missing.
         """
         requests, is_one = self.reader.requests(inputs)
@@ -185,17 +185,17 @@ class Classifier(EncodingTask):
         return [each.decode() for each in label if each]
 
     def respond(self, requests, return_attention=False):
-        """Requests to labels: the graph behind Python and the exported model.
+        """Turns requests into labels: the graph behind Python and the exported model.
 
         Args:
             requests: Strings `(batch,)`, or `(batch, 2)` for pairs of texts.
-            return_attention: Whether to return what the core tells of its attention, too.
+            return_attention: Whether to also return the attention of the core.
 
         Returns:
             Dictionary of `label`, strings `(batch,)`, empty where a request cannot be read, and
-            `probabilities`, float32 `(batch, labels)`, 0 there; with the attention also what
-            `core.told` returns. Of a model of several labels an input, `label` is `(batch,
-            labels)`, empty for those that an input does not have.
+            `probabilities`, float32 `(batch, labels)`, 0 there; with attention also the outputs of
+            `core.told`. For a multi-label model, `label` is `(batch, labels)`, empty for labels
+            that an input does not have.
         """
         inputs, is_read = self.reader.read(requests)
         flags = {"return_attention_scores": True} if return_attention else {}
@@ -229,10 +229,10 @@ class Classifier(EncodingTask):
         return super().serving_contents() | of_pictures
 
     def endpoints(self):
-        """Returns a dictionary of the `zoo.serving.Endpoint`s that are exported, and served.
+        """Returns a dictionary of the `zoo.serving.Endpoint`s to export and serve.
 
-        `serving_default` gives `label` and `probabilities` in the order of `model.labels`;
-        `explain` gives the attention as well. `pairs` takes `text` and `text_pair`.
+        `serving_default` returns `label` and `probabilities` in the order of `model.labels`;
+        `explain` also returns the attention. `pairs` takes `text` and `text_pair`.
         """
 
         def explain(requests):

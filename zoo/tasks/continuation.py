@@ -1,4 +1,4 @@
-"""How texts go on: in stretches, each of which sees as much as the context has room for."""
+"""Text continuation, in stretches that each see as much text as fits into the context."""
 
 import codecs
 import functools
@@ -20,10 +20,10 @@ SIZES = (16, 32, 64, 128, 256)  # tokens of prompts and of stretches that are co
 
 
 class Continuation:
-    """What a `TextGenerator` lets texts go on by, and all that is compiled for it.
+    """Continues texts for a `TextGenerator`, and holds the functions compiled for it.
 
     Prompt and new tokens share the context of the model. So a text grows in stretches of a quarter
-    of the context, 256 tokens at most, each of which begins by reading the end of the text so far.
+    of the context, at most 256 tokens. Each stretch starts by reading the end of the text so far.
 
     Args:
         model: The `TextGenerator`.
@@ -36,15 +36,15 @@ class Continuation:
         self._compiled_step = for_every_form(self._compile_step)
 
     def texts(self, prompts, seeds, max_length, sampler, stops, jit_compile):
-        """Returns what follows prompts: a `str` each, or a list of several hypotheses.
+        """Returns the continuation of each prompt: a `str`, or a list of several hypotheses.
 
         Args:
-            prompts: List of int32 arrays, tokens.
+            prompts: List of int32 arrays of tokens.
             seeds: List of pairs of integers, one for each prompt.
             max_length, sampler, stops, jit_compile: As for `TextGenerator.generate`.
 
         Raises:
-            ValueError: If beams do not fit into the context.
+            ValueError: If the beams do not fit into the context.
         """
         if sampler.num_beams > 1:
             return self._hypotheses(prompts, seeds, max_length, sampler, stops, jit_compile)
@@ -74,7 +74,7 @@ class Continuation:
         return texts
 
     def pieces(self, ids, max_length, sampler, seed, stops):
-        """Yields what follows a prompt, as soon as it is certain that no stop string begins there.
+        """Yields text after a prompt as soon as it is certain that no stop string begins there.
 
         Args:
             ids: int32 array, the tokens of the prompt.
@@ -98,15 +98,15 @@ class Continuation:
         yield stopping.cut(waiting + decoder.decode(b"", final=True), stops)[0]
 
     def tokens(self, ids, max_length, sampler, seed):
-        """Yields each token that follows a prompt, an end token as the last one.
+        """Yields each token that follows a prompt, the end token included.
 
         Args:
             ids: int32 array, the tokens of the prompt.
             max_length, sampler, seed: As for `TextGenerator.stream`.
 
         Returns:
-            An iterator of `(token, log_probs)`: an `int`, and the log-probabilities by the model of
-            every token at its place, a float32 tensor `(vocabulary,)`.
+            An iterator of `(token, log_probs)`: an `int`, and the model's log-probabilities of all
+            tokens at this position, a float32 tensor `(vocabulary,)`.
         """
         start, step = self._compiled_start, self._compiled_step(sampler)
         end_ids = (self.model.tokenizer.end_id, *sampler.end_ids)
@@ -130,7 +130,7 @@ class Continuation:
                     return
 
     def _hypotheses(self, prompts, seeds, max_length, sampler, stops, jit_compile):
-        """Returns what beam search finds, which generates a text as a whole."""
+        """Returns the results of beam search, which generates a text as a whole."""
         longest = self.model.core.context_length
         if max_length > longest:
             raise ValueError(
@@ -144,16 +144,16 @@ class Continuation:
         return texts if sampler.num_return_sequences > 1 else [text for (text,) in texts]
 
     def _stretch(self, ids, seeds, first, limit, seen, sampler, jit_compile):
-        """Adds `limit` tokens at most.
+        """Adds at most `limit` tokens.
 
         Args:
             ids: List of the tokens of each text so far.
             seeds: List of the seeds of each text.
-            first: How many tokens were added before.
-            seen: How many tokens of a text are looked at.
+            first: Number of tokens added before.
+            seen: Number of tokens of a text that the model sees.
 
         Returns:
-            Arrays of tokens `(texts, n, time)`, and how many of them there are, `(texts, n)`.
+            Arrays of tokens `(texts, n, time)`, and of their numbers `(texts, n)`.
         """
         steps = int(buckets.rounded_up(limit, SIZES, self.model.core.context_length))
         batch = self._padded(ids, seen)
@@ -165,7 +165,7 @@ class Continuation:
         return [outputs[name].numpy() for name in ("token_ids", "lengths")]
 
     def _padded(self, rows, longest):
-        """Returns the ends of rows as int32 `(rows, length)`, padded in front, in few lengths."""
+        """Returns the ends of rows as int32 `(rows, length)`, left-padded to a few lengths."""
         rows = [row[-longest:] for row in rows]
         length = int(buckets.rounded_up(max(map(len, rows)), SIZES, longest))
         length = max(length, 2)  # before the last token, which takes part in a step, stands another
@@ -207,7 +207,7 @@ class Continuation:
         return tf.function(start, signature, autograph=False).get_concrete_function()
 
     def _compile_step(self, with_numbers):
-        """Compiles a step from token to token of a stream."""
+        """Compiles one decoding step of a stream."""
         core, tokenizer = self.model.core, self.model.tokenizer
         special = [x for x in (tokenizer.pad_id, tokenizer.start_id) if x is not None]
 
@@ -239,5 +239,5 @@ def _past_of_stretch(prompt, steps, pad_id):
 
 
 def room(core, steps):
-    """Tokens of a prompt that are looked at; the last of them takes part in the first step."""
+    """Number of tokens of a prompt that the model sees; the last one enters the first step."""
     return core.context_length - steps + 1

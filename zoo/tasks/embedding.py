@@ -1,4 +1,4 @@
-"""The task of embedding: texts in, vectors out that are near where meanings are."""
+"""The task of embedding: texts in, vectors out. Similar meanings have similar vectors."""
 
 import keras
 import numpy as np
@@ -11,16 +11,16 @@ from zoo.readers.text.texts import as_texts
 from zoo.tasks.arguments import Texts
 from zoo.tasks.encoding import EncodingTask
 
-SCALE = 20.0  # of cosines, before the softmax of the training
+SCALE = 20.0  # of cosines, before the softmax in training
 
 
 @keras.saving.register_keras_serializable(package="zoo")
 class Embedder(EncodingTask):
-    """A model of vectors together with what reads its texts.
+    """A text embedding model together with its preprocessing.
 
     `embed` and `match` take texts; `fit` and `evaluate` take pairs of texts that belong together,
-    such as a question and its answer. Of all second texts of a batch, the own one is to be the
-    nearest, so larger batches are harder, and teach more:
+    such as a question and its answer. Each first text should be nearest to its own second text
+    among all second texts of the batch, so larger batches are harder and teach more:
 
     $$ loss_i = - \\log softmax_j(20 \\cos(first_i, second_j))_i $$
 
@@ -28,10 +28,12 @@ class Embedder(EncodingTask):
     (https://arxiv.org/abs/1705.00652).
 
     Args:
-        core: A model of vectors, such as `zoo.models.text_encoder.TextEncoder(head="embedding")`.
+        core: A model that returns vectors, such as
+            `zoo.models.text_encoder.TextEncoder(head="embedding")`.
         tokenizer: The tokenizer.
-        max_tokens: Tokens of a text that it reads at once, start and end included; by default those
-            that the core has positions for. Of a longer text, the vector is the mean of its parts.
+        max_tokens: Maximum number of tokens read at once, start and end included; by default as
+            many as the core has positions for. The vector of a longer text is the mean of its
+            parts.
     """
 
     task_name = "embedding"
@@ -51,8 +53,8 @@ class Embedder(EncodingTask):
     # ----------------------------------------------------------------------------------- training
 
     def call(self, inputs, training=None):
-        """Returns vectors of token ids; of a dictionary of `first` and `second`, how alike they
-        are: cosines times 20, each first text with all second ones, `(batch, batch)`.
+        """Returns vectors of token ids; for a dictionary of `first` and `second`, the similarities
+        of each first text to all second ones: cosines times 20, `(batch, batch)`.
         """
         if not isinstance(inputs, dict):
             return self.core(inputs, training=training)
@@ -68,10 +70,10 @@ class Embedder(EncodingTask):
 
         Args:
             x: A list of texts, or a `tf.data.Dataset` of pairs of scalar strings.
-            y: If `x` is a list: the text that belongs to each.
-            batch_size: Pairs a batch, by default 64.
-            shuffle: Whether to shuffle lists; a data set shuffles itself.
-            seed: Seed of that.
+            y: If `x` is a list: the matching text for each.
+            batch_size: Number of pairs per batch. Defaults to 64.
+            shuffle: Whether to shuffle lists; a data set is not shuffled.
+            seed: Seed of the shuffling.
 
         Returns:
             A data set of `(inputs, labels, weights)`.
@@ -96,14 +98,14 @@ class Embedder(EncodingTask):
 
         Args:
             texts: A `str` or a list of `str`.
-            batch_size: Texts computed at a time.
+            batch_size: Number of texts to process at a time.
 
         Returns:
-            float32 array `(texts, size)`, or `(size,)` for one text; of unit length, so that dot
-            products are cosines, unless the core was made otherwise.
+            float32 array `(texts, size)`, or `(size,)` for one text. The vectors have unit length,
+            so that dot products are cosines, unless the core is configured otherwise.
 
         Raises:
-            ValueError: If something is no text.
+            ValueError: If an input is not a text.
         """
         texts, is_one = as_texts(texts)
         rows = [row["embedding"] for row in self._answers(texts, batch_size)]
@@ -111,11 +113,11 @@ class Embedder(EncodingTask):
         return vectors[0] if is_one else vectors
 
     def match(self, texts: str | Texts, others: str | Texts, batch_size: int = 32) -> np.ndarray:
-        """Returns how alike texts are to others: the cosines of their vectors.
+        """Returns the cosine similarities of texts to others.
 
         Args:
             texts, others: Lists of `str`.
-            batch_size: Texts computed at a time.
+            batch_size: Number of texts to process at a time.
 
         Returns:
             float32 array `(texts, others)`.

@@ -1,4 +1,4 @@
-"""What tasks share whose core reads an input at once: requests in, tensors out, no decoding."""
+"""The base class of tasks without decoding: one call of the core answers a batch of requests."""
 
 import abc
 import functools
@@ -21,14 +21,14 @@ NO_GRAPH_OF_SOUNDS = (
 
 
 class EncodingTask(Task):
-    """A task that answers requests by one call of its core.
+    """A task that answers requests with one call of its core.
 
-    A subclass says how (`respond`); the same graph serves Python and the exported model.
+    A subclass defines how (`respond`); Python and the exported model use the same graph.
 
     Args:
         core: A model of tensors.
-        tokenizer: The tokenizer of a task of texts.
-        reader: What turns requests into tensors, such as a `TextReader`.
+        tokenizer: The tokenizer, for a task of texts.
+        reader: Turns requests into tensors, such as a `TextReader`.
     """
 
     def __init__(self, core, tokenizer, reader, **kwargs):
@@ -42,15 +42,15 @@ class EncodingTask(Task):
 
     @abc.abstractmethod
     def respond(self, requests, **options):
-        """Requests to a dictionary of tensors with the batch first, in the graph.
+        """Turns requests into a dictionary of tensors with the batch first, in the graph.
 
         Args:
             requests: Strings `(batch,)`, or `(batch, 2)` where the reader reads pairs.
-            **options: What else there is to say, constants of the graph.
+            **options: Further options, constants of the graph.
         """
 
     def _answers(self, requests, batch_size, **options):
-        """Returns what `respond` gives, a dictionary of NumPy arrays for each request."""
+        """Returns the results of `respond`, a dictionary of NumPy arrays for each request."""
         are_pairs = bool(requests) and isinstance(requests[0], tuple)
         run = self._compiled(PAIRS if are_pairs else REQUESTS, **options)
         lengths = [sum(map(len, each)) if are_pairs else len(each) for each in requests]
@@ -67,27 +67,27 @@ class EncodingTask(Task):
     # ------------------------------------------------------------------------------------- export
 
     def export(self, path: FilePath, format: str = "tf_saved_model") -> pathlib.Path:
-        """Writes the model for others to serve.
+        """Exports the model for serving.
 
-        `"tf_saved_model"` is for TF Serving, requests as strings in, tensors out: `serving_default`
-        takes `text`, `image_bytes` or `sound_bytes`, strings `[batch]`, and gives what the task
-        answers; where there is `explain`, it gives the attention as well.
+        `"tf_saved_model"` is for TF Serving, which takes requests as strings and returns tensors:
+        `serving_default` takes `text`, `image_bytes` or `sound_bytes`, strings `[batch]`, and
+        returns the answers of the task; `explain`, where it exists, also returns the attention.
 
-        `"onnx"` and `"litert"` are for run-times of numbers: they get a graph of what the core
-        computes of token ids or pixels, see `zoo.serving.encoders`, with what makes these of texts
-        or pictures, and the names of labels. Models of sounds have no such graph.
+        `"onnx"` and `"litert"` are for runtimes that take numbers only: they get a graph of the
+        core, which takes token ids or pixels, see `zoo.serving.encoders`, the files that describe
+        the preprocessing, and the names of labels. Models of sounds have no such graph.
 
         Args:
             path: For a SavedModel the folder of all versions of this model: the export goes to the
-                next number in it. Otherwise a new folder.
+                next version number in it. Otherwise a new folder.
             format: `"tf_saved_model"`, `"onnx"` or `"litert"`.
 
         Returns:
-            `pathlib.Path` of what was written.
+            `pathlib.Path` of the export.
 
         Raises:
-            ValueError: If `path` is not free, `format` is unknown, or it lacks something that the
-                model needs.
+            ValueError: If `path` is not free, `format` is unknown, or the format lacks something
+                that the model needs.
             ImportError: If a library for the format is missing.
         """
         if format in serving.GRAPH_FORMATS:
@@ -113,16 +113,16 @@ class EncodingTask(Task):
         return serving.Encoders(graphs, config.max_length)
 
     def serving_contents(self):
-        """Returns what stands beside the graph: JSON by names of files."""
+        """Returns the files that accompany the graph: a dictionary of file names to JSON."""
         labels = getattr(self, "labels", None)
         return {} if labels is None else {serving.LABELS: labels}
 
     def named(self, outputs):
-        """Returns a dictionary of what the core computes, by names for those who get numbers."""
+        """Returns a dictionary of the outputs of the core, by their names in the export."""
         return {"logits": outputs}
 
     def endpoints(self):
-        """Returns a dictionary of the `zoo.serving.Endpoint`s that are exported, and served."""
+        """Returns a dictionary of the `zoo.serving.Endpoint`s to export and serve."""
         return {"serving_default": self._endpoint(self.respond)}
 
     def _endpoint_of_pairs(self):

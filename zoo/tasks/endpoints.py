@@ -11,12 +11,12 @@ def serving_endpoints(task, sampler):
     """Returns a dictionary of the `zoo.serving.Endpoint`s of a task.
 
     All take requests `[batch]`, and `seed` int32 `[batch]` if the sampler is a random one.
-    `serving_default` gives `text`, `token_ids` and `log_prob`, `explain` pieces and attention as
-    well; of `serving_jit`, XLA compiles the decoding.
+    `serving_default` returns `text`, `token_ids` and `log_prob`; `explain` also returns pieces and
+    attention. The decoding of `serving_jit` is compiled with XLA.
 
     Args:
         task: A `GeneratingTask`.
-        sampler: The `zoo.decoding.Sampler` that it decodes with.
+        sampler: The `zoo.decoding.Sampler` to decode with.
     """
     inputs = [tf.TensorSpec([None], tf.string, name=task.request_name)]
     if sampler.is_random:
@@ -68,5 +68,5 @@ def _seeds_of(requests, seed):
 
 
 def _first_of_each(outputs):
-    """Returns the best hypothesis of each row; the tokens of the source are one a row anyway."""
+    """Returns the best hypothesis of each row; source tokens are one entry per row anyway."""
     return {name: x if name == "source_ids" else x[:, 0] for name, x in outputs.items()}

@@ -1,4 +1,4 @@
-"""What every task that generates has in common: decoding, teacher forcing, exported endpoints."""
+"""The base class of generating tasks: decoding, teacher forcing, exported endpoints."""
 
 import abc
 import dataclasses
@@ -24,27 +24,27 @@ SEEDS, LIMITS = tf.TensorSpec([None, 2], tf.int32), tf.TensorSpec([None], tf.int
 
 
 class GeneratingTask(Task):
-    """A task whose core writes token after token: requests in, texts out.
+    """A task whose core generates token by token: requests in, texts out.
 
-    A request is a string: a text, or the bytes of an image. A subclass says how requests become
-    tensors (`read`), and may add to what is written (`write`, `explanation`). The same graph serves
-    Python and the exported model.
+    A request is a string: a text, or the bytes of an image. A subclass defines how requests become
+    tensors (`read`), and may extend the outputs (`write`, `explanation`). Python and the exported
+    model use the same graph.
 
     Args:
         core: A model of token ids with the step protocol of `zoo.decoding`.
-        tokenizer: What turns strings into its ids and back.
-        sampler: How it decodes unless told otherwise: a name, a sampler of `zoo.decoding`, or
-            `None` for the usual one of the task.
-        dtype: Keras dtype policy; by default that of the core.
+        tokenizer: Turns strings into token ids and back.
+        sampler: The default sampler: a name, a sampler of `zoo.decoding`, or `None` for the usual
+            one of the task.
+        dtype: Keras dtype policy; defaults to that of the core.
 
     Class attributes:
-        usual_sampler: The sampler where none was chosen for the model.
-        request_name: What a request is called in the exported model.
-        explains: Whether the core returns attention, and so the exported model has `explain`.
-        served_lengths: Lengths of inputs that the exported model warms up for.
-        longest: Tokens that the core has room for; `None` for any number.
-        request_spec: `tf.TensorSpec` of the requests that Python asks for.
-        begins_texts: Whether what it writes begins a text, or continues one.
+        usual_sampler: The sampler of a model for which none was chosen.
+        request_name: Name of a request in the exported model.
+        explains: Whether the core returns attention, so that the exported model has `explain`.
+        served_lengths: Input lengths that the exported model warms up for.
+        longest: Number of tokens that the core has room for; `None` for any number.
+        request_spec: `tf.TensorSpec` of the requests that Python sends.
+        begins_texts: Whether the output begins a text, or continues one.
     """
 
     usual_sampler = decoding.GreedySampler()
@@ -73,7 +73,7 @@ class GeneratingTask(Task):
     def sampler(self, sampler: SamplerLike = None, **options: Any) -> Sampler:
         """Returns a sampler by its name, an object as it is, or the default one with other options.
 
-        By its name, it has the rules of the default one, its processors and end tokens, too.
+        A sampler chosen by its name also gets the processors and end tokens of the default one.
         """
         if sampler is None:
             return decoding.with_options(self.default_sampler, **options)
@@ -84,7 +84,7 @@ class GeneratingTask(Task):
 
     @property
     def default_sampler(self):
-        """The sampler that it decodes with unless told otherwise; may be set by name, too."""
+        """The default sampler; may also be set by name."""
         return self._default_sampler
 
     @default_sampler.setter
@@ -97,7 +97,7 @@ class GeneratingTask(Task):
         return [keras.metrics.SparseCategoricalAccuracy("token_accuracy"), Perplexity()]
 
     def teach(self, target_ids):
-        """Teacher forcing: from the tokens so far, the next one; the end token comes last.
+        """Teacher forcing: each token is predicted from those before; the end token comes last.
 
         Args:
             target_ids: int32 `[rows, length]`, padded.
@@ -124,23 +124,23 @@ class GeneratingTask(Task):
 
         Args:
             requests: Strings `[batch]`.
-            served: Whether a server got them: then what is too large is not read.
+            served: Whether they come from a server, which does not read inputs that are too large.
 
         Returns:
-            `(inputs, limits)`: the tensors that the core begins with, batch first, and int32
-            `[batch]`, how many tokens each answer may have, the end token included. 0 stands for
-            what is not read, whose answer is empty.
+            `(inputs, limits)`: the input tensors of the core, batch first, and int32 `[batch]`, the
+            maximum number of tokens of each answer, the end token included. It is 0 for a request
+            that is not read, whose answer is empty.
         """
 
     def write(self, decoded):
-        """Returns what was decoded, and its texts, as the exported model names them.
+        """Returns the decoded tokens and texts, by their names in the exported model.
 
         Args:
-            decoded: What `decode` returned.
+            decoded: Result of `decode`.
 
         Returns:
             Dictionary of `text` and `log_prob`, of shape `[batch, n]`, `token_ids` `[batch, n,
-            length]`, and `attention` if it was asked for.
+            length]`, and `attention` if requested.
         """
         shape = tf.shape(decoded.token_ids)  # batch, n, length
         flat = tf.reshape(decoded.token_ids, [-1, shape[2]])  # [batch * n, length]
@@ -152,20 +152,20 @@ class GeneratingTask(Task):
         return outputs if decoded.attention is None else outputs | {"attention": decoded.attention}
 
     def texts_of(self, token_ids):
-        """Returns the texts of tokens `[rows, length]` that were written, strings `[rows]`."""
+        """Returns the texts of generated tokens `[rows, length]`, strings `[rows]`."""
         return self.tokenizer.detokenize(token_ids, begins_text=self.begins_texts)
 
     def explanation(self, inputs):
-        """Returns what goes with the attention to inputs: a dictionary of tensors."""
+        """Returns a dictionary of tensors that explain the attention to inputs."""
         return {}
 
     def fill_up(self, inputs):
-        """Returns inputs in one of the few sizes, but for the batch, that XLA compiles for."""
+        """Pads inputs, except for the batch axis, to one of the few sizes that XLA compiles for."""
         return inputs
 
     @abc.abstractmethod
     def longest_answer(self, inputs):
-        """Returns how many tokens an answer to inputs of this shape may have."""
+        """Returns the maximum number of tokens of an answer to inputs of this shape."""
 
     def example_request(self, length):
         """Returns a request whose inputs have at most one of `served_lengths`."""
@@ -177,13 +177,13 @@ class GeneratingTask(Task):
         """Runs the core and the decoding loop: tensors to tokens.
 
         Args:
-            inputs: What `read` made.
+            inputs: Inputs returned by `read`.
             seeds: int32 `[batch, 2]`, for the random samplers.
-            limits: int32 `[batch]`, tokens at most, the end token included.
-            max_length: The largest limit that can be.
+            limits: int32 `[batch]`, maximum numbers of tokens, the end token included.
+            max_length: Upper bound of the limits.
             sampler: A `zoo.decoding.Sampler`.
-            return_attention: Whether to return the attention, too.
-            **options: Further options of `zoo.decoding.decode`.
+            return_attention: Whether to also return the attention.
+            **options: Additional options of `zoo.decoding.decode`.
 
         Returns:
             `zoo.decoding.Decoded`.
@@ -208,26 +208,26 @@ class GeneratingTask(Task):
         """Returns the context and the first state of the core, and the tokens of its first step.
 
         Args:
-            inputs: What `read` made.
-            max_length: Number of steps that there is room for.
+            inputs: Inputs returned by `read`.
+            max_length: Number of steps to reserve room for.
 
         Returns:
-            As `core.start`, and int32 `[batch]`, or `None` for the start token.
+            The results of `core.start`, and int32 `[batch]`, or `None` for the start token.
         """
         return *self.core.start(inputs, max_length), None
 
     def answer(self, requests, seeds, max_lengths, sampler, return_attention=False, served=False):
-        """Requests to texts: the graph behind Python and the exported model.
+        """Turns requests into texts: the graph behind Python and the exported model.
 
         Args:
             requests: Strings `[batch]`.
-            max_lengths: int32 `[batch]`, tokens at most, the end token included; `USUAL_LENGTH` for
-                what `read` allows.
+            max_lengths: int32 `[batch]`, maximum numbers of tokens, the end token included;
+                `USUAL_LENGTH` for the limits of `read`.
             seeds, sampler, return_attention: As for `decode`.
             served: As for `read`.
 
         Returns:
-            What `write` returns and, with the attention, `explanation`.
+            The results of `write` and, with attention, of `explanation`.
         """
         inputs, usual = self.read(requests, served)
         limits = self._limits(max_lengths, usual)
@@ -240,13 +240,13 @@ class GeneratingTask(Task):
         return self._explained(decoded, inputs)
 
     def _limits(self, max_lengths, usual):
-        """Returns how many tokens each answer may have, given what the caller asked for."""
+        """Returns the maximum number of tokens of each answer, given the caller's limits."""
         limits = tf.where(max_lengths == USUAL_LENGTH, usual, max_lengths)
         limits = limits if self.longest is None else tf.minimum(limits, self.longest)
         return tf.where(usual == 0, 0, limits)
 
     def _explained(self, decoded, inputs):
-        """Returns what was decoded as strings and, with attention, what that is about."""
+        """Returns the decoded texts and, with attention, its explanation."""
         outputs = self.write(decoded)
         return outputs if decoded.attention is None else outputs | self.explanation(inputs)
 
@@ -270,18 +270,18 @@ class GeneratingTask(Task):
         """Answers a list of requests, in batches of similar length.
 
         Args:
-            requests: List of strings, or of what `compiled` takes instead.
-            batch_size, lengths, tokens: As for `in_batches_by_length`; by default requests are all
-                of one length.
-            draws: Integer for each request, which a random sampler draws by besides the seed; by
-                default its place in the list.
-            max_length: Tokens of an answer at most; `None` for what `read` allows.
+            requests: List of strings, or of other inputs of `compiled`.
+            batch_size, lengths, tokens: As for `in_batches_by_length`; by default all requests have
+                the same length.
+            draws: Integer for each request, which seeds a random sampler together with `seed`;
+                defaults to its position in the list.
+            max_length: Maximum number of tokens of an answer; `None` for the limits of `read`.
             seed: Seed of a random sampler.
-            compiled: What `for_every_form` made, by default of `answer`.
+            compiled: Result of `for_every_form`; defaults to that for `answer`.
             sampler, **options: As for `sampler`.
 
         Returns:
-            A list of dictionaries of NumPy arrays, one for each request: what `answer` returns.
+            A list of dictionaries of NumPy arrays, the results of `answer` for each request.
         """
         seed = as_seed(seed)
         limit = USUAL_LENGTH if max_length is None else as_length(max_length)
@@ -295,7 +295,7 @@ class GeneratingTask(Task):
             return run(batch, seeds, tf.fill([len(places)], limit))
 
         lengths = [0] * len(requests) if lengths is None else lengths
-        at_once = 1 if jit_compile else 2  # two would compile the same at a time
+        at_once = 1 if jit_compile else 2  # with 2, both would compile the same function
         return in_batches_by_length(of_batch, lengths, batch_size, tokens, at_once)
 
     def _compile(self, with_numbers, return_attention, jit_compile):
@@ -336,7 +336,7 @@ class GeneratingTask(Task):
 
     @abc.abstractmethod
     def serving_start(self):
-        """Returns the `zoo.serving.Start` of the model exported as graphs of numbers."""
+        """Returns the `zoo.serving.Start` of an export for runtimes that take numbers only."""
 
     def export(
         self,
@@ -346,27 +346,28 @@ class GeneratingTask(Task):
         jit_compile: bool = True,
         **options: Any,
     ) -> pathlib.Path:
-        """Writes the model for others to serve.
+        """Exports the model for serving.
 
-        `"tf_saved_model"` is for TF Serving, strings in, strings out: `serving_default`,
-        `serving_jit`, which XLA compiles for a few sizes, and, where the model can, `explain`. With
-        tensorflow-serving-api installed it holds warm-up requests for each of them.
+        `"tf_saved_model"` is for TF Serving, strings in, strings out. Its signatures are
+        `serving_default`, `serving_jit`, which is compiled with XLA for a few sizes, and, if the
+        model supports it, `explain`. With tensorflow-serving-api installed, the export holds
+        warm-up requests for each of them.
 
-        `"onnx"` and `"litert"` are for run-times of numbers, who get two graphs and the tokenizer:
-        see `zoo.serving.steps`. Picking the next token is up to the caller.
+        `"onnx"` and `"litert"` are for runtimes that take numbers only, which get two graphs and
+        the tokenizer: see `zoo.serving.steps`. The caller picks the next token.
 
         Args:
             path: For a SavedModel the folder of all versions of this model: the export goes to the
-                next number in it, `path/1` first, so `path` itself must not be a number. Otherwise
-                a new folder. It appears only when it is complete.
+                next version number in it, `path/1` first, so `path` itself must not be a number.
+                Otherwise a new folder. It appears only when it is complete.
             sampler: For a SavedModel, as for generation in Python; one hypothesis is returned.
             format: `"tf_saved_model"`, `"onnx"` or `"litert"`.
             jit_compile: Whether a SavedModel has `serving_jit`. TF Serving on a CPU then needs
-                `--xla_cpu_compilation_enabled`; without, it refuses the model at its warm-up.
+                `--xla_cpu_compilation_enabled`; without it, the model fails to load at warm-up.
             **options: Options of the sampler.
 
         Returns:
-            `pathlib.Path` of what was written.
+            `pathlib.Path` of the export.
 
         Raises:
             ValueError: If `path` is not free, an argument is unknown, or the format lacks
@@ -389,7 +390,7 @@ class GeneratingTask(Task):
         return serving.write_version(path, [self.core, self.tokenizer], endpoints)
 
     def endpoints(self, sampler=None, **options):
-        """Returns a dictionary of the `zoo.serving.Endpoint`s that are exported, and served.
+        """Returns a dictionary of the `zoo.serving.Endpoint`s to export and serve.
 
         Args:
             sampler, **options: As for `export`.
@@ -401,6 +402,6 @@ class GeneratingTask(Task):
 
 
 def best_texts(row):
-    """Returns the texts of one of the `_answers`: a `str`, or a list of several."""
+    """Returns the text of one of the `_answers`: a `str`, or a list of several."""
     texts = [text.decode() for text in row["text"]]
     return texts[0] if len(texts) == 1 else texts

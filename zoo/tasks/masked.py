@@ -1,4 +1,4 @@
-"""The task of filling masks: texts with gaps in, the most probable words out."""
+"""The task of filling masks: texts with masks in, the most probable words out."""
 
 from typing import Any, NamedTuple
 
@@ -13,16 +13,16 @@ from zoo.readers.text.texts import as_texts
 from zoo.tasks.arguments import Texts
 from zoo.tasks.encoding import EncodingTask
 
-MASKED = 0.15  # of the tokens, in training
+MASKED = 0.15  # share of the tokens in training
 
 
 class Candidate(NamedTuple):
-    """What may stand behind a mask.
+    """A candidate for a mask.
 
     Attributes:
         token: The piece of text, a `str`.
         probability: A `float`.
-        text: The text with it in place of the mask; other masks stay.
+        text: The text with the candidate in place of the mask; other masks are kept.
     """
 
     token: str
@@ -34,11 +34,11 @@ class Candidate(NamedTuple):
 class MaskFiller(EncodingTask):
     """A masked language model together with its tokenizer.
 
-    `fill_mask` takes texts with masks; `fit` and `evaluate` take texts without any, and hide some
-    of their tokens, other ones in each epoch.
+    `fill_mask` takes texts with masks; `fit` and `evaluate` take texts without masks, and hide some
+    of their tokens, different ones in each epoch.
 
     Args:
-        core: A model of logits `(batch, length, vocabulary_size)`, such as
+        core: A model that returns logits `(batch, length, vocabulary_size)`, such as
             `zoo.models.text_encoder.TextEncoder(head="masked")`.
         tokenizer: A tokenizer with a mask token.
 
@@ -65,17 +65,17 @@ class MaskFiller(EncodingTask):
         return [keras.metrics.SparseCategoricalAccuracy("accuracy"), Perplexity()]
 
     def batches(self, x, y=None, batch_size=None, shuffle=False, seed=0):
-        """Turns texts into batches for Keras, in which 15 % of the tokens are to be told.
+        """Turns texts into batches for Keras, in which 15% of the tokens are to be predicted.
 
-        Of these, 80 % are masks, 10 % random tokens, and 10 % stay, as Devlin et al. 2019, section
-        3.1, do. With `shuffle`, they are others in each epoch.
+        Of these, 80% become masks, 10% random tokens, and 10% stay as they are, as in Devlin et al.
+        2019, section 3.1. With `shuffle`, different tokens are hidden in each epoch.
 
         Args:
             x: A list of texts, or a `tf.data.Dataset` of scalar strings.
-            y: Nothing: a text is its own target.
-            batch_size: Texts a batch, by default 32.
-            shuffle: Whether to hide other tokens in each epoch, and to shuffle lists.
-            seed: Seed of that.
+            y: Not used: a text is its own target.
+            batch_size: Number of texts per batch. Defaults to 32.
+            shuffle: Whether to hide different tokens in each epoch, and to shuffle lists.
+            seed: Seed of the masking and the shuffling.
 
         Returns:
             A data set of `(inputs, labels, weights)`.
@@ -109,8 +109,8 @@ class MaskFiller(EncodingTask):
             seed: int32 `(2,)`.
 
         Returns:
-            `(inputs, labels, weights)`, each `(batch, length)`; weights are 1 for what is to be
-            told.
+            `(inputs, labels, weights)`, each `(batch, length)`; weights are 1 for tokens to be
+            predicted.
         """
         tokenizer = self.tokenizer
         special = tf.constant([tokenizer.pad_id, tokenizer.start_id, tokenizer.end_id])
@@ -130,16 +130,16 @@ class MaskFiller(EncodingTask):
     def fill_mask(
         self, texts: str | Texts, num_candidates: int = 5, batch_size: int = 32
     ) -> list[Any]:
-        """Returns what may stand behind the masks of texts.
+        """Returns the most probable candidates for the masks of texts.
 
         Args:
             texts: A `str` or a list of `str`, each with one `model.mask` or several.
-            num_candidates: How many, the most probable ones.
-            batch_size: Texts computed at a time.
+            num_candidates: Number of candidates for each mask.
+            batch_size: Number of texts to process at a time.
 
         Returns:
-            For a text with one mask a list of `Candidate`s, the best one first; with several masks
-            such a list for each, every mask on its own. For a list of texts a list of these.
+            For a text with one mask, a list of `Candidate`s, best first; with several masks, one
+            such list per mask, each predicted independently. For a list of texts, a list of these.
 
         Raises:
             ValueError: If a text has no mask, or an argument is out of range.
@@ -168,16 +168,16 @@ class MaskFiller(EncodingTask):
         return of_masks[0] if len(of_masks) == 1 else of_masks
 
     def respond(self, requests, num_candidates=5):
-        """Requests to candidates, in the graph.
+        """Turns requests into candidates, in the graph.
 
         Args:
             requests: Strings `(batch,)`.
-            num_candidates: Candidates of a mask.
+            num_candidates: Number of candidates for each mask.
 
         Returns:
             Dictionary of `tokens`, strings with the white space before them, and `probabilities`,
-            both `(batch, masks, num_candidates)`: the masks in order, as many as the text with the
-            most of them has; empty and 0 where a text has fewer.
+            both `(batch, masks, num_candidates)`: the masks in order, padded to the text with the
+            most masks with empty strings and 0.
         """
         ids, _ = self.reader.read(requests)
         shape = tf.shape(ids)  # batch, chunks, length
@@ -198,5 +198,5 @@ class MaskFiller(EncodingTask):
 
 
 def _joined(before, token, after):
-    """Returns a text with a token in place of a mask, without a space if it is inside of a word."""
+    """Returns a text with a token in place of a mask, without a space if it is inside a word."""
     return (before if token[:1].isspace() else before.rstrip()) + token.strip() + after

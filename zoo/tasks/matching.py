@@ -31,22 +31,21 @@ REQUESTS = tf.TensorSpec([None], tf.string)
 
 @keras.saving.register_keras_serializable(package="zoo")
 class Matcher(Task):
-    """A model of pictures and texts in one space, with what reads both.
+    """A joint embedding model of pictures and texts, together with the preprocessing of both.
 
-    `fit`, `evaluate` and all else take texts and pictures as they come; the same graph reads them
-    everywhere.
+    All methods take raw texts and pictures; the same graph reads them everywhere.
 
     Args:
         core: A model with `embed_images` and `embed_texts`, such as `zoo.models.clip.Clip`.
         tokenizer: The tokenizer of the texts.
-        backbone: A `zoo.Backbone`, which makes the vectors that the core takes of a picture. By
-            default that of MobileNetV2 with the weights of ImageNet.
+        backbone: A `zoo.Backbone`, which computes the vectors of a picture that the core takes.
+            Defaults to MobileNetV2 with ImageNet weights.
         plain_texts: Whether texts are read in lower case and without punctuation.
         reader: A `zoo.ImageReader` in place of a backbone, for a core that takes pixels.
 
     Raises:
-        ValueError: If the core takes other vectors than the backbone makes, or other pictures than
-            the reader.
+        ValueError: If the inputs of the core do not match the vectors of the backbone, or the
+            pictures of the reader.
     """
 
     task_name = "matching"
@@ -93,7 +92,7 @@ class Matcher(Task):
 
     @property
     def fingerprint(self):
-        """What the backbone makes of a built-in picture: other weights make something else."""
+        """The output of the backbone for a built-in picture, which identifies its weights."""
         return None if self.backbone is None else self.backbone.fingerprint()
 
     def check_fingerprint(self, fingerprint):
@@ -121,25 +120,24 @@ class Matcher(Task):
     ):
         """Turns images and their captions into batches for Keras.
 
-        The others of its batch are what a caption could be mistaken for, so large batches teach
-        more.
+        The other pairs of a batch serve as negatives, so large batches teach more.
 
         Args:
             x: A list of images as `match` takes them; or a `tf.data.Dataset` of dictionaries with
                 `captions`, strings `(n,)`, and either `image`, the encoded bytes, or `annotations`,
-                what the backbone made of it (see `zoo.data.features.cache_features`, which saves
-                making them anew in every epoch).
+                the output of the backbone for it (`zoo.data.features.cache_features` saves
+                recomputing it in every epoch).
             y: If `x` is a list: for each image a caption or a list of captions.
-            batch_size: Images a batch, by default 256.
-            shuffle: Whether images that are near each other are mixed.
+            batch_size: Number of images per batch. Defaults to 256.
+            shuffle: Whether to shuffle the images, within a buffer.
             seed: Seed of everything random.
-            captions_per_image: How many captions of each image, drawn anew in every epoch; by
-                default all.
-            subword_dropout: Probability of BPE dropout: each epoch sees words in other pieces.
+            captions_per_image: Number of captions per image, drawn anew in every epoch; all by
+                default.
+            subword_dropout: Probability of BPE dropout: each epoch splits words differently.
 
         Returns:
             A data set of `(inputs, labels, weights)`: inputs are `images` and `token_ids` of all
-            their captions, labels `(images, texts)` tell which belong together.
+            their captions; labels `(images, texts)` mark the pairs that belong together.
         """
         examples = x if y is None else examples_of_lists(x, y)
         examples = annotated(examples, self.annotate)
@@ -157,18 +155,18 @@ class Matcher(Task):
         return batches.map(teach, num_parallel_calls=tf.data.AUTOTUNE).prefetch(2)
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
-        """The loss of a batch, which is one question about all of it: weights play no part."""
+        """The loss of a batch, which depends on all of its pairs at once: weights are ignored."""
         return super().compute_loss(x, y, y_pred, None, training)
 
     def see(self, encoded):
-        """Returns what the core takes of encoded images, and whether each is one, in the graph."""
+        """Returns the inputs of the core for encoded images, and whether each can be read."""
         if self.reader is not None:
             return self.reader.read(encoded)
         images, is_image = read_images(encoded, self.backbone.image_size)
         return self.backbone(images), is_image
 
     def annotate(self, encoded):
-        """Returns what the core takes of encoded images: `(batch, positions, channels)`, the
+        """Returns the inputs of the core for encoded images: `(batch, positions, channels)`, the
         annotation vectors of a backbone, or the pixels of a reader.
         """
         vectors, is_image = self.see(encoded)
@@ -180,8 +178,8 @@ class Matcher(Task):
     def read_texts(self, texts, subword_dropout=0.0, seed=None):
         """Returns the padded ids `(batch, length)` of texts `(batch,)`, in the graph.
 
-        Each text begins with the start token and ends with the end token. What of a text is beyond
-        the `max_length` of the core is left out.
+        Each text begins with the start token and ends with the end token. Texts are truncated to
+        the `max_length` of the core.
         """
         if self.plain_texts:
             texts = plain(texts)
@@ -202,19 +200,19 @@ class Matcher(Task):
         images: PictureOrPictures | None = None,
         batch_size: int = 64,
     ) -> np.ndarray:
-        """Returns unit vectors of texts or of images: what belongs together is near each other.
+        """Returns unit vectors of texts or of images: matching ones are near each other.
 
         Args:
             texts: A text, or a list of texts.
             images: An image or a list, each a path (`str` or `pathlib.Path`), encoded `bytes`, a
                 `PIL.Image`, or an array `(height, width, 3)`, uint8 or float from 0 to 1.
-            batch_size: Inputs computed at a time.
+            batch_size: Number of inputs to process at a time.
 
         Returns:
             float32 `(inputs, embedding_size)`, or `(embedding_size,)` for one input.
 
         Raises:
-            ValueError: If both or none are given, or something is no text or no image.
+            ValueError: If both or none are given, or an input is not a text or an image.
             FileNotFoundError: If a file is missing.
         """
         if (texts is None) == (images is None):
@@ -228,11 +226,11 @@ class Matcher(Task):
         return vectors[0] if is_one else vectors
 
     def embed_annotations(self, annotations, batch_size=256):
-        """Returns unit vectors of images by annotation vectors that were made before.
+        """Returns unit vectors of images, given as precomputed annotation vectors.
 
         Args:
-            annotations: Array `(images, positions, channels)`, or pixels as the reader reads them.
-            batch_size: Images computed at a time.
+            annotations: Array `(images, positions, channels)`, or pixels from the reader.
+            batch_size: Number of images to process at a time.
 
         Returns:
             float32 `(images, embedding_size)`.
@@ -265,9 +263,9 @@ class Matcher(Task):
 
         Args:
             images, texts: As for `embed`.
-            return_matches: Whether to return images and texts as well, in a `Matches` that draws
-                itself.
-            batch_size: Inputs computed at a time.
+            return_matches: Whether to also return images and texts, in a `Matches` that can be
+                plotted.
+            batch_size: Number of inputs to process at a time.
 
         Returns:
             float32 (images × texts) of cosines from -1 to 1, or a `Matches`.
@@ -299,14 +297,14 @@ class Matcher(Task):
         batch_size: int = 64,
     ) -> PictureClasses: ...
     def classify(self, images, labels, return_probabilities=False, batch_size=64):
-        """Returns the label that fits an image best, of labels that no training has told of.
+        """Returns the label that fits an image best (zero-shot classification).
 
         Args:
             images: As for `embed`.
             labels: List of texts, such as `["a dog on grass", "a child on a swing"]`. A model knows
-                the words that it was trained with, and does best with texts like those.
-            return_probabilities: Whether to return the probabilities of all labels, too.
-            batch_size: Images computed at a time.
+                the words that it was trained with, and does best with similar texts.
+            return_probabilities: Whether to also return the probabilities of all labels.
+            batch_size: Number of images to process at a time.
 
         Returns:
             A `str` for one image, a list of `str` for a list; or a `PictureClasses` with `labels`
@@ -330,16 +328,16 @@ class Matcher(Task):
 
         Args:
             text: A text.
-            images: A folder, in which all pictures are looked at, or a list of images as for
+            images: A folder, all of whose pictures are searched, or a list of images as for
                 `embed`.
-            k: Number of images to find, at most.
-            batch_size: Images computed at a time.
+            k: Maximum number of images to find.
+            batch_size: Number of images to process at a time.
 
         Returns:
             A `Findings`, best first.
 
         Raises:
-            ValueError: If the text is none, or there is no picture.
+            ValueError: If `text` is not a text, or there is no picture.
         """
         texts, is_one = as_texts(text)
         if not is_one:
@@ -380,7 +378,7 @@ class Matcher(Task):
     # ---------------------------------------------------------------------------------- the graph
 
     def answer_texts(self, requests):
-        """Texts to vectors: the graph behind Python and the exported model.
+        """Turns texts into vectors: the graph behind Python and the exported model.
 
         Args:
             requests: Strings `(batch,)`.
@@ -391,7 +389,7 @@ class Matcher(Task):
         return {"embedding": self.core.embed_texts(self.read_texts(requests), training=False)}
 
     def answer_images(self, requests):
-        """Encoded images to vectors, as `answer_texts`; what is no picture has a vector of 0."""
+        """Turns encoded images into vectors, like `answer_texts`; all 0 for unreadable images."""
         inputs, is_image = self.see(requests)
         vectors = self._answer_annotations(inputs)["embedding"]
         return {"embedding": vectors * tf.cast(is_image, tf.float32)[:, None]}
@@ -411,26 +409,26 @@ class Matcher(Task):
         return tf.function(answer, [inputs], autograph=False).get_concrete_function()
 
     def export(self, path: FilePath, format: str = "tf_saved_model") -> pathlib.Path:
-        """Writes the model for others to serve.
+        """Exports the model for serving.
 
         `"tf_saved_model"` is for TF Serving, texts or encoded pictures in, vectors out:
         `serving_default` takes `text`, and `images` takes `image_bytes`, strings `[batch]`; both
-        give `embedding`, unit vectors whose products are similarities.
+        return `embedding`, unit vectors whose dot products are similarities.
 
-        `"onnx"` and `"litert"` are for run-times of numbers, who get two graphs of the same
-        vectors, `text` of token ids and `image` of pixels: see `zoo.tasks.matching_graphs`.
+        `"onnx"` and `"litert"` are for runtimes that take numbers only, which get two graphs of the
+        same vectors, `text` of token ids and `image` of pixels: see `zoo.tasks.matching_graphs`.
 
         Args:
             path: For a SavedModel the folder of all versions of this model: the export goes to the
-                next number in it. Otherwise a new folder.
+                next version number in it. Otherwise a new folder.
             format: `"tf_saved_model"`, `"onnx"` or `"litert"`.
 
         Returns:
-            `pathlib.Path` of what was written.
+            `pathlib.Path` of the export.
 
         Raises:
-            ValueError: If `path` is not free, `format` is unknown, or it lacks something that the
-                model needs.
+            ValueError: If `path` is not free, `format` is unknown, or the format lacks something
+                that the model needs.
             ImportError: If a library for the format is missing.
         """
         if format in serving.GRAPH_FORMATS:
@@ -439,7 +437,7 @@ class Matcher(Task):
         return serving.write_version(path, [self.core, self.tokenizer], self.endpoints())
 
     def endpoints(self):
-        """Returns a dictionary of the `zoo.serving.Endpoint`s that are exported, and served."""
+        """Returns a dictionary of the `zoo.serving.Endpoint`s to export and serve."""
         text = [tf.TensorSpec([None], tf.string, name="text")]
         image = [tf.TensorSpec([None], tf.string, name="image_bytes")]
         return {

@@ -9,18 +9,18 @@ from zoo.readers.text.library import bounded
 
 
 def write_matching_graphs(path, file_format, matcher):
-    """Writes the graphs `image` and `text`, which give unit vectors, as `embedding`.
+    """Writes the graphs `image` and `text`, which return unit vectors as `embedding`.
 
-    `image` takes `zoo.serving.pixel_inputs`, as `preprocessor_config.json` says; `text` takes
-    `zoo.serving.token_inputs`, as `tokenizer.json` makes them. `config.json` has the `logit_scale`,
-    by which `Matcher.classify` multiplies cosines before their softmax.
+    `image` takes `zoo.serving.pixel_inputs`, described by `preprocessor_config.json`; `text` takes
+    `zoo.serving.token_inputs`, produced by `tokenizer.json`. `config.json` has the `logit_scale`,
+    by which `Matcher.classify` multiplies cosines before the softmax.
 
     Args:
         path, file_format: As for `zoo.serving.write_graphs`.
         matcher: The `Matcher`.
 
     Returns:
-        `pathlib.Path` of what was written.
+        `pathlib.Path` of the export.
     """
     core, config, backbone = matcher.core, matcher.core.config, matcher.backbone
     # A backbone takes pixels from 0 to 255.
@@ -48,7 +48,7 @@ def write_matching_graphs(path, file_format, matcher):
 
 
 def library_of(matcher):
-    """Returns the `tokenizers.Tokenizer` that makes of texts what a `Matcher` makes of them."""
+    """Returns the `tokenizers.Tokenizer` that tokenizes texts as a `Matcher` does."""
     config = matcher.core.config
     return bounded(
         matcher.tokenizer.to_library(),

@@ -1,4 +1,4 @@
-"""How texts become parts that a translator takes one by one, and what it makes of them one text."""
+"""Splits texts into parts that a translator takes one by one, and joins their translations."""
 
 import warnings
 from typing import NamedTuple
@@ -15,10 +15,10 @@ class Passage(NamedTuple):
     """A part of one of several texts.
 
     Attributes:
-        place: Place of the text among the texts.
+        place: Index of the text.
         offset: Where the part begins in the text.
         part: The `Part`.
-        tokens: How many tokens it has, or a number that is not below that.
+        tokens: Number of its tokens, or an upper bound.
     """
 
     place: int
@@ -32,8 +32,8 @@ def passages_of(texts, longest, count):
 
     Args:
         texts: List of `str`.
-        longest: Tokens of a part at most.
-        count: Function of a list of texts that returns the number of tokens of each.
+        longest: Maximum number of tokens in a part.
+        count: Function that takes a list of texts and returns the number of tokens of each.
 
     Returns:
         List of `Passage`, in order.
@@ -59,7 +59,7 @@ def passages_of(texts, longest, count):
 
 
 def _passages(place, offset, parts):
-    """Yields parts of a text, of which the first begins at an offset."""
+    """Yields the parts of a text, the first of which begins at an offset."""
     for row, part in enumerate(parts):
         offset += len(part.gap) if row else 0
         yield Passage(place, offset, part, 0)
@@ -79,7 +79,7 @@ def _warn(places, longest):
 
 
 def joined_texts(parts, texts):
-    """Puts the translations of the parts of a text together.
+    """Joins the translations of the parts of a text.
 
     Args:
         parts: List of `Part`.
@@ -97,7 +97,7 @@ def joined_texts(parts, texts):
 
 
 def put_together(tokenizer, texts, of_texts):
-    """Returns a `Translation` from what was decoded for each sentence, the best hypothesis of each.
+    """Returns a `Translation` of the best hypothesis for each sentence.
 
     Args:
         tokenizer: A `ByteBPETokenizer`.
@@ -123,7 +123,7 @@ def put_together(tokenizer, texts, of_texts):
 
 
 def block_diagonal(blocks):
-    """Returns a matrix with the given ones on its diagonal, and zeros elsewhere.
+    """Returns a matrix with the given matrices on its diagonal, and zeros elsewhere.
 
     Example:
 

@@ -1,4 +1,4 @@
-"""The task of speech recognition by labels at each time: sounds in, texts out."""
+"""The task of speech recognition with CTC, a label at each time step: sounds in, texts out."""
 
 from collections.abc import Iterable
 from typing import Any, overload
@@ -20,20 +20,20 @@ from zoo.tasks.sound_results import Recognition
 
 @keras.saving.register_keras_serializable(package="zoo")
 class Recognizer(EncodingTask):
-    """A model of labels at each time of a sound together with what reads sounds and writes texts.
+    """A speech recognition model with a label at each time step, its reader and its tokenizer.
 
-    It learns from sounds and their texts by connectionist temporal classification, without being
-    told when what was said, and writes what the best label of each time gives. A `Transcriber`,
-    such as Whisper, writes token after token instead.
+    It learns from sounds and their texts by connectionist temporal classification (CTC), without
+    an alignment of the two, and decodes greedily, from the best label at each time step. A
+    `Transcriber`, such as Whisper, generates token by token instead.
 
     Args:
-        core: A model of logits `(batch, times, tokens)`, such as
+        core: A model that returns logits `(batch, times, tokens)`, such as
             `zoo.models.conformer_ctc.ConformerCTC`.
-        tokenizer: The tokenizer of the texts, whose padding has the id 0, which is the blank here.
+        tokenizer: The tokenizer of the texts. Its padding id must be 0, which is the blank here.
         reader: A `zoo.SoundReader`.
 
     Raises:
-        ValueError: If the parts do not fit each other.
+        ValueError: If the parts do not match.
 
     Example:
 
@@ -79,7 +79,7 @@ class Recognizer(EncodingTask):
     # ----------------------------------------------------------------------------------- training
 
     def usual_loss(self):
-        """Returns the negative log-probability of a text, over all ways to place its tokens."""
+        """Returns the CTC loss: the negative log-probability of a text, over all alignments."""
         return keras.losses.CTC()
 
     def usual_metrics(self):
@@ -92,26 +92,26 @@ class Recognizer(EncodingTask):
             x: A list of sounds as `transcribe` takes them; or a `tf.data.Dataset` of (sound, text):
                 WAV files, or samples `(samples,)` at the rate of the reader.
             y: List of texts, if `x` is a list.
-            batch_size: Sounds a batch, by default 64.
-            shuffle: Whether to shuffle lists; a data set shuffles itself.
-            seed: Seed of that.
+            batch_size: Number of sounds per batch. Defaults to 64.
+            shuffle: Whether to shuffle lists; a data set is not shuffled.
+            seed: Seed of the shuffling.
 
         Returns:
-            A data set of `(inputs, token ids, weights)`. A text with more tokens than its sound has
-            times for, one for each token and one between equal neighbours, is an
-            `InvalidArgumentError`.
+            A data set of `(inputs, token ids, weights)`. It raises an `InvalidArgumentError` where
+            a text needs more time steps than its sound has: one for each token, and one between
+            equal neighbours.
 
         Raises:
-            ValueError: If these are no sounds and texts.
+            ValueError: If the inputs are not sounds and texts.
         """
         examples = examples_of(self.reader, x, y, "sound", spoken_texts, shuffle, seed)
         batches = self.reader.batched(examples, batch_size or self.usual_batch_size)
         return batches.map(self.teach).prefetch(tf.data.AUTOTUNE)
 
     def teach(self, sounds, texts):
-        """Returns a batch for Keras of what the reader made of sounds, and of their texts."""
+        """Returns a batch for Keras from the outputs of the reader, and from texts."""
         tokens = self.tokenizer.tokenize(texts).to_tensor(BLANK)
-        # One place at least: where all texts are empty, TensorFlow's loss of none is off by log 2.
+        # At least one column: if all texts are empty, TensorFlow's loss without it is off by log 2.
         tokens = tf.pad(tokens, [[0, 0], [0, 1]], constant_values=BLANK)
         is_token = tokens[:, 1:] != BLANK
         repeats = tf.cast(is_token & (tokens[:, 1:] == tokens[:, :-1]), tf.int32)
@@ -142,21 +142,20 @@ class Recognizer(EncodingTask):
         self, sounds: Any, return_attention: bool = False, batch_size: int = 32
     ) -> Any: ...
     def transcribe(self, sounds, return_attention=False, batch_size=32):
-        """Returns what is said in a sound, or in each of a list.
+        """Returns the text of a sound, or of each sound in a list.
 
         Args:
             sounds: The path of a WAV file, its `bytes`, or a tuple (samples, rate), see
                 `zoo.readers.audio.sound_bytes`; or a list of these.
-            return_attention: Whether to return when each token was heard, and what the model
-                looked at, too.
-            batch_size: Sounds computed at a time.
+            return_attention: Whether to also return the time of each token, and the attention.
+            batch_size: Number of sounds to process at a time.
 
         Returns:
             A `str` for one sound, a list of `str` for a list; or a `Recognition`.
 
         Raises:
-            ValueError: If something is no sound.
-            TypeError: If it is of another type.
+            ValueError: If an input is not a sound.
+            TypeError: If an input has another type.
             FileNotFoundError: If a file is missing.
         """
         requests, is_one = self.reader.requests(sounds)
@@ -167,17 +166,17 @@ class Recognizer(EncodingTask):
         return texts[0] if is_one else texts
 
     def respond(self, requests, return_attention=False):
-        """Requests to texts: the graph behind Python and the exported model.
+        """Turns requests into texts: the graph behind Python and the exported model.
 
         Args:
             requests: Strings `(batch,)`.
-            return_attention: Whether to return what the model looked at, too.
+            return_attention: Whether to also return the attention.
 
         Returns:
             Dictionary of `text`, strings `(batch,)`, empty where a request cannot be read;
             `token_ids`, int32 `(batch, length)`, padded with 0; and `seconds`, float32 of the same
-            shape, when each begins. With the attention also that, float32 `(batch, length, times)`,
-            by rollout, and `times`, int32 `(batch,)`, how many each sound has.
+            shape, when each begins. With attention also `attention`, float32 `(batch, length,
+            times)`, by rollout, and `times`, int32 `(batch,)`, the number of time steps of each.
         """
         sounds, _ = self.reader.read(requests)
         outputs = self.core(sounds, return_attention_scores=return_attention, training=False)
@@ -204,10 +203,10 @@ class Recognizer(EncodingTask):
         raise ValueError(NO_GRAPH_OF_SOUNDS)
 
     def endpoints(self):
-        """Returns a dictionary of the `zoo.serving.Endpoint`s that are exported, and served.
+        """Returns a dictionary of the `zoo.serving.Endpoint`s to export and serve.
 
-        `serving_default` gives `text`, `token_ids` and `seconds`; `explain` gives the attention and
-        `tokens`, the pieces of the text, as well.
+        `serving_default` returns `text`, `token_ids` and `seconds`; `explain` also returns the
+        attention and `tokens`, the pieces of the text.
         """
 
         def explain(requests):

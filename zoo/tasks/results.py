@@ -1,4 +1,4 @@
-"""What tasks return besides texts: tokens, attention, probabilities, and their pictures."""
+"""The results of tasks besides texts: tokens, attention, probabilities, and their plots."""
 
 import os
 import pathlib
@@ -15,7 +15,7 @@ OF_ATTENTION = "that of `Classifier.classify(..., return_attention=True)`"
 
 
 class Translation(NamedTuple):
-    """What `translate(..., return_attention=True)` returns, an entry for each text.
+    """The result of `translate(..., return_attention=True)`, with an entry for each text.
 
     Attributes:
         texts: List of `str`, the translations.
@@ -23,8 +23,8 @@ class Translation(NamedTuple):
         source_tokens: List of lists of `str`, the pieces of each source; each of its sentences
             ends with an end token.
         attention: List of float32 arrays (target tokens × source tokens); rows sum to 1. It is 0
-            between sentences, which were translated one by one. Of a Transformer it is the average
-            of all cross-attention; `attention` of the model tells layers and heads apart.
+            between sentences, which were translated one by one. For a Transformer it is the average
+            over all cross-attention heads; the model's `attention` returns each layer and head.
         log_probs: float32 array, the log-probability of each translation.
     """
 
@@ -45,11 +45,11 @@ class Translation(NamedTuple):
         )
 
     def save_html(self, path: str | os.PathLike[str], position: int = 0) -> pathlib.Path:
-        """Writes a page to explore the alignment of one of the texts, see `zoo.pages`.
+        """Writes an HTML page to explore the alignment of one of the texts, see `zoo.pages`.
 
         Args:
-            path: The file, which needs no other file or site.
-            position: Which of the texts.
+            path: Path of the file, which is self-contained.
+            position: Index of the text.
 
         Returns:
             `pathlib.Path` of the file.
@@ -66,13 +66,13 @@ class Translation(NamedTuple):
 
 
 class Caption(NamedTuple):
-    """What `caption(..., return_attention=True)` returns, an entry for each image.
+    """The result of `caption(..., return_attention=True)`, with an entry for each image.
 
     Attributes:
         texts: List of `str`, the captions.
         words: List of lists of `str`, the words of each caption.
-        attention: List of float32 arrays (words × rows × columns), where each word looked; a map
-            sums to 1.
+        attention: List of float32 arrays (words × rows × columns), the attention map of each word,
+            which sums to 1.
         log_probs: float32 array, the log-probability of each caption.
         images: List of `bytes`, the encoded images.
     """
@@ -84,7 +84,7 @@ class Caption(NamedTuple):
     images: list[bytes]
 
     def plot(self, position=0):
-        """Draws one of the images, once for each word, with the places that the word looked at.
+        """Draws one of the images once for each word, with the regions the word attended to.
 
         Returns:
             The `matplotlib.figure.Figure`.
@@ -93,11 +93,11 @@ class Caption(NamedTuple):
         return plot_caption(picture, self.words[position], self.attention[position])
 
     def save_html(self, path: str | os.PathLike[str], position: int = 0) -> pathlib.Path:
-        """Writes a page to explore where each word of a caption looked, see `zoo.pages`.
+        """Writes an HTML page to explore the attention of each word, see `zoo.pages`.
 
         Args:
-            path: The file, which needs no other file or site.
-            position: Which of the images.
+            path: Path of the file, which is self-contained.
+            position: Index of the image.
 
         Returns:
             `pathlib.Path` of the file.
@@ -114,15 +114,15 @@ class Caption(NamedTuple):
 
 
 class PictureClasses(NamedTuple):
-    """What `classify` returns of pictures besides labels, an entry for each picture.
+    """The detailed result of `classify` for pictures, with an entry for each picture.
 
     Attributes:
         labels: List of `str`, the best label of each; or of lists of `str`, all labels of each.
-        probabilities: float32 array (pictures × labels of the model); rows sum to 1 where labels
-            exclude each other.
-        attention: float32 array (pictures × rows × columns), where the answer came from, by
-            attention rollout; a map sums to 1. `None` unless asked for.
-        heads: float32 array (pictures × blocks × heads × rows × columns), the same of each head
+        probabilities: float32 array (pictures × labels of the model); rows sum to 1 if labels are
+            mutually exclusive.
+        attention: float32 array (pictures × rows × columns), the regions that the answer came from,
+            by attention rollout; a map sums to 1. `None` unless requested.
+        heads: float32 array (pictures × blocks × heads × rows × columns), the same for each head
             alone, or `None`.
         images: List of `bytes`, the encoded pictures.
     """
@@ -135,16 +135,16 @@ class PictureClasses(NamedTuple):
 
     @classmethod
     def of(cls, labels, probabilities, rows, images):
-        """Returns the result of what `Classifier.respond` gave for each picture."""
+        """Makes the result from the outputs of `Classifier.respond` for each picture."""
         attention, heads = (_stacked(rows, name) for name in ("attention", "heads"))
         return cls(labels, probabilities, attention, heads, images)
 
     def plot(self, position=0, layer=None):
-        """Draws a picture, and once more with the places that the model looked at.
+        """Draws a picture, and next to it the picture with the regions the model attended to.
 
         Args:
-            position: Which picture.
-            layer: A block, to see each of its heads; by default all blocks together, by rollout.
+            position: Index of the picture.
+            layer: Index of a block whose heads to show; by default all blocks together, by rollout.
 
         Returns:
             The `matplotlib.figure.Figure`.
@@ -157,11 +157,11 @@ class PictureClasses(NamedTuple):
         return plot_caption(read_image(self.images[position]), titles, maps)
 
     def save_html(self, path: str | os.PathLike[str], position: int = 0) -> pathlib.Path:
-        """Writes a page to explore where in a picture the model looked, see `zoo.pages`.
+        """Writes an HTML page to explore where in a picture the model looked, see `zoo.pages`.
 
         Args:
-            path: The file, which needs no other file or site.
-            position: Which of the pictures.
+            path: Path of the file, which is self-contained.
+            position: Index of the picture.
 
         Returns:
             `pathlib.Path` of the file.
@@ -188,15 +188,15 @@ class PictureClasses(NamedTuple):
 
 
 class TextClasses(NamedTuple):
-    """What `classify` returns of texts besides labels, an entry for each text.
+    """The detailed result of `classify` for texts, with an entry for each text.
 
     Attributes:
         labels: List of `str`, the best label of each; or of lists of `str`, all labels of each.
-        probabilities: float32 array (texts × labels of the model); rows sum to 1 where labels
-            exclude each other.
-        tokens: List of lists of `str`, the pieces of each text, or `None` unless attention was
-            asked for.
-        attention: List of float32 arrays (tokens,), what of the text the answer came from, by
+        probabilities: float32 array (texts × labels of the model); rows sum to 1 if labels are
+            mutually exclusive.
+        tokens: List of lists of `str`, the pieces of each text; `None` unless attention was
+            requested.
+        attention: List of float32 arrays (tokens,), the tokens that the answer came from, by
             attention rollout; each sums to 1.
     """
 
@@ -207,7 +207,7 @@ class TextClasses(NamedTuple):
 
     @classmethod
     def of(cls, labels, probabilities, rows, tokenizer):
-        """Returns the result of what `Classifier.respond` gave for each text."""
+        """Makes the result from the outputs of `Classifier.respond` for each text."""
         if not rows or "attention" not in rows[0]:
             return cls(labels, probabilities, None, None)
         are_tokens = [row["token_ids"] != tokenizer.pad_id for row in rows]
@@ -216,7 +216,7 @@ class TextClasses(NamedTuple):
         return cls(labels, probabilities, tokenizer.pieces(ids), attention)
 
     def plot(self, position=0):
-        """Draws the tokens of a text with what came from each.
+        """Draws the tokens of a text with the contribution of each.
 
         Returns:
             The `matplotlib.figure.Figure`.
@@ -227,12 +227,12 @@ class TextClasses(NamedTuple):
 
 
 class TextScores(NamedTuple):
-    """What `score` returns, an entry for each text.
+    """The result of `score`, with an entry for each text.
 
     Attributes:
         perplexity: float64 array, the exponential of the mean of `-log_probs`.
         tokens: List of lists of `str`, the pieces of each text.
-        log_probs: List of float32 arrays, the log-probability of each piece after those before it.
+        log_probs: List of float32 arrays, the log-probability of each piece given those before it.
     """
 
     perplexity: np.ndarray
@@ -241,12 +241,12 @@ class TextScores(NamedTuple):
 
 
 class AttentionMaps(NamedTuple):
-    """Who looks at whom, in every layer and head.
+    """The attention weights of every layer and head.
 
     Attributes:
         weights: float32 array `(layers, heads, queries, keys)`; rows sum to 1.
-        query_tokens: List of `str`, who looks.
-        key_tokens: List of `str`, who is looked at.
+        query_tokens: List of `str`, the tokens that attend.
+        key_tokens: List of `str`, the tokens attended to.
     """
 
     weights: np.ndarray
@@ -257,8 +257,8 @@ class AttentionMaps(NamedTuple):
         """Draws one head, or all heads of a layer side by side.
 
         Args:
-            layer: Number of the layer, from 0; below 0 it counts from the last one.
-            head: Number of the head, or `None` for all.
+            layer: Index of the layer; a negative one counts from the last layer.
+            head: Index of the head, or `None` for all.
 
         Returns:
             The `matplotlib.figure.Figure`.
@@ -274,10 +274,10 @@ class AttentionMaps(NamedTuple):
         return plot_alignment(self.weights[layer, head], self.key_tokens, self.query_tokens)
 
     def save_html(self, path: str | os.PathLike[str]) -> pathlib.Path:
-        """Writes a page to explore all layers and heads, see `zoo.pages`.
+        """Writes an HTML page to explore all layers and heads, see `zoo.pages`.
 
         Args:
-            path: The file, which needs no other file or site.
+            path: Path of the file, which is self-contained.
 
         Returns:
             `pathlib.Path` of the file.
@@ -295,12 +295,12 @@ class AttentionMaps(NamedTuple):
 
 
 class TranslationAttention(NamedTuple):
-    """The three kinds of attention in an encoder and decoder, each an `AttentionMaps`.
+    """The three kinds of attention in an encoder-decoder model, each an `AttentionMaps`.
 
     Attributes:
-        encoder: Of source tokens to each other.
-        decoder: Of target tokens to those before; each predicts the one after it.
-        cross: Of target tokens to those of the source.
+        encoder: Self-attention of the source tokens.
+        decoder: Causal self-attention of the target tokens; each predicts the next one.
+        cross: Cross-attention of target tokens to source tokens.
     """
 
     encoder: AttentionMaps
@@ -308,10 +308,10 @@ class TranslationAttention(NamedTuple):
     cross: AttentionMaps
 
     def save_html(self, path: str | os.PathLike[str]) -> pathlib.Path:
-        """Writes a page to explore all three, see `zoo.pages`.
+        """Writes an HTML page to explore all three, see `zoo.pages`.
 
         Args:
-            path: The file, which needs no other file or site.
+            path: Path of the file, which is self-contained.
 
         Returns:
             `pathlib.Path` of the file.
@@ -333,12 +333,12 @@ def stacked(weights):
 
 
 def _stacked(rows, name):
-    """Returns one array of what all rows have by a name, `None` if they have it not."""
+    """Stacks the values of all rows under a name; `None` if the rows lack it."""
     return np.stack([row[name] for row in rows]) if rows and name in rows[0] else None
 
 
 def _brightest_is_one(maps):
-    """Returns maps whose places of most attention are 1, as small weights have few steps."""
+    """Scales maps to a maximum of 1, since small weights would have few levels."""
     return maps / np.maximum(maps.max(axis=(-2, -1), keepdims=True), 1e-12)
 
 

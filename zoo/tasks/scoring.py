@@ -15,13 +15,13 @@ from zoo.tasks.encoding import EncodingTask
 
 @keras.saving.register_keras_serializable(package="zoo")
 class Scorer(EncodingTask):
-    """A model of a number together with what reads its texts: a regression.
+    """A regression model, which scores texts, together with its preprocessing.
 
     `score`, `fit` and `evaluate` take texts, or pairs of texts, such as a question and a passage
     that may answer it.
 
     Args:
-        core: A model of numbers `(batch, 1)`, such as
+        core: A model that returns numbers `(batch, 1)`, such as
             `zoo.models.text_encoder.TextEncoder(head="score")`.
         tokenizer: The tokenizer.
     """
@@ -47,16 +47,16 @@ class Scorer(EncodingTask):
         Args:
             x: A list of texts or pairs as `score` takes them, or a `tf.data.Dataset` of (text,
                 number) or ((text, other), number).
-            y: If `x` is a list: the number of each.
-            batch_size: Texts a batch, by default 64.
-            shuffle: Whether to shuffle lists; a data set shuffles itself.
-            seed: Seed of that.
+            y: If `x` is a list: the number for each entry.
+            batch_size: Number of texts per batch. Defaults to 64.
+            shuffle: Whether to shuffle lists; a data set is not shuffled.
+            seed: Seed of the shuffling.
 
         Returns:
             A data set of `(inputs, numbers, weights)`.
 
         Raises:
-            ValueError: If they are no such lists or data set.
+            ValueError: If `x` and `y` have another form.
         """
         examples = examples_of(self.reader, x, y, "text", numbered, shuffle, seed)
         batches = self.reader.batched(examples, batch_size or self.usual_batch_size)
@@ -69,17 +69,17 @@ class Scorer(EncodingTask):
     @overload
     def score(self, texts: Iterable[str | tuple[str, str]], batch_size: int = 32) -> np.ndarray: ...
     def score(self, texts, batch_size=32):
-        """Returns the number of a text, or of each text or pair in a list.
+        """Returns the score of a text, or of each text or pair in a list.
 
         Args:
             texts: A `str`, a list of `str`, or a list of pairs of `str`.
-            batch_size: Texts computed at a time.
+            batch_size: Number of texts to process at a time.
 
         Returns:
             A `float` for a `str`, a float32 array for a list.
 
         Raises:
-            ValueError: If something is no text, and no pair of texts.
+            ValueError: If an input is not a text or a pair of texts.
         """
         requests, is_one = self.reader.requests(texts)
         rows = self._answers(requests, batch_size)

@@ -1,4 +1,4 @@
-"""What sees pictures for a `Matcher`: a backbone or a reader; and the pictures of a folder."""
+"""The image side of a `Matcher`: a backbone or a reader, and the pictures in a folder."""
 
 import math
 import pathlib
@@ -9,7 +9,7 @@ from zoo.readers.images import image_bytes
 
 
 def require_eyes_that_fit(config, backbone, reader):
-    """Raises a `ValueError` unless the model takes what is made of a picture.
+    """Raises a `ValueError` unless the backbone or the reader matches the inputs of the model.
 
     Args:
         config: A `ClipConfig`.
@@ -39,10 +39,10 @@ def require_eyes_that_fit(config, backbone, reader):
 
 
 def pictures_in(folder):
-    """Returns a dictionary of the pictures in a folder, to their contents.
+    """Returns a dictionary from the paths of the pictures in a folder to their contents.
 
     Raises:
-        ValueError: If it is no folder, or none of its pictures can be read.
+        ValueError: If it is not a folder, or none of its pictures can be read.
     """
     folder, found = pathlib.Path(folder).expanduser(), {}
     if not folder.is_dir():

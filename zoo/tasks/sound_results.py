@@ -1,4 +1,4 @@
-"""What `classify` and `transcribe` return of sounds besides labels and texts, and pictures."""
+"""The detailed results of `classify` and `transcribe` for sounds, and their plots."""
 
 import textwrap
 from typing import Any, NamedTuple
@@ -14,15 +14,15 @@ LONGEST_TITLE = 80  # characters
 
 
 class SoundClasses(NamedTuple):
-    """What `classify` returns of sounds besides labels, an entry for each sound.
+    """The detailed result of `classify` for sounds, with an entry for each sound.
 
     Attributes:
         labels: List of `str`, the best label of each; or of lists of `str`, all labels of each.
-        probabilities: float32 array (sounds × labels of the model); rows sum to 1 where labels
-            exclude each other.
-        attention: List of float32 arrays (tokens,), from when of the sound the answer came, by
-            attention rollout; each sums to 1. `None` unless asked for.
-        heads: List of float32 arrays (blocks × heads × tokens), the same of each head alone, or
+        probabilities: float32 array (sounds × labels of the model); rows sum to 1 if labels are
+            mutually exclusive.
+        attention: List of float32 arrays (tokens,), the times in the sound that the answer came
+            from, by attention rollout; each sums to 1. `None` unless requested.
+        heads: List of float32 arrays (blocks × heads × tokens), the same for each head alone, or
             `None`.
         sounds: List of `bytes`, the sounds as WAV files.
         reader: The `SoundReader` of the model.
@@ -37,7 +37,7 @@ class SoundClasses(NamedTuple):
 
     @classmethod
     def of(cls, labels, probabilities, rows, sounds, reader):
-        """Returns the result of what `Classifier.respond` gave for each sound."""
+        """Makes the result from the outputs of `Classifier.respond` for each sound."""
         if not rows or "attention" not in rows[0]:
             return cls(labels, probabilities, None, None, sounds, reader)
         attention = [row["attention"][: row["tokens"]] for row in rows]
@@ -49,11 +49,11 @@ class SoundClasses(NamedTuple):
         return _spectrogram(self.reader, self.sounds[position])
 
     def plot(self, position=0, layer=None):
-        """Draws the spectrogram of a sound, and below it from when the answer came.
+        """Draws the spectrogram of a sound, and below it the times that the answer came from.
 
         Args:
-            position: Which sound.
-            layer: A block, to see each of its heads; by default all blocks together, by rollout.
+            position: Index of the sound.
+            layer: Index of a block whose heads to show; by default all blocks together, by rollout.
 
         Returns:
             The `matplotlib.figure.Figure`.
@@ -68,14 +68,14 @@ class SoundClasses(NamedTuple):
 
 
 class Transcription(NamedTuple):
-    """What `transcribe(..., return_attention=True)` returns, an entry for each sound.
+    """The result of `transcribe(..., return_attention=True)`, with an entry for each sound.
 
     Attributes:
         texts: List of `str`, the texts.
         tokens: List of lists of `str`, the pieces of each text.
-        attention: List of float32 arrays (tokens × times), when each token was heard. A time is two
-            frames of the reader, 0.02 seconds; a row sums to 1 less what looks at the silence
-            behind the sound. It is 0 in other windows than that of the token.
+        attention: List of float32 arrays (tokens × times), when each token was heard. A time step
+            is two frames of the reader, 0.02 seconds; a row sums to 1 minus the attention to the
+            silence after the sound. It is 0 outside the window of the token.
         log_probs: float32 array, the log-probability of each text.
         sounds: List of lists of `bytes`, the windows of each sound as WAV files.
         reader: The `SpeechReader` of the model.
@@ -90,7 +90,7 @@ class Transcription(NamedTuple):
 
     @classmethod
     def of(cls, texts, rows, sounds, reader, tokenizer):
-        """Returns the result of what `Transcriber.answer` gave for each window of each sound."""
+        """Makes the result from the outputs of `Transcriber.answer` for each window of a sound."""
         tokens, attention = [], []
         for of_sound, windows in zip(rows, sounds, strict=True):
             ids = [row["token_ids"][0] for row in of_sound]
@@ -116,7 +116,7 @@ class Transcription(NamedTuple):
         """Draws the spectrogram of a sound, and below it when each token was heard.
 
         Args:
-            position: Which sound.
+            position: Index of the sound.
 
         Returns:
             The `matplotlib.figure.Figure`.
@@ -128,14 +128,14 @@ class Transcription(NamedTuple):
 
 
 class Recognition(NamedTuple):
-    """What `Recognizer.transcribe(..., return_attention=True)` returns, an entry for each sound.
+    """The result of `Recognizer.transcribe(..., return_attention=True)`, an entry for each sound.
 
     Attributes:
         texts: List of `str`, the texts.
         tokens: List of lists of `str`, the pieces of each text.
         seconds: List of float32 arrays (tokens,), when each token begins.
-        attention: List of float32 arrays (tokens × times), what was looked at for each token, by
-            attention rollout; each row sums to 1.
+        attention: List of float32 arrays (tokens × times), the times that each token attended to,
+            by attention rollout; each row sums to 1.
         sounds: List of `bytes`, the sounds as WAV files.
         reader: The `SoundReader` of the model.
     """
@@ -149,7 +149,7 @@ class Recognition(NamedTuple):
 
     @classmethod
     def of(cls, texts, rows, sounds, reader, tokenizer):
-        """Returns the result of what `Recognizer.respond` gave for each sound."""
+        """Makes the result from the outputs of `Recognizer.respond` for each sound."""
         kept = [row["token_ids"] != tokenizer.pad_id for row in rows]
         pairs = list(zip(rows, kept, strict=True))
         tokens = tokenizer.pieces([row["token_ids"][those] for row, those in pairs])
@@ -162,10 +162,10 @@ class Recognition(NamedTuple):
         return _spectrogram(self.reader, self.sounds[position])
 
     def plot(self, position=0):
-        """Draws the spectrogram of a sound, and below it what was looked at for each token.
+        """Draws the spectrogram of a sound, and below it the times that each token attended to.
 
         Args:
-            position: Which sound.
+            position: Index of the sound.
 
         Returns:
             The `matplotlib.figure.Figure`.
@@ -180,7 +180,7 @@ def _spectrogram(reader, sound):
 
 
 def _heard(frames, reader, rows, names, title):
-    """Returns a figure of a spectrogram, and of rows of weights over its time below it."""
+    """Returns a figure of a spectrogram, with rows of weights over the same times below it."""
     seconds = len(frames) * reader.hop
     figure = new_figure((min(3.0 + 6.0 * seconds, 16.0), 3.0 + min(0.4 * len(rows), 30.0)))
     above, below = figure.subplots(

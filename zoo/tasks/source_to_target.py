@@ -1,4 +1,4 @@
-"""What tasks have in common that read a text, the source, and write another, the target."""
+"""The base class of tasks that read a text, the source, and write another, the target."""
 
 from numbers import Integral, Real
 
@@ -19,12 +19,12 @@ class SourceToTargetTask(GeneratingTask):
     """A task that reads texts, the sources, and writes a text for each, the target.
 
     Args:
-        core: A model of token ids with `start` and `step`. Where it has room for `longest` tokens
-            only, that is a limit of sources and targets.
+        core: A model of token ids with `start` and `step`. If it has room for only `longest`
+            tokens, this limits sources and targets.
         tokenizer: A tokenizer of both, which may be a `TwoSidedTokenizer`.
-        sampler: How it decodes unless told otherwise.
-        max_source_length: Tokens of a source at most, the end token included; the exported model
-            answers longer texts with an empty one.
+        sampler: The default sampler.
+        max_source_length: Maximum number of tokens of a source, the end token included; the
+            exported model answers longer texts with an empty one.
     """
 
     data_options = ("subword_dropout",)
@@ -35,7 +35,7 @@ class SourceToTargetTask(GeneratingTask):
 
     @property
     def max_source_length(self):
-        """Tokens that it translates at once at most, the end token included; may be set, too."""
+        """Maximum number of source tokens read at once, the end token included; may be set."""
         return self._max_source_length
 
     @max_source_length.setter
@@ -54,7 +54,7 @@ class SourceToTargetTask(GeneratingTask):
 
     @property
     def longest(self):
-        """Tokens of a text that the core has room for; `None` for any number."""
+        """Number of tokens of a text that the core has room for; `None` for any number."""
         return getattr(self.core, "longest", None)
 
     # ----------------------------------------------------------------------------------- training
@@ -63,13 +63,13 @@ class SourceToTargetTask(GeneratingTask):
         """Turns pairs of texts into batches for Keras, grouped by length.
 
         Args:
-            x: `tf.data.Dataset` of (source, target) strings, one pair an element; or a list of
+            x: `tf.data.Dataset` of (source, target) strings, one pair per element; or a list of
                 sources.
             y: List of targets, if `x` is a list.
-            batch_size: Pairs a batch, by default 64.
-            shuffle: Whether to shuffle pairs given as lists; a data set shuffles itself.
-            seed: Seed of that and of `subword_dropout`.
-            subword_dropout: Probability of BPE dropout: each epoch sees words in other pieces.
+            batch_size: Number of pairs per batch. Defaults to 64.
+            shuffle: Whether to shuffle pairs given as lists; a data set is not shuffled.
+            seed: Seed of the shuffling and of `subword_dropout`.
+            subword_dropout: Probability of BPE dropout: each epoch splits words differently.
 
         Returns:
             A data set of `(inputs, labels, weights)`.
@@ -97,7 +97,7 @@ class SourceToTargetTask(GeneratingTask):
     def source_tokens(self, texts, subword_dropout=0.0, seed=None, longest=None):
         """Returns the ragged tokens of texts, the end token included, as the encoder reads them.
 
-        Those of more than `longest` tokens are cut.
+        Texts of more than `longest` tokens are truncated.
         """
         tokens = _tokens(self.tokenizer.source, texts, subword_dropout, seed)
         tokens = tokens if longest is None else tokens[:, : longest - 1]
@@ -115,7 +115,7 @@ class SourceToTargetTask(GeneratingTask):
     # ---------------------------------------------------------------------------------- the graph
 
     def read(self, requests, served=False):
-        """Returns int32 tokens of texts `[batch, source_length]`, and how many each may become.
+        """Returns int32 tokens `[batch, source_length]`, and the limits on the target lengths.
 
         A served text of more than `max_source_length` tokens counts as empty.
         """
@@ -126,14 +126,14 @@ class SourceToTargetTask(GeneratingTask):
         source_ids = tokens.to_tensor(self.tokenizer.pad_id)
         is_empty = tf.cast(tf.shape(requests)[0] == 0, tf.int32)
         pad_id = self.tokenizer.pad_id
-        # An RNN needs a step to take.
+        # An RNN needs at least one step.
         source_ids = tf.pad(source_ids, [[0, 0], [0, is_empty]], constant_values=pad_id)
         lengths = tf.reduce_sum(tf.cast(source_ids != self.tokenizer.pad_id, tf.int32), axis=1)
         is_blank = tf.strings.regex_full_match(requests, r"[\s\v\x{85}\p{Z}]*")
         return source_ids, tf.where(is_blank, 0, self._usual_length(lengths))
 
     def _without_longer(self, texts, longest):
-        """Returns texts and their tokens; those of more than so many tokens count as empty."""
+        """Returns texts and their tokens; texts of more tokens than the limit count as empty."""
         texts = tf.where(tf.strings.length(texts) > self._most_bytes(longest), "", texts)
         tokens = self.source_tokens(texts)
         is_kept = tokens.row_lengths() <= longest
@@ -154,12 +154,12 @@ class SourceToTargetTask(GeneratingTask):
         return self._usual_length(tf.shape(inputs)[1])
 
     def _usual_length(self, source_length):
-        """Returns how many tokens a translation may have unless told otherwise."""
+        """Returns the default maximum number of tokens in a translation."""
         usual = tf.minimum(2 * source_length + 10, LONGEST_TARGET)
         return usual if self.longest is None else tf.minimum(usual, self.longest)
 
     def example_request(self, length):
-        """Returns a text of as many tokens, the end token included, or a few less."""
+        """Returns a text of that many tokens, the end token included, or a few less."""
         tokens_a_word = self.tokenizer.source.tokenize(["a"]).row_lengths()[0]
         return " ".join(["a"] * int((length - 1) // tokens_a_word))
 
@@ -171,16 +171,16 @@ class SourceToTargetTask(GeneratingTask):
         return Start(start, source_ids, buckets.LENGTHS[-1])
 
     def _room(self, max_source_length):
-        """Returns how many tokens of a source there is room for."""
+        """Returns the number of source tokens that there is room for."""
         return min(max_source_length, self.longest or max_source_length)
 
     def _most_bytes(self, max_source_length):
-        """Returns how many bytes a text has at most that is not longer than so many tokens."""
+        """Returns the maximum number of bytes of a text of at most that many tokens."""
         return (max_source_length - 1) * self.tokenizer.longest_piece
 
 
 def _tokens(tokenizer, texts, subword_dropout, seed):
-    """Returns the ragged tokens of texts, of BPE dropout only if it is asked for."""
+    """Returns the ragged tokens of texts, with BPE dropout only if requested."""
     if isinstance(subword_dropout, Real) and subword_dropout == 0.0:
         return tokenizer.tokenize(texts)
     return tokenizer.tokenize(texts, subword_dropout, seed)

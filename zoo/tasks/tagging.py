@@ -12,12 +12,11 @@ from zoo.tasks.encoding import EncodingTask
 
 
 class Tag(NamedTuple):
-    """A word and what it is.
+    """A word and its label.
 
     Attributes:
         word: A `str`.
-        label: A `str`; empty for a word that the tokenizer does not see, such as a control
-            character.
+        label: A `str`; empty for a word that the tokenizer drops, such as a control character.
         probability: A `float`.
     """
 
@@ -28,13 +27,13 @@ class Tag(NamedTuple):
 
 @keras.saving.register_keras_serializable(package="zoo")
 class Tagger(EncodingTask):
-    """A model of a label for each word together with what reads its texts.
+    """A tagging model, which labels each word, together with its preprocessing.
 
-    A word is a run of letters and digits, or one other character; whoever has words already gives
-    lists of them. A word has the label of its first token.
+    A word is a run of letters and digits, or one other character; texts that are split already can
+    be passed as lists of words. A word has the label of its first token.
 
     Args:
-        core: A model of logits `(batch, length, labels)`, such as
+        core: A model that returns logits `(batch, length, labels)`, such as
             `zoo.models.text_encoder.TextEncoder(head="tags")`.
         tokenizer: The tokenizer.
         labels: List of the names of the labels.
@@ -61,17 +60,17 @@ class Tagger(EncodingTask):
         """Turns texts with labels into batches for Keras.
 
         Args:
-            x: A list of texts as `tag` takes them, best of lists of words.
-            y: For each text the list of the labels of its words: names or their numbers.
-            batch_size: Texts a batch, by default 64.
+            x: A list of texts as `tag` takes them, preferably lists of words.
+            y: For each text the list of the labels of its words: names or indices.
+            batch_size: Number of texts per batch. Defaults to 64.
             shuffle: Whether to shuffle them.
-            seed: Seed of that.
+            seed: Seed of the shuffling.
 
         Returns:
-            A data set of `(inputs, labels, weights)`; a word counts once.
+            A data set of `(inputs, labels, weights)`; each word counts once.
 
         Raises:
-            ValueError: If a text has not as many labels as words, or a label is unknown.
+            ValueError: If the numbers of labels and words of a text differ, or a label is unknown.
         """
         requests, _ = self.reader.requests(x)
         numbers = self._numbers(requests, y)
@@ -124,11 +123,11 @@ class Tagger(EncodingTask):
 
         Args:
             texts: A `str`, or a list whose entries are each a `str` or a list of words.
-            batch_size: Texts computed at a time.
+            batch_size: Number of texts to process at a time.
 
         Returns:
-            A list of `Tag`s for a `str`, a list of such lists for a list. `zoo.tasks.tagging.
-            entities` joins those that belong together.
+            A list of `Tag`s for a `str`, a list of such lists for a list.
+            `zoo.tasks.tagging.entities` joins those that belong together.
         """
         requests, is_one = self.reader.requests(texts)
         tagged = [self._tags(row) for row in self._answers(requests, batch_size)]
@@ -143,11 +142,11 @@ class Tagger(EncodingTask):
         ]
 
     def respond(self, requests):
-        """Requests to labels, in the graph.
+        """Turns requests into labels, in the graph.
 
         Args:
-            requests: Strings `(batch,)`, words that `zoo.readers.text.word_reader.SEPARATOR`
-                separates.
+            requests: Strings `(batch,)`, words separated by
+                `zoo.readers.text.word_reader.SEPARATOR`.
 
         Returns:
             Dictionary of `words` and `labels`, strings `(batch, words)`, empty after the last word
@@ -173,14 +172,14 @@ class Tagger(EncodingTask):
 
 
 def entities(tags):
-    """Joins tagged words to entities: `B-` begins one, `I-` continues it, `O` is none.
+    """Joins tagged words to entities: `B-` begins one, `I-` continues it, `O` is outside.
 
     Args:
         tags: List of `Tag`s.
 
     Returns:
-        List of `Tag`s, whose words are those of an entity, joined by spaces, and whose probability
-        is that of the least certain word.
+        List of `Tag`s, one per entity: its words joined by spaces, and the probability of its least
+        certain word.
 
     Example:
 

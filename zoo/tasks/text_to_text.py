@@ -1,4 +1,4 @@
-"""The task of text to text: what to do stands in the text."""
+"""The text-to-text task: the text itself says what to do."""
 
 from typing import Any, Unpack, overload
 
@@ -16,17 +16,18 @@ TEXTS_A_COUNT = 1024
 
 @keras.saving.register_keras_serializable(package="zoo")
 class TextToText(SourceToTargetTask):
-    """A model that answers a text by another one, together with its tokenizer and decoding.
+    """A model that answers a text with another one, together with its tokenizer and decoding.
 
-    What it does, the text says in words that it was trained with, such as `"translate English to
-    German: "` or `"summarize: "` in front. Texts are read whole.
+    The text starts with an instruction that the model was trained with, such as `"translate
+    English to German: "` or `"summarize: "`. Texts are read whole.
 
     Args:
         core: A model of token ids with `start` and `step`, such as `zoo.models.t5.T5`.
-        tokenizer: A tokenizer of what is read and what is written.
-        sampler: How it decodes unless told otherwise; by default greedily.
-        max_source_length: Tokens that the exported model reads at most, the end token included: it
-            answers longer texts with an empty one. `generate` reads texts of any length.
+        tokenizer: A tokenizer of inputs and outputs.
+        sampler: The default sampler; greedy search if omitted.
+        max_source_length: Maximum number of tokens that the exported model reads, the end token
+            included: it answers longer texts with an empty one. `generate` reads texts of any
+            length.
     """
 
     task_name = "text to text"
@@ -52,17 +53,17 @@ class TextToText(SourceToTargetTask):
     def generate(self, texts, sampler=None, batch_size=64, jit_compile=False, **options):
         """Answers a text or a list of texts.
 
-        Texts are sorted by length, and answered in batches. A text of white space alone gives an
-        empty one.
+        Texts are sorted by length, and answered in batches. The answer to a text of only white
+        space is empty.
 
         Args:
             texts: A `str` or a list of `str`.
             sampler: As for `Translator.translate`.
-            batch_size: Texts answered at a time at most; of long ones there are fewer.
-            jit_compile: Whether to compile with XLA: seconds for the first batch of a shape, then
-                faster.
-            **options: `seed` for the random samplers; `max_length` for the number of tokens of an
-                answer at most, by default twice those of the text and 10 more, 400 at most; and
+            batch_size: Maximum number of texts to process at a time; fewer if they are long.
+            jit_compile: Whether to compile with XLA: this takes seconds for the first batch of a
+                shape, and is faster afterwards.
+            **options: `seed` for the random samplers; `max_length`, the maximum number of tokens of
+                an answer, by default twice as many as the text has plus 10, but at most 400; and
                 options of the sampler, such as `num_beams=4`.
 
         Returns:
@@ -70,7 +71,7 @@ class TextToText(SourceToTargetTask):
             above 1 each answer is a list, best first.
 
         Raises:
-            ValueError: If a text is not a `str`, or sampler or options are unknown.
+            ValueError: If a text is not a `str`, or the sampler or an option is unknown.
         """
         texts, is_one = as_texts(texts)
         lengths = []

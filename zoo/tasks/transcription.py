@@ -17,31 +17,30 @@ from zoo.tasks.generating import GeneratingTask, best_texts
 from zoo.tasks.sound_results import Transcription
 
 LANGUAGE, TASK = "language", "task"
-DETECTED = -1  # stands for the language that the model hears
+DETECTED = -1  # stands for the language that the model detects
 
 
 @keras.saving.register_keras_serializable(package="zoo")
 class Transcriber(GeneratingTask):
-    """A model that writes down speech, with what hears sounds, its tokenizer and its decoding.
+    """A model that transcribes speech, together with its reader, tokenizer and decoding.
 
-    `fit`, `evaluate` and `transcribe` take sounds as they come; the same graph reads them
-    everywhere.
+    `fit`, `evaluate` and `transcribe` take raw sounds; the same graph reads them everywhere.
 
     Args:
         core: A model of spectrograms with `start` and `step`, such as `zoo.models.whisper.Whisper`.
         tokenizer: The tokenizer of the texts.
         reader: A `zoo.SpeechReader`, or its config.
-        sampler: How it decodes unless told otherwise; by default greedily.
-        prompt: What answers begin with behind the start token: a list of ids of tokens, with
-            `"language"` and `"task"` where those of an answer go.
-        languages: Dictionary of the codes of languages, such as `"en"`, to their tokens.
-        tasks: Dictionary of the names of tasks, such as `"transcribe"`, to their tokens.
-        language: The language of sounds unless told otherwise; `None` to detect it, which is a
-            look at the first step. May be set.
-        task: The task unless told otherwise; may be set.
+        sampler: The default sampler; greedy search if omitted.
+        prompt: The prompt of all answers after the start token: a list of token ids, with
+            `"language"` and `"task"` as placeholders for the tokens of language and task.
+        languages: Dictionary from language codes, such as `"en"`, to their tokens.
+        tasks: Dictionary from names of tasks, such as `"transcribe"`, to their tokens.
+        language: The default language of sounds; `None` to detect it, from the logits of the first
+            step. May be set.
+        task: The default task; may be set.
 
     Raises:
-        ValueError: If the parts do not fit each other, or language or task are unknown.
+        ValueError: If the parts do not match, or language or task are unknown.
     """
 
     task_name = "transcription"
@@ -83,7 +82,7 @@ class Transcriber(GeneratingTask):
 
     @property
     def language(self):
-        """Code of the language of sounds unless told otherwise; `None` to detect it."""
+        """Code of the default language of sounds; `None` to detect it."""
         return self._language
 
     @language.setter
@@ -92,7 +91,7 @@ class Transcriber(GeneratingTask):
 
     @property
     def task(self):
-        """What is done unless told otherwise: `"transcribe"` or `"translate"`."""
+        """The default task: `"transcribe"` or `"translate"`."""
         return self._task
 
     @task.setter
@@ -118,12 +117,12 @@ class Transcriber(GeneratingTask):
 
     @property
     def longest(self):
-        """Tokens of an answer that the core has room for, behind the start token and the prompt."""
+        """Number of answer tokens that the core has room for, after the start and the prompt."""
         return self.core.longest - len(self.prompt) - 1
 
     @property
     def request_spec(self):
-        """Of sounds, and of the tokens of the prompt, written as numbers."""
+        """The spec of sounds and of the tokens of the prompt, written as numbers."""
         return tf.TensorSpec([None, 1 + len(self.prompt)], tf.string)
 
     # ----------------------------------------------------------------------------------- training
@@ -131,23 +130,23 @@ class Transcriber(GeneratingTask):
     def batches(self, x, y=None, batch_size=None, shuffle=False, seed=0):
         """Turns sounds and their texts into batches for Keras.
 
-        The model learns to write the text behind a space, as Whisper did, in the language and the
-        task of the model: `model.language` must say which.
+        The model learns to write the text after a space, as Whisper does, in its default language
+        and task, so `model.language` must be set.
 
         Args:
-            x: A list of sounds as `transcribe` takes them, each as long as the model hears at once
-                at most; or a `tf.data.Dataset` of (sound, text): WAV files, or samples
-                `(samples,)` at the rate of the reader.
+            x: A list of sounds as `transcribe` takes them, none longer than the window of the
+                model; or a `tf.data.Dataset` of (sound, text): WAV files, or samples `(samples,)`
+                at the rate of the reader.
             y: List of texts, if `x` is a list.
-            batch_size: Sounds a batch, by default 16.
-            shuffle: Whether to shuffle lists; a data set shuffles itself.
-            seed: Seed of that.
+            batch_size: Number of sounds per batch. Defaults to 16.
+            shuffle: Whether to shuffle lists; a data set is not shuffled.
+            seed: Seed of the shuffling.
 
         Returns:
             A data set of `(inputs, labels, weights)`.
 
         Raises:
-            ValueError: If these are no sounds and texts, or the language is to be detected.
+            ValueError: If the inputs are not sounds and texts, or the language is not set.
         """
         opening = self._opening(None, None)
         if DETECTED in opening:
@@ -229,35 +228,34 @@ class Transcriber(GeneratingTask):
         jit_compile=False,
         **options,
     ):
-        """Writes down what is said in a sound, or in each in a list.
+        """Transcribes a sound, or each sound in a list.
 
-        A sound that is longer than the model hears at once, 30 seconds, is cut into windows of
-        that length, one after the other, whose texts are joined by spaces. A word on the border of
-        two windows may be lost.
+        A sound that is longer than the window of the model, 30 seconds, is split into consecutive
+        windows, whose texts are joined by spaces. A word at the border of two windows may be lost.
 
         Args:
-            sounds: The path of a WAV file, its `bytes`, a tuple (samples, rate), or several in a
-                list; an hour each at most. See `zoo.readers.audio.sound_bytes`.
-            language: That of the sounds, such as `"en"` or `"english"`; by default
-                `model.language`. If that is `None`, the model detects it, in each window.
-            task: `"transcribe"`, or `"translate"` into English; by default `model.task`.
+            sounds: The path of a WAV file, its `bytes`, a tuple (samples, rate), or a list of
+                these; at most an hour each. See `zoo.readers.audio.sound_bytes`.
+            language: Language of the sounds, such as `"en"` or `"english"`; defaults to
+                `model.language`. If that is `None`, the model detects it in each window.
+            task: `"transcribe"`, or `"translate"` into English; defaults to `model.task`.
             sampler: `"greedy"`, `"beam"`, `"random"`, `"top_k"`, `"top_p"`, a sampler object of
-                `zoo.decoding`, or `None` for the model's own, `model.default_sampler`. By its name,
-                a sampler keeps the tokens that the model's own one forbids.
-            return_attention: Whether to return the tokens and when each was heard as well.
-            batch_size: Windows written down at a time.
-            jit_compile: Whether to compile with XLA: seconds for the first batch of a shape, then
-                faster.
-            **options: `seed` for the random samplers; `max_length` for the number of tokens of a
-                window at most; and options of the sampler, such as `num_beams=4`.
+                `zoo.decoding`, or `None` for the model's own, `model.default_sampler`. A sampler
+                chosen by its name forbids the same tokens as the model's own.
+            return_attention: Whether to also return the tokens and when each was heard.
+            batch_size: Number of windows to process at a time.
+            jit_compile: Whether to compile with XLA: this takes seconds for the first batch of a
+                shape, and is faster afterwards.
+            **options: `seed` for the random samplers; `max_length`, the maximum number of tokens of
+                a window; and options of the sampler, such as `num_beams=4`.
 
         Returns:
             A `str` for one sound, a list of `str` for a list; or a `Transcription`. With
             `num_return_sequences` above 1 each text is a list, best first.
 
         Raises:
-            ValueError: If something is no sound, or an argument is unknown.
-            TypeError: If it is of another type.
+            ValueError: If an input is not a sound, or an argument is unknown.
+            TypeError: If an input has another type.
             FileNotFoundError: If a file is missing.
         """
         opening = [str(token) for token in self._opening(language, task)]
@@ -307,11 +305,11 @@ class Transcriber(GeneratingTask):
     # ---------------------------------------------------------------------------------- the graph
 
     def read(self, requests, served=False):
-        """Returns frames and prompts of sounds; what is none, or is too long, has no text.
+        """Returns frames and prompts of sounds; an unreadable or too long sound has no text.
 
         Args:
-            requests: Strings `[batch]`, of the language and the task of the model; or `[batch, 1 +
-                prompt]`, with the tokens of the prompt behind each, -1 for a language to detect.
+            requests: Strings `[batch]`, for the default language and task; or `[batch, 1 +
+                prompt]`, each followed by the tokens of the prompt, -1 for a language to detect.
             served: As for every task.
         """
         if requests.shape.rank == 1:
@@ -324,7 +322,7 @@ class Transcriber(GeneratingTask):
         return inputs, tf.where(is_sound, self.longest, 0)
 
     def begin(self, inputs, max_length):
-        """Writes the prompt; the language, if it is not told, is the likeliest behind the start."""
+        """Feeds the prompt; a language to detect is the likeliest one after the start token."""
         prompts = inputs["prompt_ids"]  # [batch, length]
         context, state = self.core.start(inputs["frames"], max_length + len(self.prompt))
         tokens = tf.fill(tf.shape(prompts)[:1], self.tokenizer.start_id)
@@ -359,7 +357,7 @@ class Transcriber(GeneratingTask):
 
 
 def _joined(texts):
-    """Returns the texts of windows as one, or the n-th of each as the n-th."""
+    """Joins the texts of windows; for lists of hypotheses, joins the n-th of each."""
     if texts and isinstance(texts[0], list):
         return [_joined(several) for several in zip(*texts, strict=True)]
     return " ".join(text for text in texts if text)

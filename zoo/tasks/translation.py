@@ -1,4 +1,4 @@
-"""The task of translation: strings in, strings out, whatever the model in between."""
+"""The task of translation: strings in, strings out, with any model in between."""
 
 import functools
 import inspect
@@ -27,13 +27,13 @@ class Translator(SourceToTargetTask):
     everywhere.
 
     Args:
-        core: A model of token ids with `start` and `step`, such as `AttentionRNNTranslator`. Where
-            it has room for `longest` tokens only, that is a limit of sources and translations.
+        core: A model of token ids with `start` and `step`, such as `AttentionRNNTranslator`. If it
+            has room for only `longest` tokens, this limits sources and translations.
         tokenizer: A `ByteBPETokenizer` of both languages, or another tokenizer, which may be a
             `TwoSidedTokenizer`.
-        sampler: How it decodes unless told otherwise; by default beam search with 5 beams.
-        max_source_length: Tokens that it translates at once at most, the end token included: a good
-            choice is the longest source in training. `translate` cuts longer sentences, the
+        sampler: The default sampler; beam search with 5 beams if omitted.
+        max_source_length: Maximum number of tokens to translate at once, the end token included: a
+            good choice is the longest source in training. `translate` splits longer sentences; the
             exported model answers longer texts with an empty one.
     """
 
@@ -91,26 +91,26 @@ class Translator(SourceToTargetTask):
 
         A text is split into sentences, see `zoo.readers.text.sentences.split_sentences`. They are
         sorted by length, translated in batches, and joined by the white space that was between
-        them. What a text gives does not depend on the others. A text of white space alone gives an
-        empty one.
+        them. The translation of a text does not depend on the other texts. The translation of a
+        text of only white space is empty.
 
-        A sentence of more than `max_source_length` tokens is cut, at clause ends if it has some,
-        and its parts are translated one by one; a `UserWarning` tells.
+        A sentence of more than `max_source_length` tokens is split, if possible at clause ends, and
+        its parts are translated one by one, with a `UserWarning`.
 
         Args:
             texts: A `str` or a list of `str`.
             sampler: `"greedy"`, `"beam"`, `"random"`, `"top_k"`, `"top_p"`, a sampler object of
                 `zoo.decoding`, or `None` for the model's own, `model.default_sampler`.
-            return_attention: Whether to return tokens and alignments as well.
-            batch_size: Sentences translated at a time at most. Of sentences so long that source and
-                translation together may exceed 400 tokens there are fewer, so that the memory that
-                a batch takes is bounded.
-            jit_compile: Whether to compile with XLA: seconds for the first batch of a shape, then
-                faster, which pays for thousands of texts.
-            **options: `seed` for the random samplers; `max_length` for the number of tokens of a
-                sentence's translation at most; `max_source_length` in place of the model's own; and
-                options of the sampler, such as `num_beams=4` or `temperature=0.8`; a sampler
-                object has its own.
+            return_attention: Whether to also return tokens and alignments.
+            batch_size: Maximum number of sentences to translate at a time. If source and
+                translation together may exceed 400 tokens, batches are smaller, to limit the memory
+                that they take.
+            jit_compile: Whether to compile with XLA: this takes seconds for the first batch of a
+                shape, and is faster afterwards, which pays off for thousands of texts.
+            **options: `seed` for the random samplers; `max_length`, the maximum number of tokens of
+                a sentence's translation; `max_source_length` in place of the model's own; and
+                options of the sampler, such as `num_beams=4` or `temperature=0.8`, unless `sampler`
+                is an object, which has its own.
 
         Returns:
             A `str` for a `str`, a list of `str` for a list, in order; or a `Translation`. With
@@ -118,7 +118,7 @@ class Translator(SourceToTargetTask):
             several sentences, the n-th joins the n-th of each.
 
         Raises:
-            ValueError: If a text is not a `str`, or sampler or options are unknown.
+            ValueError: If a text is not a `str`, or the sampler or an option is unknown.
         """
         texts, is_one = as_texts(texts)
         max_length = options.get("max_length")
@@ -156,7 +156,7 @@ class Translator(SourceToTargetTask):
         return translated[0] if is_one else translated
 
     def _count(self, texts, longest):
-        """Returns how many tokens texts have: a bound where their bytes tell all that counts."""
+        """Returns the numbers of tokens of texts, or bounds where the number of bytes suffices."""
         most_bytes = self._most_bytes(longest)
         sizes = [len(text.encode()) for text in texts]
         counts = [size + 2 if size <= most_bytes else longest + 1 for size in sizes]
@@ -173,15 +173,15 @@ class Translator(SourceToTargetTask):
 
         Args:
             source: A `str`.
-            target: A `str`, by default the translation of the source.
+            target: A `str`; defaults to the translation of the source.
 
         Returns:
             A `TranslationAttention` of `encoder`, `decoder` and `cross`, each with `plot(layer,
             head)`.
 
         Raises:
-            ValueError: If the model is recurrent, a text is no `str`, or the source has more tokens
-                than `max_source_length`.
+            ValueError: If the model is recurrent, a text is not a `str`, or the source has more
+                tokens than `max_source_length`.
         """
         if "return_attention_scores" not in inspect.signature(self.core.call).parameters:
             raise ValueError(
@@ -206,5 +206,5 @@ class Translator(SourceToTargetTask):
 
 
 def _draw(passage):
-    """Returns a number that is the place of a text for its first part, another for each other."""
+    """Returns the index of a text for its first part, and another number for each other part."""
     return (passage.place + 1_000_003 * passage.offset) % 2**31

@@ -1,4 +1,4 @@
-"""The task of language modelling: texts that go on, and how probable texts are."""
+"""The task of language modelling: continuing texts, and scoring how probable texts are."""
 
 import functools
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from zoo.tasks.generating import GeneratingTask
 from zoo.tasks.results import AttentionMaps, TextScores, stacked
 from zoo.tasks.written_tokens import WrittenToken, written_token
 
-CHARACTERS_AT_ONCE = 1_000_000  # of which tokens are made
+CHARACTERS_AT_ONCE = 1_000_000  # characters tokenized at a time
 LARGEST_WINDOW = 1024  # tokens that a prompt is always padded to
 
 
@@ -28,17 +28,17 @@ LARGEST_WINDOW = 1024  # tokens that a prompt is always padded to
 class TextGenerator(GeneratingTask):
     """A language model together with its tokenizer, decoding and export.
 
-    `fit`, `evaluate`, `score` and `generate` take raw strings. The model looks back as far as its
-    `core.context_length`. Where texts are longer, each token is predicted from half of that at
-    least, in `evaluate` and `score`, and from three quarters in `generate`.
+    `fit`, `evaluate`, `score` and `generate` take raw strings. The model sees at most
+    `core.context_length` tokens. In longer texts, each token is predicted from at least half of
+    that in `evaluate` and `score`, and from at least three quarters in `generate`.
 
     Args:
         core: A model of token ids with `start` and `step`, such as `TransformerLanguageModel`.
         tokenizer: A `ByteBPETokenizer` with `prefix_space=False`, or a `Tokenizer`.
-        sampler: How it decodes unless told otherwise; by default at random at temperature 0.8.
-        opening: What stands before a text. `None` for what the tokenizer puts there, a start token
-            as a rule; the text is then a whole, and ends with an end token. A `str` such as
-            `"\\n"` where texts are passages out of a longer one, whose ends mean nothing.
+        sampler: The default sampler; random sampling at temperature 0.8 if omitted.
+        opening: What precedes each text. `None` for the tokenizer's own opening, usually a start
+            token; each text is then complete, and ends with an end token. A `str` such as `"\\n"`
+            if texts are passages of a longer one, whose ends mean nothing.
     """
 
     task_name = "language model"
@@ -74,9 +74,9 @@ class TextGenerator(GeneratingTask):
 
         Args:
             x: A `str`, a list of `str`, or a `tf.data.Dataset` of scalar strings.
-            y: Nothing: a text is its own target.
-            batch_size: Windows a batch, by default 32.
-            shuffle: Whether the windows begin anywhere in the texts, put one after the other: as
+            y: Not used: a text is its own target.
+            batch_size: Number of windows per batch. Defaults to 32.
+            shuffle: Whether the windows start at random positions of the concatenated texts, as
                 many as cover them about once. Otherwise each token of each text counts once.
             seed: Seed of the windows.
 
@@ -84,7 +84,7 @@ class TextGenerator(GeneratingTask):
             A data set of `(inputs, labels, weights)`.
 
         Raises:
-            ValueError: If `x` is no text, holds fewer than two tokens, or there is a `y`.
+            ValueError: If `x` is not a text, holds fewer than two tokens, or `y` is given.
         """
         require(y is None, "left out: a language model learns from texts alone", y=y)
         batch_size = batch_size or self.usual_batch_size
@@ -101,15 +101,15 @@ class TextGenerator(GeneratingTask):
         return (validation_data,)
 
     def score(self, texts: str | Texts, batch_size: int = 32) -> TextScores:
-        """Returns how probable each piece of each text is, and the perplexity of the texts.
+        """Returns the log-probability of each piece of each text, and the perplexity of the texts.
 
         Args:
             texts: A `str` or a list of `str`.
-            batch_size: Windows computed at a time.
+            batch_size: Number of windows to process at a time.
 
         Returns:
-            `TextScores`. The end token of a whole text counts in its perplexity and comes last.
-            Where nothing stands before a text, as with GPT-2, its first token does not count.
+            `TextScores`. The end token of a complete text counts in its perplexity and comes last.
+            If nothing precedes a text, as with GPT-2, its first token does not count.
         """
         require(batch_size >= 1, "at least 1", batch_size=batch_size)
         texts, _ = as_texts(texts)
@@ -121,21 +121,21 @@ class TextGenerator(GeneratingTask):
             parts = [slice(row, row + batch_size) for row in rows]
             parts = [log_probs_of(inputs[part], labels[part]) for part in parts]
             of_text = np.concatenate(parts)[weights > 0]
-            seen = max(opening, 1)  # of a text that nothing opens, the first token has none before
+            seen = max(opening, 1)  # without an opening, nothing precedes the first token
             log_probs.append(of_text[seen - 1 :])
             tokens.append(self.tokenizer.pieces([stream[seen:]])[0])
         means = [each.mean(dtype="float64") if len(each) else 0.0 for each in log_probs]
         return TextScores(np.exp(-np.array(means)), tokens, log_probs)
 
     def tokens(self, texts: str | Texts) -> np.ndarray:
-        """Returns what `fit` learns from: the tokens of texts, one after the other, int32."""
+        """Returns the concatenated tokens of texts, int32, which `fit` learns from."""
         return np.concatenate([*self._streams(texts)] or [np.zeros(0, "int32")])
 
     def _streams(self, texts):
         return (stream for stream, _ in self._streams_and_openings(texts))
 
     def _streams_and_openings(self, texts):
-        """Yields the tokens of each text, what opens and ends it included, and how many open it."""
+        """Yields the tokens of each text, with opening and end, and the length of the opening."""
         if isinstance(texts, tf.data.Dataset):
             spec = texts.element_spec
             is_text = isinstance(spec, tf.TensorSpec) and spec.dtype == tf.string
@@ -152,7 +152,7 @@ class TextGenerator(GeneratingTask):
             yield ids, len(self._opening_ids)
 
     def _ids_of_each(self, texts):
-        """Yields the tokens of each text, of which many go through the tokenizer together."""
+        """Yields the tokens of each text; many texts are tokenized together."""
         for group in _groups(texts, CHARACTERS_AT_ONCE):
             if len(group) == 1:
                 yield self._ids(group[0])
@@ -179,8 +179,8 @@ class TextGenerator(GeneratingTask):
             text: A `str`, at most as long as the context.
 
         Returns:
-            `AttentionMaps`, with `plot(layer, head)`. A token looks at itself and those before, and
-            predicts the next one.
+            `AttentionMaps`, with `plot(layer, head)`. Each token attends to itself and those before
+            it, and predicts the next one.
         """
         ((stream, _),) = self._streams_and_openings([text])
         longest = self.core.context_length
@@ -242,26 +242,26 @@ class TextGenerator(GeneratingTask):
         jit_compile=False,
         **options,
     ):
-        """Lets texts go on.
+        """Continues texts.
 
-        What follows a prompt depends on it, the sampler and the seed and its place in the list, not
-        on the other prompts.
+        A continuation depends on the prompt, its index in the list, the sampler and the seed, but
+        not on the other prompts.
 
         Args:
             prompts: A `str` or a list of `str`.
-            max_length: Number of tokens to add at most.
+            max_length: Maximum number of tokens to add.
             sampler: `"greedy"`, `"random"`, `"top_k"`, `"top_p"`, `"beam"`, a sampler object of
-                `zoo.decoding`, or `None` for the model's own, `model.default_sampler`. Beams must
-                fit into the context as a whole.
-            seed: Seed of a random sampler: same seed, same texts.
-            stop: A `str` or several at which a text ends; they are left out.
-            batch_size: Prompts that go on at a time.
-            jit_compile: Whether to compile with XLA: seconds for the first texts of a shape, then
-                several times as fast.
+                `zoo.decoding`, or `None` for the model's own, `model.default_sampler`. With beam
+                search, prompt and new tokens together must fit into the context.
+            seed: Seed of a random sampler: the same seed gives the same texts.
+            stop: A stop `str` or a list of them; a text ends before the first that occurs.
+            batch_size: Number of prompts to process at a time.
+            jit_compile: Whether to compile with XLA: this takes seconds for the first texts of a
+                shape, and is several times as fast afterwards.
             **options: Options of the sampler, such as `temperature=0.8` or `p=0.95`.
 
         Returns:
-            What follows: a `str` for a `str`, a list of `str` for a list, in order. With
+            The continuations: a `str` for a `str`, a list of `str` for a list, in order. With
             `num_return_sequences` above 1 each is a list, best first.
 
         Raises:
@@ -293,12 +293,14 @@ class TextGenerator(GeneratingTask):
         stop: str | Texts = (),
         **options: Any,
     ) -> Iterator[str]:
-        """Yields what follows a prompt as it is generated; joined, it is what `generate` returns.
+        """Yields the continuation of a prompt in pieces, as it is generated.
+
+        Joined, the pieces are the result of `generate`.
 
         Args:
             prompt: A `str`.
-            max_length, sampler, seed, stop, **options: As for `generate`, of which beam search
-                cannot be streamed.
+            max_length, sampler, seed, stop, **options: As for `generate`; beam search cannot be
+                streamed.
 
         Returns:
             An iterator of `str`.
@@ -316,14 +318,14 @@ class TextGenerator(GeneratingTask):
         top: int = 5,
         **options: Any,
     ) -> Iterator[WrittenToken]:
-        """Yields each token that follows a prompt, and what could stand there.
+        """Yields each token that follows a prompt, with its most probable alternatives.
 
         Args:
             prompt, max_length, sampler, seed, **options: As for `stream`.
-            top: How many of the most probable tokens are told at each place.
+            top: Number of most probable tokens to return at each position.
 
         Returns:
-            An iterator of `WrittenToken`; where the text ends, the end token is the last one.
+            An iterator of `WrittenToken`; if the text ends, the end token is the last one.
 
         Example:
 
@@ -343,7 +345,7 @@ class TextGenerator(GeneratingTask):
         return (written_token(self.tokenizer, *each, end_ids, top) for each in tokens)
 
     def _stepwise(self, prompt, max_length, sampler, seed, options):
-        """Returns what `Continuation` writes token after token by."""
+        """Returns the arguments of `Continuation` for generation token by token."""
         max_length, seed = as_length(max_length), as_seed(seed)
         sampler = self.sampler(sampler, **options)
         is_stepwise = type(sampler).pick is not Sampler.pick
@@ -352,25 +354,25 @@ class TextGenerator(GeneratingTask):
         return self._prompt_ids(prompt), max_length, sampler, seed
 
     def _prompt_ids(self, prompt):
-        """Returns the tokens of a prompt, of a long one only the last, which there is room for."""
+        """Returns the tokens of a prompt, truncated to the last ones that there is room for."""
         end = self._ids(prompt[-self._prompt_window :])
         ids = np.concatenate([self._opening_ids, end]).astype("int32")
         return ids if len(ids) else np.array([self._fallback_id], "int32")  # to go on from
 
     @property
     def _prompt_window(self):
-        """Bytes at the end of a prompt that decide on the tokens in the context.
+        """Number of bytes at the end of a prompt that determine the tokens in the context.
 
-        Half of them hold as many tokens as the context at least. A cut changes the tokens of the
-        word that it hits, and of that alone.
+        Half of them hold at least as many tokens as the context. A cut only changes the tokens of
+        the word that it hits.
         """
         return 2 * self.core.context_length * self.tokenizer.longest_piece
 
     # ---------------------------------------------------------------------------------- the graph
 
     def read(self, requests, served=False):
-        """Returns the ends of texts, int32 `[batch, room]`, padded in front; half a context may
-        follow each.
+        """Returns the ends of texts, int32 `[batch, room]`, left-padded; half a context may follow
+        each.
         """
         rows, window = tf.shape(requests)[0], self._prompt_window
         sizes = tf.minimum(tf.strings.length(requests), window)
@@ -402,11 +404,11 @@ class TextGenerator(GeneratingTask):
 
     @property
     def prompt_pad_id(self):
-        """What pads prompts, for the core: its `pad_id`, if it has one."""
+        """The id that pads prompts: the `pad_id` of the core, if it has one."""
         return getattr(self.core, "pad_id", 0)
 
     def _padded(self, ids, longest):
-        """Returns the ends of ragged ids, int32 `[batch, length]`, padded in front."""
+        """Returns the ends of ragged ids, int32 `[batch, length]`, left-padded."""
         if self.core.context_length <= LARGEST_WINDOW:
             length = longest  # one size for all
         else:
@@ -415,7 +417,7 @@ class TextGenerator(GeneratingTask):
 
     @property
     def _served_steps(self):
-        """Tokens that an exported model adds to a text at most."""
+        """Maximum number of tokens that an exported model adds to a text."""
         return min(max(1, self.core.context_length // 2), LARGEST_WINDOW // 2)
 
     @property
@@ -431,7 +433,7 @@ def _stops(stop):
 
 
 def _cut_and_padded_in_front(ids, length, pad_id):
-    """Returns the ends of ragged ids as int32 `(rows, length)`, padding in front, in the graph."""
+    """Returns the ends of ragged ids as int32 `(rows, length)`, left-padded, in the graph."""
     lengths = tf.cast(ids.row_lengths(), tf.int32)[:, None]
     places = lengths - length + tf.range(length)  # (rows, length)
     dense = ids.to_tensor(shape=[None, None])
@@ -440,7 +442,7 @@ def _cut_and_padded_in_front(ids, length, pad_id):
 
 
 def _groups(texts, characters):
-    """Yields lists of neighbours among texts, of so many characters or of one text."""
+    """Yields lists of consecutive texts, of at most so many characters or of one text."""
     group, length = [], 0
     for text in texts:
         if group and length + len(text) > characters:

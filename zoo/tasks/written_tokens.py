@@ -1,4 +1,4 @@
-"""What a language model writes, token by token, and what could stand there."""
+"""The tokens that a language model generates, with their most probable alternatives."""
 
 from typing import NamedTuple
 
@@ -6,16 +6,16 @@ import numpy as np
 
 
 class WrittenToken(NamedTuple):
-    """What `stream_tokens` yields, a token that follows a prompt.
+    """A token that follows a prompt, as yielded by `stream_tokens`.
 
     Attributes:
-        text: The piece of text; that of a special token in angle brackets, and bytes that are no
-            characters of their own as `bytes:\\xc3`.
-        content: `bytes` that it adds to the text, none of an end token.
+        text: The piece of text; special tokens are in angle brackets, and bytes that are not whole
+            characters are written as `bytes:\\xc3`.
+        content: The `bytes` that it adds to the text; empty for an end token.
         is_end: Whether it ends the text.
-        log_prob: Its log-probability by the model, whatever the sampler made of it.
-        likely: Dictionary of the most probable tokens at its place, the first one first, to their
-            log-probabilities.
+        log_prob: Its log-probability under the model, before the sampler modifies it.
+        likely: Dictionary from the most probable tokens at its position to their log-probabilities,
+            best first.
     """
 
     text: str
@@ -30,10 +30,11 @@ def written_token(tokenizer, token, log_probs, end_ids, top):
 
     Args:
         tokenizer: The tokenizer.
-        token: Id of what was written.
-        log_probs: Float32 tensor `(vocabulary,)`, those of every token at its place.
+        token: Id of the token.
+        log_probs: float32 tensor `(vocabulary,)`, the log-probabilities of all tokens at its
+            position.
         end_ids: Ids of the tokens that end a text.
-        top: How many of the most probable tokens are told.
+        top: Number of most probable tokens to return.
     """
     log_probs, is_end = log_probs.numpy(), token in end_ids
     likely = np.argsort(-log_probs, kind="stable")[:top].tolist()

@@ -9,13 +9,13 @@ from zoo.metrics.bleu import sacrebleu_score
 class ValidationBleu(keras.callbacks.Callback):
     """Translates validation texts after an epoch and logs sacreBLEU as `val_bleu`.
 
-    The log entry is what `keras.callbacks.ModelCheckpoint(monitor="val_bleu", mode="max")` and
-    TensorBoard see, so this callback stands before them in the list.
+    `keras.callbacks.ModelCheckpoint(monitor="val_bleu", mode="max")` and TensorBoard read this log
+    entry, so this callback must precede them in the list.
 
     Args:
-        examples: Data set of pairs, or of sources with a vector of right translations each.
-        sampler: Sampler of the translations; greedy is quick.
-        batch_size: Texts translated at a time.
+        examples: Data set of pairs, or of sources with a vector of correct translations each.
+        sampler: Sampler of the translations; greedy search is fast.
+        batch_size: Number of texts to process at a time.
     """
 
     def __init__(self, examples, sampler="greedy", batch_size=128):

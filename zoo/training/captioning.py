@@ -29,11 +29,11 @@ class ValidationCaptions(keras.callbacks.Callback):
     """Describes validation images after an epoch: logs `val_bleu_4`, `val_cider`, `val_reward`.
 
     Args:
-        features: Data set of `annotations` and `captions`, as
-            `zoo.data.features.load_features` gives it.
-        rewards: What counts how much in `val_reward`, the mean of `CaptionReward`.
-        sampler: Sampler of the captions; greedy is quick.
-        batch_size: Images described at a time.
+        features: Data set of `annotations` and `captions`, as returned by
+            `zoo.data.features.load_features`.
+        rewards: Weights of the scores in `val_reward`, the mean of `CaptionReward`.
+        sampler: Sampler of the captions; greedy search is fast.
+        batch_size: Number of images to process at a time.
     """
 
     def __init__(self, features, rewards, sampler="greedy", batch_size=64):
@@ -68,27 +68,27 @@ class CaptioningRecipe:
 
     Attributes:
         architecture: Name of the architecture.
-        overrides: Arguments of the model that differ from the architecture's own.
+        overrides: Arguments of the model that differ from the defaults of the architecture.
         begin_with: Name of a trained model whose weights and tokenizer it begins with, or `""`.
         backbone: Arguments of `zoo.Backbone` that differ from its own.
-        views: In how many views an epoch shows each training image: the whole, mirrored, cropped.
-        vocabulary_size: Tokens of the vocabulary.
+        views: Number of views of each training image in an epoch: the whole, mirrored, cropped.
+        vocabulary_size: Number of tokens in the vocabulary.
         epochs, batch_size: As for `Captioner.fit`.
-        learning_rate: Where the cosine schedule begins, after `warmup_steps`.
+        learning_rate: Peak of the cosine schedule, after `warmup_steps`.
         label_smoothing, subword_dropout: As for `TokenCrossentropy` and `Captioner.batches`.
         self_critical_epochs: Passes over the images afterwards, each in any of its views, that
             learn from rewards, see `self_critical_captions`.
-        self_critical_learning_rate: Where the cosine schedule of these begins.
+        self_critical_learning_rate: Initial value of their cosine schedule.
         self_critical_momentum: Momentum of the moving average of the weights in these.
-        rewards: What counts how much there: mixtures, each as `weights` of `CaptionReward`. From
-            the same weights on, the model learns by each mixture alone, which also chooses among
-            the epochs; the weights it comes to are averaged (Ramé et al. 2023, Rewarded soups,
-            https://arxiv.org/abs/2306.04488). All else is chosen by the mean of the mixtures.
-        average_momentum: Momentum of the moving average of the weights, which is what is kept.
-        dtype: Policy of the computation in training.
-        num_beams: Beams that the trained model describes with.
-        length_penalties: Of these it uses the one with which captions of the validation images earn
-            most. From 0 to 1 they lead from the sum of a caption's log-probabilities to the mean.
+        rewards: Mixtures of rewards in these, each as `weights` of `CaptionReward`. Starting from
+            the same weights, the model learns from each mixture separately, which also selects the
+            epoch; the resulting weights are averaged (Ramé et al. 2023, Rewarded soups,
+            https://arxiv.org/abs/2306.04488). All else is selected by the mean of the mixtures.
+        average_momentum: Momentum of the moving average of the weights, which is saved.
+        dtype: Dtype policy of the computation in training.
+        num_beams: Number of beams of the trained model.
+        length_penalties: Candidates, of which the one with the highest reward on the validation
+            images is used. 0 ranks by the sum of a caption's log-probabilities, 1 by the mean.
         seed: Seed of everything random.
     """
 
@@ -136,7 +136,7 @@ class CaptioningRecipe:
         )
 
     def train(self, train_images, validation_images, run_dir):
-        """Trains a model; started again after a crash, it goes on with the last finished epoch.
+        """Trains a model; restarted after a crash, it resumes after the last finished epoch.
 
         Args:
             train_images, validation_images: Data sets of `image`, `captions` and `name`.
@@ -144,9 +144,9 @@ class CaptioningRecipe:
                 logs and `history.csv`.
 
         Returns:
-            The trained `Captioner` in float32, with the averaged weights of the epochs whose
-            captions of the validation images earned most, and the length penalty with which they
-            earn most.
+            The trained `Captioner` in float32, with the averaged weights of the epochs with the
+            highest reward on the validation images, and the length penalty with the highest
+            reward.
         """
         run_dir = pathlib.Path(run_dir)
         run_dir.mkdir(parents=True, exist_ok=True)
@@ -237,11 +237,11 @@ class CaptioningRecipe:
         return evaluate_captioner(model, images)
 
     def quality(self, scores, split, model):
-        """Returns what the card says of the results of `evaluate`."""
+        """Returns the entries of the card for the results of `evaluate`."""
         return captioner_quality(scores, split, model.default_sampler)
 
     def for_card(self):
-        """Returns what the card says of the data, and how the weights were chosen."""
+        """Returns the entries of the card on the data, and on how the weights were chosen."""
         data = {
             "name": "Flickr8k",
             "language": "en",
@@ -304,12 +304,12 @@ class CaptioningRecipe:
 
 
 def mean_reward(captions, references, rewards):
-    """Returns what captions earn on average.
+    """Returns the mean reward of captions.
 
     Args:
         captions: A list of strings, one for each image.
-        references: For each image a list of strings; how common an n-gram is, is known from these.
-        rewards: What counts how much, as `weights` of `CaptionReward`.
+        references: For each image a list of strings; n-gram frequencies are computed from these.
+        rewards: Weights of the scores, as `weights` of `CaptionReward`.
 
     Example:
 

@@ -1,4 +1,4 @@
-"""What the recipes of classifiers have in common."""
+"""The base class of recipes for classifiers."""
 
 import dataclasses
 import pathlib
@@ -15,17 +15,17 @@ DIGITS = list("0123456789")
 
 @dataclasses.dataclass(frozen=True)
 class ClassifierRecipe:
-    """Training of a classifier. A subclass says of what, and how its examples differ each time.
+    """Training of a classifier. A subclass defines the data and their augmentation.
 
     Attributes:
         architecture: Name of the architecture.
-        overrides: Arguments of the model that differ from the architecture's own.
+        overrides: Arguments of the model that differ from the defaults of the architecture.
         epochs, batch_size: As for `Classifier.fit`.
-        learning_rate: Where the cosine schedule begins, after `warmup_steps`.
-        weight_decay: Decay of all matrices.
+        learning_rate: Peak of the cosine schedule, after `warmup_steps`.
+        weight_decay: Weight decay of all matrices.
         label_smoothing: As for `TokenCrossentropy`.
-        average_momentum: Momentum of the moving average of the weights, which is what is kept.
-        dtype: Policy of the computation in training.
+        average_momentum: Momentum of the moving average of the weights, which is saved.
+        dtype: Dtype policy of the computation in training.
         seed: Seed of everything random.
     """
 
@@ -46,11 +46,11 @@ class ClassifierRecipe:
     test_splits: ClassVar = ("test",)
 
     def train(self, train_examples, validation_examples, run_dir):
-        """Trains a model; started again after a crash, it goes on with the last finished epoch.
+        """Trains a model; restarted after a crash, it resumes after the last finished epoch.
 
         Args:
-            train_examples, validation_examples: Data sets of (input, label); nothing is chosen by
-                the latter.
+            train_examples, validation_examples: Data sets of (input, label); the
+                latter is not used for model selection.
             run_dir: Folder of the run; its job is in `learning`, see `zoo.learning`.
 
         Returns:
@@ -109,7 +109,7 @@ class ClassifierRecipe:
         return evaluate_classifier(model, examples)
 
     def quality(self, scores, split, model):
-        """Returns what the card says of the results of `evaluate`."""
+        """Returns the entries of the card for the results of `evaluate`."""
         return classifier_quality(scores, split)
 
 

@@ -1,4 +1,4 @@
-"""Where a model of pictures and texts starts: the directions in which the two correlate."""
+"""Initialization of a model of pictures and texts by canonical correlation analysis."""
 
 import numpy as np
 import tensorflow as tf
@@ -8,11 +8,11 @@ BATCH = 250  # pictures
 
 
 def start_from_correlations(matcher, views):
-    """Makes both towers of a model linear maps to the directions in which pictures and texts meet.
+    """Initializes both towers of a model as linear maps to the directions of highest correlation.
 
     A picture is the mean of its normalized vectors in all views, a text the shares of its tokens,
-    rare ones with more weight; see `canonical_maps`. The poolings begin with even weights, and the
-    maps are scaled for Adam, whose steps have one size for all weights.
+    rare ones with more weight; see `canonical_maps`. The poolings start with uniform weights,
+    and the maps are scaled for Adam, whose steps have the same size for all weights.
 
     Args:
         matcher: A `Matcher`. Its core is a `Clip` whose towers have no blocks and no final

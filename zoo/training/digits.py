@@ -38,14 +38,14 @@ class DigitsRecipe(ClassifierRecipe):
         return build(self.architecture, None, dtype, reader=reader, labels=DIGITS, **self.overrides)
 
     def lessons(self, model, examples):
-        """Returns pictures, which are warped anew in each epoch."""
+        """Returns pictures, which are warped differently in each epoch."""
         pixels, labels = zip(*examples.as_numpy_iterator(), strict=True)
         options = {"mean": MEAN, "deviation": DEVIATION, "warps": self.warps}
         arrays = {"pixels": np.stack(pixels), "labels": np.stack(labels)}
         return "pictures", options, arrays, len(labels)
 
     def for_card(self):
-        """Returns what the card says of the data, and how the weights were chosen."""
+        """Returns the entries of the card on the data, and on how the weights were chosen."""
         data = {
             "name": "MNIST",
             "source": "http://yann.lecun.com/exdb/mnist (TFDS mnist: 60,000 training images, of "

@@ -1,4 +1,4 @@
-"""Distillation: a model learns what trained ones expect, which tells more than the text alone."""
+"""Distillation: a model learns from the predictions of trained ones."""
 
 import re
 
@@ -7,7 +7,7 @@ import tensorflow as tf
 
 
 def with_soft_labels(batches, teachers, shares):
-    """Returns batches whose labels are probabilities: what teachers expect, and what is there.
+    """Returns batches whose labels mix the probabilities of teachers with the original labels.
 
     $$ q(v) = \\sum_k share_k \\, p^{(k)}(v) + (1 - \\sum_k share_k) [v = y] $$
 
@@ -16,7 +16,7 @@ def with_soft_labels(batches, teachers, shares):
 
     Args:
         batches: Data set of `(inputs, labels, weights)`; labels are int32 `(batch, length)`.
-        teachers: Trained models of the task, of one vocabulary.
+        teachers: Trained models of the task, with the same vocabulary.
         shares: Share of each teacher; together at most 1.
 
     Returns:
@@ -33,11 +33,11 @@ def with_soft_labels(batches, teachers, shares):
 
 
 def with_swapped_words(text, share, seed=0):
-    """Returns a text in which some words gave way to others of it.
+    """Returns a text in which some words are replaced by others from the same text.
 
-    What teachers know by heart helps them little here, so that they tell what they have understood.
+    Teachers cannot rely on memorized text here, so that they show what they have generalized.
     A word in lower case is replaced by one in lower case, any other by another, each as often as it
-    occurs; what is between words stays.
+    occurs; the characters between words are kept.
 
     Paper: Tang et al. 2019, Distilling task-specific knowledge from BERT into simple neural
     networks, section 3.3 (https://arxiv.org/abs/1903.12136), where words are replaced as well.

@@ -1,4 +1,4 @@
-"""Measuring models the way papers do, each number with its protocol."""
+"""Evaluation of models as in papers, each number with its protocol."""
 
 import math
 
@@ -26,7 +26,7 @@ def evaluate_translator(model, examples, target_language, sampler=None, batch_si
             reference for BLEU.
         target_language: Language code for the Moses tokenizer, such as `"de"`.
         sampler: Sampler of the translations; by default the model's own.
-        batch_size: Texts translated at a time.
+        batch_size: Number of texts to process at a time.
 
     Returns:
         Dictionary of `token_accuracy` and `perplexity` (teacher forcing, per token of the model's
@@ -52,7 +52,7 @@ def best_sampler(model, examples, samplers, batch_size=64):
 
     Args:
         model, examples, batch_size: As for `evaluate_translator`.
-        samplers: The samplers to try; of equals, the first wins.
+        samplers: The samplers to try; the first one wins a tie.
     """
     sources, references = sources_and_references(examples)
 
@@ -64,7 +64,7 @@ def best_sampler(model, examples, samplers, batch_size=64):
 
 
 def translator_quality(scores, split, sampler):
-    """Returns what the card of a model says of the results of `evaluate_translator`."""
+    """Returns the entries of a model's card for the results of `evaluate_translator`."""
     entries = [_entry("perplexity", split, scores["perplexity"], FORCED)]
     names = {
         "bleu_moses_lowercase": "BLEU (lower-cased, Moses tokens)",
@@ -81,12 +81,12 @@ def evaluate_language_model(model, text, batch_size=32):
     Args:
         model: A `TextGenerator`.
         text: A `str`.
-        batch_size: Windows computed at a time.
+        batch_size: Number of windows to process at a time.
 
     Returns:
         Dictionary of `token_accuracy`, `perplexity` and `loss` with each token once, see
         `TextGenerator.evaluate`, and `loss_random_windows`: the mean over 200 batches of 64 windows
-        that begin anywhere, as nanoGPT estimates it. Losses are in nats a token.
+        at random positions, as in nanoGPT. Losses are in nats per token.
     """
     measured = _compiled_anew(model)
     scores = measured.evaluate(text, batch_size=batch_size, return_dict=True, verbose=0)
@@ -100,7 +100,7 @@ def evaluate_language_model(model, text, batch_size=32):
 
 
 def language_model_quality(scores, split, context_length):
-    """Returns what the card of a model says of the results of `evaluate_language_model`."""
+    """Returns the entries of a model's card for the results of `evaluate_language_model`."""
     once = (
         f"nats, each token once, in windows of {context_length} that overlap by half: predicted "
         f"from {context_length // 2} tokens at least, but for the first ones"
@@ -121,12 +121,12 @@ def evaluate_captioner(model, images, batch_size=32):
     Args:
         model: A `Captioner`.
         images: Data set of dictionaries with `image`, encoded bytes, and `captions`.
-        batch_size: Images described at a time.
+        batch_size: Number of images to process at a time.
 
     Returns:
         Dictionary of `token_accuracy` and `perplexity` (teacher forcing, per token of the model's
-        vocabulary, end token included), and `captions`, the `CaptionScores` of one caption an
-        image by the model's own sampler.
+        vocabulary, end token included), and `captions`, the `CaptionScores` of one caption per
+        image with the model's own sampler.
     """
     captions = [each["captions"] for each in images.as_numpy_iterator()]
     encoded = images.map(lambda example: example["image"]).batch(batch_size)
@@ -145,7 +145,7 @@ def evaluate_captioner(model, images, batch_size=32):
 
 
 def captioner_quality(scores, split, sampler):
-    """Returns what the card of a model says of the results of `evaluate_captioner`."""
+    """Returns the entries of a model's card for the results of `evaluate_captioner`."""
     measured = scores["captions"]
     protocol = f"{sampler}; {measured.signature}"
     bleu = {f"BLEU-{n}": getattr(measured, f"bleu_{n}") for n in (1, 2, 3, 4)}
@@ -165,17 +165,17 @@ def evaluate_classifier(model, examples, batch_size=250):
     Args:
         model: A `Classifier`.
         examples: As for `Classifier.evaluate`.
-        batch_size: Inputs computed at a time.
+        batch_size: Number of inputs to process at a time.
 
     Returns:
-        Dictionary of `accuracy`, and `loss`, in nats an input.
+        Dictionary of `accuracy`, and `loss`, in nats per input.
     """
     measured = _compiled_anew(model)
     return measured.evaluate(examples, batch_size=batch_size, return_dict=True, verbose=0)
 
 
 def classifier_quality(scores, split):
-    """Returns what the card of a model says of the results of `evaluate_classifier`."""
+    """Returns the entries of a model's card for the results of `evaluate_classifier`."""
     protocol = "share of inputs whose most probable label is the right one, each input once"
     return [_entry("accuracy, %", split, 100.0 * scores["accuracy"], protocol)]
 
@@ -196,7 +196,7 @@ def evaluate_recognizer(model, examples):
 
 
 def recognizer_quality(scores, split):
-    """Returns what the card of a model says of the results of `evaluate_recognizer`."""
+    """Returns the entries of a model's card for the results of `evaluate_recognizer`."""
     protocol = (
         "substitutions, deletions and insertions by the number of words; best path, no language "
         "model; recordings of all speakers joined at random, each once, with silence behind each"
@@ -210,7 +210,7 @@ def evaluate_masked(model, texts, batch_size=4):
     Args:
         model: A `MaskFiller`.
         texts: Data set of strings.
-        batch_size: Texts computed at a time.
+        batch_size: Number of texts to process at a time.
 
     Returns:
         Dictionary of `loss`, `accuracy` and `perplexity` of hidden tokens.
@@ -220,7 +220,7 @@ def evaluate_masked(model, texts, batch_size=4):
 
 
 def masked_quality(scores, split):
-    """Returns what the card of a model says of the results of `evaluate_masked`."""
+    """Returns the entries of a model's card for the results of `evaluate_masked`."""
     protocol = (
         "of the hidden tokens: 15 % drawn at random, of which 80 % are masks, 10 % other tokens, "
         "and 10 % stay"
@@ -252,7 +252,7 @@ def evaluate_matcher(model, images, batch_size=32):
     Args:
         model: A `Matcher`.
         images: Data set of dictionaries with `image`, encoded bytes, and `captions`.
-        batch_size: Images computed at a time.
+        batch_size: Number of images to process at a time.
     """
     captions = [each["captions"] for each in images.as_numpy_iterator()]
     encoded = images.map(lambda example: example["image"]).batch(batch_size)
@@ -266,7 +266,7 @@ def evaluate_matcher(model, images, batch_size=32):
 
 
 def matcher_quality(scores, split):
-    """Returns what the card of a model says of the results of `evaluate_matcher`."""
+    """Returns the entries of a model's card for the results of `evaluate_matcher`."""
     ways = {
         "image to text": (
             scores.image_to_text,
@@ -285,7 +285,7 @@ def matcher_quality(scores, split):
 
 
 def _compiled_anew(model):
-    """Returns a task of the same parts, which leaves alone what the model was compiled with."""
+    """Returns a task of the same parts, which leaves the model's own compilation unchanged."""
     measured = model.twin()
     measured.compile()
     return measured

@@ -31,21 +31,21 @@ class LanguageRecipe:
 
     Attributes:
         architecture: Name of the architecture.
-        overrides: Arguments of the model that differ from the architecture's own.
+        overrides: Arguments of the model that differ from the defaults of the architecture.
         opening: As for `TextGenerator`.
         epochs, batch_size: As for `TextGenerator.fit`.
         optimizer: `"adamw"`, or `"muon"` for the matrices between the embeddings.
-        learning_rate: Where the cosine schedule begins, after `warmup_steps`.
-        weight_decay: Decay of all matrices.
-        average_momentum: Momentum of the moving average of the weights, which is what is kept.
-        dtype: Policy of the computation in training.
+        learning_rate: Peak of the cosine schedule, after `warmup_steps`.
+        weight_decay: Weight decay of all matrices.
+        average_momentum: Momentum of the moving average of the weights, which is saved.
+        dtype: Dtype policy of the computation in training.
         seed: Seed of everything random.
-        teachers: Arguments of the recipes of models that are trained before. The model then begins
-            with the weights of the first of them and learns from all, see
+        teachers: Arguments of the recipes of models that are trained first. The model then starts
+            with the weights of the first one and learns from all, see
             `zoo.learning.learner.Learner`.
-        teacher_share: Share of the labels that is what they expect on average, 0 to 1.
+        teacher_share: Share of the teachers' mean predictions in the labels, 0 to 1.
         swapped_words: Half of each batch are windows of the text with this share of the words
-            swapped, where the labels are those of the teachers alone.
+            swapped, whose labels only come from the teachers.
     """
 
     architecture: str
@@ -81,10 +81,10 @@ class LanguageRecipe:
         return load_tiny_shakespeare(split, data_dir)
 
     def train(self, train_text, validation_text, run_dir):
-        """Trains a model; started again after a crash, it goes on with the last finished epoch.
+        """Trains a model; restarted after a crash, it resumes after the last finished epoch.
 
         Args:
-            train_text, validation_text: Two `str`; nothing is chosen by the latter.
+            train_text, validation_text: Two `str`; the latter is not used for model selection.
             run_dir: Folder of the run. What is learned is in `learning` and, for each teacher, in
                 `teacher_1` and so on, see `zoo.learning`.
 
@@ -131,10 +131,10 @@ class LanguageRecipe:
         return job, arrays
 
     def as_teacher(self, name):
-        """Returns what the job of a student tells of the model that this recipe trains.
+        """Returns the description of this recipe's model in the job of a student.
 
         Args:
-            name: Folder of its job, beside that of the student.
+            name: Folder of its job, next to that of the student.
         """
         config = self._build("float32").core.get_config()
         weights = f"../{name}/{LEARNED}"
@@ -148,11 +148,11 @@ class LanguageRecipe:
         return evaluate_language_model(model, text)
 
     def quality(self, scores, split, model):
-        """Returns what the card says of the results of `evaluate`."""
+        """Returns the entries of the card for the results of `evaluate`."""
         return language_model_quality(scores, split, model.core.context_length)
 
     def for_card(self):
-        """Returns what the card says of the data, and how the weights were chosen."""
+        """Returns the entries of the card on the data, and on how the weights were chosen."""
         data = {
             "name": "tiny Shakespeare",
             "language": "en",

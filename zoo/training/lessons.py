@@ -1,4 +1,4 @@
-"""Translations of a trained model, which another one learns from: sequence-level distillation."""
+"""Sequence-level distillation: a model learns from the translations of a trained one."""
 
 import json
 import pathlib
@@ -14,10 +14,10 @@ SOURCES_AT_ONCE = 2048
 
 
 def with_translations(examples, teacher, path, num_beams=5):
-    """Returns examples with one target more: the translation of a trained model.
+    """Returns examples with one additional target: the translation of a trained model.
 
-    Of the beams it is the one closest to a target by `sentence_bleu`, where there is a target, and
-    otherwise the best.
+    If there is a target, it is the beam closest to a target by `sentence_bleu`, otherwise the best
+    one.
 
     Paper: Kim and Rush 2016, Sequence-level knowledge distillation, section 3.3
     (https://arxiv.org/abs/1606.07947).
@@ -25,8 +25,8 @@ def with_translations(examples, teacher, path, num_beams=5):
     Args:
         examples: Data set of sources with a vector of targets, which may be empty; or of pairs.
         teacher: A trained `Translator`.
-        path: JSON lines file of the result. If it is there, it is read and nothing is translated.
-        num_beams: Beams that it translates with.
+        path: JSON lines file of the result. If it exists, it is read and nothing is translated.
+        num_beams: Number of beams of the teacher.
 
     Returns:
         A data set of `(source, targets)`, a string and a vector of at least one string.

@@ -1,4 +1,4 @@
-"""Pretraining of encoders of texts on tokens behind masks, on the reviews of IMDB."""
+"""Pretraining of text encoders on masked tokens, on the reviews of IMDB."""
 
 import dataclasses
 import pathlib
@@ -46,16 +46,16 @@ class MaskedRecipe:
 
     Attributes:
         architecture: Name of the architecture.
-        overrides: Arguments of the model that differ from the architecture's own.
+        overrides: Arguments of the model that differ from the defaults of the architecture.
         vocabulary_size: Number of tokens.
-        told: Share of the tokens that are to be told. Of these, 80 % are masks, 10 % random tokens,
-            and 10 % stay.
-        epochs: How often each token is seen.
-        batch_size: Windows of `max_length` tokens a batch; they begin anywhere in the texts, which
-            follow each other.
-        learning_rate: Where the cosine schedule begins, after `warmup_steps`.
-        average_momentum: Momentum of the moving average of the weights, which is what is kept.
-        dtype: Policy of the computation in training.
+        told: Share of the tokens to predict. Of these, 80% become masks, 10% random tokens, and 10%
+            stay as they are.
+        epochs: Number of times that each token is seen.
+        batch_size: Number of windows of `max_length` tokens per batch, at random positions of the
+            concatenated texts.
+        learning_rate: Peak of the cosine schedule, after `warmup_steps`.
+        average_momentum: Momentum of the moving average of the weights, which is saved.
+        dtype: Dtype policy of the computation in training.
         seed: Seed of everything random.
     """
 
@@ -82,11 +82,11 @@ class MaskedRecipe:
         return load_imdb(split, data_dir)
 
     def train(self, train_examples, validation_examples, run_dir):
-        """Trains a model; started again after a crash, it goes on with the last finished epoch.
+        """Trains a model; restarted after a crash, it resumes after the last finished epoch.
 
         Args:
-            train_examples, validation_examples: Data sets of (text, label); nothing is chosen by
-                the latter.
+            train_examples, validation_examples: Data sets of (text, label); the
+                latter is not used for model selection.
             run_dir: Folder of the run: of the tokenizer, and of its job, `learning`, see
                 `zoo.learning`.
 
@@ -156,11 +156,11 @@ class MaskedRecipe:
         return evaluate_masked(model, examples.map(lambda text, _: text))
 
     def quality(self, scores, split, model):
-        """Returns what the card says of the results of `evaluate`."""
+        """Returns the entries of the card for the results of `evaluate`."""
         return masked_quality(scores, split)
 
     def for_card(self):
-        """Returns what the card says of the data, and how the weights were chosen."""
+        """Returns the entries of the card on the data, and on how the weights were chosen."""
         return {
             "variant": "reviews of films",
             "data": DATA,

@@ -1,4 +1,4 @@
-"""Training of models of pictures and texts in one space on Flickr8k."""
+"""Training of joint embedding models of pictures and texts on Flickr8k."""
 
 import dataclasses
 import pathlib
@@ -31,12 +31,13 @@ LIMITS = (
 class ValidationRecalls(keras.callbacks.Callback):
     """Searches among validation images after an epoch: logs `val_recall` and the recalls at 1.
 
-    `val_recall` is the mean of the recalls at 1, 5 and 10 both ways. It also logs `epochs`, by
-    which the last epoch is the best: nothing is chosen by images that are measured on.
+    `val_recall` is the mean of the recalls at 1, 5 and 10 in both directions. It also logs
+    `epochs`, by which the last epoch is the best: evaluation images are not used for model
+    selection.
 
     Args:
-        features: Data set of `annotations` and `captions`, as `zoo.data.features.load_features`
-            gives it.
+        features: Data set of `annotations` and `captions`, as returned by
+            `zoo.data.features.load_features`.
     """
 
     def __init__(self, features):
@@ -57,22 +58,22 @@ class ValidationRecalls(keras.callbacks.Callback):
 class MatchingRecipe:
     """Training of a model of pictures and captions on Flickr8k.
 
-    It starts from the directions in which pictures and words correlate, see `zoo.training.
-    correlations`, and every batch shows all captions of its pictures. A tail starts with the
-    weights that the backbone has.
+    It starts from the directions in which pictures and words correlate, see
+    `zoo.training.correlations`, and every batch has all captions of its pictures. A tail starts
+    with the weights of the backbone.
 
     Attributes:
         architecture: Name of the architecture.
-        overrides: Arguments of the model that differ from the architecture's own.
+        overrides: Arguments of the model that differ from the defaults of the architecture.
         backbone: Arguments of `zoo.Backbone` that differ from its own.
-        views: In how many views training images are shown, another one in each epoch: the whole,
+        views: Number of views of the training images, a different one in each epoch: the whole,
             mirrored, cropped.
-        vocabulary_size: Tokens of the vocabulary.
+        vocabulary_size: Number of tokens in the vocabulary.
         epochs, batch_size: As for `Matcher.fit`.
-        learning_rate: Where the cosine schedule begins, after `warmup_steps`.
-        weight_decay: Decay of all matrices but those of a tail.
-        average_momentum: Momentum of the moving average of the weights, which is what is kept.
-        dtype: Policy of the computation in training.
+        learning_rate: Peak of the cosine schedule, after `warmup_steps`.
+        weight_decay: Weight decay of all matrices except those of a tail.
+        average_momentum: Momentum of the moving average of the weights, which is saved.
+        dtype: Dtype policy of the computation in training.
         seed: Seed of everything random.
     """
 
@@ -101,7 +102,7 @@ class MatchingRecipe:
         return load_flickr8k(split, manual_dir=data_dir)
 
     def train(self, train_images, validation_images, run_dir):
-        """Trains a model; started again after a crash, it goes on with the last finished epoch.
+        """Trains a model; restarted after a crash, it resumes after the last finished epoch.
 
         Args:
             train_images, validation_images: Data sets of `image`, `captions` and `name`.
@@ -148,7 +149,7 @@ class MatchingRecipe:
         return trained
 
     def _epochs(self, folder):
-        """Returns the images in one of their views, another one in each pass."""
+        """Returns the images in one of their views, a different one in each pass."""
         views = [load_features(folder, view) for view in range(self.views)]
         count = views[0].cardinality()
         numbers = tf.data.Dataset.random(seed=self.seed, rerandomize_each_iteration=True).take(1)
@@ -162,11 +163,11 @@ class MatchingRecipe:
         return evaluate_matcher(model, images)
 
     def quality(self, scores, split, model):
-        """Returns what the card says of the results of `evaluate`."""
+        """Returns the entries of the card for the results of `evaluate`."""
         return matcher_quality(scores, split)
 
     def for_card(self):
-        """Returns what the card says of the data, and how the weights were chosen."""
+        """Returns the entries of the card on the data, and on how the weights were chosen."""
         data = {
             "name": "Flickr8k",
             "source": "Flickr8k_Dataset and Flickr8k_text, 6,000 training and 1,000 validation "

@@ -1,4 +1,4 @@
-"""Training of classifiers of texts on the reviews of IMDB."""
+"""Training of text classifiers on the reviews of IMDB."""
 
 import dataclasses
 from typing import ClassVar
@@ -27,7 +27,7 @@ class ReviewsRecipe(ClassifierRecipe):
 
     Attributes:
         begin_with: Name of a trained text encoder whose weights and tokenizer it begins with.
-        hidden: Share of the tokens that are masks, others in each epoch.
+        hidden: Share of masked tokens, different ones in each epoch.
         others: As for `ClassifierRecipe`.
     """
 
@@ -59,7 +59,7 @@ class ReviewsRecipe(ClassifierRecipe):
         return dataclasses.replace(job, begin_with=BEGIN), arrays
 
     def lessons(self, model, examples):
-        """Returns reviews in chunks, of which other tokens are hidden in each epoch."""
+        """Returns reviews in chunks, with different tokens hidden in each epoch."""
         tokenizer, length = model.tokenizer, model.core.config.max_length
         arrays = tokens_of(tokenizer, examples)
         options = {
@@ -75,7 +75,7 @@ class ReviewsRecipe(ClassifierRecipe):
         return "texts", options, arrays, batches * self.batch_size
 
     def for_card(self):
-        """Returns what the card says of the data, and how the weights were chosen."""
+        """Returns the entries of the card on the data, and on how the weights were chosen."""
         return {
             "variant": "reviews of films",
             "data": DATA,

@@ -1,8 +1,8 @@
-"""What the runs of all recipes have in common: schedules, the log, going on after a crash.
+"""Shared parts of the runs of all recipes: schedules, the log, resuming after a crash.
 
-After each epoch `backup` holds its state: the weights that the optimizer works on and its own, and
-a JSON file with the log of all epochs and the hash of the weights. That file is written last and
-makes the epoch done: whenever a run is killed, it goes on from the last epoch that is.
+After each epoch `backup` holds its state: the weights of the model and of the optimizer, and a JSON
+file with the log of all epochs and the hash of the weights. That file is written last and completes
+the epoch: a run that is killed resumes after the last complete epoch.
 """
 
 import csv
@@ -23,7 +23,7 @@ STATES = 2  # that are kept
 
 
 def cosine(learning_rate, steps, warmup_steps, cycles=1):
-    """Returns a schedule that rises, then falls to 1 %, `cycles` times, each 20 % lower."""
+    """Returns a schedule that rises, then falls to 1%, `cycles` times, each 20% lower."""
     falling = keras.optimizers.schedules.CosineDecayRestarts(
         learning_rate, max(steps // cycles, 1), t_mul=1.0, m_mul=0.8, alpha=0.01
     )
@@ -46,7 +46,7 @@ def callbacks(run_dir, monitor, mode, measure=()):
 
     Args:
         run_dir: Folder of the run.
-        monitor: Which entry of the logs tells what is best.
+        monitor: Entry of the logs that selects the best epoch.
         mode: `"min"` or `"max"`.
         measure: Callbacks that add entries to the logs, by the averaged weights.
     """
@@ -61,14 +61,14 @@ def callbacks(run_dir, monitor, mode, measure=()):
 
 
 def restore(model, run_dir):
-    """Gives a model the newest state of a run that can be read, and says which that is.
+    """Restores the newest readable state of a run.
 
     Args:
         model: A compiled model.
         run_dir: Folder of the run.
 
     Returns:
-        The number of epochs that are done, for `initial_epoch` of `fit`.
+        The number of finished epochs, for `initial_epoch` of `fit`.
     """
     sweep(run_dir)
     states = sorted((run_dir / "backup").glob("epoch-*.json"), key=_epochs, reverse=True)
@@ -91,7 +91,7 @@ def restore(model, run_dir):
 
 
 def best_so_far(run_dir, monitor, mode):
-    """Returns what the next epoch has to beat, `None` if anything will do."""
+    """Returns the value that the next epoch has to beat, or `None`."""
     if not (run_dir / BEST).exists():
         return None
     values = [float(row[monitor]) for row in history(run_dir)]
@@ -100,7 +100,7 @@ def best_so_far(run_dir, monitor, mode):
 
 
 def history(run_dir):
-    """Returns what was logged of each epoch so far."""
+    """Returns the logs of all epochs so far."""
     path = run_dir / HISTORY
     if not path.exists():
         return []
@@ -109,14 +109,14 @@ def history(run_dir):
 
 
 def tokenizer(path, texts, vocabulary_size, kind=ByteBPETokenizer, **options):
-    """Returns the tokenizer of a run, which learns it once: one that goes on keeps it.
+    """Returns the tokenizer of a run, which is trained once: a resumed run keeps it.
 
     Args:
         path: File of the tokenizer.
-        texts: Texts to learn it from; they are not read where it is there.
+        texts: Texts to train it on; not read if the file exists.
         vocabulary_size: Number of its tokens.
         kind: Its class.
-        **options: Further arguments of `kind.train`.
+        **options: Additional arguments of `kind.train`.
     """
     try:
         return kind.load(path)
@@ -129,7 +129,7 @@ def tokenizer(path, texts, vocabulary_size, kind=ByteBPETokenizer, **options):
 
 
 def seeds(seed):
-    """Returns a data set without end of seeds, int32 `(2,)` each, other ones in each epoch."""
+    """Returns an infinite data set of seeds, int32 `(2,)`, different ones in each epoch."""
     numbers = tf.data.Dataset.random(seed=seed, rerandomize_each_iteration=True).batch(2)
     return numbers.map(lambda pair: tf.cast(pair % tf.int32.max, tf.int32))
 
@@ -144,8 +144,8 @@ def copy_weights(trained, model):
 def load_mean_weights(model, paths):
     """Gives a model the mean of the weights in several files.
 
-    Models that learned on from the same weights mostly lie in one basin, where the mean is no worse
-    than any of them (Wortsman et al. 2022, Model soups, https://arxiv.org/abs/2203.05482).
+    Models fine-tuned from the same weights mostly lie in one basin, where the mean is no worse than
+    any of them (Wortsman et al. 2022, Model soups, https://arxiv.org/abs/2203.05482).
     """
     loaded = []
     for path in paths:
@@ -156,7 +156,7 @@ def load_mean_weights(model, paths):
 
 
 class _SaveState(keras.callbacks.Callback):
-    """Saves the weights that the optimizer works on, and its own, after each epoch.
+    """Saves the weights of the model and of the optimizer after each epoch.
 
     Args:
         run_dir: Folder of the run.
@@ -172,11 +172,11 @@ class _SaveState(keras.callbacks.Callback):
 
 
 class _FinishEpoch(keras.callbacks.Callback):
-    """Keeps the best weights and the log of an epoch, which is done with this.
+    """Saves the best weights and the log of an epoch, which completes it.
 
     Args:
         run_dir: Folder of the run: `best.weights.h5` and `history.csv` go there.
-        monitor: Which entry of the logs tells what is best.
+        monitor: Entry of the logs that selects the best epoch.
         mode: `"min"` or `"max"`.
     """
 

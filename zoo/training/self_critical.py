@@ -1,15 +1,15 @@
-"""Self-critical training: a model learns from the scores of what it writes itself.
+"""Self-critical training: a model learns from the scores of its own samples.
 
-Several texts are drawn for each image or sentence, and each is compared with the others of its own.
+Several texts are sampled for each image or sentence, and each is compared with the others.
 With `n` texts and their rewards `r`, the loss of a text is
 
 $$ -(r_i - \\frac{1}{n - 1} \\sum_{j ≠ i} r_j) \\, \\log p(text_i) $$
 
-The batches are those of plain training, with the factor in front, divided by the number of words in
-the batch, as the weight of each word; the loss to compile with is a `PolicyGradientLoss`.
-Nothing must be prefetched: the texts are those of the weights of the moment. They are drawn without
-dropout; a model that learns from them with dropout learns from another model's texts, and in a few
-epochs comes to write nonsense. So build it with `dropout=0.0` and load the weights.
+The batches are those of plain training, where the weight of each word is the leading factor divided
+by the number of words in the batch; compile the model with a `PolicyGradientLoss`. Do not prefetch
+batches: the texts must be sampled with the current weights. They are sampled without dropout; a
+model that learns from them with dropout learns from another model's texts, and writes nonsense
+after a few epochs. So build it with `dropout=0.0` and load the weights.
 
 Papers: Rennie et al. 2017, Self-critical sequence training (https://arxiv.org/abs/1612.00563); Luo
 2020, A better variant of self-critical sequence training (https://arxiv.org/abs/2003.09971), for
@@ -32,16 +32,16 @@ WEIGHTS = tf.TensorSpec([None, None], tf.float32)
 def self_critical_captions(
     model, features, rewards=None, samples=5, batch_size=16, max_length=24, seed=0
 ):
-    """Returns batches of captions that a model draws as they are asked for, and what they earn.
+    """Returns batches of captions, sampled from a model on demand, with their rewards.
 
     Args:
-        model: A `Captioner` with soft attention; hard attention draws only while it learns.
+        model: A `Captioner` with soft attention; hard attention only samples in training.
         features: Data set of `annotations` and `captions`, as for `Captioner.fit`.
-        rewards: What counts how much, as `weights` of `CaptionReward`; by default CIDEr-D alone.
-        samples: Captions drawn for each image, at least 2.
-        batch_size: Images a batch.
-        max_length: Tokens of a drawn caption at most.
-        seed: Seed of the draws.
+        rewards: Weights of the scores, as `weights` of `CaptionReward`; only CIDEr-D by default.
+        samples: Number of captions to sample for each image, at least 2.
+        batch_size: Number of images per batch.
+        max_length: Maximum number of tokens of a sampled caption.
+        seed: Seed of the sampling.
 
     Returns:
         A data set of `(inputs, labels, weights)` for `fit`.
@@ -84,17 +84,17 @@ def self_critical_captions(
 
 
 def self_critical_translations(model, pairs, samples=5, batch_size=48, max_length=40, seed=0):
-    """Returns batches of translations that a model draws as they are asked for, and what they earn.
+    """Returns batches of translations, sampled from a model on demand, with their rewards.
 
     The reward of a translation is a tenth of its `sentence_bleu`.
 
     Args:
         model: A `Translator`.
         pairs: Data set of (source, target) strings.
-        samples: Translations drawn for each source, at least 2.
-        batch_size: Sources a batch, all of about the same length.
-        max_length: Tokens of a drawn translation at most.
-        seed: Seed of the draws.
+        samples: Number of translations to sample for each source, at least 2.
+        batch_size: Number of sources per batch, all of about the same length.
+        max_length: Maximum number of tokens of a sampled translation.
+        seed: Seed of the sampling.
 
     Returns:
         A data set of `(inputs, labels, weights)` for `keras.Model.fit`.
@@ -132,10 +132,10 @@ def self_critical_translations(model, pairs, samples=5, batch_size=48, max_lengt
 
 
 class PolicyGradientLoss(keras.losses.Loss):
-    """Cross-entropy of such batches, whose weights may be negative and sum to nothing.
+    """Cross-entropy of these batches, whose weights may be negative and sum to 0.
 
-    Padding and the start token are never drawn, so their logits do not count. If they did, whatever
-    texts that earn little lose would go to them, where no reward takes it away again.
+    Padding and the start token are never sampled, so their logits do not count. Otherwise, the
+    probability that texts with a low reward lose would go to them, where no reward could undo it.
 
     Args:
         tokenizer: The tokenizer of the texts.
@@ -153,11 +153,11 @@ class PolicyGradientLoss(keras.losses.Loss):
 
 
 def advantages(rewards, samples):
-    """Returns by how much each reward exceeds the mean of the others of its image.
+    """Returns the difference of each reward to the mean of the others of its image.
 
     Args:
         rewards: Sequence of numbers, `samples` for each image side by side.
-        samples: How many there are for each image.
+        samples: Number of rewards for each image.
 
     Example:
 
@@ -170,9 +170,9 @@ def advantages(rewards, samples):
 
 
 def _weighed(model, ids, earned, samples, max_length):
-    """Returns drawn tokens as inputs and labels, and how much each of them counts.
+    """Returns sampled tokens as inputs and labels, and the weight of each.
 
-    All are as long as the longest text, and weights are divided by the number of words.
+    All are as long as the longest text, and the weights are divided by the number of words.
     """
     inputs, labels, is_word = model.teach(ids)
     longest = int(tf.reduce_max(tf.reduce_sum(is_word, axis=1)))

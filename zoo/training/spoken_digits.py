@@ -26,7 +26,7 @@ class SpokenDigitsRecipe(ClassifierRecipe):
     Attributes:
         bands, window, decibels, each_band: As for `zoo.SoundReader`.
         speed, pause, echo, noise, color, tempo, throat, microphone, gaps: As for
-            `zoo.learning.hearing.Hearing`: what makes other voices, rooms and microphones of these.
+            `zoo.learning.hearing.Hearing`: augmentation that varies voices, rooms and microphones.
         others: As for `ClassifierRecipe`.
     """
 
@@ -76,7 +76,7 @@ class SpokenDigitsRecipe(ClassifierRecipe):
         return build(self.architecture, None, dtype, **parts, **self.overrides)
 
     def lessons(self, model, examples):
-        """Returns recordings, which are heard otherwise in each epoch."""
+        """Returns recordings, which are augmented differently in each epoch."""
         arrays = one_after_the_other(examples.as_numpy_iterator())
         options = {"hearing": self.hearing(model.reader), "lengths": LENGTHS, "passes": PASSES}
         batches = -(-PASSES * len(arrays["labels"]) // self.batch_size)  # the last is filled up
@@ -98,7 +98,7 @@ class SpokenDigitsRecipe(ClassifierRecipe):
         }
 
     def for_card(self):
-        """Returns what the card says of the data, and how the weights were chosen."""
+        """Returns the entries of the card on the data, and on how the weights were chosen."""
         data = {
             "name": "Free Spoken Digit Dataset",
             "language": "en",

@@ -1,4 +1,4 @@
-"""Training of a recognizer of digits spoken one after the other."""
+"""Training of a recognizer of sequences of spoken digits."""
 
 import dataclasses
 import pathlib
@@ -33,8 +33,8 @@ class SpokenNumbersRecipe(SpokenDigitsRecipe):
     """Training of a recognizer of sequences of spoken digits, on the TensorFlow backend.
 
     Attributes:
-        digits: Digits of a sequence at most.
-        silence: Least and most seconds behind each.
+        digits: Maximum number of digits in a sequence.
+        silence: Minimum and maximum seconds of silence after each.
         others: As for `SpokenDigitsRecipe`.
     """
 
@@ -47,7 +47,7 @@ class SpokenNumbersRecipe(SpokenDigitsRecipe):
     examples_of_validation: ClassVar = 50  # a batch
 
     def train(self, train_examples, validation_examples, run_dir):
-        """Trains a model; started again after a crash, it goes on with the last finished epoch.
+        """Trains a model; restarted after a crash, it resumes after the last finished epoch.
 
         Args:
             train_examples: Data set of (samples, digit).
@@ -56,7 +56,7 @@ class SpokenNumbersRecipe(SpokenDigitsRecipe):
 
         Returns:
             The trained `Recognizer` in float32, with the averaged weights of the epoch that had the
-            best `monitored` on the validation examples, the first of equals.
+            best `monitored` on the validation examples, the first one in a tie.
         """
         run_dir = pathlib.Path(run_dir)
         run_dir.mkdir(parents=True, exist_ok=True)
@@ -89,7 +89,7 @@ class SpokenNumbersRecipe(SpokenDigitsRecipe):
         return build(self.architecture, tokenizer(), dtype, reader=reader, **self.overrides)
 
     def lessons(self, reader, examples, seed):
-        """Returns batches of sequences, other ones in each epoch."""
+        """Returns batches of sequences, different ones in each epoch."""
         sounds = examples.cache().shuffle(SHUFFLED_SOUNDS, seed=seed).map(_with_length)
         seeds = keras.random.SeedGenerator(seed)
         hearing = Hearing(**{**self.hearing(reader), "speed": 0.0}, seed=seed + 1)
@@ -111,7 +111,7 @@ class SpokenNumbersRecipe(SpokenDigitsRecipe):
         return batches.map(lesson).prefetch(2)
 
     def steps_of_epoch(self, examples):
-        """Returns the number of batches that `lessons` makes of examples, at most."""
+        """Returns the maximum number of batches that `lessons` makes of examples."""
         recordings = sum(1 for _ in examples)
         sequences_of_epoch = -(-recordings // self.digits)
         return -(-sequences_of_epoch // self.batch_size) + len(BUCKETS)
@@ -121,11 +121,11 @@ class SpokenNumbersRecipe(SpokenDigitsRecipe):
         return evaluate_recognizer(model, examples)
 
     def quality(self, scores, split, model):
-        """Returns what the card says of the results of `evaluate`."""
+        """Returns the entries of the card for the results of `evaluate`."""
         return recognizer_quality(scores, split)
 
     def _joined(self, some, seed):
-        """Returns the first recordings of some, one after the other, and what they say."""
+        """Returns the first of some recordings, concatenated, and their text."""
         waves, lengths, digits = some
         number = tf.random.stateless_uniform(
             [], tf.random.fold_in(seed, 0), 1, self.digits + 1, tf.int32
@@ -141,7 +141,7 @@ class SpokenNumbersRecipe(SpokenDigitsRecipe):
         return wave, tf.size(wave), text
 
     def for_card(self):
-        """Returns what the card says of the data, and how the weights were chosen."""
+        """Returns the entries of the card on the data, and on how the weights were chosen."""
         return super().for_card() | {
             "variant": "sequences of spoken digits",
             "use": USE,
@@ -166,8 +166,8 @@ def sequences(examples, most, silence):
 
     Args:
         examples: Data set of (samples at `RATE`, digit).
-        most: Digits of a sequence at most.
-        silence: Least and most seconds behind each.
+        most: Maximum number of digits in a sequence.
+        silence: Minimum and maximum seconds of silence after each.
 
     Returns:
         A data set of (int16 `(samples,)`, text), always the same one.

@@ -1,4 +1,4 @@
-"""What translation models learn from: which splits there are, and what a card says of the data."""
+"""The data of translation models: their splits, and their description in cards."""
 
 import functools
 import pathlib
@@ -19,11 +19,11 @@ class Multi30k:
     """Captions of pictures; `data_dir` is the folder with the raw files.
 
     Attributes:
-        measured_splits: What a recipe measures its model on.
-        test_splits: Those of them that nothing is chosen by.
-        use, limits: What the card says of a model that learned from this.
+        measured_splits: Splits that a recipe evaluates its model on.
+        test_splits: Those of them that are not used for model selection.
+        use, limits: Entries of the card of a model trained on these data.
         call: An example of its use.
-        chosen_by: What the card calls the validation split.
+        chosen_by: Name of the validation split in the card.
     """
 
     measured_splits = ("validation", "test_2016_flickr")
@@ -119,10 +119,10 @@ class TatoebaAndMulti30k:
 class Multi30kAndFlickr8k(Multi30k):
     """Captions with translations, and English captions without; `data_dir` has a folder of each.
 
-    The folders are `multi30k` and `flickr8k`. The second data set only adds sources to the training
-    split, whose targets are none: a teacher translates them. Multi30k and Flickr8k both come from
-    Flickr30k, so every picture is left out of which one caption is close to a sentence that is
-    measured, see `CLOSE`. Attributes are as for `Multi30k`.
+    The folders are `multi30k` and `flickr8k`. The second data set only adds sources without targets
+    to the training split: a teacher translates them. Multi30k and Flickr8k both come from
+    Flickr30k, so pictures with a caption close to an evaluation sentence are left out, see `CLOSE`.
+    Attributes are as for `Multi30k`.
     """
 
     @classmethod
@@ -154,11 +154,11 @@ class Multi30kAndFlickr8k(Multi30k):
 
 
 def _captions_unlike(measured, folder):
-    """Returns the captions of Flickr8k, less those of pictures that sentences are measured on.
+    """Returns the captions of Flickr8k, except those of pictures in the evaluation data.
 
     Args:
         measured: Data sets of sentences.
-        folder: Folder of Flickr8k, or `None` for what is prepared.
+        folder: Folder of Flickr8k, or `None` for the prepared data.
     """
     from zoo.data.flickr8k import load_flickr8k
     from zoo.data.similar import Sentences, sentence_of_words
@@ -177,7 +177,7 @@ def _captions_unlike(measured, folder):
 
 
 def _within(folder, name):
-    """Returns the folder of one data set: a part of a folder of several, or all of it."""
+    """Returns the folder of one data set: a subfolder of a folder of several, or all of it."""
     part = pathlib.Path(folder) / name if folder else None
     return part if part and part.is_dir() else folder
 

@@ -21,13 +21,13 @@ __all__ = [
 
 
 def load_tokenizer(path):
-    """Reads a tokenizer of any kind that its `save` wrote.
+    """Reads a tokenizer of any kind from a file written by its `save`.
 
     Args:
         path: The file.
 
     Raises:
-        ValueError: If the file does not hold a tokenizer; it says why.
+        ValueError: If the file does not hold a tokenizer; the message says why.
     """
     with open(pathlib.Path(path), encoding="utf-8", errors="replace") as file:
         content = file.read()

@@ -1,4 +1,4 @@
-"""What all tokenizers have in common: what a task may ask of them."""
+"""The common interface of all tokenizers, which tasks use."""
 
 from typing import NamedTuple
 
@@ -8,11 +8,11 @@ from zoo.readers.text.templates import BARE
 
 
 class Encoded(NamedTuple):
-    """What a model reads.
+    """The inputs of a model.
 
     Attributes:
         token_ids: int32, `[batch, length]`.
-        segment_ids: The number of the segment of each token, int32, `[batch, length]`.
+        segment_ids: The index of the segment of each token, int32, `[batch, length]`.
     """
 
     token_ids: tf.Tensor
@@ -27,7 +27,7 @@ class TextTokenizer(tf.Module):
 
     Attributes:
         vocabulary_size: Number of ids.
-        longest_piece: Bytes of the longest piece.
+        longest_piece: Number of bytes of the longest piece.
         pad_id, start_id, end_id, mask_id, unknown_id: Ids of special tokens; `None` for those that
             a vocabulary does not have.
         end_ids: All ids that end a text, a tuple, `end_id` first.
@@ -43,12 +43,12 @@ class TextTokenizer(tf.Module):
 
     @property
     def source(self):
-        """What reads the texts that a model translates, where that is another tokenizer."""
+        """The tokenizer of source texts, which may be another one."""
         return self
 
     @property
     def opening_ids(self):
-        """The special tokens in front of a single text, a tuple."""
+        """The special tokens before a single text, a tuple."""
         return (self.start_id,)
 
     @property
@@ -57,24 +57,24 @@ class TextTokenizer(tf.Module):
 
     @tf.autograph.experimental.do_not_convert
     def encode(self, texts, pairs=None, *, special_tokens=True, max_length=None, dense=True):
-        """Turns texts, or pairs of texts, into what a model reads.
+        """Turns texts, or pairs of texts, into the inputs of a model.
 
-        Texts that are too long lose their ends, never special tokens; of a pair, the longer text
-        is cut first.
+        Texts that are too long are truncated, but keep their special tokens; of a pair, the longer
+        text is truncated first.
 
         Args:
             texts: Strings `[batch]`.
-            pairs: Strings `[batch]` that go with them, or `None`.
-            special_tokens: Whether special tokens go around texts.
-            max_length: The most tokens of a row, special tokens counted, or `None`.
+            pairs: Strings `[batch]`, the second texts of pairs, or `None`.
+            special_tokens: Whether to add special tokens.
+            max_length: Maximum number of tokens of a row, special tokens included, or `None`.
             dense: Whether rows are padded to the longest one, or ragged.
 
         Returns:
             `Encoded`: token ids and segment ids.
 
         Raises:
-            ValueError: If `max_length` has no room for a token of each text, or rows should be
-                padded and there is no padding token.
+            ValueError: If `max_length` has no room for a token of each text, or if rows need
+                padding and there is no padding token.
         """
         read = [self.tokenize(each) for each in (texts, pairs) if each is not None]
         items = self.templates[len(read) - 1]
@@ -120,7 +120,7 @@ def arranged(read, items):
 
 
 def _truncated(read, room):
-    """Cuts one text, or two, to a number of tokens; as `tokenizers` does, the longest first."""
+    """Truncates one text, or two, to a number of tokens; the longest first, like `tokenizers`."""
     if len(read) == 1:
         return [read[0][:, :room]]
     first, second = (each.row_lengths() for each in read)

@@ -33,29 +33,29 @@ FILE_FORMAT = "ByteBPETokenizer 1"
 
 @keras.saving.register_keras_serializable(package="zoo")
 class ByteBPETokenizer(TextTokenizer):
-    """Lossless byte-level byte-pair encoding, made of core TensorFlow ops only.
+    """Lossless byte-level byte-pair encoding (BPE), made of core TensorFlow ops only.
 
-    A text becomes a sequence of pieces: frequent words stay whole, rare words fall into parts, and
-    anything else into single bytes, so that no text is ever unknown. It runs eagerly, in a
-    `tf.function`, in `tf.data` and in a SavedModel on any runtime, and gives the same pieces as the
-    Hugging Face `tokenizers` library, which trains it.
+    A text becomes a sequence of pieces: frequent words stay whole, rare words are split into parts,
+    and anything else into single bytes, so that no text is ever unknown. It runs eagerly, in a
+    `tf.function`, in `tf.data` and in a SavedModel on any runtime, and returns the same pieces as
+    the Hugging Face `tokenizers` library, which trains it.
 
     A text gets one leading space, so that a word is the same piece at the start of a sentence and
-    inside it; `prefix_space=False` leaves it out, so that texts can be taken apart and joined. Ids
-    are 0 for padding, 1 for start, 2 for end, then 256 bytes, then merges in order.
+    inside it; `prefix_space=False` omits it, so that texts can be split and joined. Ids are 0 for
+    padding, 1 for start, 2 for end, then 256 bytes, then merges in order.
 
     References: Sennrich et al. 2016, "Neural Machine Translation of Rare Words with Subword Units";
     Provilkov et al. 2020, "BPE-Dropout: Simple and Effective Subword Regularization".
 
     Args:
-        merges: List of `(left, right)` pairs of pieces to join, the most urgent first. Bytes are
+        merges: List of `(left, right)` pairs of pieces to join, by decreasing priority. Bytes are
             written in the printable alphabet of GPT-2, where a space is `"Ġ"`.
         words: Frequent words, with their leading space, to be looked up whole. They change the
             speed, never the pieces.
-        prefix_space: Whether a text gets a leading space, which `detokenize` takes away again.
+        prefix_space: Whether a text gets a leading space, which `detokenize` removes again.
 
     Raises:
-        ValueError: If a merge joins something that is not a piece yet, or makes a piece again.
+        ValueError: If a merge joins something that is not a piece yet, or repeats a piece.
 
     Example:
 
@@ -105,7 +105,7 @@ class ByteBPETokenizer(TextTokenizer):
 
         Args:
             sentences: Iterable of `str`.
-            vocabulary_size: Number of ids, at least 259. Little text may fill fewer.
+            vocabulary_size: Number of ids, at least 259. A short text may result in fewer.
             num_words: Number of most frequent words to look up whole.
             prefix_space: As for the class.
 
@@ -155,16 +155,17 @@ class ByteBPETokenizer(TextTokenizer):
 
         Args:
             texts: Strings of shape `[batch]`.
-            dropout: Probability that a pair is out of the running in a merge step, so that training
-                sees a word in many splits (BPE dropout, as in the paper; the library forgives some
-                drops, and splits less). 1 gives bytes.
-            seed: Integer tensor of shape `[2]`, needed with dropout. Same seed, same split.
+            dropout: Probability that a pair is skipped in a merge step, so that training sees a
+                word in many splits (BPE dropout, as in the paper; the library retries some dropped
+                pairs, and splits less). 1 gives bytes.
+            seed: Integer tensor of shape `[2]`, required with dropout. The same seed gives the same
+                split.
 
         Returns:
             A `tf.RaggedTensor` of int32 ids, of shape `[batch, (pieces)]`.
 
         Raises:
-            ValueError: If `texts` is not `[batch]`, or `dropout` not in [0, 1] or without a seed.
+            ValueError: If `texts` is not `[batch]`, or `dropout` is not in [0, 1] or has no seed.
 
         Example:
 
@@ -191,8 +192,8 @@ class ByteBPETokenizer(TextTokenizer):
 
         Args:
             token_ids: Integer ids of shape `[batch, length]`, dense or ragged.
-            begins_text: Whether the ids begin a text, or continue one, from which a space may set
-                them apart.
+            begins_text: Whether the ids begin a text, or continue one, so that a leading space is
+                kept.
 
         Returns:
             Strings of shape `[batch]`.
@@ -216,7 +217,7 @@ class ByteBPETokenizer(TextTokenizer):
     def piece_texts(self, token_ids):
         """Spells ids in the graph: strings of the shape of `token_ids`, special tokens empty.
 
-        A leading space is part of a piece; bytes that are no character of their own are U+FFFD.
+        A leading space is part of a piece; bytes that are not whole characters become U+FFFD.
 
         Example:
 
@@ -236,10 +237,10 @@ class ByteBPETokenizer(TextTokenizer):
         return self._pieces[token_id]
 
     def pieces(self, token_ids):
-        """Spells ids for people: the axes of an attention plot.
+        """Spells ids for people, such as on the axes of an attention plot.
 
-        A piece inside a word starts with `·`, white space alone shows as `▁`, and a byte that is no
-        character of its own as `<0xC3>`.
+        A piece inside a word starts with `·`, a piece of white space is shown as `▁`, and a byte
+        that is not a whole character as `<0xC3>`.
 
         Args:
             token_ids: Integer ids of shape `[batch, length]`: dense, ragged or nested lists.
@@ -284,7 +285,7 @@ class ByteBPETokenizer(TextTokenizer):
             A `ByteBPETokenizer`.
 
         Raises:
-            ValueError: If the file does not hold a tokenizer; it says why.
+            ValueError: If the file does not hold a tokenizer; the message says why.
         """
         try:
             return cls(*_parse_content(read_json(path, LARGEST[TOKENIZER])))
@@ -303,7 +304,7 @@ class ByteBPETokenizer(TextTokenizer):
         return cls(**config)
 
     def to_library(self):
-        """Gives the same tokenizer as an object of the `tokenizers` library.
+        """Returns the same tokenizer as an object of the `tokenizers` library.
 
         Returns:
             A `tokenizers.Tokenizer` that encodes texts into the same ids.

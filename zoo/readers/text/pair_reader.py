@@ -1,4 +1,4 @@
-"""`PairReader`: texts to token ids, and pairs of texts to one input each."""
+"""`PairReader`: turns texts into token ids, and pairs of texts into one input each."""
 
 import tensorflow as tf
 
@@ -7,11 +7,10 @@ from zoo.readers.text.texts import are_several, as_texts
 
 
 class PairReader(TextReader):
-    """How a classifier sees texts, and pairs of texts such as a question and an answer.
+    """Prepares texts, and pairs of texts such as a question and an answer, for a classifier.
 
-    A pair is one input, with the special tokens between its texts that the tokenizer's template
-    has, and the numbers of its segments. One of more than `max_length` tokens is cut: the longer
-    text loses its end first.
+    A pair is one input, with special tokens between its texts, as in the tokenizer's template, and
+    segment ids. A pair of more than `max_length` tokens is truncated, the longer text first.
 
     Args:
         tokenizer, max_length: As for `TextReader`.
@@ -54,7 +53,7 @@ class PairReader(TextReader):
             requests: Strings `(batch,)`, or `(batch, 2)` for pairs.
 
         Returns:
-            What `TextReader.read` does; of pairs a dictionary of `token_ids` and `segment_ids`,
+            The same as `TextReader.read`; for pairs a dictionary of `token_ids` and `segment_ids`,
             both int32 `(batch, 1, length)`, padded, and boolean `(batch,)`, all `True`.
         """
         requests = tf.convert_to_tensor(requests)
@@ -72,7 +71,7 @@ class PairReader(TextReader):
         Args:
             examples: Data set of (text, label), or of (pair, label): a pair is a tuple of two
                 strings, or a vector of two.
-            batch_size: Examples a batch.
+            batch_size: Number of examples per batch.
         """
         of_input, _ = examples.element_spec
         if isinstance(of_input, tuple):

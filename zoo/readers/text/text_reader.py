@@ -1,4 +1,4 @@
-"""`TextReader`: texts to token ids, long ones in chunks."""
+"""`TextReader`: turns texts into token ids, long ones in chunks."""
 
 import tensorflow as tf
 
@@ -8,14 +8,14 @@ BUCKET_WIDTH, LONGEST_BUCKET = 16, 512
 
 
 class TextReader:
-    """How an encoder sees texts: chunks of at most `max_length` tokens.
+    """Prepares texts for an encoder: chunks of at most `max_length` tokens.
 
     Each chunk is an input of its own, between the start and the end token, so that no part of a
-    long text is lost and none is longer than what the encoder was trained on.
+    long text is lost and none is longer than the inputs that the encoder was trained on.
 
     Args:
         tokenizer: A tokenizer with `start_id`, `end_id` and `pad_id`.
-        max_length: Tokens of a chunk at most, start and end included.
+        max_length: Maximum number of tokens in a chunk, start and end included.
 
     Example:
 
@@ -49,7 +49,7 @@ class TextReader:
         ), tf.fill(tf.shape(requests), True)
 
     def chunks(self, tokens, lengths):
-        """Cuts padded tokens `(batch, length)` into chunks `(batch, chunks, chunk_length)`."""
+        """Splits padded tokens `(batch, length)` into chunks `(batch, chunks, chunk_length)`."""
         room = self.max_length - 2
         length = tf.shape(tokens)[1]
         count = tf.maximum(-(-length // room), 1)
@@ -72,7 +72,7 @@ class TextReader:
 
         Args:
             examples: Data set of (text, label).
-            batch_size: Texts a batch.
+            batch_size: Number of texts per batch.
         """
 
         def tokenize(texts, labels):
@@ -97,8 +97,8 @@ def bucketed(examples, read, batch_size, padding):
     Args:
         examples: Data set of (input, label).
         read: Function of batches of them that returns a tuple, ragged tensors first, then labels.
-        batch_size: Examples a batch.
-        padding: Tuple of what pads each of the ragged tensors.
+        batch_size: Number of examples per batch.
+        padding: Tuple of the padding values of the ragged tensors.
 
     Returns:
         A data set of such tuples, of dense tensors.

@@ -1,4 +1,4 @@
-"""Tokenizers of other people's models, with their ids, inside the TensorFlow graph."""
+"""Tokenizers of existing models, with their ids, inside the TensorFlow graph."""
 
 import json
 
@@ -31,28 +31,28 @@ OF_BERT = {  # the tokens that play them
 
 @keras.saving.register_keras_serializable(package="zoo")
 class Tokenizer(TextTokenizer):
-    """A tokenizer that a `tokenizer.json` describes, made of core TensorFlow ops only.
+    """A tokenizer described by a `tokenizer.json`, made of core TensorFlow ops only.
 
-    It gives the ids of the `tokenizers` library, or of SentencePiece, and runs eagerly, in a
-    `tf.function`, in `tf.data` and in a SavedModel on any runtime. There are WordPiece, byte-pair
-    encoding over bytes or characters, and Unigram. What is not implemented is an error.
+    It returns the ids of the `tokenizers` library, or of SentencePiece, and runs eagerly, in a
+    `tf.function`, in `tf.data` and in a SavedModel on any runtime. It supports WordPiece, byte-pair
+    encoding over bytes or characters, and Unigram. Anything not implemented raises an error.
 
     Invalid UTF-8 counts as U+FFFD. Letters, marks and normal forms are those of Python's
-    `unicodedata` and of RE2, which may know another version of Unicode than the library does. Of
-    the characters of Unicode 3.2, four differ in BERT's normalization (U+166D, U+1734, U+1885,
-    U+1886), none in the words of GPT-2 and Qwen 2; of all assigned to date, about 560 and 5,000.
+    `unicodedata` and of RE2, whose version of Unicode may differ from that of the library. Of the
+    characters of Unicode 3.2, four differ in BERT's normalization (U+166D, U+1734, U+1885, U+1886),
+    none in the words of GPT-2 and Qwen 2; of all assigned to date, about 560 and 5,000.
 
     Args:
         definition: Dictionary, the content of a `tokenizer.json`.
-        roles: Dictionary of the tokens that play a role: `pad`, `start`, `end`, `mask`, `unknown`,
-            each a `str`; `end` may be a list. A missing one has the id `None`, but for `pad`: where
-            there is none, `end` pads, as is usual.
-        size: Number of ids of the model, which may have some that stand for nothing; by default the
-            definition tells it.
+        roles: Dictionary of the special tokens: `pad`, `start`, `end`, `mask`, `unknown`, each a
+            `str`; `end` may be a list. A missing one has the id `None`, except for `pad`, which
+            defaults to `end`, as is usual.
+        size: Number of ids of the model, which may include unused ones; by default derived from the
+            definition.
 
     Raises:
-        ValueError: If a part of the definition is not implemented; it names it. If `size` is too
-            small for the definition.
+        ValueError: If a part of the definition is not implemented; the message names it. If `size`
+            is too small for the definition.
 
     Example:
 
@@ -102,13 +102,13 @@ class Tokenizer(TextTokenizer):
 
     @classmethod
     def train(cls, texts, vocabulary_size=10_000, lowercase=True, tokens=()):
-        """Learns the pieces of words from texts, as BERT has them, with the `tokenizers` library.
+        """Learns a WordPiece vocabulary from texts, as for BERT, with the `tokenizers` library.
 
         Args:
             texts: Iterable of `str`.
-            vocabulary_size: Number of ids. Little text may fill fewer.
-            lowercase: Whether letters are turned into small ones without accents.
-            tokens: List of `str` that are a token each wherever they occur, such as `"<br />"`.
+            vocabulary_size: Number of ids. A short text may result in fewer.
+            lowercase: Whether to lower-case letters and remove accents.
+            tokens: List of `str` that are single tokens wherever they occur, such as `"<br />"`.
 
         Returns:
             A `Tokenizer` with `[PAD]`, `[UNK]`, `[CLS]`, `[SEP]` and `[MASK]`, the same for the
@@ -286,8 +286,8 @@ class Tokenizer(TextTokenizer):
         Args:
             token_ids: Integer ids of shape `[batch, length]`, dense or ragged.
             skip_special_tokens: Whether special tokens are left out.
-            begins_text: Whether the ids begin a text, or continue one, from which a space may set
-                them apart.
+            begins_text: Whether the ids begin a text, or continue one, so that a leading space is
+                kept.
 
         Returns:
             Strings of shape `[batch]`.
@@ -338,11 +338,11 @@ class Tokenizer(TextTokenizer):
         return spell(self._pieces[token])
 
     def to_library(self):
-        """Returns the `tokenizers.Tokenizer` of the definition, which puts special tokens around.
+        """Returns the `tokenizers.Tokenizer` of the definition, which adds special tokens.
 
         Raises:
             ImportError: If `tokenizers` is not installed.
-            ValueError: If the library does not read the definition, such as that of Marian.
+            ValueError: If the library cannot read the definition, such as that of Marian.
         """
         return library.of_definition(json.loads(self._text))
 
@@ -370,7 +370,7 @@ class Tokenizer(TextTokenizer):
             path: The file.
 
         Raises:
-            ValueError: If the file does not hold a tokenizer; it says why.
+            ValueError: If the file does not hold a tokenizer; the message says why.
         """
         try:
             content = read_json(path, LARGEST_FILE)

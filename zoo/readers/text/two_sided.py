@@ -21,17 +21,17 @@ _OF_TARGET = (
 
 @keras.saving.register_keras_serializable(package="zoo")
 class TwoSidedTokenizer(TextTokenizer):
-    """A tokenizer of what is written, with another one for what is read: `tokenizer.source`.
+    """A tokenizer of target texts, with another one for source texts: `tokenizer.source`.
 
-    Both have the same ids, such as those of Marian, which cuts the two languages by models of their
-    own.
+    Both share the same ids, such as those of Marian, which splits the two languages with separate
+    models.
 
     Args:
         target: `Tokenizer` of the texts that a model writes.
-        source: `Tokenizer` of those that it reads.
+        source: `Tokenizer` of the texts that it reads.
 
     Raises:
-        ValueError: If the two have not as many ids.
+        ValueError: If their numbers of ids differ.
     """
 
     def __init__(self, target, source):
@@ -54,7 +54,7 @@ class TwoSidedTokenizer(TextTokenizer):
         return self._source
 
     def to_library(self):
-        """Raises a `ValueError`: the `tokenizers` library has one side only."""
+        """Raises a `ValueError`: the `tokenizers` library only supports one side."""
         raise ValueError(
             "The `tokenizers` library has no tokenizer of two sides, such as that of Marian. "
             "Outside, tokenize by source.spm and target.spm of the checkpoint and the "
@@ -98,7 +98,7 @@ class TwoSidedTokenizer(TextTokenizer):
             path: The file.
 
         Raises:
-            ValueError: If the file does not hold such a tokenizer; it says why.
+            ValueError: If the file does not hold such a tokenizer; the message says why.
         """
         try:
             content = read_json(path, LARGEST_FILE)
