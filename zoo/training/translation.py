@@ -47,7 +47,6 @@ class TranslationRecipe:
         average_momentum: Momentum of the moving average of the weights, which is what is kept.
         self_critical_epochs: Passes over the sources afterwards that learn from the BLEU of drawn
             translations, see `self_critical_translations`.
-        self_critical_examples: How many sources such a pass draws; 0 for all.
         self_critical_learning_rate: Where the cosine schedule of these begins.
         dtype: Policy of the computation in training.
         num_beams: Beams that the trained model translates with.
@@ -74,7 +73,6 @@ class TranslationRecipe:
     subword_dropout: float = 0.05
     average_momentum: float = 0.998
     self_critical_epochs: int = 0
-    self_critical_examples: int = 0
     self_critical_learning_rate: float = 5e-5
     dtype: str = "mixed_bfloat16"
     num_beams: int = 5
@@ -195,9 +193,9 @@ class TranslationRecipe:
 
     def _learn_from_bleu(self, model, train, validation, run_dir):
         run_dir.mkdir(exist_ok=True)
-        if self.self_critical_examples:
+        if self.examples_per_epoch:
             train = train.shuffle(int(train.cardinality()), seed=self.seed)
-            train = train.take(self.self_critical_examples)
+            train = train.take(self.examples_per_epoch)
         train_pairs = draw_pairs(train, self.seed)
         steps = -(-int(train_pairs.cardinality()) // SOURCES_THAT_EARN) * self.self_critical_epochs
         model.compile(
