@@ -193,9 +193,6 @@ class TranslationRecipe:
 
     def _learn_from_bleu(self, model, train, validation, run_dir):
         run_dir.mkdir(exist_ok=True)
-        if self.examples_per_epoch:
-            train = train.shuffle(int(train.cardinality()), seed=self.seed)
-            train = train.take(self.examples_per_epoch)
         train_pairs = draw_pairs(train, self.seed)
         steps = -(-int(train_pairs.cardinality()) // SOURCES_THAT_EARN) * self.self_critical_epochs
         model.compile(
