@@ -108,7 +108,7 @@ MISTAKES = {
     ),
     "unknown normalizer": (
         lambda: Attention(normalizer="softmx"),
-        ["normalizer 'softmx'", "Did you mean 'softmax'?"],
+        ["normalizer 'softmx'", "Did you mean 'softmax' or 'softmax_one'?"],
     ),
     "normalizer of a wrong type": (
         lambda: normalizers.get(None),
