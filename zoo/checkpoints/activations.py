@@ -13,7 +13,7 @@ ACTIVATIONS = {
 
 
 def activation(settings, name):
-    """Returns what an activation is called here.
+    """Returns the name of an activation in the zoo.
 
     Raises:
         ValueError: If it is not implemented.

@@ -1,4 +1,4 @@
-"""How blocks are called in the files of what descends from BART: Marian and Whisper."""
+"""Names of blocks in the checkpoints of BART's descendants, Marian and Whisper."""
 
 _PARTS = {  # of a block: the name of a layer here, and there
     "query_projection": "q_proj",
@@ -18,7 +18,7 @@ _ATTENTIONS = {
 
 
 def table_of_blocks():
-    """Returns the part of the table of `Names` that is of the blocks of encoder and decoder."""
+    """Returns the part of the table of `Names` for the blocks of the encoder and the decoder."""
     table = {}
     for stack, attentions in _ATTENTIONS.items():
         layer = f"model.{stack}.layers.{{}}"

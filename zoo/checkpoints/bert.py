@@ -1,4 +1,4 @@
-"""BERT (Devlin et al. 2019), and what has its shape."""
+"""BERT (Devlin et al. 2019) and models of the same structure."""
 
 from zoo.checkpoints.activations import activation
 from zoo.checkpoints.encoders import encoder_plan, head_of
@@ -34,7 +34,7 @@ TIED = {
     "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
     "cls.predictions.decoder.bias": "cls.predictions.bias",
 }
-# The pooler of a model without labels, and the guess whether one sentence follows another.
+# The pooler of a model without labels, and the head of next sentence prediction.
 UNUSED = r"(bert\.)?pooler\.dense\.(weight|bias)", r"cls\.seq_relationship\.(weight|bias)"
 
 
@@ -53,7 +53,7 @@ def plan(settings, folder):
 
 
 def stack_options(settings):
-    """Returns the options that all who have BERT's blocks call alike."""
+    """Returns the options whose settings have the same names in all models with BERT's blocks."""
     settings.require(position_embedding_type="absolute", chunk_size_feed_forward=0)
     return {
         "num_layers": settings.take("num_hidden_layers"),
@@ -70,5 +70,5 @@ def stack_options(settings):
 
 
 def with_prefix(prefix, block=BLOCK, embedding=EMBEDDING):
-    """Returns the names of blocks and embedding behind a prefix."""
+    """Returns the names of blocks and embedding with a prefix."""
     return {path: prefix + name for path, name in {**embedding, **block}.items()}

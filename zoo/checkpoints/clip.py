@@ -34,7 +34,7 @@ UNUSED = (r"(text|vision)_model\.embeddings\.position_ids",)  # buffers of older
 CLASSES = ("CLIPModel",)
 MEAN = [0.48145466, 0.4578275, 0.40821073]
 DEVIATION = [0.26862954, 0.26130258, 0.27577711]
-OLD_END = 2  # in configs that do not tell the end token, which then is the last one
+OLD_END = 2  # in configs without the right end token, which is then the last one
 PATCHES = {"num_layers": 12, "size": 768, "num_heads": 12, "hidden": 3072}
 WORDS = {"num_layers": 12, "size": 512, "num_heads": 8, "hidden": 2048}
 
@@ -68,7 +68,7 @@ def plan(settings, folder):
 
 
 def _of_tower(settings, name):
-    """Returns the `Settings` of a tower, of which older files have two copies."""
+    """Returns the `Settings` of a tower; older files have two copies of them."""
     content = settings.take(name, default={}) | settings.take(f"{name}_dict", default={})
     found = Settings(settings.path, content)
     ignore_generation(found)

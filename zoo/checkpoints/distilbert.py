@@ -1,4 +1,4 @@
-"""DistilBERT (Sanh et al. 2019): BERT without segments and pooler."""
+"""DistilBERT (Sanh et al. 2019): BERT without segments or pooler."""
 
 from zoo.checkpoints.activations import activation
 from zoo.checkpoints.bert import with_prefix

@@ -1,4 +1,4 @@
-"""What the families of text encoders have in common: BERT's shape, and its heads."""
+"""The common part of the families of text encoders: BERT's structure and its heads."""
 
 import re
 
@@ -28,12 +28,12 @@ POSITION_IDS = r"(.*\.)?(position_ids|token_type_ids)"  # buffers of older versi
 
 
 def head_of(settings, folder):
-    """Returns which head the model has: that of the file, or one for new labels.
+    """Returns the kind of head of the model: that of the file, or one for new labels.
 
-    A folder of sentence-transformers has none, whatever its config says of the model it came from.
+    A folder of sentence-transformers has no head, even if its config names one.
 
     Raises:
-        ValueError: If it has one that is not implemented.
+        ValueError: If the head is not implemented.
     """
     name = settings.architecture
     found = re.fullmatch(r"[A-Za-z0-9]+?(For[A-Za-z]+|Model)", name)
@@ -56,8 +56,8 @@ def encoder_plan(settings, folder, head, options, table, heads, prefix, tied, un
     Args:
         settings: `Settings`.
         folder: The folder of the checkpoint.
-        head: What `head_of` returned; `"labels"` becomes a number where that is the problem.
-        options: Options of `TextEncoder` that the family has.
+        head: Result of `head_of`; `"labels"` becomes a head for a number if that is the problem.
+        options: Options of `TextEncoder` from the family.
         table: Table of the names of blocks and embedding.
         heads: Dictionary from each head to a table of the names of its weights.
         prefix, tied, unused: As for `Names`.
@@ -69,7 +69,7 @@ def encoder_plan(settings, folder, head, options, table, heads, prefix, tied, un
             _require_raw_scores(settings)
             head = "score"
         else:
-            settings.ignore(*_OF_CROSS_ENCODERS)  # which take labels by their logits
+            settings.ignore(*_OF_CROSS_ENCODERS)  # which apply to numbers only
             options = {**options, "problem_type": kind}
     if head in ("labels", "tags"):
         options = {**options, "labels": settings.new_labels or settings.labels}
@@ -87,7 +87,7 @@ def encoder_plan(settings, folder, head, options, table, heads, prefix, tied, un
 
 
 def _require_raw_scores(settings):
-    """Cross-encoders of sentence-transformers tell what they make of the number."""
+    """Raises a `ValueError` if a cross-encoder of sentence-transformers transforms its scores."""
     new, old = _OF_CROSS_ENCODERS
     asked = settings.take(old, default=settings.take(new, default={}).get("activation_fn"))
     if asked is not None and not asked.endswith(".Identity"):

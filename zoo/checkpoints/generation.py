@@ -1,4 +1,4 @@
-"""The settings of generation of a checkpoint: its default sampler."""
+"""The generation settings of a checkpoint: its default sampler."""
 
 import warnings
 
@@ -10,7 +10,7 @@ from zoo.storage.json_files import read_json
 from zoo.storage.kinds import LARGEST_CONFIG
 
 FILE = "generation_config.json"
-_NEUTRAL = {  # which change nothing, or nothing here
+_NEUTRAL = {  # values without an effect, at least here
     "cache_implementation",
     "max_length",
     "max_new_tokens",
@@ -20,11 +20,11 @@ _NEUTRAL = {  # which change nothing, or nothing here
     "return_dict_in_generate",
     "trust_remote_code",
 }
-_TOP_K = 50  # where transformers samples and nothing is said
+_TOP_K = 50  # transformers' default when it samples
 
 
 def settings_of(settings, folder):
-    """Returns the `Settings` of generation, which in older files are those of the model."""
+    """Returns the generation `Settings`, which older files keep in the config of the model."""
     path = folder / FILE
     if not path.is_file():
         return settings
@@ -33,15 +33,15 @@ def settings_of(settings, folder):
 
 
 def sampler_of(settings, folder, ignored=()):
-    """Returns the config of the sampler that a checkpoint generates with.
+    """Returns the config of the default sampler of a checkpoint.
 
     Args:
-        settings: `Settings` of the model, which may hold those of generation in older files.
+        settings: `Settings` of the model, which in older files include those of generation.
         folder: The folder.
-        ignored: Names of further settings of generation, which the family reads on its own.
+        ignored: Names of further generation settings, which the family reads itself.
 
     Raises:
-        ValueError: If a setting is not implemented; it names it.
+        ValueError: If a setting is not implemented; the message names it.
     """
     found = settings_of(settings, folder)
     found.ignore(*ignored)
@@ -74,7 +74,7 @@ def sampler_of(settings, folder, ignored=()):
 
 
 def ignore_generation(settings):
-    """Marks the settings of generation as seen, in a config of what generates nothing."""
+    """Marks the generation settings as seen, in the config of a model that generates nothing."""
     settings.ignore(*_OLD, *_NEUTRAL)
 
 
@@ -102,7 +102,7 @@ _OLD = (
 
 
 def _kind(settings):
-    """Returns the name of a sampler, and the options that are its own."""
+    """Returns the name of a sampler, and its own options."""
     beams = settings.take("num_beams", default=None) or 1
     penalty = settings.take("length_penalty", default=None)
     stops = settings.take("early_stopping", default=False)

@@ -49,7 +49,7 @@ def plan(settings, folder):
         "pad_id": -1,
         "sampler": sampler_of(settings, folder),
     }
-    settings.ignore("embd_pdrop")  # the same as of what blocks add
+    settings.ignore("embd_pdrop")  # the embedding has the dropout of the blocks
     parts = {
         f"blocks.{{}}.attention.{name}_projection": Part(
             JOINT, -1, number * size, (number + 1) * size

@@ -1,4 +1,4 @@
-"""Llama (Touvron et al. 2023) and what has its shape: Mistral, SmolLM2, Qwen 2 and Qwen 3."""
+"""Llama (Touvron et al. 2023) and its relatives: Mistral, SmolLM2, Qwen 2 and Qwen 3."""
 
 import keras
 
@@ -83,7 +83,7 @@ def _biases(settings):
 
 
 def _window(settings):
-    """Returns how many tokens a token looks at, `None` for all."""
+    """Returns the number of tokens that a token attends to, `None` for all."""
     window = settings.take("sliding_window", default=None)
     used = settings.take("use_sliding_window", default=settings.model_type == "mistral")
     settings.ignore("max_window_layers")

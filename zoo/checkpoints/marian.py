@@ -1,4 +1,4 @@
-"""Marian (Junczys-Dowmunt et al. 2018): the translators of OPUS-MT."""
+"""Marian (Junczys-Dowmunt et al. 2018): the translation models of OPUS-MT."""
 
 from zoo.checkpoints.activations import activation
 from zoo.checkpoints.bart_blocks import table_of_blocks
@@ -71,6 +71,6 @@ def plan(settings, folder):
 
 
 def tokenizer(folder, size):
-    """Returns the tokenizer of both languages, whose translations begin with padding."""
+    """Returns the tokenizer of both languages; translations begin with the padding token."""
     sides = (read_tokenizer(folder, side, size, start="<pad>") for side in ("target", "source"))
     return TwoSidedTokenizer(*sides)

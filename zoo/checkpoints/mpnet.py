@@ -1,4 +1,4 @@
-"""MPNet (Song et al. 2020): RoBERTa without segments, with a bias by distance besides."""
+"""MPNet (Song et al. 2020): RoBERTa without segments, plus a relative position bias."""
 
 from zoo.checkpoints.bert import EMBEDDING, stack_options, with_prefix
 from zoo.checkpoints.encoders import encoder_plan, head_of
@@ -20,7 +20,7 @@ TIED = {
     "lm_head.decoder.bias": "lm_head.bias",
 }
 UNUSED = (r"(mpnet\.)?pooler\.dense\.(weight|bias)",)
-OFFSET = 2  # its padding is always 1 to the positions
+OFFSET = 2  # positions count from padding id 1, whatever the config says
 
 
 def plan(settings, folder):

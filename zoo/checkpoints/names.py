@@ -1,4 +1,4 @@
-"""How weights of the zoo are called in the files of others, and how numbers go to and fro."""
+"""The names of the zoo's weights in checkpoints, and the conversion in both directions."""
 
 import collections
 import math
@@ -17,8 +17,8 @@ class Part(NamedTuple):
 
     Attributes:
         name: Name of the tensor, or of the layer.
-        axis: Along which it is cut; -1 is the axis of outputs of a layer.
-        start, stop: Where; `stop` may be `None` for the end.
+        axis: The axis to slice; -1 is the axis of outputs of a layer.
+        start, stop: The slice; `stop` may be `None` for the end.
     """
 
     name: str
@@ -28,7 +28,7 @@ class Part(NamedTuple):
 
 
 class Turned(NamedTuple):
-    """A tensor whose two axes are the other way round in the file.
+    """A tensor whose two axes are swapped in the file.
 
     Attributes:
         name: Name of the tensor.
@@ -44,10 +44,10 @@ class Names(NamedTuple):
         table: Dictionary from the path of a layer or a weight of the core, such as
             `"blocks.{}.attention.query_projection"`, to its name in the file, a `Part` or
             `Turned`. `{}` stands for the number of a block.
-        prefix: What the names of the model without a head begin with, which such a file leaves out.
-        tied: Dictionary from tensors that may be in a file once more to those they equal.
-        unused: Regular expressions of tensors that have no place in the core, on purpose.
-        fresh: Paths of layers that stay as they are where the file has nothing for them.
+        prefix: Prefix of the names of the base model, absent in files of a model without a head.
+        tied: Dictionary from tensors that a file may duplicate to the ones they equal.
+        unused: Regular expressions of tensors that the core deliberately does not use.
+        fresh: Paths of layers that keep their initial weights if the file has none for them.
         transposed: Whether the kernels of dense layers are `(outputs, inputs)` in the file.
     """
 
@@ -60,7 +60,7 @@ class Names(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    """A weight of the core, and the tensor that it is."""
+    """A weight of the core, and its tensor in the file."""
 
     weight: keras.Variable
     name: str
@@ -69,7 +69,7 @@ class _Entry(NamedTuple):
 
 
 def fill(core, files, names):
-    """Gives a core the weights of a file, one tensor after the other.
+    """Fills a core with the weights of a file, one tensor after the other.
 
     Args:
         core: A built model of tensors.
@@ -77,9 +77,9 @@ def fill(core, files, names):
         names: `Names`.
 
     Raises:
-        ValueError: If a weight of the core is not in the file, has another shape there, or a number
-            is not finite; if a tensor of the file is nowhere in the core. Then the core is not to
-            be used.
+        ValueError: If a weight of the core is not in the file, has another shape there, or is not
+            finite; if a tensor of the file has no place in the core. The core must not be used
+            then.
     """
     left = {modern(name): name for name in files.shapes}
     local = namer(left, names)
@@ -136,7 +136,7 @@ def _require_all_used(left, found, files, names, local):
 
 
 def tensors_of(core, names):
-    """Yields the name and the array of each tensor of a file, from a core: what `fill` reads."""
+    """Yields the name and the array of each tensor of a core's file: the inverse of `fill`."""
     parts = collections.defaultdict(list)
     for entry in _entries(core, names):
         array = np.array(entry.weight)
@@ -221,10 +221,10 @@ def _finite(array, entry):
 
 
 def _write(weight, rows, first=0):
-    """Writes rows of a weight where they are in memory, which needs no room for a second weight."""
+    """Writes rows of a weight in place, without memory for a second copy."""
     if _is_distributed(weight) or len(weight.shape) == 0:
         weight.assign(rows)
-    else:  # `value[first:last].assign` would read the weight as well, and so make a copy of it
+    else:  # `value[first:last].assign` would read the weight, too, and so copy it
         begin, end = [first], [first + len(rows)]
         tf.raw_ops.ResourceStridedSliceAssign(
             ref=weight.value.handle,
@@ -236,7 +236,7 @@ def _write(weight, rows, first=0):
 
 
 def _is_large_table(entry, shape):
-    """Whether a weight is so large that it gets a part of its rows after the other."""
+    """Whether a weight is so large that it is filled a few rows at a time."""
     is_plain = entry.turn is None and entry.part is None and tuple(entry.weight.shape) == shape
     return is_plain and not _is_distributed(entry.weight) and math.prod(shape) > LARGE
 
@@ -252,7 +252,7 @@ def _at(owner, path):
 
 
 def namer(found, names):
-    """Returns the function from a name in the table to that in a file.
+    """Returns the function from a name in the table to the name in a file.
 
     Args:
         found: The names in the file.
@@ -264,12 +264,12 @@ def namer(found, names):
 
 
 def modern(name):
-    """Files of TensorFlow's time call the weight and the bias of a normalization otherwise."""
+    """Renames the weight and the bias of a normalization from old TensorFlow checkpoints."""
     if name.endswith("LayerNorm.gamma"):
         return name.removesuffix("gamma") + "weight"
     return name.removesuffix("beta") + "bias" if name.endswith("LayerNorm.beta") else name
 
 
 def _is_state(weight):
-    """Whether a weight is not learned: the state of random numbers."""
+    """Whether a weight is not learned, but the state of a random number generator."""
     return not keras.backend.is_float_dtype(weight.dtype)

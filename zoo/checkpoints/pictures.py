@@ -1,4 +1,4 @@
-"""`preprocessor_config.json`, or `processor_config.json`: how a model sees pictures."""
+"""`preprocessor_config.json` or `processor_config.json`: the preprocessing of pictures."""
 
 import keras
 
@@ -25,13 +25,13 @@ def reader_of(
         settings: `Settings` of the model.
         folder: The folder.
         image_size: Rows and columns that the model has positions for.
-        channels: Numbers a pixel.
-        interpolation, mean, deviation: Of `ImageReader`, where the file does not tell.
-        keeps_shape: Whether a number for a size is that of the shortest side, of which the middle
-            is cut out; else pictures are squashed to squares.
+        channels: Numbers per pixel.
+        interpolation, mean, deviation: Of `ImageReader`, the defaults if the file has none.
+        keeps_shape: Whether a size that is a number is that of the shorter side, with a center crop
+            afterwards; otherwise pictures are squeezed into squares.
 
     Raises:
-        ValueError: If something that the file asks for is not implemented; it names it.
+        ValueError: If the file asks for something that is not implemented; the message names it.
     """
     path = folder / FILE
     content = read_json(path, LARGEST) if path.is_file() else {}
@@ -78,7 +78,7 @@ def reader_of(
 
 
 def _sides(path, name, size):
-    """Returns the side of a square, and whether it is that of the shortest side."""
+    """Returns the side of a square, and whether it is the size of the shorter side only."""
     if isinstance(size, int):
         return size, False
     if set(size) == {"shortest_edge"}:

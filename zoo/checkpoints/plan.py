@@ -1,4 +1,4 @@
-"""What a family makes of a config."""
+"""The plan that a family makes from a config."""
 
 import dataclasses
 
@@ -7,7 +7,7 @@ from zoo.checkpoints.names import Names
 
 @dataclasses.dataclass
 class Plan:
-    """How a checkpoint becomes a model of the zoo.
+    """Instructions for building a model of the zoo from a checkpoint.
 
     Attributes:
         architecture: Name in the catalog.
@@ -23,6 +23,6 @@ class Plan:
 
     @property
     def has_problem_type(self):
-        """Whether it is a classifier, or a model of a number or of answers."""
+        """Whether the model has a problem type: classification, regression or answers."""
         others = "text_encoder_score", "text_encoder_span"
         return "problem_type" in self.options or self.architecture in others

@@ -1,4 +1,4 @@
-"""RoBERTa (Liu et al. 2019), XLM-RoBERTa and CamemBERT: BERT with positions that begin later."""
+"""RoBERTa (Liu et al. 2019), XLM-RoBERTa and CamemBERT: BERT with an offset in its positions."""
 
 from zoo.checkpoints.bert import stack_options, with_prefix
 from zoo.checkpoints.encoders import encoder_plan, head_of

@@ -1,4 +1,4 @@
-"""Folders of sentence-transformers: what comes after the encoder of a text."""
+"""Folders of sentence-transformers: the pooling after the encoder of texts."""
 
 from zoo.storage.json_files import read_json
 
@@ -7,14 +7,14 @@ LARGEST = 2**20  # bytes
 
 
 def pooled(folder, options):
-    """Returns the options of an embedder with what `modules.json` says, if there is one.
+    """Returns the options of an embedder, completed from `modules.json` if there is one.
 
     Args:
         folder: The folder.
         options: Options of the encoder.
 
     Raises:
-        ValueError: If a module, or a kind of pooling, is not implemented; it names it.
+        ValueError: If a module, or a kind of pooling, is not implemented; the message names it.
     """
     path = folder / MODULES
     if not path.is_file():

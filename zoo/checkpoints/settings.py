@@ -1,4 +1,4 @@
-"""`config.json` of Hugging Face, of which nothing may be overlooked."""
+"""Hugging Face's `config.json`, in which no setting may be overlooked."""
 
 import json
 
@@ -10,7 +10,7 @@ REGRESSION = "regression"
 PROBLEM_TYPES = SINGLE, MULTI, REGRESSION  # of labels and numbers
 ANSWERS = "question_answering"
 _REQUIRED = object()
-_WITHOUT_MEANING = {  # for the numbers that a model computes
+_WITHOUT_MEANING = {  # without an effect on the outputs of a model
     "architectures",
     "auto_map",
     "bos_token_id",
@@ -59,14 +59,14 @@ _WITHOUT_MEANING = {  # for the numbers that a model computes
 
 
 class Settings:
-    """The content of a config, which remembers what was asked for.
+    """The content of a config, which records the settings that were read.
 
     Args:
         path: The file, for messages.
         content: Its content.
         new_labels: List of labels for a new head, in place of those of the file.
         problem_type: `"single_label_classification"`, `"multi_label_classification"`,
-            `"regression"` or `"question_answering"`, in place of what the file says.
+            `"regression"` or `"question_answering"`, in place of the one in the file.
     """
 
     def __init__(self, path, content, new_labels=None, problem_type=None):
@@ -79,7 +79,7 @@ class Settings:
         """Reads a file.
 
         Raises:
-            ValueError: If there is none, or it is no config of a model.
+            ValueError: If there is none, or it is not the config of a model.
         """
         if not path.is_file():
             raise ValueError(f"{path} is missing. It tells what the model is.")
@@ -92,10 +92,10 @@ class Settings:
         return cls(path, content, new_labels, problem_type)
 
     def take(self, *names, default=_REQUIRED):
-        """Returns the first of these settings that there is.
+        """Returns the first of these settings that exists.
 
         Raises:
-            ValueError: If there is none, and no default.
+            ValueError: If none exists, and there is no default.
         """
         self._seen.update(names)
         for name in names:
@@ -106,7 +106,7 @@ class Settings:
         return default
 
     def require(self, **expected):
-        """Checks settings that have one value here, which is also what a missing one means.
+        """Checks settings that are supported with one value only, which is also their default.
 
         Raises:
             ValueError: If one has another value.
@@ -120,7 +120,7 @@ class Settings:
                 )
 
     def take_same(self, *names):
-        """Returns the value of settings that must have the same here.
+        """Returns the common value of settings that must be equal here.
 
         Raises:
             ValueError: If they differ, or one is missing.
@@ -134,11 +134,11 @@ class Settings:
         return values[0]
 
     def ignore(self, *names):
-        """Marks settings as seen that change nothing here."""
+        """Marks settings without an effect here as seen."""
         self._seen.update(names)
 
     def require_class(self, names):
-        """Raises a `ValueError` unless the model is of one of some classes of transformers."""
+        """Raises a `ValueError` unless the model has one of these classes of transformers."""
         if self.architecture not in names:
             raise ValueError(
                 f"{self.path} is of a {self.architecture or 'model of an unknown class'}, which is "
@@ -146,7 +146,7 @@ class Settings:
             )
 
     def require_all_seen(self):
-        """Raises a `ValueError` if a setting was never asked for, and so has no effect."""
+        """Raises a `ValueError` if a setting was never read, and so would be ignored."""
         unknown = {
             name: value
             for name, value in self._content.items()
@@ -165,19 +165,19 @@ class Settings:
 
     @property
     def architecture(self):
-        """Name of the class in transformers, such as `"BertForMaskedLM"`; `""` if not told."""
+        """Name of the class in transformers, such as `"BertForMaskedLM"`; `""` if missing."""
         return (self.take("architectures", default=None) or [""])[0]
 
     @property
     def is_of_answers(self):
-        """Whether the head is asked to find answers, whatever the file has."""
+        """Whether a head that finds answers was asked for, whatever head the file has."""
         if self._problem_type == ANSWERS and self.new_labels is not None:
             raise ValueError(f"Answers have no labels. Received: labels={self.new_labels!r}.")
         return self._problem_type == ANSWERS
 
     @property
     def makes_head(self):
-        """Whether the head is to be a new one, whatever the file has."""
+        """Whether the model gets a new head, whatever head the file has."""
         if self.is_of_answers:
             return not self.architecture.endswith("ForQuestionAnswering")
         if self.new_labels or self._problem_type != REGRESSION:
@@ -187,9 +187,9 @@ class Settings:
 
     @property
     def problem_type(self):
-        """What the outputs of a model of labels are: one of `PROBLEM_TYPES`.
+        """The kind of problem of a model with labels, one of `PROBLEM_TYPES`.
 
-        Where nothing tells, one output is a number, and several are labels that exclude each other.
+        By default, a single output is a number, and several are mutually exclusive labels.
 
         Raises:
             ValueError: If it is none of these, or does not fit the labels.
@@ -218,9 +218,9 @@ class Settings:
 
     @property
     def labels(self):
-        """Names of the labels in the order of their numbers.
+        """Names of the labels in the order of their indices.
 
-        Of equal names, such as the two cranes of ImageNet, the later ones have their number behind.
+        Repeated names, such as the two cranes of ImageNet, have their index appended.
         """
         names = self.take("id2label", default=None)
         if names is None:

@@ -1,4 +1,4 @@
-"""T5 (Raffel et al. 2020), its version 1.1, and what has their shape, such as Flan-T5."""
+"""T5 (Raffel et al. 2020), its version 1.1, and models of their structure, such as Flan-T5."""
 
 from zoo.checkpoints.activations import activation
 from zoo.checkpoints.generation import sampler_of
@@ -35,7 +35,7 @@ def plan(settings, folder):
     dropout = settings.take("dropout_rate", default=0.1)
     tied = settings.take("tie_word_embeddings", default=True)
     scaled = settings.take("scale_decoder_outputs", default=tied)
-    # Settings do not tell: since version 5 of transformers, all of them say that weights are tied.
+    # Not from settings: since version 5 of transformers, they always say that weights are tied.
     is_tied = scaled or OUTPUT not in TensorFiles(folder).shapes
     options = {
         "num_layers": settings.take("num_layers"),
@@ -69,7 +69,7 @@ def plan(settings, folder):
 
 
 def tokenizer(folder, size):
-    """Returns the tokenizer; answers begin with padding."""
+    """Returns the tokenizer; outputs begin with the padding token."""
     return read_tokenizer(folder, size=size, start="<pad>")
 
 

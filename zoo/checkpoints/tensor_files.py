@@ -1,4 +1,4 @@
-"""The tensors of a folder of Hugging Face, read one at a time."""
+"""The tensors of a Hugging Face folder, read one at a time."""
 
 import contextlib
 import functools
@@ -30,21 +30,21 @@ _DTYPES = {
 
 
 class TensorFiles:
-    """What `model.safetensors` holds, or its shards, or `pytorch_model.bin`.
+    """The tensors of `model.safetensors`, of its shards, or of `pytorch_model.bin`.
 
     Files are read, not mapped, so that a tensor takes memory only while it is used. A pickled file
-    is read by `torch.load(weights_only=True)`, which runs no code of the file, and takes as much
-    memory as it has bytes.
+    is read by `torch.load(weights_only=True)`, which runs no code from the file. It may take as
+    much memory as it has bytes.
 
     Args:
         folder: The folder.
 
     Attributes:
-        shapes: Dictionary of the shapes of all tensors by their names.
+        shapes: Dictionary from the names of all tensors to their shapes.
 
     Raises:
         ValueError: If there is no such file, or one is damaged.
-        ImportError: If there is a pickled file only, and no PyTorch.
+        ImportError: If there is only a pickled file, and PyTorch is missing.
     """
 
     def __init__(self, folder):
@@ -64,7 +64,7 @@ class TensorFiles:
 
     @contextlib.contextmanager
     def limit(self, all_are_filled=False):
-        """Makes in the block no more numbers than the files have, and a few for a new head.
+        """Limits the weights made in the block to the size of the files, and a few for a new head.
 
         So a model takes no more memory than its files, whatever sizes its config asks for.
 
@@ -73,7 +73,7 @@ class TensorFiles:
                 less time and memory than random numbers.
 
         Raises:
-            ValueError: In the block, if a weight is beyond that.
+            ValueError: In the block, if a weight exceeds the limit.
         """
         left = _OF_NEW_HEADS + sum(math.prod(shape) for shape in self.shapes.values())
 
@@ -95,7 +95,7 @@ class TensorFiles:
             yield
 
     def read(self, name, first=0, last=None):
-        """Returns a tensor as a NumPy array, or its rows from `first` to `last` alone."""
+        """Returns a tensor as a NumPy array, or only its rows from `first` to `last`."""
         return self._read[name](first, last)
 
     def _paths(self, name):

@@ -1,4 +1,4 @@
-"""ViT (Dosovitskiy et al. 2021) and DeiT (Touvron et al. 2021): classifiers of pictures."""
+"""ViT (Dosovitskiy et al. 2021) and DeiT (Touvron et al. 2021): image classifiers."""
 
 from zoo.checkpoints.activations import activation
 from zoo.checkpoints.names import Names, Part

@@ -1,4 +1,4 @@
-"""Whisper (Radford et al. 2022), and what has its shape, such as Distil-Whisper."""
+"""Whisper (Radford et al. 2022) and models of its structure, such as Distil-Whisper."""
 
 import keras
 
@@ -30,7 +30,7 @@ START = "<|startoftranscript|>"
 RATE = 16000  # where the highest band ends at 8000 hertz
 READER, OF_ALL = "preprocessor_config.json", "processor_config.json"
 LARGEST_READER = 2**24  # bytes: older files hold the bands
-_OF_GENERATION = (  # what `_prompt` and `plan` read, and what tells timestamps
+_OF_GENERATION = (  # settings that `_prompt` and `plan` read, and those of timestamps
     "alignment_heads",
     "decoder_start_token_id",
     "forced_decoder_ids",
@@ -97,7 +97,7 @@ def tokenizer(folder, size):
 
 
 def _prompt(settings, generation):
-    """Returns the options of a `Transcriber` that say what its texts begin with."""
+    """Returns the options of a `Transcriber` for the beginning of its texts."""
     is_multilingual = generation.take("is_multilingual", default=True)
     languages = generation.take("lang_to_id", default=None) if is_multilingual else None
     languages = {code_of(name): token for name, token in (languages or {}).items()}
@@ -113,13 +113,13 @@ def _prompt(settings, generation):
             "implemented."
         )
     ids = [token for _, token in forced]
-    if languages:  # the prompt of the paper, whether files tell the task or not
+    if languages:  # the prompt of the paper, whether or not files name the task
         prompt = ["language", *(["task"] if tasks else [])]
         of_language = {token: code for code, token in languages.items()}
         of_task = {token: name for name, token in tasks.items()}
         if (
             language is None and task is None
-        ):  # else newer files hold forced tokens that do not count
+        ):  # otherwise, forced tokens of newer files do not count
             language = next((of_language[each] for each in ids if each in of_language), None)
             task = next((of_task[each] for each in ids if each in of_task), None)
     else:
@@ -137,7 +137,7 @@ def _prompt(settings, generation):
 
 
 def _numbers(heads, of_layer):
-    """Returns the numbers of heads, counted through all layers, of pairs of layer and head."""
+    """Returns the indices of heads, counted over all layers, for pairs of layer and head."""
     return heads and [layer * of_layer + head for layer, head in heads]
 
 

@@ -1,4 +1,4 @@
-"""Questions with contexts and answers: what a model learns from that finds answers."""
+"""Questions with contexts and answers: training data of question answering."""
 
 import tensorflow as tf
 
@@ -8,12 +8,12 @@ def answer_spans(pairs, answers):
 
     Args:
         pairs: List of tuples (question, context).
-        answers: For each a `str`, a tuple (answer, start) of a `str` and the number of its first
-            character, or a list of these, of which the first counts. Without a start, it is where
-            the answer stands first. An empty answer, or list, has start and end 0.
+        answers: For each pair a `str`, a tuple (answer, start) of a `str` and the index of its
+            first character, or a list of these, of which only the first is used. Without a start,
+            it is the first occurrence. An empty answer or list has start and end 0.
 
     Raises:
-        ValueError: If there are not as many, or a context does not hold its answer.
+        ValueError: If the numbers differ, or a context does not contain its answer.
 
     Example:
 
@@ -32,13 +32,14 @@ def answer_spans(pairs, answers):
 
 
 def spans_of_examples(examples):
-    """Returns what `answer_spans` does, of a data set.
+    """Does the same as `answer_spans`, for a data set.
 
     Args:
         examples: Data set of ((question, context), answer), scalar strings.
 
     Raises:
-        ValueError: If it is none. When a context does not hold its answer, the data set fails.
+        ValueError: If it is not such a data set. A context that does not contain its answer raises
+            an error when the data set is read.
     """
     spec = getattr(examples, "element_spec", None)
     leaves = tf.nest.flatten(spec)
@@ -64,7 +65,7 @@ def spans_of_examples(examples):
 
 
 def texts_of(answer):
-    """Returns the texts of an answer, a list, as `answer_spans` takes it.
+    """Returns the texts of an answer as `answer_spans` takes it, a list.
 
     Example:
 
@@ -76,7 +77,7 @@ def texts_of(answer):
 
 
 def _span(context, answer):
-    """Returns start and end of an answer, without the white space around it."""
+    """Returns the start and end of an answer, without the white space around it."""
     if isinstance(answer, list):
         answer = answer[0] if answer else ""
     text, start = (answer, None) if isinstance(answer, str) else answer

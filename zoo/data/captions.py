@@ -1,4 +1,4 @@
-"""Images and their captions: what a captioner learns from."""
+"""Images and their captions: training data of captioners."""
 
 from collections.abc import Iterable
 
@@ -52,7 +52,8 @@ def annotated(examples, annotate):
 
     Args:
         examples: Data set of dictionaries with `captions`, and `annotations` or `image`.
-        annotate: Makes `(batch, positions, channels)` of encoded images `[batch]`.
+        annotate: Function of encoded images `[batch]` that returns annotations `(batch, positions,
+            channels)`.
     """
     kind = _kind(examples)
     if kind == "image":
@@ -67,12 +68,12 @@ def annotated(examples, annotate):
 
 
 def pairs(examples, tokenize, shuffle, seed):
-    """Returns a data set of `(annotations, ids)`, an element for each caption.
+    """Returns a data set of `(annotations, ids)`, one element for each caption.
 
     Args:
         examples: Data set of `(annotations, captions)`.
-        tokenize: Function of captions `[batch]` and a seed to ragged ids.
-        shuffle: Whether to mix the captions of neighbours.
+        tokenize: Function of captions `[batch]` and a seed that returns ragged ids.
+        shuffle: Whether to shuffle captions within a buffer.
         seed: Seed of both.
     """
     seeds = tf.data.Dataset.random(seed=seed, rerandomize_each_iteration=True)
@@ -96,10 +97,10 @@ def images_with_captions(examples, batch_size, shuffle, seed, captions_per_image
 
     Args:
         examples: Data set of `(annotations, captions)`.
-        batch_size: Images a batch.
-        shuffle: Whether to mix images that are near each other.
+        batch_size: Number of images per batch.
+        shuffle: Whether to shuffle images within a buffer.
         seed: Seed of everything random.
-        captions_per_image: How many captions of each image at most, drawn anew in every pass; by
+        captions_per_image: Maximum number of captions for each image, drawn anew in every pass; by
             default all, in order.
 
     Returns:

@@ -1,9 +1,9 @@
-"""Features of collections that outgrow one machine, by Dask.
+"""Features of collections that outgrow one machine, computed with Dask.
 
-Dask is chosen because it is Python alone and pins nothing that TensorFlow needs: Apache Beam holds
-protobuf below 7 and Pillow and pyarrow back with it, Ray brings a runtime of 70 MB and servers of
-its own. A cluster may be processes of one machine, a batch system, Kubernetes or a cloud; the
-shards of a worker that is lost are computed by others.
+Dask is pure Python and pins nothing that TensorFlow needs. Apache Beam keeps protobuf below 7, and
+thereby holds back Pillow and pyarrow; Ray brings a runtime of 70 MB and its own servers. A cluster
+may be processes of one machine, a batch system, Kubernetes or a cloud; if a worker is lost, others
+compute its shards.
 
 Install it with `pip install "keras-attention-zoo[distributed]"`.
 """
@@ -18,17 +18,17 @@ from zoo.models.backbone import Backbone
 
 
 def cache_features(client, backbone, images, folder, views=1, batch_size=32, shards=None):
-    """Does what `zoo.data.features.cache_features` does, on a cluster.
+    """Does the same as `zoo.data.features.cache_features`, on a cluster.
 
-    Every worker makes the backbone from its config, and checks its fingerprint, so it needs the
-    same weights. The folder, and the files that `images` names, must be the same for all, as on a
-    network drive. Workers of one thread each are best: TensorFlow takes the cores it finds.
+    Every worker makes the backbone from its config and checks its fingerprint, so it needs the same
+    weights. All workers must see the same folder and the same files that `images` names, as on a
+    network drive. Workers with one thread each are best: TensorFlow uses all cores anyway.
 
     Args:
         client: `distributed.Client` of the cluster.
         backbone, images, folder, views, batch_size, shards: As for
             `zoo.data.features.cache_features`.
-            Let `"image"` be paths: contents would all pass through this process.
+            `"image"` should be paths: contents would all pass through this process.
 
     Returns:
         `pathlib.Path` of the folder.
@@ -42,7 +42,7 @@ def cache_features(client, backbone, images, folder, views=1, batch_size=32, sha
     >>> client = Client("tcp://scheduler:8786")  # doctest: +SKIP
     >>> cache_features(client, Backbone(), images, "/mnt/features", views=8)  # doctest: +SKIP
     """
-    from distributed import as_completed  # whoever has a client has it
+    from distributed import as_completed  # is there if a client is
 
     manifest = begin(backbone, images, folder, views, batch_size, shards)
     progress = progress_bar(manifest, folder, views)
@@ -51,7 +51,7 @@ def cache_features(client, backbone, images, folder, views=1, batch_size=32, sha
     def submit(examples, path, view):
         return client.submit(_compute, config, examples, str(path), view, batch_size, pure=False)
 
-    # Some shards more than there are threads: nobody waits, and not all wait here in memory.
+    # A few more shards than threads: no worker is idle, and memory does not hold all shards.
     missing = missing_shards(manifest, images, folder, views)
     ahead = 2 * max(1, sum(client.nthreads().values()))
     running = as_completed(submit(*job) for job in itertools.islice(missing, ahead))
@@ -68,5 +68,5 @@ def _compute(config, examples, path, view, batch_size):
 
 @functools.lru_cache(maxsize=1)
 def _backbone(config):
-    """A worker makes its backbone once."""
+    """Returns the backbone, which each worker makes only once."""
     return Backbone(**json.loads(config))

@@ -1,4 +1,4 @@
-"""What a folder of features holds: its `manifest.json`."""
+"""The description of a folder of features: its `manifest.json`."""
 
 import dataclasses
 import json
@@ -12,18 +12,18 @@ NAME = "manifest.json"
 
 @dataclasses.dataclass(frozen=True)
 class Manifest:
-    """What a folder of features holds.
+    """The description of a folder of features.
 
     Args:
         examples: Number of pictures.
         digest: Hash of their names, contents and captions, in order.
-        captions: Number of captions of every picture, `None` if it differs.
+        captions: Number of captions of every picture, `None` if it varies.
         shape: Positions and channels of the features of a picture.
         backbone: Config of the backbone, with its fingerprint.
         views: Number of views.
         shards: Number of files of each view.
-        dtype: Type of the features.
-        version: Version of this form.
+        dtype: Data type of the features.
+        version: Version of this format.
     """
 
     examples: int
@@ -38,7 +38,7 @@ class Manifest:
 
     @classmethod
     def read(cls, folder):
-        """Reads the manifest of a folder; a `FileNotFoundError` says that there is none."""
+        """Reads the manifest of a folder; raises a `FileNotFoundError` if there is none."""
         path = pathlib.Path(folder) / NAME
         if not path.is_file():
             raise FileNotFoundError(
@@ -48,7 +48,7 @@ class Manifest:
         return cls(**json.loads(path.read_text(encoding="utf-8")))
 
     def write(self, folder):
-        """Writes it into a folder, in place of the one there."""
+        """Writes the manifest into a folder, in place of an existing one."""
         with whole(pathlib.Path(folder) / NAME) as unfinished:
             text = json.dumps(dataclasses.asdict(self), indent=2)
             unfinished.write_text(text + "\n", encoding="utf-8")
@@ -66,7 +66,7 @@ class Manifest:
         return [end - start for start, end in zip(ends, ends[1:], strict=False)]
 
     def require_backbone(self, backbone, folder):
-        """Raises a `ValueError` unless the features are those that a backbone computes."""
+        """Raises a `ValueError` unless the features are those of a backbone."""
         config = backbone.get_config()
         for name in ("name", "layers", "image_size", "grid"):
             asked, there = config.get(name), self.backbone.get(name)

@@ -16,23 +16,23 @@ DTYPE = "float16"
 def compute_shard(backbone, examples, path, view=0, batch_size=32, progress=None):
     """Computes the features of some pictures and writes them into one file.
 
-    What is in the file depends on the arguments alone, and the file is there whole or not at all.
-    So this function can be called for any shard anywhere, again and at the same time.
+    The content of the file depends only on the arguments, and the file is written atomically. So
+    this function can be called for any shard on any machine, repeatedly and concurrently.
 
     Args:
         backbone: `zoo.Backbone`.
         examples: List of dictionaries: `"name"`, `"image"` (content or path of a file) and
             `"captions"`, a list of strings.
-        path: Where the file goes, a TFRecord.
-        view: Number of the view: see `zoo.data.views`.
-        batch_size: Pictures at a time.
+        path: The file to write, a TFRecord.
+        view: Index of the view: see `zoo.data.views`.
+        batch_size: Number of pictures to process at a time.
         progress: Function that is called with the number of pictures after each batch.
 
     Returns:
         The number of pictures.
 
     Raises:
-        ValueError: Pictures cannot be decoded, or their features not be kept in float16.
+        ValueError: If pictures cannot be decoded, or their features are beyond float16.
     """
     path = pathlib.Path(path)
     read = _reader(backbone.image_size, view)
@@ -51,12 +51,12 @@ def compute_shard(backbone, examples, path, view=0, batch_size=32, progress=None
 
 
 def read_shards(paths, shape, captions):
-    """Returns what some shards hold, in order.
+    """Reads shards, in order.
 
     Args:
         paths: The files.
         shape: Positions and channels of the features of a picture.
-        captions: Number of captions of every picture, `None` if it differs.
+        captions: Number of captions of every picture, `None` if it varies.
 
     Returns:
         A `tf.data.Dataset` of `{"name", "annotations", "captions"}`.
@@ -108,7 +108,7 @@ def _require_pictures(names, is_image):
 
 
 def _compact(annotations):
-    with np.errstate(over="ignore"):  # it is looked at below
+    with np.errstate(over="ignore"):  # overflow is checked below
         compact = annotations.astype(DTYPE)
     if not np.isfinite(compact).all():
         raise ValueError(

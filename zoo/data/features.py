@@ -182,7 +182,7 @@ def _require_same(manifest, folder, shards, seen):
 
 
 def _survey(images):
-    """Returns what a manifest tells of pictures: their number, a hash, how many captions."""
+    """Returns the entries of a manifest about pictures: number, hash, number of captions."""
     digest, count, captions = hashlib.sha256(), 0, set()
     for example in _examples(images):
         if isinstance(example["captions"], str | bytes):
@@ -191,7 +191,7 @@ def _survey(images):
                 f"{example['captions']!r}. Put it into a list."
             )
         fields = [example["name"], *example["captions"]]
-        # A path names the picture by where it is, which may change.
+        # Contents are hashed, but not paths, which may change.
         fields += [example["image"]] if isinstance(example["image"], bytes) else []
         for field in fields:
             content = field.encode("utf-8") if isinstance(field, str) else field

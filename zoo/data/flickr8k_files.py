@@ -1,10 +1,10 @@
-"""The files of Flickr8k as its archives hold them: where they are, and how they are read."""
+"""The files of Flickr8k as in its archives: where they are, and how they are read."""
 
 import collections
 import hashlib
 import pathlib
 
-IMAGES = "Flicker8k_Dataset"  # spelled so in the archive
+IMAGES = "Flicker8k_Dataset"  # the archive's spelling
 TEXTS = "Flickr8k_text"
 CAPTIONS = "Flickr8k.token.txt"
 CAPTIONS_PER_IMAGE = 5
@@ -29,15 +29,15 @@ def find_split(folder, split):
     """Finds the images and captions of one split.
 
     Args:
-        folder: Path of the folder with what the archives hold.
+        folder: Path of the folder with the content of the archives.
         split: A key of `IMAGE_LISTS`.
 
     Returns:
         A list of `(path of the image, captions)` in the order of the list of the split.
 
     Raises:
-        FileNotFoundError: The list, the captions, or images are not there.
-        ValueError: The list is empty, or an image in it does not have five captions.
+        FileNotFoundError: If the list, the captions or images are missing.
+        ValueError: If the list is empty, or an image in it does not have five captions.
     """
     folder = pathlib.Path(folder).expanduser()
     names = _read_lines(_find_text(folder, split, IMAGE_LISTS[split]))
@@ -67,7 +67,7 @@ def find_split(folder, split):
 
 
 def content(examples):
-    """Returns a short hash of what `find_split` found: of names, images and captions, in order."""
+    """Returns a short hash of a result of `find_split`: names, images and captions, in order."""
     digest = hashlib.sha256()
     for path, captions in examples:
         for field in [path.name.encode(), path.read_bytes(), *map(str.encode, captions)]:
@@ -88,7 +88,7 @@ def _find_text(folder, split, name):
 
 
 def _read_captions(path):
-    """Returns a dictionary of image names to dictionaries of numbers to captions."""
+    """Returns a dictionary from image names to dictionaries from numbers to captions."""
     captions = collections.defaultdict(dict)
     for line in _read_lines(path):
         key, _, caption = line.partition("\t")

@@ -1,11 +1,11 @@
-"""Inputs with labels or numbers: what a classifier, or a model of numbers, learns from."""
+"""Inputs with labels or numbers: training data of classifiers and regression models."""
 
 import numpy as np
 import tensorflow as tf
 
 
 def require_labels(labels, number):
-    """Returns labels as a list, or raises a `ValueError` unless they are `number` different names.
+    """Returns labels as a list; raises a `ValueError` unless they are `number` different names.
 
     Example:
 
@@ -23,15 +23,15 @@ def require_labels(labels, number):
 
 
 def labelled(examples, labels):
-    """Returns a data set of (input, number of a label).
+    """Returns a data set of (input, index of its label).
 
     Args:
         examples: A pair of a list of inputs and a list of labels, or a data set of (input, label).
-            An input is a string, or several.
-        labels: List of the names of labels. Labels of examples are names or their numbers.
+            An input is one string, or several.
+        labels: List of the names of labels. Labels of examples are names or their indices.
 
     Raises:
-        ValueError: If they are no such pairs, or an example has another label.
+        ValueError: If `examples` has another form, or an example has a label not in `labels`.
 
     Example:
 
@@ -58,7 +58,7 @@ def labelled(examples, labels):
 
 
 def multi_labelled(examples, labels):
-    """Returns a data set of (input, float32 `(labels,)`): 1 for labels that it has, 0 for others.
+    """Returns a data set of (input, float32 `(labels,)`): 1 for its labels, 0 for others.
 
     Args:
         examples: As for `labelled`. The labels of an example are a list of names, or a row of 0 and
@@ -66,7 +66,7 @@ def multi_labelled(examples, labels):
         labels: List of the names of labels.
 
     Raises:
-        ValueError: If they are no such pairs, or an example has another label.
+        ValueError: If `examples` has another form, or an example has a label not in `labels`.
 
     Example:
 
@@ -103,7 +103,7 @@ def numbered(examples):
             number).
 
     Raises:
-        ValueError: If they are no such pairs.
+        ValueError: If `examples` has another form.
 
     Example:
 
@@ -117,7 +117,7 @@ def numbered(examples):
 
 
 def _of_lists(examples, read, what):
-    """Returns a data set of inputs with what `read` makes of that which belongs to each."""
+    """Returns a data set of inputs, each with the result of `read` on its label or number."""
     inputs, of_inputs = map(list, examples)
     if not inputs or len(inputs) != len(of_inputs):
         raise ValueError(
@@ -154,7 +154,7 @@ def _number(label, labels):
 
 
 def _row(given, labels):
-    """Returns float32 `(labels,)` of 0 and 1, of a list of names or of such a row."""
+    """Returns float32 `(labels,)` of 0 and 1 for a list of names or such a row."""
     is_list = hasattr(given, "__iter__") and not isinstance(given, str | bytes)
     given = list(given) if is_list else [given]
     names = [each.decode() if isinstance(each, bytes) else each for each in given]
@@ -176,5 +176,5 @@ def _as_number(number):
 
 
 def _is_number(given, kinds):
-    """Whether something is one number of these kinds of NumPy."""
+    """Whether something is a single number of these NumPy kinds."""
     return np.ndim(given) == 0 and np.asarray(given).dtype.kind in kinds

@@ -6,7 +6,7 @@ import pathlib
 
 URL = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw/"
 
-# TFDS split -> how upstream begins the names of its files.
+# TFDS split -> upstream's prefix of the names of its files.
 FILE_PREFIXES = {
     "train": "train",
     "validation": "val",
@@ -15,8 +15,8 @@ FILE_PREFIXES = {
     "test_2017_mscoco": "test_2017_mscoco",
 }
 
-# sha256, bytes and name of every file at upstream's commit a3d2e0d. The URL follows the branch, so
-# it is these hashes that pin the content.
+# sha256, bytes and name of every file at upstream's commit a3d2e0d. The URL follows the branch;
+# these hashes pin the content.
 _CHECKSUM_TABLE = """\
 9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8  22890  test_2016_flickr.de.gz
 611d361c6334bc7246101d48097c13cf5c4413c5befc793cc629934359d532d9  21077  test_2016_flickr.en.gz
@@ -62,8 +62,8 @@ def find_split_files(folder, split, languages):
         A list of paths, one for each language.
 
     Raises:
-        FileNotFoundError: A file is in neither place; the message says where to get it.
-        ValueError: The content of a file is not the pinned one.
+        FileNotFoundError: If a file is in neither place; the message says where to get it.
+        ValueError: If the content of a file is not the pinned one.
     """
     names = split_file_names(split, languages)
     folder = pathlib.Path(folder).expanduser()
@@ -83,7 +83,7 @@ def find_split_files(folder, split, languages):
 
 
 def read_pairs(paths):
-    """Reads two gzipped files, one sentence a line, whose lines translate each other.
+    """Reads two gzipped files with one sentence per line, which are translations of each other.
 
     Args:
         paths: The source file and the target file.
@@ -92,7 +92,7 @@ def read_pairs(paths):
         A list of `(source, target)` strings in the order of the files.
 
     Raises:
-        ValueError: The files differ in their number of lines.
+        ValueError: If the files differ in their number of lines.
     """
     source, target = (_read_lines(path) for path in paths)
     if len(source) != len(target):
@@ -130,7 +130,7 @@ def _check_content(path):
 
 
 def _read_lines(path):
-    # Not splitlines(): it would also cut a sentence at other Unicode line separators, and shift
-    # every line after it against its translation.
+    # Not splitlines(): it would also split at other Unicode line separators, and misalign all later
+    # lines with their translations.
     text = gzip.decompress(pathlib.Path(path).read_bytes()).decode("utf-8")
     return text.removesuffix("\n").split("\n")

@@ -1,4 +1,4 @@
-"""Pairs of texts: what translators and embedders learn from."""
+"""Pairs of texts: training data of translators and embedders."""
 
 import tensorflow as tf
 
@@ -27,7 +27,7 @@ def spoken_texts(examples):
             set.
 
     Raises:
-        ValueError: If they are no such pairs.
+        ValueError: If `examples` has another form.
     """
     if isinstance(examples, tuple):
         sounds, texts = examples
@@ -62,16 +62,16 @@ def require_pairs(pairs):
 
 
 def has_several_targets(examples):
-    """Whether the elements of a data set are a source with a vector of targets, not a pair."""
+    """Whether each element of a data set is a source with a vector of targets, not a pair."""
     return examples.element_spec[1].shape.rank == 1
 
 
 def draw_pairs(examples, seed):
-    """Returns a pair for each source: with one of its targets, drawn anew in each pass.
+    """Returns a pair for each source, with one of its targets, drawn anew in each pass.
 
     Args:
         examples: Data set of `(source, targets)`, a string and a vector of strings; or of pairs,
-            which stay as they are.
+            which are returned unchanged.
         seed: Seed of the draws.
     """
     if not has_several_targets(examples):
@@ -107,9 +107,9 @@ def all_pairs(examples):
 
 
 def sources_and_references(examples):
-    """Returns the sources of `examples`, a list of `str`, and what is right for each.
+    """Returns the sources of `examples`, a list of `str`, and their references.
 
-    The latter is a list of `str` for pairs, otherwise a list of lists of `str`.
+    The references are a list of `str` for pairs, otherwise a list of lists of `str`.
 
     Args:
         examples: As for `draw_pairs`.

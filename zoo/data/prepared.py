@@ -1,4 +1,4 @@
-"""Data sets of which TensorFlow Datasets has the builder, downloaded or prepared before."""
+"""Data sets whose builders are in TensorFlow Datasets, downloaded or prepared before."""
 
 try:
     import tensorflow_datasets as tfds
@@ -10,16 +10,16 @@ except ImportError as error:
 
 
 def prepared(name, title, data_dir=None):
-    """Returns the builder of a data set that is there.
+    """Returns the builder of a prepared data set.
 
     Args:
         name: Its name in TensorFlow Datasets.
-        title: What errors call it.
-        data_dir: Folder where TensorFlow Datasets has prepared it. By default its own one, where it
-            is downloaded to unless it is there.
+        title: Its name in error messages.
+        data_dir: Folder where TensorFlow Datasets has prepared it. Defaults to its own folder,
+            where the data set is downloaded to if it is missing.
 
     Raises:
-        FileNotFoundError: `data_dir` lacks the data set.
+        FileNotFoundError: If `data_dir` lacks the data set.
     """
     builder = tfds.builder(name, data_dir=data_dir)
     if data_dir is None:

@@ -1,4 +1,4 @@
-"""Sentences out of captions, and how close they are to what is measured, to leave those out."""
+"""Sentences from captions, and their similarity to test sentences, to leave similar ones out."""
 
 import re
 
@@ -16,7 +16,7 @@ WORD = re.compile(r"\w+")
 
 
 class Sentences:
-    """Sentences that others are compared with, all at once.
+    """A collection of sentences to compare other sentences with.
 
     Args:
         sentences: A list of `str`.
@@ -32,7 +32,7 @@ class Sentences:
         self._places = {word: np.array(each) for word, each in places.items()}
 
     def closeness(self, sentence):
-        """Returns the largest Jaccard similarity of the words of a sentence and of one of these.
+        """Returns the largest Jaccard similarity of the words of a sentence to one of these.
 
         $$ J(A, B) = \\frac{|A ∩ B|}{|A ∪ B|} $$
 
@@ -50,7 +50,7 @@ class Sentences:
 
 
 def sentence_of_words(words):
-    """Returns the sentence that a data set gives as tokens.
+    """Returns a sentence as text, from the tokens of a data set.
 
     Args:
         words: A list of `str`, English words and punctuation.

@@ -34,15 +34,15 @@ def find_file(folder, part):
     """Finds and checks a file.
 
     Args:
-        folder: Path of the folder, or `None` if nobody named one.
+        folder: Path of the folder, or `None` if none was given.
         part: A key of `FILES`.
 
     Returns:
         The path.
 
     Raises:
-        FileNotFoundError: It is not there; the message says what belongs there.
-        ValueError: Its content is not the pinned one.
+        FileNotFoundError: If it is missing; the message says what it should contain.
+        ValueError: If its content is not the pinned one.
     """
     name = FILES[part]
     if folder is None:
@@ -68,14 +68,14 @@ def find_file(folder, part):
 
 
 def read_translations(path):
-    """Reads a file of lines of an English sentence, a tab and a German one.
+    """Reads a file whose lines are an English sentence, a tab and a German one.
 
     Returns:
-        Dictionary of each English sentence to the list of its translations, both in the order of
+        Dictionary from each English sentence to the list of its translations, both in the order of
         the file.
 
     Raises:
-        ValueError: A line has no two fields.
+        ValueError: If a line does not have two fields.
     """
     text = gzip.decompress(pathlib.Path(path).read_bytes()).decode("utf-8")
     translations = {}
@@ -91,17 +91,17 @@ def read_translations(path):
 
 
 def hold_out(translations, number):
-    """Sets sentences aside, to choose by, and what remains to learn from.
+    """Holds out sentences for validation; the remaining ones are for training.
 
-    Held out are the English sentences with the smallest sha256, each with all its translations.
-    What remains has none of these translations, either.
+    The English sentences with the smallest sha256 are held out, each with all its translations.
+    The remaining sentences have none of these translations, either.
 
     Args:
-        translations: Dictionary of sentences to lists of translations.
-        number: How many sentences to hold out.
+        translations: Dictionary from sentences to lists of translations.
+        number: Number of sentences to hold out.
 
     Returns:
-        Two such dictionaries: what remains, and what is held out.
+        Two such dictionaries: the remaining sentences, and those held out.
 
     Example:
 

@@ -1,4 +1,4 @@
-"""Views of pictures: a little different each, so that a model trains on more than there is."""
+"""Views of pictures, each a little different: augmentation that can be computed in advance."""
 
 import math
 
@@ -8,15 +8,16 @@ SMALLEST_AREA = 0.8
 
 
 def view_of(images, names, view):
-    """Returns one view of a batch of pictures, the same one whenever it is asked for.
+    """Returns one view of a batch of pictures, always the same for the same names and number.
 
-    View 0 is the whole picture, view 1 its mirror image. Every further one is a part of 80 to 100 %
-    of the area, mirrored half of the time and resized back: another one for each number and name.
+    View 0 is the whole picture, view 1 its mirror image. Each further view is a crop whose sides
+    are about 89 to 100 % of the picture's, mirrored half of the time and resized back; it depends
+    on the number and the name.
 
     Args:
         images: Float tensor (batch, size, size, 3).
         names: String tensor (batch,), the names of the pictures.
-        view: Number of the view, an `int`.
+        view: Index of the view, an `int`.
 
     Returns:
         Float tensor (batch, size, size, 3).
@@ -46,6 +47,6 @@ def view_of(images, names, view):
 
 
 def _draw(names, view, number):
-    """Returns a number from 0 to 1 for each name, by its hash."""
+    """Returns a number from 0 to 1 for each name, derived from its hash."""
     keys = tf.strings.join([names, f"{view}", f"{number}"], separator="/")
     return tf.cast(tf.strings.to_hash_bucket_fast(keys, 2**24), tf.float32) / 2**24

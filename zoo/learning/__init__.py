@@ -1,1 +1,1 @@
-"""Learning from arrays alone, on any backend of Keras; nothing here imports TensorFlow."""
+"""Training from arrays alone, on any backend of Keras; nothing here imports TensorFlow."""

@@ -4,17 +4,17 @@ import numpy as np
 
 
 def by_length(rows, places, number, batch_size, draws):
-    """Returns the batches of an epoch, a list of tuples of rows and the place of their length.
+    """Returns the batches of an epoch, a list of tuples of rows and the index of their length.
 
-    The batches of one length all have one size, so that few programs are compiled: what is left of
-    one length goes to the next, and the last batch, of the longest, may be smaller.
+    All batches of one length have the same size, so that few programs are compiled: rows that do
+    not fill a batch go to the next length, and only the last batch of the longest may be smaller.
 
     Args:
-        rows: Numbers of examples, in a random order.
-        places: Which length each of them has, from 0 to `number - 1`; others are left out.
-        number: How many lengths there are, increasing.
-        batch_size: Rows a batch.
-        draws: NumPy's generator of random numbers, for the order of the batches.
+        rows: Indices of examples, in a random order.
+        places: Index of the length of each of them, from 0 to `number - 1`; others are left out.
+        number: Number of lengths, which are increasing.
+        batch_size: Number of rows per batch.
+        draws: NumPy random generator, for the order of the batches.
     """
     batches, left = [], rows[:0]
     for place in range(number):
@@ -26,5 +26,5 @@ def by_length(rows, places, number, batch_size, draws):
         left = left[whole:]
     batches[-1] = (batches[-1][0], number - 1)
     order = draws.permutation(np.arange(1, len(batches) - 1))
-    # They are sorted by length, and Keras sees by the first two which sizes differ.
+    # The shortest and the longest come first: Keras infers from two batches which sizes vary.
     return [batches[place] for place in dict.fromkeys([0, len(batches) - 1, *order])]

@@ -1,7 +1,7 @@
-"""How a model in training hears sounds: each time a little different, on any backend.
+"""Augmentation of sounds in training: a little different in each pass, on any backend.
 
-It is what `zoo.SoundReader` does, and in between what makes another voice, another room and another
-microphone of a sound. All of it is drawn for each sound anew, by a `keras.random.SeedGenerator`.
+It does what `zoo.SoundReader` does and, in between, imitates another voice, another room and
+another microphone. All of it is drawn anew for each sound, from a `keras.random.SeedGenerator`.
 """
 
 import math
@@ -11,32 +11,33 @@ from keras import ops
 
 from zoo.readers.mel import FLOOR, NEPERS, fft_size, hann_window, mel_triangles
 
-CURVES = 4  # cosines of which a smooth curve is made
-ECHO = 0.3  # seconds after which no echo is heard
-FADING = (0.02, 0.1)  # seconds in which echoes fade to 1 / e, at least and at most
+CURVES = 4  # cosines whose sum is a smooth curve
+ECHO = 0.3  # seconds after which there is no echo
+FADING = (0.02, 0.1)  # minimum and maximum of the seconds in which echoes fade to 1 / e
 
 
 class Hearing(keras.layers.Layer):
-    """Makes spectrograms of sounds, of each another one in each call.
+    """Makes spectrograms of sounds, different ones in each call.
 
-    With the defaults, nothing is changed, and they are those of the reader.
+    With the defaults, they are those of the reader, unchanged.
 
     Args:
         reader: Config of the `zoo.SoundReader`.
-        speed: Logarithm of the largest change of the speed, and of the pitch with it; see `faster`.
-        pause: Longest silence before a sound and behind it, in seconds; see `with_pauses`.
+        speed: Logarithm of the largest change of speed, which changes the pitch, too; see `faster`.
+        pause: Longest silence before and after a sound, in seconds; see `with_pauses`.
         echo: Loudest echoes, see `with_echoes`.
-        noise: Least and most decibels of a sound above its noise, or `None`.
-        color: How much the loudness of the noise differs among frequencies, see `with_noise`.
-        tempo: Logarithm of the largest change of the speed that leaves the pitch.
+        noise: Minimum and maximum signal-to-noise ratio in decibels, or `None`.
+        color: How much the loudness of the noise varies over frequencies, see `with_noise`.
+        tempo: Logarithm of the largest change of speed that preserves the pitch.
         throat: Largest stretching of the bands, see `of_another_throat`.
-        microphone: How much the loudness of bands differs, see `of_another_microphone`.
+        microphone: How much the loudness of the bands varies, see `of_another_microphone`.
         gaps: Arguments of `with_gaps`, or `None`.
         seed: Integer seed.
 
     Call arguments:
-        sounds: Dictionary of `samples` `(batch, samples)`, integers of 16 bits or floats from -1 to
-            1, and `lengths`, int32 `(batch,)`, how many samples of each count; the others are 0.
+        sounds: Dictionary of `samples` `(batch, samples)`, 16-bit integers or floats from -1 to 1,
+            zeros after the end of each sound, and `lengths`, int32 `(batch,)`, the number of
+            samples of each.
 
     Returns:
         Dictionary of `frames`, float32 `(batch, frames, bands)`, and `lengths`, int32 `(batch,)`.
@@ -99,27 +100,27 @@ class Hearing(keras.layers.Layer):
 
 
 def as_floats(samples):
-    """Returns samples from -1 to 1, of integers of 16 bits or floats."""
+    """Returns samples from -1 to 1, for 16-bit integers or floats."""
     is_integer = "int" in keras.backend.standardize_dtype(samples.dtype)
     return ops.cast(samples, "float32") / (32768.0 if is_integer else 1.0)
 
 
 def faster(x, lengths, largest, seeds):
-    """Plays each sound up to so much faster or slower, in a straight line from point to point.
+    """Plays each sound faster or slower by a random factor, with linear interpolation.
 
-    By this the pitch of samples changes, too, and that of spectrograms does not.
+    This changes the pitch of samples, but not that of spectrograms.
 
     Ko et al. 2015, Audio Augmentation for Speech Recognition
     (https://www.isca-archive.org/interspeech_2015/ko15_interspeech.html).
 
     Args:
         x: float32 `(batch, points, ...)`.
-        lengths: int32 `(batch,)`, how many points of each count.
+        lengths: int32 `(batch,)`, the number of points of each.
         largest: Logarithm of the largest change.
         seeds: Seed generator.
 
     Returns:
-        Such `x` with 0 behind each end, and such `lengths`.
+        The new `x`, zeros after each end, and the new `lengths`.
 
     Example:
 
@@ -144,16 +145,16 @@ def faster(x, lengths, largest, seeds):
 
 
 def with_pauses(waves, lengths, longest, seeds):
-    """Begins each sound so much later, and ends it so much later: half of the time at once.
+    """Adds random silence before and after each sound; each of the two is none half of the time.
 
     Args:
         waves: float32 `(batch, samples)`.
-        lengths: int32 `(batch,)`, how many samples of each count.
-        longest: Samples that are added at most, at each end.
+        lengths: int32 `(batch,)`, the number of samples of each.
+        longest: Maximum number of samples added at each end.
         seeds: Seed generator.
 
     Returns:
-        Such `waves` and `lengths`.
+        The new `waves` and `lengths`.
     """
     batch, samples = ops.shape(waves)
     pauses = keras.random.uniform((2, batch), -longest, longest, seed=seeds)
@@ -165,12 +166,12 @@ def with_pauses(waves, lengths, longest, seeds):
 
 
 def with_echoes(waves, loudest, rate, seeds):
-    """Plays each sound in a room of its own: noise that fades is its answer to a click.
+    """Plays each sound in a random room, whose impulse response is fading noise.
 
     Args:
         waves: float32 `(batch, samples)`.
-        loudest: Root of the energy of the loudest echoes, as a part of that of the click.
-        rate: Samples a second.
+        loudest: Root of the energy of the loudest echoes, relative to that of the direct sound.
+        rate: Samples per second.
         seeds: Seed generator.
     """
     batch, samples = ops.shape(waves)
@@ -187,14 +188,14 @@ def with_echoes(waves, loudest, rate, seeds):
 
 
 def with_noise(waves, lengths, decibels, color, seeds):
-    """Adds noise of a random color, so much softer than each sound.
+    """Adds noise of a random color to each sound, at a random signal-to-noise ratio.
 
     Args:
-        waves: float32 `(batch, samples)`.
-        lengths: int32 `(batch,)`, how many samples of each count; the others are 0.
-        decibels: Least and largest difference.
-        color: Standard deviation of each of four cosines over the frequencies, of the logarithm of
-            amplitudes; 0 is white noise.
+        waves: float32 `(batch, samples)`, zeros after the end of each.
+        lengths: int32 `(batch,)`, the number of samples of each.
+        decibels: Minimum and maximum signal-to-noise ratio.
+        color: Standard deviation of each of the four cosines over the frequencies whose sum is the
+            logarithm of the amplitudes; 0 is white noise.
         seeds: Seed generator.
     """
     batch, samples = ops.shape(waves)
@@ -211,7 +212,7 @@ def with_noise(waves, lengths, decibels, color, seeds):
 
 
 def log_mel(waves, rate, bands, window, hop):
-    """Returns what `zoo.readers.log_mel.log_mel` returns."""
+    """Does the same as `zoo.readers.log_mel.log_mel`."""
     size = fft_size(window)
     padded = ops.pad(waves, [[0, 0], [size // 2, size // 2]])
     frames = ops.extract_sequences(padded, size, hop)  # (batch, frames, size)
@@ -222,7 +223,7 @@ def log_mel(waves, rate, bands, window, hop):
 
 
 def normalized(frames, lengths, decibels=None, each_band=False):
-    """Returns the `frames` that `zoo.SoundReader.normalized` returns."""
+    """Returns the same `frames` as `zoo.SoundReader.normalized`."""
     is_frame = ops.arange(ops.shape(frames)[1]) < lengths[:, None]
     is_frame = ops.cast(is_frame, "float32")[..., None]
     count = ops.cast(ops.maximum(lengths, 1), "float32")[:, None, None]
@@ -239,14 +240,14 @@ def normalized(frames, lengths, decibels=None, each_band=False):
 
 
 def of_another_throat(frames, largest, seeds):
-    """Stretches the bands of each spectrogram, as the lengths of vocal tracts differ.
+    """Stretches the bands of each spectrogram, to imitate vocal tracts of different lengths.
 
     Jaitly and Hinton 2013, Vocal Tract Length Perturbation Improves Speech Recognition
-    (https://www.cs.toronto.edu/~hinton/absps/perturb.pdf), here along mels.
+    (https://www.cs.toronto.edu/~hinton/absps/perturb.pdf), here on the mel scale.
 
     Args:
         frames: float32 `(batch, frames, bands)`.
-        largest: Largest change of a band's number, as a part of it.
+        largest: Largest relative change of the index of a band.
         seeds: Seed generator.
 
     Example:
@@ -265,7 +266,7 @@ def of_another_throat(frames, largest, seeds):
 
 
 def of_another_microphone(frames, deviation, seeds):
-    """Adds a smooth random curve to the bands of each log-mel spectrogram, as microphones differ.
+    """Adds a smooth random curve to the bands of each spectrogram, to imitate other microphones.
 
     Args:
         frames: float32 `(batch, frames, bands)`.
@@ -283,15 +284,15 @@ def of_another_microphone(frames, deviation, seeds):
 
 
 def with_gaps(frames, lengths, number, time, bands, seeds):
-    """Hides some frames, and some bands, of each spectrogram: they become 0.
+    """Sets some frames and some bands of each spectrogram to 0.
 
     Park et al. 2019, SpecAugment (https://arxiv.org/abs/1904.08779).
 
     Args:
         frames: float32 `(batch, frames, bands)`, normalized, so that 0 is the mean.
-        lengths: int32 `(batch,)`, how many frames of each count.
-        number: Gaps in the time, and as many among the bands.
-        time, bands: Largest gap, as a part of the frames, and of the bands.
+        lengths: int32 `(batch,)`, the number of frames of each.
+        number: Number of gaps in time, and also number of gaps among the bands.
+        time, bands: Largest gap, as a fraction of the frames and of the bands.
         seeds: Seed generator.
     """
     batch, longest, all_bands = ops.shape(frames)
@@ -317,12 +318,12 @@ def _at(x, places):
 
 
 def _like(each, x):
-    """Returns a number of each point `(batch, points)` so that it multiplies `x`."""
+    """Returns one number for each point `(batch, points)`, in a shape that broadcasts to `x`."""
     return each if len(x.shape) == 2 else each[..., None]
 
 
 def _curves(batch, count, deviation, seeds):
-    """Returns smooth random curves, float32 `(batch, count)`, of four cosines each."""
+    """Returns smooth random curves, float32 `(batch, count)`, each the sum of four cosines."""
     places = ops.arange(count, dtype="float32") / ops.cast(count, "float32")
     numbers = ops.arange(1, CURVES + 1, dtype="float32")[:, None]
     draws = keras.random.normal((batch, CURVES), stddev=deviation, seed=seeds)

@@ -1,9 +1,9 @@
-"""A job: a core, what it learns from, and how, in a folder of plain files.
+"""A training job: a core, its data and its settings, in a folder of plain files.
 
 Recipes read strings, pictures or sounds with TensorFlow. Once these are arrays, the rest needs
-Keras alone, and may be done elsewhere: in this process, or by `python -m zoo.learning FOLDER` on
-another backend or another machine, such as JAX on a GPU, where TensorFlow need not be installed. A
-folder whose job is done is not worked on again.
+Keras alone. It may run in this process, or by `python -m zoo.learning FOLDER` on another backend or
+another machine, such as JAX on a GPU, where TensorFlow need not be installed. A job that is done
+is not run again.
 """
 
 import dataclasses
@@ -30,26 +30,26 @@ DATA = {
     "texts": LabelledTexts,
     "windows": Windows,
 }
-AROUND = {"masked": OfPlaces}  # what makes of a core a model of such inputs
+AROUND = {"masked": OfPlaces}  # the model around the core for such data
 UNDECAYED = ["gamma", "beta", "bias"]  # parts of the names of variables
 JOB, ARRAYS, LEARNED, HISTORY = "job.json", "arrays.npz", "learned.weights.h5", "history.csv"
 
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """What to learn, and how.
+    """Model, data and settings of a training job.
 
     Attributes:
         architecture: Name of the architecture of the core.
         config: Config of the core.
         data: Kind of the data, a key of `DATA`.
-        options: Arguments of that class besides the arrays.
-        optimizer: Config of the optimizer, which averages the weights: the average is kept.
+        options: Arguments of its class, besides the arrays.
+        optimizer: Config of the optimizer, which averages the weights; the average is kept.
         epochs: Passes over the data. The weights after the last one are kept.
         label_smoothing: As for `TokenCrossentropy`.
-        teachers: Each the architecture, the config, and the file of the weights of a core.
+        teachers: For each teacher, the architecture, the config and the weights file of its core.
         teacher_share: As for `Learner`.
-        begin_with: File of weights that it begins with, or `""`.
+        begin_with: File of the initial weights, or `""`.
         dtype: Policy of the computation.
         seed: Seed of everything random.
     """
@@ -69,7 +69,7 @@ class Job:
 
 
 def write(folder, job, arrays):
-    """Writes a job and its arrays; the file of the job comes last and makes it one."""
+    """Writes a job and its arrays; the file of the job comes last and marks it as complete."""
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     with whole(folder / ARRAYS) as unfinished, open(unfinished, "wb") as file:
@@ -79,9 +79,9 @@ def write(folder, job, arrays):
 
 
 def learned(folder, make):
-    """Returns the file of weights that a job learns; the job is written first if it is not there.
+    """Runs a job, and returns the file of its weights; writes the job first if it does not exist.
 
-    A job that is there goes on as it was written, whatever the recipe says by now.
+    An existing job continues as it was written, even if the recipe has changed since.
 
     Args:
         folder: Its folder.
@@ -96,7 +96,7 @@ def learned(folder, make):
 
 
 def work(folder):
-    """Does the job of a folder; started again after a crash, it goes on with the last epoch.
+    """Runs the job of a folder; started again after a crash, it resumes after the last epoch.
 
     Args:
         folder: Folder that `write` has written.
@@ -126,18 +126,18 @@ def work(folder):
     optimizer = keras.optimizers.deserialize(job.optimizer)
     optimizer.exclude_from_weight_decay(var_names=UNDECAYED)
     optimizer.build(learner.trainable_variables)  # a step that makes variables is traced twice
-    # The lengths of batches differ: XLA on a CPU would compile for longer than it computes.
+    # Batches differ in length: XLA on a CPU would spend more time compiling than computing.
     learner.compile(optimizer, jit_compile=keras.backend.backend() != "tensorflow")
     learner.fit(
         data,
         epochs=job.epochs,
-        shuffle=False,  # the data does it
+        shuffle=False,  # the data set shuffles
         verbose=2,
         callbacks=[
             keras.callbacks.BackupAndRestore(folder / "backup"),
             keras.callbacks.CSVLogger(folder / HISTORY, append=True),
         ],
-    )  # the last thing that `fit` does is to take the averaged weights
+    )  # at its end, `fit` replaces the weights with their average
     with whole(weights) as unfinished:
         core.save_weights(unfinished)
     return weights

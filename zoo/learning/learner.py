@@ -1,4 +1,4 @@
-"""A model that learns from labels, and from what trained models expect."""
+"""A model that learns from labels, and from the predictions of trained models."""
 
 import keras
 from keras import ops
@@ -9,8 +9,7 @@ from zoo.losses import TokenCrossentropy
 class Learner(keras.Model):
     """A core in training.
 
-    With teachers, the labels are probabilities: those of the teachers, on average, and what is
-    there,
+    With teachers, the targets are probabilities, a mixture of the teachers' average and the label:
 
     $$ q(v) = s / K \\sum_k p^{(k)}(v) + (1 - s) [v = y] $$
 
@@ -19,11 +18,11 @@ class Learner(keras.Model):
 
     Args:
         core: The model of tensors that learns, built.
-        teachers: Trained models of the same inputs and outputs.
-        teacher_share: s, 0 to 1. Where a label is negative, there is none, and s is 1.
+        teachers: Trained models with the same inputs and outputs.
+        teacher_share: s, from 0 to 1. A negative label means no label: there, s is 1.
         label_smoothing: As for `TokenCrossentropy`.
-        lens: Layer through which the core sees its inputs, by default none; teachers see them as
-            they are.
+        lens: Layer that preprocesses the inputs of the core, by default none; teachers see the
+            original inputs.
     """
 
     def __init__(self, core, teachers=(), teacher_share=0.0, label_smoothing=0.0, lens=None):

@@ -1,14 +1,14 @@
-"""Windows of a stream of tokens, some of which are hidden and to be told."""
+"""Windows of a stream of tokens, some of which are hidden and must be predicted."""
 
 import keras
 import numpy as np
 from keras import ops
 
-AS_MASK, AS_OTHER = 0.8, 0.1  # of the tokens that are to be told; the rest stays
+AS_MASK, AS_OTHER = 0.8, 0.1  # shares of the tokens to predict; the rest stays unchanged
 
 
 class OfPlaces(keras.Model):
-    """A masked language model that gives logits for some places alone: the others cost nothing.
+    """A masked language model that computes logits for some positions only, to save time.
 
     Args:
         core: A `zoo.models.text_encoder.TextEncoder` with `head="masked"`.
@@ -38,18 +38,19 @@ class OfPlaces(keras.Model):
 
 
 class MaskedWindows(keras.utils.PyDataset):
-    """Batches of windows that begin anywhere: as many an epoch as cover the text about once.
+    """Batches of windows at random positions; an epoch has as many as cover the text about once.
 
-    A share of the tokens of each window are to be told, others each time, as `OfPlaces` takes them.
-    Of these, 80 % are masks, 10 % random tokens, and 10 % stay. End tokens are told last.
+    In each window, a share of the tokens, drawn anew each time, is to be predicted by `OfPlaces`.
+    Of these, 80 % become masks, 10 % random tokens, and 10 % stay unchanged. End tokens are chosen
+    only if there are too few others.
 
     Args:
         arrays: `tokens`, a vector: texts that follow each other, each with its end token.
-        batch_size: Windows a batch.
-        length: Tokens of a window, with the start token in front of it.
-        told: Share of the tokens that are to be told.
-        vocabulary_size: Number of tokens, of which random ones are drawn.
-        start_id, end_id, mask_id: Tokens that have a meaning.
+        batch_size: Number of windows per batch.
+        length: Number of tokens in a window, including the start token in front.
+        told: Share of the tokens to predict.
+        vocabulary_size: Number of tokens, from which random ones are drawn.
+        start_id, end_id, mask_id: Ids of special tokens.
         seed: Seed of everything random.
     """
 
@@ -94,5 +95,5 @@ class MaskedWindows(keras.utils.PyDataset):
 
 
 def steps_of_epoch(tokens, batch_size, length):
-    """Returns the number of batches of `MaskedWindows` of that many tokens."""
+    """Returns the number of batches that `MaskedWindows` makes of a number of tokens."""
     return max(1, tokens // (batch_size * length))

@@ -8,7 +8,7 @@ from zoo.learning.warp import Warp
 
 
 class Lens(keras.layers.Layer):
-    """Warps pictures and scales them as a model takes them.
+    """Warps pictures and scales them to the range that a model takes.
 
     Args:
         mean, deviation: As for `Pictures`.
@@ -24,12 +24,12 @@ class Lens(keras.layers.Layer):
 
 
 class Pictures(keras.utils.PyDataset):
-    """Batches of pictures, warped anew in each epoch by the `lens`.
+    """Batches of pictures, which the `lens` warps anew in each epoch.
 
     Args:
         arrays: `pixels`, uint8 `(pictures, rows, columns, channels)`, and `labels` `(pictures,)`.
-        batch_size: Pictures a batch; what is left of an epoch is left out.
-        mean, deviation: What the lens makes of pixels from 0 to 1, as for `zoo.ImageReader`.
+        batch_size: Number of pictures per batch; an incomplete last batch is dropped.
+        mean, deviation: How the lens normalizes pixels from 0 to 1, as for `zoo.ImageReader`.
         warps: Arguments of `Warp`.
         seed: Seed of the order and of the warps.
     """

@@ -9,22 +9,24 @@ from zoo.learning.batches import by_length
 class LabelledTexts(keras.utils.PyDataset):
     """Batches of texts of similar length, in the chunks that `zoo.readers.text.TextReader` makes.
 
-    Each text comes once an epoch, with other tokens hidden. All batches have one size, and few
-    lengths, so that few programs are compiled; the last batch is filled up with rows of weight 0.
+    Each text occurs once per epoch, with different tokens hidden each time. All batches have the
+    same size and one of a few lengths, so that few programs are compiled; the last batch is filled
+    up with rows of weight 0.
 
     Args:
-        arrays: `tokens`, those of all texts one after the other; `sizes` `(texts,)`, how many each
-            of them has; and `labels` `(texts,)`. See `flat`.
-        batch_size: Texts a batch.
-        max_length: Tokens of a chunk at most, with its start and end token.
-        hidden: Share of the tokens that are masks.
-        pad_id, start_id, end_id, mask_id: Tokens that have a meaning, and are not hidden.
-        lengths: Tokens of all chunks that texts are padded to, increasing, each below `max_length`
-            or a multiple of it. Of what is longer, the beginning and the end are seen.
+        arrays: `tokens`, the tokens of all texts, concatenated; `sizes` `(texts,)`, the number of
+            tokens of each text; and `labels` `(texts,)`. See `flat`.
+        batch_size: Number of texts per batch.
+        max_length: Maximum number of tokens in a chunk, start and end token included.
+        hidden: Share of the tokens that are replaced with masks.
+        pad_id, start_id, end_id, mask_id: Ids of special tokens, which are not hidden.
+        lengths: Total numbers of tokens that texts are padded to, increasing, each at most
+            `max_length` or a multiple of it. Only the beginning and the end of longer texts are
+            kept.
         seed: Seed of everything random.
 
     Raises:
-        ValueError: If a length is neither.
+        ValueError: If a length is above `max_length`, but not a multiple of it.
     """
 
     lens = None
@@ -54,7 +56,7 @@ class LabelledTexts(keras.utils.PyDataset):
         self.first = np.cumsum(self.sizes) - self.sizes
         self.batch_size, self.hidden = batch_size, hidden
         self.pad_id, self.start_id, self.end_id, self.mask_id = pad_id, start_id, end_id, mask_id
-        # Chunks, and tokens of each.
+        # The number of chunks, and of tokens in each.
         self.shapes = [(max(1, each // max_length), min(each, max_length)) for each in lengths]
         self.rooms = [chunks * (width - 2) for chunks, width in self.shapes]
         self.seed, self.epoch = seed, -1
@@ -76,7 +78,7 @@ class LabelledTexts(keras.utils.PyDataset):
         return np.where(is_hidden, np.int32(self.mask_id), ids), labels, weights
 
     def on_epoch_end(self):
-        """Draws an order."""
+        """Draws a new order."""
         self.epoch += 1
         draws = np.random.default_rng((self.seed, self.epoch))
         rows = draws.permutation(len(self.sizes))

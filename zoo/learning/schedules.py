@@ -6,11 +6,11 @@ from keras import ops
 
 @keras.saving.register_keras_serializable(package="zoo")
 class WarmUp(keras.optimizers.schedules.LearningRateSchedule):
-    """Another schedule, to which the learning rate rises in a straight line first.
+    """A linear warm-up that precedes another schedule.
 
     Args:
-        schedule: The schedule.
-        steps: Steps until it is followed in full.
+        schedule: The other schedule.
+        steps: Number of steps of the warm-up.
 
     Example:
 

@@ -8,18 +8,18 @@ from zoo.learning.hearing import Hearing
 
 
 class Sounds(keras.utils.PyDataset):
-    """Batches of sounds of similar length, which the `lens` hears anew in each epoch.
+    """Batches of sounds of similar length, which the `lens` augments anew in each epoch.
 
-    All batches have one size: the last one is filled up with sounds of weight 0.
+    All batches have the same size: the last one is filled up with sounds of weight 0.
 
     Args:
-        arrays: `samples`, int16, all sounds one after the other, and `lengths` and `labels`
-            `(sounds,)`; see `one_after_the_other`.
-        batch_size: Sounds a batch.
+        arrays: `samples`, int16, all sounds concatenated, and `lengths` and `labels` `(sounds,)`;
+            see `one_after_the_other`.
+        batch_size: Number of sounds per batch.
         hearing: Arguments of `Hearing`.
         lengths: Samples that sounds are padded to, increasing; longer sounds are cut.
-        passes: How often each sound comes in an epoch.
-        seed: Seed of the order and of what is heard.
+        passes: Number of times that each sound occurs in an epoch.
+        seed: Seed of the order and of the augmentation.
     """
 
     def __init__(self, arrays, batch_size, hearing, lengths, passes=1, seed=1):
@@ -47,7 +47,7 @@ class Sounds(keras.utils.PyDataset):
         return {"samples": samples, "lengths": self.sizes[rows]}, self.labels[rows], weights
 
     def on_epoch_end(self):
-        """Takes all sounds, in an order of its own."""
+        """Draws a new order of all sounds."""
         count = len(self.labels)
         rows = np.concatenate([self.draws.permutation(count) for _ in range(self.passes)])
         places = np.searchsorted(self.lengths, self.sizes[rows])

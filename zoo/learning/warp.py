@@ -1,4 +1,4 @@
-"""Pictures of handwriting, a little different each time: shifted, turned, scaled, bent."""
+"""Augmentation of pictures of handwriting: random shifts, rotations, scales and distortions."""
 
 import math
 
@@ -9,7 +9,7 @@ COARSE = 4  # rows and columns of the grid of random displacements
 
 
 class Warp(keras.layers.Layer):
-    """Draws an affine map and a smooth displacement for each picture, and shows it through them.
+    """Applies a random affine map and a random smooth displacement to each picture.
 
     Paper: Simard et al. 2003, Best Practices for Convolutional Neural Networks Applied to Visual
     Document Analysis (https://doi.org/10.1109/ICDAR.2003.1227801), with displacements that are
@@ -17,13 +17,13 @@ class Warp(keras.layers.Layer):
 
     Args:
         degrees: Largest angle.
-        scale, shear, shift: Largest change of the size, of the slant, and of the place as a part of
-            the side.
-        bend: Standard deviation of the displacements, as a part of the side.
+        scale, shear, shift: Largest change of the size, of the slant, and of the position as a
+            fraction of the side.
+        bend: Standard deviation of the displacements, as a fraction of the side.
         seed: Integer seed.
 
     Call arguments:
-        images: Float `(batch, rows, columns, channels)`; what comes in from outside is 0.
+        images: Float `(batch, rows, columns, channels)`; outside the picture, pixels are 0.
 
     Example:
 
@@ -64,7 +64,7 @@ class Warp(keras.layers.Layer):
 
 
 def _looked_up(images, down, across):
-    """Returns the pixels at places between pixels, bilinearly."""
+    """Returns the values at positions between pixels, by bilinear interpolation."""
     padded = ops.pad(images, [[0, 0], [1, 1], [1, 1], [0, 0]])
     batch, rows, columns, channels = ops.shape(padded)
     down = ops.clip(down + 1.0, 0.0, rows - 1 - 1e-3)

@@ -1,18 +1,18 @@
-"""Windows of a stream of tokens that begin anywhere."""
+"""Windows at random positions of a stream of tokens."""
 
 import keras
 import numpy as np
 
 
 class Windows(keras.utils.PyDataset):
-    """Batches of windows of a text: as many an epoch as cover it about once.
+    """Batches of windows of a text; an epoch has as many as cover it about once.
 
     Args:
-        arrays: `tokens`, a vector, and maybe `unlabelled`, another one: then half of each batch are
-            windows of that with labels of -1, for teachers to tell.
-        batch_size: Windows a batch.
-        context_length: Tokens that the model looks at.
-        seed: Seed of the places.
+        arrays: `tokens`, a vector, and optionally `unlabelled`, another one: then half of each
+            batch are windows of the latter with labels of -1, which the teachers replace.
+        batch_size: Number of windows per batch.
+        context_length: Number of tokens that the model sees.
+        seed: Seed of the positions.
     """
 
     lens = None

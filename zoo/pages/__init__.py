@@ -1,4 +1,4 @@
-"""Attention as a page of its own: one HTML file that needs no other file, site or library."""
+"""Attention as a standalone page: one HTML file that needs no other file, site or library."""
 
 import base64
 import html
@@ -17,12 +17,12 @@ def attention_page(title, views=None, text="", models=None):
 
     Args:
         title: Title of the page.
-        views: List of what `text_view` and `picture_view` return.
-        text: What was written, to stand above.
-        models: List of what `zoo.server.pages.offer_of` returns, for a page that asks a server.
+        views: List of results of `text_view` and `picture_view`.
+        text: The generated text, shown above the views.
+        models: List of results of `zoo.server.pages.offer_of`, for a page that queries a server.
     """
     data = {"title": title, "text": text, "views": views, "models": models}
-    # A tag in the data must not end the script that it stands in.
+    # A tag in the data must not end the script that contains it.
     content = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
     page = importlib.resources.files(__name__).joinpath(TEMPLATE).read_text(encoding="utf-8")
     page = page.replace("<title>Attention</title>", f"<title>{html.escape(title)}</title>")
@@ -30,10 +30,10 @@ def attention_page(title, views=None, text="", models=None):
 
 
 def text_view(name, weights, row_tokens, column_tokens):
-    """Returns what the page needs to show who looks at whom.
+    """Returns the data that the page needs to show which token attends to which.
 
     Args:
-        name: What kind of attention it is.
+        name: Name of the kind of attention.
         weights: Array `(layers, heads, rows, columns)` of weights from 0 to 1.
         row_tokens, column_tokens: Lists of `str`, as `ByteBPETokenizer.pieces` spells them.
     """
@@ -49,10 +49,10 @@ def text_view(name, weights, row_tokens, column_tokens):
 
 
 def picture_view(name, weights, words, picture):
-    """Returns what the page needs to show where in a picture each word looked.
+    """Returns the data that the page needs to show where in a picture each word attends.
 
     Args:
-        name: What kind of attention it is.
+        name: Name of the kind of attention.
         weights: Array `(layers, heads, words, rows, columns)` of weights from 0 to 1.
         words: List of `str`.
         picture: `bytes` of the encoded picture, such as a JPEG.
@@ -78,7 +78,7 @@ def save_page(path, page):
 
 
 def framed(page, height=560):
-    """Returns HTML that shows a page inside of another one, such as a notebook."""
+    """Returns HTML that shows a page inside another one, such as a notebook."""
     return (
         f'<iframe srcdoc="{html.escape(page)}" style="width: 100%; height: {height}px; border: 0" '
         'sandbox="allow-scripts allow-downloads" title="Attention"></iframe>'
@@ -86,14 +86,14 @@ def framed(page, height=560):
 
 
 def _token(piece):
-    """Returns a piece as the page takes it: what it shows, and whether it begins a word."""
+    """Returns a piece in the form the page takes: its text, and whether it begins a word."""
     is_special = piece.startswith("<") and piece.endswith(">") and len(piece) > 2
     starts = not piece.startswith("·")
     return {"text": piece if starts else piece[1:], "starts": starts, "special": is_special}
 
 
 def _quantized(weights):
-    """Returns weights in 255 steps, as base64, in which each run of zeros is a 0 and its length."""
+    """Returns weights in 255 steps, in base64, each run of zeros encoded as a 0 and its length."""
     steps = np.rint(np.clip(np.asarray(weights, "float32"), 0.0, 1.0) * 255).astype("uint8").ravel()
     edges = np.flatnonzero(np.diff(np.pad(steps == 0, 1).astype("int8")))
     packed, before = bytearray(), 0

@@ -1,4 +1,4 @@
-"""Raw inputs to tensors, in one graph for training and serving."""
+"""Readers turn raw inputs into tensors, in one graph for training and serving."""
 
 import pathlib
 

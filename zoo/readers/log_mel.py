@@ -1,4 +1,4 @@
-"""Log-mel spectrograms: how much of each frequency there is, frame by frame, as ears tell them."""
+"""Log-mel spectrograms: the power of each band of frequencies, frame by frame."""
 
 import numpy as np
 import tensorflow as tf
@@ -12,16 +12,16 @@ def log_mel(waves, rate, bands, window, hop):
     $$ \\ln \\max(10^{-10}, \\sum_f M_{bf} |\\sum_n w_n x_{th + n} e^{-2πi f n / N}|^2) $$
 
     The numbers are those of librosa's `melspectrogram` with `htk=True, norm=None` and of
-    torchaudio's `MelSpectrogram` with `pad_mode="constant"`: frames stand around every `hop`-th
-    sample, before and behind the sound is silence, the window is Hann's, and the bands are
+    torchaudio's `MelSpectrogram` with `pad_mode="constant"`: frames are centered at every `hop`-th
+    sample, the sound is padded with silence on both sides, the window is Hann's, and the bands are
     triangles of equal width in mel.
 
     Args:
         waves: float32 `(batch, samples)`.
-        rate: Samples a second.
+        rate: Samples per second.
         bands: Number of bands.
-        window: Samples of a frame; `N` is the next power of two.
-        hop: Samples from frame to frame.
+        window: Number of samples in a frame; `N` is the next power of two.
+        hop: Number of samples from frame to frame.
 
     Returns:
         float32 `(batch, 1 + samples // hop, bands)`.
@@ -41,19 +41,19 @@ def log_mel(waves, rate, bands, window, hop):
 
 
 def whisper_log_mel(waves, rate, bands, window, hop):
-    """Returns the log-mel spectrograms that Whisper hears, in the graph.
+    """Returns the log-mel spectrograms that Whisper takes, in the graph.
 
     $$ x = \\frac{1}{4} \\max(l, \\max l - 8) + 1, \\quad
        l = \\log_{10} \\max(10^{-10}, \\sum_f M_{bf} |\\sum_n w_n x_{th + n} e^{-2πi f n / N}|^2) $$
 
-    The numbers are those of `WhisperFeatureExtractor` of transformers: before and behind the sound
-    is its mirror image, the window of `N` samples is Hann's, the bands are Slaney's triangles, and
-    the frame around the end is left out.
+    The numbers are those of `WhisperFeatureExtractor` of transformers: the sound is padded with its
+    mirror image on both sides, the window of `N` samples is Hann's, the bands are Slaney's
+    triangles, and the last frame, around the end, is left out.
 
     Args:
-        waves: float32 `(batch, samples)`, as long as the model hears at once.
+        waves: float32 `(batch, samples)`, as long as one input of the model.
         rate, bands, hop: As for `log_mel`.
-        window: Samples of a frame, `N`.
+        window: Number of samples in a frame, `N`.
 
     Returns:
         float32 `(batch, samples // hop, bands)`.

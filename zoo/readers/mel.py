@@ -1,9 +1,9 @@
-"""Bands of frequencies as ears tell them, of equal width in mel, in NumPy alone."""
+"""Mel bands: triangular filters of equal width on the mel scale, in NumPy alone."""
 
 import numpy as np
 
 FLOOR = 1e-10  # of power, before the logarithm
-NEPERS = np.log(10.0) / 10.0  # of power, as the spectrograms have it, to a decibel
+NEPERS = np.log(10.0) / 10.0  # per decibel, in the natural logarithm of power
 
 
 def fft_size(window):
@@ -12,14 +12,14 @@ def fft_size(window):
 
 
 def hann_window(window, size):
-    """Returns Hann's window of so many samples in the middle of `size`, float32 `(size,)`."""
+    """Returns Hann's window of `window` samples, centered in `size`, float32 `(size,)`."""
     before = (size - window) // 2
     hann = 0.5 - 0.5 * np.cos(2.0 * np.pi * np.arange(window) / window)
     return np.pad(hann, (before, size - window - before)).astype("float32")
 
 
 def mel_triangles(rate, bands, size):
-    """Returns how much each frequency counts in each band, float64 `(size / 2 + 1, bands)`.
+    """Returns the weight of each frequency in each band, float64 `(size / 2 + 1, bands)`.
 
     A mel is `2595 log10(1 + hertz / 700)` (O'Shaughnessy 1987, Speech Communication, p. 150).
 
@@ -33,7 +33,7 @@ def mel_triangles(rate, bands, size):
 
 
 def slaney_triangles(rate, bands, size):
-    """Returns how much each frequency counts in each band, float64 `(size / 2 + 1, bands)`.
+    """Returns the weight of each frequency in each band, float64 `(size / 2 + 1, bands)`.
 
     A mel is 200 / 3 hertz below 1000 hertz, and from there on a factor of `6.4^{1 / 27}`; all bands
     have the same area (Slaney 1998, Auditory Toolbox).

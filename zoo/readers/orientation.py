@@ -1,18 +1,18 @@
-"""Which way up a photograph is: the EXIF orientation of JPEG files, inside TensorFlow graphs."""
+"""The EXIF orientation of photographs in JPEG files, inside TensorFlow graphs."""
 
 import tensorflow as tf
 
-# A camera writes its segment first, or second after that of JFIF.
+# Cameras write the EXIF segment first, or second after that of JFIF.
 HEAD = 4096
 TAG = 0x0112
 ENTRY = 12
 
 
 def orientation_of(jpeg):
-    """Returns the EXIF orientation of a JPEG file, 1 to 8, and 1 where it tells none.
+    """Returns the EXIF orientation of a JPEG file, from 1 to 8; 1 if it has none.
 
     Args:
-        jpeg: Scalar string tensor, the content of a file; others than JPEG files tell none.
+        jpeg: Scalar string tensor, the content of a file; files of other formats have none.
     """
     head = tf.cast(tf.io.decode_raw(tf.strings.substr(jpeg, 0, HEAD), tf.uint8), tf.int32)
     segments = _positions_of_exif(head)
@@ -24,11 +24,11 @@ def orientation_of(jpeg):
 
 
 def upright(image, orientation):
-    """Turns a picture that was stored with an EXIF orientation the right way up.
+    """Turns a picture that was stored with an EXIF orientation upright.
 
     Args:
         image: Tensor (rows, columns, channels); in a graph it must be square.
-        orientation: Scalar from 1 to 8; from 5 on it exchanges rows and columns.
+        orientation: Scalar from 1 to 8; 5 to 8 swap rows and columns.
     """
 
     def one_of(*orientations):
@@ -53,7 +53,7 @@ def _orientation_in(tiff):
     is_little = tiff[0] == ord("I")
 
     def number(places):
-        # Damaged files point anywhere: what lies outside reads as what stands last.
+        # Pointers in damaged files may be out of range: they are clipped.
         parts = tf.gather(tiff, tf.clip_by_value(places, 0, tf.size(tiff) - 1))
         parts = tf.where(is_little, parts, parts[..., ::-1])
         return tf.reduce_sum(parts * 256 ** tf.range(tf.shape(parts)[-1]), axis=-1)

@@ -1,17 +1,17 @@
-"""Inputs as callers give them: one, or several."""
+"""Inputs of a call: one, or several."""
 
 import pathlib
 from collections.abc import Iterable
 
 
 def as_requests(inputs, request_of, what, picture_rank):
-    """Returns what a model is asked for each input of a call, and whether it was one input.
+    """Returns a request for each input of a call, and whether the call was for one input.
 
     Args:
-        inputs: An input, or several in a list or in an array with one axis more.
-        request_of: Function of an input that returns the string that stands for it.
-        what: What errors call the inputs.
-        picture_rank: Axes of an array that is one input.
+        inputs: An input, or several in a list or in an array with one more axis.
+        request_of: Function of an input that returns its request, a string.
+        what: Name of the inputs in error messages.
+        picture_rank: Number of axes of an array that is one input.
     """
     inputs, is_one = _as_list(inputs, picture_rank)
     requests = []
@@ -29,10 +29,10 @@ def content_of(path, what):
 
     Args:
         path: The file.
-        what: What errors call it.
+        what: Its name in error messages.
 
     Raises:
-        FileNotFoundError: There is no such file.
+        FileNotFoundError: If there is no such file.
     """
     path = pathlib.Path(path).expanduser()
     if not path.is_file():

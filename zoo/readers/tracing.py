@@ -1,16 +1,16 @@
-"""What several graphs of a model read alike, traced once for all of them."""
+"""Reading of inputs that several graphs of a model share, traced only once."""
 
 import tensorflow as tf
 
 
 def traced_once(function):
-    """Returns a function that graphs call, where each of them would trace its operations anew.
+    """Returns a function that graphs call as one traced function, instead of tracing it anew.
 
-    To read a text or a picture takes hundreds of operations, and a model has a graph for each form
-    of sampler, for training, for export. Outside of graphs the function runs as it is.
+    Reading a text or a picture takes hundreds of operations, and a model has a graph for each kind
+    of sampler, for training, and for export. Outside graphs, the function runs unchanged.
 
     Args:
-        function: Function of tensors, whatever their shapes.
+        function: Function of tensors of any shapes.
 
     Example:
 

@@ -1,4 +1,4 @@
-"""WAV files: their samples and their rate, in the graph; and arrays as WAV files."""
+"""Reads WAV files, in the graph, and writes arrays as WAV files."""
 
 import struct
 
@@ -20,10 +20,12 @@ def read_wav(encoded):
         encoded: Scalar string, the content of a file.
 
     Returns:
-        float32 `(samples,)` from -1 to 1, the mean of all channels; int32 scalar, samples a second.
+        float32 `(samples,)` from -1 to 1, the mean of all channels; int32 scalar, samples per
+        second.
 
     Raises:
-        tf.errors.InvalidArgumentError: It is no such file, not whole, or of another format.
+        tf.errors.InvalidArgumentError: If it is not a WAV file, is incomplete, or has an
+            unsupported encoding.
 
     Example:
 
@@ -42,7 +44,7 @@ def read_wav(encoded):
     )
     with tf.control_dependencies([found]):
         kind = _unsigned(encoded, format_at, 2)
-        # An extensible format begins with this number, and has its kind where a longer name begins.
+        # An extensible format begins with this number; its kind is at the start of its subformat.
         is_extensible = (kind == EXTENSIBLE) & (format_at + 26 <= size)
         kind = _unsigned(encoded, tf.where(is_extensible, format_at + 24, format_at), 2)
         channels = _unsigned(encoded, format_at + 2, 2)
@@ -72,7 +74,7 @@ def write_wav(samples, rate):
 
     Args:
         samples: Array `(samples,)` or `(samples, channels)`, of int16, or of floats from -1 to 1.
-        rate: Samples a second.
+        rate: Samples per second.
     """
     samples = np.asarray(samples)
     is_float = samples.dtype != np.int16
@@ -86,7 +88,7 @@ def write_wav(samples, rate):
 
 
 def _chunks(encoded, size):
-    """Returns where the contents of the chunks of format and data begin, -1 where they do not.
+    """Returns where the contents of the format and data chunks begin, -1 for a missing one.
 
     Returns:
         int32 scalars of both, and the size of the data, int64.
@@ -104,7 +106,7 @@ def _chunks(encoded, size):
         is_data = (name == b"data") & (format_at > 0)
         data_at = tf.where(is_data, content, data_at)
         data_size = tf.where(is_data, length, data_size)
-        following = tf.cast(content, tf.int64) + length + length % 2  # chunks begin at even places
+        following = tf.cast(content, tf.int64) + length + length % 2  # chunks begin at even offsets
         place = tf.cast(tf.minimum(following, tf.cast(size, tf.int64)), tf.int32)
         return place, format_at, data_at, data_size
 

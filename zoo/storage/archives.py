@@ -1,4 +1,4 @@
-"""A preset as one zip file: its files, in the root or in one folder, and nothing else."""
+"""A preset as one zip file: its files, at the root or in one folder, and nothing else."""
 
 import re
 import shutil
@@ -15,7 +15,7 @@ _BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, Runtim
 
 def pack(folder, path):
     """Writes the files of a preset into a new archive."""
-    root = re.sub(r"[/\\:]", "_", folder.name)  # such as `unpack` accepts
+    root = re.sub(r"[/\\:]", "_", folder.name)  # a name that `unpack` accepts
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in FILES:
             if (folder / name).exists():  # a model without texts has no tokenizer
@@ -25,22 +25,22 @@ def pack(folder, path):
 def unpack(path, folder):
     """Writes the files of an archive into a new folder.
 
-    Where they go is not up to the archive: its names are compared, and never used as paths.
+    The archive does not decide where they go: its names are compared, and never used as paths.
 
     Args:
         path: The archive.
-        folder: Where to; must not exist.
+        folder: The folder to create; must not exist.
 
     Raises:
-        ValueError: If it is no zip file or is damaged; if it holds anything but the files of a
-            preset, once each, in its root or in one folder; if one is a link, or too large.
+        ValueError: If it is not a zip file, or is damaged; if it contains anything but the files of
+            a preset, once each, at its root or in one folder; if one is a link, or too large.
     """
     try:
         with zipfile.ZipFile(path) as archive:
             members = _members(archive)
             folder.mkdir()
             for name, member in members.items():
-                # No more comes out than the size that was checked.
+                # `copyfileobj` never writes more than the size that was checked.
                 with archive.open(member) as source, open(folder / name, "wb") as target:
                     shutil.copyfileobj(source, target)
     except _BROKEN as error:
@@ -48,7 +48,7 @@ def unpack(path, folder):
 
 
 def _members(archive):
-    """Returns a dictionary of the names of the files to where they are in an archive."""
+    """Returns a dictionary from the names of the files to their members of the archive."""
     members = {member.filename: member for member in archive.infolist()}
     cards = [name for name in members if name.endswith(CARD)]
     root = min(cards, key=len, default=CARD).removesuffix(CARD)

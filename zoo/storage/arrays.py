@@ -1,4 +1,4 @@
-"""The arrays of a weights file by what the file says of them: whoever wrote it is not trusted."""
+"""The arrays of a weights file, by its metadata: the author of the file is not trusted."""
 
 import math
 
@@ -9,17 +9,18 @@ _BROKEN = (OSError, RuntimeError, KeyError, TypeError, ValueError)  # what h5py 
 
 
 def arrays_in(path):
-    """Returns a dictionary of the names of the arrays of floats in a weights file to their shapes.
+    """Returns a dictionary from the names of the float arrays in a weights file to their shapes.
 
-    No array is read, and all of them together take no more memory than the file has bytes. Beside
-    them there may be integers, such as the step of an optimizer.
+    No array is read, and all of them together take no more memory than the file has bytes. The file
+    may also contain integers, such as the step of an optimizer.
 
     Args:
         path: A `pathlib.Path` of a file as Keras writes it: each array once, in one piece.
 
     Raises:
-        ValueError: If it is no HDF5 file; if it holds a link, or an array that is not of numbers,
-            is compressed, stored in pieces, elsewhere, or nowhere; if arrays share their bytes.
+        ValueError: If it is not an HDF5 file; if it contains a link, or an array that is not
+            numeric, is compressed, chunked, stored externally, or not stored; if arrays share their
+            bytes.
     """
     shapes, total = {}, 0
     try:
@@ -85,7 +86,7 @@ def _problem_of(dataset):
 
 
 def _is_numeric(dataset):
-    """Whether it holds floats or integers; to HDF5, bfloat16 is two bytes of no meaning."""
+    """Whether it holds floats or integers; to HDF5, bfloat16 is two opaque bytes."""
     marked = None
     if "dtype" in dataset.attrs:
         is_scalar = dataset.attrs.get_id("dtype").shape == ()

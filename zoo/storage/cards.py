@@ -1,4 +1,4 @@
-"""`card.json`: what a preset says of itself, and the hashes of its other files."""
+"""`card.json`: the description of a preset, and the hashes of its other files."""
 
 import re
 import reprlib
@@ -31,14 +31,14 @@ _OF_DATA = "name", "language", "source", "terms", "citation"
 
 
 def make_card(model, description="", data="", quality=None, license="", use="", limits=""):
-    """Returns what the card says of a model that somebody trained.
+    """Returns the content of the card of a model that a user trained.
 
     Args:
         model: A task whose architecture is one of the zoo's.
         description: One line for people; by default that of the architecture.
-        data: What it was trained on, in a few words; or a dictionary of `name` and, as it goes,
-            `language` such as `"en"` or `"en-de"`, `source`, `terms` and `citation`.
-        quality: Dictionary of a metric and its protocol to the value measured.
+        data: What it was trained on, in a few words; or a dictionary with `name` and, where they
+            apply, `language` such as `"en"` or `"en-de"`, `source`, `terms` and `citation`.
+        quality: Dictionary from a metric and its protocol to the measured value.
         license: Terms for those who use it.
         use: What it is meant for.
         limits: What it cannot do, and what it should not be used for.
@@ -72,7 +72,7 @@ def make_card(model, description="", data="", quality=None, license="", use="", 
 
 
 def told(card):
-    """Returns what a card tells those who think of using a model: titles to texts."""
+    """Returns what a card tells prospective users of a model: a dictionary of titles to texts."""
     data, example = card["data"], card.get("example", {})
     facts = {
         "intended use": card.get("use"),
@@ -87,11 +87,11 @@ def told(card):
 
 
 def architecture_of(model):
-    """Returns the name of what a task is made of.
+    """Returns the name of the architecture of a task.
 
     Raises:
-        ValueError: If `zoo.load` would not make such a task: its class is not one of the zoo's, or
-            its core is of no architecture.
+        ValueError: If `zoo.load` could not make such a task: its class is not one of the zoo's, or
+            its core has no known architecture.
     """
     name = getattr(model.core, "architecture", None)
     if name is None or type(model).__module__.split(".")[0] != "zoo":
@@ -103,7 +103,7 @@ def architecture_of(model):
 
 
 def measured(entry):
-    """Returns what an entry of `quality` measured, and on which part of the data if it says so."""
+    """Returns the metric of an entry of `quality`, and the part of the data if it is named."""
     return ", ".join(entry[key] for key in ("metric", "split") if key in entry)
 
 
@@ -111,7 +111,7 @@ def read_card(folder):
     """Returns the card of a preset.
 
     Raises:
-        ValueError: If it is no card, lacks something, or is of a newer format.
+        ValueError: If it is not a card, is incomplete, or has a newer format.
     """
     path = folder / CARD
     try:

@@ -27,8 +27,8 @@ def read_config(folder):
     """Returns the name of the architecture of a preset, and all arguments.
 
     Raises:
-        ValueError: If it is no config, names a class that the program has not registered, or one
-            of the zoo's where it does not belong.
+        ValueError: If it is not a config, or names a class that the program has not registered, or
+            one of the zoo's classes where it does not belong.
     """
     path = folder / CONFIG
     try:
@@ -71,7 +71,7 @@ def _objects(content):
 
 
 def _is_known(content):
-    """Whether Keras makes the object of what is registered, or of an initializer or dtype."""
+    """Whether Keras makes the object from a registered class, or as an initializer or dtype."""
     class_name = content["class_name"]
     if class_name == "function":
         return _registered(content.get("config")) is not None
@@ -84,9 +84,9 @@ def _is_known(content):
 
 
 def _belongs(argument, content):
-    """Whether content is plain, or one object of the kind of an argument, and what it holds fits.
+    """Whether content is plain, or one object of a kind that its argument may be.
 
-    Keras makes whatever stands where it looks for something else.
+    The objects inside it must fit, too: Keras itself would make objects of any kind anywhere.
     """
     if not isinstance(content, dict | list) or _is_plain(content):
         return True
@@ -105,8 +105,8 @@ def _kind_of(argument):
 
 
 def _is_plain(content):
-    """Whether it is a list of numbers or texts: sizes, labels; or a dictionary of options, of which
-    each is a number, a text, such a list, or nothing.
+    """Whether it is a list of numbers or texts, such as sizes; or a dictionary of options, each a
+    number, a text, such a list or `None`.
     """
     if isinstance(content, dict):
         values = [each for each in content.values() if each is not None]
@@ -116,7 +116,7 @@ def _is_plain(content):
 
 
 def _is_of(registered, kind):
-    """Whether a class is of a kind, or is not one of the zoo's: then the program knows why."""
+    """Whether a class is of a kind, or is not one of the zoo's: then the program registered it."""
     if not inspect.isclass(registered) or registered.__module__.split(".")[0] not in _PACKAGES:
         return True
     return kind is not None and issubclass(registered, kind)

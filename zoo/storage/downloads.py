@@ -1,4 +1,4 @@
-"""Presets from elsewhere: archives, here or behind a URL, and repositories of Hugging Face."""
+"""Presets from elsewhere: archives, local or at a URL, and Hugging Face repositories."""
 
 import contextlib
 import hashlib
@@ -18,7 +18,7 @@ from zoo.storage.kinds import is_checkpoint
 from zoo.storage.presets import check_files, fingerprint
 
 HUB, PIN = "hf://", "#sha256="
-# What a checkpoint of transformers may have, besides the files of a preset; no code.
+# The files of a transformers checkpoint, besides those of a preset; no code.
 OF_CHECKPOINTS = (
     "*.spm",
     "*_Pooling/config.json",
@@ -37,13 +37,13 @@ OF_CHECKPOINTS = (
     "vocab.json",
     "vocab.txt",
 )
-PICKLED = "pytorch_model*.bin", "pytorch_model.bin.index.json"  # where there is nothing better
+PICKLED = "pytorch_model*.bin", "pytorch_model.bin.index.json"  # if there is nothing better
 SECONDS = 30  # to wait for a server
 _BLOCK = 2**16  # bytes
 
 
 def is_elsewhere(name):
-    """Whether `fetch` is who knows a name.
+    """Whether a name is one that `fetch` resolves.
 
     Example:
 
@@ -54,22 +54,22 @@ def is_elsewhere(name):
 
 
 def fetch(name):
-    """Returns a folder with the files of a preset, which stays for the next time.
+    """Returns a folder with the files of a preset, which is kept for later calls.
 
     Args:
-        name: `https://...` of an archive; path of an archive; both may end with `#sha256=` and the
-            hash of the archive, and then `http://` will do, too. Or `hf://user/name`, a repository
-            of the Hugging Face Hub, `hf://user/name@revision`.
+        name: The URL `https://...` or the path of an archive; both may end with `#sha256=` and the
+            hash of the archive, in which case `http://` is accepted, too. Or `hf://user/name` or
+            `hf://user/name@revision`, a repository on the Hugging Face Hub.
 
     Returns:
-        A `pathlib.Path`: in `presets` in the folder of Keras, `~/.keras` or what `KERAS_HOME`
-        names, or in the cache of the client of Hugging Face.
+        A `pathlib.Path`: in `presets` in the folder of Keras, which is `~/.keras` or the value of
+        `KERAS_HOME`, or in the cache of the Hugging Face client.
 
     Raises:
-        ValueError: If the name is of another form, or an archive is not the one of the hash or does
-            not hold a preset.
-        OSError: If it could not be downloaded, or there is no such archive.
-        ImportError: If the client of Hugging Face is missing.
+        ValueError: If the name has another form, or an archive does not match its hash or does not
+            contain a preset.
+        OSError: If the download fails, or there is no such archive.
+        ImportError: If the Hugging Face client is missing.
     """
     if name.startswith(HUB):
         return _from_hub(name.removeprefix(HUB))
@@ -85,16 +85,16 @@ def fetch(name):
         raise ValueError(f"A URL may end with {PIN} and a hash, no other part. Received: {name}.")
     _require_safe(address, sha256)
     stem = pathlib.PurePosixPath(urllib.parse.urlsplit(address).path).stem
-    # By the whole name: what came without a hash was not compared with one.
+    # The key is the whole name: an archive that came without a hash was not compared with one.
     key = hashlib.sha256(name.encode()).hexdigest()
     return _unpacked(stem, key, address, lambda folder: _download(address, sha256, folder))
 
 
 def _unpacked(stem, key, address, get):
-    """Returns the folder of an archive that was unpacked before, or unpacks it, whole or not.
+    """Returns the folder of an archive; unpacks it, atomically, unless it was unpacked before.
 
     Args:
-        stem, key: What the folder is called: for people, and without doubt.
+        stem, key: The name of the folder: the readable part, and the part that makes it unique.
         address: Where the archive is, for messages.
         get: Returns the path of the archive; may write it into the folder it is given.
     """
@@ -145,7 +145,7 @@ def _checked_hash(archive, address, sha256):
 
 
 def _download(url, sha256, folder):
-    """Returns the path of what was downloaded into a folder."""
+    """Downloads an archive into a folder, and returns its path."""
     path = folder / "archive.zip"
 
     try:
@@ -174,7 +174,7 @@ def _download(url, sha256, folder):
 
 
 class _Limited:
-    """A file that takes what an archive may have at most, and shows how much it has."""
+    """A file that accepts at most the size of the largest archive, and shows the progress."""
 
     def __init__(self, file, url):
         self._file, self._url = file, url
@@ -196,7 +196,7 @@ class _Limited:
 
 
 def _from_hub(name):
-    """Returns the folder of a repository of the Hugging Face Hub: its client keeps it."""
+    """Returns the folder of a Hugging Face Hub repository, in the cache of its client."""
     repository, _, revision = name.partition("@")
     if not re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", repository):
         raise ValueError(

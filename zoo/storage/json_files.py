@@ -1,4 +1,4 @@
-"""JSON of strangers: it is read in a bounded amount of memory, and not nested without end."""
+"""Untrusted JSON: it is read in a bounded amount of memory, and its nesting is limited."""
 
 import json
 import os
@@ -7,15 +7,15 @@ DEEPEST = 32
 
 
 def read_json(path, largest):
-    """Returns what a JSON file holds.
+    """Returns the content of a JSON file.
 
     Args:
         path: The file.
-        largest: Bytes that it may have.
+        largest: Maximum number of bytes.
 
     Raises:
-        ValueError: If it is too large, is no JSON, or holds lists and dictionaries inside each
-            other more than 32 deep.
+        ValueError: If it is too large, is not JSON, or nests lists and dictionaries more than 32
+            levels deep.
     """
     size = os.path.getsize(path)
     if size > largest:

@@ -1,4 +1,4 @@
-"""What a folder of a model is: a preset of the zoo, or a checkpoint of transformers."""
+"""The kind of a model's folder: a preset of the zoo, or a checkpoint of transformers."""
 
 from zoo.storage import CARD, CONFIG
 from zoo.storage.json_files import read_json
@@ -7,7 +7,7 @@ LARGEST_CONFIG = 2**24  # bytes
 
 
 def is_checkpoint(folder):
-    """Whether a folder is a checkpoint of Hugging Face, and no preset of the zoo.
+    """Whether a folder is a Hugging Face checkpoint, and not a preset of the zoo.
 
     Args:
         folder: A `pathlib.Path`.

@@ -15,19 +15,20 @@ from zoo.storage.weights import save_weights
 
 
 def save(model, path, card, dtype=None):
-    """Writes a task as a preset, whole or not at all.
+    """Writes a task as a preset, atomically.
 
     Args:
         model: A task whose architecture is one of the zoo's.
         path: A new folder, or a new archive that ends with `.zip`.
-        card: What to say of it: `task`, `description`, `data`, `quality`, `training`.
+        card: Its description: `task`, `description`, `data`, `quality`, `training`.
         dtype: `None` for the weights as they are, or `"float16"`.
 
     Returns:
-        What to load it by, a `str`: the path; that of an archive with its hash, `#sha256=...`.
+        The name to load it by, a `str`: the path; for an archive, followed by its hash,
+        `#sha256=...`.
 
     Raises:
-        ValueError: If the path exists, the architecture is none of the zoo's, a weight is not
+        ValueError: If the path exists, the architecture is not one of the zoo's, or a weight is not
             finite or does not fit into `dtype`.
     """
     path = pathlib.Path(path)
@@ -51,7 +52,7 @@ def check_files(folder, way_out):
         way_out: What to do if they differ, for the message.
 
     Raises:
-        ValueError: If a file is missing, is too large or is not the one that the card speaks of.
+        ValueError: If a file is missing, is too large, or does not match the hash in the card.
     """
     _require_sizes(folder)
     for name, expected in read_card(folder)["files"].items():

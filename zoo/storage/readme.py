@@ -1,4 +1,4 @@
-"""`README.md` of a preset: what its card says, as the Hugging Face hub shows and searches it.
+"""`README.md` of a preset: its card, in the form that the Hugging Face Hub shows and searches.
 
 https://huggingface.co/docs/hub/model-cards
 """
@@ -62,7 +62,7 @@ def readme(card):
 
 
 def metadata_of(card):
-    """Returns the metadata of the hub, a dictionary; what the card does not tell is left out."""
+    """Returns the Hub's metadata, a dictionary without the entries that the card does not give."""
     data = card["data"]
     language = data.get("language") or data.get("pair")
     metadata = {
@@ -110,7 +110,7 @@ def _model_index(card):
 
 
 def _quality(card):
-    """Returns the part about quality: a table, and below it how each number was measured."""
+    """Returns the section about quality: a table, and below it how each number was measured."""
     if not card["quality"]:
         return []
     rows = [f"| {measured(entry)} | {entry['value']} |" for entry in card["quality"]]

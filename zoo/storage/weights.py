@@ -18,11 +18,11 @@ def save_weights(model, path, dtype=None):
 
     Args:
         model: A task.
-        path: Where to.
+        path: The file to write.
         dtype: `None` for the weights as they are, or `"float16"` to round floats to it.
 
     Raises:
-        ValueError: If a number is not finite, or is beyond float16.
+        ValueError: If a number is not finite, or beyond the range of float16.
     """
     if dtype not in (None, "float16"):
         raise ValueError(
@@ -59,14 +59,14 @@ def require_float(model):
 
 
 def load_weights(model, path):
-    """Gives a task the weights of a file, whose floats may be of any precision.
+    """Loads the weights of a file, whose floats may have any precision, into a task.
 
     Args:
         model: A task.
-        path: File of a preset, of `model.save_weights`, or of a checkpoint in training.
+        path: A file of a preset, of `model.save_weights`, or of a training checkpoint.
 
     Raises:
-        ValueError: If there is no such file, it holds anything but arrays of numbers in one piece,
+        ValueError: If there is no such file, it contains anything but unchunked numeric arrays, it
             does not fit, or a number in it is not finite.
     """
     path = pathlib.Path(path)
@@ -83,17 +83,17 @@ def load_weights(model, path):
 
 @contextlib.contextmanager
 def limited_to(path):
-    """Makes only those weights in the block that a file has arrays for.
+    """Limits the weights made in the block to those that a file has arrays for.
 
-    What is built takes no more memory than the file, whatever sizes it was asked to have; but for
-    networks of `keras.applications`, which are as large as they are.
+    So a model takes no more memory than the file, whatever sizes its config asks for. Networks of
+    `keras.applications` are exempt: their sizes are fixed.
 
     Args:
         path: A `pathlib.Path` of a file with the weights of a core.
 
     Raises:
-        ValueError: If the file holds anything but arrays of numbers in one piece; in the block, if
-            it has no array left of the shape of a new weight.
+        ValueError: If the file contains anything but unchunked numeric arrays; in the block, if it
+            has no array left with the shape of a new weight.
     """
     arrays = arrays_in(path)
     left = collections.Counter(arrays.values())
@@ -103,7 +103,7 @@ def limited_to(path):
             return next_creator(**arguments)
         with tf.Graph().as_default():  # where a shape takes no memory
             shape = tuple(arguments["initial_value"]().shape)
-        if tf.as_dtype(arguments["dtype"]).is_floating:  # else the state of random numbers
+        if tf.as_dtype(arguments["dtype"]).is_floating:  # others are random states
             if not left[shape]:
                 free = {name: each for name, each in arrays.items() if left[each]}
                 alike = [f"{n} {each}" for n, each in free.items() if len(each) == len(shape)]
@@ -121,7 +121,7 @@ def limited_to(path):
 
 
 def _in_half_precision(name, values):
-    """Rounds by NumPy: HDF5 halves what it has to round up to a power of two."""
+    """Rounds with NumPy: HDF5 halves numbers that it has to round up to a power of two."""
     if values.dtype.kind != "f":
         return values
     with np.errstate(over="ignore"):

@@ -32,25 +32,26 @@ class TranslationRecipe:
         data: What it learns from, a key of `translation_data.DATA`.
         pair: Languages, source first.
         overrides: Arguments of the model that differ from the architecture's own.
-        begin_with: Name of a trained model whose weights and tokenizer it begins with, or `""`.
-        teacher: Name of a trained model whose tokenizer it shares and which it learns from, or
-            `""`: each source gets a translation by the teacher as one more target.
-        teacher_share: Share of the labels that is what the teacher expects, 0 to 1, see
+        begin_with: Name of a trained model that provides the initial weights and the tokenizer, or
+            `""`.
+        teacher: Name of a trained model that it learns from and whose tokenizer it shares, or `""`:
+            each source gets a translation by the teacher as an additional target.
+        teacher_share: Weight of the teacher's predictions in the labels, from 0 to 1, see
             `zoo.training.distillation`.
         vocabulary_size: Tokens of the vocabulary that both languages share.
         epochs, batch_size: As for `fit`.
         examples_per_epoch: How many examples an epoch draws; 0 for all.
         optimizer: `"adam"`, or `"muon"` for the matrices between the embeddings.
-        learning_rate: Where the cosine schedule begins, after `warmup_steps`.
-        cycles: How many times it falls to 1 % of that; each time it begins 20 % lower.
+        learning_rate: Start of the cosine schedule, after `warmup_steps`.
+        cycles: Number of times that it falls to 1 % of that; each cycle starts 20 % lower.
         label_smoothing, subword_dropout: As for `TokenCrossentropy` and `Translator.batches`.
-        average_momentum: Momentum of the moving average of the weights, which is what is kept.
-        self_critical_epochs: Passes over the sources afterwards that learn from the BLEU of drawn
-            translations, see `self_critical_translations`.
-        self_critical_learning_rate: Where the cosine schedule of these begins.
-        dtype: Policy of the computation in training.
-        num_beams: Beams that the trained model translates with.
-        length_penalties: Of these it uses the one that does best on the validation pairs.
+        average_momentum: Momentum of the moving average of the weights, which is kept.
+        self_critical_epochs: Number of additional passes over the sources, which learn from the
+            BLEU of sampled translations, see `self_critical_translations`.
+        self_critical_learning_rate: Start of the cosine schedule of these passes.
+        dtype: Dtype policy of the training.
+        num_beams: Number of beams that the trained model translates with.
+        length_penalties: Candidates; the one that does best on the validation pairs is used.
         seed: Seed of everything random.
     """
 
@@ -110,7 +111,7 @@ class TranslationRecipe:
         return DATA[self.data].load(split, self.pair, data_dir)
 
     def train(self, train, validation, run_dir):
-        """Trains a model; started again after a crash, it goes on with the last finished epoch.
+        """Trains a model; started again after a crash, it resumes after the last finished epoch.
 
         Args:
             train, validation: Data sets of pairs, or of sources with a vector of targets.
@@ -217,11 +218,11 @@ class TranslationRecipe:
         return evaluate_translator(model, examples, self.pair.split("-")[1])
 
     def quality(self, scores, split, model):
-        """Returns what the card says of the results of `evaluate`."""
+        """Returns the entries of the card for the results of `evaluate`."""
         return translator_quality(scores, split, model.default_sampler)
 
     def for_card(self):
-        """Returns what the card says of the data, and how the weights were chosen."""
+        """Returns the entries of the card about the data and the choice of the weights."""
         data = DATA[self.data]
         chosen_by = (
             f"sacreBLEU of {data.chosen_by}: the epoch by greedy translations, the length penalty "

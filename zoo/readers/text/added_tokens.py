@@ -1,4 +1,4 @@
-"""Tokens that are found in texts as they are, such as `[MASK]`, before anything else."""
+"""Added tokens, such as `[MASK]`, which are found in texts verbatim, before anything else."""
 
 import re
 
@@ -11,14 +11,14 @@ _END = b"\xff"  # occurs in no valid UTF-8
 
 
 class AddedTokens(tf.Module):
-    """Sets tokens apart from the text around them.
+    """Separates added tokens from the text around them.
 
     Args:
         tokens: Entries of `added_tokens` in `tokenizer.json`, at least one.
 
     Raises:
-        ValueError: If a token is to be found as a whole word only, or two that treat white space
-            differently begin alike.
+        ValueError: If a token matches whole words only, or one token is a prefix of another that
+            treats white space differently.
     """
 
     def __init__(self, tokens):
@@ -51,7 +51,7 @@ class AddedTokens(tf.Module):
             texts: Strings `[texts]`.
 
         Returns:
-            Parts of texts, in turn a text, which may be empty, and a token: strings without the
+            Parts of texts, alternately a text, which may be empty, and a token: strings without the
             tokens, `[parts]`; the ids of the tokens, -1 for a text; row splits.
         """
         marked = tf.strings.regex_replace(texts, self._pattern, self._rewrite)

@@ -324,14 +324,14 @@ class ByteBPETokenizer(TextTokenizer):
         return traced_once(tokenize)
 
     def _split(self, texts, pieces_of):
-        """Ids of texts [batch] -> [batch, (pieces)], by those of words."""
+        """Returns the ids of texts `[batch]` -> `[batch, (pieces)]`, from those of their words."""
         with tf.device("CPU"):  # where strings and tables are: a GPU would only send ids to and fro
             words = split_words(texts, self.prefix_space)  # [batch, (words)]
             pieces = words.with_values(pieces_of(words.values))  # [batch, (words), (pieces)]
             return pieces.merge_dims(1, 2)
 
     def _merge_words(self, words, dropout=0.0, seed=None):
-        """Ids of words [words] -> [words, (pieces)], by merging their bytes."""
+        """Returns the ids of words `[words]` -> `[words, (pieces)]`, by merging their bytes."""
         ends = tf.cumsum(tf.cast(tf.strings.length(words), tf.int64))
         text = tf.io.decode_raw(tf.strings.reduce_join(words), tf.uint8)  # [symbols]
         symbols = tf.cast(text, tf.int64) + FIRST_BYTE_ID
@@ -343,7 +343,7 @@ class ByteBPETokenizer(TextTokenizer):
 
 
 def _parse_content(content):
-    """Merges and words of a file, and whether texts get a space in front."""
+    """Returns the merges and words of a file, and whether texts get a leading space."""
     if not isinstance(content, dict) or content.get("format") != FILE_FORMAT:
         raise ValueError(f'"format" is not "{FILE_FORMAT}".')
     for key in ("merges", "words"):

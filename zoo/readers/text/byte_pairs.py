@@ -24,15 +24,15 @@ class BytePairs(tf.Module):
 
     Args:
         vocabulary: Dictionary of pieces to their ids.
-        merges: List of `(left, right)` pieces, the most urgent first.
-        ranks: Of merges, as for `Merges`.
+        merges: List of `(left, right)` pieces, by decreasing priority.
+        ranks: Ranks of the merges, as for `Merges`.
         is_byte_level: Whether words are split into bytes, which pieces spell in the alphabet of
-            GPT-2, not into characters.
+            GPT-2, rather than into characters.
         unknown_token: The piece of unknown characters, or `None` to leave them out.
-        fuse_unknown: Whether neighbouring unknown characters are one piece.
+        fuse_unknown: Whether neighbouring unknown characters are fused into one piece.
         byte_fallback: Whether unknown characters become the pieces of their bytes, `<0x..>`.
-        suffix: What the last symbol of a word ends with, such as `"</w>"`.
-        ignore_merges: Whether a word that is a piece remains whole, whatever merges say.
+        suffix: Suffix of the last symbol of a word, such as `"</w>"`.
+        ignore_merges: Whether a word that is a piece stays whole, regardless of the merges.
 
     Raises:
         ValueError: If a merge joins pieces that are not in the vocabulary.
@@ -55,7 +55,7 @@ class BytePairs(tf.Module):
         self._unknown_id = _DROPPED if unknown_token is None else vocabulary[unknown_token]
         self._suffix, num_ids = suffix, max(vocabulary.values(), default=0) + 1
         self._merges = Merges(*_numbered(merges, vocabulary), num_ids, ranks)
-        # Where a space begins a word for all pieces, words are merged each by itself.
+        # If spaces occur only at the start of pieces, each word is merged by itself.
         self._has_words = not is_byte_level and not any(map(_ACROSS.search, vocabulary))
         self._has_words &= _SPACE in vocabulary
         if is_byte_level:
@@ -99,7 +99,7 @@ class BytePairs(tf.Module):
         return tf.RaggedTensor.from_row_splits(pieces.values, splits, validate=False)
 
     def _whole_words(self, vocabulary):
-        """The words that are one piece, as bytes, each with its id."""
+        """Returns the words that are a single piece, as bytes, each with its id."""
         words = {}
         for piece, number in vocabulary.items():
             if not piece.endswith(self._suffix) or len(piece) == len(self._suffix):
@@ -119,7 +119,7 @@ class BytePairs(tf.Module):
         return self._merges(symbols, owners, tf.size(words, tf.int64))
 
     def _bytes(self, words):
-        """Ids of the bytes of words, and the words that they belong to."""
+        """Returns the ids of the bytes of words, and the words that they belong to."""
         ends = tf.cumsum(tf.cast(tf.strings.length(words), tf.int64))
         text = tf.io.decode_raw(tf.strings.reduce_join(words), tf.uint8)  # [symbols]
         symbols = tf.cast(text, tf.int32)
@@ -145,7 +145,7 @@ class BytePairs(tf.Module):
         return self._without_unknown(symbols, owners)
 
     def _without_unknown(self, symbols, owners):
-        """Drops, fuses or names the symbols that the vocabulary does not have."""
+        """Drops or fuses the symbols that the vocabulary lacks, or replaces them with a token."""
         is_unknown = symbols < 0
         kept = ~is_unknown
         if self._unknown_id != _DROPPED:
@@ -159,7 +159,7 @@ class BytePairs(tf.Module):
 
 
 def _numbered(merges, vocabulary):
-    """Ids of the pairs `[2, merges]`, and of what they become."""
+    """Returns the ids of the pairs `[2, merges]`, and those of the merged pieces."""
     pairs, merged = [], []
     for merge in merges:
         left, right = merge

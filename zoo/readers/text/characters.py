@@ -1,4 +1,4 @@
-"""Tables of all characters, and texts whose characters are replaced one by one."""
+"""Tables of all characters, and the replacement of characters one by one."""
 
 import functools
 import unicodedata
@@ -14,7 +14,7 @@ WHITE_SPACE = frozenset("\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000
 _PAGE = 256
 _END = 0x110000
 _LAST_ASSIGNED = 0x33480  # of the planes for scripts; then come planes of one kind
-_ALIKE = (  # the first character of each range speaks for all, and so none is looked at
+_ALIKE = (  # ranges whose characters are all like the first one
     (_LAST_ASSIGNED, 0xE0000),
     (0xE0200, 0xF0000),
     (0xF0000, 0xFFFFE),
@@ -23,7 +23,7 @@ _ALIKE = (  # the first character of each range speaks for all, and so none is l
 
 
 class CharacterTable(tf.Module):
-    """A number for each character: pages that are alike are stored once.
+    """A table of a number for each character; equal pages are stored once.
 
     Args:
         values: Integers, `[0x110000]`.
@@ -45,10 +45,10 @@ class CharacterTable(tf.Module):
 
 
 class CharacterMap(tf.Module):
-    """Replaces every character by a text of its own, which may be empty.
+    """Replaces every character with a text, which may be empty.
 
     Args:
-        *functions: From a character to a `str`, one after the other.
+        *functions: Functions from a character to a `str`, applied one after the other.
     """
 
     def __init__(self, *functions):
@@ -83,7 +83,7 @@ class CharacterMap(tf.Module):
 
 @functools.cache
 def numbers_of_characters(number):
-    """Returns what a function says of each character, `[0x110000]`, for a `CharacterTable`."""
+    """Returns the values of a function for all characters, `[0x110000]`, for a `CharacterTable`."""
     numbers = np.zeros(_END, np.int32)
     for point in _representatives():
         numbers[point] = number(chr(point))
@@ -100,7 +100,7 @@ def normal_form(form):
 
 @functools.cache
 def _replacements(functions):
-    """The number of what each character becomes, 0 if it stays, and these texts from number 1."""
+    """Returns the index of each character's replacement, 0 for none, and the texts from index 1."""
     numbers, texts = np.zeros(_END, np.int32), {}
     for point in _representatives():
         text = character = chr(point)

@@ -1,7 +1,7 @@
-"""SentencePiece's normalization: rules of characters and what they become, compiled into a file.
+"""SentencePiece's normalization: replacement rules for characters, compiled into a file.
 
-SentencePiece applies the longest rule at each place. The `tokenizers` library looks at grapheme
-clusters, and in one of less than six bytes applies the shortest rule, to the whole cluster.
+SentencePiece applies the longest matching rule at each position. The `tokenizers` library works on
+grapheme clusters: to one of less than six bytes, it applies the shortest rule as a whole.
 """
 
 import base64
@@ -20,11 +20,11 @@ _SMALL = 6  # bytes
 
 
 class Charsmap(tf.Module):
-    """Replaces characters by rules.
+    """Replaces characters according to rules.
 
     Args:
-        rules: Dictionary of `str` to what they become.
-        by_clusters: Whether rules are applied as by `tokenizers`, not as by SentencePiece.
+        rules: Dictionary from a `str` to its replacement.
+        by_clusters: Whether to apply rules like `tokenizers` rather than SentencePiece.
     """
 
     def __init__(self, rules, by_clusters):
@@ -61,7 +61,7 @@ class Charsmap(tf.Module):
         return tf.strings.unicode_encode(replaced, "UTF-8")
 
     def _apply_longest(self, symbols, splits):
-        """Which places are the first of a rule or stay, and the number of what is written there."""
+        """Returns which positions begin a match or stay, and the index of the text to write."""
         places = tf.range(tf.size(symbols, tf.int64))
         lengths, numbers = self._rules.longest(symbols, places)
         is_first = visited(places + tf.maximum(lengths, 1), splits[:1])
@@ -91,14 +91,14 @@ class Charsmap(tf.Module):
 
 @functools.lru_cache(maxsize=2)
 def parse(compiled):
-    """Returns the rules of a map, a dictionary of `str` to `str`.
+    """Returns the rules of a map, a dictionary from `str` to `str`.
 
     Args:
         compiled: The map as SentencePiece writes it, in base64: a double-array trie of the keys in
-            UTF-8, and what they become. None may be empty.
+            UTF-8, and the replacements. Keys must not be empty.
 
     Raises:
-        ValueError: If it is no such map.
+        ValueError: If it is not such a map.
     """
     compiled = base64.b64decode(compiled)
     if not compiled:
@@ -158,7 +158,7 @@ _PREPEND = frozenset(
 )
 _SPACING_LETTERS = frozenset([0xE33, 0xEB3, 0x200C, 0x200D, 0xFF9E, 0xFF9F])
 _EMOJI_PARTS = frozenset([*range(0x1F3FB, 0x1F400), *range(0xE0020, 0xE0080)])
-_NO_SPACING_MARKS = frozenset(  # of category Mc, and yet a cluster of their own
+_NO_SPACING_MARKS = frozenset(  # of category Mc, but clusters of their own
     [0x102B, 0x102C, 0x1038, *range(0x1062, 0x1065), *range(0x1067, 0x106E), 0x1083]
     + [*range(0x1087, 0x108D), 0x108F, *range(0x109A, 0x109D), 0x1A61, 0x1A63, 0x1A64]
     + [0xAA7B, 0xAA7D, 0x11720, 0x11721]

@@ -1,4 +1,4 @@
-"""What pieces look like in a text: the decoders of `tokenizer.json`.
+"""From pieces to text: the decoders of `tokenizer.json`.
 
 Each gives two functions from a piece to its bytes: for the first piece of a text, and for others.
 """
@@ -25,14 +25,14 @@ _CLEANED = (
 
 
 def spelling_of(definition, suffix=""):
-    """Returns how the first piece of a text is written, and how all others are.
+    """Returns two functions from a piece to its bytes: for the first of a text, and for others.
 
     Args:
         definition: The entry of `tokenizer.json`, which may be `None`.
-        suffix: What the last piece of a word ends with: it becomes a space.
+        suffix: Suffix of the last piece of a word, which becomes a space.
 
     Raises:
-        ValueError: If a decoder is not implemented; it names it.
+        ValueError: If a decoder is not implemented; the message names it.
     """
     if definition is None:
         return _encoded(lambda piece: piece), _encoded(lambda piece: " " + piece)
@@ -90,7 +90,7 @@ def _bpe(definition, suffix):
 
 
 def _sequence(definition, suffix):
-    """Of Llama: marks are spaces, and `<0x..>` are bytes; the first piece loses its space."""
+    """As in Llama: marks are spaces, `<0x..>` are bytes, and the first piece loses its space."""
     decoders = {each["type"]: each for each in definition["decoders"]}
     replace, strip = decoders.get("Replace"), decoders.get("Strip")
     is_known = (

@@ -1,4 +1,4 @@
-"""Names of the languages that Whisper knows, and their codes."""
+"""Names and codes of the languages that Whisper knows."""
 
 _CODES = """
 af afrikaans, am amharic, ar arabic, as assamese, az azerbaijani, ba bashkir, be belarusian,
@@ -21,7 +21,7 @@ CODES = {
 
 
 def code_of(language):
-    """Returns the code of a language, of its name, its code, or its token.
+    """Returns the code of a language, given its name, code or token.
 
     Example:
 

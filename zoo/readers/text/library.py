@@ -1,4 +1,4 @@
-"""What the Hugging Face `tokenizers` library does, imported only when needed."""
+"""Uses of the Hugging Face `tokenizers` library, which is imported only when needed."""
 
 import collections
 import json
@@ -8,14 +8,14 @@ import tensorflow as tf
 from zoo.readers.text.words import WORD_PATTERN, split_words
 
 PARTS = "normalizer", "pre_tokenizer", "post_processor", "decoder"
-USUAL = {  # what the library makes of texts does not depend on it, but for offsets
+USUAL = {  # defaults of required options, which affect only offsets
     "ByteLevel": {"add_prefix_space": False, "trim_offsets": True, "use_regex": True},
     "RobertaProcessing": {"add_prefix_space": False, "trim_offsets": True},
 }
 
 
 def learn_merges(sentences, vocabulary_size, prefix_space):
-    """Returns `(left, right)` pairs for a vocabulary of bytes and merges, the most urgent first."""
+    """Returns the merges of a vocabulary of bytes, `(left, right)`, by decreasing priority."""
     tokenizers = _import_tokenizers()
     library = _tokenizer_around(tokenizers.models.BPE(), prefix_space)
     trainer = tokenizers.trainers.BpeTrainer(
@@ -39,11 +39,11 @@ def of_definition(definition):
     """Returns the `tokenizers.Tokenizer` of the content of a `tokenizer.json`.
 
     Args:
-        definition: Dictionary; what the library wants to be told and is not, is as usual.
+        definition: Dictionary; options that it lacks and the library requires have the defaults.
 
     Raises:
         ImportError: If `tokenizers` is not installed.
-        ValueError: If the library does not read the definition, such as that of a SentencePiece
+        ValueError: If the library cannot read the definition, such as that of a SentencePiece
             file.
     """
     tokenizers = _import_tokenizers()
@@ -61,7 +61,7 @@ def of_definition(definition):
     whole |= {**definition, **parts, "added_tokens": added}
     try:
         return tokenizers.Tokenizer.from_str(json.dumps(whole))
-    except Exception as error:  # the library raises nothing more special
+    except Exception as error:  # the library raises nothing more specific
         raise ValueError(
             "The `tokenizers` library does not read the definition of this tokenizer: "
             f"{str(error)[:200]}"
@@ -72,11 +72,11 @@ def bounded(library, start_id, end_id, max_length, between_words=None):
     """Returns a `tokenizers.Tokenizer` that puts texts between two tokens, as `Matcher` does.
 
     Args:
-        library: The tokenizer, which is changed.
+        library: The tokenizer, which is modified.
         start_id, end_id: The two tokens.
-        max_length: Tokens at most; what of a text is beyond them is left out.
-        between_words: Pattern of what becomes one space, in texts that are read in lower case; by
-            default they are read as they are.
+        max_length: Maximum number of tokens; longer texts are truncated.
+        between_words: Pattern of the parts that become one space, for texts that are lower-cased;
+            by default, texts are not changed.
     """
     tokenizers = _import_tokenizers()
     ends = ((library.id_to_token(each), each) for each in (end_id, start_id))
@@ -95,7 +95,7 @@ def bounded(library, start_id, end_id, max_length, between_words=None):
 
 
 def _completed(part):
-    """Returns a part of a definition with all that the library wants to be told."""
+    """Returns a part of a definition, completed with the options that the library requires."""
     if isinstance(part, list):
         return [_completed(each) for each in part]
     if not isinstance(part, dict):
@@ -114,10 +114,10 @@ def frequent_words(sentences, num_words, prefix_space):
 
 
 def learn_word_pieces(texts, vocabulary_size, special_tokens, lowercase, alphabet_size=500):
-    """Returns a vocabulary of WordPiece, a dictionary of pieces to ids, special tokens first.
+    """Returns a WordPiece vocabulary, a dictionary from pieces to ids, special tokens first.
 
-    It is the same for the same texts: single characters have their ids before anything is counted,
-    where the library's trainer gives them as its hash tables happen to be.
+    It is the same for the same texts: single characters get their ids before the training, because
+    the library's trainer would assign them in the random order of its hash tables.
     """
     tokenizers = _import_tokenizers()
     library = tokenizers.Tokenizer(tokenizers.models.WordPiece())
@@ -148,7 +148,7 @@ def _import_tokenizers():
 
 
 def _tokenizer_around(model, prefix_space):
-    """The library's tokenizer that splits words as `split_words` does."""
+    """Returns a tokenizer of the library that splits words like `split_words`."""
     tokenizers = _import_tokenizers()
     pre_tokenizers = tokenizers.pre_tokenizers
     library = tokenizers.Tokenizer(model)

@@ -10,14 +10,14 @@ _ID_BITS = 32  # the table holds ranks, and behind each the id of the merged sym
 
 
 class Merges(tf.Module):
-    """Merges pairs of symbols in each word, the most urgent pair first, until none is left.
+    """Merges pairs of symbols in each word, by decreasing priority, until none is left.
 
     Args:
-        pairs: Ids of the symbols of each pair, `[2, merges]`, the most urgent first.
+        pairs: Ids of the symbols of each pair, `[2, merges]`, by decreasing priority.
         merged: Id of the symbol that each pair becomes, `[merges]`.
         num_ids: Number of ids.
-        ranks: Integers from 0, ascending, if several pairs that become the same symbol are equally
-            urgent: then the left one is merged first. `None` if all differ.
+        ranks: Integers from 0, ascending, if several pairs that become the same symbol have the
+            same priority: then the left one is merged first. `None` if all differ.
     """
 
     def __init__(self, pairs, merged, num_ids, ranks=None):
@@ -27,7 +27,7 @@ class Merges(tf.Module):
         self._num_ids = num_ids
         self._all_at_once = _later_merges_are_less_urgent(pairs, merged, ranks, num_ids)
         with tf.init_scope(), tf.device("CPU"):
-            # A table must not be empty, and -1 is no pair.
+            # A table must not be empty, and no pair has the key -1.
             keys = np.append(self._pair_key(*pairs), -1)
             values = np.append(ranks << _ID_BITS | merged, _NO_MERGE)
             self._ranks = static_table(keys, values, default=_NO_MERGE)
@@ -36,15 +36,15 @@ class Merges(tf.Module):
     def __call__(self, symbols, owners, num_words, dropout=0.0, seed=None):
         """Returns the symbols of words after merging.
 
-        The symbols of all words lie in one vector, and each step merges in every word the pair that
-        was learned first, everywhere it occurs, until no word has a pair left.
+        The symbols of all words are in one vector. Each step merges, in every word, the pair that
+        was learned first, wherever it occurs, until no word has a pair left.
 
         Args:
             symbols: Ids, int64 `[symbols]`.
-            owners: The number of the word of each symbol, int64, ascending.
+            owners: Index of the word of each symbol, int64, ascending.
             num_words: Number of words, int64.
-            dropout: Probability that a pair is out of the running in a step.
-            seed: Integer tensor of shape `[2]`, needed with dropout.
+            dropout: Probability that a pair is skipped in a step.
+            seed: Integer tensor of shape `[2]`, required with dropout.
 
         Returns:
             A `tf.RaggedTensor` of int32 ids, `[words, (symbols)]`.
@@ -56,7 +56,7 @@ class Merges(tf.Module):
         def merge_best_pairs(step, symbols, owners, best):
             left, right, pair_owners = symbols[:-1], symbols[1:], owners[:-1]  # [pairs]
             ranks = self._ranks.lookup(self._pair_key(left, right))
-            # A word that had no pair left is finished, and draws no second chance from dropout.
+            # A word without a pair left is finished: dropout gives it no second chance.
             allowed = (pair_owners == owners[1:]) & (tf.gather(best, pair_owners) < _NO_MERGE)
             if dropout:
                 step_seed = tf.random.fold_in(seed, step)
@@ -67,7 +67,7 @@ class Merges(tf.Module):
             chosen = self._without_overlaps(chosen, pair_owners, num_words)
             merged = tf.bitwise.bitwise_and(ranks, (1 << _ID_BITS) - 1)
             symbols = tf.concat([tf.where(chosen, merged, left), symbols[-1:]], axis=0)
-            # The right symbol of a merged pair goes; the first of all symbols is never one.
+            # The right symbol of a merged pair is removed; the very first symbol is never one.
             kept = tf.concat([tf.ones_like(symbols[:1], tf.bool), ~chosen], axis=0)
             kept = tf.where(kept)[:, 0]
             return step + 1, tf.gather(symbols, kept), tf.gather(owners, kept), best
@@ -87,9 +87,9 @@ class Merges(tf.Module):
         return left * self._num_ids + right
 
     def _without_overlaps(self, chosen, owners, num_words):
-        """Keeps the 1st, 3rd, ... of neighbouring chosen pairs: in `aaaa`, (a, a) merges twice.
+        """Keeps the 1st, 3rd, ... of overlapping chosen pairs: in `aaaa`, (a, a) merges twice.
 
-        If a merge can make a pair that is more urgent than itself, only the first one is kept.
+        If a merge can make a pair of a higher priority than its own, only the first one is kept.
         """
         places = tf.range(tf.size(chosen, tf.int64))
         if not self._all_at_once:
@@ -103,7 +103,7 @@ class Merges(tf.Module):
 
 
 def _later_merges_are_less_urgent(pairs, merged, ranks, num_ids):
-    """Whether no merge makes a symbol that a more urgent merge would join."""
+    """Whether no merge makes a symbol that a merge of a higher priority would join."""
     last_made = np.full(num_ids, -1)
     np.maximum.at(last_made, merged, ranks)
     return bool(np.all(last_made[pairs] < ranks))

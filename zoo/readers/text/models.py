@@ -7,7 +7,7 @@ from zoo.readers.text.word_piece import WordPiece
 
 
 def vocabulary_of(definition):
-    """Returns a dictionary of pieces to ids."""
+    """Returns a dictionary from pieces to ids."""
     if definition.get("ids") is not None:
         return definition["ids"]
     if isinstance(definition["vocab"], list):
@@ -16,7 +16,7 @@ def vocabulary_of(definition):
 
 
 def model_of(definition, vocabulary, is_byte_level):
-    """Returns what turns words, strings `[words]`, into ids `[words, (pieces)]`.
+    """Returns the model that turns words, strings `[words]`, into ids `[words, (pieces)]`.
 
     Args:
         definition: The entry of `tokenizer.json`.
@@ -24,7 +24,7 @@ def model_of(definition, vocabulary, is_byte_level):
         is_byte_level: Whether words are split into bytes.
 
     Raises:
-        ValueError: If a model or an option of it is not implemented; it names it.
+        ValueError: If a model or an option of it is not implemented; the message names it.
     """
     kind = definition["type"]
     if kind not in _MODELS:
@@ -88,7 +88,7 @@ def _sentencepiece_unigram(definition, vocabulary, is_byte_level):
 
 
 def _sentencepiece_bpe(definition, vocabulary, is_byte_level):
-    """Each piece is made of any two pieces, and the best piece is made first."""
+    """Any two pieces that make a piece are merged, the piece with the best score first."""
     pieces = [(piece, score) for piece, score, kind in definition["vocab"] if kind == NORMAL]
     pieces.sort(key=lambda piece: -piece[1])
     scores = [score for piece, score in pieces if len(piece) > 1]

@@ -22,7 +22,7 @@ _JAMO = 0x1100, 0x1161, 0x11A7
 
 
 class MarkOrder(tf.Module):
-    """Puts the combining marks behind each letter in canonical order."""
+    """Puts the combining marks after each letter in canonical order."""
 
     def __init__(self):
         super().__init__()
@@ -36,7 +36,7 @@ class MarkOrder(tf.Module):
         """Orders code points: a `tf.RaggedTensor`, `[texts, (characters)]`."""
         points = characters.values
         classes = tf.cast(self._classes(points), tf.int64)
-        # Marks at the beginning of a text do not go to the text before.
+        # Marks at the beginning of a text do not belong to the previous text.
         groups = tf.cumsum(tf.cast(classes == 0, tf.int64)) + row_ids(characters.row_splits)
         places = tf.range(tf.size(points, tf.int64))
         keys = (groups * 256 + classes) * tf.size(points, tf.int64) + places  # none twice
@@ -44,9 +44,9 @@ class MarkOrder(tf.Module):
 
 
 class Composed(tf.Module):
-    """Writes texts in the normal form NFC or NFKC.
+    """Converts texts to the normal form NFC or NFKC.
 
-    A text in which every character stays as it is, whatever stands around it, is not touched.
+    Texts whose characters all stay the same in any context are skipped.
 
     Args:
         form: `"NFC"` or `"NFKC"`.
@@ -100,7 +100,7 @@ class Composed(tf.Module):
             is_free = is_next | ((previous < classes) & (classes > 0))
             in_row = tf.gather(rows, tf.maximum(starter, 0)) == rows
             can = (composed >= 0) & is_free & (starter >= 0) & in_row
-            # Of the marks of one starter the first one; no starter both takes and is taken.
+            # Only the first mark of each starter; no starter is both base and mark.
             candidates = tf.where(can, places, tf.size(points, tf.int64))
             size = tf.size(points, tf.int64)
             firsts = tf.math.unsorted_segment_min(candidates, tf.maximum(starter, 0), size)
@@ -131,7 +131,7 @@ class Composed(tf.Module):
 
 @functools.cache
 def _touched(form):
-    """Whether a character may not stay as it is in a normal form, `[0x110000]`."""
+    """Whether a character may change in a normal form, `[0x110000]`."""
     taken = {second for _, second in _compositions()}
     return numbers_of_characters(
         lambda character: (
@@ -144,7 +144,7 @@ def _touched(form):
 
 @functools.cache
 def _compositions():
-    """Returns a dictionary of pairs of characters to the character that they compose."""
+    """Returns a dictionary from pairs of characters to their composition."""
     pairs = {}
     for point in (*range(0xAC00), *range(0xF900, 0x2FA20)):
         parts = unicodedata.decomposition(chr(point)).split()

@@ -1,4 +1,4 @@
-"""What texts go through before they are split: the normalizers of `tokenizer.json`."""
+"""Normalization of texts before they are split: the normalizers of `tokenizer.json`."""
 
 import re
 import unicodedata
@@ -25,7 +25,7 @@ _CHINESE = (
 
 
 class EachCharacter(NamedTuple):
-    """A step that replaces each character by a text of its own.
+    """A step that replaces each character with a text.
 
     Attributes:
         replace: Function from a character to a `str`.
@@ -41,7 +41,7 @@ def steps_of(definition):
         definition: The entry of `tokenizer.json`, which may be `None`.
 
     Raises:
-        ValueError: If a normalizer is not implemented; it names it.
+        ValueError: If a normalizer is not implemented; the message names it.
     """
     if definition is None:
         return []
@@ -54,7 +54,7 @@ def steps_of(definition):
 
 
 def put_together(steps):
-    """Returns one function of strings for steps; what replaces characters becomes one table."""
+    """Returns one function of strings for all steps; `EachCharacter` steps become one table."""
     functions, maps = [], []
     for position, step in enumerate(steps):
         if isinstance(step, EachCharacter):
@@ -73,7 +73,7 @@ def put_together(steps):
 
 
 class InTurn(tf.Module):
-    """Functions of strings, one after the other."""
+    """A composition of functions of strings."""
 
     def __init__(self, functions):
         super().__init__()
@@ -164,7 +164,7 @@ def _rules(definition):
 
 
 def _spaces(definition):
-    """White space as SentencePiece treats it, after its rules."""
+    """SentencePiece's treatment of white space, which follows its rules."""
 
     def normalize(texts):
         if definition["remove_extra_whitespaces"]:

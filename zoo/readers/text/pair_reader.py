@@ -91,7 +91,7 @@ class PairReader(TextReader):
 
 
 def _as_inputs(token_ids, segment_ids):
-    """A pair is the only chunk of its input."""
+    """Returns inputs in which each pair is a single chunk."""
     return {"token_ids": token_ids[:, None], "segment_ids": segment_ids[:, None]}
 
 

@@ -8,7 +8,7 @@ SPECIAL_TOKENS = ("<pad>", "<start>", "<end>")
 FIRST_BYTE_ID = len(SPECIAL_TOKENS)
 FIRST_MERGE_ID = FIRST_BYTE_ID + 256
 
-# The characters that GPT-2 and `tokenizers` write bytes with: printable ones stand for themselves.
+# The characters that GPT-2 and `tokenizers` use for bytes: printable ones stand for themselves.
 _PRINTABLE_BYTES = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
 _SUBSTITUTES = itertools.count(256)
 BYTE_ALPHABET = [
@@ -17,7 +17,7 @@ BYTE_ALPHABET = [
 
 
 def number_pieces(merges):
-    """Bytes of the piece behind each id, and the ids that each merge joins: [2, merges]."""
+    """Returns the bytes of each id's piece, and the ids that each merge joins, `[2, merges]`."""
     pieces = [b""] * FIRST_BYTE_ID + [bytes([byte]) for byte in range(256)]
     id_of = {name: FIRST_BYTE_ID + byte for byte, name in enumerate(BYTE_ALPHABET)}
     merged_pairs = []

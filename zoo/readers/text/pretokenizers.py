@@ -1,6 +1,6 @@
-"""How normalized texts fall into words: the pre-tokenizers of `tokenizer.json`.
+"""Splits normalized texts into words: the pre-tokenizers of `tokenizer.json`.
 
-`\\xff` occurs in no valid UTF-8. It marks where words end, before texts are split there.
+`\\xff`, which occurs in no valid UTF-8, marks the ends of words, before texts are split there.
 """
 
 import string
@@ -32,11 +32,11 @@ class Words:
         definition: The entry of `tokenizer.json`, which may be `None`.
 
     Attributes:
-        steps: What replaces characters before the texts are split, as by `normalizers.steps_of`.
+        steps: Normalization steps before the texts are split, as by `normalizers.steps_of`.
         is_byte_level: Whether the model reads the bytes of words.
 
     Raises:
-        ValueError: If a pre-tokenizer is not implemented; it names it.
+        ValueError: If a pre-tokenizer is not implemented; the message names it.
     """
 
     def __init__(self, definition):
@@ -55,11 +55,11 @@ class Words:
         self._functions = [_splitter(splitter) for splitter in splitters]
 
     def __call__(self, texts, is_first):
-        """Returns words of texts.
+        """Returns the words of texts.
 
         Args:
             texts: Strings.
-            is_first: Whether each text is where a user's text begins, `[texts]`.
+            is_first: Whether each text is the beginning of a user's text, `[texts]`.
         """
         words = None
         for function in self._functions:
@@ -81,9 +81,9 @@ def split_at_marks(texts):
 
 
 def to_re2(pattern):
-    """Returns a pattern for RE2, and one that sets the last white space of a run apart.
+    """Returns a pattern for RE2, and one that separates the last white space of a run.
 
-    A run of white space before a word is a word of its own, but for its last character.
+    A run of white space before a word is a word of its own, except for its last character.
     """
     spaces = SPACE
     last = SPACE if r"\s*[\r\n]+" not in pattern else r"\t\x0b\x0c \x{85}\p{Z}"
@@ -163,7 +163,7 @@ def _split(definition):
         )
     by_pattern = _by_pattern(pattern)
     if pattern == CLIP and form == ("Removed", True):
-        outside = f"[{SPACE}]+"  # what the pattern leaves out
+        outside = f"[{SPACE}]+"  # the text between matches
         return lambda texts, is_first: by_pattern(tf.strings.regex_replace(texts, outside, _END))
     if pattern != CLIP and form in (("Isolated", False), ("Removed", True)):
         return lambda texts, is_first: by_pattern(texts)  # it matches every character

@@ -1,4 +1,4 @@
-"""Tokenizers from folders as `transformers` writes them."""
+"""Reads tokenizers from folders that `transformers` wrote."""
 
 import pathlib
 import re
@@ -9,7 +9,7 @@ from zoo.readers.text.sentencepiece_files import read_model
 from zoo.readers.text.tokenizer import LARGEST_FILE, Tokenizer
 from zoo.storage.json_files import read_json
 
-# Of a role the first token that a folder names.
+# For each role, the first of these tokens that a folder names is used.
 _TOKENS = {
     "pad": ("pad_token",),
     "start": ("bos_token", "cls_token"),
@@ -29,18 +29,18 @@ _EXTRA_IDS = 100  # of T5
 
 
 def read_tokenizer(folder, side="source", size=None, **roles):
-    """Reads the tokenizer of a folder: its files say what it is.
+    """Reads the tokenizer of a folder, whose kind depends on the files.
 
-    `tokenizer.json` comes first; else it is `vocab.txt` (WordPiece), `vocab.json` with `merges.txt`
+    `tokenizer.json` comes first, otherwise `vocab.txt` (WordPiece), `vocab.json` with `merges.txt`
     (the BPE of GPT-2, RoBERTa, CLIP and Qwen2), `source.spm` and `target.spm` (Marian),
     `spiece.model` (T5) or `tokenizer.model` (Llama). `tokenizer_config.json`,
     `special_tokens_map.json` and `generation_config.json` name the special tokens.
 
-    Marian's codes of languages, such as `>>fr<<`, are found anywhere in a text.
+    Marian's language codes, such as `>>fr<<`, are found anywhere in a text.
 
     Args:
         folder: The folder.
-        side: `"source"` or `"target"`, of the two that Marian has.
+        side: `"source"` or `"target"`, for Marian, which has two sides.
         size: As for `Tokenizer`.
         **roles: Tokens in place of those that the files name, as for `Tokenizer`:
             `start="<pad>"`.
@@ -49,7 +49,8 @@ def read_tokenizer(folder, side="source", size=None, **roles):
         A `Tokenizer`.
 
     Raises:
-        ValueError: If there is no tokenizer, or it needs what is not implemented; it says what.
+        ValueError: If there is no tokenizer, or it requires something that is not implemented; the
+            message says what.
     """
     folder = pathlib.Path(folder)
     config = _json(folder / "tokenizer_config.json")
@@ -68,7 +69,7 @@ def read_tokenizer(folder, side="source", size=None, **roles):
 
 
 def _definition(folder, config, side):
-    """The definition, and the special tokens where no file names them."""
+    """Returns the definition, and the special tokens to use if no file names them."""
     files = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
     kind = _kind(folder, config)
     if "tokenizer.json" in files:
@@ -93,7 +94,7 @@ def _definition(folder, config, side):
 
 
 def _kind(folder, config):
-    """`"Bert"` of a `BertTokenizerFast`, or by the type of the model; `""` if nothing tells."""
+    """Returns `"Bert"` for a `BertTokenizerFast`, or by the model's type; `""` if unknown."""
     name = config.get("tokenizer_class") or ""
     if name and name != "PreTrainedTokenizerFast":
         return name.removesuffix("Fast").removesuffix("Tokenizer")
@@ -241,7 +242,7 @@ def _llama(folder, config):
 
 
 def _behind(token, number):
-    """The template of a special token behind a text, or behind both."""
+    """Returns the template with a special token after each text, single or in a pair."""
     text, other = ({"Sequence": {"id": name, "type_id": 0}} for name in "AB")
     end = {"SpecialToken": {"id": token, "type_id": 0}}
     return {
@@ -274,7 +275,7 @@ def _mark_special(definition, tokens, ids, lstrip=()):
 
 
 def _require_same_template(definition, config, kind):
-    """Llama's classes make the template anew, by options that a file may contradict."""
+    """Llama's classes rebuild the template from options; the file must agree with them."""
     if kind not in ("Llama", "CodeLlama", "Gemma") or "add_bos_token" not in config:
         return
     single = (definition.get("post_processor") or {}).get("single") or []
@@ -289,7 +290,7 @@ def _require_same_template(definition, config, kind):
 
 
 def _add_tokens(definition, config):
-    """Adds the tokens of `tokenizer_config.json` that the definition does not have."""
+    """Adds the tokens of `tokenizer_config.json` that the definition lacks."""
     added = definition.setdefault("added_tokens", [])
     known = {token["content"] for token in added}
     for number, token in (config.get("added_tokens_decoder") or {}).items():
@@ -298,7 +299,7 @@ def _add_tokens(definition, config):
 
 
 def _hide_times(definition):
-    """Makes Whisper's tokens of times special, such as `<|0.02|>`, which its texts leave out."""
+    """Makes Whisper's timestamps, such as `<|0.02|>`, special tokens, so that texts omit them."""
     for token in definition["added_tokens"]:
         if re.fullmatch(r"<\|\d+\.\d+\|>", token["content"]):
             token["special"] = True
@@ -314,7 +315,7 @@ def _roles(tokens):
 
 
 def _ends(folder, definition):
-    """All tokens that end a text, if the settings for generation name several."""
+    """Returns all tokens that end a text, if the generation settings name several."""
     numbers = _json(folder / "generation_config.json").get("eos_token_id")
     if not isinstance(numbers, list):
         return {}

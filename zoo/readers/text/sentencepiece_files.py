@@ -1,4 +1,4 @@
-"""Models of SentencePiece, read as they are on the wire: nothing else is needed.
+"""Reads SentencePiece models from their protobuf wire format, without further libraries.
 
 See `sentencepiece_model.proto` of https://github.com/google/sentencepiece.
 """
@@ -18,10 +18,11 @@ def read_model(path):
         path: A `.model` or `.spm` file.
 
     Returns:
-        The definition; a dictionary of roles to tokens.
+        The definition, and a dictionary from roles to tokens.
 
     Raises:
-        ValueError: If it is no model, or needs what is not implemented; it says what.
+        ValueError: If it is not a model, or requires something that is not implemented; the
+            message says what.
     """
     with open(path, "rb") as file:
         content = file.read()
@@ -104,9 +105,9 @@ def _last(fields, number, default):
 
 
 def _fields(message):
-    """Returns a dictionary of the numbers of fields to their values, in order.
+    """Returns a dictionary from the numbers of fields to their values, in order.
 
-    Numbers are `int`; messages, strings and fixed numbers are `bytes`.
+    Varints are `int`; messages, strings and fixed-size numbers are `bytes`.
     """
     fields, place = {}, 0
     while place < len(message):

@@ -1,11 +1,11 @@
-"""Where a text falls into sentences, and where a sentence that is too long may be cut."""
+"""Splits texts into sentences, and sentences that are too long into parts."""
 
 import re
 from typing import NamedTuple
 
 _MARKS, _WIDE_MARKS, _CLOSERS = ".!?…", "。！？", "\"'”’»›)\\]」』"
 # Marks that may end a sentence, or a line break, and the white space after them. A run of marks or
-# of white space is looked at once, from its start, so that the time is linear in the text.
+# of white space is matched once, from its start, so that the time is linear in the text.
 _CANDIDATE = re.compile(
     rf"(?:(?P<wide>(?<![{_WIDE_MARKS}])[{_WIDE_MARKS}]++)[{_CLOSERS}]*+\s*+"
     rf"|(?P<marks>(?<![{_MARKS}])[{_MARKS}]++)[{_CLOSERS}]*+\s++"
@@ -33,7 +33,7 @@ class Part(NamedTuple):
 
     Attributes:
         text: The part.
-        gap: The white space between the part before and this one, which may be none.
+        gap: The white space before it, after the previous part; may be empty.
     """
 
     text: str
@@ -41,13 +41,13 @@ class Part(NamedTuple):
 
 
 def split_sentences(text):
-    """Splits a text at sentence ends; gaps and texts in turn are the text again.
+    """Splits a text at sentence ends; gaps and texts, joined alternately, give the text again.
 
     A sentence ends with `.`, `!`, `?` or `…` and closing quotes before white space, unless the next
     word begins with a lower-case letter. It ends with full-width marks, `。`, `！` or `？`. It ends
-    with a line break, unless that is a single one before a lower-case letter. A full stop ends none
-    after an initial, letters with full stops between them (`U.S.`), a common abbreviation, or a
-    number that begins the sentence.
+    with a line break, unless that is a single one before a lower-case letter. A full stop does not
+    end it after an initial, letters with full stops between them (`U.S.`), a common abbreviation,
+    or a number that begins the sentence.
 
     Args:
         text: A `str`.
@@ -87,10 +87,10 @@ def _ends_sentence(found, gap, start):
 
 
 def halve(part):
-    """Splits a part near its middle: at a clause end, else at white space, else anywhere.
+    """Splits a part near its middle: at the end of a clause, or at white space, or anywhere.
 
     Args:
-        part: A `Part` of two characters at least.
+        part: A `Part` of at least two characters.
 
     Returns:
         Two `Part`s.

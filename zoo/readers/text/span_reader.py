@@ -1,4 +1,4 @@
-"""`SpanReader`: questions with contexts to token ids, and where these stand in the contexts."""
+"""`SpanReader`: turns questions with contexts into token ids, and locates them in the contexts."""
 
 from typing import NamedTuple
 
@@ -12,19 +12,19 @@ from zoo.readers.text.text_reader import TextReader
 from zoo.readers.text.texts import as_texts
 from zoo.readers.text.words import to_valid_utf8
 
-OVERLAP = 128  # tokens that neighbouring windows share, as is usual since BERT
+OVERLAP = 128  # tokens that neighbouring windows share, the usual number since BERT
 _END = b"\xff"  # occurs in no valid UTF-8
 
 
 class Windows(NamedTuple):
-    """Contexts in windows, a row for each, all with the question in front.
+    """Windows of contexts, one per row, each with the question in front.
 
     Attributes:
         inputs: Dictionary of `token_ids` and `segment_ids`, int32 `(windows, length)`, padded.
-        of_context: Which tokens are of the context, boolean `(windows, length)`.
-        starts, ends: Between which characters of the context each token stands, int32 `(windows,
-            length)`; 0 where it is not of the context.
-        owners: Whose windows they are, int32 `(windows,)`, in order.
+        of_context: Whether each token belongs to the context, boolean `(windows, length)`.
+        starts, ends: Offsets of each token in the characters of the context, int32 `(windows,
+            length)`; 0 for tokens that do not belong to the context.
+        owners: Index of the context of each window, int32 `(windows,)`, ascending.
     """
 
     inputs: dict
@@ -35,17 +35,18 @@ class Windows(NamedTuple):
 
 
 class SpanReader(TextReader):
-    """How a model that answers questions sees them, each with the context that may answer it.
+    """Prepares questions, each with a context that may answer it, for question answering.
 
-    A context that is too long is read in windows, which share 128 tokens with the next one, or half
-    of a window where that is less. A question of more than half of the tokens loses its end.
+    A context that is too long is split into windows, which share 128 tokens with the next one, or
+    half of a window if that is less. A question of more than half of the tokens is truncated.
 
-    A token stands where its characters stand. What a tokenizer changes beyond recognition, such as
-    a word that it does not know, counts as a whole: from white space to white space.
+    The offsets of a token are those of its characters. If a tokenizer changes a word beyond
+    recognition, such as an unknown one, its tokens get the offsets of the whole word, from white
+    space to white space.
 
     Args:
         tokenizer: As for `TextReader`.
-        max_length: Tokens of a window at most, question and special tokens included.
+        max_length: Maximum number of tokens in a window, question and special tokens included.
 
     Raises:
         ValueError: If `max_length` has no room for a question and a context.
@@ -87,7 +88,7 @@ class SpanReader(TextReader):
             contexts: A `str` for all questions, or a list with one for each.
 
         Raises:
-            ValueError: If they are no texts, or not as many.
+            ValueError: If they are not texts, or their numbers differ.
         """
         questions, is_one = as_texts(questions)
         contexts, is_same = as_texts(contexts)
@@ -139,16 +140,16 @@ class SpanReader(TextReader):
         return Windows(inputs, of_context, of_tokens(starts.values), of_tokens(ends.values), owners)
 
     def places(self, windows, starts, ends):
-        """Returns where answers start and end among the tokens of windows, in the graph.
+        """Returns the positions of answers among the tokens of windows, in the graph.
 
         Args:
             windows: `Windows`.
-            starts, ends: Between which characters of each context its answer stands, int32
-                `(batch,)`, without white space around it; both 0 if it has none.
+            starts, ends: Offsets of each answer in the characters of its context, int32 `(batch,)`,
+                without white space around it; both 0 if there is no answer.
 
         Returns:
-            int32 `(windows, 2)`: the places of the first and the last token; both 0, for the start
-            token, where a window does not hold the whole answer.
+            int32 `(windows, 2)`: the positions of the first and the last token; both 0, the start
+            token, if a window does not contain the whole answer.
         """
         begin, end = (tf.gather(x, windows.owners)[:, None] for x in (starts, ends))
         before = windows.of_context & (windows.ends <= begin)
@@ -165,13 +166,13 @@ class SpanReader(TextReader):
         return tf.where(is_whole, places, 0)
 
     def tokens(self, contexts):
-        """Returns the tokens of contexts, and where they stand, in the graph.
+        """Returns the tokens of contexts and their offsets, in the graph.
 
         Args:
             contexts: Strings `(batch,)`.
 
         Returns:
-            Ragged int32 ids `(batch, (tokens))`, and as many int32 starts and ends: ragged, too.
+            Ragged int32 ids, starts and ends, each `(batch, (tokens))`.
         """
         marked = tf.strings.regex_replace(to_valid_utf8(contexts), f"[^{SPACE}]+", rb"\0" + _END)
         words = tf.strings.split(marked, _END)  # (batch, (words)), with the white space in front

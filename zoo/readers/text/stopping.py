@@ -14,7 +14,7 @@ def cut(text, stops):
 
 
 def certain(text, stops):
-    """Returns the part of an unfinished text that no stop string can take away any more.
+    """Returns the part of an unfinished text that no stop string can remove any more.
 
     Example:
 

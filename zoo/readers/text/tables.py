@@ -1,4 +1,4 @@
-"""Look-up tables of core TensorFlow, made so that any function and any SavedModel can use them."""
+"""Lookup tables of core TensorFlow, which any function and any SavedModel can use."""
 
 import numpy as np
 import tensorflow as tf
@@ -8,9 +8,9 @@ def static_table(keys, values, default):
     """Returns a table of int64 values, which must not be empty.
 
     Args:
-        keys: Strings or integers, each once.
+        keys: Strings or integers, without duplicates.
         values: Their values.
-        default: The value of whatever else is looked up.
+        default: The value of all other keys.
     """
     is_text = isinstance(keys[0], str | bytes)
     keys = tf.constant(keys, tf.string if is_text else tf.int64)
@@ -19,7 +19,7 @@ def static_table(keys, values, default):
 
 
 def constant(values, dtype):
-    """Returns a constant where strings and tables are, outside of any graph."""
+    """Returns a constant on the device of strings and tables, outside any graph."""
     with tf.init_scope(), tf.device("CPU"):
         return tf.constant(values, dtype)
 
@@ -35,7 +35,7 @@ class KnownWords(tf.Module):
     def __init__(self, words, pieces):
         super().__init__()
         with tf.init_scope(), tf.device("CPU"):
-            # A table must not be empty: this is no word, because it is no UTF-8.
+            # A table must not be empty: this key is not a word, because it is not valid UTF-8.
             self._table = static_table([*words, b"\xff"], [*range(len(words)), -1], default=-1)
         self._pieces = pieces
 
@@ -44,7 +44,7 @@ class KnownWords(tf.Module):
 
         Args:
             words: Strings.
-            split: Function that gives the pieces of words which are not known.
+            split: Function that returns the pieces of words that are not known.
         """
         places = self._table.lookup(words)
         is_new = places < 0

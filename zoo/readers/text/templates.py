@@ -4,12 +4,12 @@ from typing import NamedTuple
 
 
 class Item(NamedTuple):
-    """A part of what a model reads.
+    """A part of a template.
 
     Attributes:
         text: 0 for the first text, 1 for the second one, `None` for a special token.
-        token_ids: Of the special token.
-        segment: Number of the segment.
+        token_ids: Ids of the special token.
+        segment: Index of the segment.
     """
 
     text: int | None
@@ -35,7 +35,7 @@ def templates_of(definition):
         definition: The entry of `tokenizer.json`, which may be `None`.
 
     Raises:
-        ValueError: If a post-processor is not implemented; it names it.
+        ValueError: If a post-processor is not implemented; the message names it.
     """
     if definition is None or definition["type"] == "ByteLevel":
         return BARE

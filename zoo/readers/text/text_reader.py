@@ -58,7 +58,7 @@ class TextReader:
         tokens = tf.pad(tokens, [[0, 0], [0, count * width - length]])
         tokens = tf.reshape(tokens, (batch, count, width))
         lengths = tf.cast(lengths, tf.int32)[:, None] - width * tf.range(count)
-        # A text of nothing has a chunk, too; what follows the last chunk of a text is padding.
+        # An empty text has a chunk, too; after the last chunk of a text there is only padding.
         is_chunk = (lengths > 0) | (tf.range(count) == 0)
         lengths = tf.clip_by_value(lengths, 0, width)
         start = tf.fill([batch, count, 1], self.tokenizer.start_id)

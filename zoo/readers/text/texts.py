@@ -1,4 +1,4 @@
-"""Texts as callers give them: one, or several."""
+"""Texts of a call: one, or several."""
 
 import collections.abc
 
@@ -25,7 +25,7 @@ def as_texts(texts):
 
 
 def are_several(texts):
-    """Returns whether something can be walked through, other than a text: not so a scalar array."""
+    """Returns whether something is iterable and not a text; a scalar array is not."""
     is_scalar = isinstance(texts, str | bytes) or getattr(texts, "shape", None) == ()
     return isinstance(texts, collections.abc.Iterable) and not is_scalar
 

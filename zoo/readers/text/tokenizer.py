@@ -20,7 +20,7 @@ from zoo.storage.json_files import read_json
 FILE_FORMAT = "Tokenizer 1"
 LARGEST_FILE = 2**26  # bytes
 ROLES = ("pad", "start", "end", "mask", "unknown")
-OF_BERT = {  # the tokens that play them
+OF_BERT = {  # the token of each role
     "pad": "[PAD]",
     "unknown": "[UNK]",
     "start": "[CLS]",
@@ -89,7 +89,7 @@ class Tokenizer(TextTokenizer):
         normalized = [token for token in found if token.get("normalized")]
         self._raw_tokens = AddedTokens(raw) if raw else None
         self._normalized_tokens = self._after_normalizing(normalized, steps)
-        if normalized:  # they are looked for in between
+        if normalized:  # they are searched in the remaining text
             self._normalize = normalizers.put_together(steps)
             self._prepare = normalizers.put_together(words.steps)
         else:
@@ -262,7 +262,7 @@ class Tokenizer(TextTokenizer):
             )
 
     def _parts(self, texts):
-        """Normalized texts between added tokens, the ids of these, and the row splits of texts."""
+        """Returns normalized texts between added tokens, ids of the latter, and row splits."""
         splits = tf.range(tf.size(texts, tf.int64) + 1)
         tokens = None
         if self._raw_tokens is not None:
@@ -395,7 +395,7 @@ class Tokenizer(TextTokenizer):
 
     @staticmethod
     def _after_normalizing(tokens, steps):
-        """Added tokens that are looked for in normalized texts are themselves normalized."""
+        """Normalizes the added tokens that are searched in normalized texts."""
         if not tokens:
             return None
         contents = normalizers.put_together(steps)(
@@ -408,14 +408,14 @@ class Tokenizer(TextTokenizer):
 
 
 def _without(text, tokens):
-    """Returns a text with a space in place of each of some tokens."""
+    """Returns a text in which each of the tokens is replaced with a space."""
     for token in tokens:
         text = text.replace(token, " ")
     return text
 
 
 def _with_tokens(pieces, tokens):
-    """Puts added tokens, -1 for none, in front of the pieces of parts: `[parts, (pieces)]`."""
+    """Inserts added tokens, -1 for none, before the pieces of parts: `[parts, (pieces)]`."""
     is_token = tokens >= 0
     tokens = tf.RaggedTensor.from_row_lengths(
         tf.cast(tf.boolean_mask(tokens, is_token), tf.int32),

@@ -1,4 +1,4 @@
-"""All places where words of a vocabulary occur in texts, found at once."""
+"""Finds all occurrences of the words of a vocabulary in texts."""
 
 import numpy as np
 import tensorflow as tf
@@ -10,10 +10,10 @@ SEPARATOR = (1 << _BITS) - 1  # stands after each text, and is no code point
 
 
 class Trie(tf.Module):
-    """A prefix tree of code points, whose edges lie in one table.
+    """A prefix tree of code points, whose edges are in one table.
 
     Args:
-        keys: List of `str`, none empty, each once.
+        keys: List of `str`, not empty, without duplicates.
         values: Integers from 0, one for each key.
     """
 
@@ -26,11 +26,11 @@ class Trie(tf.Module):
 
     @tf.autograph.experimental.do_not_convert
     def matches(self, symbols, places):
-        """Finds every key that begins at one of some places.
+        """Finds every key that begins at one of the given positions.
 
         Args:
-            symbols: Code points of all texts, int64, a `SEPARATOR` behind each text.
-            places: Where to look, int64.
+            symbols: Code points of all texts, int64, with a `SEPARATOR` after each text.
+            places: The positions, int64.
 
         Returns:
             Where each key begins, its length and its value: three int64 vectors.
@@ -65,7 +65,7 @@ class Trie(tf.Module):
         return tf.unstack(found.concat(), axis=1, num=3)
 
     def longest(self, symbols, places):
-        """Returns the length and the value of the longest key at each place, 0 and -1 if none."""
+        """Returns the length and value of the longest key at each position, 0 and -1 if none."""
         starts, lengths, values = self.matches(symbols, places)
         best = tf.bitwise.left_shift(lengths, 32) | values
         best = tf.math.unsorted_segment_max(best, starts, tf.size(symbols, tf.int64))
@@ -76,13 +76,13 @@ class Trie(tf.Module):
 
 
 def with_separators(code_points):
-    """Texts one after the other, as `Trie` reads them.
+    """Concatenates texts as `Trie` reads them.
 
     Args:
         code_points: A `tf.RaggedTensor`, `[texts, (characters)]`.
 
     Returns:
-        The code points with a `SEPARATOR` behind each text, and the row splits of these.
+        The code points, with a `SEPARATOR` after each text, and their row splits.
     """
     splits = code_points.row_splits
     size = code_points.nrows()
@@ -96,14 +96,14 @@ def with_separators(code_points):
 
 @tf.autograph.experimental.do_not_convert
 def visited(following, starts):
-    """Marks the places that ways lead to.
+    """Marks the positions on paths.
 
     Args:
-        following: The place after each place, int64 `[places]`, where `places` is the end.
-        starts: Where the ways begin, int64.
+        following: The position after each one, int64 `[places]`; the value `places` is the end.
+        starts: Where the paths begin, int64.
 
     Returns:
-        Whether a way leads there, `[places]`. Each round doubles the steps of all ways.
+        Whether each position is on a path, `[places]`. Each iteration doubles the steps.
     """
     size = tf.size(following, tf.int64)
     following = tf.concat([following, [size]], axis=0)
@@ -121,7 +121,7 @@ def visited(following, starts):
 
 
 def _build(keys, values):
-    """Edges as keys of a table, the nodes that they lead to, and the value at each node or -1."""
+    """Returns the edges as keys of a table, their target nodes, and each node's value or -1."""
     lengths = np.array([len(key) for key in keys], np.int64)
     points = np.frombuffer("".join(keys).encode("utf-32-le", "surrogatepass"), np.uint32)
     firsts = np.cumsum(lengths) - lengths

@@ -1,4 +1,4 @@
-"""Unigram: of all ways to split a text into known pieces, the most probable one."""
+"""Unigram: splits a text into known pieces in the most probable way."""
 
 import numpy as np
 import tensorflow as tf
@@ -14,14 +14,14 @@ _SPACE = "▁"
 class Unigram(tf.Module):
     """Finds the most probable pieces by the Viterbi algorithm.
 
-    Scores are summed as by the `tokenizers` library, in double precision for each word, which
-    decides between ways that are equally probable: the longer piece comes last.
+    Scores are summed like in the `tokenizers` library, in double precision for each word. This
+    matters for equally probable splits: the one whose last piece is longer is chosen.
 
     Reference: Kudo 2018, "Subword Regularization".
 
     Args:
         pieces: List of `(piece, score)`, the score being its log-probability.
-        unknown_id: Number of the piece for unknown characters.
+        unknown_id: Index of the piece for unknown characters.
         byte_fallback: Whether unknown characters become the pieces of their bytes, `<0x..>`.
 
     Raises:
@@ -64,7 +64,7 @@ class Unigram(tf.Module):
         scores, ids = self._scores_of_ends(symbols, size)
         lengths = _best_lengths(scores, splits, self._longest)
         places = tf.range(size)
-        # Backwards from the last symbol of each word; beyond its first one there is no way.
+        # Backwards from the last symbol of each word; no path goes beyond its first one.
         owners = row_ids(splits)
         before = places - lengths
         before = tf.where(before < tf.gather(splits, owners), size, before)
@@ -80,19 +80,19 @@ class Unigram(tf.Module):
         )
 
     def _scores_of_ends(self, symbols, size):
-        """Scores and ids of the pieces that end with each symbol, the longest first."""
+        """Returns the scores and ids of the pieces that end at each symbol, the longest first."""
         starts, lengths, ids = self._trie.matches(symbols, tf.range(size))
         cells = tf.stack([starts + lengths - 1, self._longest - lengths], axis=1)
         shape = [size, self._longest]
         scores = tf.fill(shape, tf.constant(-np.inf, self._dtype))
         scores = tf.tensor_scatter_nd_update(scores, cells, tf.gather(self._scores, ids))
         ids = tf.tensor_scatter_nd_update(tf.fill(shape, tf.constant(-1, tf.int64)), cells, ids)
-        singles = scores[:, -1:]  # a character that is no piece is unknown
+        singles = scores[:, -1:]  # a character that is not a piece is unknown
         singles = tf.where(singles == -np.inf, self._unknown_score, singles)
         return tf.concat([scores[:, :-1], singles], axis=1), ids
 
     def _name_unknown(self, ids, owners, characters):
-        """Unknown characters become bytes, or neighbours of them one piece together."""
+        """Turns unknown characters into bytes, or each run of them into one piece."""
         is_unknown = ids < 0
         if self._fallback is None:
             again = is_unknown[1:] & is_unknown[:-1] & (owners[1:] == owners[:-1])
@@ -119,13 +119,13 @@ class Unigram(tf.Module):
 
 
 class SentencePieceUnigram(Unigram):
-    """The same for whole texts, with scores as SentencePiece sums them: in single precision.
+    """The same for whole texts, with scores summed in single precision like in SentencePiece.
 
     Args:
         pieces, unknown_id, byte_fallback: As for `Unigram`.
-        hidden: Numbers of pieces that no text is split into, such as `<s>` and `<0x41>`.
-        user_defined: Numbers of pieces that are always taken.
-        names: Dictionary of texts that neighbouring unknown characters may be, to numbers.
+        hidden: Indices of pieces that no text is split into, such as `<s>` and `<0x41>`.
+        user_defined: Indices of pieces that are always chosen.
+        names: Dictionary from texts of runs of unknown characters to indices.
     """
 
     _dtype = tf.float32
@@ -152,11 +152,11 @@ class SentencePieceUnigram(Unigram):
 
 
 class Renumbered(tf.Module):
-    """Pieces of a model with the ids of another vocabulary, as Marian has them.
+    """A model whose pieces have the ids of another vocabulary, as in Marian.
 
     Args:
-        model: What gives the numbers of pieces.
-        ids: The id of each number.
+        model: The model, which returns indices of pieces.
+        ids: The id of each index.
     """
 
     def __init__(self, model, ids):
@@ -172,7 +172,7 @@ class Renumbered(tf.Module):
     autograph=False, reduce_retracing=True
 )  # eager steps would take a hundred times longer
 def _best_lengths(scores, splits, longest):
-    """Lengths of the last pieces of the best ways to each symbol, 0 at separators."""
+    """Returns the length of the last piece on the best path to each symbol, 0 at separators."""
     scores = tf.ensure_shape(scores, [None, longest])
     num_symbols = splits[1:] - splits[:-1] - 1  # [words]
     order = tf.argsort(num_symbols, direction="DESCENDING", stable=True)
@@ -184,7 +184,7 @@ def _best_lengths(scores, splits, longest):
         return tf.size(starts) > 0
 
     def go_on(step, starts, num_symbols, best, places, lengths):
-        """Takes one more symbol of each word; `best` are scores of the ways up to here."""
+        """Extends the paths by one symbol of each word; `best` are their scores so far."""
         ways = best + tf.gather(scores, starts + step)  # [words, longest]
         chosen, score = tf.argmax(ways, axis=1), tf.reduce_max(ways, axis=1)  # the longest first
         places = places.write(tf.cast(step, tf.int32), starts + step)

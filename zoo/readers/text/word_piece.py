@@ -1,4 +1,4 @@
-"""WordPiece: the longest pieces of a word, from its beginning."""
+"""WordPiece: splits a word into its longest known pieces, from left to right."""
 
 import tensorflow as tf
 
@@ -16,8 +16,8 @@ class WordPiece(tf.Module):
     Args:
         vocabulary: Dictionary of pieces to their ids.
         unknown_token: The piece of unknown words.
-        prefix: What pieces inside a word begin with.
-        longest_word: Number of characters.
+        prefix: Prefix of pieces inside a word.
+        longest_word: Maximum number of characters of a word.
     """
 
     def __init__(self, vocabulary, unknown_token="[UNK]", prefix="##", longest_word=100):
@@ -40,7 +40,7 @@ class WordPiece(tf.Module):
 
     def _split(self, words):
         fits = tf.strings.length(words, "UTF8_CHAR") <= self._longest_word
-        # A word too long is not looked at; its place remains.
+        # A word that is too long is emptied; its row remains.
         characters = tf.strings.unicode_decode(tf.where(fits, words, ""), "UTF-8")
         symbols, splits = with_separators(characters)
         places, starts, ends = tf.range(splits[-1]), splits[:-1], splits[1:] - 1
@@ -48,7 +48,7 @@ class WordPiece(tf.Module):
         first_sizes, first_ids = self._begin.longest(symbols, starts)
         sizes = tf.tensor_scatter_nd_update(sizes, starts[:, None], first_sizes)
         ids = tf.tensor_scatter_nd_update(ids, starts[:, None], first_ids)
-        # From a place where no piece begins, the way leads to the end of everything.
+        # From a position where no piece begins, the path leads to the end of all texts.
         following = tf.where(sizes > 0, places + sizes, splits[-1])
         is_start = visited(following, starts)
         is_known = tf.gather(is_start, ends) & (ends > starts)

@@ -1,4 +1,4 @@
-"""`WordReader`: words to token ids, and where each word begins among them."""
+"""`WordReader`: turns words into token ids, and locates each word among them."""
 
 from typing import NamedTuple
 
@@ -17,10 +17,10 @@ class Words(NamedTuple):
     """The words of texts.
 
     Attributes:
-        token_ids: int32 `(batch, chunks, length)`, as `TextReader` cuts them.
+        token_ids: int32 `(batch, chunks, length)`, split into chunks like in `TextReader`.
         words: Strings `(batch, words)`, empty after the last word of a text.
-        places: int32 `(batch, words)`, where the first token of each stands among all tokens of its
-            text, chunk after chunk; -1 for a word without tokens, and after the last one.
+        places: int32 `(batch, words)`, the position of the first token of each among all tokens of
+            its text, chunk after chunk; -1 for a word without tokens, and after the last word.
     """
 
     token_ids: tf.Tensor
@@ -29,9 +29,9 @@ class Words(NamedTuple):
 
 
 class WordReader(TextReader):
-    """How a tagger sees texts: word by word, a run of letters and digits or one other character.
+    """Prepares texts for a tagger: words, each a run of letters and digits or another character.
 
-    Each word is tokenized by itself, with the space before it, as taggers are trained.
+    Each word is tokenized by itself, with the space before it, as in the training of taggers.
 
     Args:
         tokenizer, max_length: As for `TextReader`.
@@ -70,7 +70,7 @@ class WordReader(TextReader):
         return requests, is_one
 
     def words_of(self, texts):
-        """Returns texts whose words are separated, strings `(batch,)`, in the graph."""
+        """Returns texts with separators between words, strings `(batch,)`, in the graph."""
         texts = tf.strings.regex_replace(texts, f"[{_SPACE}{SEPARATOR}]+", " ")
         texts = tf.strings.regex_replace(tf.strings.strip(texts), _WORD, f"{SEPARATOR}\\1")
         return tf.strings.regex_replace(texts, f"^{SEPARATOR}", "")

@@ -1,4 +1,4 @@
-"""How a text falls into words, before any of them falls into pieces."""
+"""Splits texts into words, before words are split into pieces."""
 
 import re
 
@@ -6,10 +6,10 @@ import tensorflow as tf
 
 # Explicit classes, because `\s` is ASCII in RE2 (TensorFlow), Unicode in Oniguruma (`tokenizers`).
 # Combining marks stay with what they modify: the letter of a decomposed "é", an emoji's symbol.
-# The two engines differ only on characters newer than Unicode 14, which one takes for unassigned.
+# The engines differ only for characters newer than Unicode 14, which one considers unassigned.
 _SPACE = r"\t-\r \x{85}\p{Z}"
 WORD_PATTERN = rf" ?\p{{L}}[\p{{L}}\p{{M}}]*| ?\p{{N}}+| ?[^{_SPACE}\p{{L}}\p{{N}}]+|[{_SPACE}]+"
-_WORD_START = re.compile(r"(?<=\S) (?=\S)")  # whatever is around it, a word begins with this space
+_WORD_START = re.compile(r"(?<=\S) (?=\S)")  # in any context, a word begins with this space
 _WORD_END = b"\xff"  # occurs in no valid UTF-8
 
 
@@ -27,11 +27,11 @@ def to_valid_utf8(texts):
 
 
 def chunks(text, size):
-    """Yields parts of a `str` whose words are those of the whole, when it has no space in front.
+    """Yields parts of a `str` that split into the same words as the whole, without a space prefix.
 
     Args:
         text: A `str`.
-        size: Characters of a part, but for the rest of a word.
+        size: Number of characters in a part, before it is extended to the end of a word.
 
     Example:
 
