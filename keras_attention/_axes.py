@@ -28,10 +28,10 @@ class AttendedAxes:
         received = ", ".join(f"{name} {tuple(shape)}" for name, shape in shapes.items())
         if rank < 3 or any(len(shape) != rank for shape in shapes.values()):
             raise ValueError(
-                f"{owner} needs query, value and key of shape (batch, length, size), or with more "
-                f"axes in place of the length: their ranks must be equal. Received: {received}. A "
-                "single vector gets its length by x[:, None, :]; images become sequences by "
-                "keras.layers.Reshape((height * width, channels))."
+                f"{owner} needs query, value and key of shape (batch, length, size), or with "
+                f"several axes in place of the length; their ranks must be equal. Received: "
+                f"{received}. Add a length axis to a single vector with x[:, None, :]; turn images "
+                "into sequences with keras.layers.Reshape((height * width, channels))."
             )
         if not agree(value_shape[:-1], key_shape[:-1]):
             raise ValueError(
@@ -43,15 +43,16 @@ class AttendedAxes:
         self.attended = tuple(axis + rank if axis < 0 else axis for axis in axes)
         if not set(self.attended) <= set(inner) or len(set(self.attended)) < len(self.attended):
             raise ValueError(
-                f"`attention_axes` of {owner} must name axes between batch and size, here of "
-                f"{tuple(inner)}, each once. Received: attention_axes={tuple(axes)}, {received}."
+                f"`attention_axes` of {owner} must name axes between batch and size, here from "
+                f"{tuple(inner)}, each at most once. Received: attention_axes={tuple(axes)}, "
+                f"{received}."
             )
         self.others = (0, *(axis for axis in inner if axis not in self.attended))
         if not agree(_part(query_shape, self.others), _part(value_shape, self.others)):
             raise ValueError(
                 f"{owner} needs one memory for each query sequence. Received: {received}. The axes "
-                f"{self.others}, which are not attended, must be equal; repeat the smaller one by "
-                "keras.ops.repeat."
+                f"{self.others}, which are not attended over, must be equal; repeat the smaller "
+                "one with keras.ops.repeat."
             )
 
     def flat_shape(self, shape):
@@ -95,8 +96,8 @@ class AttendedAxes:
             raise ValueError(
                 f"`attention_mask` of {self.owner} must have the shape (batch, *others, heads, "
                 f"*query axes, *key axes), here {tuple(expected)} with the heads as None; any of "
-                f"them may be 1. Received: shape {tuple(mask.shape)}, ones in place of what is "
-                "missing."
+                f"them may be 1. Received: shape {tuple(mask.shape)}, with missing axes "
+                "filled in as 1."
             )
         heads = ops.shape(mask)[joined]
         shape = whole(ops.shape(query), ops.shape(value), heads)

@@ -146,7 +146,7 @@ class Block(Recomputable):
         size = x_shape[-1]
         if self.key_dim is None and size % self.num_heads:
             raise ValueError(
-                f"{type(self).__name__} shares the size of x out among its heads. Received: x of "
+                f"{type(self).__name__} splits the size of x among its heads. Received: x of "
                 f"shape {tuple(x_shape)}, num_heads={self.num_heads}, which does not divide {size}."
                 " Give `key_dim`, the size of one head, or another number of heads."
             )
@@ -247,7 +247,8 @@ class Block(Recomputable):
             received = ", ".join(f"{name} {tuple(shape)}" for name, shape in shapes.items())
             raise ValueError(
                 f"{type(self).__name__} needs {' and '.join(shapes)} of shape (batch, length, "
-                f"size). Received: {received}. One step gets its length by x[:, None, :]."
+                f"size). Received: {received}. Add a length axis to a single step with "
+                "x[:, None, :]."
             )
 
     def get_config(self):

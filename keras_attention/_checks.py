@@ -31,7 +31,7 @@ def require_fractions(owner, **fractions):
         if not isinstance(fraction, Real) or not 0.0 <= fraction < 1.0:
             raise ValueError(
                 f"`{name}` of {owner} must be at least 0 and below 1. Received: "
-                f"{name}={fraction!r}. 0 is for none."
+                f"{name}={fraction!r}. 0 means none."
             )
 
 

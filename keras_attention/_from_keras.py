@@ -58,13 +58,13 @@ def from_keras(layer):
         known = ", ".join(each.__name__ for each in TWINS)
         raise TypeError(
             f"from_keras takes one of Keras' layers {known}, or a functional or sequential model. "
-            f"Received: {layer!r} of type {type(layer).__name__}. Of a subclass, write the "
-            "difference to the parent as a score or a mask of keras_attention.MultiHeadAttention."
+            f"Received: {layer!r} of type {type(layer).__name__}. For a subclass, write its "
+            "difference from the parent as a score or a mask of keras_attention.MultiHeadAttention."
         )
     if not layer.built:
         raise ValueError(
             f"The layer {layer.name!r} has no weights yet. Received: a {type(layer).__name__} that "
-            "is not built. Call it once, or make the layer of keras_attention.drop_in instead."
+            "is not built. Call it once, or use the layer from keras_attention.drop_in instead."
         )
     ours = twin.from_config(layer.get_config())
     ours.build_from_config(layer.get_build_config())

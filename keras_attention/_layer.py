@@ -36,7 +36,7 @@ class AttentionLayer(Recomputable):
     def __call__(self, query, *args, **kwargs):
         if isinstance(query, list | tuple):
             raise ValueError(
-                f"Query, value and key are arguments of their own in {type(self).__name__}: "
+                f"Query, value and key are separate arguments of {type(self).__name__}: "
                 f"layer(query, value, key). Received: a list of {len(query)} as the query. "
                 "Unpack it: layer(*inputs)."
             )
@@ -88,8 +88,8 @@ class AttentionLayer(Recomputable):
         if any(len(shape) != 3 for shape in shapes.values()):
             raise ValueError(
                 f"{type(self).__name__} needs query, value and key of shape (batch, length, size). "
-                f"Received: {received}. A single vector gets its length by x[:, None, :]; images "
-                "become sequences by keras.layers.Reshape((height * width, channels))."
+                f"Received: {received}. Add a length axis to a single vector with x[:, None, :]; "
+                "turn images into sequences with keras.layers.Reshape((height * width, channels))."
             )
         if not agree(value_shape[:2], key_shape[:2]):
             raise ValueError(
@@ -99,7 +99,8 @@ class AttentionLayer(Recomputable):
         if not agree(query_shape[:1], key_shape[:1]):
             raise ValueError(
                 f"{type(self).__name__} needs one memory for each query sequence. Received: "
-                f"{received}. The batch must be equal; repeat the smaller one by keras.ops.repeat."
+                f"{received}. The batch sizes must be equal; repeat the smaller one with "
+                "keras.ops.repeat."
             )
 
 
@@ -246,8 +247,8 @@ def require_built(layer, shapes):
     """Raises a `ValueError` that names the arguments of `build` if a layer has no weights yet."""
     if not layer.built:
         raise ValueError(
-            f"The layer {layer.name!r} ({type(layer).__name__}) has no weights yet, so it cannot "
-            f"begin. Call the layer once, or its build({shapes})."
+            f"The layer {layer.name!r} ({type(layer).__name__}) has no weights yet. Call "
+            f"the layer once, or its build({shapes})."
         )
 
 
@@ -277,9 +278,10 @@ def padding_mask(owner, name, mask, tensor):
     implicit, shape = get_keras_mask(tensor), tuple(tensor.shape[:-1])
     if implicit is not None and not _fits(implicit, shape):
         raise ValueError(
-            f"The mask that Keras left on a tensor, the `{name}` of {owner}, must have the shape "
-            f"(batch, length) = {shape} of the tensor. Received: shape {tuple(implicit.shape)}. "
-            f"Pass keras.ops.copy(x) in place of the tensor x, which has no mask, and a `{name}`."
+            f"The mask that Keras attached to a tensor, the `{name}` of {owner}, must have the "
+            f"shape (batch, length) = {shape} of the tensor. Received: shape "
+            f"{tuple(implicit.shape)}. Instead of the tensor x, pass keras.ops.copy(x), which has "
+            f"no mask, and a `{name}`."
         )
     if mask is None or mask is implicit:
         return implicit
@@ -288,7 +290,7 @@ def padding_mask(owner, name, mask, tensor):
         raise ValueError(
             f"`{name}` of {owner} must have the shape (batch, length) = {shape} of the tensor that "
             f"it belongs to. Received: shape {tuple(mask.shape)}. Pass one boolean for each "
-            "position, True for what counts."
+            "position, True for positions that count."
         )
     return both(mask, implicit)
 

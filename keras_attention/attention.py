@@ -121,8 +121,8 @@ class Attention(GrowingMemory, MemoryAttention):
                 is_list = isinstance(given, list | tuple)
                 received = f"a list of {len(given)}" if is_list else type(given).__name__
                 raise ValueError(
-                    f"{type(self).__name__} takes `{name}` of query, value and, if wanted, key as "
-                    f"a list of two or three. Received: {received}. Other masks have names: "
+                    f"{type(self).__name__} takes `{name}` as a list of two or three: query, value "
+                    f"and, optionally, key. Received: {received}. Pass other masks by name: "
                     "layer(query, value, key, attention_mask=mask)."
                 )
         named = zip(("query_mask", "value_mask", "key_mask"), mask, strict=False)
@@ -230,8 +230,8 @@ class Attention(GrowingMemory, MemoryAttention):
         if part.per_head and built_for != heads:
             kind = type(part).__name__
             raise ValueError(
-                f"`{name}` of {type(self).__name__} has been built before, for another number of "
-                f"heads: layers can share one object only if they have equally many. Received: "
+                f"`{name}` of {type(self).__name__} is already built for another number of heads: "
+                f"layers can share one object only if they have the same number. Received: "
                 f"{kind} built for heads {built_for}, in the layer {self.name!r} with heads "
                 f"{heads}. Give each layer a {name} of its own, such as a new {kind}."
             )

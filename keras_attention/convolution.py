@@ -139,6 +139,6 @@ def require_no_statistics(layer, norm):
     if norm == "batch" and is_recomputed(layer):
         raise ValueError(
             f"{type(layer).__name__} with batch normalization cannot be recomputed in the backward "
-            "pass, where the statistics of the batch would get lost. Make it outside of "
+            "pass, because the batch statistics would be lost. Make it outside "
             "keras.RematScope, or with layer normalization."
         )

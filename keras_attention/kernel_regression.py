@@ -81,9 +81,9 @@ class NadarayaWatson(Recomputable):
             score = scores.get(kernel)
             if width != 1.0 or learned_width:
                 raise ValueError(
-                    "`width` and `learned_width` of NadarayaWatson belong to a kernel given by its "
+                    "`width` and `learned_width` of NadarayaWatson are only for a kernel given by "
                     f"name. Received: kernel={score!r}, width={width!r}, learned_width="
-                    f"{learned_width!r}. Give them to the kernel itself: "
+                    f"{learned_width!r}. Pass them to the kernel itself: "
                     f"{type(score).__name__}(width=...)."
                 )
         self.kernel = kernel if isinstance(kernel, str) else score
@@ -131,8 +131,8 @@ class NadarayaWatson(Recomputable):
             received = (f"{n} {tuple(shape)}" for n, shape in zip(names, shapes, strict=True))
             raise ValueError(
                 "NadarayaWatson needs query_x, key_x and value_y of shape (batch, points, "
-                f"features). Received: {', '.join(received)}. A vector of numbers becomes one "
-                "batch of points of one feature by x[None, :, None]."
+                f"features). Received: {', '.join(received)}. Turn a vector of numbers into "
+                "one batch of points of one feature with x[None, :, None]."
             )
 
     def get_config(self):

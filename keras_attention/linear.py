@@ -99,7 +99,7 @@ class LinearAttention(MemoryAttention, Approximation):
         self._require_possible(attention_mask=None if isinstance(mask, masks.Causal) else mask)
         causal = self.causal or mask is not None
         if causal and start is not None:
-            self._refuse("start", "its causal queries end where the keys end", "Leave it out")
+            self._refuse("start", "its causal queries end where the keys end", "Omit it")
         query = self._project(self.query_projection, query, self.key_dim)
         query = self.log_features(ops.cast(query, "float32"))
         visible = memory.mask, query_mask, causal
@@ -114,7 +114,8 @@ class LinearAttention(MemoryAttention, Approximation):
             self._refuse(
                 "attention_mask",
                 "it never forms the pairs of queries and keys",
-                "Hide keys from all queries by value_mask or key_mask, later ones by causal=True",
+                "Hide keys from all queries with value_mask or key_mask, and later ones with "
+                "causal=True",
             )
 
     def get_config(self):

@@ -121,8 +121,8 @@ class LinformerAttention(MemoryAttention, Approximation):
         if use_causal_mask or attention_mask is not None:
             self._refuse(
                 "use_causal_mask" if use_causal_mask else "attention_mask",
-                "every mixture takes in keys from all positions",
-                "Hide keys from all queries by value_mask or key_mask",
+                "every mixture contains keys from all positions",
+                "Hide keys from all queries with value_mask or key_mask",
             )
 
     def _require_fitting_shapes(self, query_shape, value_shape, key_shape):
@@ -130,7 +130,7 @@ class LinformerAttention(MemoryAttention, Approximation):
         if isinstance(key_shape[1], int) and key_shape[1] > self.max_length:
             raise ValueError(
                 f"{type(self).__name__} mixes at most max_length={self.max_length} keys. "
-                f"Received: key of shape {tuple(key_shape)}. Give it a larger max_length, or cut "
+                f"Received: key of shape {tuple(key_shape)}. Use a larger max_length, or shorten "
                 "the keys."
             )
 

@@ -87,12 +87,13 @@ class LocalAttention(Attention):
         if mode == "monotonic" and units is not None:
             raise ValueError(
                 "`units` of LocalAttention is for mode='predictive'; mode='monotonic' predicts "
-                f"nothing. Received: units={units!r}. Leave it out."
+                f"nothing. Received: units={units!r}. Omit it."
             )
         if mode == "predictive" and self.implementation not in ("auto", "reference"):
             raise ValueError(
-                "LocalAttention(mode='predictive') multiplies the weights, so it must hold them: "
-                f"`implementation` is 'auto' or 'reference'. Received: {self.implementation!r}."
+                "LocalAttention(mode='predictive') multiplies the weights, so it must form them: "
+                "`implementation` must be 'auto' or 'reference'. "
+                f"Received: {self.implementation!r}."
             )
         self.mode = mode
         self.half_width = half_width
@@ -152,8 +153,8 @@ class LocalAttention(Attention):
         centers = None
         if self.mode == "monotonic" and start is None:
             raise ValueError(
-                "LocalAttention(mode='monotonic') has to know where a query stands. Pass the "
-                "number of the step, attend(query, memory, start=t), or use mode='predictive'."
+                "LocalAttention(mode='monotonic') needs the position of the query. Pass it as "
+                "`start`, attend(query, memory, start=t), or use mode='predictive'."
             )
         if self.mode == "monotonic":
             centers = _places(query_mask, ops.shape(query)[1]) + ops.cast(start, "float32")

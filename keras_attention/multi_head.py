@@ -323,8 +323,8 @@ def _sizes(output_shape, output_dim):
         )
     if output_dim is not None:
         raise ValueError(
-            "`output_dim` and `output_shape` of MultiHeadAttention are two names of one argument. "
-            f"Received: output_dim={output_dim!r}, output_shape={output_shape!r}. Give one of them."
+            "`output_dim` and `output_shape` of MultiHeadAttention are two names for one argument. "
+            f"Received: output_dim={output_dim!r}, output_shape={output_shape!r}. Give only one."
         )
     return tuple(map(plain, sizes))
 
@@ -336,7 +336,7 @@ def _axes(attention_axes):
     axes = _tuple(attention_axes)
     if not axes or not all(isinstance(axis, Integral) for axis in axes):
         raise ValueError(
-            "`attention_axes` of MultiHeadAttention must be an integer, several, or None. "
+            "`attention_axes` of MultiHeadAttention must be an integer, a tuple of them, or None. "
             f"Received: attention_axes={attention_axes!r}."
         )
     return tuple(map(plain, axes))

@@ -147,7 +147,7 @@ def _require_image(image):
         )
     if image.dtype.kind == "f" and image.max() > 1.0:
         raise ValueError(
-            f"`image` of floats must be from 0 to 1. Received: a maximum of {image.max():.4g}. "
+            f"Floats in `image` must be from 0 to 1. Received: a maximum of {image.max():.4g}. "
             "Divide it by 255, or give integers."
         )
     return image
@@ -214,7 +214,7 @@ def _require_labels(shape, source_tokens, target_tokens):
     if shape != expected:
         raise ValueError(
             "`attention` must have a row for each target token and a column for each source token, "
-            f"{expected}. Received: shape {shape}. Several heads are for `plot_heads`."
+            f"{expected}. Received: shape {shape}. For several heads, use `plot_heads`."
         )
     return expected
 

@@ -102,7 +102,7 @@ class AttentionCell(keras.layers.Layer):
         if order != "luong" and units is not None:
             raise ValueError(
                 f"`units` is the size of the projection W of order='luong'; order={order!r} has "
-                f"none. Received: units={units}. Leave it out."
+                f"none. Received: units={units}. Omit it."
             )
         self.supports_masking = True
         deserialize = keras.saving.deserialize_keras_object
@@ -110,7 +110,7 @@ class AttentionCell(keras.layers.Layer):
         if not _is_cell(self.cell):
             raise ValueError(
                 "`cell` of AttentionCell must be one Keras RNN cell, such as "
-                f"keras.layers.GRUCell(512) or LSTMCell. Received: {cell!r}. Of a layer such as "
+                f"keras.layers.GRUCell(512) or LSTMCell. Received: {cell!r}. For a layer such as "
                 "GRU, pass the cell instead; stacked cells are not supported."
             )
         if isinstance(attention, dict):
@@ -121,7 +121,7 @@ class AttentionCell(keras.layers.Layer):
             raise ValueError(
                 "`attention` of AttentionCell must be the name of a score, or a layer of "
                 "keras_attention that prepares a memory, such as Attention or MultiHeadAttention. "
-                f"Received: {attention!r}. Of a score, give Attention(score)."
+                f"Received: {attention!r}. For a score object, pass Attention(score)."
             )
         self.attention = attention
         self.order = order
@@ -202,7 +202,7 @@ class AttentionCell(keras.layers.Layer):
         if len(states) not in (1, len(zeros)):
             raise ValueError(
                 f"A {type(self.cell).__name__} has {len(zeros)} states. Received: {len(states)} "
-                f"initial states for the layer {self.name!r}. Pass the first one or all."
+                f"initial states for the layer {self.name!r}. Pass only the first or all of them."
             )
         states += zeros[len(states) :]
         if self.order == "luong":
@@ -214,7 +214,8 @@ class AttentionCell(keras.layers.Layer):
             raise ValueError(
                 f"The initial state of the layer {self.name!r} must have the shape (batch, "
                 f"{self.cell.units}), which its {type(self.cell).__name__} needs. Received: shape "
-                f"{tuple(state.shape)}. Project it by keras.layers.Dense({self.cell.units}) first."
+                f"{tuple(state.shape)}. Project it first with "
+                f"keras.layers.Dense({self.cell.units})."
             )
 
     def call(self, inputs, states, memory, training=None):
@@ -315,7 +316,7 @@ class AttentionRNN(keras.layers.Layer):
         if not isinstance(self.cell, AttentionCell):
             raise ValueError(
                 f"`cell` of AttentionRNN must be an AttentionCell. Received: {cell!r}. "
-                "Wrap an RNN cell by AttentionCell(cell, attention)."
+                "Wrap an RNN cell in AttentionCell(cell, attention)."
             )
 
     def build(self, inputs_shape, memory_shape):
@@ -323,7 +324,7 @@ class AttentionRNN(keras.layers.Layer):
             raise ValueError(
                 "AttentionRNN needs inputs of shape (batch, length, input_size) and memory of "
                 f"shape (batch, memory_length, memory_size). Received: inputs "
-                f"{tuple(inputs_shape)}, memory {tuple(memory_shape)}. For a single step call its "
+                f"{tuple(inputs_shape)}, memory {tuple(memory_shape)}. For a single step, call its "
                 "AttentionCell."
             )
         batch, _, input_size = inputs_shape
@@ -374,8 +375,8 @@ class AttentionRNN(keras.layers.Layer):
         if not all(agree(shape, shapes[0]) for shape in shapes):
             received = ", ".join(f"{name} {tuple(each.shape)}" for name, each in tensors.items())
             raise ValueError(
-                "AttentionRNN needs inputs, memory and initial state of one batch. Received: "
-                f"{received}. Repeat the smaller one by keras.ops.repeat."
+                "AttentionRNN needs inputs, memory and initial state of the same batch size. "
+                f"Received: {received}. Repeat the smaller one with keras.ops.repeat."
             )
 
     def _seeds(self):

@@ -92,7 +92,7 @@ class ReformerAttention(Approximation):
         if max_buckets % 2:
             raise ValueError(
                 f"`max_buckets` of {type(self).__name__} must be even, since buckets come in "
-                f"pairs. Received: max_buckets={max_buckets}. Give {max_buckets + 1}."
+                f"pairs. Received: max_buckets={max_buckets}. Use {max_buckets + 1}."
             )
         self.bucket_size = bucket_size
         self.num_hashes = num_hashes
@@ -181,21 +181,22 @@ class ReformerAttention(Approximation):
 
     def _require_possible(self, key=None, attention_mask=None, use_causal_mask=False):
         if key is not None:
-            self._refuse("key", "its keys are the queries, scaled to norm 1", "Leave it out")
+            self._refuse("key", "its keys are the queries, scaled to norm 1", "Omit it")
         if attention_mask is not None:
             self._refuse(
                 "attention_mask",
-                "it compares positions of the same bucket only",
-                "Hide positions by query_mask or value_mask, later ones by causal=True",
+                "it compares only positions in the same bucket",
+                "Hide positions with query_mask or value_mask, and later ones with causal=True",
             )
 
     def _require_fitting_shapes(self, query_shape, value_shape, key_shape):
         super()._require_fitting_shapes(query_shape, value_shape, key_shape)
         if None not in (query_shape[1], value_shape[1]) and query_shape[1] != value_shape[1]:
             raise ValueError(
-                f"{type(self).__name__} attends within one sequence, so query and value have the "
-                f"same length. Received: query {tuple(query_shape)}, value {tuple(value_shape)}. "
-                "Pass the same tensor as query and value, or use MultiHeadAttention."
+                f"{type(self).__name__} attends within one sequence, so query and value must have "
+                f"the same length. Received: query {tuple(query_shape)}, value "
+                f"{tuple(value_shape)}. Pass the same tensor as query and value, or use "
+                "MultiHeadAttention."
             )
 
     def get_config(self):

@@ -112,8 +112,8 @@ class EncoderBlock(Block):
         """
         if self.mask is None or self._sees_the_last(max_length):
             raise ValueError(
-                "`mask` of EncoderBlock must be causal for steps, since a cache does not have yet "
-                f"what comes later. Received: mask={self.mask!r}. Make the block with "
+                "`mask` of EncoderBlock must be causal for steps, since the cache does not yet "
+                f"hold later positions. Received: mask={self.mask!r}. Make the block with "
                 "mask='causal', or with masks.Causal() & another mask."
             )
         require_built(self, "x_shape")

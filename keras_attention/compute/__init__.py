@@ -48,8 +48,8 @@ def choose(implementation, scoring, normalizer, with_weights=False, dropout=None
     obstacle = _obstacle(implementation, scoring, normalizer, with_weights, dropout)
     if obstacle:
         raise ValueError(
-            f"implementation={implementation!r} does not go with {obstacle}. Use "
-            "implementation='reference', or 'auto', which takes it where needed."
+            f"implementation={implementation!r} does not support {obstacle}. Use "
+            "implementation='reference', or 'auto', which uses it where needed."
         )
     return implementation
 
@@ -70,7 +70,7 @@ def _obstacle(implementation, scoring, normalizer, with_weights, dropout):
         ("normalizer", normalizer, normalizers.Softmax),
     ):
         if type(thing) is not possible:
-            return f"{name} {type(thing).__name__}: it is for {possible.__name__}"
+            return f"{name} {type(thing).__name__}: it supports only {possible.__name__}"
     if scoring.has_bias or scoring.soft_cap is not None or dropout is not None:
         return "a position that adds to the scores, a soft cap or dropout"
     return None
@@ -129,8 +129,8 @@ def context_and_weights(
         if not all(size is None or isinstance(size, int) for size in shape):
             raise ValueError(
                 "implementation='chunked' cuts lengths into tiles, which JAX cannot do with a "
-                f"length that is a symbol. Received: {shape}. Export with lengths that are known, "
-                "or use implementation='reference'."
+                f"symbolic length. Received: {shape}. Export with known lengths, or use "
+                "implementation='reference'."
             )
         return chunked.attend_in_tiles(queries, key, value, start=start, **arguments), None
     context, weights = reference.attend_at_once(

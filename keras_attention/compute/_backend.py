@@ -35,8 +35,8 @@ def _torch(function, inputs):
 
     if torch.is_grad_enabled():  # because of create_graph=True
         raise RuntimeError(
-            "The chunked computation of attention has no gradient of its gradient on PyTorch. "
-            "Received: a backward pass that is to be differentiated again, create_graph=True. "
+            "The chunked computation of attention has no second derivative on PyTorch. "
+            "Received: a backward pass to be differentiated again, create_graph=True. "
             "Make the layer with implementation='reference'."
         )
     with torch.enable_grad():

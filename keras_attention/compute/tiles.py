@@ -153,8 +153,8 @@ def visible_pairs(mask, positions, lead):
     if len(own) != 4 or not all(map(_broadcasts, own[:2], whole)):
         raise ValueError(
             f"`tile` of the mask {mask!r} must return booleans (batch, heads, queries, keys), here "
-            f"of batch {whole[0]} and heads {whole[1]}; any of them may be 1. Received: shape "
-            f"{own}. A mask made of data fits one batch only: give such ones with the call."
+            f"with batch {whole[0]} and heads {whole[1]}; any of them may be 1. Received: shape "
+            f"{own}. A mask that holds data fits only one batch: pass it with the call instead."
         )
     return visible if len(lead) == 2 else ops.squeeze(visible, axis=1)
 

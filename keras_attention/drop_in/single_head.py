@@ -157,8 +157,8 @@ class Attention(keras.layers.Layer):
                 "must be called on a list of inputs" if name == "inputs" else "mask must be a list"
             )
             raise ValueError(
-                f"{owner} {rule}, namely {expected}. Received: {type(given).__name__}. Of "
-                "keras_attention.Attention, query, value and key are arguments of their own."
+                f"{owner} {rule}, namely {expected}. Received: {type(given).__name__}. In "
+                "keras_attention.Attention, query, value and key are separate arguments."
             )
         if len(given) not in (2, 3):
             raise ValueError(

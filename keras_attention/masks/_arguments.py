@@ -22,7 +22,7 @@ def as_boolean(mask, name, ranks):
         raise ValueError(
             f"`{name}` must have {expected} axes. Received: shape {tuple(mask.shape)}. Padding of "
             "shape (batch, length) is a query_mask, value_mask or key_mask; an attention_mask has "
-            "the shape (query_length, key_length), with a batch and a heads axis in front at will."
+            "the shape (query_length, key_length), optionally with batch and heads axes in front."
         )
     return ops.cast(mask, "bool")
 
@@ -51,7 +51,7 @@ def integer(mask, name, value, least, hint):
 
 def odd(mask, name, value):
     """Returns an argument of a mask as an odd `int`: a number of blocks around the own one."""
-    hint = "It counts blocks, the own one in the middle; 1 is the own block only."
+    hint = "It counts blocks, with the query's own block in the middle; 1 is only that block."
     value = integer(mask, name, value, 1, hint)
     if value % 2 == 0:
         raise ValueError(
@@ -79,7 +79,7 @@ def integers(mask, name, value, ranks, shape):
     if "int" not in dtype or len(array.shape) not in ranks:
         raise ValueError(
             f"`{name}` of {type(mask).__name__} must be {shape}. Received: dtype {dtype}, shape "
-            f"{tuple(array.shape)}. Cast numbers by keras.ops.cast({name}, 'int32')."
+            f"{tuple(array.shape)}. Cast numbers with keras.ops.cast({name}, 'int32')."
         )
     return ops.cast(array, "int32") if is_tensor else array.astype("int32")
 
@@ -93,7 +93,7 @@ def refuse_to_save(mask, name):
     """Raises the `ValueError` for saving masks that contain data."""
     raise ValueError(
         f"The mask {type(mask).__name__} cannot be saved, because its `{name}` is data of one "
-        "batch. Save the layer without it and give the mask with the call: value_mask, key_mask "
+        "batch. Save the layer without it and pass the mask with the call: value_mask, key_mask "
         "and query_mask for padding, attention_mask=mask(query_length, key_length) for the rest."
     )
 

@@ -141,7 +141,7 @@ class _Composed(Mask):
     def __init__(self, *masks):
         if not masks:
             raise ValueError(
-                f"{type(self).__name__} needs the masks that it is made of. Received: none. Pass "
+                f"{type(self).__name__} needs the masks to combine. Received: none. Pass "
                 "them, or write first & second, first | second, ~mask."
             )
         self.masks = [get(mask) for mask in masks]

@@ -59,13 +59,13 @@ class RandomBlocks(Mask):
         hint = "A block is at least one position long."
         self.block_size = integer(self, "block_size", block_size, 1, hint)
         self.longest_tile = self.block_size
-        hint = "Without random blocks leave the mask out."
+        hint = "If you want no random blocks, omit the mask."
         self.num_blocks = integer(self, "num_blocks", num_blocks, 1, hint)
         self.seed = integer(self, "seed", seed, 0, "The same seed draws the same blocks.")
         self.window = odd(self, "window", window)
         hint = "It counts the blocks at the start that are not drawn."
         self.num_global = integer(self, "num_global", num_global, 0, hint)
-        hint = "It counts positions; None is for any length, and draws to the left only."
+        hint = "It counts positions; None allows any length and draws to the left only."
         self.length = None if length is None else integer(self, "length", length, 1, hint)
         hint = "It counts the blocks at the end that are not drawn."
         self.num_last = integer(self, "num_last", num_last, 0, hint)

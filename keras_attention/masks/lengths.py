@@ -18,7 +18,7 @@ class _FirstKeys(Mask):
         if not ops.is_tensor(lengths) and (lengths < 0).any():
             raise ValueError(
                 f"`{self.name}` of {type(self).__name__} must not be negative. Received: "
-                f"{self.name}={lengths.tolist()}. 0 stands for no key at all."
+                f"{self.name}={lengths.tolist()}. 0 means no keys at all."
             )
         self.lengths = lengths
 

@@ -63,7 +63,7 @@ class GlobalTokens(Mask):
             if not positions:
                 raise ValueError(
                     "`positions` of GlobalTokens must name at least one token. Received: none. "
-                    "Without global tokens leave the mask out."
+                    "If you want no global tokens, omit the mask."
                 )
             self.runs = _runs(positions)
         else:

@@ -55,7 +55,7 @@ class Longformer(_Composition):
         if self.window % 2:
             raise ValueError(
                 f"`window` of Longformer must be even. Received: window={window}. {hint} For two "
-                "different sides compose SlidingWindow(left, right) | GlobalTokens(positions)."
+                "different sides, use SlidingWindow(left, right) | GlobalTokens(positions)."
             )
         hint = "0 leaves out the global tokens."
         self.num_global_tokens = integer(self, "num_global_tokens", num_global_tokens, 0, hint)
@@ -123,7 +123,7 @@ class BigBird(_Composition):
         self.num_global = integer(self, "num_global", num_global, 0, hint)
         self.num_random = integer(self, "num_random", num_random, 0, hint)
         self.seed = integer(self, "seed", seed, 0, "The same seed draws the same blocks.")
-        hint = "It counts positions; None is for any length, and draws to the left only."
+        hint = "It counts positions; None allows any length and draws to the left only."
         self.length = None if length is None else integer(self, "length", length, 1, hint)
         hint = "It counts blocks; 0 leaves them out."
         self.num_last = integer(self, "num_last", num_last, 0, hint)

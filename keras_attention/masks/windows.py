@@ -36,8 +36,8 @@ class SlidingWindow(Mask):
     def __init__(self, left, right, block_size=1):
         if left is None and right is None:
             raise ValueError(
-                "SlidingWindow needs an end on one side. Received: left=None, right=None, which "
-                "hides nothing. Leave the mask out, or give `left` or `right`."
+                "SlidingWindow needs a limit on at least one side. Received: left=None, "
+                "right=None, which hides nothing. Omit the mask, or give `left` or `right`."
             )
         self.left, self.right = _reach(self, left, right)
         hint = "A block is at least one position long."
@@ -108,7 +108,7 @@ class Dilated(Mask):
 
 
 def _reach(mask, left, right):
-    hint = "It counts keys to one side; None is for all the way."
+    hint = "It counts keys on one side; None means no limit."
     reach = {"left": left, "right": right}
     return [
         None if value is None else integer(mask, name, value, 0, hint)

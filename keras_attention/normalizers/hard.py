@@ -80,7 +80,7 @@ class Hard(Normalizer):
         seed = self.seed_generator if seed is None else seed
         if seed is None:
             raise ValueError(
-                "The normalizer Hard has no seed to draw by: it is not stochastic. Received: "
+                "The normalizer Hard has no seed to draw with: it is not stochastic. Received: "
                 "seed=None. Make it with Hard(stochastic=True), or pass seed=."
             )
         scores, visible = as_float32(scores, visible)

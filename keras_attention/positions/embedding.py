@@ -42,8 +42,8 @@ class PositionEmbedding(keras.layers.Layer):
             )
         if size is not None and mode == "add":
             raise ValueError(
-                f"`size` of {owner} is for mode='concatenate'; what is added has the size of the "
-                f"embeddings. Received: mode='add', size={size!r}. Leave the size out."
+                f"`size` of {owner} is for mode='concatenate'; added vectors have the size of the "
+                f"embeddings. Received: mode='add', size={size!r}. Omit `size`."
             )
         if size is not None:
             require_positive_integers(owner, size=size)
@@ -73,8 +73,8 @@ class PositionEmbedding(keras.layers.Layer):
         dtype = keras.backend.standardize_dtype(start.dtype)
         if len(start.shape) > 1 or not dtype.startswith(("int", "uint")):
             raise ValueError(
-                f"`start` of {type(self).__name__} must be one integer, where the first vector of "
-                "every sequence stands, or one for each sequence (batch,). Received: shape "
+                f"`start` of {type(self).__name__} must be one integer, the position of the first "
+                "vector of every sequence, or one for each sequence (batch,). Received: shape "
                 f"{tuple(start.shape)}, {dtype}."
             )
         vectors = self._vectors_from(ops.cast(start, "int32"), ops.shape(x)[1])
@@ -101,7 +101,7 @@ class PositionEmbedding(keras.layers.Layer):
         if len(shape) != 3:
             raise ValueError(
                 f"{type(self).__name__} needs embeddings of shape (batch, length, size). Received: "
-                f"shape {tuple(shape)}. The vectors of one step get their length by x[:, None, :]."
+                f"shape {tuple(shape)}. Add a length axis to a single step with x[:, None, :]."
             )
 
     def get_config(self):

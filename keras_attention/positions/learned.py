@@ -68,7 +68,7 @@ class LearnedPosition(PositionEmbedding):
             raise ValueError(
                 f"LearnedPosition has vectors for the positions 0 to {self.max_length - 1}. "
                 f"Received: x of shape {tuple(x.shape)}, start={start}. Make it with a larger "
-                "`max_length`, cut the sequence, or use SinusoidalPosition, which has no end."
+                "`max_length`, shorten the sequence, or use SinusoidalPosition, which has no limit."
             )
         return super().call(x, start)
 

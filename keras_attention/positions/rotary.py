@@ -80,7 +80,7 @@ class Rotary(Position):
         if rotated % 2 or not rotated:
             raise ValueError(
                 "Rotary rotates pairs of dimensions, so it needs an even number of them. Received: "
-                f"size {size} of a head, of which fraction={self.fraction} is {rotated}. Give "
+                f"heads of size {size}, of which fraction={self.fraction} rotates {rotated}. Give "
                 "the layer an even key_dim, or choose another fraction."
             )
         return rotated

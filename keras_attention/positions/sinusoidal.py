@@ -93,6 +93,6 @@ def require_wavelength(owner, max_wavelength):
     """Raises a `ValueError` unless the largest wavelength exceeds the smallest one."""
     if not max_wavelength > 1:
         raise ValueError(
-            f"`max_wavelength` of {owner} must be above 1, that of the first wavelength. "
+            f"`max_wavelength` of {owner} must be above 1, the value of the smallest wavelength. "
             f"Received: max_wavelength={max_wavelength!r}."
         )

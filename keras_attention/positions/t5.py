@@ -66,7 +66,7 @@ class T5Bias(Position):
             raise ValueError(
                 f"`max_distance` of T5Bias must be above {exact}, the number of distances with a "
                 f"bucket of their own. Received: num_buckets={num_buckets}, "
-                f"max_distance={max_distance}. Take fewer buckets or a larger distance."
+                f"max_distance={max_distance}. Use fewer buckets or a larger distance."
             )
         self.num_buckets = num_buckets
         self.max_distance = max_distance

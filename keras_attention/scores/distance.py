@@ -82,8 +82,8 @@ class OfWidth(Euclidean):
         if not is_positive_number(width):
             raise ValueError(
                 f"`width` of the score {type(self).__name__} must be a number above 0. "
-                f"Received: width={width!r}. For a width that training finds, say where it begins, "
-                "and learned_width=True."
+                f"Received: width={width!r}. To learn the width, give its initial value and "
+                "learned_width=True."
             )
         self.width, self.learned_width = width, learned_width
 

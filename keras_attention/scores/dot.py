@@ -151,8 +151,8 @@ class Cosine(Dot):
         if not is_positive_number(sharpness):
             raise ValueError(
                 "`sharpness` of the score Cosine must be a number above 0. "
-                f"Received: sharpness={sharpness!r}. For one that training finds, say where it "
-                "begins, and learned_sharpness=True."
+                f"Received: sharpness={sharpness!r}. To learn it, give its initial value and "
+                "learned_sharpness=True."
             )
         self.sharpness, self.learned_sharpness = sharpness, learned_sharpness
 

@@ -41,8 +41,8 @@ class Function(Score):
         if not is_function(function):
             raise ValueError(
                 "`function` of the score Function must be a function of queries and keys. "
-                f"Received: {function!r} of type {type(function).__name__}. A layer or a class of "
-                "its own becomes a score by deriving from keras_attention.scores.Score."
+                f"Received: {function!r} of type {type(function).__name__}. To use a layer or "
+                "a class as a score, derive it from keras_attention.scores.Score."
             )
         self.function = function
 
@@ -65,7 +65,7 @@ class Function(Score):
             raise ValueError(
                 f"The score function {_name(self.function)} cannot be saved, because it has no "
                 "name to find it by. Received: a lambda or another function without a name. Define "
-                "it by `def`, and register it by "
+                "it with `def`, and register it with "
                 '@keras.saving.register_keras_serializable(package="my_scores").'
             )
         function = keras.saving.serialize_keras_object(self.function)

@@ -140,7 +140,7 @@ MISTAKES = {
     ),
     "no dropout as None": (
         lambda: Attention(dropout=None),
-        ["`dropout` of Attention", "at least 0 and below 1", "dropout=None", "0 is for none"],
+        ["`dropout` of Attention", "at least 0 and below 1", "dropout=None", "0 means none"],
     ),
     "dropout as a text": (
         lambda: EncoderBlock(2, 8, hidden_dropout="0.1"),
@@ -152,11 +152,11 @@ MISTAKES = {
     ),
     "window without an end": (
         lambda: masks.SlidingWindow(None, None),
-        ["SlidingWindow needs an end", "left=None, right=None", "Leave the mask out"],
+        ["SlidingWindow needs a limit", "left=None, right=None", "Omit the mask"],
     ),
     "negative window": (
         lambda: masks.SlidingWindow(-1, 0),
-        ["`left` of SlidingWindow", "integer of at least 0", "left=-1", "None is for all the way"],
+        ["`left` of SlidingWindow", "integer of at least 0", "left=-1", "None means no limit"],
     ),
     "window of a fraction": (
         lambda: masks.SlidingWindow(1, 2.5),
@@ -180,7 +180,7 @@ MISTAKES = {
     ),
     "empty list of global tokens": (
         lambda: masks.GlobalTokens([]),
-        ["`positions` of GlobalTokens", "at least one token", "leave the mask out"],
+        ["`positions` of GlobalTokens", "at least one token", "omit the mask"],
     ),
     "global token from the end": (
         lambda: masks.GlobalTokens([0, -1]),
@@ -188,7 +188,7 @@ MISTAKES = {
     ),
     "no random blocks": (
         lambda: masks.RandomBlocks(4, 0),
-        ["`num_blocks` of RandomBlocks", "num_blocks=0", "leave the mask out"],
+        ["`num_blocks` of RandomBlocks", "num_blocks=0", "omit the mask"],
     ),
     "random seed that is no integer": (
         lambda: masks.RandomBlocks(4, 1, seed=None),
@@ -204,7 +204,7 @@ MISTAKES = {
     ),
     "negative prefix": (
         lambda: masks.Prefix([2, -1]),
-        ["`length` of Prefix must not be negative", "length=[2, -1]", "no key at all"],
+        ["`length` of Prefix must not be negative", "length=[2, -1]", "no keys at all"],
     ),
     "one length for a batch": (
         lambda: masks.Lengths(3),
@@ -268,7 +268,7 @@ MISTAKES = {
     ),
     "kernel for another score": (
         attend(Attention("general", implementation="fused")),
-        ["implementation='fused'", "score General: it is for ScaledDot"],
+        ["implementation='fused'", "score General: it supports only ScaledDot"],
     ),
     "kernel with a bias": (
         attend(Attention(position="alibi", implementation="fused")),
@@ -401,7 +401,7 @@ MISTAKES = {
     ),
     "lambda in a config": (
         lambda: Attention(lambda query, key: query).get_config(),
-        ["'<lambda>' cannot be saved", "Define it by `def`", "register_keras_serializable"],
+        ["'<lambda>' cannot be saved", "Define it with `def`", "register_keras_serializable"],
     ),
     "seed of a normalizer that is no integer": (
         lambda: normalizers.Hard(stochastic=True, seed="x"),
@@ -457,7 +457,7 @@ MISTAKES = {
     ),
     "a list, as of keras.layers.Attention": (
         lambda: MultiHeadAttention(2, 3)([QUERY, VALUE]),
-        ["arguments of their own in MultiHeadAttention", "a list of 2", "layer(*inputs)"],
+        ["separate arguments of MultiHeadAttention", "a list of 2", "layer(*inputs)"],
     ),
     "a list of one": (
         lambda: Attention()([QUERY]),
@@ -506,7 +506,7 @@ MISTAKES = {
     "mask of Keras of rank 4": (
         attend(MultiHeadAttention(2, 3), query=of_keras(QUERY, ones(2, 1, 1, 3))),
         [
-            "The mask that Keras left on a tensor, the `query_mask` of MultiHeadAttention",
+            "The mask that Keras attached to a tensor, the `query_mask` of MultiHeadAttention",
             "(batch, length) = (2, 3)",
             "shape (2, 1, 1, 3)",
             "keras.ops.copy(x)",
@@ -558,7 +558,7 @@ MISTAKES = {
     ),
     "units of an order without a projection": (
         lambda: AttentionCell(gru(), order="conditional", units=3),
-        ["`units`", "order='luong'; order='conditional' has none", "units=3", "Leave it out"],
+        ["`units`", "order='luong'; order='conditional' has none", "units=3", "Omit it"],
     ),
     "layer in place of a cell": (
         lambda: AttentionCell(keras.layers.GRU(8)),
@@ -606,11 +606,15 @@ MISTAKES = {
     ),
     "initial state of another batch": (
         lambda: AttentionRNN(AttentionCell(gru()))(QUERY, VALUE, initial_state=np.ones((3, 8))),
-        ["of one batch", "inputs (2, 3, 4), memory (2, 5, 4), initial_state (3, 8)", "ops.repeat"],
+        [
+            "of the same batch size",
+            "inputs (2, 3, 4), memory (2, 5, 4), initial_state (3, 8)",
+            "ops.repeat",
+        ],
     ),
     "memory of another batch": (
         lambda: attend_again(QUERY, VALUE[:1], AttentionRNN(AttentionCell(gru()))),
-        ["of one batch", "inputs (2, 3, 4), memory (1, 5, 4)", "ops.repeat"],
+        ["of the same batch size", "inputs (2, 3, 4), memory (1, 5, 4)", "ops.repeat"],
     ),
     "cell without weights": (
         lambda: AttentionCell(gru(), order="luong", name="step").initial_state(np.ones((2, 8))),
@@ -638,7 +642,7 @@ MISTAKES = {
     ),
     "size of a position that is added": (
         lambda: positions.LearnedPosition(9, size=4),
-        ["`size` of LearnedPosition is for mode='concatenate'", "size=4", "Leave the size out"],
+        ["`size` of LearnedPosition is for mode='concatenate'", "size=4", "Omit `size`"],
     ),
     "position vectors of size 0": (
         lambda: positions.SinusoidalPosition("concatenate", size=0),
@@ -686,11 +690,11 @@ MISTAKES = {
     ),
     "rotary of an odd size": (
         lambda: positions.Rotary().build((2,), 5),
-        ["Rotary rotates pairs", "even number", "size 5 of a head", "key_dim"],
+        ["Rotary rotates pairs", "even number", "heads of size 5", "key_dim"],
     ),
     "rotary of an odd part": (
         lambda: positions.Rotary(fraction=0.5).build((), 6),
-        ["Rotary rotates pairs", "size 6 of a head, of which fraction=0.5 is 3"],
+        ["Rotary rotates pairs", "heads of size 6, of which fraction=0.5 rotates 3"],
     ),
     "odd number of buckets for both sides": (
         lambda: positions.T5Bias(num_buckets=31),
@@ -743,7 +747,7 @@ MISTAKES = {
     ),
     "size that the heads of a block do not share": (
         lambda: EncoderBlock(3, 8)(QUERY),
-        ["EncoderBlock shares the size", "x of shape (2, 3, 4), num_heads=3", "`key_dim`"],
+        ["EncoderBlock splits the size", "x of shape (2, 3, 4), num_heads=3", "`key_dim`"],
     ),
     "unknown place of the normalization": (
         lambda: DecoderBlock(2, 8, normalize="first"),
@@ -807,7 +811,7 @@ MISTAKES = {
     ),
     "units of a place that nobody predicts": (
         lambda: LocalAttention("monotonic", units=3),
-        ["`units` of LocalAttention", "mode='predictive'", "units=3", "Leave it out"],
+        ["`units` of LocalAttention", "mode='predictive'", "units=3", "Omit it"],
     ),
     "units of a place that are none": (
         lambda: LocalAttention(units=2.5),
@@ -839,7 +843,7 @@ MISTAKES = {
     ),
     "causal step in the middle of the keys": (
         lambda: causal_performer_step(start=1),
-        ["PerformerAttention cannot honour `start`", "end where the keys end", "Leave it out"],
+        ["PerformerAttention cannot honour `start`", "end where the keys end", "Omit it"],
     ),
     "no mixtures": (
         lambda: LinformerAttention(2, 3, projected_length=0),
@@ -859,7 +863,7 @@ MISTAKES = {
     ),
     "odd number of buckets": (
         lambda: ReformerAttention(2, 3, max_buckets=7),
-        ["`max_buckets` of ReformerAttention must be even", "max_buckets=7", "Give 8"],
+        ["`max_buckets` of ReformerAttention must be even", "max_buckets=7", "Use 8"],
     ),
     "no rounds": (
         lambda: ReformerAttention(2, 3, num_hashes=0),
@@ -867,7 +871,7 @@ MISTAKES = {
     ),
     "key beside shared queries": (
         attend(ReformerAttention(2, 3), query=VALUE, key=VALUE),
-        ["ReformerAttention cannot honour `key`", "Leave it out", "MultiHeadAttention"],
+        ["ReformerAttention cannot honour `key`", "Omit it", "MultiHeadAttention"],
     ),
     "cross-attention within one sequence": (
         attend(ReformerAttention(2, 3)),

@@ -334,7 +334,7 @@ ERRORS = {
     "an axis twice": (
         lambda: MultiHeadAttention(2, 4, attention_axes=(1, -2))(QUERY, VALUE),
         ValueError,
-        ["each once"],
+        ["each at most once"],
     ),
     "axes that are no integers": (
         lambda: MultiHeadAttention(2, 4, attention_axes="time"),
@@ -366,7 +366,7 @@ ERRORS = {
     "two names of one argument": (
         lambda: MultiHeadAttention(2, 4, output_shape=8, output_dim=8),
         ValueError,
-        ["two names of one argument", "output_dim=8"],
+        ["two names for one argument", "output_dim=8"],
     ),
     "an empty window": (
         lambda: drop_in.MultiHeadAttention(2, 4, sliding_window=0),
