@@ -33,7 +33,7 @@ LAYERS = {
     "reformer, causal": lambda **also: ReformerAttention(2, 4, bucket_size=4, causal=True, **also),
 }
 CAUSAL = [name for name in LAYERS if name != "linformer"]
-VARIANTS = ("performer, relu", "reformer, causal")  # of layers that are tested anyway
+VARIANTS = ("linear", "performer, relu", "reformer, causal")  # of layers that are tested anyway
 MOST = [pytest.param(name, marks=[pytest.mark.full] if name in VARIANTS else []) for name in LAYERS]
 RNG = np.random.default_rng(0)
 

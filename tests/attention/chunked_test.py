@@ -108,8 +108,7 @@ def test_sum_equals_the_reference(make, score_name, name):
     assert_equal(*layers, query, value, tolerance=1e-4, **MASKS[name])
 
 
-@pytest.mark.few(3)
-@pytest.mark.pairwise
+@pytest.mark.full
 @pytest.mark.parametrize("make", [single_head, multi_head])
 @pytest.mark.parametrize("name", MASKS)
 @pytest.mark.parametrize("score_name", ["scaled_dot", "additive"])
