@@ -29,7 +29,7 @@ class AttendedAxes:
         if rank < 3 or any(len(shape) != rank for shape in shapes.values()):
             raise ValueError(
                 f"{owner} needs query, value and key of shape (batch, length, size), or with "
-                f"several axes in place of the length; their ranks must be equal. Received: "
+                "several axes in place of the length; their ranks must be equal. Received: "
                 f"{received}. Add a length axis to a single vector with x[:, None, :]; turn images "
                 "into sequences with keras.layers.Reshape((height * width, channels))."
             )
