@@ -65,6 +65,7 @@ def test_steps_of_a_decoder_block_equal_the_call(normalize, position, split):
 
 
 @pytest.mark.few(1)
+@pytest.mark.usefixtures("eagerly")
 @pytest.mark.parametrize(
     "options", [{}, {"score": "random_synthesizer"}, {"use_bias": False}], ids=str
 )

@@ -311,6 +311,7 @@ def test_feed_forward_tells_its_shape():
 
 
 @pytest.mark.few(1)
+@pytest.mark.usefixtures("eagerly")
 @pytest.mark.parametrize("normalize", ["post", "pre"])
 def test_functional_model_of_unknown_lengths_equals_the_blocks(normalize):
     source, target = keras.Input((None,), dtype="int32"), keras.Input((None,), dtype="int32")

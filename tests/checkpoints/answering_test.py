@@ -68,7 +68,7 @@ def best_span(pieces, inputs, logits, longest):
     return max(found)
 
 
-@pytest.mark.few(1)
+@pytest.mark.full  # families differ in what `encoders_test` compares
 @pytest.mark.parametrize("family", tiny.FAMILIES)
 def test_answers_of_every_family(tmp_path, family):
     theirs, pieces = tiny.save(tmp_path, family, KIND, num_hidden_layers=1)

@@ -165,9 +165,8 @@ def test_a_warm_up_request_for_each_number_of_rows(model, name):
     assert found in ({}, {"explain": [1]})
 
 
-@pytest.mark.parametrize(
-    "name", ["luong_nmt", pytest.param("show_attend_tell", marks=pytest.mark.full)]
-)
+@pytest.mark.full
+@pytest.mark.parametrize("name", ["luong_nmt", "show_attend_tell"])
 def test_warm_up_requests_are_answered(version, signatures, name):
     for each, inputs in requests_of(version(name)):
         if each != "serving_jit":

@@ -161,7 +161,8 @@ class Flat:
         return tf.repeat(logits[None], tf.shape(tokens)[0], axis=0), state, None
 
 
-@pytest.mark.parametrize("sampler", ["random", pytest.param("beam", marks=pytest.mark.full)])
+@pytest.mark.full  # `loop_test` compiles every sampler
+@pytest.mark.parametrize("sampler", ["random", "beam"])
 def test_compiled_by_xla_it_generates_alike(generator, sampler):
     options = {"max_length": 12, "sampler": sampler}
     prompts = ["the q", "", "é"]  # two stretches begin with at most 16 tokens: one shape

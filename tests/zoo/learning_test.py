@@ -221,6 +221,7 @@ def test_a_folder_without_a_job(tmp_path, monkeypatch):
         runpy.run_module("zoo.learning", run_name="__main__")
 
 
+@pytest.mark.full
 def test_it_runs_where_tensorflow_is_not_installed(tmp_path):
     """The same numbers on JAX, too: both begin with the weights of the file."""
     begun = core(5)

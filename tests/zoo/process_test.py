@@ -6,13 +6,15 @@ import pytest
 
 TRAINING_ONLY = ["tensorflow_datasets", "matplotlib", "tokenizers", "sacrebleu", "sacremoses"]
 
+pytestmark = pytest.mark.full  # `cli_test` runs a command in a process of its own
+
 SCRIPT = """
 import json, sys
 import keras, tensorflow
 before = set(sys.modules)
 import zoo
 modules = sorted(set(sys.modules) - before)
-tensorflow.config.run_functions_eagerly(True)  # sooner than traced: `cli_test` traces
+tensorflow.config.run_functions_eagerly(True)  # sooner than traced
 model = keras.saving.load_model(sys.argv[1])
 texts = json.loads(sys.argv[2])
 print(json.dumps({"modules": modules, "texts": model.translate(texts, "greedy")}))
