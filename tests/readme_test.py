@@ -97,9 +97,9 @@ MEASURED = {  # the columns of the tables of models, after the number of weights
         ("perplexity", "test_2016_flickr", 2),
     ],
     "language model": [
-        ("loss a token, random windows", "validation+test", 4),
-        ("loss a token", "validation+test", 4),
-        ("loss a token", "test", 4),
+        ("loss per token, random windows", "validation+test", 4),
+        ("loss per token", "validation+test", 4),
+        ("loss per token", "test", 4),
     ],
     "captioning": [
         *((metric, "validation", 2) for metric in ("BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4")),

@@ -145,7 +145,7 @@ def evaluate(name, data_dir, split, **options):
     if hasattr(model, "sampler"):
         model.default_sampler = model.sampler(**options)
     elif options:
-        raise ValueError(f"{name} does not generate, and has no {', '.join(options)}.")
+        raise ValueError(f"{name} does not generate: it does not take {', '.join(options)}.")
     for part in [split] if split else recipe.test_splits:
         scores = recipe.evaluate(model, recipe.load(part, data_dir))
         click.echo(f"{name} on {part}")
@@ -184,7 +184,7 @@ def export(name, path, **options):
     if unknown:
         flags = {"format": "--format", "jit_compile": "--jit"}
         told = " and ".join(flags[each] for each in sorted(unknown))
-        raise ValueError(f"{name} is for {model.task_name}, whose export has no {told}.")
+        raise ValueError(f"{name} is for {model.task_name}: its export does not take {told}.")
     click.echo(model.export(path, **options))
 
 

@@ -95,7 +95,7 @@ def classify(name, inputs, files, pair, labels, show_attention, batch_size):
         inputs = pairs_of(inputs) if pair else inputs
     model = load(name, "classify")
     if pair and (labels or model.tokenizer is None):
-        raise ValueError(f"{name} classifies no pairs of texts: leave out --pair.")
+        raise ValueError(f"{name} does not classify pairs of texts: leave out --pair.")
     settings = {"batch_size": batch_size} | _labels_for(model, name, labels, show_attention)
 
     def answers(model, inputs):
@@ -223,7 +223,7 @@ def generate(name, text, files, max_length, sampler, seed, stop, **options):
     if can_stream:
         arguments["stop"] = stop
     elif stop:
-        raise ValueError(f"{name} answers texts whole: leave out --stop.")
+        raise ValueError(f"{name} does not support stop texts: leave out --stop.")
     if is_of_files:
         settings = {**arguments, **options}
 

@@ -71,13 +71,13 @@ def answer_rows(files, model, answer, at_once=ROWS_AT_ONCE, kind="picture", name
 def require_arguments(arguments, what):
     """Raises a `ValueError` if there is nothing to answer."""
     if not arguments:
-        raise ValueError(f"Name {what}, or give --input and --output.")
+        raise ValueError(f"Give {what} as arguments, or --input and --output.")
 
 
 def pairs_of(texts):
     """Returns texts in pairs."""
     if len(texts) % 2:
-        raise ValueError(f"--pair takes texts two by two. Received: {len(texts)} texts.")
+        raise ValueError(f"--pair takes an even number of texts. Received: {len(texts)} texts.")
     return list(zip(texts[::2], texts[1::2], strict=True))
 
 

@@ -13,7 +13,7 @@ def require_writable(path):
     there = next(each for each in [path, *path.absolute().parents] if each.exists())
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
         raise ValueError(
-            f"Nothing can be written to {path}: {there} is no folder that you may write into. "
+            f"{path} cannot be written: {there} is not a folder that you may write to. "
             "Choose another place."
         )
 

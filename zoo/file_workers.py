@@ -59,7 +59,7 @@ def _done(chunk, future):
         return chunk, future.result()
     except KilledWorker as error:
         raise OSError(
-            "Several workers died over the same rows, perhaps for want of memory. Run the command "
+            "Several workers died over the same rows, perhaps out of memory. Run the command "
             "again with fewer or larger workers: it goes on where it stopped."
         ) from error
 

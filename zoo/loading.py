@@ -133,7 +133,7 @@ def load(name, weights="pretrained", tokenizer=None, dtype=None, **overrides):
         return _of_checkpoint(folder, dtype, **overrides)
     check_files(
         folder,
-        "Restore the file: install the package again, get the preset anew, or remove "
+        "Restore the file: install the package again, get the preset again, or remove "
         f"{folder} if it is a download, to repeat it.",
     )
     architecture, arguments = read_config(folder)
@@ -210,7 +210,7 @@ def _of_preset(folder, architecture, tokenizer, dtype, arguments):
     if layers > arrays:  # before a weight is made, layers are
         raise ValueError(
             f"{folder / CONFIG} asks for {layers} layers, and {weights} has {arrays} arrays. Get "
-            "all files of the preset anew, from one place."
+            "all files of the preset again, from a single source."
         )
     with _named(f"The model of {folder / CONFIG} cannot be made."):
         return build(architecture, tokenizer, dtype, limited_to(weights), **arguments)
@@ -240,7 +240,7 @@ def _of_checkpoint(folder, dtype, **overrides):
         if layers > len(files.shapes):  # before a weight is made, layers are
             raise ValueError(
                 f"{folder / CONFIG} asks for {layers} layers, and the files have "
-                f"{len(files.shapes)} tensors. Get all files anew, from one place."
+                f"{len(files.shapes)} tensors. Get all files again, from a single source."
             )
         options = {**plan.options, **overrides}
         within = files.limit(all_are_filled=not plan.names.fresh)
@@ -281,7 +281,7 @@ def _fresh_architecture(name, weights, tokenizer, dtype, overrides):
     if reader is not None and "reader" not in overrides:
         rest = "" if writes else ", labels=['one', 'another']"
         raise ValueError(
-            f"{name} with fresh weights needs what reads its inputs: reader=zoo.{reader}(){rest}."
+            f"{name} with fresh weights needs a reader of its inputs: reader=zoo.{reader}(){rest}."
         )
     if tokenizer is None and (writes or "reader" not in overrides):
         raise ValueError(

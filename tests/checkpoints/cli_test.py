@@ -57,7 +57,7 @@ def test_pairs_and_their_scores(tmp_path, monkeypatch):
     numbers = model.score(pairs)
     lines = run("score", "toy", "--pair", *texts)
     assert list(map(float, lines)) == pytest.approx(list(numbers), rel=1e-4)
-    assert "two by two. Received: 3" in fails("score", "toy", "--pair", *texts[:3])
+    assert "an even number of texts. Received: 3" in fails("score", "toy", "--pair", *texts[:3])
     (tmp_path / "a.tsv").write_text("".join(f"{a}\t{b}\t7\n" for a, b in pairs) + "alone\n")
     files = ["--input", tmp_path / "a.tsv", "--output", tmp_path / "b.jsonl"]
     assert "1 rows could not" in fails("score", "toy", "--pair", *files)

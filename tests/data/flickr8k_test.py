@@ -93,7 +93,7 @@ def test_the_folder_that_is_named_is_read_whatever_is_prepared(tmp_path, manual)
     path.write_text(path.read_text().replace(captions_of("b.jpg")[0], "Another ."))
     assert first_caption(changed) == "Another ."
     assert first_caption(manual) == captions_of("b.jpg")[0]
-    with pytest.raises(ValueError, match="prepared from 2 folders that differ.*--data-dir"):
+    with pytest.raises(ValueError, match="prepared from 2 different folders.*--data-dir"):
         load_flickr8k("train", data_dir=data)
     with pytest.raises(FileNotFoundError, match="'train' is not in the folder"):
         load_flickr8k("train", tmp_path, data)

@@ -203,7 +203,7 @@ def test_other_pictures_are_refused(folder, backbone, examples, field):
 
 def test_features_of_nobody_knows_what_are_refused(tmp_path, folder, backbone, images):
     shutil.copytree(folder / "view-0", tmp_path / "view-0")
-    with pytest.raises(ValueError, match="no manifest that tells of what"):
+    with pytest.raises(ValueError, match="no manifest that describes them"):
         cache_features(backbone, images, tmp_path)
 
 

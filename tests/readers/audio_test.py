@@ -78,7 +78,7 @@ BROKEN = {
     "another codec": (header(kind=7, bits=8), "must be PCM of 8, 16"),
     "no channels": (header(channels=0), "no channels"),
     "a wild rate": (header(rate=2**31 + 5), "rate is not from"),
-    "many channels of many bits": (header(channels=65535, bits=65535), "no sound that can be read"),
+    "many channels of many bits": (header(channels=65535, bits=65535), "cannot be read as a sound"),
     "no numbers": (write_wav(np.full(9, np.nan, "float32"), RATE), "not all finite"),
 }
 

@@ -161,8 +161,8 @@ def test_a_conversion_that_fails_leaves_nothing(model, tmp_path, monkeypatch):
     ("arguments", "message"),
     [
         ({"format": "onxx"}, "Unknown format 'onxx'. Did you mean 'onnx'"),
-        ({"format": "onnx", "sampler": "greedy"}, "whoever calls the graphs picks the tokens"),
-        ({"format": "onnx", "num_beams": 2}, "whoever calls the graphs picks the tokens"),
+        ({"format": "onnx", "sampler": "greedy"}, "the caller of the graphs picks the tokens"),
+        ({"format": "onnx", "num_beams": 2}, "the caller of the graphs picks the tokens"),
     ],
 )
 def test_wrong_arguments_are_named(model, tmp_path, arguments, message):

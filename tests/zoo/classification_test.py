@@ -157,7 +157,7 @@ def test_a_shipped_classifier_is_measured_by_the_command(monkeypatch):
     assert result.exit_code == 0, result.output
     assert "75.0  accuracy, %" in result.output
     assert (
-        "does not generate, and has no num_beams"
+        "does not generate: it does not take num_beams"
         in run("evaluate", "vit_mnist", "--num-beams", 3).output
     )
 
@@ -165,7 +165,7 @@ def test_a_shipped_classifier_is_measured_by_the_command(monkeypatch):
 def test_commands_refuse_what_a_classifier_has_not(model, tmp_path, monkeypatch):
     monkeypatch.setattr(zoo, "load", lambda name: model)
     asked = ["export", "toy", tmp_path / "exported"]
-    assert "whose export has no --jit" in run(*asked, "--no-jit").output
+    assert "its export does not take --jit" in run(*asked, "--no-jit").output
     assert "labels of its own" in run("classify", "toy", "a.png", "--label", "1").output
     files = ["--input", tmp_path, "--output", tmp_path / "out"]
     asked = run("classify", "toy", *files, "--show-attention", tmp_path / "a.png")

@@ -211,12 +211,15 @@ def test_the_command_line_names_labels(model, tmp_path, monkeypatch):
     result = classify("a.wav", "b.wav")
     assert result.exit_code == 0, result.output
     assert [line.split("\t")[0] for line in result.stdout.splitlines()] == LABELS
-    assert "c.png' is no sound that can be read: it must be WAV" in classify("c.png").output
+    assert (
+        "c.png' cannot be read as a sound: it must be a complete WAV file"
+        in classify("c.png").output
+    )
     assert "There is no sound" in classify("a text").output
 
 
 def test_a_model_of_pictures_takes_no_sounds():
-    with pytest.raises(ValueError, match="is no picture that can be read"):
+    with pytest.raises(ValueError, match="cannot be read as a picture"):
         zoo.load("vit_mnist").classify(write_wav(np.zeros(80), RATE))
 
 

@@ -69,7 +69,7 @@ def test_the_card_says_how_it_was_trained_and_measured(run):
     assert card["training"]["recipe"] == json.loads(json.dumps(dataclasses.asdict(RECIPE)))
     assert recipes.of_card(card) == RECIPE
     measured = [(entry["split"], entry["metric"]) for entry in card["quality"]]
-    metrics = ["loss a token", "loss a token, random windows"]
+    metrics = ["loss per token", "loss per token, random windows"]
     assert measured == [(split, metric) for split in RECIPE.measured_splits for metric in metrics]
     assert "windows of 16 that overlap by half" in card["quality"][0]["protocol"]
     assert "nanoGPT" in card["quality"][1]["protocol"]

@@ -425,7 +425,7 @@ def test_heads_are_drawn(of_two_layers):
 
 
 def test_a_recurrent_model_has_no_heads_to_show(bahdanau):
-    with pytest.raises(ValueError, match="one attention without heads.*return_attention=True"):
+    with pytest.raises(ValueError, match="a single attention without heads.*return_attention=True"):
         bahdanau.attention("a man sleeps")
 
 

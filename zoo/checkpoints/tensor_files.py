@@ -85,7 +85,7 @@ class TensorFiles:
             if left < 0:
                 raise ValueError(
                     f"{self._folder / CONFIG} asks for a larger model than the files of weights "
-                    "hold. Get all files anew, from one place."
+                    "hold. Get all files again, from a single source."
                 )
             if all_are_filled and initial.dtype.is_floating:
                 arguments["initial_value"] = lambda: tf.zeros(initial.shape, initial.dtype)
@@ -127,7 +127,7 @@ class TensorFiles:
                     self.shapes[name] = tuple(entry["shape"])
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(
-                f"{path} is damaged, or no file of safetensors: {error!r}. Get it anew."
+                f"{path} is damaged, or not a safetensors file: {error!r}. Get it again."
             ) from error
 
     def _add_pickled(self, path):

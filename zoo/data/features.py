@@ -111,7 +111,7 @@ def begin(backbone, images, folder, views, batch_size, shards):
     except FileNotFoundError:
         if any(folder.glob("view-*/*")):
             raise ValueError(
-                f"'{folder}' holds files of features, but no manifest that tells of what. Remove "
+                f"'{folder}' holds files of features, but no manifest that describes them. Remove "
                 "them, or choose another folder."
             ) from None
         backbone.fingerprint()  # from now on it is in the config

@@ -166,7 +166,7 @@ def _only_builder(split, places):
         raise FileNotFoundError(files.NO_FOLDER)
     if len(builders) > 1:
         raise ValueError(
-            f"Flickr8k split {split!r} was prepared from {len(builders)} folders that differ. Name "
+            f"Flickr8k split {split!r} was prepared from {len(builders)} different folders. Name "
             "the one to read: --data-dir '<folder>', or manual_dir='<folder>' in Python."
         )
     return builders[0]

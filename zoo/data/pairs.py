@@ -57,7 +57,7 @@ def require_pairs(pairs):
             "The model learns from pairs of texts: a tf.data.Dataset whose "
             "elements are (source, target) scalar strings, or x=list of sources, y=list of "
             f"targets. Received: {'a data set of ' + str(spec) if spec else type(pairs)}. "
-            "A data set of batches becomes one of pairs by dataset.unbatch()."
+            "Turn a data set of batches into one of pairs with dataset.unbatch()."
         )
 
 

@@ -51,7 +51,7 @@ class Clip(Core):
 
     Config = ClipConfig
     architecture = "clip"
-    description = "Pictures and texts in one space (Radford et al. 2021)"
+    description = "Joint embedding of images and texts (Radford et al. 2021)"
 
     def __init__(self, vocabulary_size, **options):
         super().__init__(vocabulary_size=vocabulary_size, **options)

@@ -89,7 +89,7 @@ class Conformer(Core):
 
     Config = ConformerConfig
     architecture = "conformer"
-    description = "Conformer (Gulati et al. 2020)"
+    description = "Conformer for audio classification (Gulati et al. 2020)"
 
     def __init__(self, num_labels, **options):
         super().__init__(num_labels=num_labels, **options)

@@ -50,7 +50,7 @@ class ConformerCTC(Conformer):
 
     Config = ConformerConfig
     architecture = "conformer_ctc"
-    description = "Conformer that writes (Gulati et al. 2020)"
+    description = "Conformer for speech recognition (Gulati et al. 2020)"
 
     def call(self, sounds, return_attention_scores=False, training=None):
         x, is_token, weights = self.encode(sounds, return_attention_scores, training)

@@ -62,10 +62,10 @@ class BidirectionalEncoder(keras.layers.Layer):
 # ----------------------------------------------------------------------------------------- model
 
 ORDERS = {
-    "bahdanau": "GRU translator that attends before each step (Bahdanau et al. 2015)",
-    "conditional": "GRU translator that attends between the two moves of a step (Sennrich et al. "
-    "2017)",
-    "luong": "LSTM translator that attends after each step, with input feeding (Luong et al. 2015)",
+    "bahdanau": "GRU translator with attention before each step (Bahdanau et al. 2015)",
+    "conditional": "GRU translator with attention between the two GRU transitions of each step "
+    "(Sennrich et al. 2017)",
+    "luong": "LSTM translator with attention after each step and input feeding (Luong et al. 2015)",
 }
 
 

@@ -85,7 +85,7 @@ class ShowAttendTell(Core):
 
     Config = ShowAttendTellConfig
     architecture = "show_attend_tell"
-    description = "LSTM that looks at a picture again before each word (Xu et al. 2015)"
+    description = "LSTM captioning model with visual attention (Xu et al. 2015)"
 
     def __init__(self, vocabulary_size, **options):
         super().__init__(vocabulary_size, **options)

@@ -17,17 +17,20 @@ from zoo.models.rollout import attention_rollout
 from zoo.models.transformer import TransformerConfig, final_norm, make_blocks, run_blocks
 
 HEADS = {  # the architecture, and what it is
-    "labels": ("text_encoder", "Text encoder (Devlin et al. 2019)"),
-    "score": ("text_encoder_score", "Text encoder to a number (Devlin et al. 2019)"),
-    "tags": ("text_encoder_tags", "Text encoder to a label for each word (Devlin et al. 2019)"),
+    "labels": ("text_encoder", "Text encoder for classification (Devlin et al. 2019)"),
+    "score": ("text_encoder_score", "Text encoder for scoring (Devlin et al. 2019)"),
+    "tags": ("text_encoder_tags", "Text encoder for tagging words (Devlin et al. 2019)"),
     "span": (
         "text_encoder_span",
-        "Text encoder to where an answer starts and ends (Devlin et al. 2019)",
+        "Text encoder for extractive question answering (Devlin et al. 2019)",
     ),
-    "masked": ("text_encoder_masked", "Text encoder that fills gaps (Devlin et al. 2019)"),
+    "masked": (
+        "text_encoder_masked",
+        "Text encoder for masked language modeling (Devlin et al. 2019)",
+    ),
     "embedding": (
         "text_encoder_embedding",
-        "Text encoder to a vector (Reimers and Gurevych 2019)",
+        "Text encoder for text embeddings (Reimers and Gurevych 2019)",
     ),
 }
 OF_TOKENS = "tags", "span"  # heads whose output layer reads the vector of each token

@@ -93,7 +93,7 @@ class Whisper(TransformerTranslator):
 
     Config = WhisperConfig
     architecture = "whisper"
-    description = "Transformer that writes down speech (Radford et al. 2022)"
+    description = "Transformer for speech transcription (Radford et al. 2022)"
     source = "frames"
 
     def __init__(self, vocabulary_size, **options):

@@ -186,8 +186,8 @@ def _require_sound(content, owner, seconds):
     except tf.errors.InvalidArgumentError as error:
         told = re.findall(r"b'(.*?)'", error.message) or [error.message]
         raise ValueError(
-            f"{owner} is no sound that can be read: it must be WAV, whole. {' '.join(told)} "
-            "Other formats become WAV by: ffmpeg -i sound.mp3 sound.wav"
+            f"{owner} cannot be read as a sound: it must be a complete WAV file. {' '.join(told)} "
+            "Convert other formats with: ffmpeg -i sound.mp3 sound.wav"
         ) from None
     length = wave.shape[0] / int(rate)
     if seconds is not None and length > seconds:

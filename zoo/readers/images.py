@@ -206,7 +206,7 @@ def _require_picture(content, owner):
             raise ValueError(f"{owner} is empty.") from None
         told = re.sub(r"\{\{function_node .*?\}\} ?| ?\[Op:.*?\]", "", error.message)
         raise ValueError(
-            f"{owner} is no picture that can be read: it must be {FORMATS}, whole. {told}"
+            f"{owner} cannot be read as a picture: it must be a complete {FORMATS} file. {told}"
         ) from None
     return content
 

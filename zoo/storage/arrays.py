@@ -34,13 +34,13 @@ def arrays_in(path):
                     shapes[name] = dataset.shape
     except _BROKEN as error:
         raise ValueError(
-            f"{path} is damaged, or is no weights file as Keras writes it: {error}. Get it anew, "
+            f"{path} is damaged, or is no weights file as Keras writes it: {error}. Get it again, "
             "or have it written by model.save_weights or model.save_to_preset."
         ) from error
     if total > path.stat().st_size:
         raise ValueError(
             f"{path} is damaged: its arrays would take {total} bytes, and the whole file has "
-            f"{path.stat().st_size}. Get it anew."
+            f"{path.stat().st_size}. Get it again."
         )
     return shapes
 

@@ -139,7 +139,7 @@ def _checked_hash(archive, address, sha256):
     if sha256 not in ("", found):
         raise ValueError(
             f"{address} is damaged, or another one: its sha256 should be {sha256}. "
-            f"Found: {found}. Get it anew, or ask whoever offers it for its hash."
+            f"Found: {found}. Get it again, or ask its provider for its hash."
         )
     return found
 

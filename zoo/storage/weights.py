@@ -109,9 +109,9 @@ def limited_to(path):
                 alike = [f"{n} {each}" for n, each in free.items() if len(each) == len(shape)]
                 raise ValueError(
                     f"{path} does not fit {CONFIG}: the model has a weight {arguments['name']!r} "
-                    f"of shape {shape}, and of the arrays left in the file none has it. With as "
+                    f"of shape {shape}, and none of the arrays left in the file has it. With as "
                     f"many axes: {', '.join(alike[:9]) or 'none'}. Get all files of the preset "
-                    "anew, from one place."
+                    "again, from a single source."
                 )
             left[shape] -= 1
         return next_creator(**arguments)

@@ -262,8 +262,9 @@ class Task(keras.Model, abc.ABC):
         if not inner or any(each.lora_enabled for each in inner):
             state = "has LoRA already" if inner else "has no Transformer blocks"
             raise ValueError(
-                f"LoRA is for a model with Transformer blocks, once. {type(self.core).__name__} "
-                f"{state}. Load the model anew, or train all of it by `fit`."
+                "LoRA needs a model with Transformer blocks, and can be enabled only once. "
+                f"{type(self.core).__name__} {state}. Load the model again, or train all of it "
+                "with `fit`."
             )
         head = {
             id(weight) for each in self.core.layers if _is_dense(each) for weight in each.weights
@@ -389,7 +390,7 @@ def _refuse_what_needs_arrays(validation_split=0.0, **kwargs):
     for name, value in {**kwargs, "validation_split": validation_split or None}.items():
         if name in INSTEAD and value is not None:
             raise ValueError(
-                f"`{name}` is for models of arrays only. {INSTEAD[name]}. "
+                f"`{name}` is supported for arrays only, not for raw data. {INSTEAD[name]}. "
                 f"Received: {name}={reprlib.repr(value)}."
             )
 

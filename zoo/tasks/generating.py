@@ -377,8 +377,8 @@ class GeneratingTask(Task):
         if format in serving.GRAPH_FORMATS:
             if sampler is not None or options:
                 raise ValueError(
-                    f"A sampler or its options go into a SavedModel only; with format={format!r} "
-                    "whoever calls the graphs picks the tokens."
+                    "Only a SavedModel can contain a sampler and its options. With "
+                    f"format={format!r}, the caller of the graphs picks the tokens."
                 )
             start = self.serving_start()
             library = self.tokenizer.to_library()

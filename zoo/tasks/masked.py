@@ -55,7 +55,7 @@ class MaskFiller(EncodingTask):
         if tokenizer.mask_id is None:
             raise ValueError(
                 "`tokenizer` of MaskFiller must have a mask token, such as those that "
-                f"zoo.readers.text.read_tokenizer reads. Received: {tokenizer!r}, without one."
+                f"zoo.readers.text.read_tokenizer reads. Received: {tokenizer!r}, which has none."
             )
         self.mask = tokenizer.pieces([[tokenizer.mask_id]])[0][0]
 

@@ -58,7 +58,7 @@ class Matcher(Task):
         backbone, reader = (part_of(each) for each in (backbone, reader))
         if tokenizer.end_id != core.config.end_id:
             raise ValueError(
-                "The model looks for the end of a text at the token that the tokenizer ends it by. "
+                "`tokenizer` must end texts with the end token that the model looks for. "
                 f"Received: end_id={core.config.end_id}, and a tokenizer with {tokenizer.end_id}."
             )
         if backbone is None and core.config.patch_size is None:

@@ -69,8 +69,8 @@ class Transcriber(GeneratingTask):
             taken = getattr(core.config, name)
             if made != taken:
                 raise ValueError(
-                    f"The model takes {name}={taken}, and the reader makes {made}. Make one of "
-                    "them with the number of the other."
+                    f"The model takes {name}={taken}, and the reader makes {made}. Make both with "
+                    "the same number."
                 )
         known = {LANGUAGE: self.languages, TASK: self.tasks}
         for entry in self.prompt:
@@ -151,7 +151,7 @@ class Transcriber(GeneratingTask):
         opening = self._opening(None, None)
         if DETECTED in opening:
             raise ValueError(
-                "A model that detects languages learns one of them at a time: set model.language, "
+                "A model that detects languages trains on one at a time: set model.language, "
                 f"such as to {next(iter(self.languages))!r}."
             )
         examples = examples_of(self.reader, x, y, "sound", spoken_texts, shuffle, seed)

@@ -185,7 +185,7 @@ class Translator(SourceToTargetTask):
         """
         if "return_attention_scores" not in inspect.signature(self.core.call).parameters:
             raise ValueError(
-                f"{type(self.core).__name__} has one attention without heads. See it by "
+                f"{type(self.core).__name__} has a single attention without heads. Show it with "
                 "translate(texts, return_attention=True)."
             )
         (source,), _ = as_texts([source])

@@ -52,7 +52,7 @@ class TextGenerator(GeneratingTask):
         super().__init__(core, tokenizer, sampler, **kwargs)
         if tokenizer.prefix_space:
             raise ValueError(
-                "A text generator puts texts together, so its tokenizer must not add spaces. Make "
+                "A text generator joins texts, so its tokenizer must not add spaces. Make "
                 "it with prefix_space=False: ByteBPETokenizer.train(texts, prefix_space=False)."
             )
         is_text = isinstance(opening, str) and opening != ""
@@ -142,7 +142,7 @@ class TextGenerator(GeneratingTask):
             if not is_text or spec.shape.rank != 0:
                 raise ValueError(
                     "A text generator takes a tf.data.Dataset of scalar strings. Received: a data "
-                    f"set of {spec}. Batches become texts by dataset.unbatch()."
+                    f"set of {spec}. Unbatch batches with dataset.unbatch()."
                 )
             texts = [text.decode("utf-8", "replace") for text in texts.as_numpy_iterator()]
         texts, _ = as_texts(texts)

@@ -52,13 +52,13 @@ class ValidationCaptions(keras.callbacks.Callback):
 
 
 USE = (
-    "Teaching, demonstrations and research on attention: an English sentence about a photograph "
-    "of people or animals in an everyday scene."
+    "Teaching, demonstrations and research on attention: describing a photograph of people or "
+    "animals in an everyday scene in one English sentence."
 )
 LIMITS = (
-    "Learned from 6,000 photographs, most of them of people, children and dogs outdoors, and "
-    "describes whatever it is shown in these terms. It miscounts, mixes up colors, and guesses "
-    "ages and sexes. No decision about people should rest on it."
+    "Trained on 6,000 photographs, mostly of people, children and dogs outdoors, and describes "
+    "any image in these terms. It miscounts, mixes up colors, and guesses age and sex. No decision "
+    "about people should be based on it."
 )
 
 
@@ -247,17 +247,19 @@ class CaptioningRecipe:
             "language": "en",
             "source": "Flickr8k_Dataset and Flickr8k_text, 6,000 training and 1,000 validation "
             "images with five captions each",
-            "terms": "non-commercial research; the photographs belong to those who took them",
+            "terms": "non-commercial research; the photographs belong to the photographers",
             "citation": "Hodosh, Young and Hockenmaier 2013, Framing Image Description as a Ranking"
             " Task (https://doi.org/10.1613/jair.3994)",
         }
         mixture = " + ".join(f"{weight:g} {name}" for name, weight in self._mean_rewards().items())
         chosen_by = (
-            f"the validation split, by what its captions earn ({mixture}): the epoch by greedy "
-            f"captions, the length penalty by captions with {self.num_beams} beams"
+            f"reward of captions of the validation split ({mixture}): the epoch with greedy "
+            f"decoding, the length penalty with {self.num_beams} beams"
         )
         if len(self.rewards) > 1:
-            chosen_by += "; an epoch of self-critical training by the mixture it learned from"
+            chosen_by += (
+                "; an epoch of self-critical training by the mixture of rewards it was trained on"
+            )
         return {
             "variant": "English",
             "data": data,

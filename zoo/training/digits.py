@@ -9,10 +9,10 @@ from zoo.readers.image_reader import ImageReader
 from zoo.training.classifiers import DIGITS, ClassifierRecipe
 
 MEAN, DEVIATION = 0.1307, 0.3081  # of all pixels
-USE = "Telling which digit a small grey picture shows, one digit in white on black, centred."
+USE = "Recognizing the digit in a small grayscale image: one centered digit, white on black."
 LIMITS = (
-    "It knows digits alone: whatever else a picture shows, it names a digit. Dark ink on white "
-    "paper must be inverted first."
+    "It knows only digits and predicts one for any image. Dark ink on white paper must be inverted "
+    "first."
 )
 
 
@@ -55,7 +55,7 @@ class DigitsRecipe(ClassifierRecipe):
             " Document Recognition (https://doi.org/10.1109/5.726791)",
         }
         return {
-            "variant": "digits",
+            "variant": "handwritten digits",
             "data": data,
             "use": USE,
             "limits": LIMITS,

@@ -102,16 +102,16 @@ def evaluate_language_model(model, text, batch_size=32):
 def language_model_quality(scores, split, context_length):
     """Returns the entries of a model's card for the results of `evaluate_language_model`."""
     once = (
-        f"nats, each token once, in windows of {context_length} that overlap by half: predicted "
-        f"from {context_length // 2} tokens at least, but for the first ones"
+        f"nats, each token once, in windows of {context_length} that overlap by half: all but the "
+        f"first tokens are predicted from at least {context_length // 2} tokens"
     )
     random = (
         f"nats, mean over {RANDOM_BATCHES} batches of {RANDOM_BATCH_SIZE} windows of "
-        f"{context_length} tokens that begin anywhere (nanoGPT's protocol)"
+        f"{context_length} tokens at random positions (nanoGPT's protocol)"
     )
     return [
-        _entry("loss a token", split, scores["loss"], once, digits=4),
-        _entry("loss a token, random windows", split, scores["loss_random_windows"], random, 4),
+        _entry("loss per token", split, scores["loss"], once, digits=4),
+        _entry("loss per token, random windows", split, scores["loss_random_windows"], random, 4),
     ]
 
 
@@ -176,7 +176,7 @@ def evaluate_classifier(model, examples, batch_size=250):
 
 def classifier_quality(scores, split):
     """Returns the entries of a model's card for the results of `evaluate_classifier`."""
-    protocol = "share of inputs whose most probable label is the right one, each input once"
+    protocol = "share of inputs whose most probable label is correct, each input once"
     return [_entry("accuracy, %", split, 100.0 * scores["accuracy"], protocol)]
 
 
@@ -198,8 +198,9 @@ def evaluate_recognizer(model, examples):
 def recognizer_quality(scores, split):
     """Returns the entries of a model's card for the results of `evaluate_recognizer`."""
     protocol = (
-        "substitutions, deletions and insertions by the number of words; best path, no language "
-        "model; recordings of all speakers joined at random, each once, with silence behind each"
+        "substitutions, deletions and insertions, divided by the number of words; best-path "
+        "decoding, no language model; recordings of all speakers joined at random, each once, with "
+        "silence after each"
     )
     return [_entry("word error rate, %", split, 100.0 * scores["word_error_rate"], protocol)]
 
@@ -222,8 +223,8 @@ def evaluate_masked(model, texts, batch_size=4):
 def masked_quality(scores, split):
     """Returns the entries of a model's card for the results of `evaluate_masked`."""
     protocol = (
-        "of the hidden tokens: 15 % drawn at random, of which 80 % are masks, 10 % other tokens, "
-        "and 10 % stay"
+        "on the hidden tokens: 15 % drawn at random, of which 80 % are replaced by masks, 10 % by "
+        "other tokens, and 10 % are unchanged"
     )
     return [
         _entry("perplexity", split, scores["perplexity"], protocol),
@@ -270,15 +271,20 @@ def matcher_quality(scores, split):
     ways = {
         "image to text": (
             scores.image_to_text,
-            "share of images with one of their captions among the first k of all captions",
+            "share of images with one of their captions among the top k of all captions",
         ),
         "text to image": (
             scores.text_to_image,
-            "share of captions with their image among the first k of all images",
+            "share of captions with their image among the top k of all images",
         ),
     }
     return [
-        _entry(f"R@{k}, {way}, %", split, recall, f"{protocol}; by cosine, each image seen once")
+        _entry(
+            f"R@{k}, {way}, %",
+            split,
+            recall,
+            f"{protocol}; by cosine similarity, each image seen once",
+        )
         for way, (recalls, protocol) in ways.items()
         for k, recall in recalls.items()
     ]

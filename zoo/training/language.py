@@ -15,13 +15,13 @@ from zoo.training.distillation import with_swapped_words
 from zoo.training.evaluation import evaluate_language_model, language_model_quality
 
 USE = (
-    "Teaching, demonstrations and tests of language models: text in the manner of Shakespeare's "
+    "Teaching, demonstrations and tests of language models: text in the style of Shakespeare's "
     "plays."
 )
 LIMITS = (
-    "Knows one megabyte of Shakespeare, character by character, and looks back 256 characters: "
-    "the words and the verse are right, the sense is not. It knows no other style, language or "
-    "fact."
+    "Trained on the characters of one megabyte of Shakespeare, with a context of 256 characters: "
+    "the words and the verse are right, the meaning is not. It knows no other style or language, "
+    "and no facts."
 )
 
 
@@ -164,7 +164,7 @@ class LanguageRecipe:
         }
         chosen_by = "the last epoch is kept"
         return {
-            "variant": "characters",
+            "variant": "character-level",
             "data": data,
             "use": USE,
             "limits": LIMITS,

@@ -17,12 +17,12 @@ from zoo.training.evaluation import evaluate_masked, masked_quality
 
 LINE_BREAK = "<br />"  # of HTML, which the reviews have
 USE = (
-    "Filling gaps in texts on films, and beginning with: an encoder that knows the English of "
-    "reviews learns a task of its own from few of them, zoo.load(NAME, labels=[...])."
+    "Filling in masked words in texts about films, and fine-tuning: the encoder knows the English "
+    "of reviews, so zoo.load(NAME, labels=[...]) can learn a new task from few of them."
 )
 LIMITS = (
-    "It knows English reviews of films from before 2011 alone, in small letters, and what the "
-    "world is like only as far as they tell. It repeats their judgements and prejudices."
+    "It knows only English film reviews from before 2011, in lowercase, and knows the world only "
+    "as they describe it. It repeats their judgments and prejudices."
 )
 CITATION = (
     "Maas et al. 2011, Learning Word Vectors for Sentiment Analysis "
@@ -32,10 +32,10 @@ DATA = {
     "name": "IMDB reviews",
     "language": "en",
     "source": "https://ai.stanford.edu/~amaas/data/sentiment (TFDS imdb_reviews 1.0.0, plain_text: "
-    "of the 25,000 reviews of train, the last 2,500 are for validation, and 22,484 others, without "
-    "duplicates of these, for training)",
-    "terms": "The reviews belong to their writers; the collection is offered for research, with a "
-    "request for the citation.",
+    "of the 25,000 reviews of the train split, the last 2,500 are for validation, and 22,484 "
+    "others, without duplicates of these, are for training)",
+    "terms": "The reviews belong to their authors; the collection is offered for research, with a "
+    "request to cite the paper.",
     "citation": CITATION,
 }
 
@@ -162,7 +162,7 @@ class MaskedRecipe:
     def for_card(self):
         """Returns the entries of the card on the data, and on how the weights were chosen."""
         return {
-            "variant": "reviews of films",
+            "variant": "film reviews",
             "data": DATA,
             "use": USE,
             "limits": LIMITS,

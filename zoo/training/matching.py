@@ -18,13 +18,13 @@ from zoo.training.evaluation import evaluate_matcher, matcher_quality, matcher_s
 
 USE = (
     "Teaching, demonstrations and research: finding photographs of people or animals in everyday "
-    "scenes by an English sentence, and the sentence that fits a photograph."
+    "scenes that match an English sentence, and the sentence that matches a photograph."
 )
 LIMITS = (
-    "Learned from 6,000 photographs, most of them of people, children and dogs outdoors, and their "
-    "captions alone: it knows no other words, no names, no writing in pictures, and counts badly. "
-    "Labels work best as sentences like the captions. It guesses ages and sexes: no decision about "
-    "people should rest on it, and it must not be used to identify anybody."
+    "Trained only on 6,000 photographs, mostly of people, children and dogs outdoors, and their "
+    "captions: it knows no other words, no names and no text in images, and it counts poorly. "
+    "Labels work best when phrased like the captions. It guesses age and sex: no decision about "
+    "people should be based on it, and it must not be used to identify anyone."
 )
 
 
@@ -172,7 +172,7 @@ class MatchingRecipe:
             "name": "Flickr8k",
             "source": "Flickr8k_Dataset and Flickr8k_text, 6,000 training and 1,000 validation "
             "images with five captions each",
-            "terms": "non-commercial research; the photographs belong to those who took them",
+            "terms": "non-commercial research; the photographs belong to the photographers",
             "citation": "Hodosh, Young and Hockenmaier 2013, Framing Image Description as a Ranking"
             " Task (https://doi.org/10.1613/jair.3994)",
         }

@@ -14,10 +14,10 @@ from zoo.training.masked import DATA
 LABELS = ["negative", "positive"]
 CHUNKS = (2, 4, 8)  # that texts are padded to in training
 BEGIN = "begin.weights.h5"  # of the job
-USE = "Telling whether an English review of a film praises or pans it, whole reviews of any length."
+USE = "Classifying an English film review of any length as positive or negative."
 LIMITS = (
-    "It knows reviews of films from before 2011 alone, calls every text positive or negative, a "
-    "recipe too, and is poor at irony and at praise for what another film did better."
+    "It knows only film reviews from before 2011. It labels every text positive or negative, even "
+    "a recipe, and is poor at irony and at praise for what another film did better."
 )
 
 
@@ -77,7 +77,7 @@ class ReviewsRecipe(ClassifierRecipe):
     def for_card(self):
         """Returns the entries of the card on the data, and on how the weights were chosen."""
         return {
-            "variant": "reviews of films",
+            "variant": "film reviews",
             "data": DATA,
             "use": USE,
             "limits": LIMITS,

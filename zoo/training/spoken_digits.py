@@ -11,11 +11,11 @@ from zoo.training.classifiers import DIGITS, ClassifierRecipe
 RATE = 8000
 LENGTHS = (3200, 4800, 8000)  # samples that recordings are padded to, or cut to the last
 PASSES = 5  # over the recordings in an epoch, after which a state is saved
-USE = "Telling which digit somebody says in English, one digit a recording."
+USE = "Recognizing a digit spoken in English, one digit per recording."
 LIMITS = (
-    "It knows the ten digits alone, and names one whatever it hears. It learned from six speakers "
-    "alone, and understands others less well: models of this recipe that learned from five "
-    "of them told 87.5 % of the digits of the sixth, from 81 to 93 %."
+    "It knows only the ten digits and predicts one for any sound. It was trained on only six "
+    "speakers and is less accurate for others: models trained by this recipe on five of them "
+    "recognized 87.5 % of the digits of the sixth on average, from 81 to 93 %."
 )
 
 
@@ -54,6 +54,7 @@ class SpokenDigitsRecipe(ClassifierRecipe):
 
     splits: ClassVar = ("-test", "validation")  # it learns from all that is not for the test
     measured_splits: ClassVar = ("test",)
+    parts: ClassVar = "numbers 0 to 4 are for testing, the others for training"
 
     def load(self, split, data_dir=None):
         """Returns a split, downloaded or from the folder where TFDS has prepared it."""
@@ -103,8 +104,7 @@ class SpokenDigitsRecipe(ClassifierRecipe):
             "name": "Free Spoken Digit Dataset",
             "language": "en",
             "source": "https://github.com/Jakobovski/free-spoken-digit-dataset (TFDS spoken_digit "
-            "1.0.9: 3,000 recordings, 50 of each digit by each of six speakers; numbers 0 to 4 are "
-            "the test)",
+            f"1.0.9: 3,000 recordings, 50 of each digit by each of six speakers; {self.parts})",
             "terms": "CC BY-SA 4.0",
             "citation": "Jackson et al. 2018, Free Spoken Digit Dataset "
             "(https://doi.org/10.5281/zenodo.1342401)",

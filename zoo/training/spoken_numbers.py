@@ -20,11 +20,11 @@ SHUFFLED_SOUNDS = 3000
 BUCKETS = (6000, 10000, 14000, 18000, 24000)  # samples: little of a batch is padding
 VOCABULARY_SIZE = 300  # bytes and, of so few words, each word
 SEED = 0  # of the sequences that are measured
-USE = "Writing down digits that somebody says in English one after the other, as words."
+USE = "Transcribing sequences of digits spoken in English, as words."
 LIMITS = (
-    "It knows the ten digits alone, and writes digits whatever it hears. It learned from six "
-    "speakers alone, of recordings that were joined, with silence between them: whoever runs words "
-    "together, or speaks otherwise than these six, is understood less well."
+    "It knows only the ten digits and writes digits for any sound. It was trained on recordings of "
+    "only six speakers, joined with silence between them: it is less accurate for people who run "
+    "words together or speak differently from these six."
 )
 
 
@@ -43,6 +43,7 @@ class SpokenNumbersRecipe(SpokenDigitsRecipe):
 
     splits: ClassVar = ("train", "validation")
     measured_splits: ClassVar = ("validation", "test")
+    parts: ClassVar = "numbers 0 to 4 are for testing, 5 to 9 for validation, 10 to 49 for training"
     monitored: ClassVar = ("val_token_error_rate", "min")  # what is kept is best by it
     examples_of_validation: ClassVar = 50  # a batch
 
@@ -147,8 +148,8 @@ class SpokenNumbersRecipe(SpokenDigitsRecipe):
             "use": USE,
             "limits": LIMITS,
             "call": 'transcribe("number.wav")',
-            "chosen_by": "the lowest token error rate on sequences of 300 recordings held out of "
-            "train, over epochs",
+            "chosen_by": "the epoch with the lowest token error rate on sequences of 300 "
+            "recordings held out of the training data",
         }
 
 

@@ -225,8 +225,8 @@ class TranslationRecipe:
         """Returns the entries of the card about the data and the choice of the weights."""
         data = DATA[self.data]
         chosen_by = (
-            f"sacreBLEU of {data.chosen_by}: the epoch by greedy translations, the length penalty "
-            f"by those with {self.num_beams} beams"
+            f"sacreBLEU on {data.chosen_by}: the epoch with greedy decoding, the length penalty "
+            f"with {self.num_beams} beams"
         )
         return {
             "variant": self.pair,

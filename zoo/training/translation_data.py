@@ -30,12 +30,12 @@ class Multi30k:
     test_splits = ("test_2016_flickr",)
     chosen_by = "the validation split"
     use = (
-        "Teaching, demonstrations and research on attention: descriptions of photographs, one "
-        "sentence at a time."
+        "Teaching, demonstrations and research on attention: translating descriptions of "
+        "photographs, one sentence at a time."
     )
     limits = (
-        "Knows captions of photographs only, one sentence each. Everyday speech, questions, news, "
-        "and text in capitals come out wrong."
+        "Knows only captions of photographs, one sentence each. Everyday speech, questions, news "
+        "and text in capital letters are translated incorrectly."
     )
     call = 'translate("A man rides a bike.")'
 
@@ -67,16 +67,17 @@ class TatoebaAndMulti30k:
     test_splits = ("multi30k/test_2016_flickr", "tatoeba/dev")
     chosen_by = "the validation splits of Multi30k and Tatoeba together"
     use = (
-        "Teaching, demonstrations and research on attention: short everyday sentences and "
-        "descriptions of photographs, one sentence at a time."
+        "Teaching, demonstrations and research on attention: translating short everyday sentences "
+        "and descriptions of photographs, one sentence at a time."
     )
     limits = (
-        "Knows short everyday sentences and captions of photographs only. Long, technical and "
-        "literary sentences, news, and text in capitals come out wrong; names and rare words often "
-        "do. Nothing is carried from one sentence to the next, so documents do not hang together. "
-        "Where German must choose what English leaves open (du, ihr or Sie; a man or a woman), it "
-        "writes what volunteers of Tatoeba wrote most, with their bias. Do not rely on it where a "
-        "wrong word does harm. For captions alone, transformer_nmt_multi30k_en_de is better."
+        "Knows only short everyday sentences and captions of photographs. Long, technical and "
+        "literary sentences, news and text in capital letters are translated incorrectly; names "
+        "and rare words often are, too. Each sentence is translated on its own, so documents are "
+        "not coherent. Where German requires a choice that English leaves open (du, ihr or Sie; a "
+        "man or a woman), it follows what the volunteers of Tatoeba wrote most often, including "
+        "their bias. Do not rely on it where a wrong word can do harm. For captions alone, "
+        "transformer_nmt_multi30k_en_de is better."
     )
     call = 'translate("Where is the train station?")'
 
@@ -108,9 +109,9 @@ class TatoebaAndMulti30k:
         return {
             "name": f"Tatoeba and Multi30k {pair}",
             "pair": pair,
-            "source": "sentences of https://tatoeba.org, by https://www.manythings.org/anki "
+            "source": "sentences of https://tatoeba.org, from https://www.manythings.org/anki "
             f"(deu-eng, 2018-05-13); {MULTI30K_CARD['source']}",
-            "terms": "Tatoeba: CC-BY 2.0 France, name tatoeba.org and manythings.org; "
+            "terms": "Tatoeba: CC-BY 2.0 France, with credit to tatoeba.org and manythings.org; "
             f"Multi30k: {MULTI30K_CARD['terms']}",
             "citation": f"Tatoeba (https://tatoeba.org); {MULTI30K_CARD['citation']}",
         }
@@ -145,8 +146,8 @@ class Multi30kAndFlickr8k(Multi30k):
         return {
             **card,
             "name": f"Multi30k {pair}, captions of Flickr8k",
-            "source": f"{card['source']}; English captions of Flickr8k (train), but for pictures "
-            "of which one is close to a sentence that is measured",
+            "source": f"{card['source']}; English captions of Flickr8k (train), except those of "
+            "images with a caption close to an evaluation sentence",
             "terms": f"{card['terms']}; Flickr8k: non-commercial research and education",
             "citation": f"{card['citation']}; Hodosh et al. 2013, Framing Image Description as a "
             "Ranking Task (https://doi.org/10.1613/jair.3994)",

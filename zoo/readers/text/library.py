@@ -51,8 +51,8 @@ def of_definition(definition):
     if kind.startswith("SentencePiece"):
         raise ValueError(
             f"The `tokenizers` library has no {kind}, which was read from a SentencePiece file. "
-            "Outside, tokenize by the `sentencepiece` library and that file, or load a checkpoint "
-            "with a tokenizer.json."
+            "Elsewhere, tokenize with the `sentencepiece` library and that file, or load a "
+            "checkpoint with a tokenizer.json."
         )
     flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), False)
     added = [{**flags, **token} for token in definition.get("added_tokens") or []]

@@ -87,7 +87,7 @@ def _definition(folder, config, side):
     if "tokenizer.model" in files and kind in ("Llama", ""):
         return _llama(folder, config)
     raise ValueError(
-        f"of a {kind or 'model'} there should be tokenizer.json, vocab.txt, vocab.json with "
+        f"for a {kind or 'model'}, there should be tokenizer.json, vocab.txt, vocab.json with "
         "merges.txt, source.spm with target.spm and vocab.json, spiece.model (T5) or "
         f"tokenizer.model (Llama). Found: {', '.join(sorted(files)) or 'nothing'}."
     )

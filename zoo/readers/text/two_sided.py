@@ -57,7 +57,7 @@ class TwoSidedTokenizer(TextTokenizer):
         """Raises a `ValueError`: the `tokenizers` library only supports one side."""
         raise ValueError(
             "The `tokenizers` library has no tokenizer of two sides, such as that of Marian. "
-            "Outside, tokenize by source.spm and target.spm of the checkpoint and the "
+            "Outside, tokenize with source.spm and target.spm of the checkpoint and the "
             "`sentencepiece` library; vocab.json has the ids of the pieces."
         )
 
