@@ -15,6 +15,7 @@ from keras_attention.performer import PerformerAttention
 from keras_attention.recurrent import AttentionCell, AttentionRNN
 from keras_attention.reformer import ReformerAttention
 from keras_attention.transformer import DecoderBlock, EncoderBlock
+from keras_attention.transformer_block import TransformerBlock
 
 __version__ = "0.1.0"
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "NadarayaWatson",
     "PerformerAttention",
     "ReformerAttention",
+    "TransformerBlock",
     "compute",
     "drop_in",
     "from_keras",

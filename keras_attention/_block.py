@@ -1,4 +1,4 @@
-"""What the blocks of a Transformer have in common: options and residual connections."""
+"""What the blocks of a Transformer have in common: options, residual connections, memories."""
 
 import functools
 import inspect
@@ -26,15 +26,171 @@ NORMS = {"layer": keras.layers.LayerNormalization, "rms": keras.layers.RMSNormal
 BIASES = ("attention", *PROJECTIONS, "feed_forward")
 
 
-class Block(Recomputable):
-    """What encoder and decoder blocks have in common: options and residual connections.
+def _options(constructor):
+    """Returns the names of the arguments, without self and kwargs."""
+    return list(inspect.signature(constructor).parameters)[1:-1]
+
+
+class ResidualBlock(Recomputable):
+    """What all blocks have in common: residual connections, normalization and feed-forward.
 
     Every argument of this constructor is an option, stored under its name, and nothing else is: the
     config is read from these attributes.
 
     Class attributes:
+        options: Names of the options.
         biases: The parts that `use_bias` may name.
     """
+
+    biases = ("feed_forward",)
+
+    def __init__(
+        self,
+        hidden: int,
+        normalize: str = "post",
+        epsilon: float = 1e-5,
+        dropout: float = 0.0,
+        hidden_dropout: float = 0.0,
+        activation: Any = "relu",
+        use_bias: bool = True,
+        *,
+        norm: str = "layer",
+        gated: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        owner = type(self).__name__
+        require_positive_integers(owner, hidden=hidden)
+        require_fractions(owner, dropout=dropout, hidden_dropout=hidden_dropout)
+        self._require_one_of(NORMALIZE, normalize=normalize)
+        self._require_one_of(NORMS, norm=norm)
+        self.supports_masking = True
+        self.hidden = plain(hidden)
+        self.normalize = normalize
+        self.epsilon = epsilon
+        self.dropout = dropout
+        self.hidden_dropout = hidden_dropout
+        self.activation = activations.get(activation)
+        self.use_bias = self._biases(use_bias)
+        self.norm = norm
+        self.gated = gated
+
+    options = _options(__init__)
+
+    def _require_one_of(self, known, **argument):
+        ((name, value),) = argument.items()
+        if value not in known:
+            raise ValueError(
+                f"`{name}` of {type(self).__name__} must be one of {', '.join(known)}. "
+                f"Received: {name}={value!r}."
+            )
+
+    def _biases(self, use_bias):
+        """Returns `True`, `False`, or a list of the parts that add a bias."""
+        if isinstance(use_bias, bool):
+            return use_bias
+        is_collection = isinstance(use_bias, list | tuple | set | frozenset)
+        if not is_collection or not set(use_bias) <= set(self.biases):
+            raise ValueError(
+                f"`use_bias` of {type(self).__name__} must be True, False, or a collection of "
+                f"{', '.join(self.biases)}. Received: use_bias={use_bias!r}."
+            )
+        return [name for name in self.biases if name in use_bias]
+
+    def _has_bias(self, part):
+        return self.use_bias if isinstance(self.use_bias, bool) else part in self.use_bias
+
+    def compute_output_shape(self, x_shape, encoded_shape=None):
+        """Returns the shape of the output, without that of the weights: the shape of `x`."""
+        return tuple(x_shape)
+
+    def compute_mask(self, inputs, previous_mask):
+        """Passes on the mask of the call combined with the implicit one."""
+        implicit = get_keras_mask(inputs)
+        if previous_mask is None or implicit is None or previous_mask is implicit:
+            return previous_mask
+        return ops.logical_and(previous_mask, implicit)
+
+    def _padding(self, name, mask, x):
+        """Joins the mask of the call with the implicit one that Keras left on `x`."""
+        return padding_mask(type(self).__name__, name, mask, x)
+
+    def _make_norm(self, name, x_shape):
+        norm = NORMS[self.norm](epsilon=self.epsilon, dtype=self.dtype_policy, name=name)
+        norm.supports_masking = True  # otherwise Keras warns if RMS gets an implicit mask
+        norm.build(x_shape)
+        return norm
+
+    def _make_feed_forward(self, name, x_shape):
+        feed_forward = FeedForward(
+            self.hidden,
+            self.activation,
+            self.hidden_dropout,
+            self._has_bias("feed_forward"),
+            self.gated,
+            dtype=self.dtype_policy,
+            name=name,
+        )
+        feed_forward.build(x_shape)
+        return feed_forward
+
+    def _build_feed_forward(self, x_shape):
+        self.feed_forward = self._make_feed_forward("feed_forward", x_shape)
+        self.feed_forward_norm = self._make_norm("feed_forward_norm", x_shape)
+        self.drop = keras.layers.Dropout(self.dropout, dtype=self.dtype_policy)
+
+    def _attend_to_itself(self, x, mask, with_weights, training):
+        """Adds the output of `self.attention`, from `x` to `x`, to its input."""
+        norm = self.attention_norm
+        return self._attend(self.attention, norm, x, None, mask, mask, with_weights, training)
+
+    def _attend(self, attention, norm, x, memory, mask, memory_mask, with_weights, training):
+        """Adds the output of an attention to its input; the memory `None` is the input itself."""
+        x = as_floats(x, self.compute_dtype)
+        query = self._before(norm, x)
+        context = attention(
+            query,
+            query if memory is None else memory,
+            query_mask=mask,
+            value_mask=memory_mask,
+            return_attention_scores=with_weights,
+            training=training,
+        )
+        context, weights = context if with_weights else (context, None)
+        return self._after(norm, x, context, training), weights
+
+    def _feed_forward(self, x, training):
+        added = self.feed_forward(self._before(self.feed_forward_norm, x), training=training)
+        return self._after(self.feed_forward_norm, x, added, training)
+
+    def _before(self, norm, x):
+        """Returns the input of a part of the block, normalized if `normalize="pre"`."""
+        return norm(x) if self.normalize == "pre" else x
+
+    def _after(self, norm, x, added, training):
+        """Returns the sum of a part's input and output, normalized if `normalize="post"`."""
+        x = x + self.drop(added, training=training)
+        return norm(x) if self.normalize == "post" else x
+
+    def _require_sequences(self, **shapes):
+        if any(len(shape) != 3 for shape in shapes.values()):
+            received = ", ".join(f"{name} {tuple(shape)}" for name, shape in shapes.items())
+            raise ValueError(
+                f"{type(self).__name__} needs {' and '.join(shapes)} of shape (batch, length, "
+                f"size). Received: {received}. Add a length axis to a single step with "
+                "x[:, None, :]."
+            )
+
+    def get_config(self):
+        options = {name: getattr(self, name) for name in self.options}
+        serialize = keras.saving.serialize_keras_object
+        config = {name: serialize(option) for name, option in options.items()}
+        config["activation"] = activations.serialize(self.activation)
+        return {**super().get_config(), **config}
+
+
+class Block(ResidualBlock):
+    """What blocks with `MultiHeadAttention` have in common: its options, and memories for steps."""
 
     biases = BIASES
 
@@ -62,85 +218,37 @@ class Block(Recomputable):
         implementation: str = "auto",
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
         owner = type(self).__name__
-        require_positive_integers(owner, num_heads=num_heads, hidden=hidden)
+        require_positive_integers(owner, num_heads=num_heads)
         require_positive_integers_or_none(
             owner, key_dim=key_dim, num_key_value_heads=num_key_value_heads
         )
-        require_fractions(
-            owner,
-            dropout=dropout,
-            attention_dropout=attention_dropout,
-            hidden_dropout=hidden_dropout,
-        )
-        self._require_one_of(NORMALIZE, normalize=normalize)
-        self._require_one_of(NORMS, norm=norm)
+        require_fractions(owner, attention_dropout=attention_dropout)
         compute.require_known(implementation)
-        self.supports_masking = True
+        super().__init__(
+            hidden,
+            normalize,
+            epsilon,
+            dropout,
+            hidden_dropout,
+            activation,
+            use_bias,
+            norm=norm,
+            gated=gated,
+            **kwargs,
+        )
         self.num_heads = plain(num_heads)
-        self.hidden = plain(hidden)
         self.key_dim = plain(key_dim)
-        self.normalize = normalize
-        self.epsilon = epsilon
-        self.dropout = dropout
         self.attention_dropout = attention_dropout
-        self.hidden_dropout = hidden_dropout
-        self.activation = activations.get(activation)
-        self.use_bias = self._biases(use_bias)
         self.score = scores.get(score)
         self.mask = None if mask is None else masks.get(mask)
         self.position = None if position is None else positions.get(position)
-        self.norm = norm
-        self.gated = gated
         self.num_key_value_heads = plain(num_key_value_heads)
         self.query_key_norm = query_key_norm
         self.normalizer = normalizers.get(normalizer)
         self.implementation = implementation
 
-    def _require_one_of(self, known, **argument):
-        ((name, value),) = argument.items()
-        if value not in known:
-            raise ValueError(
-                f"`{name}` of {type(self).__name__} must be one of {', '.join(known)}. "
-                f"Received: {name}={value!r}."
-            )
-
-    def _biases(self, use_bias):
-        """Returns `True`, `False`, or a list of the parts that add a bias."""
-        if isinstance(use_bias, bool):
-            return use_bias
-        is_collection = isinstance(use_bias, list | tuple | set | frozenset)
-        if not is_collection or not set(use_bias) <= set(self.biases):
-            raise ValueError(
-                f"`use_bias` of {type(self).__name__} must be True, False, or a collection of "
-                f"{', '.join(self.biases)}. Received: use_bias={use_bias!r}."
-            )
-        return [name for name in self.biases if name in use_bias]
-
-    def _has_bias(self, part):
-        return self.use_bias if isinstance(self.use_bias, bool) else part in self.use_bias
-
-    def _biases_of_attention(self):
-        """Returns the argument `use_bias` for `MultiHeadAttention`."""
-        if self._has_bias("attention"):
-            return True
-        return [name for name in PROJECTIONS if self._has_bias(name)]
-
-    def compute_output_shape(self, x_shape, encoded_shape=None):
-        """Returns the shape of the output, without that of the weights: the shape of `x`."""
-        return tuple(x_shape)
-
-    def compute_mask(self, inputs, previous_mask):
-        """Passes on the mask of the call combined with the implicit one."""
-        implicit = get_keras_mask(inputs)
-        if previous_mask is None or implicit is None or previous_mask is implicit:
-            return previous_mask
-        return ops.logical_and(previous_mask, implicit)
-
-    def _padding(self, name, mask, x):
-        """Joins the mask of the call with the implicit one that Keras left on `x`."""
-        return padding_mask(type(self).__name__, name, mask, x)
+    options = _options(__init__)
 
     def _make_attention(self, name, x_shape, memory_shape, score, **arguments):
         size = x_shape[-1]
@@ -167,48 +275,15 @@ class Block(Recomputable):
         attention.build(x_shape, memory_shape)
         return attention
 
-    def _make_norm(self, name, x_shape):
-        norm = NORMS[self.norm](epsilon=self.epsilon, dtype=self.dtype_policy, name=name)
-        norm.supports_masking = True  # otherwise Keras warns if RMS gets an implicit mask
-        norm.build(x_shape)
-        return norm
+    def _biases_of_attention(self):
+        """Returns the argument `use_bias` for `MultiHeadAttention`."""
+        if self._has_bias("attention"):
+            return True
+        return [name for name in PROJECTIONS if self._has_bias(name)]
 
     def _another(self, part):
         """Returns a part with the same options, but its own weights and state."""
         return part.from_config(part.get_config())
-
-    def _make_feed_forward(self, name, x_shape):
-        feed_forward = FeedForward(
-            self.hidden,
-            self.activation,
-            self.hidden_dropout,
-            self._has_bias("feed_forward"),
-            self.gated,
-            dtype=self.dtype_policy,
-            name=name,
-        )
-        feed_forward.build(x_shape)
-        return feed_forward
-
-    def _build_feed_forward(self, x_shape):
-        self.feed_forward = self._make_feed_forward("feed_forward", x_shape)
-        self.feed_forward_norm = self._make_norm("feed_forward_norm", x_shape)
-        self.drop = keras.layers.Dropout(self.dropout, dtype=self.dtype_policy)
-
-    def _attend(self, attention, norm, x, memory, mask, memory_mask, with_weights, training):
-        """Adds the output of an attention to its input; the memory `None` is the input itself."""
-        x = as_floats(x, self.compute_dtype)
-        query = self._before(norm, x)
-        context = attention(
-            query,
-            query if memory is None else memory,
-            query_mask=mask,
-            value_mask=memory_mask,
-            return_attention_scores=with_weights,
-            training=training,
-        )
-        context, weights = context if with_weights else (context, None)
-        return self._after(norm, x, context, training), weights
 
     def _look_up(self, attention, norm, x, memory, start, extend, with_weights):
         """Like `_attend`, from some positions to a memory, which they may extend first.
@@ -223,40 +298,8 @@ class Block(Recomputable):
         context, weights = look(query, memory, start=start, return_attention_scores=with_weights)
         return self._after(norm, x, context, training=False), memory, weights
 
-    def _feed_forward(self, x, training):
-        added = self.feed_forward(self._before(self.feed_forward_norm, x), training=training)
-        return self._after(self.feed_forward_norm, x, added, training)
-
-    def _before(self, norm, x):
-        """Returns the input of a part of the block, normalized if `normalize="pre"`."""
-        return norm(x) if self.normalize == "pre" else x
-
-    def _after(self, norm, x, added, training):
-        """Returns the sum of a part's input and output, normalized if `normalize="post"`."""
-        x = x + self.drop(added, training=training)
-        return norm(x) if self.normalize == "post" else x
-
     def _room(self, attention, batch, max_length, mask):
         """Returns an empty memory with room for `max_length` positions."""
         empty = ops.zeros((batch, max_length, self.size), self.compute_dtype)
         key, value, _ = attention.prepare(empty)
         return Memory(key, value, mask)
-
-    def _require_sequences(self, **shapes):
-        if any(len(shape) != 3 for shape in shapes.values()):
-            received = ", ".join(f"{name} {tuple(shape)}" for name, shape in shapes.items())
-            raise ValueError(
-                f"{type(self).__name__} needs {' and '.join(shapes)} of shape (batch, length, "
-                f"size). Received: {received}. Add a length axis to a single step with "
-                "x[:, None, :]."
-            )
-
-    def get_config(self):
-        options = {name: getattr(self, name) for name in OPTIONS}
-        serialize = keras.saving.serialize_keras_object
-        config = {name: serialize(option) for name, option in options.items()}
-        config["activation"] = activations.serialize(self.activation)
-        return {**super().get_config(), **config}
-
-
-OPTIONS = list(inspect.signature(Block.__init__).parameters)[1:-1]  # without self and kwargs

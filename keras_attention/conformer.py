@@ -120,16 +120,7 @@ class ConformerBlock(Block):
         mask = self._padding("mask", mask, x)
         x = as_floats(x, self.compute_dtype)
         x = self._half_step(self.feed_forward, self.feed_forward_norm, x, training)
-        x, weights = self._attend(
-            self.attention,
-            self.attention_norm,
-            x,
-            None,
-            mask,
-            mask,
-            return_attention_scores,
-            training,
-        )
+        x, weights = self._attend_to_itself(x, mask, return_attention_scores, training)
         norm = self.convolution_input_norm
         added = self.convolution(self._before(norm, x), mask=mask, training=training)
         x = self._after(norm, x, added, training)

@@ -86,16 +86,7 @@ class EncoderBlock(Block):
     def call(self, x, mask=None, return_attention_scores=False, training=None):
         self._require_sequences(x=x.shape)
         mask = self._padding("mask", mask, x)
-        x, weights = self._attend(
-            self.attention,
-            self.attention_norm,
-            x,
-            None,
-            mask,
-            mask,
-            return_attention_scores,
-            training,
-        )
+        x, weights = self._attend_to_itself(x, mask, return_attention_scores, training)
         x = self._feed_forward(x, training)
         return (x, weights) if return_attention_scores else x
 

@@ -204,9 +204,10 @@ def test_missing_files_and_folders(tmp_path):
 def test_broken_pictures_are_named(tmp_path, name):
     path = tmp_path / "broken.jpg"
     path.write_bytes(BROKEN[name])
-    with pytest.raises(ValueError, match=r"The file '.*broken\.jpg' is (no picture|empty)"):
+    with pytest.raises(ValueError, match=r"The file '.*broken\.jpg' (cannot be read|is empty)"):
         image_bytes(path)
-    with pytest.raises(ValueError, match=rf"A picture of {len(BROKEN[name])} bytes is"):
+    owner = f"A picture of {len(BROKEN[name])} bytes"
+    with pytest.raises(ValueError, match=f"{owner} (cannot be read|is empty)"):
         image_bytes(BROKEN[name])
 
 

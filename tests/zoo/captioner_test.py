@@ -148,7 +148,7 @@ def test_max_length_cuts(captioner):
 
 
 def test_what_is_no_image_is_named(captioner):
-    with pytest.raises(ValueError, match="must be JPEG, PNG") as caught:
+    with pytest.raises(ValueError, match="must be a complete JPEG, PNG") as caught:
         captioner.caption([IMAGES[0], b"no image"])
     assert caught.value.__notes__ == ["This is number 1 of 2 images, from 0."]
     with pytest.raises(FileNotFoundError, match="missing.jpg"):

@@ -191,7 +191,8 @@ def test_a_preset_without_a_tokenizer_goes_into_an_archive(model, tmp_path):
 )
 def test_what_keras_takes_with_arrays_has_another_way(model, argument, instead):
     (name,) = argument
-    with pytest.raises(ValueError, match=f"`{name}` is supported for arrays only.*{instead}.*Received: {name}="):
+    message = f"`{name}` is supported for arrays only.*{instead}.*Received: {name}="
+    with pytest.raises(ValueError, match=message):
         model.fit(*pictures(4), **argument)
 
 

@@ -368,12 +368,12 @@ def test_a_mistake_costs_one_line(run, arguments, message):
         (["translate", "toy", "a man", "--show-attention", "a.pgn"], "must end with one of .*.png"),
         (["translate", "toy", "a man", "--show-attention", "picture"], "must end with one of"),
         (["caption", "toy", "a.png", "--show-attention", "not/a.png"], "no folder .*not for "),
-        (["translate", "toy", "a man", "--show-attention", "file/a.png"], "file is no folder"),
+        (["translate", "toy", "a man", "--show-attention", "file/a.png"], "file is not a folder"),
         (["export", "toy", "nmt/1"], "Export to nmt"),
         (["export", "toy", "file"], "file is a file"),
-        (["export", "toy", "file/nmt"], "file is no folder"),
+        (["export", "toy", "file/nmt"], "file is not a folder"),
         (["export", "toy", ".", "--format", "onnx"], "is there already"),
-        (["train", "luong_nmt_multi30k_en_de", "--run-dir", "file/run"], "file is no folder"),
+        (["train", "luong_nmt_multi30k_en_de", "--run-dir", "file/run"], "file is not a folder"),
     ],
 )
 def test_where_to_write_is_checked_before_the_work(run, monkeypatch, tmp_path, arguments, message):

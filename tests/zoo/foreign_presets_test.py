@@ -190,7 +190,7 @@ def test_arrays_that_no_model_has_are_refused(folder, kind):
 @pytest.mark.parametrize("option", ["embedding_dim", "encoder_units", "decoder_units"])
 def test_a_model_is_made_as_far_as_the_file_has_weights(folder, option, weights):
     forge(folder, lambda config: config["options"].update({option: 10**9}))
-    with pytest.raises(ValueError, match=f"{WEIGHTS} does not fit {CONFIG}: .*0000000.*none has"):
+    with pytest.raises(ValueError, match=f"{WEIGHTS} does not fit {CONFIG}: .*0000000.*none of"):
         zoo.load(folder, weights=weights)
 
 

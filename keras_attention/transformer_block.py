@@ -1,0 +1,129 @@
+"""The block of a Transformer around any attention layer."""
+
+from typing import Any
+
+import keras
+
+from keras_attention._block import ResidualBlock
+
+
+@keras.saving.register_keras_serializable(package="keras_attention")
+class TransformerBlock(ResidualBlock):
+    """One layer of a Transformer with any attention layer: linear, sparse, local, or your own.
+
+    The output of each part, attention and then feed-forward, is added to its input `x`:
+
+    $$ post: Norm(x + part(x)), \\quad pre: x + part(Norm(x)) $$
+
+    With `MultiHeadAttention`, this is an `EncoderBlock`, which also decodes step by step.
+
+    The parts are `attention`, `feed_forward`, `attention_norm` and `feed_forward_norm`. To
+    recompute a block in the backward pass instead of keeping its activations in memory, create it
+    inside `keras.RematScope()`.
+
+    Paper: Vaswani et al. 2017, Attention Is All You Need, section 3.1
+    (https://arxiv.org/abs/1706.03762).
+
+    Args:
+        attention: Attention layer whose output has the size of `x`, such as
+            `LinearAttention(8, 64)`. It is called with `x` as query and value, and with
+            `query_mask`, `value_mask`, `return_attention_scores` and `training`, like every
+            attention layer here and `keras.layers.MultiHeadAttention`. For a language model, it
+            must be causal.
+        hidden: Size of the hidden layer of the feed-forward network.
+        normalize: `"post"` or `"pre"`.
+        epsilon: Added to the variance by the normalizations.
+        dropout: Fraction of the outputs of each part to drop during training.
+        hidden_dropout: Fraction of the hidden units of the feed-forward network to drop during
+            training.
+        activation, gated: Options of the feed-forward network, as for `FeedForward`.
+        use_bias: Whether the feed-forward network adds biases.
+        norm: `"layer"` or `"rms"`, as for `EncoderBlock`.
+
+    Call arguments:
+        x: Tensor `(batch, length, size)`.
+        mask: Boolean `(batch, length)`, `False` for padding; combined with Keras' implicit mask.
+        return_attention_scores: Whether to also return the weights of the attention layer.
+        training: Whether to apply dropout.
+
+    Output shape:
+        `(batch, length, size)`; with `return_attention_scores` also the weights.
+
+    Raises:
+        ValueError: If `attention` is not a layer, its output has another shape than `x`, another
+            argument is unknown or out of range, or `x` is not of rank 3.
+
+    Example:
+
+    >>> from keras_attention import LinearAttention
+    >>> block = TransformerBlock(LinearAttention(num_heads=2, key_dim=4, causal=True), hidden=32)
+    >>> tuple(block(np.ones((2, 50, 8)), mask=np.ones((2, 50), bool)).shape)
+    (2, 50, 8)
+    """
+
+    def __init__(
+        self,
+        attention: keras.layers.Layer,
+        hidden: int,
+        normalize: str = "post",
+        epsilon: float = 1e-5,
+        dropout: float = 0.0,
+        hidden_dropout: float = 0.0,
+        activation: Any = "relu",
+        use_bias: bool = True,
+        *,
+        norm: str = "layer",
+        gated: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        if not isinstance(attention, keras.layers.Layer):
+            raise ValueError(
+                "`attention` of TransformerBlock must be an attention layer, such as "
+                f"LinearAttention(num_heads=8, key_dim=64). Received: attention={attention!r}. For "
+                "MultiHeadAttention by number of heads, use EncoderBlock."
+            )
+        super().__init__(
+            hidden,
+            normalize,
+            epsilon,
+            dropout,
+            hidden_dropout,
+            activation,
+            use_bias,
+            norm=norm,
+            gated=gated,
+            **kwargs,
+        )
+        self.attention = attention
+
+    def build(self, x_shape):
+        self._require_sequences(x=x_shape)
+        x_shape = tuple(x_shape)
+        with keras.RematScope(mode=None):
+            if not self.attention.built:
+                self.attention.build(x_shape, x_shape)
+            shape = tuple(self.attention.compute_output_shape(x_shape, x_shape))
+            if shape != x_shape:
+                raise ValueError(
+                    "`attention` of TransformerBlock must return the shape of `x`, since its "
+                    f"output is added to it. Received: {type(self.attention).__name__} of output "
+                    f"shape {shape}, x of shape {x_shape}."
+                )
+            self.attention_norm = self._make_norm("attention_norm", x_shape)
+            self._build_feed_forward(x_shape)
+
+    def call(self, x, mask=None, return_attention_scores=False, training=None):
+        self._require_sequences(x=x.shape)
+        mask = self._padding("mask", mask, x)
+        x, weights = self._attend_to_itself(x, mask, return_attention_scores, training)
+        x = self._feed_forward(x, training)
+        return (x, weights) if return_attention_scores else x
+
+    def get_config(self):
+        attention = keras.saving.serialize_keras_object(self.attention)
+        return {**super().get_config(), "attention": attention}
+
+    @classmethod
+    def from_config(cls, config):
+        attention = keras.saving.deserialize_keras_object(config["attention"])
+        return super().from_config({**config, "attention": attention})

@@ -1,0 +1,130 @@
+"""The block around any attention layer: its equation, masks, symbols, files and mistakes."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_attention import (
+    Attention,
+    EncoderBlock,
+    LinearAttention,
+    LinformerAttention,
+    LocalAttention,
+    MultiHeadAttention,
+    PerformerAttention,
+    ReformerAttention,
+    TransformerBlock,
+)
+from tests.attention import oracle
+from tests.attention.transformer_test import feed_forward, layer_norm
+
+BATCH, LENGTH, SIZE = 2, 6, 8
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(BATCH, LENGTH, SIZE)).astype("float32")
+MASK = np.arange(LENGTH) < [[LENGTH], [4]]
+
+LAYERS = {
+    "attention": lambda: Attention("general"),
+    "several heads": lambda: MultiHeadAttention(2, 4, position="rotary"),
+    "linear": lambda: LinearAttention(2, 4, causal=True),
+    "performer": lambda: PerformerAttention(2, 4),
+    "linformer": lambda: LinformerAttention(2, 4, projected_length=3, max_length=LENGTH),
+    "reformer": lambda: ReformerAttention(2, 4, bucket_size=2),
+    "local": lambda: LocalAttention(half_width=2),
+    "keras": lambda: keras.layers.MultiHeadAttention(2, 4),
+}
+
+
+@pytest.mark.parametrize("normalize", ["post", "pre"])
+@pytest.mark.parametrize("name", LAYERS)
+def test_it_adds_what_the_layer_finds(name, normalize):
+    block = TransformerBlock(LAYERS[name](), 12, normalize)
+    found, weights = block(X, mask=MASK, return_attention_scores=True)
+    x = oracle.float64(X)
+    query = x if normalize == "post" else layer_norm(block.attention_norm, x)
+    query = query.astype("float32")
+    context, expected = block.attention(
+        query, query, query_mask=MASK, value_mask=MASK, return_attention_scores=True
+    )
+    x = x + oracle.float64(context)
+    if normalize == "post":
+        x = layer_norm(block.attention_norm, x)
+        x = layer_norm(block.feed_forward_norm, x + feed_forward(block.feed_forward, x))
+    else:
+        x = x + feed_forward(block.feed_forward, layer_norm(block.feed_forward_norm, x))
+    np.testing.assert_allclose(oracle.float64(found), x, atol=2e-5)
+    np.testing.assert_allclose(oracle.float64(weights), oracle.float64(expected), atol=2e-5)
+
+
+def test_with_several_heads_it_is_an_encoder_block():
+    encoder = EncoderBlock(2, 12, norm="rms", gated=True, activation="silu", use_bias=False)
+    encoder(X)
+    attention = MultiHeadAttention(2, 4, use_bias=False)
+    options = {"norm": "rms", "gated": True, "activation": "silu", "use_bias": False}
+    block = TransformerBlock(attention, 12, **options)
+    block(X)
+    given = {weight.path.partition("/")[2]: weight for weight in encoder.weights}
+    for weight in block.weights:
+        inside = weight.path.partition("/")[2].replace(f"{attention.name}/", "attention/")
+        weight.assign(given.pop(inside))
+    assert not given
+    np.testing.assert_allclose(block(X, mask=MASK), encoder(X, mask=MASK), atol=1e-6)
+
+
+def test_causal_layers_make_causal_blocks():
+    block = TransformerBlock(LinearAttention(2, 4, causal=True), 12)
+    other = X.copy()
+    other[:, 4:] = RNG.normal(size=(BATCH, 2, SIZE))
+    np.testing.assert_allclose(block(other)[:, :4], block(X)[:, :4], atol=1e-6)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="one backend is enough")
+@pytest.mark.parametrize("mode", [None, "full"])
+def test_a_model_of_such_blocks_learns_and_comes_back_from_its_file(tmp_path, mode):
+    keras.utils.set_random_seed(0)
+    tokens = keras.Input((None,), dtype="int32")
+    x = keras.layers.Embedding(9, SIZE, mask_zero=True)(tokens)
+    with keras.RematScope(mode=mode):
+        blocks = [
+            TransformerBlock(LinearAttention(2, 4), 12, dropout=0.1, name="linear"),
+            TransformerBlock(LocalAttention(half_width=1), 12, normalize="pre", name="local"),
+        ]
+    for block in blocks:
+        x = block(x)
+        assert x.shape == (None, None, SIZE)
+    model = keras.Model(tokens, keras.layers.GlobalAveragePooling1D()(x))
+    model.compile(keras.optimizers.Adam(0.01), "mse", jit_compile=False)
+    ids = RNG.integers(1, 9, (BATCH, LENGTH)) * MASK
+    losses = model.fit(ids, np.ones((BATCH, SIZE)), epochs=4, verbose=0).history["loss"]
+    assert losses[-1] < losses[0]
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert loaded.get_layer("local").attention.half_width == 1
+    expected = model.predict(ids, verbose=0)
+    np.testing.assert_allclose(loaded.predict(ids, verbose=0), expected, atol=1e-6)
+    shorter = model.predict(ids[1:, :4], verbose=0)  # padding changes nothing
+    np.testing.assert_allclose(shorter, expected[1:], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: TransformerBlock(8, 12), "must be an attention layer.*=8.*use EncoderBlock"),
+        (lambda: TransformerBlock(LinearAttention, 12), "must be an attention layer"),
+        (
+            lambda: TransformerBlock(LinearAttention(2, 4, output_dim=6), 12)(X),
+            r"the shape of `x`.*LinearAttention of output shape \(2, 6, 6\), x of .*\(2, 6, 8\)",
+        ),
+        (
+            lambda: TransformerBlock(LinearAttention(2, 4), 12)(X[0]),
+            r"TransformerBlock needs x of shape \(batch, length, size\)",
+        ),
+        (
+            lambda: TransformerBlock(LinearAttention(2, 4), 12, use_bias=["query"]),
+            "True, False, or a collection of feed_forward",
+        ),
+    ],
+)
+def test_mistakes(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
