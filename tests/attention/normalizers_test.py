@@ -350,7 +350,7 @@ def test_layer_returns_the_weights_of_its_normalizer(name, make):
         np.testing.assert_allclose(oracle.float64(context), weights @ x, atol=1e-5)
 
 
-@pytest.mark.few(1)
+@pytest.mark.full  # their gradients are compiled above
 @pytest.mark.filterwarnings("ignore:Gradients do not exist")  # hard attention has none
 @pytest.mark.parametrize("jit_compile", [True, False])
 @pytest.mark.parametrize("name", [*NAMES, "stochastic"])

@@ -75,6 +75,7 @@ def test_feed_forward_learns_the_same():
     assert_same_losses(lambda x, _: FeedForward(12, dropout=0.3)(x))
 
 
+@pytest.mark.full
 def test_kernel_regression_learns_the_same():
     def make(x, key_mask):
         return NadarayaWatson("gaussian", learned_width=True)(x, x, x, key_mask=key_mask)

@@ -82,6 +82,7 @@ def test_it_learns_and_keeps_the_statistics(weights, grids):
         assert ("moving" in weight.name) == (id(weight) not in trained)
 
 
+@pytest.mark.full  # that of CLIP is loaded by `catalog_test`
 def test_a_preset_holds_it_and_not_what_is_below(grids, tmp_path):
     tokenizer = zoo.ByteBPETokenizer.train(["a dog", "a cat"], vocabulary_size=262)
     model = zoo.load(

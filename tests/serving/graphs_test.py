@@ -64,7 +64,7 @@ def onnx_folder(model, tmp_path_factory):
     return export
 
 
-@pytest.mark.few(1)  # the next test has another one
+@pytest.mark.full  # the next test has one
 @pytest.mark.parametrize("name", list(INPUTS))
 def test_onnx_equals_the_model(model, onnx_folder, name):
     onnxruntime = pytest.importorskip("onnxruntime")

@@ -241,6 +241,7 @@ def test_training_adds_the_loss_of_the_attention(tokenizer):
     assert float(added) > 1e-3
 
 
+@pytest.mark.full  # `normalizers_test` has the gradient
 def test_hard_attention_learns_where_to_look_by_reinforce(tokenizer):
     """One of four places shows the colour, the others are empty: drawing the right one pays."""
     rng = np.random.default_rng(0)

@@ -68,12 +68,13 @@ def broken_off(dataset, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def run(request, dataset, tmp_path_factory):
-    """Folder of a run, with `--full` of the one broken off, and the preset that came of it."""
-    if request.config.getoption("--full"):
-        run_dir = request.getfixturevalue("broken_off")
-    else:
-        run_dir = tmp_path_factory.mktemp("runs")
+def run(broken_off, dataset):
+    """Folder of the run that was broken off and went on, and the preset that came of it.
+
+    Only for `--full`: `kills_test` kills training by `runs` alone, and other recipes are run whole
+    by `language_recipe_test` and others.
+    """
+    run_dir = broken_off
 
     def load(recipe, split, data_dir):
         if split in recipe.splits:
@@ -90,7 +91,7 @@ def run(request, dataset, tmp_path_factory):
         yield run_dir, folder
 
 
-@pytest.mark.full  # `kills_test` kills training by `runs` alone
+@pytest.mark.full
 def test_a_killed_run_goes_on_where_it_was(run):
     run_dir, _ = run
     history = read_history(run_dir)
@@ -99,6 +100,7 @@ def test_a_killed_run_goes_on_where_it_was(run):
     assert losses == sorted(losses, reverse=True), "it did not go on with the weights it had"
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("eagerly")
 def test_a_run_that_has_finished_has_nothing_left_to_train(run, dataset, monkeypatch):
     monkeypatch.setattr("zoo.training.translation.best_sampler", lambda *given: given[-1][0])
@@ -118,12 +120,14 @@ def test_a_run_that_goes_on_must_beat_its_best(tmp_path):
     assert runs.best_so_far(tmp_path, "val_bleu", "max") == 31.5
 
 
+@pytest.mark.full
 def test_a_run_can_be_watched(run):
     run_dir, _ = run
     assert {"loss", "val_loss", "val_bleu"} <= read_history(run_dir)[0].keys()
     assert list((run_dir / "tensorboard" / "train").glob("events*"))
 
 
+@pytest.mark.full
 def test_a_run_ends_in_a_preset(run):
     run_dir, folder = run
     assert folder == run_dir / "toy_en_de"
@@ -132,6 +136,7 @@ def test_a_run_ends_in_a_preset(run):
     assert core.config.vocabulary_size == RECIPE.vocabulary_size
 
 
+@pytest.mark.full
 def test_the_card_says_how_it_was_trained_and_measured(run):
     _, folder = run
     card = json.loads((folder / CARD).read_text())
@@ -146,6 +151,7 @@ def test_the_card_says_how_it_was_trained_and_measured(run):
     assert "nrefs:2|" in card["quality"][5]["protocol"]  # these sources have two references
 
 
+@pytest.mark.full
 def test_a_preset_is_not_trained_over(run):
     run_dir, folder = run
     with pytest.raises(ValueError, match=f"{folder} is there already"):
