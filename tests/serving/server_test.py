@@ -199,17 +199,29 @@ def test_log_probs_are_those_of_the_model(client, model):
     assert told["top_logprobs"] == [{token: log_prob} for token, log_prob in chosen]
 
 
-def test_streamed_events_put_together_are_the_completion(client):
-    content = {"model": "transformer_lm", "prompt": "a", "max_tokens": 12, "top_p": 0.9}
-    whole = client("/v1/completions", content)[1]["choices"][0]
-    status, text, response = client("/v1/completions", {**content, "stream": True})
-    assert status == 200
-    assert response.getheader("content-type").startswith("text/event-stream")
-    *events, last = [event.removeprefix("data: ") for event in text.strip().split("\n\n")]
-    assert last == "[DONE]"
-    choices = [json.loads(event)["choices"][0] for event in events]
-    assert "".join(choice["text"] for choice in choices) == whole["text"]
-    assert choices[-1]["finish_reason"] == whole["finish_reason"]
+@pytest.mark.parametrize("options", [{}, {"logprobs": 2}], ids=["texts", "log-probabilities"])
+def test_streamed_events_put_together_are_the_completion(client, options):
+    content = {"model": "transformer_lm", "prompt": "a", "max_tokens": 12, "top_p": 0.9, "seed": 9}
+    content |= options
+    free = client("/v1/completions", content)[1]["choices"][0]["text"]
+    # A stop string that is there, and one that only begins there: its text is held back a while.
+    for stops in [[], [free[7:9], free[4] + "nowhere"]]:
+        whole = client("/v1/completions", {**content, "stop": stops})[1]["choices"][0]
+        asked = {**content, "stop": stops, "stream": True}
+        status, text, response = client("/v1/completions", asked)
+        assert status == 200
+        assert response.getheader("content-type").startswith("text/event-stream")
+        *events, last = [event.removeprefix("data: ") for event in text.strip().split("\n\n")]
+        assert last == "[DONE]"
+        choices = [json.loads(event)["choices"][0] for event in events]
+        assert len(choices) > 2
+        assert "".join(choice["text"] for choice in choices) == whole["text"]
+        assert {choice["finish_reason"] for choice in choices[:-1]} == {None}
+        assert choices[-1]["finish_reason"] == whole["finish_reason"]
+        if options:
+            told = [choice["logprobs"] for choice in choices]
+            joined = {name: [x for each in told for x in each[name]] for name in whole["logprobs"]}
+            assert joined == whole["logprobs"]
 
 
 @pytest.mark.parametrize(
@@ -230,7 +242,6 @@ def test_streamed_events_put_together_are_the_completion(client):
         ({"n": 2}, 400),
         ({"logprobs": 6}, 400),
         ({"logprobs": True}, 400),
-        ({"logprobs": 1, "stream": True}, 400),
         ({"logprobs": 1, "prompt": ["a", "b"]}, 400),
         ({"top_k": 7}, 400),
     ],

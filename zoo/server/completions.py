@@ -83,7 +83,7 @@ def request_of(body, models, limits):
         raise Refused(400, "'stop' must not be empty.")
     if values["stream"] and len(prompts) > 1:
         raise Refused(400, "One prompt at a time is streamed.")
-    logprobs = _logprobs(content, prompts, values["stream"])
+    logprobs = _logprobs(content, prompts)
     top_k = _top_k(content)
     try:
         sampler = _sampler(model.task, values["temperature"], values["top_p"], top_k)
@@ -114,8 +114,9 @@ def answer_of(wanted):
             for number, (text, tokens) in enumerate(zip(texts, written, strict=True))
         ]
     else:
-        text, logprobs, reason = _with_logprobs(wanted)
-        choices = [_choice(0, text, reason, logprobs)]
+        texts, parts, (*_, reason) = zip(*_pieces_with_logprobs(wanted), strict=True)
+        logprobs = {name: [x for part in parts for x in part[name]] for name in parts[0]}
+        choices = [_choice(0, "".join(texts), reason, logprobs)]
         written = [len(logprobs["tokens"])]
     read, written = sum(_numbers_of_tokens(task, wanted.prompts)), sum(written)
     usage = {
@@ -126,43 +127,56 @@ def answer_of(wanted):
     return {**_head(wanted), "choices": choices, "usage": usage}
 
 
-def _with_logprobs(wanted):
-    """Returns the text after the prompt, its `logprobs`, and the finish reason.
+def _pieces_with_logprobs(wanted):
+    """Yields text as soon as no stop string can remove it, with the `logprobs` of its tokens.
 
-    `text_offset` counts from the beginning of this text. The end token is one of the tokens.
+    `text_offset` counts from the end of the prompt. The end token is one of the tokens.
+
+    Yields:
+        `(text, logprobs, finish reason)`; the reason is `None` until the last one.
     """
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    text, is_done, tokens, offsets = "", False, [], []
-    for token in wanted.model.task.stream_tokens(
+    text, num_sent, waiting = "", 0, []
+    tokens = wanted.model.task.stream_tokens(
         wanted.prompts[0], wanted.max_tokens, wanted.sampler, wanted.seed, wanted.logprobs
-    ):
-        tokens.append(token)
-        offsets.append(len(text))
-        text += decoder.decode(token.content, final=len(tokens) == wanted.max_tokens)
+    )
+    for number, token in enumerate(tokens, 1):
+        waiting.append((token, len(text)))
+        text += decoder.decode(token.content, final=number == wanted.max_tokens)
         text, is_stopped = stopping.cut(text, wanted.stops)
-        is_done = is_stopped or token.is_end
-        if is_done:
-            break
-    within = [
-        token.is_end or offset < len(text) for token, offset in zip(tokens, offsets, strict=True)
-    ]
-    tokens, offsets = tokens[: sum(within)], offsets[: sum(within)]
-    chosen = [max(token.log_prob, LEAST_LOG_PROB) for token in tokens]
-    logprobs = {
-        "tokens": [token.text for token in tokens],
+        reason = "length" if number == wanted.max_tokens else None
+        reason = "stop" if is_stopped or token.is_end else reason
+        ready = text if reason else stopping.certain(text, wanted.stops)
+        told = [each for each in waiting if each[0].is_end or each[1] < len(ready)]
+        if told or reason or len(ready) > num_sent:
+            yield ready[num_sent:], _logprobs_of(told), reason
+        if reason:
+            return
+        num_sent, waiting = len(ready), waiting[len(told) :]
+
+
+def _logprobs_of(tokens):
+    """Returns what the protocol tells of pairs of a token and its offset."""
+    chosen = [max(token.log_prob, LEAST_LOG_PROB) for token, _ in tokens]
+    return {
+        "tokens": [token.text for token, _ in tokens],
         "token_logprobs": chosen,
         "top_logprobs": [
             {**token.likely, token.text: log_prob}
-            for token, log_prob in zip(tokens, chosen, strict=True)
+            for (token, _), log_prob in zip(tokens, chosen, strict=True)
         ],
-        "text_offset": offsets,
+        "text_offset": [offset for _, offset in tokens],
     }
-    return text, logprobs, "stop" if is_done else "length"
 
 
 def events_of(wanted):
     """Yields the server-sent events of a stream."""
     head = _head(wanted)
+    if wanted.logprobs is not None:
+        for text, logprobs, reason in _pieces_with_logprobs(wanted):
+            yield _event({**head, "choices": [_choice(0, text, reason, logprobs)]})
+        yield "data: [DONE]\n\n"
+        return
     pieces = wanted.model.task.stream(
         wanted.prompts[0], wanted.max_tokens, wanted.sampler, wanted.seed, wanted.stops
     )
@@ -210,15 +224,15 @@ def _texts(value, name):
     return values
 
 
-def _logprobs(content, prompts, is_streamed):
+def _logprobs(content, prompts):
     """Returns the number of likely tokens that a client requests at each position, or `None`."""
     number = content.get("logprobs")
     if number is None:
         return None
     if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= MOST_LIKELY:
         raise Refused(400, f"'logprobs' must be an integer from 0 to {MOST_LIKELY}.")
-    if is_streamed or len(prompts) > 1:
-        raise Refused(400, "'logprobs' are told of one prompt at a time, without 'stream'.")
+    if len(prompts) > 1:
+        raise Refused(400, "'logprobs' are for one prompt at a time.")
     return number
 
 
