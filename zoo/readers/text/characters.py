@@ -101,11 +101,14 @@ def normal_form(form):
 @functools.cache
 def _replacements(functions):
     """Returns the index of each character's replacement, 0 for none, and the texts from index 1."""
+    points = list(_representatives())
+    replaced = characters = list(map(chr, points))
+    for function in functions:
+        replaced = [
+            function(text) if len(text) == 1 else "".join(map(function, text)) for text in replaced
+        ]
     numbers, texts = np.zeros(_END, np.int32), {}
-    for point in _representatives():
-        text = character = chr(point)
-        for function in functions:
-            text = "".join(map(function, text))
+    for point, character, text in zip(points, characters, replaced, strict=True):
         if text != character:
             numbers[point] = texts.setdefault(text, len(texts) + 1)
     for first, last in _ALIKE:
