@@ -1,12 +1,12 @@
-"""The main benchmarks of speed on this machine, and what they print as a page.
+"""Run the main speed benchmarks on this machine and write their output to a page.
 
 python -m benchmarks [--full] [--output FOLDER]
 
-Runs one benchmark after the other, each in a process of its own, and writes the machine, the
-versions of all contenders and every table to FOLDER/DATE-quick.md, beside pictures. By default each
-is as short as still tells something; `--full` takes many times as long, and writes FOLDER/DATE.md.
-A benchmark whose peer is not installed is left out with a word: `pip install ".[benchmarks]"`
-installs all.
+Runs one benchmark after the other, each in its own process, and writes the machine, the versions of
+all contenders and every table to FOLDER/DATE-quick.md, with plots next to it. By default, each
+benchmark is as short as it can be and still be meaningful; `--full` takes many times as long and
+writes FOLDER/DATE.md. A benchmark whose peer libraries are not installed is skipped with a message:
+`pip install ".[benchmarks]"` installs them all.
 """
 
 import datetime
@@ -40,38 +40,38 @@ def each(option, names):
     return [part for name in names for part in (option, name)]
 
 
-# Title; module; packages that it needs; arguments of the short form; of the long one.
+# Title; module; packages that it needs; arguments of a quick run; arguments of a full run.
 SECTIONS = [
     (
-        "Attention, forward and backward, beside the layers of Keras",
+        "Attention, forward and backward, compared with Keras layers",
         "attention_speed",
         ["matplotlib"],
         [*each("--case", QUICK_CASES), "--rounds", "1", "--plot", "{stem}-attention.png"],
         [*each("--case", FULL_CASES), "--rounds", "9", "--plot", "{stem}-attention.png"],
     ),
     (
-        "Decoding by a Transformer beside CTranslate2 and KerasHub",
+        "Transformer decoding compared with CTranslate2 and KerasHub",
         "decoding_speed",
         ["ctranslate2", "keras_hub"],
         ["--threads", "1", "--rounds", "2", "--tokens", "24", "--batch", "8"],
         ["--threads", "1"],
     ),
     (
-        "A training step of a language model beside keras.layers and PyTorch",
+        "A training step of a language model compared with keras.layers and PyTorch",
         "training_speed",
         ["torch"],
         ["--dtype", "bfloat16", "--rounds", "2", "--steps", "2"],
         ["--rounds", "12"],
     ),
     (
-        "From the start of Python to a first translation",
+        "From starting Python to the first translation",
         "starting_speed",
         [],
         [*each("--step", QUICK_STEPS), "--rounds", "1"],
         ["--rounds", "9"],
     ),
     (
-        "A server under load, with batches and without",
+        "A server under load, with and without batching",
         "serving_load",
         ["starlette", "uvicorn", "prometheus_client"],
         ["transformer_nmt_multi30k_en_de"],
@@ -81,7 +81,7 @@ SECTIONS = [
 
 
 def machine():
-    """Returns lines about this machine and what is installed."""
+    """Yields lines about this machine and the installed packages."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     yield f"- {_processor()}, {os.cpu_count()} cores, {memory:.0f} GiB"
     yield f"- {platform.system()} {platform.release()}, Python {platform.python_version()}"
@@ -93,7 +93,7 @@ def machine():
     commit = ["git", "describe", "--always", "--dirty"]
     found = subprocess.run(commit, cwd=ROOT, capture_output=True, text=True, check=False)
     yield f"- keras-attention-zoo at commit {found.stdout.strip() or 'unknown'}"
-    yield f"- load at the start {os.getloadavg()[0]:.1f}; on an idle machine it is below 0.5"
+    yield f"- load average at the start {os.getloadavg()[0]:.1f}; below 0.5 on an idle machine"
 
 
 def _processor():
@@ -105,7 +105,7 @@ def _processor():
 
 
 def run(module, arguments):
-    """Runs a benchmark; shows what it prints while it runs, and returns that and its status."""
+    """Runs a benchmark and echoes its output; returns the output and the exit status."""
     command = [sys.executable, "-u", "-m", f"benchmarks.{module}", *arguments]
     lines = []
     with (
@@ -124,15 +124,15 @@ def run(module, arguments):
 
 
 @click.command()
-@click.option("--full/--quick", help="Many rounds, or few.")
+@click.option("--full/--quick", help="Run many rounds, or few.")
 @click.option(
     "--output",
     type=click.Path(file_okay=False, path_type=pathlib.Path),
     default=ROOT / "benchmarks" / "results",
-    help="Folder for the page and its pictures.",
+    help="Folder for the page and its plots.",
 )
 def main(full, output):
-    """Run the main benchmarks, and write what they print to a page."""
+    """Run the main benchmarks and write their output to a page."""
     output = output.resolve()
     output.mkdir(parents=True, exist_ok=True)
     date = datetime.date.today().isoformat()
@@ -147,7 +147,7 @@ def main(full, output):
         parts.append(f"## {title}\n\n`python -m {command}`")
         click.secho(f"{title}\n", bold=True)
         if missing:
-            parts.append(f"Left out: {', '.join(missing)} is not installed.")
+            parts.append(f"Skipped: {', '.join(missing)} is not installed.")
             click.echo(parts[-1])
             continue
         given = [each.format(stem=stem) for each in arguments[full]]
@@ -155,7 +155,7 @@ def main(full, output):
         parts.append(f"```text\n{printed}```")
         if status:
             failed.append(module)
-            parts.append(f"It ended with status {status}.")
+            parts.append(f"Failed with exit status {status}.")
         for picture in [each for each in asked if each.endswith(".png")]:
             if (output / picture).is_file():
                 parts.append(f"![{title}]({picture})")
@@ -163,7 +163,7 @@ def main(full, output):
     page.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
     click.echo(f"Written to {page}.")
     if failed:
-        raise click.ClickException(f"Not all ended well: {', '.join(failed)}.")
+        raise click.ClickException(f"Some benchmarks failed: {', '.join(failed)}.")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The Transformer translator of the zoo in CTranslate2: the same weights, the same tokens."""
+"""The Transformer translator of the zoo in CTranslate2, with the same weights and tokens."""
 
 import tempfile
 
@@ -16,21 +16,21 @@ from zoo.tasks.source_to_target import LONGEST_TARGET
 
 PAD, START, END = SPECIAL_TOKENS
 PAD_ID, START_ID, END_ID = range(3)
-POSITIONS = 1024  # as many tokens as CTranslate2 reads of a source
-# As in `zoo.decoding`: no padding, which plays the unknown token, no start, maybe nothing at all.
+POSITIONS = 1024  # the number of source tokens that CTranslate2 reads at most
+# As in `zoo.decoding`: no padding (the unknown token here), no start token, and maybe no text.
 AS_HERE = {"disable_unk": True, "suppress_sequences": [[START]], "min_decoding_length": 0}
 
 
 def save_for_ctranslate2(core, pieces, folder):
-    """Writes the weights of a translator as a model of CTranslate2.
+    """Writes the weights of a translator as a CTranslate2 model.
 
     Args:
         core: A built `TransformerTranslator` with sinusoidal positions and ReLU.
         pieces: List of `str`, the token behind each id, `SPECIAL_TOKENS` first.
-        folder: Where to; must exist.
+        folder: Folder to write to. It must exist.
 
     Raises:
-        ValueError: If CTranslate2 has no such model.
+        ValueError: If the model has another kind of positions or another activation.
     """
     config = core.config
     known = {"position": "sinusoidal", "activation": "relu"}
@@ -51,7 +51,7 @@ def save_for_ctranslate2(core, pieces, folder):
             _set_block(layer, block)
         if config.normalize == "pre":
             _set_norm(part.layer_norm, norm)
-    table = core.embedding.table.numpy()  # scaled by the root of its size by both
+    table = core.embedding.table.numpy()  # both scale it by the square root of its size
     for each in (spec.encoder.embeddings[0], spec.decoder.embeddings, spec.decoder.projection):
         each.weight = table
     spec.register_source_vocabulary(pieces)
@@ -74,13 +74,13 @@ def in_ctranslate2(core, pieces, threads=1, compute_type="float32"):
 
 
 def translate(translator, library, num_beams, batch_size, texts):
-    """Translates strings by CTranslate2 in the batches, and up to the lengths, of the zoo.
+    """Translates strings with CTranslate2, with the batches and maximum lengths of the zoo.
 
     Args:
         translator: A `ctranslate2.Translator`.
         library: The `tokenizers.Tokenizer` of the model.
         num_beams: 1 for greedy search.
-        batch_size: Texts translated at a time, sorted by length.
+        batch_size: Number of texts per batch, after sorting by length.
         texts: List of `str`.
     """
     join = tokenizers.decoders.ByteLevel().decode
@@ -103,15 +103,15 @@ def translate(translator, library, num_beams, batch_size, texts):
 
 
 def pieces_of(vocabulary_size):
-    """Returns names for the ids of a vocabulary: numbers."""
+    """Returns names for the ids of a vocabulary: the special tokens, then numbers."""
     return [*SPECIAL_TOKENS, *map(str, range(len(SPECIAL_TOKENS), vocabulary_size))]
 
 
 def require_same_tokens(normalize, sources=20, vocabulary_size=300, max_length=30):
-    """Translates random sequences by a random model, here and in CTranslate2.
+    """Translates random sequences with a random model, in the zoo and in CTranslate2.
 
     Raises:
-        AssertionError: Unless all tokens of the greedy translations are the same.
+        AssertionError: If any tokens of the greedy translations differ.
     """
     core, pieces = _varied_core(vocabulary_size, normalize), pieces_of(vocabulary_size)
     rng = np.random.default_rng(0)
@@ -147,9 +147,9 @@ def require_same_tokens(normalize, sources=20, vocabulary_size=300, max_length=3
 
 
 def _varied_core(vocabulary_size, normalize):
-    """Returns a random model that does not say the same thing again and again, and ends at times.
+    """Returns a random model whose outputs vary and sometimes end.
 
-    All of its weights are random, those of biases and norms too.
+    All of its weights are random, including biases and norms.
     """
     keras.utils.set_random_seed(0)
     core = TransformerTranslator(
@@ -187,7 +187,7 @@ def _set_block(spec, block):
 
 
 def _set_attention(spec, inputs, attention, norm):
-    """Writes an attention; `inputs` are the projections that CTranslate2 computes as one."""
+    """Writes an attention layer; each of `inputs` lists projections that CTranslate2 fuses."""
     _set_norm(spec.layer_norm, norm)
     for linear, layers in zip(spec.linear, [*inputs, [attention.output_projection]], strict=True):
         _set_linear(linear, *layers)

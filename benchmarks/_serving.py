@@ -1,4 +1,4 @@
-"""What the benchmarks of the server share: its process, questions with known answers, clients."""
+"""Shared by the server benchmarks: the server process, questions with known answers, clients."""
 
 import contextlib
 import http.client
@@ -29,17 +29,17 @@ WORDS = (
     "dogs",
 )
 RIGHT, WRONG, LEFT, REFUSED, CUT_OFF = "right", "wrong", "left", "refused", "cut off"
-ANSWERS = {"translate": "text", "classify": "label"}  # what a kind of model calls its answer
+ANSWERS = {"translate": "text", "classify": "label"}  # task method -> field of the answer
 
 
 class Question(NamedTuple):
-    """A text for a model on the server, and the answer that is right.
+    """A text for a model on the server, and the right answer.
 
     Attributes:
-        model: Name on the server.
-        text: What it is asked.
-        field: What the server calls the answer.
-        answer: That of the model in memory.
+        model: Name of the model on the server.
+        text: Text to send.
+        field: Field of the server's response that holds the answer.
+        answer: Answer of the model in memory.
     """
 
     model: str
@@ -49,7 +49,7 @@ class Question(NamedTuple):
 
 
 def texts_of_mixed_lengths(number, shortest=3, longest=16):
-    """Returns texts of so many words."""
+    """Returns texts with `shortest` to `longest` words."""
     lengths = range(shortest, longest + 1)
     return [
         " ".join(
@@ -62,12 +62,12 @@ def texts_of_mixed_lengths(number, shortest=3, longest=16):
 
 
 def questions_of(tasks, number=200):
-    """Returns questions to several models, in turns.
+    """Returns questions to several models, alternating between the models.
 
     Args:
-        tasks: Dictionary of names on the server to the same models in memory: translators, and
-            classifiers of texts, whose texts have up to 60 words.
-        number: Questions to each.
+        tasks: Dictionary from names on the server to the same models in memory: translators, and
+            text classifiers, whose texts have up to 60 words.
+        number: Number of questions to each model.
     """
     found = []
     for name, task in tasks.items():
@@ -83,27 +83,27 @@ def questions_of(tasks, number=200):
 
 
 class Server(NamedTuple):
-    """A server: its process, and the port it listens at."""
+    """A server: its process, and the port it listens on."""
 
     process: subprocess.Popen
     port: int
 
     def get(self, path):
-        """Returns status and text of an answer."""
+        """Returns the status and text of a response."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         connection.request("GET", path)
         response = connection.getresponse()
         return response.status, response.read().decode()
 
     def megabytes(self):
-        """Returns the resident memory of the process, on Linux."""
+        """Returns the resident memory of the process (on Linux)."""
         status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
         return int(status.split("VmRSS:")[1].split()[0]) / 1024
 
 
 @contextlib.contextmanager
 def serving(*arguments):
-    """Gives the block a `Server` that is ready: `python -m zoo serve` with arguments."""
+    """Runs `python -m zoo serve` with arguments, and yields a `Server` once it is ready."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "zoo", "serve", *map(str, arguments), "--port", str(port)]
@@ -131,13 +131,14 @@ def _is_ready(server):
 
 
 class Outcome(NamedTuple):
-    """What became of a request.
+    """The outcome of a request.
 
     Attributes:
         start: When it was sent, by `time.perf_counter`.
         seconds: How long it took.
-        result: `"right"`, `"wrong"`, `"left"` by the client, `"refused"` before an answer began,
-            `"cut off"` within one, or the status.
+        result: `"right"`, `"wrong"`, `"left"` if the client hung up, `"refused"` if the connection
+            failed before the response began, `"cut off"` if it failed during the response, or
+            `"status CODE"` if the HTTP status is not 200.
     """
 
     start: float
@@ -146,21 +147,21 @@ class Outcome(NamedTuple):
 
 
 def load(server, questions, clients, requests=sys.maxsize, seconds=60.0, leaves=0, stop=None):
-    """Lets clients ask at a time, each of which waits for an answer before the next question.
+    """Runs clients concurrently; each waits for an answer before it asks the next question.
 
-    A client ends when it cannot connect.
+    A client stops when it cannot connect.
 
     Args:
         server: A `Server`.
         questions: List of `Question`.
-        clients: How many.
-        requests: Requests at most.
-        seconds: Time at most.
-        leaves: Of so many requests, clients hang up after one; 0 for none.
-        stop: A `threading.Event` that ends it.
+        clients: Number of clients.
+        requests: Maximum number of requests.
+        seconds: Maximum time.
+        leaves: Clients hang up after one in `leaves` requests; 0 for never.
+        stop: A `threading.Event` that stops the clients.
 
     Returns:
-        List of `Outcome`, and the seconds in all.
+        List of `Outcome`, and the total time in seconds.
     """
     places, taking = iter(range(requests)), threading.Lock()
     stop = stop or threading.Event()
@@ -176,7 +177,7 @@ def load(server, questions, clients, requests=sys.maxsize, seconds=60.0, leaves=
             if connection.sock is None:
                 try:
                     connection.connect()
-                except OSError:  # nobody listens any more
+                except OSError:  # the server no longer listens
                     break
             began = time.perf_counter()
             is_left = leaves and place % leaves == 0

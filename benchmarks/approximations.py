@@ -1,4 +1,4 @@
-"""Error of Performer, Linformer and Reformer against exact attention, and what more size buys.
+"""Error of Performer, Linformer and Reformer relative to exact attention, by size.
 
 python -m benchmarks.approximations
 """
@@ -17,15 +17,15 @@ from keras_attention.reformer import ReformerAttention
 
 HEADS, KEY_DIM, LENGTH, SEQUENCES = 4, 32, 256, 8
 FEATURES = (16, 32, 64, 128, 256, 512, 1024)
-SCALES = (1.0, 0.5, 0.25)  # of the inputs: the scores have their square
-MIXTURES = (4, 8, 16, 32, 64, 128)  # 256 means of one key each are exact
+SCALES = (1.0, 0.5, 0.25)  # of the inputs; the scores scale with the square
+MIXTURES = (4, 8, 16, 32, 64, 128)  # 256 would be exact: means of one key each
 HASHES = (1, 2, 4, 8, 16)
 BUCKET_SIZES = (8, 16, 32)
 FITTING_STEPS = 300
 
 
 def slow_sequences(seed):
-    """Sequences that forget: each vector keeps 0.9 of the one before. Variance 1."""
+    """Returns autoregressive sequences of variance 1: each vector keeps 0.9 of the one before."""
     noise = np.random.default_rng(seed).normal(size=(LENGTH, SEQUENCES, HEADS * KEY_DIM))
     for t in range(1, LENGTH):
         noise[t] = 0.9 * noise[t - 1] + np.sqrt(1 - 0.9**2) * noise[t]
@@ -48,7 +48,7 @@ def relative_error(found, exact):
 
 
 def drawn_errors(layer, x, expected, draws):
-    """Errors of a layer whose random part is drawn again and again."""
+    """Errors of a layer over repeated draws of its random part."""
     errors = []
     for seed in range(draws):
         layer.redraw(seed)
@@ -98,7 +98,7 @@ def linformer(x, draws):
 
 
 def fit(layer, exact):
-    """Moves the mixtures of a Linformer, and nothing else, towards exact attention."""
+    """Trains only the mixtures of a Linformer, to approximate exact attention."""
     for projection in ("query", "key", "value", "output"):
         getattr(layer, f"{projection}_projection").trainable = False
     x = keras.Input((LENGTH, HEADS * KEY_DIM))
@@ -175,9 +175,9 @@ def draw(panels):
     default="notebooks/reference/images/approximations.png",
     show_default=True,
 )
-@click.option("--draws", default=5, show_default=True, help="Random draws of each size.")
+@click.option("--draws", default=5, show_default=True, help="Random draws per size.")
 def main(output, draws):
-    """Measure the errors on fixed data, print and draw them."""
+    """Measure the errors on fixed data, then print and plot them."""
     keras.utils.set_random_seed(0)
     x, panels = slow_sequences(0), {}
     for name, (measure, size_name, _) in PANELS.items():

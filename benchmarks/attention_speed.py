@@ -1,12 +1,12 @@
-"""Speed and memory of attention, forward and backward, beside the layers of Keras.
+"""Speed and memory of attention, forward and backward, compared with Keras layers.
 
 python -m benchmarks.attention_speed
 python -m benchmarks.attention_speed --case additive
 python -m benchmarks.attention_speed --plot attention.png
 
-Times are taken in one process, the contenders taking turns; the ratio is that of the first
-contender's median time. Memory is the highest resident memory of a process of its own, above that
-of the same process before the step.
+Times are measured in one process, with the contenders taking turns. The ratio is the first
+contender's median time divided by this contender's: above 1, this contender is faster. Memory is
+measured in a separate process: its peak resident memory, minus the peak before the step.
 """
 
 import pathlib
@@ -25,20 +25,20 @@ import tensorflow as tf
 from keras_attention import Attention, MultiHeadAttention, masks, scores
 
 SIZE, HEADS = 512, 8
-GROWING = "multi-head "  # cases with a length at the end, all of as many tokens
+GROWING = "multi-head "  # followed by the length; all of these cases have the same number of tokens
 
 
 class Row(NamedTuple):
-    """What was measured of a contender."""
+    """The measurements of a contender."""
 
     label: str
     seconds: list
-    ratio: float  # of the first contender's median time by this one's
+    ratio: float  # the first contender's median time divided by this one's
     megabytes: float
 
 
 def multi_head(batch, length, mask=None):
-    """Contenders for multi-head attention of a sequence to itself."""
+    """Contenders for multi-head self-attention."""
     causal = isinstance(mask, masks.Causal)
     array = None if mask is None or causal else mask(length, length)[0, 0]
     peer = keras.layers.MultiHeadAttention(HEADS, SIZE // HEADS)
@@ -50,7 +50,7 @@ def multi_head(batch, length, mask=None):
 
 
 def additive(batch, length, units):
-    """Contenders for additive attention; that of Keras has no projections to learn."""
+    """Contenders for additive attention; the Keras layer has no learned projections."""
     peer = keras.layers.AdditiveAttention()
     layer = Attention(scores.Additive(units), implementation="chunked")
     contenders = {"keras": lambda x: peer([x, x, x]), "chunked": lambda x: layer(x, x)}
@@ -58,13 +58,13 @@ def additive(batch, length, units):
 
 
 def long(**arguments):
-    """One layer for inputs of a growing length."""
+    """Returns a call of a small multi-head self-attention layer, for long inputs."""
     layer = MultiHeadAttention(4, 16, implementation="chunked", **arguments)
     return lambda x: layer(x, x)
 
 
 def growth(make, lengths=(2048, 16384)):
-    """Contenders that differ in the length alone, each with an input of its own."""
+    """Contenders that differ only in sequence length, each with its own input."""
     layers = {f"length {length}": long(mask=make(length)) for length in lengths}
     return layers, [(1, length, 64) for length in lengths]
 
@@ -119,13 +119,13 @@ def step_of(call, shape, jit):
 
 
 def peak_megabytes():
-    """The highest resident memory of this process so far, on Linux."""
+    """The peak resident memory of this process so far (on Linux)."""
     status = pathlib.Path("/proc/self/status").read_text(encoding="ascii")
     return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) / 1024
 
 
 def memory_of(case, label, jit):
-    """Returns the megabytes that a step takes, measured in a fresh process."""
+    """Returns the megabytes that a step uses, measured in a new process."""
     command = [sys.executable, "-m", "benchmarks.attention_speed", "--case", case]
     command += ["--only", label] + (["--jit"] if jit else [])
     root = pathlib.Path(__file__).parents[1]
@@ -134,7 +134,7 @@ def memory_of(case, label, jit):
 
 
 def print_memory(step):
-    # What the framework takes when it runs anything at all is not the layer's.
+    # Exclude the memory that the framework needs to run anything at all.
     tf.function(lambda x: tf.matmul(x, x))(tf.ones((512, 512)))
     floor = peak_megabytes()
     step()
@@ -159,7 +159,7 @@ def measure(case, rounds, jit):
 
 
 def draw(rows_of_cases, path):
-    """Draws time and memory of the cases that differ in length."""
+    """Plots time and memory of multi-head attention against the length."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -183,24 +183,24 @@ def draw(rows_of_cases, path):
         ax.set_xticks(lengths, lengths)
         ax.minorticks_off()
         ax.legend()
-    figure.suptitle(f"Multi-head attention, forward and backward, {8 * 512} tokens a batch")
+    figure.suptitle(f"Multi-head attention, forward and backward, {8 * 512} tokens per batch")
     figure.savefig(path, dpi=110)
 
 
 @click.command()
 @click.option("--case", "chosen", type=click.Choice(list(CASES)), multiple=True)
-@click.option("--rounds", default=5, show_default=True, help="Rounds after one for warming up.")
-@click.option("--jit", is_flag=True, help="Compile with XLA, Keras' layers, too.")
-@click.option("--plot", "path", type=click.Path(dir_okay=False), help="Draw multi-head attention.")
+@click.option("--rounds", default=5, show_default=True, help="Measured rounds, after a warm-up.")
+@click.option("--jit", is_flag=True, help="Compile all contenders with XLA.")
+@click.option("--plot", "path", type=click.Path(dir_okay=False), help="Plot multi-head attention.")
 @click.option("--only", hidden=True, help="Print the memory of one contender of one case.")
 def main(chosen, rounds, jit, path, only):
-    """Measure all cases, or those that are named."""
+    """Measure all cases, or only the given ones."""
     if only:
         print_memory(steps(chosen[0], jit)[only])
         return
     chosen = chosen or list(CASES)
     if path and not any(case.startswith(GROWING) for case in chosen):
-        raise click.UsageError("--plot draws multi-head attention: choose such a --case, too.")
+        raise click.UsageError("--plot needs at least one multi-head --case.")
     rows_of_cases = {}
     for case in chosen:
         rows_of_cases[case] = measure(case, rounds, jit)

@@ -1,16 +1,16 @@
-"""Speed of checkpoints of Hugging Face beside transformers with PyTorch, on the CPU.
+"""Speed of Hugging Face checkpoints compared with transformers and PyTorch, on the CPU.
 
 python -m benchmarks.checkpoints_speed --data-dir /path/to/multi30k
 python -m benchmarks.checkpoints_speed --loading
 
-Both load the same folders of random weights, which transformers writes in the sizes of BERT-base,
-all-MiniLM-L6-v2, GPT-2 and opus-mt, all in float32, and must give the same vectors or tokens before
-anything is measured. The ratio is the time of transformers by that of the zoo: above 1 the zoo is
-faster.
+Both libraries load the same folders of random float32 weights, which transformers writes in the
+sizes of BERT-base, all-MiniLM-L6-v2, GPT-2 and opus-mt. They must produce the same vectors or texts
+before anything is measured. The ratio is the time of transformers divided by that of the zoo: above
+1, the zoo is faster.
 
 The first command measures a forward pass, the embedding of the 1,000 sentences of the test set,
-generation and translation. The contenders take turns in one process. The second one loads GPT-2, in
-a process of its own each time.
+generation and translation. The contenders take turns in one process. The second command measures
+loading GPT-2, each time in a new process.
 """
 
 import functools
@@ -56,7 +56,7 @@ print(time.perf_counter() - start, base, peak())
 
 
 def save_encoder(folder, lines, pieces=8000, **sizes):
-    """Writes an encoder in BERT's shape, and what makes sentence-transformers of it."""
+    """Writes a BERT encoder with the files that make it a sentence-transformers model."""
     import transformers
 
     tokens = transformers.BertTokenizer().train_new_from_iterator(lines, pieces)
@@ -78,7 +78,7 @@ def save_gpt2(folder, lines):
 
 
 def save_marian(folder, lines, size=58_101):
-    """Writes a translator in the size of opus-mt-en-de."""
+    """Writes a translator of the size of opus-mt-en-de."""
     import sentencepiece
     import transformers
 
@@ -120,7 +120,7 @@ def save_marian(folder, lines, size=58_101):
 
 
 def forward(folder, lines, sentences):
-    """A pass through BERT-base."""
+    """A forward pass through BERT-base."""
     import tensorflow as tf
     import torch
     import transformers
@@ -144,7 +144,7 @@ def forward(folder, lines, sentences):
 
 
 def embed(folder, lines, sentences):
-    """Vectors of strings by a model in the size of all-MiniLM-L6-v2."""
+    """Embeddings of strings by a model of the size of all-MiniLM-L6-v2."""
     import transformers
 
     import zoo
@@ -156,7 +156,7 @@ def embed(folder, lines, sentences):
     tokens = transformers.AutoTokenizer.from_pretrained(folder)
 
     def transformed():
-        """As `SentenceTransformer.encode` does it."""
+        """Embeds the sentences as `SentenceTransformer.encode` does."""
         order = np.argsort([-len(sentence) for sentence in sentences], kind="stable")
         found = np.empty((len(sentences), 384), "float32")
         for first in range(0, len(order), 32):
@@ -178,7 +178,7 @@ def normalized_mean(states, mask):
 
 
 def generate(folder, lines, sentences, rows):
-    """Greedy texts of GPT-2, of as many tokens each."""
+    """Greedy generation with GPT-2, with the same number of tokens for each text."""
     import transformers
 
     import zoo
@@ -205,7 +205,7 @@ def generate(folder, lines, sentences, rows):
 
 
 def translate(folder, lines, sentences, rows):
-    """Translations by a model in the size of opus-mt, with 4 beams."""
+    """Translation with a model of the size of opus-mt, with 4 beams."""
     import transformers
 
     import zoo
@@ -232,7 +232,7 @@ def translate(folder, lines, sentences, rows):
 
 
 def take_turns(title, contenders, rounds):
-    """Calls all contenders in turn, and prints medians and ratios.
+    """Calls the contenders in turn, and prints medians and ratios.
 
     Raises:
         AssertionError: If they give different vectors or texts.
@@ -288,7 +288,7 @@ def measure_speed(data_dir, names, rounds, threads):
 
 
 def measure_loading(rounds):
-    """Prints the seconds and the peak of memory of loading GPT-2."""
+    """Prints the time and peak memory of loading GPT-2."""
     with tempfile.TemporaryDirectory() as folder:
         save_gpt2(pathlib.Path(folder), ["A man rides a bike."])
         weights = (pathlib.Path(folder) / "model.safetensors").stat().st_size
@@ -302,19 +302,21 @@ def measure_loading(rounds):
     for label, numbers in found.items():
         seconds, base, peak = map(statistics.median, zip(*numbers, strict=True))
         click.echo(
-            f"{label:13} {seconds:6.2f} s  peak {peak / 1e6:.0f} MB, {base / 1e6:.0f} MB before: "
-            f"{(peak - base) / weights:.2f} times the weights"
+            f"{label:13} {seconds:6.2f} s  peak {peak / 1e6:.0f} MB, {base / 1e6:.0f} MB before; "
+            f"increase {(peak - base) / weights:.2f} times the weights"
         )
 
 
 @click.command()
-@click.option("--data-dir", type=click.Path(path_type=pathlib.Path), help="Holds raw/*.en.gz.")
-@click.option("--loading", is_flag=True, help="Measure the loading of GPT-2.")
-@click.option("--case", "names", multiple=True, type=click.Choice(CASES), help="By default all.")
-@click.option("--rounds", default=9, show_default=True, help="Rounds after one for warming up.")
-@click.option("--threads", default=2, show_default=True, help="Of all contenders.")
+@click.option(
+    "--data-dir", type=click.Path(path_type=pathlib.Path), help="Multi30k folder, with raw/*.en.gz."
+)
+@click.option("--loading", is_flag=True, help="Measure loading GPT-2.")
+@click.option("--case", "names", multiple=True, type=click.Choice(CASES), help="All by default.")
+@click.option("--rounds", default=9, show_default=True, help="Measured rounds, after a warm-up.")
+@click.option("--threads", default=2, show_default=True, help="Threads of each contender.")
 def main(data_dir, loading, names, rounds, threads):
-    """Measure checkpoints beside transformers."""
+    """Compare the speed of checkpoints with transformers."""
     click.echo(f"{os.cpu_count()} cores, {threads} threads, load {os.getloadavg()[0]:.1f}")
     if loading:
         measure_loading(rounds)

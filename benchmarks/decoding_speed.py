@@ -1,20 +1,20 @@
-"""Speed of decoding by the Transformer translator beside CTranslate2 and KerasHub, on the CPU.
+"""Decoding speed of the Transformer translator compared with CTranslate2 and KerasHub, on the CPU.
 
 python -m benchmarks.decoding_speed
 python -m benchmarks.decoding_speed --translate NAME --data-dir /path/to/multi30k
 
-The first gives milliseconds a step, for random models of the same sizes that make a fixed number of
-steps, from source tokens to target tokens. KerasHub's is BART: learned positions and GELU, the rest
-alike; all is float32. "Products" are the matrix products of the zoo's step and nothing else: what
-TensorFlow takes for these, no step of it can save.
+The first command prints milliseconds per step, from source tokens to target tokens, for random
+float32 models of the same sizes that run a fixed number of steps. The KerasHub model is BART, which
+differs only in its learned positions and GELU. "Products" are the matrix products of the zoo's step
+and nothing else: a lower bound on the time of a step in TensorFlow.
 
-The second gives sentences a second, from strings to strings, on the test set, and sacreBLEU beside
-it: of both engines in float32, of the zoo in bfloat16 and of CTranslate2 in int8. Before either,
-CTranslate2 must give the tokens that the zoo gives for random models.
+The second command prints sentences per second, from strings to strings, on the test set, with
+sacreBLEU: for both libraries in float32, for the zoo in bfloat16 and for CTranslate2 in int8.
+Before either measurement, CTranslate2 must produce the same tokens as the zoo with random models.
 
-The contenders take turns in one process. The ratio is a contender's median time by that of the zoo
-with XLA. Only an idle machine is fair to CTranslate2 with several threads: they wait for each other
-in every operation, the longer the more a busy core delays one of them.
+The contenders take turns in one process. The ratio is a contender's median time divided by that of
+the zoo with XLA. With several threads, only an idle machine is fair to CTranslate2: its threads
+wait for one another in every operation, so a busy core that delays one of them delays them all.
 """
 
 import functools
@@ -51,7 +51,7 @@ RECIPE = "transformer_nmt_multi30k_en_de"
 
 
 def zoo_steps(core, sampler, tokens, jit):
-    """Decoding by the zoo; the end token is outside the vocabulary, so that no text ends."""
+    """Decoding with the zoo; the end token is outside the vocabulary, so that no text ends."""
 
     @tf.function(jit_compile=jit, autograph=False)
     def run(source):
@@ -70,8 +70,8 @@ def zoo_steps(core, sampler, tokens, jit):
 
 
 def products(core, beams, tokens, jit):
-    """The matrix products of the decoder in as many steps, with nothing in between."""
-    of_source = "cross_attention/key", "cross_attention/value"  # are made once
+    """The matrix products of the decoder over `tokens` steps, with nothing in between."""
+    of_source = "cross_attention/key", "cross_attention/value"  # computed only once
     kernels = [
         weight
         for block in core.decoder
@@ -108,7 +108,7 @@ def ctranslate2_steps(translator, sampler, tokens, pieces):
 
 
 def keras_hub_steps(config, tokens):
-    """Greedy decoding by KerasHub, compiled with XLA."""
+    """Greedy decoding with KerasHub, compiled with XLA."""
     backbone = keras_hub.models.BartBackbone(
         config.vocabulary_size,
         num_layers=config.num_layers,
@@ -157,7 +157,7 @@ def measure_steps(hidden, tokens, batches, rounds, threads):
         source = np.random.default_rng(0).integers(3, 8000, (batch, SOURCE_LENGTH), "int32")
         seconds, found = take_turns(contenders | bounds, source, rounds)
         if any(np.shape(found[name]) != (batch, tokens) for name in contenders):
-            raise AssertionError(f"Not everybody has decoded {tokens} tokens.")
+            raise AssertionError(f"Not all contenders decoded {tokens} tokens.")
         print_table(f"{label}, batch {batch:2}", seconds, lambda x: x / tokens * 1e3, "ms/step")
 
 
@@ -188,13 +188,13 @@ def measure_translation(name, data_dir, rounds, threads):
             same = sum(ours == theirs for ours, theirs in zip(texts, translated, strict=True))
             bleu = sacrebleu_score(translated, references).score
             click.echo(
-                f"{label:18} {other:22} {bleu:8.2f} sacreBLEU, {same} of {len(texts)} texts as by "
-                f"{first}"
+                f"{label:18} {other:22} {bleu:8.2f} sacreBLEU, {same} of {len(texts)} texts equal "
+                f"those of {first}"
             )
 
 
 def with_threads(core, pieces, threads):
-    """Returns label -> CTranslate2 with as many threads as the others, and with one."""
+    """Returns label -> CTranslate2 translator, with `threads` threads and with one."""
     return {
         f"CTranslate2, threads {number}": _ctranslate2.in_ctranslate2(core, pieces, number)
         for number in sorted({threads, 1}, reverse=True)
@@ -202,10 +202,10 @@ def with_threads(core, pieces, threads):
 
 
 def take_turns(contenders, argument, rounds):
-    """Calls all contenders in turn, once to warm up and then `rounds` times.
+    """Calls the contenders in turn, once to warm up and then `rounds` times.
 
     Returns:
-        Label -> list of seconds, and label -> what came back.
+        Label -> list of seconds, and label -> result of the last round.
     """
     seconds = {label: [] for label in contenders}
     for round_number in range(rounds + 1):
@@ -230,17 +230,19 @@ def print_table(title, seconds, convert, unit):
 
 
 @click.command()
-@click.option("--translate", "name", help="A Transformer translator of the zoo, or its folder.")
-@click.option("--data-dir", type=click.Path(path_type=pathlib.Path), help="For --translate.")
-@click.option("--hidden", default=1024, show_default=True, help="Size inside the feed-forward.")
-@click.option("--tokens", default=48, show_default=True, help="Steps that are forced.")
+@click.option("--translate", "name", help="Name or folder of a Transformer translator.")
 @click.option(
-    "--batch", "batches", default=(1, 8, 32), multiple=True, show_default=True, help="Rows at once."
+    "--data-dir", type=click.Path(path_type=pathlib.Path), help="Multi30k folder, for --translate."
 )
-@click.option("--rounds", default=15, show_default=True, help="Rounds after one for warming up.")
-@click.option("--threads", default=2, show_default=True, help="Of all contenders.")
+@click.option("--hidden", default=1024, show_default=True, help="Hidden size of the feed-forward.")
+@click.option("--tokens", default=48, show_default=True, help="Fixed number of steps.")
+@click.option(
+    "--batch", "batches", default=(1, 8, 32), multiple=True, show_default=True, help="Batch sizes."
+)
+@click.option("--rounds", default=15, show_default=True, help="Measured rounds, after a warm-up.")
+@click.option("--threads", default=2, show_default=True, help="Threads of each contender.")
 def main(name, data_dir, hidden, tokens, batches, rounds, threads):
-    """Measure decoding, or with --translate the translation of the test set of Multi30k."""
+    """Measure decoding or, with --translate, translation of the Multi30k test set."""
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     tf.config.threading.set_inter_op_parallelism_threads(threads)
     click.echo(f"{os.cpu_count()} cores, {threads} threads, load {os.getloadavg()[0]:.1f}")

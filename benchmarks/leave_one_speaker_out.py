@@ -1,14 +1,15 @@
-"""How well a recipe for spoken digits understands a speaker whom it has never heard.
+"""Accuracy of a recipe for spoken digits on speakers that it was not trained on.
 
 python -m benchmarks.leave_one_speaker_out
 python -m benchmarks.leave_one_speaker_out --data-dir FOLDER --seed 2
 
-Trains once for each of the six speakers, by the recipe as it stands, on the 2,500 recordings of the
-other five, and measures on all 500 recordings of the speaker. The averaged weights of the last
-epoch count: nothing is chosen by the speaker who is left out. A line is written as soon as it is
-measured, to `leave_one_speaker_out.jsonl` in --run-dir; a run that broke off goes on with the next
-speaker. With --only-write, the jobs alone are written, in a folder each, so that
-`python -m zoo.learning FOLDER` does them elsewhere; what was learned is then measured here.
+For each of the six speakers, trains with the unchanged recipe on the 2,500 recordings of the other
+five, and measures the accuracy on all 500 recordings of this speaker. The averaged weights of the
+last epoch are used, so that the held-out speaker is never used for model selection. Each result is
+written as a line of `leave_one_speaker_out.jsonl` in --run-dir as soon as it is measured; an
+interrupted run continues with the next speaker. With --only-write, the jobs are only written, each
+to its own folder, so that `python -m zoo.learning FOLDER` can run them elsewhere; running the
+benchmark again then measures the trained models.
 """
 
 import dataclasses
@@ -25,7 +26,7 @@ from zoo.training.recipes import RECIPES
 
 
 def job_without(recipe, speaker, data_dir, folder):
-    """Returns the job of learning from all but a speaker, and its arrays."""
+    """Returns the job of training on all speakers but one, and its arrays."""
     keras.utils.set_random_seed(recipe.seed)
     examples = recipe.load(f"-{speaker}", data_dir)
     return recipe.make_job(recipe.make_model("float32"), examples, folder)
@@ -33,13 +34,13 @@ def job_without(recipe, speaker, data_dir, folder):
 
 @click.command()
 @click.option("--name", default="conformer_spoken_digit", show_default=True)
-@click.option("--data-dir", help="Folder where TFDS has prepared spoken_digit.")
+@click.option("--data-dir", help="Folder where TFDS prepared spoken_digit.")
 @click.option("--run-dir", type=click.Path(path_type=pathlib.Path), default=pathlib.Path("runs"))
 @click.option("--seed", type=int, default=1, show_default=True)
-@click.option("--epochs", type=int, help="Epochs instead of the recipe's.")
-@click.option("--only-write", is_flag=True, help="Write the jobs, and do them elsewhere.")
+@click.option("--epochs", type=int, help="Overrides the epochs of the recipe.")
+@click.option("--only-write", is_flag=True, help="Only write the jobs, to run them elsewhere.")
 def main(name, data_dir, run_dir, seed, epochs, only_write):
-    """How well a recipe for spoken digits understands a speaker whom it has never heard."""
+    """Measure a recipe for spoken digits on speakers that it was not trained on."""
     recipe = RECIPES[name]
     recipe = dataclasses.replace(recipe, seed=seed, epochs=epochs or recipe.epochs)
     run_dir.mkdir(parents=True, exist_ok=True)
@@ -55,7 +56,7 @@ def main(name, data_dir, run_dir, seed, epochs, only_write):
             write(job, *job_without(recipe, speaker, data_dir, job))
             continue
         if speaker not in found:
-            # What `train` is given to validate by is not looked at.
+            # `train` needs validation data; its results are not used.
             train = recipe.load(f"-{speaker}", data_dir)
             model = recipe.train(train, train, folder)
             found[speaker] = recipe.evaluate(model, recipe.load(speaker, data_dir))["accuracy"]

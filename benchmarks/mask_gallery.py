@@ -1,4 +1,4 @@
-"""A picture of every mask: `notebooks/reference/images/masks.png`.
+"""Plot every mask: `notebooks/reference/images/masks.png`.
 
 python -m benchmarks.mask_gallery
 """
@@ -16,10 +16,10 @@ OUTPUT = pathlib.Path(__file__).parents[1] / "notebooks" / "images" / "masks.png
 LENGTH = 24
 COLUMNS = 4
 PICTURE_INCHES = 3.0
-TITLE_WIDTH = 36  # characters in a line
+TITLE_WIDTH = 36  # characters per line
 
 IDS = np.repeat([[0, 1, 2]], [7, 12, 5], axis=1)
-# what a picture is of: the mask
+# title: mask
 GALLERY = {
     "Causal": masks.Causal(),
     "Sliding window": masks.SlidingWindow(left=3, right=3),
@@ -41,7 +41,7 @@ GALLERY = {
 
 
 def draw(gallery, length):
-    """Returns a figure with a picture of each mask, its name and its code above."""
+    """Returns a figure with a plot of each mask below its name and its code."""
     rows = -(-len(gallery) // COLUMNS)
     size = COLUMNS * PICTURE_INCHES, rows * (PICTURE_INCHES + 0.45)
     figure = Figure(figsize=size, layout="constrained")
@@ -63,10 +63,10 @@ def draw(gallery, length):
 
 @click.command()
 @click.option("--output", type=click.Path(path_type=pathlib.Path), default=OUTPUT)
-@click.option("--length", default=LENGTH, show_default=True, help="Queries and keys of a picture.")
+@click.option("--length", default=LENGTH, show_default=True, help="Queries and keys per plot.")
 @click.option("--dpi", default=110, show_default=True)
 def main(output, length, dpi):
-    """Draw the gallery of masks."""
+    """Plot the gallery of masks."""
     draw(GALLERY, length).savefig(output, dpi=dpi, bbox_inches="tight", pad_inches=0.1)
     click.echo(f"{len(GALLERY)} masks: {output}")
 

@@ -1,4 +1,4 @@
-"""Kernel regression drawn: the kernels, and what their width does.
+"""Plot kernel regression: the kernels, and the effect of their width.
 
 python -m benchmarks.nadaraya_watson
 """
@@ -37,7 +37,7 @@ def regress(kernel, width, query_x, key_x, value_y):
 
 
 def draw_kernel(axes, name):
-    """Draws the kernel itself, as a function of the distance in widths."""
+    """Plots the kernel itself, as a function of the distance divided by the width."""
     score, color = KERNELS[name]
     u = np.linspace(-2.5, 2.5, 501)
     height = ops.convert_to_numpy(score()(np.zeros((1, 1, 1)), u[None, :, None]))[0, 0]
@@ -50,7 +50,7 @@ def draw_kernel(axes, name):
 
 
 def draw_fit(axes, name, width, key_x, value_y):
-    """Draws the regression over its points and the truth."""
+    """Plots the regression, its points and the true function."""
     x = np.linspace(*DOMAIN, 500)
     axes.plot(key_x, value_y, "o", color="0.7", markersize=3, label="points")
     axes.plot(x, truth(x), "--", color="0.25", linewidth=1.2, label="2 sin x + x")
@@ -71,7 +71,7 @@ def draw_fit(axes, name, width, key_x, value_y):
 )
 @click.option("--seed", default=0, show_default=True, help="Seed of the points and their noise.")
 def main(output, seed):
-    """Draw all kernels (columns) at all widths (rows) on y = 2 sin x + x + noise."""
+    """Plot all kernels (columns) at all widths (rows) for y = 2 sin x + x + noise."""
     rng = np.random.default_rng(seed)
     key_x = np.sort(rng.uniform(*DOMAIN, size=POINTS))
     value_y = truth(key_x) + 0.5 * rng.normal(size=POINTS)

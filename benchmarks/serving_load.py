@@ -1,15 +1,16 @@
-"""A server of the zoo under load: latencies, requests a second, wrong answers.
+"""Latency, requests per second and wrong answers of a zoo server under load.
 
 python -m benchmarks.serving_load [NAME...] [--full]
 
-Starts `python -m zoo serve NAME...` as a process of its own, once with batches and once without,
-and asks it for translations and labels of texts of mixed lengths, one text a request, each model in
-turn, from 1, 8 and 32 clients (32 alone by default, see `--full`) that wait for an answer before
-the next question. Every answer is compared with that of the model in memory. Ends with status 1 if
-one is wrong.
+Starts `python -m zoo serve NAME...` as a separate process, once with batching and once without, and
+asks it for translations and labels of texts of mixed lengths, with one text per request. With
+`--full`, 1, 8 and then 32 clients ask the models in turn; by default, only 32 do. Each client waits
+for an answer before it asks the next question. Every answer is compared with that of the model in
+memory. Exits with status 1 if any answer is wrong.
 
-Before that, it tells what batches can gain at most: texts a second of each model in one process
-with one thread, without a server, one by one, in batches of 32 as they come, and sorted by length.
+Before that, prints an upper bound on the gain from batching: the texts per second of each model in
+one process with one thread, without a server, one by one, in batches of 32 in their original order,
+and in batches sorted by length.
 """
 
 import statistics
@@ -24,13 +25,13 @@ import zoo
 from benchmarks._serving import RIGHT, load, questions_of, serving
 
 NAMES = ("transformer_nmt_multi30k_en_de", "text_encoder_imdb")
-WARM_UP = 64  # requests before each row, for what is allocated at first
-# Clients; requests and seconds of each row at most.
+WARM_UP = 64  # requests before each row, to exclude first-time allocations
+# Numbers of clients; maximum requests and seconds per row.
 QUICK, FULL = ((32,), 200, 5.0), ((1, 8, 32), 10_000, 600.0)
 
 
 def print_bound(name, task, texts):
-    """Prints how many texts a second a model answers in batches, without a server."""
+    """Prints texts per second of a model without a server, one by one and in batches."""
     text = [tf.TensorSpec([None], tf.string)]
     answer = tf.function(task.endpoints()["serving_default"].function, text, autograph=False)
 
@@ -42,8 +43,8 @@ def print_bound(name, task, texts):
 
     orders = {
         "one by one": (texts, 1),
-        "in 32s": (texts, 32),
-        "sorted": (sorted(texts, key=len), 32),
+        "in batches of 32": (texts, 32),
+        "sorted by length": (sorted(texts, key=len), 32),
     }
     for order in orders.values():
         rate(*order)  # the first time traces and allocates
@@ -53,7 +54,7 @@ def print_bound(name, task, texts):
 
 
 def row(title, clients, outcomes, seconds):
-    """Prints a row; returns the requests a second."""
+    """Prints a row; returns the requests per second and the number of wrong answers."""
     cuts = statistics.quantiles([each.seconds for each in outcomes], n=100)
     told = "".join(f"{1000 * cuts[each]:8.0f}" for each in (49, 94, 98))
     found = Counter(each.result for each in outcomes)
@@ -68,7 +69,9 @@ def row(title, clients, outcomes, seconds):
 
 @click.command()
 @click.argument("names", nargs=-1)
-@click.option("--full/--quick", help="10,000 requests a row, or 200; 10 minutes at most, or 5 s.")
+@click.option(
+    "--full/--quick", help="Per row, at most 10,000 requests and 10 minutes, or 200 and 5 s."
+)
 def main(names, full):
     names, (numbers, requests, seconds) = names or NAMES, FULL if full else QUICK
     tf.config.threading.set_intra_op_parallelism_threads(1)
@@ -90,7 +93,7 @@ def main(names, full):
                 wrong += others
     for clients in numbers:
         ratio = rates["batched", clients] / rates["unbatched", clients]
-        print(f"batched to unbatched, {clients} clients: {ratio:.2f} times the requests/s")
+        print(f"with batching, {clients} clients: {ratio:.2f} times as many requests/s")
     sys.exit(wrong > 0)
 
 

@@ -1,11 +1,12 @@
-"""What may happen to a server under load, and whether a request suffers from it.
+"""Disturb a server under load, and check that no request is affected.
 
 python -m benchmarks.serving_trials [NAME] [--full]
 
-Exports the model, and lets `python -m zoo serve` serve the folder to clients that ask all the time.
-First they hang up after a fifth of their requests; then a new version comes into the folder; then
-the process gets SIGTERM. Every answer is compared with that of the model in memory. Ends with
-status 1 if an answer is wrong or missing: after SIGTERM those of the requests that came before.
+Exports the model, and serves the folder with `python -m zoo serve` to clients that send requests
+all the time. First, they hang up after a fifth of their requests; then, a new version appears in
+the folder; finally, the process receives SIGTERM. Every answer is compared with that of the model
+in memory. Exits with status 1 if an answer is wrong or missing. After SIGTERM, the server must
+still answer the requests that were sent before it, but may refuse later ones.
 """
 
 import pathlib
@@ -24,14 +25,14 @@ from benchmarks._serving import LEFT, REFUSED, RIGHT, load, questions_of, servin
 
 MODEL = "nmt"  # its name on the server
 CLIENTS = 32
-ON_THE_WAY = 0.2  # seconds that a request has to reach the server
+ON_THE_WAY = 0.2  # seconds that a request may take to reach the server
 
 
 def hang_ups(server, questions, clients, seconds):
-    """Lets clients hang up after a fifth of their requests.
+    """Runs clients that hang up after a fifth of their requests.
 
     Returns:
-        Counter of the results, and how many requests the server still holds at the end.
+        Counter of the results, and the number of requests that the server still holds at the end.
     """
     outcomes, _ = load(server, questions, clients, seconds=seconds, leaves=5)
     deadline = time.monotonic() + 60
@@ -41,10 +42,10 @@ def hang_ups(server, questions, clients, seconds):
 
 
 def new_version(server, questions, clients, seconds, folder):
-    """Puts a version into the folder of the model while clients ask.
+    """Adds a version to the folder of the model while clients send requests.
 
     Returns:
-        Counter of the results, and the version that is served at the end.
+        Counter of the results, and the version that the server serves at the end.
     """
     newest = max(int(each.name) for each in folder.iterdir() if each.name.isdecimal())
     with ThreadPoolExecutor(1) as pool:
@@ -58,11 +59,11 @@ def new_version(server, questions, clients, seconds, folder):
 
 
 def end(server, questions, clients, seconds):
-    """Sends SIGTERM while clients ask.
+    """Sends SIGTERM while clients send requests.
 
     Returns:
-        Counter of the results of requests from before, which the server has to answer; of those
-        from after it; and the exit status of the process.
+        Counter of the results of requests sent before SIGTERM, which the server has to answer;
+        counter of those sent after it; and the exit status of the process.
     """
     with ThreadPoolExecutor(1) as pool:
         loading = pool.submit(load, server, questions, clients, seconds=seconds + 60)
@@ -84,7 +85,7 @@ def _waiting(server):
 
 
 def _version(server, wanted):
-    """Returns the wanted version as soon as it is served, else after a minute the one that is."""
+    """Waits up to a minute for the wanted version; returns the version that is then served."""
     deadline = time.monotonic() + 60
     while True:
         _, text = server.get(f"/v1/models/{MODEL}")
@@ -101,7 +102,7 @@ def failures(results, *allowed):
 
 @click.command()
 @click.argument("name", default="transformer_nmt_multi30k_en_de")
-@click.option("--full/--quick", help="60 seconds for each trial, or 5.")
+@click.option("--full/--quick", help="60 seconds per trial, or 5.")
 def main(name, full):
     seconds = 60.0 if full else 5.0
     task, failed = zoo.load(name), 0
@@ -111,10 +112,10 @@ def main(name, full):
         task.export(folder, jit_compile=False)
         with serving(folder) as server:
             found, waiting = hang_ups(server, questions, CLIENTS, seconds)
-            print(f"a fifth hangs up: {dict(found)}; held afterwards: {waiting:.0f}", flush=True)
+            print(f"hanging up: {dict(found)}; held afterwards: {waiting:.0f}", flush=True)
             failed += failures(found, LEFT) + waiting
             found, version = new_version(server, questions, CLIENTS, seconds, folder)
-            print(f"a new version: {dict(found)}; served afterwards: {version}", flush=True)
+            print(f"new version: {dict(found)}; served afterwards: {version}", flush=True)
             failed += failures(found) + (version != 2)
             before, after, status = end(server, questions, CLIENTS, seconds)
             print(f"SIGTERM: before {dict(before)}, after {dict(after)}; exit status {status}")

@@ -1,8 +1,9 @@
-"""Speed of tokenizers with other people's vocabularies: WordPiece, BPE and Unigram.
+"""Speed of `Tokenizer` with vocabularies of other libraries: WordPiece, BPE and Unigram.
 
 python -m benchmarks.tokenizer_kinds_speed --data-dir /path/to/multi30k
 
-Each is trained on Multi30k English with 8,000 pieces, and splits its test set in batches of 64.
+Each vocabulary of 8,000 pieces is trained on the English Multi30k training set. The tokenizers then
+split the test set in batches of 64.
 """
 
 import argparse
@@ -66,7 +67,7 @@ def contenders(lines):
         ),
     )
     yield (
-        "BPE of GPT-2",
+        "BPE, GPT-2",
         with_library(
             models.BPE(),
             trainers.BpeTrainer(
@@ -78,7 +79,7 @@ def contenders(lines):
         ),
     )
     yield (
-        "Unigram of tokenizers",
+        "Unigram, tokenizers",
         with_library(
             models.Unigram(),
             trainers.UnigramTrainer(vocab_size=PIECES, special_tokens=["<unk>"], unk_token="<unk>"),
@@ -87,16 +88,18 @@ def contenders(lines):
             lines,
         ),
     )
-    yield "Unigram of SentencePiece", with_sentencepiece(lines)
+    yield "Unigram, SentencePiece", with_sentencepiece(lines)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data-dir", type=pathlib.Path, required=True, help="holds raw/*.en.gz")
+    parser.add_argument(
+        "--data-dir", type=pathlib.Path, required=True, help="Multi30k folder, with raw/*.en.gz"
+    )
     raw = parser.parse_args().data_dir / "raw"
     test = read_lines(raw / "test_2016_flickr.en.gz")
     batches = [tf.constant(test[i : i + BATCH]) for i in range(0, len(test), BATCH)]
-    print(f"{'sentences/s':28}{'by the clock':>14}{'by CPU time':>14}")
+    print(f"{'sentences/s':28}{'wall time':>14}{'CPU time':>14}")
     for name, tokenizer in contenders(read_lines(raw / "train.en.gz")):
         function = tf.function(
             tokenizer.tokenize, input_signature=[tf.TensorSpec([None], tf.string)]

@@ -1,4 +1,4 @@
-"""Speed of `ByteBPETokenizer` on Multi30k English, beside the `tokenizers` library.
+"""Speed of `ByteBPETokenizer` on English Multi30k, compared with the `tokenizers` library.
 
 python -m benchmarks.tokenizer_speed --data-dir /path/to/multi30k
 """
@@ -23,7 +23,7 @@ def read_lines(path):
 
 
 def contenders(tokenizer):
-    """Name -> (what prepares a list of texts, what is timed on it)."""
+    """Name -> (function that prepares a list of texts, function to time on the result)."""
     signature = [tf.TensorSpec([None], tf.string)]
     library = tokenizer.to_library()
     without_words = ByteBPETokenizer(tokenizer._merges)
@@ -52,7 +52,7 @@ def sentences_per_second(encode, batches):
 
 
 def measure(encoders, sentences, batch_size, rounds):
-    """Rates of each encoder; the rounds take turns, so that a busy moment hits all alike."""
+    """Rates of each encoder; they take turns, so that a busy moment affects all alike."""
     sentences = sentences[: batch_size * BATCHES_PER_ROUND]
     texts = [sentences[i : i + batch_size] for i in range(0, len(sentences), batch_size)]
     rates = {name: [] for name in encoders}
@@ -66,7 +66,9 @@ def measure(encoders, sentences, batch_size, rounds):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data-dir", type=pathlib.Path, required=True, help="holds raw/*.en.gz")
+    parser.add_argument(
+        "--data-dir", type=pathlib.Path, required=True, help="Multi30k folder, with raw/*.en.gz"
+    )
     parser.add_argument("--rounds", type=int, default=7)
     arguments = parser.parse_args()
 

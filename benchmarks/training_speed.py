@@ -1,16 +1,17 @@
-"""Speed of training a small language model on the CPU: zoo, layers of Keras, and PyTorch.
+"""Training speed of a small language model on the CPU, compared with keras.layers and PyTorch.
 
 python -m benchmarks.training_speed
 python -m benchmarks.training_speed --dtype bfloat16 --activation squared_relu --compile
 
-The model is the same three times: pre-LN blocks, learned positions, one table for both ends. The
-contenders take turns in every round, one at a time. PyTorch does so in a process of its own, whose
-autocast to bfloat16 stands beside Keras' `mixed_bfloat16`. The ratio is the median over the rounds
-of how many times as fast the zoo's model learned, in the same dtype. Without a GPU
-`jit_compile="auto"` of Keras is `False`, which is what is measured; `--jit` adds XLA.
+All three train the same model, with pre-LN blocks, learned positions, and tied input and output
+embeddings. The contenders take turns in every round, one at a time. PyTorch runs in a separate
+process; its autocast to bfloat16 is compared with the `mixed_bfloat16` policy of Keras. The ratio
+is the median over the rounds of the zoo's tokens per second divided by the contender's, in the same
+dtype. Without a GPU, `jit_compile="auto"` of Keras is `False`, which is what is measured; `--jit`
+adds XLA.
 
 The machine should be idle: the threads of PyTorch wait for one another after every operation, so
-what else runs holds it up more than TensorFlow. On a busy one, take `--threads 1`.
+other programs slow it down more than TensorFlow. On a busy machine, use `--threads 1`.
 """
 
 import concurrent.futures
@@ -40,7 +41,7 @@ else:  # TensorFlow and PyTorch do not share a process
 
 LAYERS, SIZE, HIDDEN, DROPOUT = 4, 256, 1024, 0.1
 BATCH, CONTEXT = 16, 256
-SPECIAL = 3  # padding, start and end, followed by the bytes
+SPECIAL = 3  # padding, start and end, before the bytes
 VOCABULARY = SPECIAL + 256
 LEARNING_RATE, WEIGHT_DECAY, CLIPNORM = 1e-3, 0.1, 1.0
 ACTIVATIONS = ("gelu", "squared_relu")
@@ -50,18 +51,18 @@ class Contender(NamedTuple):
     """A model in training."""
 
     weights: int
-    train: Callable  # number of steps -> (tokens a second, loss of the first step)
+    train: Callable  # number of steps -> (tokens per second, loss of the first step)
 
 
 def random_batch():
-    """Returns inputs and labels, the next tokens, int32 `(batch, context)`."""
+    """Returns inputs and labels (the next tokens), int32 `(batch, context)`."""
     size = (BATCH, CONTEXT + 1)
     tokens = np.random.default_rng(0).integers(SPECIAL, VOCABULARY, size, dtype="int32")
     return tokens[:, :-1], tokens[:, 1:]
 
 
 def timed(step, steps):
-    """Returns the tokens a second of some steps, and the loss of the first of them."""
+    """Returns the tokens per second over `steps` steps, and the loss of the first step."""
     start = time.perf_counter()
     losses = [step() for _ in range(steps)]
     return steps * BATCH * CONTEXT / (time.perf_counter() - start), losses[0]
@@ -71,7 +72,7 @@ def timed(step, steps):
 
 
 def keras_contenders(dtype, heads, activation, jit):
-    """Returns label -> contender of the models that Keras trains."""
+    """Returns label -> contender for the models trained with Keras."""
     keras.config.set_dtype_policy("float32" if dtype == "float32" else "mixed_bfloat16")
     keras_loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     contenders = {}
@@ -109,13 +110,13 @@ def zoo_model(heads, activation):
         dropout=DROPOUT,
     )
     model.build()
-    # Its table begins large, and then tells each token itself again: a loss of 9 or so.
+    # Unscaled, the large initial table predicts each input token again, for a loss of about 9.
     model.embedding.table.assign(model.embedding.table / math.sqrt(SIZE))
     return model
 
 
 def keras_model(heads, activation):
-    """Returns the same model made of what Keras has."""
+    """Returns the same model made of Keras layers."""
     ids = keras.Input((CONTEXT,), dtype="int32")
     tokens = layers.ReversibleEmbedding(VOCABULARY, SIZE)
     ones = ops.ones_like(ops.take(ids, [0], axis=0))  # (1, length)
@@ -146,11 +147,11 @@ def squared_relu(x):
 
 # --------------------------------------------------------------------------------------- PyTorch
 
-IN_WORKER = {}  # key -> what does one step, in the process that computes with PyTorch
+IN_WORKER = {}  # key -> function that runs one step; filled in the PyTorch process
 
 
 def torch_contenders(pool, dtype, heads, activation, compiled):
-    """Returns label -> contender of the models that PyTorch trains, in the process of a pool."""
+    """Returns label -> contender for the models trained with PyTorch, in the process of a pool."""
     contenders = {}
     for label in ("PyTorch", "PyTorch, compiled") if compiled else ("PyTorch",):
         arguments = dtype, heads, activation, label != "PyTorch"
@@ -173,7 +174,7 @@ def set_torch_threads(threads):
 
 
 def start_torch(dtype, heads, activation, compiled):
-    """Makes a model ready to be trained and returns its number of weights."""
+    """Prepares a model for training and returns its number of weights."""
     model = torch_model()
     weights = list(model.parameters())
     optimizer = torch.optim.AdamW(weights, LEARNING_RATE, weight_decay=WEIGHT_DECAY, fused=True)
@@ -194,7 +195,7 @@ def start_torch(dtype, heads, activation, compiled):
 
 
 def torch_model():
-    """Returns the layers, initialized as by nanoGPT."""
+    """Returns the layers, initialized as in nanoGPT."""
     model = nn.ModuleDict(
         {
             "tokens": nn.Embedding(VOCABULARY, SIZE),
@@ -249,21 +250,21 @@ def torch_feed_forward(block, x, activation):
 
 
 def use_threads(threads):
-    """Lets TensorFlow compute as PyTorch does, with some threads of the CPU."""
+    """Makes TensorFlow use the CPU with as many threads as PyTorch."""
     tf.config.set_visible_devices([], "GPU")
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     tf.config.threading.set_inter_op_parallelism_threads(threads)
 
 
 def worker(threads):
-    """Returns a pool of one process, where PyTorch is."""
+    """Returns a pool of one process, for PyTorch."""
     return concurrent.futures.ProcessPoolExecutor(
         1, multiprocessing.get_context("spawn"), set_torch_threads, (threads,)
     )
 
 
 def measure(contenders, rounds, steps):
-    """Returns the initial losses, and the tokens a second of all rounds, by contender."""
+    """Returns the initial losses, and the tokens per second of all rounds, by contender."""
     losses = {key: contender.train(steps)[1] for key, contender in contenders.items()}  # warms up
     rates = {key: [] for key in contenders}
     for _ in range(rounds):
@@ -273,7 +274,7 @@ def measure(contenders, rounds, steps):
 
 
 def require_alike(contenders, losses):
-    """Makes sure that the models are equally large, and that they begin with knowing nothing."""
+    """Checks that the models have equally many weights and start from uniform predictions."""
     weights = {key: contender.weights for key, contender in contenders.items()}
     if len(set(weights.values())) > 1:
         raise click.ClickException(f"The models differ in their number of weights: {weights}.")
@@ -299,13 +300,13 @@ def show(contenders, losses, rates):
 @click.option("--dtype", "dtypes", type=click.Choice(["float32", "bfloat16"]), multiple=True)
 @click.option("--heads", default=4, show_default=True)
 @click.option("--activation", type=click.Choice(ACTIVATIONS), default="gelu", show_default=True)
-@click.option("--rounds", default=5, show_default=True, help="Rounds after one for warming up.")
-@click.option("--steps", default=4, show_default=True, help="Training steps of a round.")
+@click.option("--rounds", default=5, show_default=True, help="Measured rounds, after a warm-up.")
+@click.option("--steps", default=4, show_default=True, help="Training steps per round.")
 @click.option("--threads", default=2, show_default=True, help="Threads of each contender.")
-@click.option("--jit", is_flag=True, help="Also train with XLA, the zoo's model and Keras'.")
+@click.option("--jit", is_flag=True, help="Also train both Keras models with XLA.")
 @click.option("--compile", "compiled", is_flag=True, help="Also train with torch.compile.")
 def main(dtypes, heads, activation, rounds, steps, threads, jit, compiled):
-    """Measure in both dtypes, or in the one that is named."""
+    """Measure in both dtypes, or only in the given one."""
     use_threads(threads)
     contenders = {}
     with worker(threads) as pool:

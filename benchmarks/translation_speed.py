@@ -1,4 +1,4 @@
-"""Speed of the translation models: training in tokens/s, translation in sentences/s.
+"""Speed of the recurrent translators: training in tokens/s, translation in sentences/s.
 
 python -m benchmarks.translation_speed --data-dir /path/to/multi30k
 """
@@ -20,14 +20,14 @@ TRAINING_BATCHES = 10
 
 
 def translation_rate(model, sampler, sources):
-    """Sentences a second, sorted and batched as `translate` does it."""
+    """Sentences per second, sorted and batched by `translate`."""
     start = time.perf_counter()
     model.translate(sources, sampler=sampler)
     return len(sources) / (time.perf_counter() - start)
 
 
 def one_sentence_rate(model, sampler, sources):
-    """Sentences a second, one after the other."""
+    """Sentences per second, translated one by one."""
     sources = sources[:30]
     start = time.perf_counter()
     for source in sources:
@@ -36,7 +36,7 @@ def one_sentence_rate(model, sampler, sources):
 
 
 def training_rate(model, batches):
-    """Target tokens a second, padding not counted."""
+    """Target tokens per second, without padding."""
     start = time.perf_counter()
     for inputs, labels, weights in batches:
         model.train_on_batch(inputs, labels, sample_weight=weights)
@@ -45,7 +45,7 @@ def training_rate(model, batches):
 
 
 def contenders(name, data_dir):
-    """What is measured of a model: label -> function that returns a rate."""
+    """The measurements of a model: label -> function that returns a rate."""
     model = zoo.load(name)
     recipe = recipes.RECIPES[name]
     test = load_multi30k("en-de", "test_2016_flickr", manual_dir=data_dir)
@@ -70,9 +70,9 @@ def contenders(name, data_dir):
 
 @click.command()
 @click.option("--data-dir", type=click.Path(path_type=pathlib.Path), required=True)
-@click.option("--rounds", default=5, show_default=True, help="Rounds after one for warming up.")
+@click.option("--rounds", default=5, show_default=True, help="Measured rounds, after a warm-up.")
 def main(data_dir, rounds):
-    """Measure all models, the rounds taking turns so that a busy moment hits all alike."""
+    """Measure all models, taking turns so that a busy moment affects all alike."""
     measured = {
         (name, label): measure
         for name in MODELS

@@ -1,9 +1,9 @@
-"""How `--workers` scales: rows of a file a second by one process of this machine and by two.
+"""How `--workers` scales: rows of a file per second with one local process and with two.
 
 python -m benchmarks.workers_speed [NAME] [--full] [--threads 1]
 
 Translates a file as `python -m zoo translate NAME --input FILE --output FILE --workers N` does, and
-compares the outputs. The time does not count in which workers start and load the model.
+compares the outputs. The time to start the workers and load the model is not counted.
 """
 
 import os
@@ -19,7 +19,7 @@ from zoo.file_workers import OnWorker, workers
 from zoo.files import TextFile, answer_file
 
 WORKERS = (1, 2)
-WARM_UP = 16  # chunks, so that each worker gets some
+WARM_UP = 16  # chunks, enough that each worker gets some
 
 
 def translations(model, texts, before):
@@ -27,7 +27,7 @@ def translations(model, texts, before):
 
 
 def seconds(run, name, source, output, at_once):
-    """Returns how long workers take to answer a file."""
+    """Returns how many seconds the workers take to translate a file."""
     start = time.perf_counter()
     answer_file(source, output, OnWorker(load, (name, "translate"), translations), {}, at_once, run)
     return time.perf_counter() - start
@@ -35,7 +35,7 @@ def seconds(run, name, source, output, at_once):
 
 @click.command()
 @click.argument("name", default="luong_nmt_multi30k_en_de")
-@click.option("--full/--quick", help="4,000 rows, or 500.")
+@click.option("--full/--quick", help="Translate 4,000 rows, or 500.")
 @click.option("--threads", default=1, show_default=True, help="Threads of each worker.")
 def main(name, full, threads):
     rows = 4000 if full else 500
@@ -52,8 +52,8 @@ def main(name, full, threads):
                 taken = seconds(run, name, TextFile(folder / "all.txt"), output, ROWS_AT_ONCE)
             rates.append(rows / taken)
             outputs.append(output.read_bytes())
-            told = f"{rates[-1]:.0f} rows/s, {rates[-1] / rates[0]:.2f} times those of one"
-            print(f"{number} workers of {threads} threads: {told}", flush=True)
+            told = f"{rates[-1]:.0f} rows/s, {rates[-1] / rates[0]:.2f} times as fast as one"
+            print(f"{number} workers with {threads} threads: {told}", flush=True)
     print("same output" if len(set(outputs)) == 1 else "the outputs differ")
 
 
