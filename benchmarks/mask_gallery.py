@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from keras_attention import masks
 
-OUTPUT = pathlib.Path(__file__).parents[1] / "notebooks" / "images" / "masks.png"
+OUTPUT = pathlib.Path(__file__).parents[1] / "notebooks" / "reference" / "images" / "masks.png"
 LENGTH = 24
 COLUMNS = 4
 PICTURE_INCHES = 3.0
