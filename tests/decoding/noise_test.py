@@ -39,7 +39,7 @@ def test_numbers_are_uniform_and_independent():
     assert numbers.min() >= 0
     assert numbers.max() < 1
     counts = np.histogram(numbers, bins=20, range=(0, 1))[0]
-    assert ((counts - 1000) ** 2 / 1000).sum() < 43.8  # chi-square, 19 degrees of freedom, p = 0.001
+    assert ((counts - 1000) ** 2 / 1000).sum() < 43.8  # chi-square, 19 degrees, p = 0.001
     correlations = np.corrcoef(numbers) - np.eye(20)
     assert np.abs(correlations).max() < 5 / np.sqrt(1000)
     assert abs(np.corrcoef(numbers[:, :-1].ravel(), numbers[:, 1:].ravel())[0, 1]) < 0.03

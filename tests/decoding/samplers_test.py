@@ -108,7 +108,7 @@ def test_seeded_texts_follow_the_distribution():
     texts = [tuple(row[:length]) for row, length in zip(tokens, lengths, strict=True)]
     counts = np.array([texts.count(pair) for pair in pairs])
     assert counts.sum() == DRAWS
-    assert ((counts - expected) ** 2 / expected).sum() < 22.5  # chi-square, 6 degrees of freedom, p = 0.001
+    assert ((counts - expected) ** 2 / expected).sum() < 22.5  # chi-square, 6 degrees, p = 0.001
 
 
 def test_get_makes_samplers_by_name():
