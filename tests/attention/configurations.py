@@ -167,7 +167,7 @@ def check(configuration):
         found = oracle.float64(layer(query, value, **of_the_call))
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=5e-5, err_msg=implementation)
         direct = ops.convert_to_tensor(direction)
-        # Distances of nearly equal vectors subtract large numbers, which each form rounds differently.
+        # Distances of nearly equal vectors subtract large numbers; each form rounds differently.
         by_inputs, by_weights = layer_gradients(
             layer, query, value, tolerance=3e-4, direction=direct, **of_the_call
         )
