@@ -1,18 +1,18 @@
-"""What every doctest may use without importing it, how many threads a worker has, and `--full`."""
+"""Names that doctests use without imports, the number of threads per worker, and `--full`."""
 
 import collections
 import gc
 import itertools
 import os
 
-if "PYTEST_XDIST_WORKER" in os.environ:  # they share the cores
+if "PYTEST_XDIST_WORKER" in os.environ:  # workers share the cores
     os.environ |= {"TF_NUM_INTRAOP_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 import numpy as np
 import pytest
 
 LONG = ("tests/zoo/", "tests/serving/", "tests/backends/", "tests/readme_test.py")
-# Examples that take seconds; tests show the same with tiny models.
+# Examples that take seconds; tests cover the same with tiny models.
 DOCTESTS_WITH_FULL = ("recognition.Recognizer", "TextGenerator.stream_tokens")
 
 
@@ -26,24 +26,24 @@ def pytest_configure(config):
         "markers", "pairwise: without --full, cases in which each pair of parameters occurs"
     )
     config.addinivalue_line("markers", "few(n): without --full, n cases, spread evenly")
-    if not config.getoption("--full"):  # else code that runs once is optimized for many runs
+    if not config.getoption("--full"):  # do not optimize code that runs only once
         os.environ.setdefault("XLA_FLAGS", "--xla_llvm_disable_expensive_passes=true")
 
 
 def pytest_collection_finish(session):
-    """Spares the collector what libraries brought along, which it looks through at each trace."""
+    """Excludes the objects of imported libraries from the garbage collection at every trace."""
     gc.freeze()
-    if not session.config.getoption("--full"):  # whose garbage would not fit the memory
+    if not session.config.getoption("--full"):  # with it, garbage would not fit in memory
         gc.set_threshold(50_000, 20, 100)
 
 
 def pytest_sessionfinish():
-    """Spares pytest five searches for garbage in what ends with the process."""
+    """Saves five garbage collections of objects that end with the process anyway."""
     gc.freeze()
 
 
 def pytest_collection_modifyitems(config, items):
-    # Long files first: at the end, a worker without a file has to wait for the others.
+    # Long files first, so that no worker is idle for long while another finishes.
     items.sort(key=lambda item: not item.nodeid.startswith(LONG))
     if config.getoption("--full"):
         return
@@ -73,9 +73,9 @@ def _chosen(cases):
 
 
 def _pairwise(cases):
-    """Returns few cases of a test in which each pair of values of its parameters occurs.
+    """Returns a few cases of a test that cover every pair of its parameters' values.
 
-    Greedily, the next case has as many new pairs as possible.
+    The choice is greedy: the next case is one with the most new pairs.
     """
     values = [enumerate(map(repr, case.callspec.params.values())) for case in cases]
     pairs = [set(itertools.combinations(each, 2)) for each in values]
@@ -89,6 +89,6 @@ def _pairwise(cases):
 
 @pytest.fixture(autouse=True)
 def _doctest_names(doctest_namespace):
-    import keras  # not above: it takes seconds, and the process that hands out tests needs none
+    import keras  # here, as it takes seconds and xdist's controller does not need it
 
     doctest_namespace.update(np=np, keras=keras)

@@ -1,4 +1,4 @@
-"""What every test begins with, what `--full` adds to tests, and how others save time."""
+"""The state in which every test starts, what `--full` adds, and what saves time without it."""
 
 import contextlib
 import random
@@ -8,30 +8,30 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def seeded():
-    """The same initial weights in every run: Keras seeds its initializers by Python's `random`.
+    """Gives the same initial weights in every run: Keras seeds initializers with Python's `random`.
 
-    `keras.utils.set_random_seed` would also throw away what TensorFlow has compiled, each time.
+    `keras.utils.set_random_seed` would also discard everything that TensorFlow has compiled.
     """
     random.seed(0)
 
 
 def pytest_configure(config):
-    # TensorFlow says so whenever `eagerly` meets `tf.data`, which is as it should be.
+    # TensorFlow warns whenever `eagerly` is used with `tf.data`, which is intended here.
     config.addinivalue_line("filterwarnings", "ignore:Even though the `tf.config")
 
 
 @pytest.fixture(autouse=True)
 def every_form(request, monkeypatch):
-    """With `--full`, every test of gradients finds them eager, in a graph and with XLA."""
+    """With `--full`, every test of gradients computes them eagerly, in a graph and with XLA."""
     if request.config.getoption("--full"):
         monkeypatch.setattr("tests.attention.gradients.IN_EVERY_FORM", True)
 
 
 @pytest.fixture
 def eagerly(request):
-    """Runs what TensorFlow would trace for a second or two as it is; with `--full`, traces it.
+    """Runs functions eagerly that take TensorFlow seconds to trace; traces them with `--full`.
 
-    For tests whose subject is what a model answers: others trace, export and compile its like.
+    For tests of what a model returns: other tests trace, export and compile similar models.
     """
     with without_graphs(request.config):
         yield
@@ -39,8 +39,8 @@ def eagerly(request):
 
 @contextlib.contextmanager
 def without_graphs(config):
-    """Does for a fixture of a module what `eagerly` does for a test."""
-    import tensorflow as tf  # not above: other backends need none
+    """Does for a module-scoped fixture what `eagerly` does for a test."""
+    import tensorflow as tf  # here, as other backends do not need it
 
     tf.config.run_functions_eagerly(not config.getoption("--full"))
     try:
@@ -51,10 +51,10 @@ def without_graphs(config):
 
 @pytest.fixture(autouse=True, scope="module")
 def graphs_as_written(request):
-    """Spares files of tasks a seventh of their time: TensorFlow runs their graphs as they are.
+    """Saves a seventh of the time of tests of tasks: TensorFlow does not optimize their graphs.
 
-    Else it rewrites each graph before it runs, which those of layers and of decoding, all examples,
-    processes and servers meet in every run, and every test with `--full`.
+    Optimized graphs are covered in every run by the tests of layers and decoding, the examples,
+    subprocesses and servers, and with `--full` by every test.
     """
     spared = request.path.parent.name in ("zoo", "checkpoints", "serving")
     if request.config.getoption("--full") or not spared:

@@ -1,4 +1,4 @@
-"""The documentation: it builds, and shows every public name, equation, picture and notebook."""
+"""The documentation builds and shows every public name, equation, picture and notebook."""
 
 import inspect
 import json
@@ -27,7 +27,7 @@ PACKAGES = [
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """The folder of the pages, built from the docstrings as they are."""
+    """The folder of the pages, built from the current docstrings."""
     folder = tmp_path_factory.mktemp("reference")
     build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet"]
     result = subprocess.run(

@@ -1,4 +1,4 @@
-"""How the house is built: dependencies point down only, and the layers know no TensorFlow."""
+"""The architecture: dependencies only point down, and the layers do not use TensorFlow."""
 
 import ast
 import graphlib
@@ -11,7 +11,7 @@ PACKAGES = ("keras_attention", "zoo")
 
 
 def modules():
-    """Returns a dictionary of the names of all modules to their files."""
+    """Returns a dictionary that maps the names of all modules to their files."""
     files = [file for package in PACKAGES for file in sorted((REPOSITORY / package).rglob("*.py"))]
     found = {}
     for file in files:
@@ -21,7 +21,7 @@ def modules():
 
 
 def imports(file, known):
-    """Returns the modules of the house that a file imports, inside functions, too."""
+    """Returns the modules of this repository that a file imports, also inside functions."""
     found = set()
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -35,7 +35,7 @@ def imports(file, known):
 
 
 def circle(graph):
-    """Returns the names along a circle of a graph, or `None`."""
+    """Returns the names along a cycle of a graph, or `None`."""
     try:
         graphlib.TopologicalSorter(graph).prepare()
     except graphlib.CycleError as error:

@@ -1,4 +1,4 @@
-"""The code is formatted and free of what ruff complains of."""
+"""The code is formatted and passes ruff's checks."""
 
 import pathlib
 import subprocess

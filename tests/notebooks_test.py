@@ -1,6 +1,6 @@
-"""The notebooks run from top to bottom, and are kept as they came out.
+"""The notebooks run from top to bottom and are stored with the outputs of such a run.
 
-They run with --full. Cells with the tag `flickr8k` run where `FLICKR8K_DIR`
+They run with --full. Cells with the tag `flickr8k` run if `FLICKR8K_DIR`
 names the folder of the photographs and Keras has the ImageNet weights of MobileNetV2.
 """
 
@@ -22,7 +22,7 @@ def code_cells(notebook):
 
 
 def without_photographs(notebook):
-    """Leaves out the cells that need what is not here."""
+    """Leaves out the cells that need photographs or weights, unless both are available."""
     if "FLICKR8K_DIR" not in os.environ or not imagenet_weights.ARE_HERE:
         cells = notebook.cells
         notebook.cells = [cell for cell in cells if "flickr8k" not in cell.metadata.get("tags", [])]
@@ -30,14 +30,14 @@ def without_photographs(notebook):
 
 
 def kinds_of_output(cell):
-    """What a cell shows: text, pictures, errors."""
+    """The kinds of output of a cell: text, pictures, errors."""
     return {kind for output in cell.outputs for kind in output.get("data", [output.output_type])}
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_runs_and_shows_what_is_kept(path, monkeypatch):
-    monkeypatch.setenv("KERAS_MAX_EPOCHS", "2")  # what is learned is less, what is shown the same
+    monkeypatch.setenv("KERAS_MAX_EPOCHS", "2")  # trains less, shows the same
     monkeypatch.setenv("KERAS_MAX_STEPS_PER_EPOCH", "5")
     kept = without_photographs(nbformat.read(path, as_version=4))
     ran = without_photographs(nbformat.read(path, as_version=4))
@@ -45,7 +45,7 @@ def test_runs_and_shows_what_is_kept(path, monkeypatch):
         cell.outputs = []
     nbclient.NotebookClient(ran, timeout=300, resources={"metadata": {"path": FOLDER}}).execute()
     for now, before in zip(code_cells(ran), code_cells(kept), strict=True):
-        shown = kinds_of_output(now) - {"stream"}  # warnings of libraries come and go
+        shown = kinds_of_output(now) - {"stream"}  # warnings of libraries vary
         assert shown == kinds_of_output(before) - {"stream"}, now.source
 
 

@@ -15,7 +15,7 @@ LOOKS = np.random.default_rng(0).random((3, 7, 7))
 
 
 def draw(figure):
-    """Renders a figure; labels that matplotlib cannot set fail only here."""
+    """Renders a figure: only here do labels fail that matplotlib cannot typeset."""
     file = io.BytesIO()
     figure.savefig(file, format="png", dpi=40)
     return file.getvalue()

@@ -1,7 +1,7 @@
 """Every Python block of the README and of the guides runs, page by page, from top to bottom.
 
-A comment after `print(...)` is what it prints. The block that captions a photograph runs where
-Keras has the ImageNet weights of MobileNetV2.
+A comment after `print(...)` is its output. The block that captions a photograph runs if Keras has
+the ImageNet weights of MobileNetV2.
 """
 
 import configparser
@@ -23,7 +23,7 @@ GUIDES = ("quickstart", "coming_from_keras", "training", "sharing", "serving")
 PAGES = [ROOT / "README.md", *(ROOT / f"notebooks/reference/{name}.md" for name in GUIDES)]
 
 
-# What the other pages show is tested where it belongs; with --full they run as well.
+# Other tests cover what the other pages show; with --full these pages run, too.
 @pytest.mark.parametrize(
     "page",
     [
@@ -57,7 +57,7 @@ def imports(block):
 
 
 def test_blocks_need_what_the_readme_has_installed():
-    """In order; an extra is told above the block that needs it."""
+    """In order: an extra is mentioned above the block that needs it."""
     declared = configparser.ConfigParser()
     declared.read(ROOT / "setup.cfg", encoding="utf-8")
     installed = declared["options"]["install_requires"]
@@ -79,7 +79,7 @@ def test_pages_and_pictures_that_the_readme_links_exist():
 
 
 def test_pictures_are_shown_elsewhere_too():
-    """On PyPI, say, where relative addresses lead nowhere."""
+    """For example on PyPI, where relative links are broken."""
     pictures = re.findall(r"!\[.*?\]\((.*?)\)", README)
     assert pictures
     for address in pictures:
@@ -130,13 +130,13 @@ MEASURED = {  # the columns of the tables of models, after the number of weights
 def test_models_are_listed_as_measured(name):
     model = zoo.info(name)
     (row,) = re.findall(rf"\| `{name}` \|.*", README)
-    measured = {  # of "multi30k/test_2016_flickr" the data set is left out
+    measured = {  # "multi30k/test_2016_flickr" is listed without the data set
         (each["metric"], each["split"].rpartition("/")[2]): each["value"]
         for each in model.card["quality"]
     }
     columns = [
         f"{measured[metric, split]:.{digits}f}"
         for metric, split, digits in MEASURED[model.task]
-        if (metric, split) in measured  # IMDB's test part is for others to measure
+        if (metric, split) in measured  # the models are not measured on IMDB's test split
     ]
     assert row.strip("| ").split(" | ")[2:] == [f"{model.parameters / 1e6:.1f} M", *columns]

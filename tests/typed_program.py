@@ -1,4 +1,4 @@
-"""A program of a user, for the type checker alone: see `types_test.py`."""
+"""A user's program, for the type checker only: see `types_test.py`."""
 
 import pathlib
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Type checkers see the public API: a program of a user passes mypy, and its mistakes do not."""
+"""Type checkers see the public API: a user's program passes mypy, and its mistakes do not."""
 
 import collections
 import pathlib

@@ -1,4 +1,4 @@
-"""What local attention and the approximations have in common with every other attention layer."""
+"""What local attention and the approximations share with all other attention layers."""
 
 import inspect
 
@@ -33,7 +33,7 @@ LAYERS = {
     "reformer, causal": lambda **also: ReformerAttention(2, 4, bucket_size=4, causal=True, **also),
 }
 CAUSAL = [name for name in LAYERS if name != "linformer"]
-VARIANTS = ("linear", "performer, relu", "reformer, causal")  # of layers that are tested anyway
+VARIANTS = ("linear", "performer, relu", "reformer, causal")  # of layers in `LAYERS`
 MOST = [pytest.param(name, marks=[pytest.mark.full] if name in VARIANTS else []) for name in LAYERS]
 RNG = np.random.default_rng(0)
 
@@ -43,7 +43,7 @@ def random(*shape):
 
 
 def make(name, **arguments):
-    """A built layer with weights off their initial values, so that biases count as well."""
+    """A built layer with perturbed weights, so that zero biases matter, too."""
     layer = LAYERS[name](seed=0, **arguments)
     layer.build((None, None, SIZE), (None, None, SIZE))
     for variable in layer.trainable_variables:
@@ -59,7 +59,7 @@ def assert_close(found, expected, tolerance=1e-5):
         np.testing.assert_allclose(each, other, atol=tolerance * scale)
 
 
-# lengths that chunks, buckets and windows do not divide
+# lengths that are no multiples of chunks, buckets and windows
 @pytest.mark.few(2)
 @pytest.mark.parametrize("length", [pytest.param(7, marks=pytest.mark.full), 150])
 @pytest.mark.parametrize("name", MOST)
@@ -207,7 +207,7 @@ def test_half_precision_equals_float32_up_to_its_rounding(name, dtype):
     rounding = dtype.removeprefix("mixed_")
     half, exact, x = make(name, dtype=dtype), make(name), random(BATCH, 40, SIZE)
     x = oracle.float64(ops.cast(x, rounding)).astype("float32")
-    if "reformer" in name:  # rounding moves queries to other buckets: there is but one here
+    if "reformer" in name:  # one bucket only, as rounding would move queries to others
         half.bucket_size = exact.bucket_size = 40
     for variable, other in zip(exact.weights, half.weights, strict=True):
         variable.assign(ops.cast(other, "float32"))
@@ -216,7 +216,7 @@ def test_half_precision_equals_float32_up_to_its_rounding(name, dtype):
     expected = exact(x, x, value_mask=mask, return_attention_scores=True)
     assert keras.backend.standardize_dtype(output.dtype) == rounding
     assert keras.backend.standardize_dtype(weights.dtype) == "float32"
-    # A key at the edge of a window may fall on either side: the mean has to fit.
+    # A key at the edge of a window may fall on either side, so only the mean is compared.
     for found, wanted in zip((output, weights), expected, strict=True):
         difference = np.abs(oracle.float64(found) - oracle.float64(wanted))
         scale = np.abs(oracle.float64(wanted)).max()

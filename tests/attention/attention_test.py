@@ -36,14 +36,14 @@ def multi_head(score="scaled_dot", **arguments):
 
 
 def randomize(layer):
-    """Moves every weight off its initial value, so that zero biases count as well."""
+    """Perturbs every weight, so that zero biases matter, too."""
     for variable in layer.weights:
         if "seed" not in variable.path:
             variable.assign(variable + 0.3 * RNG.normal(size=variable.shape))
 
 
 def assert_like_oracle(layer, expect, query, value, key=None, tolerance=1e-5, **masks):
-    """Compares context and weights of a layer with those of the oracle."""
+    """Compares the context and weights of a layer with those of the oracle."""
     layer(query, value, key)  # builds it
     randomize(layer)
     context, weights = layer(query, value, key, return_attention_scores=True, **masks)
@@ -184,7 +184,7 @@ def test_mask_of_the_constructor_counts_together_with_those_of_the_call(make):
 
 
 def with_implicit_mask(x, mask):
-    """Lets Keras put its own mask on a tensor, which becomes 0 where it is hidden."""
+    """Lets Keras attach its own mask to a tensor, which becomes 0 where it is masked."""
     return keras.layers.Masking(0.0)(np.where(mask[:, :, None], x, 0.0))
 
 
@@ -315,7 +315,7 @@ def test_returned_weights_are_those_before_dropout(make):
 
 def test_dropout_is_the_mean_of_its_draws_and_off_in_inference():
     layer = Attention(dropout=0.5, seed=0)
-    x = np.repeat(random(1, 1, SIZE), 400, axis=0)  # the one weight is 1: it is kept or dropped
+    x = np.repeat(random(1, 1, SIZE), 400, axis=0)  # the only weight is 1: kept or dropped
     np.testing.assert_allclose(oracle.float64(layer(x, x)), x, atol=1e-6)
     ratio = oracle.float64(layer(x, x, training=True))[:, 0, 0] / x[:, 0, 0]
     assert set(ratio.round(5)) == {0.0, 2.0}
@@ -383,7 +383,7 @@ def test_memory_prepared_once_serves_every_query(make, score):
 
 @pytest.mark.parametrize("implementation", ["reference", "chunked", "fused"])
 def test_logits_beyond_half_precision_do_not_overflow(implementation):
-    x = np.full((1, 3, 64), 100.0)  # logits of 80,000, sums of 640,000 on the way
+    x = np.full((1, 3, 64), 100.0)  # logits of 80,000, intermediate sums of 640,000
     value = random(1, 3, 64, dtype="float16")
     layer = Attention(implementation=implementation, dtype="float16")
     context = layer(x, value, x)

@@ -1,4 +1,4 @@
-"""The options of blocks against the models of transformers that have them, in PyTorch."""
+"""The options of blocks against models of transformers that have them, in PyTorch."""
 
 import keras
 import numpy as np
@@ -20,8 +20,8 @@ def block_of(layer, names, config=None, **arguments):
     """Returns a causal block with the weights of a layer of PyTorch.
 
     Args:
-        layer: A `torch.nn.Module`, whose weights are drawn anew.
-        names: Dictionary of the paths of weights in the block to those of modules.
+        layer: A `torch.nn.Module`. Its weights are drawn again.
+        names: Dictionary that maps paths of weights in the block to those of modules.
     """
     for parameter in layer.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
@@ -77,7 +77,7 @@ SCALINGS = {
 
 
 def llama_layer(kind, **options):
-    """Returns a layer of Llama or a family like it, and a function that runs it."""
+    """Returns a layer of Llama or a similar model, and a function that runs it."""
     config = getattr(transformers, f"{kind}Config")(
         hidden_size=SIZE,
         intermediate_size=24,
@@ -213,7 +213,7 @@ def test_halves_are_neighbours_in_another_order(fraction):
     places = np.arange(3, 8, dtype="int32")
     rotated = int(8 * fraction)
     order = np.arange(8)
-    order[:rotated] = order[:rotated].reshape(2, -1).T.ravel()  # halves, made neighbours
+    order[:rotated] = order[:rotated].reshape(2, -1).T.ravel()  # halves become adjacent pairs
     found = positions.Rotary(fraction=fraction, pairs="halves").rotate(ops.array(x), places)
     expected = positions.Rotary(fraction=fraction).rotate(ops.array(x[..., order]), places)
     np.testing.assert_allclose(oracle.float64(found)[..., order], oracle.float64(expected))

@@ -1,4 +1,4 @@
-"""Step by step with a cache of prepared keys equals the full forward pass."""
+"""Step by step with a cache of prepared keys, layers give what a full forward pass gives."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ def grouped_heads(**arguments):
 
 
 def step_by_step(layer, x, steps):
-    """Returns the outputs of a cached layer that is given so many positions at each step."""
+    """Returns the outputs of a cached layer that gets the given number of positions per step."""
     memory = layer.prepare(ops.zeros(x.shape))
     outputs, start = [], 0
     for length in steps:

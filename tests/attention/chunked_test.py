@@ -1,4 +1,4 @@
-"""The chunked computation: the numbers and gradients of the reference, tile by tile."""
+"""The chunked computation: outputs and gradients of the reference, tile by tile."""
 
 import itertools
 
@@ -18,7 +18,7 @@ RNG = np.random.default_rng(0)
 
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch):
-    """Tiles of 4 × 4, so that these lengths make several, none of which they divide."""
+    """Tiles of 4 × 4, so that these lengths give several tiles, the last of them partial."""
     monkeypatch.setattr(tiles, "LONGEST_TILE", 4)
     monkeypatch.setattr(tiles, "SHORTEST_TILE", 4)
 
@@ -40,7 +40,7 @@ def multi_head(**arguments):
 
 
 def both(make, query, value, **arguments):
-    """Returns a layer by the reference and a chunked one with the same weights."""
+    """Returns a reference layer and a chunked one with the same weights."""
     reference = make(implementation="reference", **arguments)
     reference.build(query.shape, value.shape)
     for weight in reference.trainable_weights:
@@ -52,7 +52,7 @@ def both(make, query, value, **arguments):
 
 
 def assert_equal(reference, chunked, query, value, tolerance=2e-5, **masks):
-    """Compares contexts, and their gradients by inputs and weights."""
+    """Compares contexts, and their gradients with respect to inputs and weights."""
     expected, found = (layer(query, value, **masks) for layer in (reference, chunked))
     np.testing.assert_allclose(oracle.float64(found), oracle.float64(expected), atol=tolerance)
     direction = ops.convert_to_tensor(random(*expected.shape))
@@ -102,7 +102,7 @@ def test_equals_the_reference(make, score_name, name):
 @pytest.mark.parametrize("name", MASKS)
 @pytest.mark.parametrize("score_name", ["boxcar", "triangular", "epanechnikov"])
 def test_sum_equals_the_reference(make, score_name, name):
-    # Near each other and positive, so that no sum is nearly 0.
+    # Positive and close together, so that no sum is nearly 0.
     query, value = (abs(random(BATCH, length, SIZE)) * 0.2 for length in (QUERIES, KEYS))
     layers = both(make, query, value, score=score_name, normalizer="sum")
     assert_equal(*layers, query, value, tolerance=1e-4, **MASKS[name])
@@ -171,7 +171,7 @@ def test_dropout_is_the_same_forward_and_backward(make):
         generator.assign(ops.convert_to_tensor([3, 7], generator.dtype))
         return ops.sum(ops.sin(layer(query, value, training=True)))
 
-    found = gradients(function, query, value, forms=["graph"])  # XLA draws other numbers
+    found = gradients(function, query, value, forms=["graph"])  # XLA draws different numbers
     arrays = [query.astype("float64"), value.astype("float64")]
     for array, gradient in zip(arrays, found, strict=True):
         for index in [(1, 5, 2), (0, 10, 5)]:
@@ -188,7 +188,7 @@ def test_dropout_drops_the_fraction_and_draws_anew(monkeypatch):
     monkeypatch.setattr(tiles, "LONGEST_TILE", 16)
     monkeypatch.setattr(tiles, "SHORTEST_TILE", 16)
     query, key = random(1, 64, SIZE), random(1, 64, SIZE)
-    value = np.ones((1, 64, SIZE), "float32")  # a context is what stayed of the weights, scaled
+    value = np.ones((1, 64, SIZE), "float32")  # a context is the sum of the kept weights, scaled
     layer = Attention(implementation="chunked", dropout=0.25)
     layer(query, value, key)
     first, second = (oracle.float64(layer(query, value, key, training=True)) for _ in range(2))
@@ -210,11 +210,11 @@ def test_every_tile_of_every_call_drops_other_places():
         np.testing.assert_array_equal(oracle.float64(call(weights, tile)) > 0, expected)
 
 
-# ------------------------------------------------------------------------------------ what is done
+# ----------------------------------------------------------------------------------- computed tiles
 
 
 class Counting(scores.Dot):
-    """Counts the tiles that are compared, where Keras calls it eagerly."""
+    """Counts the computed tiles if Keras calls it eagerly."""
 
     tiles = 0
 
@@ -251,8 +251,8 @@ def test_tiles_are_no_longer_than_the_blocks_of_a_mask(monkeypatch):
     chunked(x, x)
     Counting.tiles = 0
     found = chunked(x, x)
-    if keras.backend.backend() != "jax":  # where a loop is traced once
-        # 8 in the first row and column each, 3 a row on the diagonal, and one that is drawn
+    if keras.backend.backend() != "jax":  # which traces a loop once
+        # 8 each in the first row and column, 3 per row at the diagonal, and a random one
         assert Counting.tiles <= 8 + 7 + 7 * 3 + 7 < 64
     np.testing.assert_allclose(oracle.float64(found), oracle.float64(reference(x, x)), atol=1e-5)
 
@@ -338,8 +338,8 @@ class RadialBasis(scores.Kernel):
 
 @pytest.mark.parametrize("implementation", ["reference", "chunked"])
 def test_gradients_of_tiny_sums(implementation):
-    # Sums of weights down to 5e-32; with 13.2 a weight would be next to the smallest float32, and
-    # TensorFlow's graph optimizer halves it first.
+    # Sums of weights go down to 5e-32. A query of 13.2 would give a weight close to the smallest
+    # float32, which TensorFlow's graph optimizer halves first.
     query = np.array([[[11.0], [12.5], [13.0]]])
     key, value = np.array([[[0.0], [1.0]]]), np.array([[[1.0], [0.0]]])
     layer = Attention(RadialBasis(), normalizer="sum", implementation=implementation)
@@ -368,7 +368,7 @@ def test_gradient_of_a_gradient_is_refused():
 
 
 class Weighed(scores.Dot):
-    """Scales the logits of each pair, of which its parent knows nothing."""
+    """Scales the logits of each pair with a weight that its base class does not have."""
 
     def build(self, query_shape, key_shape):
         super().build(query_shape, key_shape)

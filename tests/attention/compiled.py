@@ -1,13 +1,13 @@
-"""Compilation on whatever backend Keras runs."""
+"""Compilation on the current Keras backend."""
 
 import keras
 from keras import ops
 
 
 def compiled(function, jit_compile=True):
-    """Returns a function of arrays compiled by XLA, or as it is where Keras runs PyTorch.
+    """Returns a function of arrays compiled by XLA, or unchanged if Keras runs on PyTorch.
 
-    With `jit_compile=False`, TensorFlow makes a graph of it, as `fit` does by default.
+    With `jit_compile=False`, TensorFlow builds a graph, as `fit` does by default.
     """
     if keras.backend.backend() == "jax":
         import jax

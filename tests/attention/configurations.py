@@ -1,8 +1,8 @@
-"""Any configuration of attention, drawn by a seed: its numbers and gradients against float64.
+"""Configurations of attention, random by seed: outputs and gradients against float64.
 
-As a script, `one_head N` takes every N-th of the configurations with one head that hold every
-score, position, normalizer, mask and implementation, and the approximations with one head.
-`in_every_form FIRST LAST` takes the drawn ones of these seeds, with gradients in every form.
+As a script, `one_head N` checks every N-th configuration with one head (together they cover every
+score, position, normalizer, mask and implementation), and the approximations with one head.
+`in_every_form FIRST LAST` checks random ones of these seeds, with gradients in every form.
 """
 
 import itertools
@@ -42,7 +42,7 @@ POSITIONS = {
     "shaw": lambda: positions.Shaw(2),
     "transformer_xl": positions.TransformerXL,
 }
-# Masks that know how many examples there are come with the call.
+# Masks that depend on the batch size are passed in the call.
 RULES = [name for name in mask_cases.NUMBERS if name not in ("prefixes", "lengths", "nested")]
 OF_THE_CALL = ["nothing", "causal", "padding", "pairs", "pairs of a batch", "pairs of heads", "all"]
 STEP = 1e-4
@@ -50,7 +50,7 @@ STEP = 1e-4
 
 @dataclass
 class Configuration:
-    """One way to put attention together; `heads` of 0 is `Attention`."""
+    """One configuration of attention; 0 `heads` means `Attention`."""
 
     seed: int
     score: str = "scaled_dot"
@@ -91,7 +91,7 @@ def drawn(seed):
         normalizer,
         rule=one_of([None, *RULES]),
         of_the_call=one_of(OF_THE_CALL),
-        # A sum of scores and negative biases may be nearly 0, and anything divided by it.
+        # Scores with negative biases may sum to nearly 0, and weights are divided by this sum.
         position=one_of(POSITIONS if normalizer != "sum" else [None]),
         heads=heads,
         groups=one_of([groups for groups in (1, 2, 4) if groups <= heads]) if heads else 0,
@@ -103,13 +103,13 @@ def drawn(seed):
 
 
 def of_one_head():
-    """Yields configurations with one head that hold everything there is."""
-    yield Configuration(99, batch=4)  # by every implementation
+    """Yields configurations with one head that cover every option."""
+    yield Configuration(99, batch=4)  # with every implementation
     rules = itertools.cycle([None, *RULES])
     calls, places = itertools.cycle(OF_THE_CALL), itertools.cycle(POSITIONS)
     others = itertools.cycle(name for name in normalizers.names() if name != "sum")
     for seed, (score, batch) in enumerate(itertools.product(scores.names(), BATCHES)):
-        # The one of softmax and of sum run in tiles, too.
+        # Those with softmax and with sum run in tiles, too.
         normalizer = {1: "softmax", 2: "sum", 4: next(others)}[batch]
         yield Configuration(
             seed,
@@ -123,14 +123,14 @@ def of_one_head():
 
 
 def check(configuration):
-    """Compares contexts and gradients of all implementations with the equations in float64."""
+    """Compares contexts and gradients of all implementations with the float64 equations."""
     rng = np.random.default_rng([configuration.seed, 1])
     query_length, key_length = configuration.lengths
     heads = max(configuration.heads, 1)
     is_sum = configuration.normalizer == "sum"
 
     def numbers(*shape):
-        # Sums of scores are far from 0 if all of them are positive.
+        # Positive scores, so that sums of scores are far from 0.
         x = 0.3 + 0.7 * rng.random(shape) if is_sum else rng.normal(size=shape)
         return x.astype("float32")
 
@@ -167,7 +167,7 @@ def check(configuration):
         found = oracle.float64(layer(query, value, **of_the_call))
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=5e-5, err_msg=implementation)
         direct = ops.convert_to_tensor(direction)
-        # Distances of nearly equal vectors are differences of large numbers, rounded by each form.
+        # Distances of nearly equal vectors subtract large numbers; each form rounds differently.
         by_inputs, by_weights = layer_gradients(
             layer, query, value, tolerance=3e-4, direction=direct, **of_the_call
         )
@@ -233,7 +233,7 @@ def _masks_of_the_call(configuration, rng):
 
 
 def _assert_between(gradients, sides):
-    """Between the slopes of both sides lies the derivative, on a curve as well as near a kink."""
+    """Checks that the derivative is between both one-sided slopes, on a curve or near a kink."""
     differences, slopes = [], []
     for directions, growth in sides:
         slope = sum((g * d).sum() for g, d in zip(gradients, directions, strict=True))
@@ -245,10 +245,10 @@ def _assert_between(gradients, sides):
 
 
 def _sides(layer, total, query, value, rng):
-    """Goes a step of inputs and weights there and back.
+    """Moves inputs and weights by a random step in both directions.
 
     Returns:
-        For both sides, the direction and how fast the total grows along it.
+        For each side, the direction and the slope of the total along it.
     """
     weights = layer.trainable_variables
     inputs, numbers = [query, value], [oracle.float64(weight) for weight in weights]
@@ -268,7 +268,7 @@ def _sides(layer, total, query, value, rng):
 
 
 def check_alone(layer):
-    """Compares a batch with each of its examples alone, which needs no broadcasting."""
+    """Compares a batch with each example on its own, which needs no broadcasting."""
     rng = np.random.default_rng(0)
     x, direction = rng.normal(size=(2, 4, 9, SIZE)).astype("float32")
 
@@ -305,7 +305,7 @@ def one_head(step):
 
 
 def check_random(first, last):
-    """Checks the configurations drawn by these seeds."""
+    """Checks the random configurations of these seeds."""
     for seed in range(first, last):
         configuration = drawn(seed)
         try:
@@ -317,14 +317,14 @@ def check_random(first, last):
 
 
 def in_every_form(first, last):
-    """As `check_random`, with gradients in every form."""
+    """Like `check_random`, with gradients in every form."""
     with mock.patch("tests.attention.gradients.IN_EVERY_FORM", True):
         check_random(first, last)
     print(f"{last - first} configurations are right in every form")
 
 
 def small_tiles():
-    """Tiles of 4 × 4, so that these lengths make several, few of them full."""
+    """Tiles of 4 × 4, so that these lengths give several tiles, few of them full."""
     return mock.patch.multiple(tiles, LONGEST_TILE=4, SHORTEST_TILE=4)
 
 

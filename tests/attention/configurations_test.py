@@ -20,8 +20,8 @@ needs_tensorflow = pytest.mark.skipif(
 @needs_tensorflow
 @pytest.mark.parametrize("step", [128, 1])
 def test_one_head_touches_no_memory_of_others(step):
-    # glibc fills memory that is freed, so that what reads or writes beyond its own shows. With one
-    # thread nothing does.
+    # glibc overwrites freed memory, so that invalid reads and writes show up. With one thread, they
+    # do not.
     found = alone("one_head", step, MALLOC_PERTURB_="165", TF_NUM_INTRAOP_THREADS="2")
     assert "one head is right everywhere" in found
 
@@ -33,12 +33,12 @@ def test_random_configurations():
 @pytest.mark.full
 @pytest.mark.parametrize("first", range(0, 1000, 50))
 def test_a_thousand_random_configurations(first):
-    # A process has room for some hundreds of what XLA compiles, and then it crashes.
+    # A process crashes after some hundreds of XLA compilations.
     assert "50 configurations are right in every form" in alone("in_every_form", first, first + 50)
 
 
 def alone(*arguments, **environment):
-    """Runs `tests.attention.configurations` as a process; returns what it prints."""
+    """Runs `tests.attention.configurations` in a process; returns its output."""
     finished = subprocess.run(
         [sys.executable, "-m", "tests.attention.configurations", *map(str, arguments)],
         cwd=ROOT,

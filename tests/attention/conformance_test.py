@@ -27,7 +27,8 @@ COMPUTATIONS = [("reference", name) for name in normalizers.names()]
 COMPUTATIONS += [("chunked", name) for name in ("softmax", "softmax_one", "sum")]
 COMPUTATIONS = [(score, *each) for score in scores.names() for each in COMPUTATIONS]
 COMPUTATIONS += [("scaled_dot", "fused", "softmax")]
-# Of whole rows a normalizer sees what is hidden, not by which mask: two are enough for the others.
+# A normalizer of whole rows knows which keys are hidden, but not by which mask: two masks suffice
+# for all normalizers except softmax.
 CASES = [
     (score, implementation, normalizer, mask)
     for score, implementation, normalizer in COMPUTATIONS
@@ -35,7 +36,7 @@ CASES = [
     if implementation != "reference" or normalizer == "softmax" or mask in ("nested", "pairs")
 ]
 LAYERS = ["single head", "several heads"]
-# Multi-head attention with one head, whose axis of size 1 products have to leave out.
+# Multi-head attention with one head, whose axis of size 1 is removed for products.
 ONE_HEAD = "one head"
 OF_ONE_HEAD = [(ONE_HEAD, *case) for case in CASES if case[-1] == "nested"]
 TOLERANCE = {"float32": 1e-5, "float16": 5e-3, "bfloat16": 4e-2}
@@ -44,15 +45,15 @@ RNG = np.random.default_rng(0)
 
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch):
-    """Tiles of 4 × 4, so that these lengths make several, not all of them full."""
+    """Tiles of 4 × 4, so that these lengths give several tiles, not all of them full."""
     monkeypatch.setattr(tiles, "LONGEST_TILE", 4)
     monkeypatch.setattr(tiles, "SHORTEST_TILE", 4)
 
 
 def random(*shape, dtype="float32"):
-    """Positive random numbers near each other that this dtype represents, in float64.
+    """Positive, close random numbers that this dtype represents exactly, in float64.
 
-    Sums of scores are then far from 0, and kernels of width 3 reach far enough.
+    Sums of scores are then far from 0, and kernels of width 3 are wide enough.
     """
     return oracle.float64(ops.cast(0.3 + 0.7 * RNG.random(shape), dtype))
 
@@ -67,7 +68,7 @@ def make_score(name):
 
 
 def make_layer(kind, score, normalizer, implementation, query=QUERY, value=VALUE, **arguments):
-    """Returns a layer that was called, with weights that are not its initial ones."""
+    """Returns a layer that has been called, with new random weights."""
     arguments |= {"score": make_score(score), "implementation": implementation}
     arguments |= {"normalizer": normalizer}
     if kind != "single head":
@@ -76,7 +77,7 @@ def make_layer(kind, score, normalizer, implementation, query=QUERY, value=VALUE
     else:
         layer = Attention(**arguments)
     layer(query, value)
-    rng = np.random.default_rng(1)  # so that weights, and with them ties, do not depend on others
+    rng = np.random.default_rng(1)  # the same weights, and thus ties, in every test
     for weight in layer.trainable_weights:
         weight.assign(0.2 + 0.3 * rng.random(weight.shape))
     return layer
@@ -94,7 +95,7 @@ def expected(layer, query, value, **masks):
 
 @functools.cache
 def visible_pairs(name, heads):
-    """Who sees whom by the plain rule of the mask."""
+    """Visible pairs of queries and keys, by the plain rule of the mask."""
     positions = np.arange(KEYS - QUERIES, KEYS), np.arange(KEYS)
     return mask_cases.brute_force(mask_cases.ALL[name][1], *positions, BATCH, heads)
 

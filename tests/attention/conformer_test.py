@@ -1,4 +1,4 @@
-"""The Conformer's block and its convolution: against torch, masks, what it learns of batches."""
+"""The Conformer block and its convolution: against torch, masks, and batch statistics."""
 
 import keras
 import numpy as np
@@ -25,7 +25,7 @@ def randomized(layer, x_shape=(None, None, SIZE)):
 
 
 def conformer_of_torch():
-    """`torchaudio.models.conformer.ConformerLayer`, of the same modules in the same order."""
+    """`torchaudio.models.conformer.ConformerLayer`, with the same modules in the same order."""
     import torch
     from torch import nn
 
@@ -75,7 +75,7 @@ def conformer_of_torch():
 
 
 def fill(block, layer):
-    """Gives a block the weights of a layer of torch."""
+    """Copies the weights of a torch layer into a block."""
 
     def array(tensor):
         return tensor.detach().numpy()
@@ -114,7 +114,7 @@ def fill(block, layer):
 
 @pytest.mark.parametrize("training", [False, True])
 def test_block_equals_the_conformer_of_torchaudio(training):
-    """It has no positions, and its convolution sees padding: they agree without both."""
+    """torchaudio has no positions, and its convolution sees padding: they agree without both."""
     import torch
 
     layer = conformer_of_torch().train(training)

@@ -1,4 +1,4 @@
-"""Users' mistakes: each message names who complains, what came, what was expected, the way out."""
+"""Users' mistakes: each message names the source, the input, what was expected, and a fix."""
 
 import keras
 import numpy as np
@@ -38,14 +38,14 @@ def attend(layer=None, query=QUERY, value=VALUE, key=None, **arguments):
 
 
 def attend_again(query, value, layer=None):
-    """Calls a layer that has been built by good inputs before."""
+    """Calls a layer that has been built with valid inputs."""
     layer = layer or Attention()
     layer(QUERY, VALUE)
     return layer(query, value)
 
 
 def share(**part):
-    """Gives one object to layers with other numbers of heads."""
+    """Passes one object to layers with different numbers of heads."""
     Attention(**part)(QUERY, VALUE)
     return MultiHeadAttention(4, 3, **part)(QUERY, VALUE)
 
@@ -57,14 +57,14 @@ def prepared_cell():
 
 
 def of_keras(x, mask):
-    """Returns a tensor on which Keras left a mask."""
+    """Returns a tensor with a Keras mask."""
     x = keras.ops.copy(x)
     set_keras_mask(x, keras.ops.convert_to_tensor(mask))
     return x
 
 
 class Flat(masks.Mask):
-    """A mask of one's own without the axes of batch and heads."""
+    """A custom mask without the batch and head axes."""
 
     def tile(self, query_positions, key_positions):
         return key_positions[None, :] <= query_positions[:, None]

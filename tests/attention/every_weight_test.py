@@ -1,4 +1,4 @@
-"""Layers have no weights that nobody reads: with every score, each one gets a gradient."""
+"""Layers have no unused weights: with every score, each one gets a gradient."""
 
 import keras
 import numpy as np
@@ -57,7 +57,7 @@ def recurrent_cell(score, position):
     return cell, lambda: cell(X[:, 0], cell.initial_state(state), cell.prepare(Y))[0]
 
 
-# In the boxcar, whose steps have no slope, nothing learns.
+# The boxcar is a step function without gradients.
 SCORES = [name for name in scores.names() if name != "boxcar"]
 FEW = ["additive", "location", "dense_synthesizer", "random_synthesizer"]
 LAYERS = [single_head, several_heads, shared_heads, encoder_block, decoder_block, recurrent_cell]
@@ -93,7 +93,7 @@ def test_every_weight_gets_a_gradient(make, position, names):
         ("location", "rotary", True, False),
         ("dense_synthesizer", "shaw", True, False),
         ("random_synthesizer", "rotary", False, False),
-        ("random_synthesizer", "shaw", True, False),  # Shaw compares its vectors with queries
+        ("random_synthesizer", "shaw", True, False),  # Shaw reads queries
     ],
 )
 def test_only_what_is_read_is_projected(score, position, query, key):

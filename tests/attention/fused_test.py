@@ -1,4 +1,4 @@
-"""The backend's kernel: what is asked of it, and what comes of rows that see nothing."""
+"""The backend's kernel: its inputs, and rows that see nothing."""
 
 import numpy as np
 import tensorflow as tf
@@ -8,7 +8,7 @@ from keras_attention import MultiHeadAttention
 
 
 def test_no_row_that_sees_nothing_reaches_the_kernel(monkeypatch):
-    """A kernel may make NaN of such a row, and `0 * NaN` of its gradient: it must not see one."""
+    """A kernel may return NaN for such a row and `0 * NaN` as its gradient."""
 
     def strict_kernel(query, key, value, mask, scale):
         scores = scale * ops.einsum("bqhd,bkhd->bhqk", query, key)

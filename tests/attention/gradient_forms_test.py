@@ -1,7 +1,7 @@
-"""Gradients of layers eager, in the graph that `fit` builds, and with XLA: the same ones.
+"""Gradients of layers are the same eagerly, in the graph that `fit` builds, and with XLA.
 
-Those of scores, normalizers, plain attention, its approximations and recurrent decoders are in
-their own files, against finite differences.
+The tests of scores, normalizers, plain attention, its approximations and recurrent decoders compare
+them with finite differences.
 """
 
 import numpy as np
@@ -29,9 +29,9 @@ def several_heads(**arguments):
     return MultiHeadAttention(2, 4, **arguments)
 
 
-# Layers, with what they are called with.
+# Layers and the inputs of their calls.
 LAYERS = {
-    # Scores that XLA computes twice, rounded once so, once so.
+    # XLA computes these scores twice, with different rounding.
     "sparsemax": (
         several_heads(position="shaw", normalizer="sparsemax", soft_cap=3.0, mask="causal"),
         X,
@@ -52,7 +52,7 @@ LAYERS = {
 }
 
 
-# Without --full those of which no other file has gradients with XLA.
+# Without --full, only layers whose gradients with XLA no other file tests.
 @pytest.mark.parametrize(
     "names",
     [
@@ -72,14 +72,14 @@ def test_layers_have_the_same_gradients_in_every_form(request, monkeypatch, name
             weight.assign(oracle.float64(weight) + 0.3 * RNG.normal(size=weight.shape))
         direction = RNG.normal(size=layer(*inputs).shape).astype("float32")
         cases[name] = of_layer(layer, *inputs, direction=direction)
-    # In a graph, those of scores, normalizers and approximations are found always.
+    # Other files always test gradients of scores, normalizers and approximations in a graph.
     gradients_in_every_form(cases, forms=None if request.config.getoption("--full") else ["XLA"])
 
 
 def test_gradients_of_sparse_weights_are_their_closed_form():
-    """With r = w^(1 - 1/power) it is r · (g - Σ r g / Σ r): r is 1 or 0, or the root of w."""
+    """r · (g - Σ r g / Σ r) with r = w^(1 - 1/power): 1 or 0 for sparsemax, √w for entmax15."""
     powers = {"sparsemax": 1, "entmax15": 2}
-    tied = np.r_[5.0, np.zeros(32)]  # 32 keys beyond reach, which tie
+    tied = np.r_[5.0, np.zeros(32)]  # 32 tied keys of weight 0
     scores = np.stack([*(3 * RNG.normal(size=(300, 33))), tied])
     upstream = RNG.normal(size=scores.shape)
     cases = {

@@ -1,4 +1,4 @@
-"""Gradients on whatever backend Keras runs, and in every form in which it runs a function."""
+"""Gradients on the current Keras backend, in every form in which it runs a function."""
 
 import keras
 import numpy as np
@@ -7,17 +7,17 @@ from keras import ops
 from tests.attention import oracle
 from tests.attention.compiled import compiled
 
-# Besides eager, `jit_compile` of what is compiled: `fit` builds a graph, which rewrites arithmetic.
+# Forms besides eager, with their `jit_compile`: `fit` builds a graph, which rewrites arithmetic.
 FORMS = {"tensorflow": {"graph": False, "XLA": True}, "jax": {"XLA": True}, "torch": {}}
-IN_EVERY_FORM = False  # what `gradients` does, too, with `--full`
+IN_EVERY_FORM = False  # whether `gradients` uses every form, as with `--full`
 
 
 def gradients(function, *inputs, **checks):
-    """Returns the gradients of the sum of a function's output by each of its inputs.
+    """Returns the gradients of the sum of a function's output with respect to each input.
 
     Args:
-        function, *inputs: A function of tensors, and those.
-        **checks: As for `gradients_in_every_form`, which it is with `--full`.
+        function, *inputs: A function of tensors, and its inputs.
+        **checks: Arguments of `gradients_in_every_form`, which is used with `--full`.
     """
     if IN_EVERY_FORM:
         return gradients_in_every_form({"gradients": (function, *inputs)}, **checks)["gradients"]
@@ -25,13 +25,13 @@ def gradients(function, *inputs, **checks):
 
 
 def gradients_in_every_form(cases, tolerance=3e-5, forms=None):
-    """Returns the gradients of many functions, which must be the same eager, in a graph, with XLA.
+    """Returns gradients of functions; fails unless eager, graph and XLA give the same ones.
 
-    All cases are compiled as one function: to compile costs a second, however little there is.
+    All cases are compiled as one function, as compiling takes a second even for a small one.
 
     Args:
         cases: Dictionary of `(function, *inputs)`.
-        tolerance: Of the difference of two forms, relative to the largest gradient by an input.
+        tolerance: Largest difference between two forms, relative to an input's largest gradient.
         forms: Names of the forms besides eager. Defaults to all that the backend has.
     """
     inputs = {name: [ops.convert_to_tensor(x) for x in case[1:]] for name, case in cases.items()}
@@ -83,11 +83,11 @@ def _gradients(function, *inputs):
         tape.watch(inputs)
         loss = total(*inputs)
     found = tape.gradient(loss, inputs, unconnected_gradients="zero")
-    return [tf.convert_to_tensor(each) for each in found]  # some come as slices
+    return [tf.convert_to_tensor(each) for each in found]  # some are `IndexedSlices`
 
 
 def of_layer(layer, *inputs, direction=1.0, **arguments):
-    """Returns `(function, *inputs, *weights)` of the sum of a built layer's output."""
+    """Returns `(function, *inputs, *weights)` for the gradients of a built layer."""
     variables = layer.trainable_variables
     frozen = [variable.value for variable in layer.non_trainable_variables]
 
@@ -103,11 +103,11 @@ def layer_gradients(layer, *inputs, tolerance=3e-5, **arguments):
     """Returns the gradients of the sum of a built layer's output times `direction`.
 
     Args:
-        layer, *inputs, **arguments: A layer, and those of its call.
-        tolerance: As for `gradients_in_every_form`.
+        layer, *inputs, **arguments: A layer, and the inputs and arguments of its call.
+        tolerance: See `gradients_in_every_form`.
 
     Returns:
-        `(by_inputs, by_weights)`: a list, and a dictionary with the path of the weight.
+        `(by_inputs, by_weights)`: a list, and a dictionary with the paths of the weights as keys.
     """
     forms = None if layer.supports_jit else ["graph"]
     function, *tensors = of_layer(layer, *inputs, **arguments)
@@ -117,5 +117,5 @@ def layer_gradients(layer, *inputs, tolerance=3e-5, **arguments):
 
 
 def weight_gradients(layer, *inputs, **arguments):
-    """Returns the gradients of the sum of a built layer's output, by the path of the weight."""
+    """Returns a dictionary of weight paths to gradients of the sum of a built layer's output."""
     return layer_gradients(layer, *inputs, **arguments)[1]

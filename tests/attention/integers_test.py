@@ -1,4 +1,4 @@
-"""Integers and booleans where tensors of numbers belong: they count as floats."""
+"""Integers and booleans as inputs are converted to floats."""
 
 import keras
 import numpy as np

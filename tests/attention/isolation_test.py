@@ -1,4 +1,4 @@
-"""What importing the layers brings along: Keras, and nothing else."""
+"""Importing the layers imports Keras and nothing else."""
 
 import os
 import subprocess
@@ -17,7 +17,7 @@ print(*(set(sys.modules) - before))
 """
 
 
-@pytest.mark.full  # the next test finds what imports could bring
+@pytest.mark.full  # the next test checks all import statements
 @pytest.mark.parametrize("backend", ["tensorflow", "jax"])
 def test_import_brings_nothing_that_keras_does_not_bring(backend):
     pytest.importorskip(backend)
@@ -35,7 +35,7 @@ def test_import_brings_nothing_that_keras_does_not_bring(backend):
 def test_no_file_imports_tensorflow_or_the_zoo():
     files = set((REPOSITORY / "keras_attention").rglob("*.py"))
     assert len(files) > 10
-    # Keras has no function for the gradient of a function: one file asks the backend.
+    # Keras has no function that computes gradients, so one file calls the backend.
     for file in files - {REPOSITORY / "keras_attention" / "compute" / "_backend.py"}:
         lines = [line.split() for line in file.read_text().splitlines()]
         imported = {line[1].split(".")[0] for line in lines if line[:1] in (["import"], ["from"])}

@@ -1,4 +1,4 @@
-"""The layers of `drop_in` against those of Keras, in whose place they stand."""
+"""The layers of `drop_in` against the Keras layers that they replace."""
 
 import inspect
 
@@ -25,7 +25,7 @@ QUERY, VALUE, KEY = random(2, 4, 8), random(2, 3, 8), random(2, 3, 8)
 
 
 def theirs(name, *shapes, **arguments):
-    """Returns a built layer of Keras, all of whose weights are random."""
+    """Returns a built Keras layer whose weights are all random."""
     layer = getattr(keras.layers, name)(**arguments)
     layer.build(*(shapes if name in NAMES[:2] else [list(shapes)]))
     layer.set_weights([random(*weight.shape) / 2 for weight in layer.weights])
@@ -33,7 +33,7 @@ def theirs(name, *shapes, **arguments):
 
 
 def assert_same(layer, *inputs, other=None, **arguments):
-    """Asserts that ours gives what the layer of Keras does: output, scores, and their shapes."""
+    """Asserts that our layer equals that of Keras: output, scores, and their shapes."""
     inputs = inputs if len(inspect.signature(layer.build).parameters) > 1 else [list(inputs)]
     other = from_keras(layer) if other is None else other
     expected = layer(*inputs, return_attention_scores=True, **arguments)
@@ -170,7 +170,7 @@ def test_masks_of_embeddings():
 
 
 def both_models():
-    """Returns a model with Keras' four layers and one with ours."""
+    """Returns a model with the four Keras layers and one with ours."""
     models = []
     for source in (keras.layers, drop_in):
         grouped = getattr(source, "GroupQueryAttention", None) or source.GroupedQueryAttention

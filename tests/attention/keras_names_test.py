@@ -1,4 +1,4 @@
-"""The private names of Keras that the layers need are where they were, and do what they did."""
+"""The private Keras names that the layers need still exist and do what they did."""
 
 from pathlib import Path
 

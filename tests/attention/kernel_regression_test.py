@@ -18,7 +18,7 @@ KERNELS = {
 
 
 def regression(kernel, width, query_x, key_x, value_y, visible=None):
-    """The formula of one sequence: (mean of the values, weights), 0 where no point counts."""
+    """The formula for one sequence: (mean of the values, weights), 0 without any visible point."""
     weights = np.zeros((len(query_x), len(key_x)))
     for i, x in enumerate(query_x):
         for j, point in enumerate(key_x):

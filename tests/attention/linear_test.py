@@ -30,7 +30,7 @@ def elu_plus_one(x):
 
 
 def heads_of(layer, query, value):
-    """Queries, keys and values of each head, `(batch, length, size)` in float64."""
+    """Queries, keys and values per head, each `(batch, length, size)` in float64."""
     projected = [
         oracle._heads(projection, x.astype("float64"), HEADS)
         for projection, x in [
@@ -43,7 +43,7 @@ def heads_of(layer, query, value):
 
 
 def expected_attention(layer, query, value, phi=elu_plus_one, **masks):
-    """Returns output and weights, pair by pair."""
+    """Returns output and weights, computed pair by pair."""
     visible = oracle.visible_pairs(len(query), HEADS, query.shape[1], value.shape[1], **masks)
     weights, contexts = np.zeros(visible.shape), []
     for head, (queries, keys, values) in enumerate(heads_of(layer, query, value)):

@@ -96,7 +96,7 @@ def test_mixtures_are_drawn_with_the_variance_of_the_paper_and_differ():
     layer = LinformerAttention(2, 4, projected_length=64, max_length=200)
     layer.build((None, None, SIZE), (None, None, SIZE))
     keys, values = oracle.float64(layer.key_mixtures), oracle.float64(layer.value_mixtures)
-    # 12 800 numbers: the standard error of their variance is 1.3 %
+    # 12,800 numbers: the standard error of their variance is 1.3%
     assert keys.var() == pytest.approx(1 / 64, rel=0.06)
     assert np.abs(keys - values).max() > 0.1
 
@@ -121,7 +121,7 @@ def test_mixtures_of_one_key_each_are_exact_attention():
 
 
 def test_error_against_exact_attention_falls_as_mixtures_grow():
-    """Each mixture is the mean of a stretch of a sequence that changes slowly."""
+    """Each mixture is the mean of a segment of a slowly changing sequence."""
     length = 64
     steps = np.random.default_rng(1).normal(size=(8, length, SIZE)).astype("float32")
     x = np.cumsum(steps, axis=1) / 3
@@ -136,8 +136,8 @@ def test_error_against_exact_attention_falls_as_mixtures_grow():
         layer.key_mixtures.assign(means)
         layer.value_mixtures.assign(means)
         errors.append(np.sqrt(np.mean((oracle.float64(layer(x, x)) - expected) ** 2)))
-    # The sequence moves by √stretch within a stretch. Half of it halves a first-order error, and
-    # √½ would be left of one in proportion to the movement.
+    # Within a segment, the sequence moves by √length. Halving the length halves a first-order error
+    # and would leave √½ of an error proportional to the movement.
     assert (np.array(errors[1:]) < 0.75 * np.array(errors[:-1])).all(), errors
     assert errors[-1] < 1e-5
 

@@ -18,7 +18,7 @@ VALUE = RNG.normal(size=(BATCH, KEYS, SIZE)).astype("float32")
 
 
 def make(mode, half_width=2, score="general", **arguments):
-    """A built layer whose places are spread over all keys."""
+    """A built layer whose predicted places are spread over all keys."""
     layer = LocalAttention(mode, half_width, score, **arguments)
     layer.build(QUERY.shape, VALUE.shape)
     for variable in layer.weights:
@@ -28,7 +28,7 @@ def make(mode, half_width=2, score="general", **arguments):
 
 
 def local_attention(layer, query, value, key=None, **masks):
-    """Returns context, weights and places, one query after the other."""
+    """Returns context, weights and places, computed query by query."""
     key = value if key is None else key
     batch, queries, keys = len(query), query.shape[1], key.shape[1]
     visible = oracle.visible_pairs(batch, 1, queries, keys, **masks)[:, 0]
@@ -212,7 +212,7 @@ def test_gradients_of_the_predicted_place_equal_finite_differences():
 
     weights = [oracle.weight(layer, name) for name in ("place_kernel", "place_scale")]
     found = weight_gradients(layer, QUERY, VALUE)
-    # float32 weights carry steps of 1e-3 and no smaller ones; no key crosses the window's edge.
+    # Steps below 1e-3 are too small for float32 weights. No key crosses the window's edge.
     expected = oracle.numerical_gradients(total, *weights, step=1e-3)
     for name, difference in zip(("place_kernel", "place_scale"), expected, strict=True):
         (gradient,) = (each for path, each in found.items() if name in path)

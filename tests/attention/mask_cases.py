@@ -1,4 +1,4 @@
-"""Every mask beside its definition: a plain Python rule for one example, query and key."""
+"""Every mask with its definition: a plain Python rule for one example, query and key."""
 
 import hashlib
 
@@ -17,7 +17,7 @@ def some(*shape):
 KEY_PADDING, QUERY_PADDING = some(BATCH, KEYS), some(BATCH, QUERIES)
 PAIRS = some(BATCH, HEADS, QUERIES, KEYS)
 IDS = [[3, 3, 5, 5, 5, 3], [0, 1, 1, 1, 2, 2]]
-FIRST = KEYS - QUERIES  # where the first query of the data stands
+FIRST = KEYS - QUERIES  # the position of the first query of the data
 
 
 def causal(example, head, q, k):
@@ -63,7 +63,7 @@ def first_keys(*lengths):
 
 
 def number(seed, draw, block):
-    """The hash, once more, in Python's integers."""
+    """The hash again, with Python's integers."""
     digest = hashlib.sha256(f"{seed} {draw}".encode()).digest()
     for low, high in ((0, 1), (2, 3), (4, 5)):
         block = pow(block + digest[low] + 256 * digest[high], 3, 32717)
@@ -72,7 +72,7 @@ def number(seed, draw, block):
 
 def random_blocks(size, draws, seed=0, window=1, num_global=0, length=None, num_last=0):
     def drawn(block):
-        away = window // 2 + 1  # the nearest block that may be drawn
+        away = window // 2 + 1  # distance of the nearest block that may be drawn
         if length is None:
             free = [block - distance for distance in range(away, block - num_global + 1)]
         else:

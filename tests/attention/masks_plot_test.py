@@ -1,4 +1,4 @@
-"""Pictures of masks: squares, names of the axes, title, and no global state."""
+"""Plots of masks: cells, axis labels, title, and no global state."""
 
 import io
 import sys
@@ -13,7 +13,7 @@ from tests.attention.mask_cases import ALL, PAIRS
 
 
 def draw(figure):
-    """Renders a figure; what matplotlib cannot draw fails only here."""
+    """Renders a figure: only here does matplotlib fail on what it cannot draw."""
     file = io.BytesIO()
     figure.savefig(file, format="png", dpi=40)
     return file.getvalue()
@@ -24,7 +24,7 @@ def test_filled_squares_are_the_visible_pairs():
     axes = mask.plot(4, 6).axes[0]
     expected = [[1, 1, 1, 0, 0, 0], [0, 1, 1, 1, 0, 0], [0, 0, 1, 1, 1, 0], [0, 0, 0, 1, 1, 1]]
     assert axes.images[0].get_array().astype(int).tolist() == expected
-    assert axes.images[0].get_extent() == [-0.5, 5.5, 5.5, 1.5]  # queries stand at 2 to 5
+    assert axes.images[0].get_extent() == [-0.5, 5.5, 5.5, 1.5]  # queries are at positions 2 to 5
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("key position", "query position")
     assert axes.get_title() == "Causal & SlidingWindow(left=2, right=0)"
 

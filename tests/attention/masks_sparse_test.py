@@ -1,4 +1,4 @@
-"""Random blocks, Longformer and BigBird: how many blocks, which ones, always the same."""
+"""Random blocks, Longformer and BigBird: number and choice of blocks, fixed draws."""
 
 import numpy as np
 import pytest
@@ -39,7 +39,7 @@ GOLDEN = {
 
 
 def blocks(mask, length, size=1):
-    """Which key block each query block sees, from the first position of each."""
+    """Which key blocks each query block sees."""
     array = ops.convert_to_numpy(mask(length, length))[0, 0]
     whole = array.reshape(length // size, size, length // size, size)
     assert (whole.any(axis=(1, 3)) == whole.all(axis=(1, 3))).all()
@@ -61,7 +61,7 @@ def test_draws_are_the_same_for_ever():
 def test_each_block_draws_as_many_different_ones_as_there_are(num_blocks, seed):
     seen = blocks(masks.RandomBlocks(2, num_blocks, seed), 80, 2)
     assert seen.sum(axis=1).tolist() == [min(block, num_blocks) for block in range(40)]
-    assert not np.triu(seen).any()  # to the left only, and never the own one
+    assert not np.triu(seen).any()  # only to the left, and never its own block
 
 
 @pytest.mark.parametrize("num_blocks", [1, 3, 5, 30])
@@ -132,7 +132,7 @@ def test_both_go_with_causal():
 
 
 def test_bigbird_with_a_global_block_at_each_end():
-    """As in the paper's base model and Hugging Face."""
+    """As in the paper's base model and in Hugging Face Transformers."""
     options = {"block_size": 2, "window": 3, "num_random": 2, "length": 39}
     seen = blocks(masks.BigBird(num_global=1, num_last=1, **options), 40, 2)
     for end in (0, -1):
@@ -143,7 +143,7 @@ def test_bigbird_with_a_global_block_at_each_end():
     assert inside[near].all()
     drawn_only = inside & ~near
     assert drawn_only.sum(axis=1).max() == 2
-    assert drawn_only.sum() >= 2 * len(inside) - 4  # the ring closes: a neighbour may be drawn
+    assert drawn_only.sum() >= 2 * len(inside) - 4  # in the ring, a neighbour may be drawn
     assert drawn_only.any(axis=0).sum() > len(inside) // 2
 
 

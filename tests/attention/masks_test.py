@@ -24,7 +24,7 @@ from tests.attention.mask_cases import (
 from tests.attention.saved import check_file
 
 LENGTHS = [(4, 6), (6, 6), (6, 4), (1, 5), (13, 13)]
-# Positions that nobody has in a row: gaps, repeated ones, backwards.
+# Irregular positions: with gaps, repeated, and in reverse order.
 SCATTERED = [5, 2, 2, 11, 0], [7, 0, 3, 3, 12, 1]
 
 
@@ -83,7 +83,7 @@ def test_lengths_may_be_unknown(name):
         assert_same(tile(*positions), brute_force(rule, *positions))
 
 
-# what a batch brings along: (makes the mask, the data)
+# masks of a batch: (function that makes the mask, data)
 OF_A_BATCH = {
     "keys": (masks.Keys, KEY_PADDING),
     "queries": (lambda visible: masks.Queries(visible, KEYS), QUERY_PADDING),
@@ -136,7 +136,7 @@ def test_combine_skips_what_is_none():
 
 
 A, B, C = (ALL[name][0] for name in ("pairs of heads", "dilated", "documents"))
-# name: two masks that are the same
+# name: two equal masks
 LAWS = {
     "and commutes": (A & B, B & A),
     "or commutes": (A | B, B | A),

@@ -1,4 +1,4 @@
-"""Which tiles a mask needs: never one too few, for simple masks none too many."""
+"""Which tiles a mask needs: never too few, and for simple masks not too many."""
 
 import keras
 import numpy as np
@@ -45,11 +45,11 @@ OF_A_CALL = ["keys", "queries", "pairs", "pairs of a batch", "pairs of heads", "
 WITH_GAPS = ["dilated", "dilated by 1", "dilated to the left", "strided"]
 AT_RANDOM = ["random", "random blocks", "random outside", "random both ways"]
 AT_RANDOM += ["random blocks both ways"]
-# Of the others `Mask` says that anybody may see, and that not all do.
+# For other masks, the defaults of `Mask` say that pairs may be visible and that not all are.
 MAY_SEE = [name for name in ALL if name not in (*OF_A_CALL, "not random")]
 BY_DEFAULT = (*OF_A_CALL, *WITH_GAPS, *AT_RANDOM, "longformer without global")
 SEES_ALL = [name for name in ALL if name not in BY_DEFAULT]
-# They may overlook a full tile: what they are made of sees it in part each.
+# These may miss a full tile: each of their parts sees only part of it.
 MODEST = [name for name in SEES_ALL if name.startswith(("longformer", "big bird"))]
 MODEST += ["documents with padding", "causal, without its documents"]
 
@@ -61,7 +61,7 @@ def tiles_of(first, length, size):
 
 
 def grid(lengths, size):
-    """All tiles, as a computation asks for them: queries in rows, keys in columns."""
+    """All tiles in the layout of the computation: queries in rows, keys in columns."""
     query_length, key_length = lengths
     queries = tiles_of(key_length - query_length, query_length, size)
     keys = tiles_of(0, key_length, size)
@@ -156,7 +156,7 @@ def test_number_of_tiles_may_be_unknown(name):
 def test_lengths_of_a_tensor_leave_out_tiles_where_positions_are_tensors(make):
     mask = make(ops.convert_to_tensor([1, 5], "int32"))
     queries, keys = grid((13, 13), 3)
-    assert mask.may_see(queries, keys) is True  # plain questions get plain answers
+    assert mask.may_see(queries, keys) is True  # NumPy arguments give a Python bool
     tensors = [[ops.convert_to_tensor(x) for x in pair] for pair in (queries, keys)]
     found = ops.convert_to_numpy(mask.may_see(*tensors))
     assert found.tolist() == [[True, True, False, False, False]]

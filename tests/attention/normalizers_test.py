@@ -1,4 +1,4 @@
-"""Normalizers against their definitions in float64: exact zeros, true gradients, honest draws."""
+"""Normalizers against their definitions in float64: exact zeros, gradients, and random draws."""
 
 import keras
 import numpy as np
@@ -19,18 +19,18 @@ def _same_numbers_in_any_order():
 
 
 NAMES = list(oracle.NORMALIZERS)
-NO_DISTRIBUTION = "sigmoid", "softmax_one"  # their weights sum to another number than 1
+NO_DISTRIBUTION = "sigmoid", "softmax_one"  # their weights do not sum to 1
 SMOOTH = [name for name in NAMES if name != "hard"]
 
 
 def random_scores(name, dtype="float32", scale=3.0):
-    """Random scores, which are not negative and sometimes 0 for the sum."""
+    """Random scores; those for the sum are nonnegative and sometimes 0."""
     scores = scale * RNG.normal(size=(3, 4, 6))
     return ops.cast(np.maximum(scores, 0) if name == "sum" else scores, dtype)
 
 
 def random_visible():
-    """Random booleans; the row (0, 0) sees nothing and (0, 1) one key only."""
+    """Random booleans; row (0, 0) sees nothing, and row (0, 1) sees a single key."""
     visible = RNG.random((3, 4, 6)) < 0.6
     visible[0, :2] = False
     visible[0, 1, 2] = True
@@ -41,7 +41,7 @@ FACTORS = np.arange(1.0, 7.0, dtype="float32")
 
 
 def weighted(name, scores, visible):
-    """One weight that is not symmetric in the keys, so that its gradient is not 0."""
+    """Weights times factors that differ by key, so that the gradient of the sum is not 0."""
     return ops.multiply(normalizers.get(name)(scores, visible), FACTORS)
 
 
@@ -127,14 +127,14 @@ def test_what_stands_at_hidden_places_has_no_effect(name, junk):
     np.testing.assert_array_equal(oracle.float64(spoiled), oracle.float64(expected))
 
 
-# With XLA, `gradient_forms_test` compares those of sparse weights always.
+# `gradient_forms_test` always compares gradients of sparse weights with XLA.
 @pytest.mark.parametrize("forms", [["graph"], pytest.param(None, marks=pytest.mark.full)])
 def test_gradients_equal_finite_differences(forms):
     visible, scales = random_visible(), np.reshape([0.3, 1.0, 3.0], (3, 1, 1))
     cases, expected = {}, {}
     for name in SMOOTH:
         scores = oracle.float64(random_scores(name, scale=scales))
-        scores += 0.1 if name == "sum" else 0.0  # away from the division of 0 by 0
+        scores += 0.1 if name == "sum" else 0.0  # avoids 0 / 0
         for given in (visible, None):
             seen = np.ones(scores.shape, bool) if given is None else given
 
@@ -312,7 +312,7 @@ def test_gradient_of_the_log_probability_is_one_hot_less_softmax(junk):
     (found,) = gradients(
         lambda scores: hard.draw(scores, visible, seed=5)[1],
         scores,
-        forms=["graph"],  # XLA draws something else by the same seed
+        forms=["graph"],  # XLA draws differently with the same seed
     )
     softmax = oracle.normalized("softmax", scores.astype("float64"), visible)
     np.testing.assert_allclose(oracle.float64(found), oracle.float64(one_hot) - softmax, atol=1e-5)
@@ -328,7 +328,7 @@ def test_reinforce_learns_where_the_reward_is():
         return (ops.matmul(one_hot, rewards) - 0.25) * log_probability
 
     for _ in range(20):
-        (gradient,) = gradients(objective, scores, forms=[])  # it draws anew each time
+        (gradient,) = gradients(objective, scores, forms=[])  # every call draws again
         scores = scores + 0.05 * ops.convert_to_numpy(gradient)
     assert oracle.NORMALIZERS["softmax"](scores[0])[2] > 0.9
 
@@ -350,7 +350,7 @@ def test_layer_returns_the_weights_of_its_normalizer(name, make):
         np.testing.assert_allclose(oracle.float64(context), weights @ x, atol=1e-5)
 
 
-@pytest.mark.full  # their gradients are compiled above
+@pytest.mark.full  # compiled gradients are tested above
 @pytest.mark.filterwarnings("ignore:Gradients do not exist")  # hard attention has none
 @pytest.mark.parametrize("jit_compile", [True, False])
 @pytest.mark.parametrize("name", [*NAMES, "stochastic"])

@@ -9,12 +9,12 @@ from tests.attention import position_equations
 
 
 def float64(tensor):
-    """Returns any tensor, bfloat16 included, as a float64 array."""
+    """Returns any tensor, including bfloat16, as a float64 array."""
     return ops.convert_to_numpy(ops.cast(tensor, "float32")).astype("float64")
 
 
 def weight(layer, name):
-    """Returns the weight of a layer that has this name."""
+    """Returns the weight of a layer with this name."""
     (found,) = (each for each in layer.weights if each.name == name)
     return float64(found)
 
@@ -24,7 +24,7 @@ def _row_of_sum(scores):
 
 
 def _row_of_simplex(power):
-    """Returns max(0, s - τ)^power with the τ, found by bisection, that makes the sum 1."""
+    """Returns max(0, s - τ)^power, with τ found by bisection so that the sum is 1."""
 
     def weights(scores):
         scores = scores / power
@@ -38,7 +38,7 @@ def _row_of_simplex(power):
     return weights
 
 
-# what a normalizer makes of the visible scores of one row
+# the weights that a normalizer computes from the visible scores of one row
 NORMALIZERS = {
     "softmax": lambda scores: np.exp(scores - scores.max()) / np.exp(scores - scores.max()).sum(),
     "softmax_one": lambda scores: np.exp(
@@ -53,7 +53,7 @@ NORMALIZERS = {
 
 
 def normalized(name, scores, visible):
-    """The weights that a normalizer makes of scores, row by row of what each one sees."""
+    """The weights of a normalizer, computed row by row from the visible scores."""
     weights = np.zeros(scores.shape)
     for row in np.ndindex(scores.shape[:-1]):
         seen = visible[row]
@@ -63,7 +63,7 @@ def normalized(name, scores, visible):
 
 
 def softmax(scores, visible):
-    """Softmax of each row over the keys it sees; a row that sees none is 0 everywhere."""
+    """Softmax of each row over its visible keys; a row that sees none is 0 everywhere."""
     return normalized("softmax", scores, visible)
 
 
@@ -78,7 +78,7 @@ def visible_pairs(
     attention_mask=None,
     use_causal_mask=False,
 ):
-    """Asks every mask about every pair: booleans (batch, heads, query_length, key_length)."""
+    """The pairs that all masks allow: booleans (batch, heads, query_length, key_length)."""
     visible = np.ones((batch, heads, query_length, key_length), bool)
     pairs = np.asarray(True if attention_mask is None else attention_mask)
     pairs = np.broadcast_to(pairs[:, None] if pairs.ndim == 3 else pairs, visible.shape)
@@ -94,7 +94,7 @@ def visible_pairs(
 
 
 def logits(score, query, key, head=()):
-    """The score of every query with every key of one head, (batch, query_length, key_length)."""
+    """The scores of all queries and keys of one head, (batch, query_length, key_length)."""
     kind = type(score).__name__
     if kind in ("Dot", "ScaledDot"):
         divisor = np.sqrt(query.shape[-1]) if kind == "ScaledDot" else 1.0
@@ -123,7 +123,7 @@ def logits(score, query, key, head=()):
     return _positional_logits(kind, score, query, key, head)
 
 
-# what a score makes of u, the distance in units of its width
+# the score as a function of u, the distance in units of its width
 DISTANCES = {
     "Euclidean": lambda u: -(u**2),
     "Gaussian": lambda u: -(u**2) / 2,
@@ -134,17 +134,17 @@ DISTANCES = {
 
 
 def _learned(score, name, head):
-    """The number that an argument of a score gives, or a weight with its logarithm."""
+    """The number given as an argument of a score, or learned as a weight that holds its log."""
     is_learned = getattr(score, f"learned_{name}", False)
     return np.exp(weight(score, f"log_{name}")[head]) if is_learned else getattr(score, name)
 
 
 def _positional_logits(kind, score, query, key, head):
-    """The scores that do not read keys, pair by pair of positions."""
+    """The scores that do not read keys, computed for each pair of positions."""
     (batch, queries, _), keys = query.shape, key.shape[1]
     found = np.zeros((batch, queries, keys))
     for b, i, j in np.ndindex(found.shape):
-        row = (keys - queries + i) % score.max_length  # where the query stands
+        row = (keys - queries + i) % score.max_length  # position of the query
         if kind == "Location":
             found[b, i, j] = weight(score, "kernel")[head][j] @ query[b, i]
         elif kind == "DenseSynthesizer":
@@ -164,7 +164,7 @@ def attention(layer, query, value, key=None, visible=None, **masks):
     """Returns context and weights of the layer `Attention`.
 
     Args:
-        visible: Who sees whom `(batch, …, query_length, key_length)`, instead of masks.
+        visible: Visible pairs `(batch, …, query_length, key_length)`, instead of masks.
     """
     key = value if key is None else key
     if visible is None:
@@ -180,7 +180,7 @@ def multi_head_attention(layer, query, value, key=None, visible=None, **masks):
     """Returns output and weights of the layer `MultiHeadAttention`.
 
     Args:
-        visible: Who sees whom `(batch, heads, query_length, key_length)`, instead of masks.
+        visible: Visible pairs `(batch, heads, query_length, key_length)`, instead of masks.
     """
     key = value if key is None else key
     if visible is None:
@@ -205,13 +205,13 @@ def multi_head_attention(layer, query, value, key=None, visible=None, **masks):
 
 
 def _places(query, key):
-    """Where queries and keys stand when both end together."""
+    """The positions of queries and keys that end at the same position."""
     lengths = query.shape[1], key.shape[1]
     return np.arange(lengths[0]) + lengths[1] - lengths[0], np.arange(lengths[1])
 
 
 def _scores(layer, query, key, places, bias, head=()):
-    """The logits of one head with its position and soft cap."""
+    """The logits of one head, including position and soft cap."""
     query, key = (
         position_equations.rotated(layer.position, *each)
         for each in zip((query, key), places, strict=True)
@@ -245,7 +245,7 @@ CELL_STEPS = {"GRUCell": (gru_step, 1), "LSTMCell": (lstm_step, 2)}
 
 
 def attention_rnn(layer, inputs, memory, initial_state, memory_mask=None):
-    """Returns outputs and weights of the layer `AttentionRNN`, one step after the other."""
+    """Returns outputs and weights of the layer `AttentionRNN`, computed step by step."""
     cell = layer.cell
     move, number_of_states = CELL_STEPS[type(cell.cell).__name__]
     states = initial_state if isinstance(initial_state, list) else [initial_state]
@@ -279,7 +279,7 @@ def attention_rnn(layer, inputs, memory, initial_state, memory_mask=None):
 
 
 def numerical_gradients(function, *arrays, step=1e-5):
-    """Central differences of a function of float64 arrays that returns one number."""
+    """Central differences of a function of float64 arrays that returns a scalar."""
     gradients = []
     for array in arrays:
         gradient = np.zeros_like(array)
@@ -300,7 +300,7 @@ def _name(normalizer):
 
 
 def _heads(projection, x, heads):
-    if projection is None:  # the score reads nothing of it but its length
+    if projection is None:  # the score only reads its length
         return [x] * heads
     return np.split(_dense(projection, x), heads, axis=-1)
 

@@ -26,7 +26,7 @@ def test_peers_row_1_fully_masked_row_is_zero_with_and_without_scores(make, dtyp
     np.testing.assert_array_equal(oracle.float64(alone), oracle.float64(context))
     np.testing.assert_array_equal(oracle.float64(context)[1], 0.0)
     np.testing.assert_array_equal(oracle.float64(weights)[1], 0.0)
-    tolerance = {"float32": 1e-5, "float16": 2e-3, "bfloat16": 2e-2}[dtype]  # of its forms
+    tolerance = {"float32": 1e-5, "float16": 2e-3, "bfloat16": 2e-2}[dtype]  # between forms
     found = gradients(lambda *x: layer(*x, value_mask=mask), QUERY, VALUE, tolerance=tolerance)
     for gradient in found:
         assert np.isfinite(oracle.float64(gradient)).all()
@@ -103,7 +103,7 @@ def test_peers_row_7_implementation_is_known_or_refused():
 def test_peers_row_8_soft_cap_works_everywhere(make, implementation):
     layer = make(score="dot", soft_cap=1e-3, implementation=implementation)
     capped = oracle.float64(layer(1000 * QUERY, VALUE))
-    even = oracle.float64(layer(0 * QUERY, VALUE))  # nearly: between -0.001 and 0.001
+    even = oracle.float64(layer(0 * QUERY, VALUE))  # capped logits: between -0.001 and 0.001
     np.testing.assert_allclose(capped, even, atol=1e-2)
 
 
@@ -137,7 +137,7 @@ def test_peers_row_12_large_logits_are_finite_in_mixed_float16(with_scores, sign
     x = np.full((1, 2, 64), 40.0)
     layer(x, x)
     for projection in (layer.query_projection, layer.key_projection, layer.value_projection):
-        projection.kernel.assign(np.eye(64))  # logits of 64 · 40² = 102 400
+        projection.kernel.assign(np.eye(64))  # logits of 64 · 40² = 102,400
     output = layer(sign * x, x, return_attention_scores=with_scores)
     for each in output if with_scores else [output]:
         assert np.isfinite(oracle.float64(each)).all()

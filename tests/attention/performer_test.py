@@ -34,7 +34,7 @@ def make(**arguments):
 
 
 def log_features(layer, x, head):
-    """Logarithms of the features of one head, (batch, length, num_features)."""
+    """Log features of one head, (batch, length, num_features)."""
     x = x / layer.key_dim**0.25
     products = x @ oracle.weight(layer, "features")[head].T
     if layer.kernel == "relu":
@@ -43,7 +43,7 @@ def log_features(layer, x, head):
 
 
 def expected_attention(layer, query, value, key=None, **masks):
-    """Returns output and weights; logarithms are added up pair by pair."""
+    """Returns output and weights, with logarithms added pair by pair."""
     query, value = query.astype("float64"), value.astype("float64")
     key = value if key is None else key.astype("float64")
     visible = oracle.visible_pairs(len(query), HEADS, query.shape[1], key.shape[1], **masks)
@@ -98,7 +98,7 @@ def test_equals_the_quadratic_formula_under_every_mask(kernel, name):
     assert_like_formula(make(kernel=kernel), query, value, key, **MASKS[name])
 
 
-# lengths of queries and keys around those that chunks divide
+# lengths of queries and keys around multiples of the chunk size
 LENGTHS = [(1, 1), (1, 6), (6, 1), (5, CHUNK + 3), (CHUNK + 3, 5), (CHUNK, CHUNK)]
 LENGTHS += [(length, length) for length in (CHUNK - 1, CHUNK + 1, 2 * CHUNK + 44)]
 
@@ -119,7 +119,7 @@ def test_large_and_small_numbers_neither_overflow_nor_vanish(causal, scale):
     query, value = random(BATCH, 9, SIZE), random(BATCH, 9, SIZE)
     scale_queries_and_keys(layer, scale)
     given = {"value_mask": some(BATCH, 9)}
-    # logarithms of features reach 3000, of which float32 rounds off 2e-4
+    # log features reach 3000, where the rounding error of float32 is 2e-4
     assert_like_formula(layer, query, value, causal=causal, tolerance=1e-3, **given)
 
 
@@ -143,7 +143,7 @@ def test_what_comes_later_changes_nothing():
     changed = x.copy()
     changed[:, CHUNK + 5 :] += 3.0
     before, after = (oracle.float64(layer(each, each)) for each in (x, changed))
-    # the same sums relative to another largest key: equal up to rounding
+    # the same sums relative to a different largest key: equal up to rounding
     np.testing.assert_allclose(after[:, : CHUNK + 5], before[:, : CHUNK + 5], atol=1e-5)
     assert np.abs(after[:, CHUNK + 5] - before[:, CHUNK + 5]).max() > 0.01
 
@@ -192,7 +192,7 @@ def test_features_are_orthogonal_in_groups_and_as_long_as_normal_ones():
     many = PerformerAttention(1, 16, num_features=16 * 500, seed=4)
     many.build((None, None, 4), (None, None, 4))
     rows = oracle.weight(many, "features")[0]
-    # 128 000 normal numbers: the standard error of their mean is 0.003, of their variance 0.004
+    # 128,000 normal numbers: the standard errors of mean and variance are 0.003 and 0.004
     assert abs(rows.mean()) < 0.015
     assert abs(rows.var() - 1.0) < 0.02
     assert abs((rows**4).mean() - 3.0) < 0.15
@@ -257,7 +257,7 @@ def test_error_against_softmax_attention_falls_as_features_grow(causal):
             squares.append(np.mean((oracle.float64(layer(x, x)) - expected) ** 2))
         errors.append(np.sqrt(np.mean(squares)))
     # Four times the features would halve a standard deviation. The products of features have a long
-    # tail, which 8 draws of few features miss: so it is less at first.
+    # tail, which 8 draws of few features miss, so the deviation falls by less at first.
     assert (np.array(errors[1:]) < 0.9 * np.array(errors[:-1])).all(), errors
     assert errors[-1] < 0.45 * errors[0], errors
     assert errors[-1] < 0.05 * np.abs(expected).max()

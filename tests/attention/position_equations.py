@@ -1,4 +1,4 @@
-"""The positions inside heads, from their equations in float64 NumPy."""
+"""Positions inside heads, from their equations in float64 NumPy."""
 
 import numpy as np
 from keras import ops
@@ -31,18 +31,18 @@ def alibi_bias(position, query, queries, keys):
 
 
 def t5_bias(position, query, queries, keys):
-    """Of `T5Bias(8, 6)`."""
+    """The bias of `T5Bias(8, 6)`."""
     table = _embeddings(position)
     bias = np.zeros((*query.shape[:-1], len(keys)))
     for *front, i, j in np.ndindex(bias.shape):
         after = int(keys[j]) - int(queries[i])
-        place = sum(abs(after) >= first for first in (1, 2, 4))  # 4 ranges: 0, 1, 2 to 3, the rest
+        place = sum(abs(after) >= first for first in (1, 2, 4))  # 4 ranges: 0, 1, 2 to 3, 4 or more
         bias[(*front, i, j)] = table[(*front[1:], place + (4 if after > 0 else 0))]
     return bias
 
 
 def shaw_bias(position, query, queries, keys):
-    """Of `Shaw(2)`."""
+    """The bias of `Shaw(2)`."""
     table = _embeddings(position)
     bias = np.zeros((*query.shape[:-1], len(keys)))
     for *front, i, j in np.ndindex(bias.shape):
@@ -52,7 +52,7 @@ def shaw_bias(position, query, queries, keys):
 
 
 def transformer_xl_bias(position, query, queries, keys):
-    """The terms of section 3.3 of Dai et al. that read positions, pair by pair."""
+    """The positional terms of section 3.3 of Dai et al., pair by pair."""
     kernel, vector = (
         ops.convert_to_numpy(each).astype("float64")
         for each in (position.kernel, position.bias_vector)
@@ -70,12 +70,12 @@ def transformer_xl_bias(position, query, queries, keys):
 
 
 def rotated(position, x, places):
-    """Returns queries or keys as a position object changes them."""
+    """Returns queries or keys after rotation by a position object."""
     return rotary(x, places) if isinstance(position, positions.Rotary) else x
 
 
 def bias(position, query, queries, keys):
-    """Returns what a position object, or none, adds to the logits."""
+    """Returns the bias that a position object, or `None`, adds to the logits."""
     found = BIASES.get(type(position))
     return 0.0 if found is None else found(position, query, queries, keys)
 

@@ -20,7 +20,7 @@ from tests.attention.position_equations import (
 from tests.attention.saved import check_config
 
 RNG = np.random.default_rng(0)
-HALF = {"float16": 2.0**-11, "bfloat16": 2.0**-8}  # half the distance of neighbours, relatively
+HALF = {"float16": 2.0**-11, "bfloat16": 2.0**-8}  # largest relative rounding error
 BATCH, HEADS, QUERIES, KEYS, SIZE = 2, 3, 4, 6, 8
 needs_tensorflow = pytest.mark.skipif(
     keras.backend.backend() != "tensorflow", reason="is about tf.function"
@@ -37,7 +37,7 @@ def randomize(layer):
 
 
 def sinusoids(length, size, start=0, max_wavelength=10000):
-    """Equation of section 3.5 of Vaswani et al., one number after the other."""
+    """The equation of section 3.5 of Vaswani et al., number by number."""
     table = np.zeros((length, size))
     for row, column in np.ndindex(length, size):
         angle = (start + row) / max_wavelength ** (column // 2 * 2 / size)
@@ -91,7 +91,7 @@ def test_sinusoids_in_half_precision_are_the_true_ones_rounded_once(dtype):
     found = positions.SinusoidalPosition(dtype=dtype)(np.zeros((1, length, size)))
     assert keras.backend.standardize_dtype(found.dtype) == rounding
     found, true = oracle.float64(found)[0], sinusoids(length, size)
-    allowed = HALF[rounding] * np.abs(true) + 2e-4  # the angle itself is a float32
+    allowed = HALF[rounding] * np.abs(true) + 2e-4  # the angle is a float32
     assert (np.abs(found - true) <= allowed).all()
     rounded = oracle.float64(ops.cast(true, rounding))
     distinct = (rounded[1:] != rounded[:-1]).any(-1)
@@ -107,7 +107,7 @@ def test_sum_is_rounded_once_in_half_precision(kind, dtype):
     exact = x.astype("float32") + np.float32(vectors_of_built(layer, x))
     expected = oracle.float64(ops.cast(exact, dtype))
     difference = np.abs(oracle.float64(layer(x)) - expected)
-    assert (difference > 0).mean() < 0.01  # where a float32 sine lies on the edge of a rounding
+    assert (difference > 0).mean() < 0.01  # a float32 sine may be at a rounding boundary
     assert (difference <= 2 * HALF[dtype] * np.abs(expected) + 1e-7).all()
 
 
@@ -335,13 +335,13 @@ def test_bias_equals_the_equation_in_float32(kind, heads, places, dtype):
     randomize(position)
     compute = dtype.removeprefix("mixed_")
     query = ops.cast(random(BATCH, *heads, len(queries), SIZE), compute)
-    with_autocast = keras.layers.Layer(dtype=dtype)  # calls happen inside its scope
+    with_autocast = keras.layers.Layer(dtype=dtype)  # calls run in its scope
     with_autocast.call = lambda x: position.bias(position.features(x), queries, keys)
     bias = with_autocast(query)
     assert keras.backend.standardize_dtype(bias.dtype) == "float32"
     expected = expect(position, oracle.float64(query), queries, keys)
     found = np.broadcast_to(oracle.float64(bias), expected.shape)
-    # The angles of sines are float32, so that far away they are off by so many parts of a turn.
+    # The angles of sines are float32, so their error grows with the position.
     far = 2.0**-20 * np.abs([*queries, *keys]).max() if kind == "transformer_xl" else 0.0
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5 + 10.0 * far)
     np.testing.assert_array_equal(
@@ -388,7 +388,7 @@ def test_shaw_sends_a_gradient_to_its_query():
 
 
 def test_transformer_xl_is_the_attention_of_its_paper():
-    """All four terms of section 3.3, of which `u` is the bias of the queries."""
+    """All four terms of section 3.3; `u` is the bias of the queries."""
     layer = MultiHeadAttention(2, SIZE, position="transformer_xl")
     x = random(1, KEYS, SIZE)
     layer.build(x.shape, x.shape)
@@ -400,12 +400,12 @@ def test_transformer_xl_is_the_attention_of_its_paper():
         kernel = oracle.weight(projection, "kernel")
         return (x[0].astype("float64") @ kernel).reshape(KEYS, 2, SIZE).transpose(1, 0, 2)
 
-    query = heads(layer.query_projection)  # without a bias, which is u
+    query = heads(layer.query_projection)  # without the bias, which is u
     key = heads(layer.key_projection)
     key = key + oracle.weight(layer.key_projection, "bias").reshape(2, 1, SIZE)
     u = oracle.weight(layer.query_projection, "bias").reshape(2, SIZE)
     v = u + oracle.weight(position, "bias_vector")
-    kernel = oracle.weight(position, "kernel").transpose(0, 2, 1)  # W_R, of all sizes to one head
+    kernel = oracle.weight(position, "kernel").transpose(0, 2, 1)  # W_R, per head
     logits = np.zeros((2, KEYS, KEYS))
     for head, i, j in np.ndindex(logits.shape):
         angles = (i - j) * 10000.0 ** (-np.arange(SIZE) / SIZE)

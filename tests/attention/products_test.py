@@ -1,4 +1,4 @@
-"""Products of tensors against NumPy in float64, and that nobody asks the backend for them else."""
+"""Products of tensors against NumPy in float64, and that only one module uses the backend's."""
 
 import ast
 from pathlib import Path
@@ -14,7 +14,7 @@ from tests.attention import oracle
 from tests.attention.gradients import gradients
 
 RNG = np.random.default_rng(0)
-# Axes in front of the matrices. TensorFlow 2.21 with oneDNN corrupts the first ones by itself.
+# Batch axes of the matrices. TensorFlow 2.21 with oneDNN corrupts memory with the first ones.
 AXES = [
     ((4, 1), (1, 1)),
     ((4, 1), (1,)),
@@ -41,7 +41,7 @@ def float64(*arrays):
 
 
 def assert_right(product, expected, *inputs):
-    """Compares a bilinear function and its gradients with NumPy's."""
+    """Compares a bilinear function and its gradients with NumPy."""
     wanted = expected(*float64(*inputs))
     found = product(*map(ops.convert_to_tensor, inputs))
     np.testing.assert_allclose(oracle.float64(found), wanted, atol=1e-4)
@@ -85,7 +85,7 @@ def test_matmul_of_batches_of_unknown_size():
 
 
 def test_nobody_else_multiplies_by_the_backend():
-    """Whoever calls `ops.matmul` himself meets the crash that `_products.matmul` goes around."""
+    """Calling `ops.matmul` directly risks the crash that `_products.matmul` avoids."""
     found = []
     for file in Path(keras_attention.__file__).parent.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
@@ -96,5 +96,5 @@ def test_nobody_else_multiplies_by_the_backend():
             )
             if is_product and file.name != "_products.py":
                 found.append(f"{file.name}: {ast.unparse(node)}")
-    # NumPy draws the picture of the masks, outside of any backend.
+    # Plots of masks use NumPy, not the backend.
     assert found == ["plotting.py: "], found

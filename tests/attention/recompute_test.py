@@ -1,4 +1,4 @@
-"""Attention made inside `keras.RematScope()`: computed again in the backward pass, same numbers."""
+"""Attention inside `keras.RematScope()`: recomputed in the backward pass, same results."""
 
 import keras
 import numpy as np
@@ -42,7 +42,7 @@ def small_tiles(monkeypatch):
 
 
 def losses(make, mode):
-    """What a model of one layer loses in its first steps."""
+    """The losses of a one-layer model in its first epochs."""
     keras.utils.set_random_seed(0)
     rng = np.random.default_rng(0)
     x, key_mask = keras.Input((LENGTH, SIZE)), keras.Input((LENGTH,), dtype="bool")
@@ -70,7 +70,7 @@ def test_layers_learn_the_same(layer):
     assert_same_losses(make)
 
 
-@pytest.mark.full  # the block below has one
+@pytest.mark.full  # the block below contains one
 def test_feed_forward_learns_the_same():
     assert_same_losses(lambda x, _: FeedForward(12, dropout=0.3)(x))
 

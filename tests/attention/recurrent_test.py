@@ -27,7 +27,7 @@ ATTENTIONS = {
 
 
 def make_layer(cell=keras.layers.GRUCell, attention="additive", order="bahdanau", **arguments):
-    """A built `AttentionRNN` whose weights are all random, biases too."""
+    """A built `AttentionRNN` whose weights are all random, including biases."""
     attention = ATTENTIONS[attention]() if isinstance(attention, str) else attention
     layer = AttentionRNN(AttentionCell(cell(UNITS), attention, order=order, **arguments))
     layer.build(INPUTS.shape, ENCODED.shape)
@@ -154,7 +154,7 @@ def test_every_weight_gets_a_gradient(order):
         assert np.abs(oracle.float64(gradient)).max() > (0 if "key/bias" in path else 1e-6), path
 
 
-# XLA refuses the gradient of a loop whose length TensorFlow does not tell it.
+# XLA rejects gradients of a loop whose length is not static in TensorFlow.
 @pytest.mark.few(1)
 @pytest.mark.parametrize("order", ORDERS)
 def test_gradients_equal_finite_differences_of_the_equations(order):
@@ -243,7 +243,7 @@ RANDOM = [{"dropout": 0.5}, {"normalizer": Hard(stochastic=True, seed=0)}]
 def test_what_an_attention_draws_is_new_in_every_step_and_call(random):
     layer = make_layer(attention=Attention("additive", seed=0, **random))
     for weight in layer.cell.attention.weights:
-        weight.assign(np.zeros(weight.shape))  # so that contexts differ by what is drawn alone
+        weight.assign(np.zeros(weight.shape))  # contexts differ only by random draws
     first, second = (
         oracle.float64(run(layer, memory_mask=None, training=True)[0])[..., UNITS:]
         for _ in range(2)
@@ -252,7 +252,7 @@ def test_what_an_attention_draws_is_new_in_every_step_and_call(random):
     assert np.abs(first - second).max() > 0.1
 
 
-@pytest.mark.full  # a captioner does, too
+@pytest.mark.full  # a captioner also tests this
 @pytest.mark.few(1)
 @pytest.mark.parametrize("random", RANDOM, ids=["dropout", "hard"])
 def test_learns_with_an_attention_that_draws(random):
@@ -262,7 +262,7 @@ def test_learns_with_an_attention_that_draws(random):
     targets = 3.0 * np.ones((BATCH, LENGTH, 1))
     model.compile(keras.optimizers.SGD(0.0), "mean_squared_error", run_eagerly=True)
     still = model.fit([INPUTS, ENCODED], targets, epochs=3, verbose=0).history["loss"]
-    assert len(set(still)) == 3  # other draws in every step of training
+    assert len(set(still)) == 3  # new draws in every training step
     model.compile(keras.optimizers.Adam(0.05), "mean_squared_error")
     model.fit([INPUTS, ENCODED], targets, epochs=20, verbose=0)
     after = model.evaluate([INPUTS, ENCODED], targets, verbose=0)

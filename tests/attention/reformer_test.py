@@ -30,7 +30,7 @@ def make(**arguments):
 
 
 def number_of_buckets(layer, length):
-    """One, or the even number that makes buckets of `bucket_size`, half more at the most."""
+    """One, or an even number that gives buckets of about `bucket_size`, at most half more."""
     if length <= layer.bucket_size:
         return 1
     fitting = (n for n in range(2, layer.max_buckets) if length <= (n + 1) * layer.bucket_size)
@@ -38,7 +38,7 @@ def number_of_buckets(layer, length):
 
 
 def meetings(layer, queries, visible):
-    """Who meets whom in any round, for one sequence of queries (length, size) of one head."""
+    """Pairs that meet in any round, for one sequence of queries (length, size) of one head."""
     length, chunk = len(queries), 2 * layer.bucket_size
     meets = np.zeros((length, length), bool)
     half = number_of_buckets(layer, length) // 2
@@ -56,7 +56,7 @@ def meetings(layer, queries, visible):
 
 
 def expected_attention(layer, x, value, causal=False, visible=None):
-    """Returns output and weights, one sequence of one head after the other."""
+    """Returns output and weights, computed for each sequence and head."""
     x, value = x.astype("float64"), value.astype("float64")
     visible = np.ones(x.shape[:2], bool) if visible is None else visible
     queries = oracle._heads(layer.query_projection, x, HEADS)
@@ -87,7 +87,7 @@ def assert_like_brute_force(layer, x, value, causal=False, visible=None, **masks
     np.testing.assert_array_equal(oracle.float64(alone), oracle.float64(output))
 
 
-# around those that buckets and chunks divide
+# around multiples of the bucket and chunk sizes
 @pytest.mark.few(6)
 @pytest.mark.parametrize("length", [1, 2, 3, 4, 5, 7, 8, 9, 12, 13, 16, 17, 33, 50])
 @pytest.mark.parametrize("causal", [True, False])
@@ -127,7 +127,7 @@ def test_one_bucket_is_exact_attention_to_all_others(causal):
     for head, queries in enumerate(oracle._heads(layer.query_projection, x, HEADS)):
         keys = queries / np.linalg.norm(queries, axis=-1, keepdims=True)
         sees = ~np.eye(16, dtype=bool) & (np.tri(16, dtype=bool) if causal else True)
-        sees[0, 0] = causal  # the first has nobody else to look at
+        sees[0, 0] = causal  # the first sees only itself
         expected = oracle.softmax(queries @ keys.swapaxes(1, 2), np.stack([sees] * BATCH))
         np.testing.assert_allclose(oracle.float64(weights)[:, head], expected, atol=1e-5)
 
@@ -178,7 +178,7 @@ def test_large_numbers_stay_finite_and_exact():
     layer.query_projection.kernel.assign(100.0 * layer.query_projection.kernel)
     x = random(BATCH, 20, SIZE)
     output, _ = expected_attention(layer, x, x)
-    # scores reach 1000, of which float32 rounds off 1e-4
+    # scores reach 1000, where the rounding error of float32 is 1e-4
     np.testing.assert_allclose(oracle.float64(layer(x, x)), output, atol=2e-3)
     for gradient in gradients(lambda x: layer(x, x), x, tolerance=1e-3):
         assert np.isfinite(oracle.float64(gradient)).all()
@@ -217,8 +217,8 @@ def test_error_against_attention_to_all_others_falls_as_hashes_grow(causal):
             squares.append(np.mean((oracle.float64(output) - expected) ** 2))
         errors.append(np.sqrt(np.mean(squares)))
         seen.append(np.mean(oracle.float64(weights) > 0))
-    # What is missing are the keys that are never met. Twice the rounds would leave 1/√2 of the
-    # deviation of a mean if they met others each time.
+    # The error comes from the keys that are never met. Twice the rounds would leave 1/√2 of the
+    # standard deviation of a mean if each round met different keys.
     assert (np.array(errors[1:]) < 0.9 * np.array(errors[:-1])).all(), errors
     assert errors[-1] < 0.6 * errors[0], errors
     assert (np.diff(seen) > 0).all()

@@ -1,4 +1,4 @@
-"""What is saved comes back the same: layers by their configs, models by their files."""
+"""Checks that layers are restored from their configs, and models from their files."""
 
 import os
 import subprocess
@@ -26,12 +26,12 @@ np.savez(outputs, **{name: np.float32(array) for name, array in found.items()})
 
 
 def plain(value):
-    """The config of a value, in which two equal objects are equal."""
+    """The config of a value, which is equal for two equal objects."""
     return keras.saving.serialize_keras_object(value)
 
 
 def check_config(layer_class, arguments):
-    """Checks that the config has every argument of the constructor and makes the same layer."""
+    """Checks that the config has every argument of the constructor and restores the layer."""
     layer = layer_class(**arguments)
     config = layer.get_config()
     for name, value in arguments.items():
@@ -48,9 +48,9 @@ def check_file(model, inputs, folder, modules=("keras_attention",), atol=1e-5):
     Args:
         model: Model with a dictionary of outputs.
         inputs: Dictionary of its inputs.
-        folder: Where the files may lie.
-        modules: What the process imports.
-        atol: Largest difference of two predictions.
+        folder: Folder for the files.
+        modules: Modules that the process imports.
+        atol: Largest allowed difference between predictions.
     """
     expected = model(inputs)
     model.save(folder / "model.keras")

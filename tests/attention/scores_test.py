@@ -20,7 +20,7 @@ def _same_numbers_in_any_order():
     RNG.bit_generator.state = np.random.default_rng(0).bit_generator.state
 
 
-# Every score, each of its options, and widths that some pairs are within and some are not.
+# Every score with each of its options, and widths that only some pairs are within.
 SCORES = {
     "dot": scores.Dot,
     "scaled_dot": scores.ScaledDot,
@@ -58,7 +58,7 @@ def tensor(x, dtype="float32"):
 
 
 def randomize(layer):
-    """Moves every weight off its initial value, so that zero biases count as well."""
+    """Perturbs every weight, so that zero biases matter, too."""
     for variable in layer.weights:
         variable.assign(variable + 0.3 * RNG.normal(size=variable.shape))
 
@@ -73,7 +73,7 @@ def built(name, heads=(), size=SIZE, dtype="float32"):
 
 
 def expected_logits(score, query, key):
-    """What the oracle says, head by head if there are heads."""
+    """The logits of the oracle, head by head if there are heads."""
     if query.ndim == 3:
         return oracle.logits(score, query, key)
     heads = range(query.shape[1])
@@ -193,12 +193,12 @@ def test_what_stands_at_padded_places_has_no_effect(name, junk):
         np.testing.assert_array_equal(oracle.float64(spoiled), oracle.float64(expected))
 
 
-# a number of its own for each of (3, 4) pairs
+# a different factor for each of the (3, 4) pairs
 FACTORS = np.arange(1.0, 13.0, dtype="float32").reshape(3, 4)
 
 
 class Weighted(keras.layers.Layer):
-    """A score whose logits count differently, so that their sum depends on each one."""
+    """A score whose logits have different factors, so that their sum depends on each of them."""
 
     def __init__(self, score):
         super().__init__()
@@ -213,7 +213,7 @@ class Weighted(keras.layers.Layer):
     [(2, ()), (SIZE, ["graph"]), pytest.param(SIZE, None, marks=pytest.mark.full)],
 )
 def test_gradients_equal_finite_differences_of_the_equations(size, forms):
-    """Those of queries and keys one by one, those of weights in one direction."""
+    """By queries and keys, every component is compared; by weights, only one direction."""
     cases, expected = {}, {}
     for name in SCORES:
         score, inputs = built(name, size=size), [random(1, 3, size), random(1, 4, size)]
@@ -238,7 +238,7 @@ def test_gradients_equal_finite_differences_of_the_equations(size, forms):
 
 
 def slope_by(weight, direction, total, step=1e-3):
-    """The derivative of a total by a weight in a direction, as a difference."""
+    """The directional derivative of a total with respect to a weight, by central differences."""
     value, sums = oracle.float64(weight), []
     for sign in (1, -1):
         weight.assign(value + sign * step * direction)

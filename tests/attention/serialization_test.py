@@ -1,4 +1,4 @@
-"""Every argument survives a config, a `.keras` file and a fresh process."""
+"""Every argument survives a config, a `.keras` file and a new process."""
 
 import keras
 import numpy as np
@@ -119,7 +119,7 @@ def test_arguments_may_be_names_objects_or_configs():
 
 
 def model_of_every_layer():
-    """A model with every layer, order and score; a mask of its own kind in some."""
+    """A model with every layer, order and score; some layers have a mask of a different kind."""
     query, memory = keras.Input((3, 5), name="query"), keras.Input((6, 5), name="memory")
     visible = keras.Input((6,), dtype="bool", name="visible")
     outputs = {

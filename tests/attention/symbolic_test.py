@@ -1,4 +1,4 @@
-"""What Keras knows before there are numbers: shapes, masks, warnings."""
+"""What Keras infers symbolically: shapes, masks, warnings."""
 
 import keras
 import numpy as np
@@ -44,7 +44,7 @@ OTHERS = {
 
 @pytest.fixture
 def floatx(request):
-    """Keras' default of dtypes while a test runs."""
+    """Sets Keras' default dtype during a test."""
     if (keras.backend.backend(), request.param) == ("jax", "float64"):
         pytest.skip("JAX has no float64 unless it is asked to")
     before = keras.config.floatx(), keras.config.dtype_policy()
@@ -56,7 +56,7 @@ def floatx(request):
 
 
 def assert_compatible(symbolic, shape):
-    """Every size that the symbolic shape knows is the real one."""
+    """Checks that all known sizes of a symbolic shape are right."""
     assert len(symbolic) == len(shape)
     assert all(size in (None, real) for size, real in zip(symbolic, shape, strict=True))
 
@@ -126,7 +126,7 @@ def test_trains_whatever_floatx_is(name, floatx):
     model.compile("sgd", "mse")
     history = model.fit(x, model.predict(x, verbose=0) + 1, epochs=2, verbose=0).history["loss"]
     assert np.isfinite(history).all()
-    if keras.backend.backend() == "tensorflow":  # the others make float32 of NumPy's float64
+    if keras.backend.backend() == "tensorflow":  # others convert float64 to float32
         assert keras.backend.standardize_dtype(layer(x, x, **causal).dtype) == floatx
 
 

@@ -1,4 +1,4 @@
-"""The block around any attention layer: its equation, masks, symbols, files and mistakes."""
+"""The block around any attention layer: equation, masks, symbolic calls, files and errors."""
 
 import keras
 import numpy as np

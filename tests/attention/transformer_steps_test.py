@@ -1,4 +1,4 @@
-"""Blocks that take one position after the other: what they give is what the whole call gives."""
+"""Blocks that run step by step give the same outputs as a full call."""
 
 import keras
 import numpy as np
@@ -70,7 +70,7 @@ def test_steps_of_a_decoder_block_equal_the_call(normalize, position, split):
     "options", [{}, {"score": "random_synthesizer"}, {"use_bias": False}], ids=str
 )
 def test_rows_side_by_side_share_what_was_encoded(options):
-    """Three rows for each source give what they give with a source of their own each."""
+    """Three rows that share a source give the same outputs as with one source each."""
     block, times = decoder(**options), 3
     x = random(BATCH * times, 2, 8)
     cache, memory = block.start(ops.convert_to_tensor(ENCODINGS), LENGTH, VISIBLE)
@@ -133,7 +133,7 @@ def test_steps_in_half_precision(dtype):
 
 
 def test_a_step_keeps_the_shapes_of_its_cache():
-    """What a compiled loop needs: the cache of the next step has shapes and dtypes of this one."""
+    """A compiled loop requires that a step keeps the shapes and dtypes of its cache."""
     block = encoder(mask="causal")
     cache = block.start(BATCH, LENGTH)
     _, after = block.step(X[:, :1], cache, 0)

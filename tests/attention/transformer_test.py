@@ -1,4 +1,4 @@
-"""The blocks of a Transformer against their equations in float64 NumPy."""
+"""Transformer blocks against their equations in float64 NumPy."""
 
 import math
 
@@ -166,7 +166,7 @@ def test_arguments_reach_the_parts(normalize):
     expected = decoder_block(block, x, encoded)
     assert_all_close(block(x, encoded, return_attention_scores=True), expected, 2e-5)
     norms = block.self_attention_norm, block.cross_attention_norm, block.feed_forward_norm
-    assert [norm.epsilon for norm in norms] == [0.1] * 3  # which the oracle takes from them
+    assert [norm.epsilon for norm in norms] == [0.1] * 3  # the oracle reads it from them
     scores = (part.attention.score for part in (block.self_attention, block.cross_attention))
     assert len(set(map(id, scores))) == 2
     for part in (block.feed_forward, block.self_attention.output_projection):
@@ -231,14 +231,14 @@ def test_position_reaches_self_attention_alone(position):
     assert block.cross_attention.attention.position is None
     block = encoder(position=position)
     x = random(1, LENGTH, SIZE)
-    # without a position, a token that moves to the other end comes out as before
+    # without positions, a token that moves to the other end has the same output
     moved = np.concatenate([x[:, 1:], x[:, :1]], axis=1)
     assert np.abs(oracle.float64(block(moved))[:, -1] - oracle.float64(block(x))[:, 0]).max() > 1e-4
     bare = encoder()
     assert np.abs(oracle.float64(bare(moved))[:, -1] - oracle.float64(bare(x))[:, 0]).max() < 1e-5
 
 
-# The number of weights
+# Number of weights
 
 
 def test_six_and_six_blocks_have_the_weights_of_the_base_model():
@@ -253,7 +253,7 @@ def test_six_and_six_blocks_have_the_weights_of_the_base_model():
     decoded = DecoderBlock(8, 2048)(x, EncoderBlock(8, 2048)(x))
     count = 6 * keras.Model(x, decoded).count_params()
     assert count == 6 * encoder_layer + 6 * decoder_layer == 44_138_496
-    # with the 37,000 tokens of the paper that is its 65 million, biases and rounding apart
+    # with the paper's 37,000 tokens, this is its 65 million, apart from biases and rounding
     assert 62e6 < count + 37_000 * 512 < 66e6
 
 
@@ -375,7 +375,7 @@ def test_every_weight_of_a_block_gets_a_gradient(normalize, position):
     found = weight_gradients(block, random(BATCH, LENGTH, SIZE), random(BATCH, ENCODED, 6))
     for path, gradient in found.items():
         gradient = np.abs(oracle.float64(ops.convert_to_tensor(gradient)))
-        # a bias of the keys shifts all logits of a query alike
+        # a key bias shifts all logits of a query equally
         assert gradient.max() > (0 if "key/bias" in path else 1e-6), path
 
 
@@ -403,7 +403,7 @@ def test_blocks_compile(normalize, jit_compile):
 
 
 def recomputed(make, **arguments):
-    """The same block twice, once made to be computed again in the backward pass."""
+    """The same block twice; the second one is recomputed in the backward pass."""
     plain = make(**arguments)
     with keras.RematScope(mode="full"):
         again = type(plain)(2, 12, **arguments)
@@ -414,7 +414,7 @@ def recomputed(make, **arguments):
 
 
 def results(function, variables, *inputs, compiled=False):
-    """The outputs of a function, and the gradients by its inputs and by variables."""
+    """The outputs of a function, and its gradients with respect to inputs and variables."""
     import tensorflow as tf
 
     def run(*inputs):

@@ -1,4 +1,4 @@
-"""Runs suites of the layers on another backend of Keras, in a process of its own."""
+"""Runs test suites of the layers on another Keras backend, in a separate process."""
 
 import os
 import subprocess
@@ -25,13 +25,13 @@ PART = (  # what is run without --full
 
 
 def run(backend, chosen, is_full, **environment):
-    """Runs the chosen tests.
+    """Runs the selected tests.
 
     Args:
         backend: Name of the backend.
-        chosen: Expression for the option `-k` of pytest.
-        is_full: Whether every case is run.
-        **environment: Further environment variables.
+        chosen: Expression for pytest's option `-k`.
+        is_full: Whether to run every case.
+        **environment: Additional environment variables.
     """
     pytest.importorskip(backend)
     files = [str(ROOT / "tests" / "attention" / name) for name in FILES]

@@ -1,4 +1,4 @@
-"""A part of the conformance suite on JAX, which compiles every new shape for a second."""
+"""Part of the conformance suite on JAX, which takes a second to compile each new shape."""
 
 import keras
 import pytest

@@ -1,4 +1,4 @@
-"""The conformance suite on PyTorch: a part of it without --full."""
+"""The conformance suite on PyTorch; without `--full`, only part of it."""
 
 import keras
 import pytest

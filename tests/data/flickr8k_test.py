@@ -1,4 +1,4 @@
-"""The Flickr8k builder and loader on tiny files, and on the real ones where FLICKR8K_DIR is set."""
+"""The Flickr8k builder and loader on tiny files, and on the real ones if FLICKR8K_DIR is set."""
 
 import importlib
 import io
@@ -33,7 +33,7 @@ def picture(name):
 
 @pytest.fixture
 def manual(tmp_path):
-    """A folder like those of the archives, where captions are in another order than the lists."""
+    """A folder like that of the archives; its captions are in a different order than the lists."""
     folder = tmp_path / "manual"
     write(folder, folder / "Flickr8k_text")
     return folder
@@ -49,7 +49,7 @@ def write(folder, text_folder):
         for name in names:
             (image_folder / name).write_bytes(picture(name))
             lines += [f"{name}#{n}\t{caption} " for n, caption in enumerate(captions_of(name))]
-    lines.append("z.jpg.1#0\tOf an image that is in no list .")  # there is one such upstream
+    lines.append("z.jpg.1#0\tOf an image that is in no list .")  # upstream has one, too
     (text_folder / "Flickr8k.token.txt").write_text("\n".join(sorted(lines, reverse=True)) + "\n")
 
 

@@ -1,4 +1,4 @@
-"""The splits of IMDB's reviews: no text that validates is learned from."""
+"""The splits of the IMDB reviews: no validation text is in the training split."""
 
 import pytest
 import tensorflow as tf
@@ -11,7 +11,7 @@ REVIEWS[3] = REVIEWS[-1]  # the same text twice
 
 
 class Builder:
-    """As TensorFlow Datasets has it."""
+    """Stands in for the builder of TensorFlow Datasets."""
 
     data_path = "imdb_reviews"
 

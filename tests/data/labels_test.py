@@ -1,4 +1,4 @@
-"""Labels and numbers of inputs: what is taken, and what an error tells."""
+"""Labels and label numbers of inputs: what is accepted, and the error messages."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The Multi30k builder and loader on tiny files, and on the real ones where MULTI30K_DIR is set."""
+"""The Multi30k builder and loader on tiny files, and on the real ones if MULTI30K_DIR is set."""
 
 import gzip
 import hashlib
@@ -26,7 +26,7 @@ real_data = pytest.mark.skipif(
 
 @pytest.fixture
 def write_split(monkeypatch):
-    """Writes the files of a split into a folder and pins their content as the upstream one."""
+    """Writes the files of a split to a folder and pins their hashes as the upstream ones."""
 
     def write(folder, split, **sentences):
         folder.mkdir(parents=True, exist_ok=True)
@@ -89,7 +89,7 @@ def test_the_folder_that_is_named_is_read_whatever_is_prepared(tmp_path, write_s
     with pytest.raises(ValueError, match="short/train.en.gz is not the Multi30k file"):
         load_multi30k("en-de", "train", data, short)
     assert as_text(load_multi30k("en-de", "train", data, tmp_path / "manual")) == first
-    write_split(tmp_path / "other", "train", en=ENGLISH[:1], de=GERMAN[:1])  # pinned anew
+    write_split(tmp_path / "other", "train", en=ENGLISH[:1], de=GERMAN[:1])  # pins new hashes
     assert len(as_text(load_multi30k("en-de", "train", data, tmp_path / "other"))) == 1
 
 

@@ -1,4 +1,4 @@
-"""The splits of the spoken digits: by number and by speaker, none of them twice."""
+"""The splits of the spoken digits, by number and by speaker: they are disjoint."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ NAMES = [f"{d}_{s}_{n}.wav" for d in (0, 7) for s in ("theo", "george") for n in
 
 
 class Builder:
-    """As TensorFlow Datasets has it, with a recording of its own number for each name."""
+    """Stands in for the builder of TensorFlow Datasets; each recording holds its own number."""
 
     data_path = "spoken_digit"
 

@@ -1,4 +1,4 @@
-"""The Tatoeba builder and loader on tiny files, and on the real ones where TATOEBA_DIR is set."""
+"""The Tatoeba builder and loader on tiny files, and on the real ones if TATOEBA_DIR is set."""
 
 import gzip
 import hashlib
@@ -18,7 +18,7 @@ LINES = ["Hi.\tHallo!", "Go!\tGeh!", "Hi.\tTag!", "Run!\tLauf!", "Hello.\tHallo!
 
 @pytest.fixture
 def write(monkeypatch):
-    """Writes a file into a folder and pins its content."""
+    """Writes a file to a folder and pins its hash."""
     monkeypatch.setattr(tatoeba_files, "HELD_OUT", 1)
 
     def write(folder, part, lines):
@@ -136,7 +136,7 @@ def test_tfds_prepares_all_splits(tmp_path, write):
     assert "CC-BY 2.0 France" in builder.info.redistribution_info.license
 
 
-# ------------------------------------------------------------------------ sources, several targets
+# ------------------------------------------------------------------- sources with several targets
 
 
 @pytest.fixture
@@ -169,7 +169,7 @@ def test_pairs_stay_pairs():
     assert sources_and_references(pairs) == (["1"], ["a"])
 
 
-# ------------------------------------------------------------------------------------ the real one
+# ------------------------------------------------------------------------------- the real data set
 
 
 @pytest.mark.skipif("TATOEBA_DIR" not in os.environ, reason="TATOEBA_DIR names no folder")

@@ -1,4 +1,4 @@
-"""Tiny Shakespeare is read from the folder that is named, or from that of TensorFlow Datasets."""
+"""Tiny Shakespeare is read from the given folder, or from that of TensorFlow Datasets."""
 
 import pytest
 import tensorflow_datasets as tfds
@@ -8,7 +8,7 @@ from zoo.data.tiny_shakespeare import load_tiny_shakespeare
 
 @pytest.fixture
 def prepare(tmp_path, monkeypatch):
-    """Prepares the data set from a text of its own in a folder, and returns the folder."""
+    """Prepares the data set from the given text in a folder, and returns the folder."""
 
     def prepare(name, text):
         path = tmp_path / f"{name}.txt"

@@ -1,4 +1,4 @@
-"""Windows of a stream: every token in its place, each once where it is measured."""
+"""Windows of a stream: every token is in its place, and each one is evaluated once."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ def test_sliding_windows_predict_each_token_once(context_length, length):
     counted = weights > 0
     np.testing.assert_array_equal(labels[counted], stream(length)[1:])
     np.testing.assert_array_equal(inputs[counted], stream(length)[:-1])
-    for row, first in zip(inputs, inputs[:, 0], strict=True):  # what is before it is before it
+    for row, first in zip(inputs, inputs[:, 0], strict=True):  # the context is contiguous
         real = row[row > 0]
         np.testing.assert_array_equal(real, np.arange(first, first + len(real)))
 

@@ -1,4 +1,4 @@
-"""One compiled loop for all numbers of a sampler decodes as the loop of each of them alone."""
+"""One compiled loop for all parameters of a sampler decodes like a loop for each of them."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The top-k in two stages gives what one over all numbers gives."""
+"""The two-stage top-k equals a single top-k over all numbers."""
 
 import numpy as np
 import pytest

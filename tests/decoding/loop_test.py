@@ -27,7 +27,7 @@ SAMPLERS = [
 class TableModel:
     """A language model with independent random logits after each prefix of each source.
 
-    The state is the number of the prefix. Attention tells source and prefix.
+    The state is the number of the prefix. The attention reports source and prefix.
     """
 
     def __init__(self, seed=0, dtype="float32"):
@@ -41,10 +41,10 @@ class TableModel:
         return {"source": sources}, state
 
     def step(self, tokens, state, context):
-        # The first step gets the start token, which leads to prefix 0, the empty one.
+        # The first step gets the start token, which leads to prefix 0, the empty prefix.
         prefix = state["prefix"] * VOCABULARY + tokens + 1
         prefix = tf.where(state["count"] == 0, 0, prefix)
-        known = tf.minimum(prefix, PREFIXES - 1)  # dead beams go on from any token
+        known = tf.minimum(prefix, PREFIXES - 1)  # dead beams continue with any token
         logits = tf.gather_nd(tf.constant(self.logits), tf.stack([context["source"], known], 1))
         seen = tf.stack([context["source"], prefix], 1)
         attention = {"seen": seen, "prefix": tf.cast(prefix, "float16")}
@@ -56,7 +56,7 @@ class TableModel:
         return decoding.decode(self.step, context, state, sampler, **options)
 
     def log_prob(self, source, text):
-        """Of a sequence of tokens, the end token included where it ends."""
+        """Log-probability of a sequence of tokens, including the end token if it ends."""
         prefixes = [prefix_number(text[:n]) for n in range(len(text))]
         return sum(self.log_probs[source, p, t] for p, t in zip(prefixes, text, strict=True))
 
@@ -69,7 +69,7 @@ def prefix_number(tokens):
 
 
 def hypotheses(model, source, max_length):
-    """Every text there can be, with its log-probability and its number of log-probabilities."""
+    """All possible texts, each with its log-probability and its number of summands."""
     for length in range(max_length + 1):
         for text in itertools.product(CONTENT, repeat=length):
             whole = (*text, END) if length < max_length else text
@@ -85,7 +85,7 @@ def exhaustive_search(model, source, max_length, length_penalty, count):
 
 
 def beam_search(model, source, max_length, num_beams, length_penalty, count):
-    """Beam search with lists, without any early stop."""
+    """Beam search with lists, without early stopping."""
     live, finished = [((), 0.0)], []
     for length in range(1, max_length + 1):
         candidates = sorted(
@@ -115,7 +115,7 @@ def greedy_search(model, source, max_length):
 
 
 def texts(decoded, row):
-    """The hypotheses of a row as tuples, after a check of the padding."""
+    """The hypotheses of a row as tuples; checks the padding."""
     for tokens, length in zip(decoded.token_ids[row], decoded.lengths[row], strict=True):
         tokens = tokens.numpy()
         assert (tokens[length:] == PAD).all()
@@ -176,7 +176,7 @@ def test_beam_search_equals_one_without_early_stop(length_penalty, num_beams, co
 
 
 def test_peers_row_14_a_short_best_hypothesis_is_not_lost():
-    """A search without a finished set returns −0.997 here, see keras-hub's BeamSampler."""
+    """A search without a finished set, such as keras-hub's BeamSampler, returns −0.997 here."""
     probabilities = tf.constant([[0.0, 0.0, 0.6, 0.4, 0.0], [0.0, 0.0, 0.04, 0.92, 0.04]])
 
     def step(tokens, state, context):
@@ -206,7 +206,7 @@ def test_an_inexact_search_stops_sooner_with_the_same_result():
     (exact, exact_steps), (inexact, inexact_steps) = search(True), search(False)
     assert_same(exact, inexact)
     assert inexact_steps == 1  # log 0.3 / 2 < log 0.6
-    assert exact_steps == 9  # log 0.3⁹ / 20 < log 0.6, the first power for which this is so
+    assert exact_steps == 9  # log 0.3⁹ / 20 < log 0.6: 9 is the smallest such power
 
 
 def test_greedy_equals_a_python_loop():
@@ -364,7 +364,7 @@ def test_ends_that_double_as_start_or_padding_can_be_produced():
 
 def test_first_tokens_take_the_place_of_the_start_and_may_come_again():
     def step(tokens, state, context):
-        return 9.0 * tf.one_hot(tokens, 5), state, None  # says again what it hears
+        return 9.0 * tf.one_hot(tokens, 5), state, None  # repeats its input
 
     decoded = decoding.decode(
         step, (), (), "greedy", start_id=START, end_id=END, max_lengths=[2, 3],

@@ -1,4 +1,4 @@
-"""Seeded noise: the published generator, the same numbers on every path."""
+"""Seeded noise: the published generator, with the same numbers in every execution mode."""
 
 import numpy as np
 import pytest

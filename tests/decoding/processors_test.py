@@ -1,4 +1,4 @@
-"""Processors against those of transformers, and in the loop against searches with lists."""
+"""Processors against those of transformers, and in the loop against list-based searches."""
 
 import dataclasses
 import math
@@ -60,7 +60,7 @@ def test_bad_first_tokens_are_those_of_transformers(step):
 
 @pytest.mark.parametrize("step", [0, 1])
 def test_a_forced_first_token_is_that_of_transformers(step):
-    history = torch.full((3, 1 + step), 4)  # the start token is part of it there
+    history = torch.full((3, 1 + step), 4)  # in transformers it includes the start token
     scores = torch.zeros(3, VOCABULARY)
     expected = logits_process.ForcedBOSTokenLogitsProcessor(6)(history, scores).numpy()
     progress = decoding.Progress(tf.fill([3, LENGTH], 4), step, step, (END,))
@@ -89,7 +89,7 @@ def decode(sampler, prompts, jit_compile=False, **options):
 
 
 def beam_search(prompt, process, num_beams, ends, penalty=1.0):
-    """Beam search with lists; one beam is greedy, whose scores are those of processed logits."""
+    """Beam search with lists; one beam is greedy search, scored by the processed logits."""
     live, finished = [((), 0.0)], []
     for length in range(1, LENGTH + 1):
         candidates = []
@@ -115,7 +115,7 @@ def beam_search(prompt, process, num_beams, ends, penalty=1.0):
 
 
 def process(scores, history, step):
-    """A repetition penalty of 1.5, no bigram twice, three tokens at least; never 7 after 4."""
+    """Repetition penalty 1.5, no repeated bigram, at least three tokens, and never 7 after 4."""
     scores = scores.copy()
     for token in set(history):
         scores[token] *= 1.5 if scores[token] < 0 else 1 / 1.5

@@ -1,4 +1,4 @@
-"""Samplers: what they draw, against NumPy; how they are named, compared and checked."""
+"""Samplers: their draws against NumPy; how they are named, compared and validated."""
 
 import json
 
@@ -29,7 +29,7 @@ def distribution(log_probs, temperature=1.0, kept=None):
 
 
 def nucleus(probabilities, p):
-    """The definition, one token after the other."""
+    """The definition of top-p, token by token."""
     kept, mass = [], 0.0
     for token in np.argsort(-probabilities, kind="stable"):
         if mass >= p:
@@ -92,7 +92,7 @@ def test_temperature_towards_zero_is_greedy(name, temperature):
 
 def test_seeded_texts_follow_the_distribution():
     seeds = tf.stack([tf.fill([DRAWS], 5), tf.range(DRAWS)], axis=1)
-    logits = tf.constant([9.0, 9.0, 0.0, 1.0, 2.0])  # much mass on padding and start
+    logits = tf.constant([9.0, 9.0, 0.0, 1.0, 2.0])  # a high probability of padding and start
 
     def step(tokens, state, context):
         return tf.repeat(logits[None], tf.shape(tokens)[0], axis=0), state, None

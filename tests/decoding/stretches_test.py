@@ -1,4 +1,4 @@
-"""Batches that shrink and caches that grow: the texts are those of all rows with all room."""
+"""Shrinking batches and growing caches: texts equal those of full batches and full caches."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def start():
 
 
 def step(tokens, state, context, rooms=None):
-    """The next token depends on all before it and on their places."""
+    """The next token depends on all previous tokens and their positions."""
     time, (cache,) = state["time"], state["caches"]
     if rooms is not None:
         rooms.append(cache.shape[-2])
@@ -33,13 +33,13 @@ def step(tokens, state, context, rooms=None):
 
 
 def hidden_step(tokens, state, context):
-    """The same with a cache that the loop does not know of, which has all its room at once."""
+    """The same with a cache that is hidden from the loop and has its full size from the start."""
     logits, state, attention = step(tokens, state["hidden"], context)
     return logits, {"hidden": state}, attention
 
 
 def decode(step, state, sampler, **options):
-    """No text ends before its maximum: the end is no token of the vocabulary."""
+    """Every text has its maximum length: the end token is not in the vocabulary."""
     options |= {"start_id": 1, "end_id": VOCABULARY, "max_lengths": [LENGTH, 19]}
     return decoding.decode(step, (), state, sampler, **options)
 
@@ -55,7 +55,7 @@ def test_it_equals_all_room_at_once(form, sampler):
     found = {
         "eager": lambda: of(None),
         "graph": lambda: tf.function(of, autograph=False)(tf.constant(LENGTH)),
-        "xla": lambda: tf.function(  # that knows the length when it sees the shape
+        "xla": lambda: tf.function(  # the length is static: it comes from a shape
             lambda x: of(tf.shape(x)[0], True), jit_compile=True, autograph=False
         )(tf.zeros([LENGTH])),
     }[form]()
@@ -69,7 +69,7 @@ def test_it_equals_all_room_at_once(form, sampler):
     [(None, [8, 16, 24, 32, LENGTH]), (tf.constant(10), [8, 10]), (LENGTH, [20, LENGTH]), (1, [1])],
 )
 def test_a_step_gets_no_more_room_than_it_may_need(longest, expected):
-    """An `int` stands for XLA, which compiles two loops."""
+    """An `int` is what XLA gets, for which two loops are compiled."""
     rooms = []
     room = LENGTH if longest is None else int(longest)
     state = start()
@@ -94,7 +94,7 @@ def test_a_step_gets_no_more_room_than_it_may_need(longest, expected):
     ],
 )
 def test_rows_that_have_ended_are_left_out(form, sampler):
-    """XLA, where all rows stay, finds the same, attention and end tokens included."""
+    """The result equals that of XLA, which keeps all rows, including attention and end tokens."""
     rows, limits, seen = 5, [3, LENGTH, 0, 9, 17], []
     draws = np.random.default_rng(1)
     first = draws.normal(size=[rows, 1, BEFORE, SIZE]).astype("float32")
@@ -108,7 +108,7 @@ def test_rows_that_have_ended_are_left_out(form, sampler):
     def scaled_step(tokens, state, context):
         number = tf.ensure_shape(tf.numpy_function(note, [tf.shape(tokens)[0]], tf.int32), [])
         logits, state, _ = step(tokens, state, ())
-        logits += tf.cast(number - number, tf.float32)  # noted in each step
+        logits += tf.cast(number - number, tf.float32)  # so that every step runs `note`
         logits *= tf.cast(context["scale"], tf.float32)
         table = tf.reduce_sum(context["of_model"]) * tf.ones([tf.shape(tokens)[0], 1])
         (of_source,) = context["of_source"]
@@ -146,7 +146,7 @@ def test_rows_that_have_ended_are_left_out(form, sampler):
     if sampler == "beam":
         assert seen[0] > seen[-1]
     else:
-        steps = np.minimum(found.lengths[:, 0] + 1, limits)  # an end token takes one too
+        steps = np.minimum(found.lengths[:, 0] + 1, limits)  # an end token takes a step, too
         stretches = np.repeat(range(0, LENGTH, 8), 8)[: len(seen)]
         assert seen == [rows if start == 0 else np.sum(steps > start) for start in stretches]
         assert len(set(seen)) > 1

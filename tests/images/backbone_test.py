@@ -1,4 +1,4 @@
-"""The backbone against `keras.applications` by hand, its weights, saving, and its fingerprint."""
+"""The backbone against `keras.applications`, its weights, saving, and its fingerprint."""
 
 import random
 import urllib.error
@@ -24,13 +24,13 @@ real_weights = pytest.mark.skipif(not imagenet_weights.ARE_HERE, reason=imagenet
 
 @pytest.fixture(scope="module")
 def images():
-    """Noise, dark and bright."""
+    """Noise with dark and bright pixels."""
     return np.random.default_rng(0).uniform(0, 255, (3, SIZE, SIZE, 3)).astype("float32")
 
 
 @pytest.fixture(scope="module")
 def by_hand(images):
-    """Outputs of layers of a network of `keras.applications`, random weights."""
+    """Outputs of layers of a network of `keras.applications` with random weights."""
     network = networks.make_network("MobileNetV2", SIZE, None)
     networks.draw_weights(network)
 
@@ -44,7 +44,7 @@ def by_hand(images):
 
 @pytest.fixture
 def no_weights(monkeypatch, tmp_path):
-    """A machine without internet and without weights."""
+    """A machine without internet access and without weights."""
 
     def unreachable(url, *arguments):
         raise urllib.error.URLError("Name or service not known")
@@ -103,7 +103,7 @@ def test_several_layers_are_put_on_the_grid_of_the_first(by_hand, images):
 
 
 def test_every_network_gets_its_own_pixels():
-    # VGG16 wants blue first, less the mean of ImageNet, and no scaling.
+    # VGG16 expects BGR with the ImageNet mean subtracted, and no scaling.
     backbone = Backbone("VGG16", "block1_conv1", image_size=SIZE, weights=None)
     network = networks.make_network("VGG16", SIZE, None)
     networks.draw_weights(network)
@@ -180,7 +180,7 @@ def test_a_parent_is_saved_and_loaded_without_the_network(tmp_path, images, back
         assert sorted(filter(None, shapes)) == [(2,), (192, 2)]
     fresh = Parent(Backbone.from_config(backbone.get_config()))
     with monkeypatch.context() as patch:
-        # Nothing is loaded before the first picture.
+        # The network must not be loaded before the first picture.
         patch.setattr("zoo.models.backbone._frozen", None)
         fresh.build((None, SIZE, SIZE, 3))
         fresh.load_weights(tmp_path / "parent.weights.h5")
@@ -298,7 +298,7 @@ FINGERPRINT = [-0.3616, 0.02378, 1.209, -0.66, -0.1412, -1.301, 1.168, 1.722]
 
 @pytest.mark.full
 def test_a_coarser_grid_holds_averages(by_hand, images):
-    """Of 2 × 2 parts, one; the config makes the same again."""
+    """2 × 2 cells become one; the config restores the grid."""
     backbone = Backbone("MobileNetV2", ["block_13_expand_relu"], SIZE, weights=None, grid=(1, 1))
     (expected,) = by_hand("block_13_expand_relu")
     assert expected.shape[1:3] == (2, 2)

@@ -1,4 +1,4 @@
-"""What two folders of features have in common."""
+"""Comparison of two folders of features."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from zoo.data.features import load_features
 
 
 def assert_same_features(folder, other, view=0):
-    """Fails unless two folders hold the same, but for what rounding makes of it."""
+    """Fails unless two folders hold the same features, up to rounding."""
     pairs = zip(load_features(folder, view), load_features(other, view), strict=True)
     for found, expected in pairs:
         assert found["name"] == expected["name"]

@@ -16,7 +16,7 @@ SIZE = 32
 
 @pytest.fixture(scope="session")
 def backbone():
-    """Gives grids of 4 × 4, other ones for each picture."""
+    """Gives a different 4 × 4 grid for each picture."""
     return Backbone("MobileNetV2", ["block_6_expand_relu"], image_size=SIZE, weights=None)
 
 

@@ -1,4 +1,4 @@
-"""Shards computed by a Dask cluster, where Dask is installed."""
+"""Shards computed by a Dask cluster, if Dask is installed."""
 
 import pytest
 

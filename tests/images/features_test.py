@@ -1,4 +1,4 @@
-"""Features on disk: what is in them, going on after a crash, what is refused."""
+"""Features on disk: their content, resuming after a crash, and errors."""
 
 import json
 import shutil
@@ -30,7 +30,7 @@ def folder(backbone, images, tmp_path_factory):
 
 @pytest.fixture
 def computed(monkeypatch):
-    """The views and files that are computed from now on."""
+    """The views and files that are computed during the test."""
     calls = []
 
     def compute(backbone, examples, path, view, *arguments):
@@ -86,7 +86,7 @@ def test_nothing_is_computed_twice_and_views_can_be_added(
     cache_features(backbone, images, tmp_path, shards=2)
     assert len(computed) == 2
     cache_features(backbone, images, tmp_path)
-    cache_features(backbone, examples, tmp_path)  # a list of the same
+    cache_features(backbone, examples, tmp_path)  # the same as a list
     assert len(computed) == 2
     cache_features(backbone, images, tmp_path, views=2)
     assert [view for view, _ in computed] == [0, 0, 1, 1]
@@ -135,7 +135,7 @@ cache_features(backbone, examples, folder, shards=5, batch_size=1)
 """
 
 
-@pytest.mark.full  # the kills at exact points go on always
+@pytest.mark.full  # kills at exact points are always tested
 def test_it_goes_on_after_kill_9(tmp_path, run_python, computed, backbone, examples):
     picture_folder, killed, whole = (tmp_path / name for name in ("pictures", "killed", "whole"))
     picture_folder.mkdir()

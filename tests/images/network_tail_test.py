@@ -1,4 +1,4 @@
-"""The upper layers of a network, which learn along: what they compute, what stays, presets."""
+"""The upper layers of a network, which are fine-tuned: outputs, frozen weights, presets."""
 
 import keras
 import numpy as np
@@ -17,7 +17,7 @@ TOWER = {"num_layers": 0, "size": 8, "num_heads": 2}
 
 @pytest.fixture(scope="module")
 def network():
-    """A network with random weights, batch normalization's too."""
+    """A network with random weights, including those of batch normalization."""
     network = networks.make_network("MobileNet", SIZE, None)
     networks.draw_weights(network)
     generator = np.random.default_rng(1)
@@ -36,7 +36,7 @@ def weights(network, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def grids(network):
-    """What a layer and two above it make of pictures."""
+    """The outputs of a layer and of two layers above it."""
     layers = [network.get_layer(name).output for name in (BELOW, *ABOVE)]
     images = np.random.default_rng(0).uniform(-1, 1, (3, SIZE, SIZE, 3))
     return [grid.numpy() for grid in keras.Model(network.input, layers)(images)]
@@ -82,7 +82,7 @@ def test_it_learns_and_keeps_the_statistics(weights, grids):
         assert ("moving" in weight.name) == (id(weight) not in trained)
 
 
-@pytest.mark.full  # that of CLIP is loaded by `catalog_test`
+@pytest.mark.full  # `catalog_test` loads that of CLIP
 def test_a_preset_holds_it_and_not_what_is_below(grids, tmp_path):
     tokenizer = zoo.ByteBPETokenizer.train(["a dog", "a cat"], vocabulary_size=262)
     model = zoo.load(

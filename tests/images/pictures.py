@@ -1,4 +1,4 @@
-"""A picture in every format that people have."""
+"""A picture in every common format."""
 
 import io
 

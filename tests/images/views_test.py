@@ -1,4 +1,4 @@
-"""Views: the same each time, and parts of the size they should be."""
+"""Views are reproducible, and crops have the right sizes."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ NAMES = [f"{number}.jpg" for number in range(200)]
 
 @pytest.fixture(scope="module")
 def maps():
-    """Pictures whose channels tell where each pixel comes from: its row, its column, nothing."""
+    """Pictures whose channels encode the origin of each pixel: its row, its column, and 0."""
     rows, columns = np.meshgrid(*[np.linspace(0, 1, SIZE)] * 2, indexing="ij")
     picture = np.stack([rows, columns, np.zeros_like(rows)], axis=-1).astype("float32")
     return tf.constant(np.tile(picture, (len(NAMES), 1, 1, 1)))
@@ -38,7 +38,7 @@ def test_further_views_are_parts_half_of_them_mirrored(maps, view):
     assert area.min() < 0.84 < 0.96 < area.max()
     assert 0.35 < is_mirrored.mean() < 0.65
     assert np.corrcoef(top, left)[0, 1] < 0.3
-    # Nothing is bent: between the corners the rows and columns are evenly spaced.
+    # No distortion: rows and columns are evenly spaced between the corners.
     steps = np.diff(parts[:, :, 0, 0], axis=1)
     np.testing.assert_allclose(steps, np.tile(steps[:, :1], SIZE - 1), atol=1e-5)
 
@@ -53,7 +53,7 @@ def test_a_part_depends_on_name_and_view_alone(maps):
     np.testing.assert_allclose(first, PART_OF_THE_FIRST, atol=1e-5)
 
 
-# Folders of features that are there already must go on to fit.
+# Existing folders of features must remain valid.
 PART_OF_THE_FIRST = [[0.00123, 0.99659], [0.97426, 0.03325]]
 
 

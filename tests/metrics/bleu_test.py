@@ -1,4 +1,4 @@
-"""BLEU against Papineni's equation written out, and against the published Multi30k tokens."""
+"""BLEU against Papineni's equation, and against the published Multi30k tokens."""
 
 import collections
 import gzip
@@ -26,7 +26,7 @@ REFERENCES = [
 
 
 def papineni(hypotheses, references, added=0):
-    """Corpus BLEU of whitespace tokens, with one reference each, `added` to counts if n > 1."""
+    """Corpus BLEU of whitespace tokens with one reference each; adds `added` to counts if n > 1."""
     hypothesis_tokens = [text.split() for text in hypotheses]
     reference_tokens = [text.split() for text in references]
     precisions = []
@@ -46,7 +46,7 @@ def papineni(hypotheses, references, added=0):
 
 
 def papineni_of_several(hypotheses, references):
-    """Corpus BLEU of whitespace tokens, with several references each, and the lengths h and r."""
+    """Corpus BLEU of whitespace tokens with several references each, and the lengths h and r."""
     logarithms, lengths = [], [0, 0]
     for n in range(1, 5):
         matched = proposed = 0

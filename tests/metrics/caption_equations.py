@@ -1,4 +1,4 @@
-"""The scores of captions, their equations written out, and captions to score."""
+"""Caption metrics written from their equations, and captions to score."""
 
 import collections
 import math
@@ -24,7 +24,7 @@ def ngrams(tokens, n):
 
 
 def bleu(hypotheses, references, largest_n):
-    """Corpus BLEU of several references: the most of an n-gram in any."""
+    """Corpus BLEU of several references: counts are clipped to the largest in any reference."""
     logs = []
     for n in range(1, largest_n + 1):
         matched = proposed = 0
@@ -42,7 +42,7 @@ def bleu(hypotheses, references, largest_n):
 
 
 def brevity_penalty(hypotheses, references):
-    """By the length of the closest reference."""
+    """The brevity penalty, by the reference of the closest length."""
     h = r = 0
     for hypothesis, texts in zip(hypotheses, references, strict=True):
         length = len(hypothesis.split())
@@ -53,7 +53,7 @@ def brevity_penalty(hypotheses, references):
 
 
 def cider(hypothesis, references, corpus):
-    """CIDEr-D of one caption by its equation, with dense vectors over all n-grams."""
+    """CIDEr-D of one caption from its equation, with dense vectors over all n-grams."""
     total = 0.0
     for n in range(1, 5):
         images = [{ngram for text in image for ngram in ngrams(text, n)} for image in corpus]

@@ -1,4 +1,4 @@
-"""Rewards of captions against coco-caption and their equations written out."""
+"""Rewards of captions against coco-caption and against their equations."""
 
 import collections
 

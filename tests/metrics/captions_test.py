@@ -1,4 +1,4 @@
-"""Scores of captions against their equations written out."""
+"""Caption metrics against their equations."""
 
 import shutil
 import sys
@@ -27,7 +27,7 @@ needs_java = pytest.mark.skipif(shutil.which("java") is None, reason="there is n
 
 @pytest.fixture(scope="module")
 def scores():
-    """Without METEOR, which takes seconds to start."""
+    """Scores without METEOR, which takes seconds to start."""
     return caption_scores(HYPOTHESES, REFERENCES, with_meteor=False)
 
 
@@ -37,7 +37,7 @@ def no_java(monkeypatch):
 
 
 def rouge_l(hypothesis, references):
-    """The F-measure of the best precision and the best recall of any reference."""
+    """The F-measure of the best precision and the best recall over all references."""
     hypothesis, precisions, recalls = hypothesis.split(), [], []
     for text in references:
         common = longest_common(hypothesis, text.split())
@@ -113,7 +113,7 @@ def test_meteor_is_left_out_where_it_is_not_wanted():
 @needs_java
 def test_meteor_equals_its_equation_and_nothing_is_printed(capfd):
     # One of three words is a function word (weight ¼, others ¾), one has the same stem (0.6).
-    # All words match in order, so that nothing is taken off.
+    # All words match in order, so there is no penalty.
     expected = (0.25 + 0.75 * 1 + 0.75 * 0.6) / (0.25 + 0.75 + 0.75)
     scores = caption_scores(["The dogs run."], [["the dogs running"]])
     assert scores.meteor == pytest.approx(100 * expected)

@@ -1,4 +1,4 @@
-"""The word error rate against a plain search, and wrong arguments."""
+"""The word error rate against the edit distance, and wrong arguments."""
 
 import random
 
@@ -8,7 +8,7 @@ from zoo.metrics import word_error_rate
 
 
 def changes(first, second):
-    """Returns how many words are to be changed, by the recursion of Levenshtein."""
+    """Returns the number of words to change, by Levenshtein's recursion."""
     row = list(range(len(second) + 1))
     for place, word in enumerate(first, start=1):
         before, row = row, [place]
