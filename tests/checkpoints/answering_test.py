@@ -1,4 +1,4 @@
-"""Questions answered from texts: the numbers of transformers, and the best of all spans."""
+"""Extractive question answering: the same numbers as transformers, and the best of all spans."""
 
 import json
 
@@ -31,7 +31,7 @@ PAIRS = list(zip(QUESTIONS, CONTEXTS, strict=True))
 
 
 def windows_of(pieces, question, context, max_length):
-    """Returns what transformers makes of a question and a context, and the logits that belong."""
+    """Returns the windows that transformers' tokenizer makes of a question and a context."""
     room = max_length - pieces.num_special_tokens_to_add(pair=True)
     alone = pieces(question, add_special_tokens=False, return_offsets_mapping=True)
     ends = [end for _, end in alone["offset_mapping"]][: room // 2]
@@ -50,7 +50,7 @@ def windows_of(pieces, question, context, max_length):
 
 
 def best_span(pieces, inputs, logits, longest):
-    """Returns score, start and end by looking at each span of each window."""
+    """Returns the best span's score, start and end, by trying every span of every window."""
     names = map(pieces.convert_ids_to_tokens, inputs["input_ids"])
     has_text = [[bool(name.strip("▁ĠĊĉ")) for name in row] for row in names]
     of_context = has_text & np.array(
@@ -68,7 +68,7 @@ def best_span(pieces, inputs, logits, longest):
     return max(found)
 
 
-@pytest.mark.full  # families differ in what `encoders_test` compares
+@pytest.mark.full  # `encoders_test` compares what differs between families
 @pytest.mark.parametrize("family", tiny.FAMILIES)
 def test_answers_of_every_family(tmp_path, family):
     theirs, pieces = tiny.save(tmp_path, family, KIND, num_hidden_layers=1)
@@ -200,7 +200,7 @@ ROME = ["The cats sat in Rome.", "They mean a trip to Paris.", "Boats to Paris, 
 
 
 def test_loss_and_scores(request, bert):
-    """The loss of transformers, and the scores of SQuAD; with `--full`, it learns the answers."""
+    """The loss of transformers and the scores of SQuAD; with `--full`, it learns the answers."""
     model, theirs = bert
     pairs, answers = [("where?", each) for each in ROME], ["Rome", "Paris", "Paris"]
     sides = tuple(map(list, zip(*pairs, strict=True)))

@@ -1,4 +1,4 @@
-"""Pairs of texts, several labels and numbers: as transformers has them."""
+"""Pairs of texts, multiple labels and regression: the same results as transformers."""
 
 import json
 
@@ -25,7 +25,7 @@ HALF = [[1.0, 0.0, 1.0], [0.0, 0.0, 0.0], [0.0, 1.0, 0.0], [1.0, 1.0, 1.0]]
 
 
 def expected_of(theirs, pieces, pairs, max_length=64, **labels):
-    """Returns what transformers computes for pairs that are cut to the positions there are."""
+    """Returns what transformers computes for truncated pairs, and their encoded inputs."""
     texts, others = map(list, zip(*pairs, strict=True))
     cut = {"truncation": True, "max_length": max_length}
     inputs = pieces(texts, others, padding=True, return_tensors="pt", **cut)
@@ -202,7 +202,7 @@ def test_cross_encoders_tell_what_they_make_of_a_number(tmp_path):
 
 
 def test_the_problem_of_a_file_may_be_told(tmp_path):
-    """Of which many say nothing in their configs."""
+    """Many configs do not state it."""
     tiny.save(tmp_path, "Bert", KIND, num_labels=2, num_hidden_layers=1)
     model = zoo.load(str(tmp_path), problem_type=MULTI)
     single = zoo.load(str(tmp_path))

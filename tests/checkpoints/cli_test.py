@@ -1,4 +1,4 @@
-"""The commands on checkpoints of others."""
+"""The commands on Hugging Face checkpoints."""
 
 import json
 
@@ -80,7 +80,7 @@ def test_text_to_text_answers_without_the_text(tmp_path):
     assert "leave out --stop" in result.output
 
 
-@pytest.mark.full  # `whisper_test` runs it on files, `recognition_test` on folders, always
+@pytest.mark.full  # `whisper_test` always runs it on files, `recognition_test` on folders
 def test_transcribe_files_and_folders(tmp_path, monkeypatch):
     tiny.save_whisper(tmp_path / "model")
     model = zoo.load(str(tmp_path / "model"))

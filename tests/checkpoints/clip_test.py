@@ -1,4 +1,4 @@
-"""CLIP of others: the numbers of transformers, of both towers and of all that comes before."""
+"""CLIP checkpoints: the same numbers as transformers, in both towers and in preprocessing."""
 
 import json
 
@@ -78,7 +78,7 @@ def test_pictures_are_seen_as_the_processor_does(checkpoint, model, photos):
     *_, theirs, _, processor = checkpoint
     pixels = read(processor, photos)
     found, _ = model.reader.read([image_bytes(each) for each in photos])
-    # They round to 256 shades in between, which are 0.015 apart.
+    # transformers rounds to 256 shades in between, which are 0.015 apart.
     np.testing.assert_allclose(found, pixels.numpy().transpose(0, 2, 3, 1), atol=0.03)
     with torch.no_grad():
         expected = theirs.get_image_features(pixel_values=pixels)
@@ -99,7 +99,7 @@ def test_any_labels(model, photos):
     assert model.classify(photos[0], labels) == labels[cosines[0].argmax()]
 
 
-@pytest.mark.full  # `matching_test` exports always
+@pytest.mark.full  # `matching_test` always exports
 def test_exported(model, photos, tmp_path):
     texts, images = model.embed(texts=TEXTS), model.embed(images=photos)
     served = tf.saved_model.load(model.export(tmp_path / "exported")).signatures
@@ -165,7 +165,7 @@ def test_settings_that_do_not_fit(checkpoint, tmp_path, change, message):
 
 @pytest.mark.full
 def test_configs_of_older_versions(checkpoint, model, tmp_path):
-    """Which name another end token, and hold settings of generation, twice."""
+    """They name another end token, hold generation settings, and give the text settings twice."""
     for path in checkpoint[0].iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     config = json.loads((tmp_path / "config.json").read_text())

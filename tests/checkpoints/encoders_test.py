@@ -1,4 +1,4 @@
-"""Text encoders of others: the numbers of transformers, and everything accounted for."""
+"""Hugging Face text encoders: the same numbers as transformers, and nothing overlooked."""
 
 import json
 
@@ -123,7 +123,7 @@ def test_sentence_transformers_pool_and_normalize(tmp_path):
 
 @pytest.mark.full
 def test_sentence_transformers_made_of_a_masked_model(tmp_path):
-    """Whose configs still name the class that they were trained from."""
+    """Their configs still name the class that they were trained from."""
     theirs, pieces = tiny.save(tmp_path, "MPNet", "ForMaskedLM")
     kinds = ["Transformer", "Pooling", "Normalize"]
     modules = [{"path": "pool", "type": f"sentence_transformers.models.{kind}"} for kind in kinds]
@@ -136,7 +136,7 @@ def test_sentence_transformers_made_of_a_masked_model(tmp_path):
     np.testing.assert_allclose(zoo.load(str(tmp_path)).embed(tiny.TEXTS), unit, atol=1e-4)
 
 
-@pytest.mark.full  # `lora_test` teaches one
+@pytest.mark.full  # `lora_test` trains one
 def test_new_labels_get_a_new_head(tmp_path):
     tiny.save(tmp_path, "Bert", "ForMaskedLM", num_hidden_layers=1)
     model = zoo.load(str(tmp_path), labels=["no", "yes"], dropout=0.0, attention_dropout=0.0)
@@ -179,7 +179,7 @@ def test_other_files(checkpoint, tmp_path):
         safetensors.torch.save_file(content, tmp_path / shard)
     index = {"weight_map": {name: shard for shard in shards for name in shards[shard]}}
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
-    check(atol=0.02)  # rounded to 8 bits
+    check(atol=0.02)  # bfloat16 has 8 bits of precision
     (tmp_path / "a.safetensors").unlink()
     with pytest.raises(ValueError, match=r"files that are not there: a\.safetensors"):
         check()

@@ -25,7 +25,7 @@ INPUTS = "token_ids", "attention_mask", "segment_ids"
 
 
 def encoded(folder, texts, length):
-    """Returns what the tokenizer of an export makes of texts, padded: arrays by their names."""
+    """Returns padded texts, encoded by the tokenizer of an export, as arrays by name."""
     library = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
     rows = [(each.ids, each.attention_mask, each.type_ids) for each in library.encode_batch(texts)]
     return {

@@ -1,4 +1,4 @@
-"""LoRA and integers: fine-tuning with few weights, and answers with small ones."""
+"""LoRA and int8: fine-tuning few weights, and answers with small ones."""
 
 import keras
 import numpy as np
@@ -36,7 +36,7 @@ def learned(request, folder):
         found.append(probabilities(model))
     before = {weight.path: weight.numpy() for weight in model.core.weights}
     model.compile(optimizer=keras.optimizers.Adam(0.01), run_eagerly=True)
-    model.fit(TEXTS, TRUTH, epochs=2, verbose=0)  # B is 0 at first, and A learns by B
+    model.fit(TEXTS, TRUTH, epochs=2, verbose=0)  # B starts at 0, and A learns through B
     return found, before, model
 
 
@@ -119,7 +119,7 @@ def test_what_cannot_have_it(learned):
 
 @pytest.mark.full
 def test_integers_lose_little(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr("gc.collect", lambda: 0)  # which Keras calls for each kernel
+    monkeypatch.setattr("gc.collect", lambda: 0)  # Keras calls it for each kernel
     model = zoo.load(str(folder))
     text = "The cats sat on the [MASK]."
     before = model.fill_mask(text)
@@ -131,7 +131,7 @@ def test_integers_lose_little(folder, tmp_path, monkeypatch):
     model.quantize("int8")
     np.testing.assert_allclose(layer(x), rounded_product(x, kernel) + bias, atol=1e-5)
     after = model.fill_mask(text)
-    assert after[0].probability != before[0].probability  # nothing compiled is left of before
+    assert after[0].probability != before[0].probability  # no longer what was compiled before
     assert after[0].probability == pytest.approx(before[0].probability, abs=0.01)
     with pytest.raises(ValueError, match="quantized"):
         model.save_to_preset(tmp_path / "preset")
@@ -139,7 +139,7 @@ def test_integers_lose_little(folder, tmp_path, monkeypatch):
         zoo.save_checkpoint(model, tmp_path / "checkpoint")
 
 
-@pytest.mark.full  # eager, each product of integers is compiled by XLA
+@pytest.mark.full  # run eagerly, XLA compiles each product of integers
 def test_logits_of_integers_are_near(folder):
     model = zoo.load(str(folder))
     ids = np.arange(5, 29).reshape(2, 12)
@@ -151,7 +151,7 @@ def test_logits_of_integers_are_near(folder):
 
 
 def rounded_product(x, kernel):
-    """Multiplies what is rounded to 8 bits: by row of `x`, by column of `kernel`."""
+    """Multiplies matrices rounded to 8 bits, scaled by row of `x` and by column of `kernel`."""
 
     def rounded(array, axis):
         scale = 127 / np.abs(array).max(axis, keepdims=True)

@@ -1,4 +1,4 @@
-"""Marian's translators: the numbers and the texts of transformers."""
+"""Marian translators: the same numbers and texts as transformers."""
 
 import keras
 import numpy as np
@@ -60,7 +60,7 @@ def test_numbers_are_those_of_transformers(checkpoint, model):
     ("sampler", "options"),
     [
         ("beam", {"num_beams": 4, "early_stopping": "never"}),
-        # `t5_test` is greedy always
+        # `t5_test` always decodes greedily
         pytest.param("greedy", {"num_beams": 1}, marks=pytest.mark.full),
     ],
 )
@@ -68,11 +68,11 @@ def test_translations_are_those_of_transformers(checkpoint, model, sampler, opti
     _, theirs, pieces = checkpoint
     assert repr(model.default_sampler).startswith("BeamSampler(num_beams=4")
     named, rules = model.sampler("greedy", min_length=2), model.default_sampler.processors
-    assert named.processors == (*rules, decoding.MinimumLength(2))  # what the file forbids stays so
+    assert named.processors == (*rules, decoding.MinimumLength(2))  # the file's rules stay in place
     assert model.sampler("greedy", processors=[]).processors == ()
     for text in SENTENCES:
         inputs = pieces(text, return_tensors="pt")
-        # Where it is cut at its longest, transformers writes the end token in place of another.
+        # By default, where transformers cuts a text off, it replaces the last token with the end.
         written = theirs.generate(**inputs, max_new_tokens=20, forced_eos_token_id=None, **options)
         expected = model.tokenizer.detokenize(written.numpy()).numpy()[0].decode()
         more = {"num_beams": 4} if sampler == "beam" else {}

@@ -21,7 +21,7 @@ RANDOM = np.random.default_rng(0)
 
 
 def graphs_of(folder, file_format):
-    """Returns a function (name of a graph, **inputs) that answers by a run-time, row by row."""
+    """Returns a function `(name of a graph, **inputs)` that runs a graph, row by row."""
     if file_format == "litert":
         lite = pytest.importorskip("ai_edge_litert.interpreter")
         lite = lite.Interpreter(str(folder / "model.tflite"))
@@ -51,7 +51,7 @@ def rows(runner, inputs):
 
 
 def encoded(library, texts, length):
-    """Returns the ids that the library makes of texts, and which are there, padded."""
+    """Returns padded token ids and the attention mask of texts, by a `tokenizers` tokenizer."""
     ids = [each.ids for each in library.encode_batch(texts)]
     padded = [
         np.pad(np.array([row, [1] * len(row)]), [(0, 0), (0, length - len(row))]) for row in ids
@@ -114,7 +114,7 @@ def clip(tmp_path_factory):
 
 
 def check(matcher, folder, file_format, images, texts):
-    """Compares the vectors of a folder, made without the matcher's own readers, with its own."""
+    """Compares vectors of exported graphs, made without the matcher's readers, with its own."""
     graph = graphs_of(folder, file_format)
     vectors = graph("image", pixels=images)["embedding"]
     seen = images if matcher.backbone is None else matcher.backbone(images)
@@ -137,7 +137,7 @@ def test_a_clip_of_others(clip, tmp_path, file_format):
     folder = clip.export(tmp_path / "clip", format=file_format)
     pixels = RANDOM.normal(size=(2, 16, 16, 3)).astype("float32")
     check(clip, folder, file_format, pixels, TEXTS)
-    # The file says to others how pictures are read.
+    # The file tells other libraries how to read pictures.
     photo = PIL.Image.fromarray(RANDOM.integers(0, 256, (3, 4, 3), dtype="uint8"))
     photo = photo.resize((48, 36), PIL.Image.Resampling.BICUBIC)
     processor = transformers.CLIPImageProcessor.from_pretrained(folder)
@@ -177,7 +177,7 @@ def test_a_backbone_is_part_of_the_graph(toy, tmp_path, file_format):
     folder = toy.export(tmp_path / "toy", format=file_format)
     pixels = np.stack([each[:8, :8] for each in IMAGES]).astype("float32")
     seen = read(folder, "preprocessor_config.json")
-    assert seen["rescale_factor"] == pytest.approx(seen["image_std"][0])  # so, from 0 to 255
+    assert seen["rescale_factor"] == pytest.approx(seen["image_std"][0])  # so, pixels from 0 to 255
     check(toy, folder, file_format, pixels, [*TEXTS, *CAPTIONS])
 
 

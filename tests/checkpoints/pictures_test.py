@@ -1,4 +1,4 @@
-"""Classifiers of pictures of others: the numbers of transformers."""
+"""Hugging Face picture classifiers: the same numbers as transformers."""
 
 import json
 
@@ -17,7 +17,7 @@ KINDS = [
     ("ViT", "ForImageClassification"),
     pytest.param(
         "DeiT", "ForImageClassification", marks=pytest.mark.full
-    ),  # with less than the next
+    ),  # a subset of the next one
     ("DeiT", "ForImageClassificationWithTeacher"),
 ]
 
@@ -57,7 +57,7 @@ def test_numbers_are_those_of_transformers(tmp_path, family, kind, photo):
     inputs = processor(photo, return_tensors="pt")
     found, _ = model.reader.read([zoo.readers.images.image_bytes(photo)])
     theirs = inputs["pixel_values"].numpy().transpose(0, 2, 3, 1)
-    np.testing.assert_allclose(found, theirs, atol=0.02)  # they round to shades in between
+    np.testing.assert_allclose(found, theirs, atol=0.02)  # transformers rounds in between
     result = model.classify([photo], return_attention=True)
     assert result.attention.shape == (1, 4, 4)
 

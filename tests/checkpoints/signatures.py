@@ -6,7 +6,7 @@ import tensorflow as tf
 def default_signature(request, model, folder):
     """Returns the default signature of an exported model, a function of named inputs.
 
-    Without `--full` it calls what would be exported: `zoo/classification_test` exports always.
+    Without `--full` it calls what would be exported; `zoo/classification_test` always exports.
     """
     if request.config.getoption("--full"):
         return tf.saved_model.load(str(model.export(folder))).signatures["serving_default"]

@@ -1,4 +1,4 @@
-"""T5 of others: the numbers and the texts of transformers."""
+"""T5 checkpoints: the same numbers and texts as transformers."""
 
 import json
 
@@ -60,7 +60,7 @@ def test_numbers_are_those_of_transformers(checkpoint):
 def test_texts_are_those_of_transformers(request, checkpoint):
     _, theirs, pieces, model = checkpoint
     searches = [({}, {})]
-    if request.config.getoption("--full"):  # `marian_test` searches with beams always
+    if request.config.getoption("--full"):  # `marian_test` always uses beam search
         beams = {"num_beams": 4, "early_stopping": "never"}
         searches.append(({"sampler": "beam", "num_beams": 4}, beams))
     for options, beams in searches:
@@ -82,7 +82,7 @@ def test_steps_are_the_whole(checkpoint):
     targets = np.random.default_rng(0).integers(3, model.core.config.vocabulary_size, (3, 30))
     expected = model.core({"source_ids": source, "target_ids": targets})
     context, state = model.core.start(source, 30)
-    for place in range(30):  # beyond the distance from which on keys share a bias
+    for place in range(30):  # past the distance beyond which keys share a bias
         logits, state, _ = model.core.step(tf.constant(targets[:, place]), state, context)
         np.testing.assert_allclose(logits, expected[:, place], atol=1e-4)
 

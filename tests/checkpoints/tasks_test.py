@@ -1,4 +1,4 @@
-"""Tagging, filling masks and embedding: what they learn, and how words meet tokens."""
+"""Tagging, filling masks and embedding: what they learn, and how words map to tokens."""
 
 import keras
 import numpy as np
@@ -126,7 +126,7 @@ def test_it_learns_what_is_hidden(tmp_path):
 
 @pytest.mark.full
 def test_the_loss_of_pairs(request, tmp_path):
-    """With `--full`, pairs learn to come near each other."""
+    """With `--full`, training brings the texts of a pair close to each other."""
     tiny.save(tmp_path, "Bert", "Model", num_hidden_layers=1)
     model = zoo.load(str(tmp_path), dropout=0.0, attention_dropout=0.0)
     model.compile(optimizer=keras.optimizers.Adam(0.01))

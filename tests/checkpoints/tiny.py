@@ -62,7 +62,7 @@ FAMILIES = {  # the class of a tokenizer, and settings
 @functools.cache
 def tokenizer(name):
     """Returns a tokenizer, trained on `TEXTS`."""
-    if name == "MPNetTokenizer":  # the model takes the token 1 for padding, whatever it is
+    if name == "MPNetTokenizer":  # the model always takes token 1 for padding
         words = [word for word in tokenizer("BertTokenizer").get_vocab() if word[0] != "["]
         special = ["<s>", "<pad>", "</s>", "[UNK]", "<mask>"]
         vocabulary = {word: number for number, word in enumerate([*special, *sorted(words)])}
@@ -75,7 +75,7 @@ def tokenizer(name):
         vocabulary = {word: number for number, word in enumerate([*words, *special])}
         merges = [tuple(merge) for merge in model["merges"]]
         return transformers.CLIPTokenizer(vocabulary, merges)
-    if name == "WhisperTokenizer":  # its special tokens and its times come last
+    if name == "WhisperTokenizer":  # its special tokens and timestamps come last
         trained = transformers.WhisperTokenizer().train_new_from_iterator(TEXTS * 3, 300)
         special = [f"<|{each}|>" for each in SPECIAL]
         trained.add_tokens([transformers.AddedToken(each, special=True) for each in special])
@@ -92,7 +92,7 @@ def tokenizer(name):
     trained = getattr(transformers, name)().train_new_from_iterator(TEXTS * 3, 300)
     backend = trained.backend_tokenizer
     model = json.loads(backend.to_str())["model"]
-    if model["type"] == "Unigram":  # a run adds up in another order than the one before
+    if model["type"] == "Unigram":  # the order of summation differs from run to run
         special = [piece for piece in model["vocab"] if piece[1] == 0.0]
         pieces = [(word, round(score, 2)) for word, score in model["vocab"][len(special) :]]
         pieces.sort(key=lambda piece: (-piece[1], piece[0]))
@@ -104,10 +104,10 @@ def save(folder, family, kind, **settings):
     """Writes a checkpoint with random weights, biases included.
 
     Args:
-        folder: Where to.
-        family: Such as `"Bert"`.
+        folder: Folder for the checkpoint.
+        family: Model family, such as `"Bert"`.
         kind: What the class does, such as `"ForMaskedLM"`.
-        **settings: Of the config.
+        **settings: Settings of the config.
 
     Returns:
         The model and the tokenizer of transformers.
@@ -126,13 +126,13 @@ def save(folder, family, kind, **settings):
 
 @torch.no_grad()
 def outputs(model, pieces, texts=TEXTS):
-    """Returns what the model of transformers computes for a padded batch, and its inputs."""
+    """Returns what a transformers model computes for a padded batch, and its inputs."""
     inputs = pieces(texts, padding=True, return_tensors="pt")
     return model(**inputs, output_attentions=True), inputs
 
 
 def save_marian(folder):
-    """As `save`, of a translator whose languages are cut by pieces of their own."""
+    """Like `save`, for a Marian translator with separate pieces for each language."""
     pieces = [_sentence_pieces(texts) for texts in (TEXTS, GERMAN)]
     names = ["source.spm", "target.spm"]
     vocabulary = {"</s>": 0, "<unk>": 1}
@@ -190,7 +190,7 @@ def _random(kind, config):
 
 
 def save_clip(folder, length):
-    """As `save`, of a CLIP that reads texts of so many tokens; the processor of pictures, too."""
+    """Like `save`, for a CLIP with texts of up to `length` tokens; also its image processor."""
     pieces = tokenizer("CLIPTokenizer")
     sizes = {"num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
     texts = {"hidden_size": 16, "vocab_size": len(pieces), "max_position_embeddings": length}
@@ -211,7 +211,7 @@ def save_clip(folder, length):
 
 
 def save_t5(folder, untied=False, **settings):
-    """As `save`, of a T5; `untied` gives the output layer a table of its own."""
+    """Like `save`, for a T5; `untied` gives the output layer a table of its own."""
     pieces = tokenizer("T5Tokenizer")
     sizes = {"d_model": 16, "d_kv": 6, "d_ff": 24, "num_layers": 2, "num_heads": 2}
     biases = {"relative_attention_num_buckets": 8, "relative_attention_max_distance": 20}
@@ -228,12 +228,12 @@ def save_t5(folder, untied=False, **settings):
 
 
 def save_whisper(folder, is_multilingual=True, **generation):
-    """As `save`, of a Whisper that hears two seconds, with 8 bands; the processor of sounds, too.
+    """Like `save`, for a Whisper of two seconds with 8 bands; also its feature extractor.
 
     Args:
-        folder: Where to.
+        folder: Folder for the checkpoint.
         is_multilingual: Whether it knows languages and tasks.
-        **generation: Settings of generation.
+        **generation: Generation settings.
     """
     pieces = tokenizer("WhisperTokenizer")
     ids = {name: pieces.convert_tokens_to_ids(f"<|{name}|>") for name in SPECIAL}
@@ -252,12 +252,12 @@ def save_whisper(folder, is_multilingual=True, **generation):
         begin_suppress_tokens=None,
     )
     model = _random(transformers.WhisperForConditionalGeneration, config)
-    with torch.no_grad():  # else all texts are one token again and again, without an end
+    with torch.no_grad():  # else all texts repeat one token without end
         for name, weight in model.model.decoder.named_parameters():
             scales = {"bias": 0.1, "embed_tokens": 0.2, "embed_positions": 8.0, "encoder_attn": 2.0}
             weight.mul_(next((scale for part, scale in scales.items() if part in name), 1.0))
         table = model.model.decoder.embed_tokens.weight
-        table[list(ids.values())] *= 5.0  # which are never written
+        table[list(ids.values())] *= 5.0  # these are never written
         table[pieces.eos_token_id] = 4.0 * table[pieces.convert_tokens_to_ids("a")]
     settings = {
         "alignment_heads": [[0, 1], [1, 0]],
@@ -267,7 +267,7 @@ def save_whisper(folder, is_multilingual=True, **generation):
         "max_length": 40,
         "no_timestamps_token_id": ids["notimestamps"],
         "return_timestamps": False,
-        # Of times, transformers would make segments.
+        # No timestamps: transformers would make segments of them.
         "suppress_tokens": [7, 9, *range(ids["startoftranscript"], config.vocab_size)],
         **ends,
     }

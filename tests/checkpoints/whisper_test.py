@@ -1,4 +1,4 @@
-"""Whisper of others: what it hears, the numbers and the texts of transformers."""
+"""Whisper checkpoints: the same spectrograms, numbers and texts as transformers."""
 
 import json
 import pathlib
@@ -22,7 +22,7 @@ transformers = pytest.importorskip("transformers")
 from tests.checkpoints import tiny  # noqa: E402
 
 RATE = 16000
-LENGTHS = {16000: 0.3, 9000: 0.05, 32000: 0.11, 20000: 1.0}  # samples, and a frequency
+LENGTHS = {16000: 0.3, 9000: 0.05, 32000: 0.11, 20000: 1.0}  # samples: frequency
 
 
 def wave(samples, frequency):
@@ -93,7 +93,7 @@ def test_numbers_are_those_of_transformers(checkpoint, model, features):
 
 
 def expected_texts(checkpoint, model, features, **options):
-    """Returns the texts of transformers."""
+    """Returns the texts that transformers writes."""
     written = checkpoint[1].generate(features, **options)
     texts = model.tokenizer.detokenize(written.numpy()).numpy()
     return [text.decode().strip() for text in texts]
@@ -103,7 +103,7 @@ def test_texts_are_those_of_transformers(checkpoint, model, features, tmp_path, 
     texts = {}
     for language, task in ((None, None), ("de", "transcribe"), ("fr", "translate")):
         told = {"language": language, "task": task or "transcribe"}
-        told = {name: value for name, value in told.items() if value}  # `None` is detected
+        told = {name: value for name, value in told.items() if value}  # with `None`, it is detected
         texts[language] = model.transcribe(SOUNDS, language=language, task=task)
         assert texts[language] == expected_texts(checkpoint, model, features, **told)
         assert len(set(texts[language])) > 1
@@ -124,7 +124,7 @@ def test_texts_are_those_of_transformers(checkpoint, model, features, tmp_path, 
     assert result.stdout == "".join(expected)
 
 
-@pytest.mark.full  # `marian_test` searches with beams always
+@pytest.mark.full  # `marian_test` always uses beam search
 def test_beams_are_those_of_transformers(checkpoint, model, features):
     told = {"language": "fr", "task": "translate", "num_beams": 4}
     expected = expected_texts(checkpoint, model, features, early_stopping="never", **told)
@@ -148,7 +148,7 @@ def test_longer_sounds_are_heard_in_windows(model):
     assert len(figure.axes[1].get_yticklabels()) == len(result.tokens[0])
 
 
-@pytest.mark.full  # `export_test` exports what writes, `conformer_test` what hears, always
+@pytest.mark.full  # `export_test` exports text output, `conformer_test` sound input
 def test_exported(model, tmp_path):
     served = tf.saved_model.load(model.export(tmp_path / "exported", jit_compile=False)).signatures
     sounds = [*model.reader.requests(SOUNDS)[0], b"no sound"]

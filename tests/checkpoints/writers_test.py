@@ -1,4 +1,4 @@
-"""Language models of others: the numbers and the texts of transformers."""
+"""Hugging Face language models: the same numbers and texts as transformers."""
 
 import json
 
@@ -49,12 +49,12 @@ def test_numbers_and_texts_are_those_of_transformers(request, tmp_path, family):
 
     assert model.default_sampler == zoo.decoding.get("greedy")
     assert model.generate(PROMPTS, max_length=12) == [texts([row])[0] for row in greedy]
-    if request.config.getoption("--full"):  # `marian_test` searches with beams always
+    if request.config.getoption("--full"):  # `marian_test` always uses beam search
         told = {"num_beams": 4, "early_stopping": "never", "length_penalty": 1.0}
         beams = [generated(theirs, pieces, prompt, **told) for prompt in PROMPTS[:2]]
         found = model.generate(PROMPTS[:2], max_length=12, sampler="beam", num_beams=4)
         assert found == [texts([row])[0] for row in beams]
-    if model.tokenizer.opening_ids == ():  # then its first token is not told
+    if model.tokenizer.opening_ids == ():  # then the first token has no score
         ids = pieces(tiny.TEXTS[0], return_tensors="pt")["input_ids"]
         end = tiny.torch.tensor([[pieces.eos_token_id]])
         ids = tiny.torch.cat([ids, end], dim=1)
@@ -108,7 +108,7 @@ def test_settings_of_generation_make_the_sampler(tmp_path, settings, sampler):
 
 
 def test_settings_that_change_nothing_are_left_alone(tmp_path):
-    """As SmolLM2 and older files have them."""
+    """SmolLM2 and older files have such settings."""
     tiny.save(tmp_path, "Llama", "ForCausalLM", num_hidden_layers=1)
     path = tmp_path / "config.json"
     more = {"is_llama_config": True, "rope_interleaved": False, "transformers.js_config": {"a": 1}}

@@ -1,4 +1,4 @@
-"""Sounds of all formats, other rates, spectrograms against float64 NumPy and torch, broken ones."""
+"""Sounds of all formats and rates, spectrograms against float64 NumPy and torch, broken files."""
 
 import struct
 
@@ -31,7 +31,7 @@ def of_24_bits():
     numbers = np.round(WAVE * 2**23).astype("<i4")
     data = numbers.view("uint8").reshape(-1, 4)[:, :3].tobytes()
     kind = struct.pack("<HHIIHH", 0xFFFE, 1, RATE, 3 * RATE, 3, 24)
-    # Of an extensible format, with a chunk of odd length before it that has a byte of padding.
+    # The extensible format, after a chunk of odd length with a byte of padding.
     longer = kind + struct.pack("<HHIH", 22, 24, 4, 1) + bytes(14)
     chunks = b"LIST" + struct.pack("<I", 3) + b"abc\0"
     chunks += b"fmt " + struct.pack("<I", 40) + longer + b"data" + struct.pack("<I", len(data))
@@ -59,7 +59,7 @@ def test_files_of_all_formats_are_read(name):
 
 
 def header(**changes):
-    """Returns a WAV file, some numbers of whose format are others."""
+    """Returns a WAV file with some numbers of its format changed."""
     places = {"kind": (20, "<H"), "channels": (22, "<H"), "rate": (24, "<I"), "bits": (34, "<H")}
     content = bytearray(SOUND)
     for name, value in changes.items():

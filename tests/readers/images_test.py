@@ -36,7 +36,7 @@ BROKEN = {
 
 
 def whole_by_pil(encoded):
-    """Returns a picture by PIL: upright, over white, 8 bits a channel."""
+    """Returns a picture read by PIL: upright, over white, 8 bits per channel."""
     image = ImageOps.exif_transpose(Image.open(io.BytesIO(encoded)))
     if image.mode == "I;16":
         image = Image.fromarray((np.asarray(image) >> 8).astype("uint8"))
@@ -46,7 +46,7 @@ def whole_by_pil(encoded):
 
 
 def by_pil(encoded):
-    """Returns the same, resized."""
+    """Returns the same picture, resized."""
     resized = whole_by_pil(encoded).resize((SIZE, SIZE), Image.Resampling.BILINEAR)
     return np.asarray(resized, "float32")
 
@@ -57,7 +57,7 @@ def test_every_format_reads_as_by_pil(name):
     images, is_image = read([encoded])
     assert is_image.numpy().all()
     assert images.dtype == tf.float32
-    # PIL rounds after it has put a picture over white, and after each direction of resizing.
+    # PIL rounds after it puts a picture over white, and after resizing in each direction.
     tolerance = 4.0 if name == "CMYK JPEG" else 1.01
     np.testing.assert_allclose(images[0], by_pil(encoded), atol=tolerance)
 

@@ -12,7 +12,7 @@ WAIT = 60
 
 
 class Gate:
-    """Multiplies numbers by a factor, in batches that go on when they are told to."""
+    """Multiplies numbers by a factor, in batches that wait until the gate opens."""
 
     def __init__(self, factor, shape=(None,), **options):
         self.batches, self.traces, self.is_open, self.entered = [], 0, threading.Event(), 0

@@ -1,9 +1,10 @@
-"""Runs signatures of SavedModels by the C interface of TensorFlow, as a server does.
+"""Runs signatures of SavedModels with the C API of TensorFlow, as a server does.
 
-`python c_api.py REQUESTS` gets a JSON object of `library`, `with_xla` and `requests`, a list of
-objects of `folder`, `inputs` and `outputs` (by name the tensor of the graph) and `values` (by name
-a list of strings or integers). It prints a JSON list of the outputs of each, or of its `error`.
-Strings are bytes, in base64. There is no Python of TensorFlow, of Keras or of ours in it.
+`python c_api.py REQUESTS` takes a JSON object with `library`, `with_xla` and `requests`. Each
+request is an object with `folder`, `inputs` and `outputs` (names and their tensors in the graph)
+and `values` (names and their lists of strings or integers). It prints a JSON list with the outputs
+or the `error` of each request. Strings are bytes in base64. It uses no Python code of TensorFlow,
+Keras or this project.
 """
 
 import base64
@@ -21,7 +22,7 @@ class Output(ctypes.Structure):  # TF_Output
 
 
 class Library:
-    """Functions of the library by name; all that is not an `int` is a pointer."""
+    """Calls the library's functions by name; they return pointers unless told otherwise."""
 
     def __init__(self, path):
         self.functions = ctypes.CDLL(path)
@@ -40,7 +41,7 @@ class Library:
         return result
 
     def tensor(self, values):
-        """Returns a vector of strings or of integers."""
+        """Returns a tensor: a vector of strings or integers."""
         is_string = isinstance(values[0], str)
         size = ctypes.c_size_t(len(values) * (SIZE_OF_STRING if is_string else 4))
         shape = (ctypes.c_int64 * 1)(len(values))
@@ -57,7 +58,7 @@ class Library:
         return tensor
 
     def values(self, tensor):
-        """Returns nested lists."""
+        """Returns the values of a tensor as nested lists."""
         tensor = ctypes.c_void_p(tensor)
         kind = self("TF_TensorType", tensor, returns=ctypes.c_int)
         rank = self("TF_NumDims", tensor, returns=ctypes.c_int)
@@ -121,7 +122,7 @@ def run(library, folder, inputs, outputs, values):
 
 def main(arguments):
     library = Library(arguments["library"])
-    if not arguments["with_xla"]:  # what TF Serving does on a CPU, unless a flag tells otherwise
+    if not arguments["with_xla"]:  # what TF Serving does on a CPU, unless a flag says otherwise
         library("_ZN10tensorflow21DisableXlaCompilationEv", returns=None)
     for request in arguments["requests"]:
         try:

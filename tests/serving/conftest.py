@@ -34,7 +34,7 @@ def model():
             options = {"backbone": MeanColours(), **options}
         options = {**OPTIONS[name], **options}
         made = zoo.load(name, weights=None, tokenizer=tokenizer, dtype=dtype, **options)
-        if hasattr(made.core, "output_bias"):  # of all bytes only those that are a character each
+        if hasattr(made.core, "output_bias"):  # only those bytes that are characters alone
             bias = np.full(tokenizer.vocabulary_size, -100.0)
             bias[[2, *range(3 + 32, 3 + 127), *range(259, len(bias))]] = 0.0
             made.core.output_bias.assign(bias)

@@ -1,4 +1,4 @@
-"""ONNX and LiteRT files compute what the model computes, and a client without us can use them."""
+"""ONNX and LiteRT files compute what the model does, and clients can use them without the zoo."""
 
 import json
 import subprocess
@@ -64,7 +64,7 @@ def onnx_folder(model, tmp_path_factory):
     return export
 
 
-@pytest.mark.full  # the next test has one
+@pytest.mark.full  # the next test covers one
 @pytest.mark.parametrize("name", list(INPUTS))
 def test_onnx_equals_the_model(model, onnx_folder, name):
     onnxruntime = pytest.importorskip("onnxruntime")

@@ -67,7 +67,7 @@ quick = settings(
 
 @pytest.fixture(scope="module")
 def served(request, model):
-    """With `--full` both models, else the one that all requests but those of texts go to."""
+    """Both models with `--full`, otherwise only the one that all requests but completions use."""
     names = NAMES if request.config.getoption("--full") else NAMES[:1]
     return [LoadedModel(name, model(name)) for name in names]
 

@@ -91,7 +91,7 @@ SCRIPT = """
 
 
 class Listener(http.server.BaseHTTPRequestHandler):
-    """Keeps what a page sends."""
+    """Stores what a page sends."""
 
     def do_POST(self):
         size = int(self.headers["Content-Length"])

@@ -1,4 +1,4 @@
-"""`python -m zoo serve` as a process, by the benchmarks of the server in short form."""
+"""`python -m zoo serve` as a process, by short runs of the server benchmarks."""
 
 import pytest
 import tensorflow as tf
@@ -28,7 +28,7 @@ def upper(text):
 
 
 def test_a_process_under_load(tmp_path):
-    """A fifth of the clients hangs up, a new version comes, and then SIGTERM."""
+    """A fifth of the clients hang up, a new version arrives, and then SIGTERM."""
     folder = tmp_path / MODEL
     inputs = [tf.TensorSpec([None], tf.string, name="text")]
     write_version(folder, [], {"serving_default": Endpoint(upper, inputs)})

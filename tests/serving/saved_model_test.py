@@ -25,7 +25,7 @@ REQUESTS = {  # what each model is asked
     "transformer_lm": {"text": TEXTS, "seed": [1, 2, 3]},
     "show_attend_tell": {"image_bytes": [image_bytes(IMAGES[0]), b"none", image_bytes(IMAGES[1])]},
 }
-BY_C = ["luong_nmt", "transformer_lm", "show_attend_tell"]  # what C is asked to compile
+BY_C = ["luong_nmt", "transformer_lm", "show_attend_tell"]  # compiled by XLA through the C API
 WARMUP = "assets.extra/tf_serving_warmup_requests"
 DOUBLE = {
     "serving_default": Endpoint(
@@ -49,7 +49,7 @@ def signatures(version):
 
 @pytest.fixture(scope="module")
 def answers(signatures):
-    """Answers the request of a model by a signature."""
+    """Returns a signature's answer to a model's request."""
 
     @functools.cache
     def answer(name, signature):
@@ -200,7 +200,7 @@ def test_warm_up_is_part_of_the_whole(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def run_by_c(version):
-    """Runs signatures in a process without any Python package; `with_xla=False` as servers do."""
+    """Runs signatures in a process without Python packages; servers use `with_xla=False`."""
     folder = pathlib.Path(tf.__file__).parent
     libraries = [*folder.glob("libtensorflow_cc.so.2"), *folder.glob("libtensorflow_cc.2.dylib")]
     if not libraries:
@@ -242,7 +242,7 @@ def assert_equal(found, expected):
     np.testing.assert_allclose(found["log_prob"], expected["log_prob"], rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.full  # without, one with XLA answers both
+@pytest.mark.full  # otherwise, one with XLA answers both
 @pytest.mark.parametrize("names", [list(OPTIONS)])
 def test_a_server_without_xla_answers_what_is_not_compiled(run_by_c, answers, names):
     plain = [(name, "serving_default") for name in names]

@@ -16,7 +16,7 @@ from zoo.serving import buckets, write_server_config
 
 @pytest.fixture
 def folder(tmp_path):
-    """Two models, one of them in a group, two versions of one; and what is no model."""
+    """Two models, one in a group and one with two versions, and folders that are no models."""
     for version in ["nmt/1", "nmt/2", "pictures/captions/1", "nmt/.unfinished-3", "other"]:
         (tmp_path / version).mkdir(parents=True)
         (tmp_path / version / "saved_model.pb").touch()

@@ -30,7 +30,7 @@ TEXTS = ["a man sleeps", "der hund", "two women ride bikes", "", "a dog"]
 
 @pytest.fixture(scope="module")
 def served(model):
-    """Makes what a server holds of a tiny model."""
+    """Loads a tiny model as a server does."""
     return functools.cache(lambda name: LoadedModel(name, model(name)))
 
 
@@ -164,7 +164,7 @@ def test_completions_are_those_of_generate(client, model):
 
 
 def text_of(tokens):
-    """Returns the text of tokens as OpenAI's protocol spells them."""
+    """Returns the text of tokens that are spelled as in OpenAI's protocol."""
     parts = [
         bytes.fromhex(token[6:].replace("\\x", ""))
         if token.startswith("bytes:")
@@ -182,7 +182,7 @@ def test_log_probs_are_those_of_the_model(client, model):
     told = choice.pop("logprobs")
     assert whole == {**choice, "logprobs": None}
     assert text_of(told["tokens"]) == choice["text"]
-    assert told["text_offset"] == list(range(9))  # a wrong byte is a character of its own
+    assert told["text_offset"] == list(range(9))  # an invalid byte is a character of its own
     expected = list(task.stream_tokens("a man", 9, "greedy", top=3))
     assert told["token_logprobs"] == [each.log_prob for each in expected]
     assert told["top_logprobs"] == [each.likely for each in expected]
@@ -204,7 +204,7 @@ def test_streamed_events_put_together_are_the_completion(client, options):
     content = {"model": "transformer_lm", "prompt": "a", "max_tokens": 12, "top_p": 0.9, "seed": 9}
     content |= options
     free = client("/v1/completions", content)[1]["choices"][0]["text"]
-    # A stop string that is there, and one that only begins there: its text is held back a while.
+    # One stop string occurs; another only begins to, and its text is held back for a while.
     for stops in [[], [free[7:9], free[4] + "nowhere"]]:
         whole = client("/v1/completions", {**content, "stop": stops})[1]["choices"][0]
         asked = {**content, "stop": stops, "stream": True}
@@ -257,7 +257,7 @@ def test_a_client_that_hangs_up_stops_the_stream(model):
     asked = []
 
     class Slow:
-        """Counts the pieces that somebody asks for."""
+        """Records the pieces that are requested."""
 
         tokenizer, sampler = model("transformer_lm").tokenizer, model("transformer_lm").sampler
 
@@ -287,7 +287,7 @@ def test_the_page_gets_answers_and_views(client, model):
     content = {"text": "a man. two women", "sampler": {"name": "beam", "num_beams": 4}}
     status, answer, _ = client("/page/luong_nmt", content)
     assert status == 200
-    options = {"num_beams": 4, "return_attention": True}  # as the page asks: compiled once
+    options = {"num_beams": 4, "return_attention": True}  # the page's options: compiled once
     assert [answer["text"]] == model("luong_nmt").translate(
         [content["text"]], "beam", **options
     ).texts
@@ -332,7 +332,7 @@ def test_health_metrics_and_models(client):
 
 
 class Waiting:
-    """A model whose signature answers when it is told to."""
+    """A model whose signature waits to answer until it is told to."""
 
     name, version, task = "waiting", 1, None
 
@@ -376,7 +376,7 @@ def test_an_answer_that_takes_too_long_is_given_up(waiting):
     content = {"instances": ["a"]}
     with serving([waiting], Limits(seconds=0.1, waiting=1)) as client:
         assert predict(client, "waiting", content)[0] == 504
-        # Its thread still runs, and counts.
+        # Its thread is still running, and counts.
         assert predict(client, "waiting", content)[0] == 503
         waiting.go_on.set()
         deadline = time.time() + 60
@@ -402,7 +402,7 @@ def test_names_must_differ(served):
 
 
 def export_times(folder, factor):
-    """Writes a version of a model that multiplies numbers."""
+    """Writes a version of a model that multiplies numbers by a factor."""
     inputs = [tf.TensorSpec([None], tf.float32, name="x")]
     endpoint = Endpoint(lambda x: {"y": factor * x}, inputs)
     return write_version(folder, [], {"serving_default": endpoint})
@@ -452,7 +452,7 @@ def test_a_broken_version_leaves_the_old_one_and_is_told_once(tmp_path, capfd):
 
 
 def of_many_pixels(side):
-    """Returns a small PNG file that says it is so large."""
+    """Returns a small PNG file whose header claims a square of this size."""
     encoded = image_bytes(np.zeros((8, 8), "uint8"))
     head = b"IHDR" + struct.pack(">II", side, side) + encoded[24:29]
     return encoded[:12] + head + struct.pack(">I", zlib.crc32(head)) + encoded[33:]

@@ -1,4 +1,4 @@
-"""The recurrent translators: a cached step equals the full forward pass, padding is not seen."""
+"""The recurrent translators: a cached step equals the full forward pass; padding is ignored."""
 
 import numpy as np
 import pytest

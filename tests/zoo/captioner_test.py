@@ -106,13 +106,13 @@ def test_words_and_where_they_looked(captioner):
 
 
 def test_a_photograph_is_drawn_as_the_model_sees_it(captioner):
-    """Upright, and over white where it is transparent: else the maps lie on other places."""
+    """Upright, and over white where it is transparent: otherwise the maps would be misplaced."""
     result = captioner.caption(
         [with_orientation(6), FILES["PNG with alpha"]], return_attention=True
     )
     turned, over_white = (result.plot(place).axes[0].images[0].get_array() for place in (0, 1))
     expected = np.asarray(scene().transpose(PIL.Image.Transpose.ROTATE_270), "float32")
-    np.testing.assert_allclose(turned, expected, atol=12)  # it was a JPEG
+    np.testing.assert_allclose(turned, expected, atol=12)  # JPEG is lossy
     picture = scene("RGBA")
     white = PIL.Image.new("RGBA", picture.size, "white")
     expected = np.asarray(PIL.Image.alpha_composite(white, picture).convert("RGB"), "float32")
@@ -241,9 +241,9 @@ def test_training_adds_the_loss_of_the_attention(tokenizer):
     assert float(added) > 1e-3
 
 
-@pytest.mark.full  # `normalizers_test` has the gradient
+@pytest.mark.full  # `normalizers_test` checks the gradient
 def test_hard_attention_learns_where_to_look_by_reinforce(tokenizer):
-    """One of four places shows the colour, the others are empty: drawing the right one pays."""
+    """One of four places shows the colour, the others are empty; drawing it is rewarded."""
     rng = np.random.default_rng(0)
     colours, places = rng.integers(3, size=240), rng.integers(4, size=240)
     annotations = np.zeros((240, 4, 4), "float32")
@@ -255,7 +255,7 @@ def test_hard_attention_learns_where_to_look_by_reinforce(tokenizer):
     )
 
     model = make(tokenizer, attention="hard", seed=1, entropy=0.05)
-    # Learned quickly, a place is often taken for good before the others were tried enough.
+    # At a higher rate, the model often settles on a place before it has tried the others enough.
     model.compile(optimizer=keras.optimizers.Adam(0.002))
     model.fit(features.repeat(24), batch_size=16, seed=1, verbose=0)
     start = np.full((240, 1), tokenizer.start_id)

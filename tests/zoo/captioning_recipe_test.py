@@ -16,7 +16,7 @@ from zoo.readers.images import image_bytes
 from zoo.training import captioning, recipes
 from zoo.training.captioning import CaptioningRecipe
 
-pytestmark = pytest.mark.full  # with --full alone: recipes learn in three stages
+pytestmark = pytest.mark.full  # only with --full: recipes train in three stages
 
 RECIPE = CaptioningRecipe(
     "show_attend_tell",
@@ -130,7 +130,7 @@ def test_the_length_penalty_is_the_one_that_earns_most(weight, expected):
     features = tf.data.Dataset.from_tensor_slices(
         {"annotations": annotations, "captions": captions}
     )
-    # For the sign of the mean of the mixtures, not of either: they are 3 and -1, or 1 and -3.
+    # What counts is the sign of the mixtures' mean, not of either: 3 and -1, or 1 and -3.
     mixtures = [{"bleu_1": weight + 2.0}, {"bleu_1": weight - 2.0}]
     recipe = dataclasses.replace(RECIPE, rewards=mixtures)
     assert recipe._best_sampler(Model(), features).length_penalty == expected

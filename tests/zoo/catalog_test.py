@@ -1,4 +1,4 @@
-"""Presets on disk: what is saved comes back, what was changed is refused, mistakes are named."""
+"""Presets on disk: round trips, changed files that are refused, mistakes that are named."""
 
 import dataclasses
 import json
@@ -228,7 +228,7 @@ def test_a_shipped_card_is_complete(name):
     assert all(signed[card["task"]] in protocol for protocol in measured)
 
 
-# Pictures are classified by a shipped model in a file of their own.
+# The shipped picture classifiers are tested in a file of their own.
 AT_ONCE = [
     "conformer_spoken_digit",
     "luong_nmt_multi30k_en_de",
@@ -250,7 +250,7 @@ def test_a_shipped_model_is_small_and_works(name):
     if info.task == "translation":
         assert "Mann" in model.translate("A man rides a bike.", "greedy")
     elif info.task == "language model":
-        scores = model.score("ROMEO:\nWhat, ho!")  # it generates in the quickstart
+        scores = model.score("ROMEO:\nWhat, ho!")  # the quickstart generates with it
         assert np.exp(scores.log_probs[0][-1]) > 0.5
     elif info.task == "speech recognition":
         words = model.transcribe((np.sin(np.arange(4000) / 4), 8000)).split()
@@ -296,7 +296,7 @@ def test_an_entry_says_what_its_classes_say(name, fresh_model):
     entry = catalog.ARCHITECTURES[name]
     assert entry.task_name == entry.task.task_name
     fields = {each.name: each.default for each in dataclasses.fields(entry.core.Config)}
-    of_task = {"vocabulary_size": 300, "num_labels": 3}  # what tokenizers and labels decide
+    of_task = {"vocabulary_size": 300, "num_labels": 3}  # set by tokenizers and labels
     core = entry.core(**{key: of_task[key] for key in of_task if key in fields}, **entry.defaults)
     assert entry.description == core.description
     found = {each.name: each.default for each in zoo.info(name).options}

@@ -1,4 +1,4 @@
-"""Labels of pictures: training on raw pictures, presets, the exported model, mistakes."""
+"""Classifying pictures: training on raw pictures, presets, the exported model, mistakes."""
 
 import random
 
@@ -150,7 +150,7 @@ def run(*arguments):
 @pytest.mark.usefixtures("eagerly")
 def test_a_shipped_classifier_is_measured_by_the_command(monkeypatch):
     pixels = np.zeros((4, 28, 28, 1), "uint8")
-    pixels[:, 4:24, 13:15] = 255  # all of them are a 1
+    pixels[:, 4:24, 13:15] = 255  # all of them show a 1
     images = tf.data.Dataset.from_tensor_slices((pixels, [1, 1, 1, 0]))
     monkeypatch.setattr("zoo.training.digits.DigitsRecipe.load", lambda *_: images)
     result = run("evaluate", "vit_mnist")

@@ -1,4 +1,4 @@
-"""The command line: what it prints, and that mistakes cost one line instead of a traceback."""
+"""The command line: its output, and mistakes that print one line instead of a traceback."""
 
 import functools
 import os
@@ -32,7 +32,7 @@ def run():
 
 @pytest.fixture
 def translate(run, bahdanau, monkeypatch):
-    """Runs `translate` with a model that is loaded already."""
+    """Runs `translate` with a model that is already loaded."""
     monkeypatch.setattr(zoo, "load", lambda name: bahdanau)
 
     def translate(*arguments, **options):
@@ -45,7 +45,7 @@ def translate(run, bahdanau, monkeypatch):
 
 @pytest.fixture
 def asked(bahdanau, monkeypatch):
-    """The options that the model gets; it answers with the texts themselves."""
+    """The options that the model receives; it returns the texts unchanged."""
     asked = []
     answer = lambda texts, **options: asked.append(options) or texts  # noqa: E731
     monkeypatch.setattr(bahdanau, "translate", answer)
@@ -196,7 +196,7 @@ class Describer:
 
 @pytest.fixture
 def pictures(monkeypatch, tmp_path):
-    """A folder with two pictures, one broken file that claims to be one, and a text."""
+    """A folder with two pictures, a broken file with a picture's name, and a text file."""
     monkeypatch.setattr(zoo, "load", lambda name: Describer())
     PIL.Image.new("RGB", (8, 8), "red").save(tmp_path / "a.webp")
     PIL.Image.new("RGB", (8, 8), "red").save(tmp_path / "c.png")
@@ -273,9 +273,9 @@ def test_evaluate_prints_each_number_with_its_protocol(run, preset, bahdanau, mo
     load = lambda recipe, *which: asked.append((recipe.pair, *which)) or dataset  # noqa: E731
     monkeypatch.setattr(TranslationRecipe, "load", load)
     monkeypatch.setattr(zoo, "load", lambda name: bahdanau)
-    monkeypatch.setattr(bahdanau, "default_sampler", bahdanau.default_sampler)  # put back later
+    monkeypatch.setattr(bahdanau, "default_sampler", bahdanau.default_sampler)  # restored later
     once = functools.cache(evaluation._compiled_anew)
-    monkeypatch.setattr(evaluation, "_compiled_anew", once)  # for the two evaluations
+    monkeypatch.setattr(evaluation, "_compiled_anew", once)  # shared by both evaluations
     result = run("evaluate", preset, "--split", "validation", "--num-beams", 2)
     assert result.exit_code == 0, result.output
     assert asked == [("en-de", "validation", None)]
@@ -430,7 +430,7 @@ def test_a_reader_that_has_gone_away_is_no_mistake(run, monkeypatch):
 
 @pytest.fixture(scope="module")
 def unset():
-    """The environment of somebody who has set nothing for TensorFlow."""
+    """The environment without any settings for TensorFlow."""
     return {name: value for name, value in os.environ.items() if not name.startswith("TF_")}
 
 

@@ -45,7 +45,7 @@ def model():
 
 
 def test_the_smallest_model_of_the_paper_has_its_size():
-    """10.3 M of Conformer (S) with its decoder, a layer of 320: this is its encoder."""
+    """Conformer (S) has 10.3 M with its decoder, a layer of 320 units; this is its encoder."""
     one, two = (Conformer(10, num_layers=layers) for layers in (1, 2))
     for core in (one, two):
         core.build()
@@ -176,7 +176,7 @@ def test_a_file_computes_the_same(model, tmp_path):
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
-@pytest.mark.full  # `recognition_test` exports what hears, `classification_test` labels, always
+@pytest.mark.full  # `recognition_test` exports sounds, `classification_test` labels
 def test_the_exported_model_takes_files(model, tmp_path):
     inputs, _ = sounds(4)
     result = model.classify(inputs, return_attention=True)

@@ -77,10 +77,10 @@ def fresh_model(tokenizer):
 
 @pytest.fixture(scope="session")
 def bahdanau(fresh_model, sources, targets, tmp_path_factory):
-    """Trained on two lists until it knows them by heart, by the first worker that needs it."""
+    """A translator that knows two lists by heart, trained by the first worker that needs it."""
     model = fresh_model("bahdanau_nmt")
     model.compile(keras.optimizers.Adam(0.02))
-    run = os.environ.get("PYTEST_XDIST_TESTRUNUID")  # of all workers, if there are several
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID")  # shared by all workers, if there are any
     path = tmp_path_factory.getbasetemp().parent / f"bahdanau-{run}.weights.h5"
     if run and path.exists():
         model.load_weights(path)
@@ -94,7 +94,7 @@ def bahdanau(fresh_model, sources, targets, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def luong(fresh_model, dataset):
-    """Trained on a data set until it knows it by heart."""
+    """A translator that knows a data set by heart."""
     model = fresh_model("luong_nmt")
     model.compile(keras.optimizers.Adam(0.02))
     repeated = dataset.repeat(REPETITIONS)
@@ -118,7 +118,7 @@ def byte_tokenizer():
 
 @pytest.fixture(scope="session")
 def generator(fresh_model, byte_tokenizer):
-    """A language model that knows one line by heart, as a passage out of many like it."""
+    """A language model that knows one line by heart, learned as a passage of a longer text."""
     random.seed(1)
     options = {**TINY["transformer_lm"], "opening": "\n"}
     model = zoo.load("transformer_lm", weights=None, tokenizer=byte_tokenizer, **options)
@@ -142,7 +142,7 @@ def card():
 
 @pytest.fixture(scope="session")
 def preset(bahdanau, card, tmp_path_factory):
-    """Folder of a preset that holds `bahdanau` in half precision, like those of the package."""
+    """Folder of a preset of `bahdanau` in half precision, like the presets of the package."""
     folder = tmp_path_factory.mktemp("presets") / "toy"
     presets.save(bahdanau, folder, card, dtype="float16")
     return folder

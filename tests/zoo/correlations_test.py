@@ -1,4 +1,4 @@
-"""Where the recipe of matching starts: canonical correlations, and towers that compute them."""
+"""Where the matching recipe starts: canonical correlations, and towers that compute them."""
 
 import keras
 import numpy as np

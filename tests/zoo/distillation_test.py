@@ -42,7 +42,7 @@ def test_labels_are_those_of_the_teachers_and_the_text_in_their_shares(teachers)
 
 
 def following(stream, windows):
-    """What stands behind each token of windows of a stream."""
+    """Returns the token that follows each token of windows of a stream."""
     streams = [stream[first : first + 17] for first in range(len(stream) - 16)]
     return np.stack(
         [next(each[1:] for each in streams if (each[:-1] == window).all()) for window in windows]
@@ -63,7 +63,7 @@ def test_words_are_swapped_for_others_of_the_text():
     old, new = text.split(), swapped.split()
     assert len(old) == len(new)
     kept = np.mean([a == b for a, b in zip(old, new, strict=True)])
-    assert 0.7 < kept < 0.8  # some gave way to themselves
+    assert 0.7 < kept < 0.8  # some were swapped for themselves
     counts = collections.Counter(new)
     assert {"isn't", "ran.", "Dog"} < set(counts)
     assert all(word[0].isupper() for word in new[::10])  # where "The" was

@@ -39,7 +39,7 @@ def archive(folder, tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
-    """Folder of presets that were unpacked, empty before each test."""
+    """Folder of unpacked presets, empty before each test."""
     monkeypatch.setenv("KERAS_HOME", str(tmp_path / "keras"))
     return tmp_path / "keras" / "presets"
 
@@ -59,7 +59,7 @@ def left_in(cache):
 
 
 def write_zip(path, folder, names, **contents):
-    """Writes an archive of the files of a preset, each under a name of its own."""
+    """Writes an archive of a preset's files under the given names."""
     with zipfile.ZipFile(path, "w") as archive:
         for name in names:
             own = pathlib.PurePosixPath(name).name
@@ -147,7 +147,7 @@ def test_a_bomb_is_refused_before_it_is_unpacked(folder, tmp_path, cache, monkey
 
 
 def test_no_more_comes_out_than_was_declared(folder, tmp_path, cache):
-    """A bomb may lie about its size: the number stands before the name of each member."""
+    """A zip bomb may lie about its size, a number that precedes the name of each member."""
     path = tmp_path / "toy.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in FILES:
@@ -204,7 +204,7 @@ def test_a_damaged_copy_in_the_cache_is_named(archive, cache):
 
 
 class Server(http.server.BaseHTTPRequestHandler):
-    """Gives what `answers` has for a path: bytes, a function that writes, or where else to look."""
+    """Serves what `answers` has for a path: bytes, with or without a length, or a redirection."""
 
     answers, requests = {}, []
 
@@ -225,7 +225,7 @@ class Server(http.server.BaseHTTPRequestHandler):
             self.send_response(200)
             if promised:
                 self.send_header("Content-Length", str(promised))
-            if COMMIT in self.path:  # what the client of Hugging Face asks for
+            if COMMIT in self.path:  # a request of the Hugging Face client
                 self.send_header("X-Repo-Commit", COMMIT)
                 self.send_header("ETag", f'"{hashlib.sha256(content).hexdigest()}"')
             self.end_headers()
@@ -253,7 +253,7 @@ def answers(server, archive, monkeypatch):
 
 
 class Encrypted(requests.adapters.HTTPAdapter):
-    """Lets the server stand for an encrypted one."""
+    """Lets the server stand in for an encrypted one."""
 
     def __init__(self, server):
         super().__init__()
@@ -307,7 +307,7 @@ def test_another_hash_is_refused(over_https, answers, cache):
     zoo.info(over_https)
     with pytest.raises(ValueError, match="toy.zip is damaged, or another one"):
         zoo.info(f"{over_https}#sha256={'0' * 64}")
-    assert len(left_in(cache)) == 1  # without a hash it is still there
+    assert len(left_in(cache)) == 1  # the one without a hash is still there
 
 
 def test_a_redirection_does_not_leave_encryption(over_https, server, answers, archive, cache):
@@ -378,7 +378,7 @@ def test_two_processes_may_download_at_once(over_https, answers, cache, monkeypa
     def unpack(path, folder):
         archives.unpack(path, folder)
         monkeypatch.setattr(downloads, "unpack", archives.unpack)
-        zoo.info(over_https)  # the other one is faster
+        zoo.info(over_https)  # the other process is faster
 
     monkeypatch.setattr(downloads, "unpack", unpack)
     assert zoo.info(over_https).name == "toy"
@@ -404,7 +404,7 @@ def test_commands_take_archives_and_urls(over_https, answers, archive, monkeypat
 
 @pytest.fixture
 def hub(folder, monkeypatch):
-    """A client whose only repository is `somebody/toy`; it keeps what it was asked."""
+    """A client whose only repository is `somebody/toy`; it records what it is asked."""
     asked = []
 
     def snapshot_download(repository, revision, allow_patterns):
@@ -463,7 +463,7 @@ def test_without_the_client_the_extra_is_named(monkeypatch):
 
 @pytest.fixture
 def local_hub(server, answers, folder, tmp_path, monkeypatch):
-    """The client of Hugging Face, whose Hub is the server with one repository."""
+    """The Hugging Face client, with the server as a Hub of one repository."""
     client = pytest.importorskip("huggingface_hub")
     here = {"endpoint": server, "cache_dir": tmp_path / "hub"}
     download = functools.partial(client.snapshot_download, **here)

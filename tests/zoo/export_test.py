@@ -1,4 +1,4 @@
-"""The exported SavedModel answers as `translate` does, wherever it is loaded, and is never half."""
+"""The exported SavedModel answers as `translate` wherever it is loaded, and is never partial."""
 
 import json
 import os
@@ -20,7 +20,7 @@ RANDOM = {"sampler": "random", "temperature": 3.0, "repetition_penalty": 1.2, "m
 def versions(request, bahdanau, tmp_path_factory):
     """Two exports to one folder: a translator, then something small."""
     path = tmp_path_factory.mktemp("exported") / "nmt"
-    jit_compile = request.config.getoption("--full")  # `saved_model_test` compiles always
+    jit_compile = request.config.getoption("--full")  # `saved_model_test` always compiles
     return [bahdanau.export(path, jit_compile=jit_compile), write_version(path, [], DOUBLE)]
 
 
@@ -106,7 +106,7 @@ def test_pieces_spell_the_texts(signatures):
     ["serving_default", "explain", pytest.param("serving_jit", marks=pytest.mark.full)],
 )
 def test_a_text_that_is_too_long_is_answered_with_none(signatures, bahdanau, name):
-    """By its tokens or by its bytes alone; the others get what they get without it."""
+    """Too long in tokens, or in bytes alone; the other texts are answered as without it."""
     fits = " ".join(["a"] * (bahdanau.max_source_length - 1))
     assert bahdanau.source_lengths([fits]).numpy() == [bahdanau.max_source_length]
     longer, huge = fits + " a", "a man " * 1_000_000

@@ -14,7 +14,7 @@ def upper(texts, before):
 
 
 def upper_or_die(model, texts, before):
-    """Kills the worker that comes to a row first."""
+    """Answers as `upper`, but kills the first worker that reaches row `KILLED_AT`."""
     mark = pathlib.Path(model)
     if before == KILLED_AT and not mark.exists():
         mark.touch()

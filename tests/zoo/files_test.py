@@ -1,4 +1,4 @@
-"""Files of texts and folders of pictures, answered in files: formats, broken rows, kills."""
+"""Answering files of texts and folders of pictures in files: formats, broken rows, kills."""
 
 import json
 import pathlib
@@ -88,7 +88,7 @@ def test_a_killed_run_goes_on_to_the_same_output(tmp_path):
     broken = tmp_path / "broken"
     for place, kills in ((8, "answer"), (1, "fsync"), (4, "fsync"), (16, "answer"), (3, "fsync")):
         assert run(broken, place, kills) == -signal.SIGKILL
-    with open(broken, "ab") as file:  # what was on its way to the disk
+    with open(broken, "ab") as file:  # a line that was not fully written
         file.write(b"half a li")
     with pytest.raises(ValueError, match="another input, model or options"):
         answer_file(TextFile(source), broken, upper, {"model": "other"}, 4)
@@ -145,7 +145,7 @@ def test_pictures_of_a_folder(tmp_path):
 
 
 def test_workers_answer_in_order_though_one_is_killed(tmp_path):
-    """Its rows are answered by others; rows that cannot be answered harm nobody."""
+    """Other workers answer its rows; rows that cannot be answered do no harm."""
     pytest.importorskip("distributed")
     source, output, mark = (tmp_path / name for name in ("in.jsonl", "out.jsonl", "kill"))
     texts = [f"text {number}" for number in range(100)]
@@ -168,7 +168,7 @@ def test_workers_answer_as_one_process_does_and_as_quietly(tmp_path, monkeypatch
     source.write_text("".join(f"a man and {number} dogs\n" for number in range(6)))
     found = []
     for options in ([], ["--workers", "2"]):
-        capfd.readouterr()  # what TensorFlow logs in the process of the test
+        capfd.readouterr()  # drops what TensorFlow logged in this process
         output = tmp_path / f"out{len(found)}.txt"
         asked = ["translate", "luong_nmt_multi30k_en_de", "--input", source, "--output", output]
         sampled = ["--sampler", "random", "--seed", "7"]

@@ -1,4 +1,4 @@
-"""Presets of strangers: what is damaged is named, and nothing in them runs code."""
+"""Presets from strangers: errors name what is damaged, and nothing in a preset runs code."""
 
 import json
 import random
@@ -148,7 +148,7 @@ def test_a_config_of_another_kind_is_named(folder, change, message):
 
 # ------------------------------------------------------------------------------------- the weights
 
-HARMLESS = {"dtype f8", "many", "transposed"}  # transposed, a vector stays
+HARMLESS = {"dtype f8", "many", "transposed"}  # a transposed vector is the same
 
 
 def test_weights_must_not_be_somewhere_else(folder):

@@ -39,7 +39,7 @@ def whole_texts(byte_tokenizer):
 
 
 def by_hand(model, prompt, max_length):
-    """Greedy text without a cache: each token from the last tokens of what is there."""
+    """Greedy text without a cache: each token is computed from the last tokens so far."""
     tokenizer = model.tokenizer
     ids = tokenizer.tokenize([model.opening + prompt]).values.numpy().tolist()
     context, stretch = model.core.context_length, model.core.context_length // 4
@@ -105,7 +105,7 @@ def test_tokens_come_with_their_log_probs(generator, whole_texts):
     assert list(last.likely) == ["<end>"]
     (odd,) = generator.stream_tokens("the", 1, "greedy", forced_first_token=3 + 0xC3, top=0)
     assert (odd.text, odd.content, odd.likely) == ("bytes:\\xc3", b"\xc3", {})
-    assert odd.log_prob < -5  # by the model, though it is forced
+    assert odd.log_prob < -5  # the model's own, although it is forced
 
 
 def test_same_seed_same_text_other_seed_other_text(generator):
@@ -114,7 +114,7 @@ def test_same_seed_same_text_other_seed_other_text(generator):
     assert first == second != third
 
 
-@pytest.mark.full  # `decoding/compiled_test` shows it
+@pytest.mark.full  # `decoding/compiled_test` covers it
 def test_another_temperature_compiles_nothing(generator, monkeypatch):
     model = zoo.TextGenerator(generator.core, generator.tokenizer, opening="\n")
     traced, step = [], model.core.step
@@ -137,7 +137,7 @@ def test_other_prompts_do_not_matter(generator):
 
 
 def test_a_random_text_has_the_numbers_of_one_long_draw(generator):
-    """A text longer than a stretch draws on, it does not draw the same numbers again."""
+    """A text longer than a stretch goes on drawing and does not repeat the same numbers."""
     flat = zoo.TextGenerator(Flat(), generator.tokenizer, opening="\n")
     text = flat.generate("", 64, "random")
     stretch = CONTEXT // 4
@@ -146,7 +146,7 @@ def test_a_random_text_has_the_numbers_of_one_long_draw(generator):
 
 
 class Flat:
-    """A core to which letters from a to z are all the same."""
+    """A core that makes all letters from a to z equally likely."""
 
     context_length = CONTEXT
     dtype_policy = keras.DTypePolicy("float32")

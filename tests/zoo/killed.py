@@ -1,7 +1,7 @@
-"""Work that is killed, and goes on: `python killed.py TASK FOLDER [KILL]`, with KILL as JSON.
+"""Work that is killed and resumed: `python killed.py TASK FOLDER [KILL]`, with KILL as JSON.
 
 A kill is `{"at": name, "number": n}`: SIGKILL at the n-th call of a function, before it does
-anything; with `"cut": true`, which is for `os.fsync`, of half a file.
+anything. With `"cut": true`, for `os.fsync`, the file is first cut in half.
 """
 
 import contextlib
@@ -97,7 +97,7 @@ def features(folder):
 
 
 def export(folder):
-    """Returns what each exported version gives."""
+    """Returns the answer of the exported versions, which must all agree."""
     endpoint = Endpoint(lambda x: {"y": 2 * x}, [tf.TensorSpec([None], name="x")])
     write_version(folder, [], {"serving_default": endpoint})
     versions = [each for each in folder.iterdir() if each.name.isdecimal()]
@@ -108,7 +108,7 @@ def export(folder):
 
 
 def preset(folder):
-    """Returns the weights of presets, a folder and an archive."""
+    """Returns the weights of two presets, a folder and an archive."""
     tokenizer = zoo.ByteBPETokenizer([])
     model = zoo.load("luong_nmt", weights=None, tokenizer=tokenizer, **OPTIONS)
     for number, weight in enumerate(model.core.weights):
@@ -132,13 +132,13 @@ def die():
 
 @contextlib.contextmanager
 def calling(at, number, then=die, cut=False):
-    """Calls a function at the n-th call of another one in the block.
+    """Calls a function at the n-th call of another function inside the `with` block.
 
     Args:
-        at: Name of the other one, with its module and class.
+        at: Name of the other function, with its module and class.
         number: Number of the call, from 1.
         then: The function to call.
-        cut: Whether to cut the file that the other one is called with in half before.
+        cut: Whether to first cut in half the file that the other function is called with.
     """
     owner, _, name = at.rpartition(".")
     original, calls = getattr(_named(owner), name), 0

@@ -1,4 +1,4 @@
-"""Whatever is written is there whole or not at all: killed at any point, the next run ends well."""
+"""Files are written whole or not at all: after a kill at any point, the next run ends well."""
 
 import functools
 import json
@@ -20,7 +20,7 @@ from zoo.training import runs
 
 
 class Killed(BaseException):
-    """Nothing may catch it."""
+    """An exception that no code may catch."""
 
 
 def raise_killed():
@@ -36,7 +36,7 @@ def killing(at, number, cut=False):
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    """What a task gives that nobody killed."""
+    """Returns the results of a task that is not killed."""
     return functools.cache(lambda task: TASKS[task](tmp_path_factory.mktemp("whole") / task))
 
 
@@ -48,7 +48,7 @@ def assert_equal(found, expected):
             np.testing.assert_array_equal(mine, other)
 
 
-# First the tokenizer, then each epoch writes its weights, the best ones, its state and the log.
+# The tokenizer is written first, then in each epoch weights, best weights, state and log.
 @pytest.mark.few(1)
 @pytest.mark.parametrize("number", [1, 6, 7, 8, 9])
 def test_training_that_was_killed_equals_training_that_was_not(tmp_path, number, results, capsys):
@@ -167,7 +167,7 @@ KILLS = [
 
 @pytest.fixture(scope="module")
 def seconds(tmp_path_factory):
-    """How long a task takes in a process of its own."""
+    """Measures how long a task takes in a process of its own."""
 
     @functools.cache
     def measure(task):

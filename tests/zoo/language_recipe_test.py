@@ -42,7 +42,7 @@ def run(tmp_path_factory):
         patch.setitem(recipes.RECIPES, "toy_lm", RECIPE)
         patch.setattr(LanguageRecipe, "load", lambda self, split, data_dir: TEXT)
         patch.setattr(evaluation, "RANDOM_BATCHES", 3)
-        once = functools.cache(evaluation._compiled_anew)  # for all splits
+        once = functools.cache(evaluation._compiled_anew)  # shared by all splits
         patch.setattr(evaluation, "_compiled_anew", once)
         yield run_dir, recipes.run("toy_lm", None, run_dir)
 
@@ -77,7 +77,7 @@ def test_the_card_says_how_it_was_trained_and_measured(run):
 
 @pytest.mark.full
 def test_losses_are_those_of_numpy(model, monkeypatch):
-    """Each token once, and windows that begin anywhere, which have less to look at."""
+    """Losses with each token once, and of windows that begin anywhere and have less context."""
     monkeypatch.setattr(evaluation, "RANDOM_BATCHES", 40)
     scores = evaluation.evaluate_language_model(model, TEXT)
     assert scores["loss"] == pytest.approx(-model.score(TEXT).log_probs[0].mean(), rel=1e-4)
@@ -112,12 +112,12 @@ def test_it_learns_from_those_before_it(run, model):
 @pytest.mark.full
 def test_what_is_learned_is_not_learned_again(run, model, monkeypatch):
     run_dir, _ = run
-    for name in ("teacher_1", "teacher_2"):  # they are not missed when all is done
+    for name in ("teacher_1", "teacher_2"):  # not needed once learning is done
         shutil.rmtree(run_dir / name)
     monkeypatch.setattr(keras.Model, "fit", None)
     again = RECIPE.train(TEXT, TEXT, run_dir)
     for one, other in zip(again.get_weights(), model.get_weights(), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-3)  # in half precision on disk
+        np.testing.assert_allclose(one, other, rtol=1e-3)  # stored in half precision
 
 
 @pytest.mark.parametrize("name", ["adamw", "muon"])

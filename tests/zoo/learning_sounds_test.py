@@ -1,4 +1,4 @@
-"""How a model in training hears sounds: as the reader does, and otherwise as much as is asked."""
+"""How a model hears sounds in training: as the reader does, and changed as much as is asked."""
 
 import dataclasses
 import os

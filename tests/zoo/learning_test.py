@@ -1,4 +1,4 @@
-"""Learning from arrays alone: what batches hold, what is learned, and without TensorFlow."""
+"""Learning from arrays alone: what batches hold, what is learned, and work without TensorFlow."""
 
 import dataclasses
 import json
@@ -90,7 +90,7 @@ def test_pictures_come_once_an_epoch_and_scaled():
 
 
 def test_a_warp_shifts_turns_and_bends():
-    """A picture of places shows where its pixels come from: as far as was allowed, no further."""
+    """A picture of coordinates shows that pixels move as far as allowed, and no further."""
     places = np.linspace(-0.5, 0.5, 28, dtype="float32")
     picture = np.stack(np.meshgrid(places, places, indexing="ij"), axis=-1) + 1.0  # 0 is outside
     pictures = np.repeat(picture[None], 64, axis=0)
@@ -180,7 +180,7 @@ def test_a_job_is_done_once_and_keeps_the_averaged_weights(tmp_path, monkeypatch
     assert job.learned(tmp_path / "job", None) == weights
 
 
-@pytest.mark.full  # as training in `kills_test`
+@pytest.mark.full  # `kills_test` covers training that is killed
 def test_a_job_that_broke_off_goes_on(tmp_path, monkeypatch):
     save = keras.Model.save_weights
     job.write(tmp_path, make_job(), {"tokens": stream()})
@@ -224,7 +224,7 @@ def test_a_folder_without_a_job(tmp_path, monkeypatch):
 
 @pytest.mark.full
 def test_it_runs_where_tensorflow_is_not_installed(tmp_path):
-    """The same numbers on JAX, too: both begin with the weights of the file."""
+    """JAX gives the same numbers: both start from the weights of the file."""
     begun = core(5)
     begun.save_weights(tmp_path / "begin.weights.h5")
     made = make_job(begin_with="../begin.weights.h5", epochs=1)

@@ -1,4 +1,4 @@
-"""The data of texts that jobs learn from: what is hidden, told, padded, and how often."""
+"""The text data that jobs learn from: what is masked, labelled and padded, and how often."""
 
 import keras
 import numpy as np
@@ -33,7 +33,7 @@ def texts():
     draws = np.random.default_rng(0)
     texts = [draws.integers(6, 50, size) for size in SIZES]
     for number, text in enumerate(texts):
-        text[:1] = 10 + number  # a text is known by how it begins
+        text[:1] = 10 + number  # its first token identifies a text
     return texts
 
 
@@ -64,7 +64,7 @@ def test_one_token_of_five_is_told_and_most_of_them_are_masks():
     assert abs((shown == IDS["mask_id"]).mean() - 0.8) < 0.03
     assert abs((shown == labels).mean() - 0.1) < 0.03
     np.testing.assert_array_equal(np.delete(ids[0], places[0]), np.delete(whole[0], places[0]))
-    counts = np.bincount(places.ravel(), minlength=51)[1:]  # any place is as good as another
+    counts = np.bincount(places.ravel(), minlength=51)[1:]  # all places are equally likely
     assert counts.min() > 25
     assert counts.max() < 80
 
@@ -120,7 +120,7 @@ def test_texts_are_padded_little_and_few_programs_are_compiled(texts):
     data = LabelledTexts(flat(texts, LABELS), 4, **TEXTS)
     shapes = [data[number][0].shape for number in range(len(data))]
     assert set(shapes) == {(4, 1, 8), (4, 1, 16), (4, 2, 16), (4, 4, 16)}
-    assert shapes[:2] == [(4, 1, 8), (4, 4, 16)]  # by which Keras sees which sizes differ
+    assert shapes[:2] == [(4, 1, 8), (4, 4, 16)]  # so Keras sees which sizes vary
     assert shapes.count((4, 1, 8)) == sum(size <= 6 for size in SIZES) // 4
 
 

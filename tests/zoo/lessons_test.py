@@ -1,4 +1,4 @@
-"""Translations of a teacher as targets: which of its beams, and what a student does with them."""
+"""A teacher's translations as targets: which of its beams, and what a student does with them."""
 
 import dataclasses
 
@@ -51,7 +51,7 @@ def test_the_beam_closest_to_a_target_is_one_more_target(tmp_path, monkeypatch):
             ["Schnee.", "Schnee."],
         ],
     )
-    for _ in range(2):  # the second time it is read
+    for _ in range(2):  # the second time it reads the file
         taught = with_translations(examples(), teacher, path, num_beams=2)
         assert sources_and_references(taught) == expected
     assert teacher.asked == 2
@@ -66,7 +66,7 @@ def test_a_pair_has_one_target(tmp_path):
 def test_what_has_no_target_can_be_left_out():
     kept = with_targets(examples())
     assert sources_and_references(kept)[0] == ["A cat sleeps.", "Snow."]
-    assert kept.cardinality() == 2  # which schedules are made of
+    assert kept.cardinality() == 2  # schedules are computed from it
 
 
 @pytest.mark.full

@@ -1,4 +1,4 @@
-"""The recipe of matching: it resumes, chooses nothing by what it measures, and leaves a preset."""
+"""The matching recipe: it resumes, selects nothing by what it measures, and leaves a preset."""
 
 import csv
 import dataclasses

@@ -1,10 +1,11 @@
-"""Presets as somebody hostile would change them; run as a program, it tries to load them.
+"""Presets changed as an attacker would; run as a program, this module tries to load them.
 
     python -m tests.zoo.mutations FOLDER FIRST COUNT
 
-copies the preset in FOLDER, changes the copy by the mutations number FIRST, FIRST + 1, ..., each
-drawn by its number, with hashes that match, and loads it. It ends with 1 and a line for each
-mutation that raises anything but `ValueError` or `OSError`, and breaks off where memory does.
+copies the preset in FOLDER for each of COUNT mutations, changes the copy by the mutation that is
+drawn from its number (FIRST, FIRST + 1, ...), updates the hashes and loads it. It prints a JSON
+object: `wrong` lists the mutations that raise anything but `ValueError` or `OSError`, `refused` is
+the number of those that raise these errors, `megabytes` is the growth in memory.
 """
 
 import json
@@ -27,7 +28,7 @@ HUGE = 10**9
 
 
 def sign(folder):
-    """Writes the hashes of changed files into the card, as whoever forges them would."""
+    """Writes the hashes of changed files into the card, as a forger would."""
     card = json.loads((folder / CARD).read_text())
     card["files"] = {name: presets.fingerprint(folder / name) for name in card["files"]}
     (folder / CARD).write_text(json.dumps(card))
@@ -79,7 +80,7 @@ def _places(content):
 
 
 def change_json(path, draw):
-    """Changes a value, leaves it out, adds another, or damages the text of a JSON file."""
+    """Changes, removes or adds a value, or damages the text of a JSON file."""
     content = json.loads(path.read_text())
     parent, key = draw.choice(_places(content))
     kind = draw.choice(["value", "value", "value", "larger", "lost", "added", "text"])
@@ -208,7 +209,7 @@ def _names(file):
 
 
 def change_weights(path, draw, kind=None):
-    """Replaces an array by another, by a link, or by nothing."""
+    """Replaces an array with another one, with a link, or with nothing."""
     kind = kind or draw.choice(list(ARRAYS))
     with h5py.File(path, "r+") as file:
         name = draw.choice(_names(file))
@@ -222,7 +223,7 @@ def change_weights(path, draw, kind=None):
 
 
 def mutate(folder, number):
-    """Changes a preset, and returns how."""
+    """Changes a preset, and returns a description of the change."""
     draw = random.Random(number)
     name = draw.choice([CONFIG, CONFIG, WEIGHTS, WEIGHTS, WEIGHTS, TOKENIZER, CARD])
     if name == WEIGHTS:

@@ -50,7 +50,7 @@ def decoded(view):
 
 
 def seen(page, script, folder, width=1000):
-    """Returns what a browser has in `document.body.dataset` after a script ran in the page."""
+    """Returns a browser's `document.body.dataset` after a script has run in the page."""
     file = folder / "page.html"
     written = f"<script>addEventListener('load', () => setTimeout(() => {{ {script} }}, 300))"
     file.write_text(page.replace("</body>", f"{written}</script></body>"), encoding="utf-8")
@@ -63,7 +63,7 @@ def seen(page, script, folder, width=1000):
 
 
 def causal(layers, heads, length, sharpness=4.0):
-    """Returns attention of tokens to those before, mostly to a few of them."""
+    """Returns causal attention weights, mostly on a few tokens."""
     logits = np.random.default_rng(2).normal(size=(layers, heads, length, length)) * sharpness
     weights = np.exp(logits, dtype="float32") * np.tri(length, dtype="float32")
     return weights / weights.sum(-1, keepdims=True)

@@ -10,7 +10,7 @@ SIZE, GRID, CHANNELS = 8, (2, 2), 4
 
 @keras.saving.register_keras_serializable(package="tests")
 class MeanColours(keras.layers.Layer):
-    """A backbone whose annotations are the colours of the quarters of an image, and the side."""
+    """A backbone that annotates each quarter of an image with its mean colour and its side."""
 
     image_size, grid, channels = SIZE, GRID, CHANNELS
 

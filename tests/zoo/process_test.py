@@ -1,4 +1,4 @@
-"""What `import zoo` brings into a fresh process beside Keras, and what it is enough for."""
+"""What `import zoo` imports in a fresh process besides Keras, and what it suffices for."""
 
 import json
 

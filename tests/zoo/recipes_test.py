@@ -34,7 +34,7 @@ RECIPE = TranslationRecipe(
 
 
 class Killed(BaseException):
-    """Nothing may catch it."""
+    """An exception that no code may catch."""
 
 
 def read_history(run_dir):
@@ -47,7 +47,7 @@ def read_history(run_dir):
 
 @pytest.fixture(scope="module")
 def broken_off(dataset, tmp_path_factory):
-    """Folder of a run that was killed in its second epoch, as it wrote its weights."""
+    """Folder of a run that was killed in its second epoch, while writing its weights."""
     run_dir = tmp_path_factory.mktemp("runs")
     callbacks = runs.callbacks
 
@@ -69,10 +69,10 @@ def broken_off(dataset, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def run(broken_off, dataset):
-    """Folder of the run that was broken off and went on, and the preset that came of it.
+    """Folder of the run that was killed and then resumed, and its preset.
 
-    Only for `--full`: `kills_test` kills training by `runs` alone, and other recipes are run whole
-    by `language_recipe_test` and others.
+    Only with `--full`: without it, `kills_test` kills training by `runs` alone, and
+    `language_recipe_test` and others run whole recipes.
     """
     run_dir = broken_off
 
@@ -85,7 +85,7 @@ def run(broken_off, dataset):
         patch.setitem(recipes.RECIPES, "toy_en_de", dataclasses.replace(RECIPE, epochs=99, seed=99))
         patch.setattr(TranslationRecipe, "load", load)
         patch.setattr("zoo.data.batching.BUCKET_WIDTH", 1000)  # all pairs in one batch
-        once = functools.cache(evaluation._compiled_anew)  # for both splits
+        once = functools.cache(evaluation._compiled_anew)  # shared by both splits
         patch.setattr(evaluation, "_compiled_anew", once)
         folder = recipes.run("toy_en_de", None, run_dir, RECIPE.epochs, RECIPE.seed)
         yield run_dir, folder
@@ -252,7 +252,7 @@ def test_warm_up_fits_into_a_short_training():
     rates = [float(schedule(step)) for step in range(10)]
     steps = np.arange(10)
     falling = 0.01 + 0.99 * (1 + np.cos(np.pi * steps / 10)) / 2
-    expected = recipe.learning_rate * np.minimum(steps / 5, 1) * falling  # rises for half of it
+    expected = recipe.learning_rate * np.minimum(steps / 5, 1) * falling  # warms up for half of it
     np.testing.assert_allclose(rates, expected, rtol=1e-5)
 
 
@@ -278,7 +278,7 @@ def test_the_learning_rate_falls_in_cycles():
 
 
 class Parrot:
-    """A model that translates a text by itself."""
+    """A model that returns each text as its own translation."""
 
     def translate(self, texts, sampler, batch_size):
         return texts
@@ -289,7 +289,7 @@ PARROTED = [("ein mann schläft nachts", "ein mann schläft nachts"), ("hund", "
 
 @pytest.fixture
 def measure():
-    """Logs of the epochs of a run with a `ValidationBleu`."""
+    """Returns the logs of the epochs of a run with a `ValidationBleu`."""
 
     def run(epochs):
         callback = ValidationBleu(

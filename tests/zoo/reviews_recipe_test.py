@@ -1,4 +1,4 @@
-"""The recipes of reviews: what they learn from, what a classifier begins with, what is left."""
+"""The review recipes: what they learn from, what a classifier starts with, what runs leave."""
 
 import dataclasses
 import json

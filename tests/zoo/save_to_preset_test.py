@@ -1,4 +1,4 @@
-"""`save_to_preset`: what is loaded equals what was saved, and what the card says comes back."""
+"""`save_to_preset`: what is loaded equals what was saved, and so do the contents of the card."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Self-critical training: what a drawn text earns, and that the texts earn more afterwards."""
+"""Self-critical training: the rewards of sampled texts, which are higher afterwards."""
 
 import random
 

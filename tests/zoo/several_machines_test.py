@@ -1,4 +1,4 @@
-"""The loop for several machines, as the guide has it: two of them learn as one."""
+"""The guide's training loop for several machines: two of them learn as one."""
 
 import json
 import os

@@ -20,7 +20,7 @@ EVEN = np.full((BATCH, LENGTH, POSITIONS), 1 / POSITIONS, "float32")
 
 
 def make(**arguments):
-    """A model whose weights are all random, biases too."""
+    """A model whose weights are all random, biases included."""
     model = ShowAttendTell(
         VOCABULARY, channels=CHANNELS, size=SIZE, units=UNITS, **{"dropout": 0.0, **arguments}
     )
@@ -74,7 +74,7 @@ def test_scores_of_hard_attention_are_those_that_it_chose_by():
     np.testing.assert_array_equal(
         np.argmax(outputs["scores"], axis=-1), np.argmax(outputs["weights"], axis=-1)
     )
-    # Before the first word both have seen nothing yet, so that soft attention tells the softmax.
+    # Before the first word both are in the same state, so soft attention shows the softmax.
     np.testing.assert_allclose(
         tf.nn.softmax(outputs["scores"][:, 0]), soft(INPUTS)["weights"][:, 0], atol=1e-6
     )
@@ -130,7 +130,7 @@ def test_reinforce():
     np.testing.assert_allclose(loss, loss_of(scores), rtol=1e-5)
     (expected,) = oracle.numerical_gradients(loss_of, scores)
     np.testing.assert_allclose(found["scores"], expected, atol=1e-6)
-    np.testing.assert_array_equal(found["logits"], 0.0)  # the reward is no way to learn words
+    np.testing.assert_array_equal(found["logits"], 0.0)  # words are not learned from the reward
     mean = (of_words * IS_WORD).sum() / IS_WORD.sum()
     expected_baseline = BASELINE_MOMENTUM * -1.5 + (1 - BASELINE_MOMENTUM) * mean
     np.testing.assert_allclose(model.baseline.numpy(), expected_baseline, rtol=1e-5)

@@ -36,7 +36,7 @@ def recordings():
 
 
 def said(wave):
-    """Returns the digits of a sequence and how long it is silent behind each, by loudness."""
+    """Returns the digits of a sequence, recognized by loudness, and its silences in seconds."""
     wave, digits, silences = np.asarray(wave), [], []
     ends = np.flatnonzero(np.diff(wave) != 0) + 1
     for part in np.split(wave, ends):

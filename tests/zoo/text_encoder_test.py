@@ -18,7 +18,7 @@ LABELS = ["bad", "good"]
     [(12, 768, 109_482_240), pytest.param(24, 1024, 335_141_888, marks=pytest.mark.full)],
 )
 def test_bert_has_the_published_sizes(layers, size, published):
-    """Of the uncased models with their poolers; a block more tells what all blocks have."""
+    """Sizes of the uncased models with poolers, from those of one block and of everything else."""
     options = {"size": size, "num_heads": size // 64, "hidden": 4 * size, "num_segments": 2}
     one, two = (
         TextEncoder(1000, num_layers=number, head="embedding", **options) for number in (1, 2)
@@ -52,7 +52,7 @@ def test_learns_labels_of_texts(model):
 
 
 def test_what_comes_after_the_first_chunk_counts(model):
-    """A text of three chunks is the mean of the vectors of its chunks, by their tokens."""
+    """A text of three chunks is the mean of its chunks' vectors, weighted by their lengths."""
     text = "a" * 14 + "z" * 20
     found = model.classify([text], return_probabilities=True).probabilities[0]
     ids, _ = model.reader.read([text])

@@ -26,7 +26,7 @@ def all_batches(dataset):
 
 
 def pad_more(batch, columns=3):
-    """Appends padding to everything in a batch; its logits will be anything but zero."""
+    """Appends padding to everything in a batch; the model's logits there are not zero."""
     return tf.nest.map_structure(lambda array: np.pad(array, [(0, 0), (0, columns)]), batch)
 
 
@@ -112,7 +112,7 @@ def test_labels_may_be_probabilities(label_smoothing):
     logits = draws.normal(size=(2, 3, 5)).astype("float32")
     labels = draws.dirichlet(np.ones(5), size=(2, 3)).astype("float32")
     weights = np.array([[1.0, 1.0, 0.0], [1.0, 0.0, 0.0]])
-    # Of a token drawn from the labels, on average.
+    # The expected loss of a token drawn from the labels.
     losses = [token_losses(np.full((2, 3), token), logits, label_smoothing) for token in range(5)]
     expected = (labels * np.stack(losses, axis=-1)).sum(-1)[weights > 0].mean()
     found = TokenCrossentropy(label_smoothing)(labels, logits, weights)

@@ -1,4 +1,4 @@
-"""Transformers over token ids: a cached step equals the full forward pass, sizes are published."""
+"""Transformers over token ids: a cached step equals the full forward pass, published sizes."""
 
 import itertools
 
@@ -19,9 +19,9 @@ RNG = np.random.default_rng(0)
 
 
 def scrambled(core):
-    """Weights far from their small initial values, biases included."""
+    """Moves all weights far from their small initial values, biases included."""
     core.build()
-    generator = np.random.default_rng(1)  # the same whichever tests run before
+    generator = np.random.default_rng(1)  # the same whatever tests ran before
     for weight in core.trainable_weights:
         weight.assign(weight + generator.normal(scale=0.2, size=weight.shape))
     return core
@@ -136,7 +136,7 @@ def test_steps_in_half_precision_stay_near_the_full_forward_pass():
 
 
 def log_probs_of(core, source_ids, hypotheses):
-    """Log-probabilities of hypotheses of one length from the full forward pass, with the end."""
+    """Log-probabilities of equally long hypotheses with their end, by the full forward pass."""
     count = len(hypotheses)
     ids = np.array([[1, *each, 2] for each in hypotheses], "int32")
     inputs = {"source_ids": np.repeat(source_ids, count, axis=0), "target_ids": ids[:, :-1]}
@@ -144,7 +144,7 @@ def log_probs_of(core, source_ids, hypotheses):
     return np.take_along_axis(log_probs, ids[:, 1:, None], axis=-1).sum(axis=(1, 2))
 
 
-@pytest.mark.full  # so do tests of tasks
+@pytest.mark.full  # tests of tasks do so, too
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("position", "jit_compile"),
@@ -171,7 +171,7 @@ def test_greedy_with_a_cache_equals_greedy_without(position, jit_compile):
 
 
 def test_beams_that_take_each_others_place_keep_their_own_caches():
-    """Beam search over a tiny vocabulary finds what trying everything without a cache finds."""
+    """Beam search over a tiny vocabulary finds the same as exhaustive search without a cache."""
     keras.utils.set_random_seed(2)
     core = scrambled(TransformerTranslator(6, position="rotary", **SIZES))
     source_ids, longest = np.array([[3, 4, 5, 2]], "int32"), 4
@@ -188,7 +188,7 @@ def test_beams_that_take_each_others_place_keep_their_own_caches():
         end_id=2,
         max_lengths=[longest],
     )
-    # Hypotheses that were cut before their end are none of these.
+    # Hypotheses that were cut off before their end do not count.
     ended = [
         (tuple(ids[:length].tolist()), log_prob)
         for ids, length, log_prob in zip(

@@ -100,7 +100,7 @@ def test_predict_gives_the_logits_of_batches(bahdanau, sources, targets, monkeyp
 
 
 def test_each_sentence_of_a_text_is_translated(bahdanau, sources, targets):
-    """As it is alone, whether the text is short or much longer than what fits."""
+    """The same as alone, whether the text is short or much longer than the model takes."""
     capitals = [source.capitalize() + "." for source in sources]
     alone = bahdanau.translate(capitals)
     assert bahdanau.translate(" ".join(capitals[:2])) == " ".join(alone[:2])
@@ -122,7 +122,7 @@ def test_what_is_cut_is_told_and_not_lost(bahdanau):
 
 
 def test_sentences_of_a_text_do_not_see_each_other(bahdanau):
-    """Attention is block-diagonal, each block that of the sentence alone."""
+    """Attention is block-diagonal; each block is that of the sentence alone."""
     sentences = ["A man sleeps.", "The dog eats."]
     together = bahdanau.translate([" ".join(sentences)], return_attention=True)
     alone = bahdanau.translate(sentences, return_attention=True)
@@ -156,7 +156,7 @@ def test_a_batch_holds_fewer_of_what_is_long():
     tokens = [2000] * 3 + [100] * 9 + [99999]
     rows = in_batches_by_length(function, tokens, 8, tokens, at_once=1)
     assert [int(row["x"]) for row in rows] == list(range(len(tokens)))
-    assert sizes == [8, 1, 1, 1, 1, 1]  # of at most 8 * 400 tokens, padding included
+    assert sizes == [8, 1, 1, 1, 1, 1]  # batches of at most 8 * 400 tokens, padding included
 
 
 @pytest.mark.parametrize("wrong", [0, 7, 5.0, None])
@@ -432,7 +432,7 @@ def test_a_recurrent_model_has_no_heads_to_show(bahdanau):
 # ------------------------------------------------------------------------------------------- XLA
 
 
-@pytest.mark.full  # XLA compiles exports and texts
+@pytest.mark.full  # exports and texts are also tested with XLA
 @pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("name", "sampler"), [("luong", "beam"), ("transformer", "beam"), ("transformer", "random")]

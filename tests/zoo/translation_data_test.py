@@ -76,7 +76,7 @@ def test_captions_without_translations_are_unlike_what_is_measured(monkeypatch, 
     (pair,) = data.load("validation", "en-de", tmp_path).as_numpy_iterator()
     assert pair[0].decode() == pairs["validation"][0]
     (pair,) = data.load("validation", "en-de", tmp_path / "multi30k").as_numpy_iterator()
-    assert pair[0].decode() == pairs["validation"][0]  # by the folder of the one data set
+    assert pair[0].decode() == pairs["validation"][0]  # also with the folder of this data set
     with pytest.raises(ValueError, match="English. Received: pair='de-en'"):
         data.load("train", "de-en", tmp_path)
 

@@ -18,7 +18,7 @@ TINY = {
 
 
 def test_the_base_model_has_the_published_size():
-    """86,567,656 of ViT-B/16 with 1,000 labels: one block tells them all."""
+    """86,567,656 weights of ViT-B/16 with 1,000 labels; all its blocks have the same size."""
     one, two = (ViT(1000, num_layers=layers) for layers in (1, 2))
     for core in (one, two):
         core.build()
@@ -72,7 +72,7 @@ def test_pictures_of_other_sizes_have_interpolated_positions(pooling, position):
 
 
 def test_interpolation_keeps_a_plane():
-    """A table that grows evenly still does so between its places."""
+    """A table that grows linearly still does so when interpolated."""
     core = ViT(3, **{**TINY, "image_size": 32})
     core.build()
     core.place.table.assign(np.arange(8.0)[:, None, None] * np.ones((8, 8, 8)))
