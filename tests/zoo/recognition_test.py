@@ -160,7 +160,6 @@ def test_padding_and_other_sounds_change_nothing(model, spoken):
         assert np.all(row[len(alone) :].argmax(-1) == 0)
 
 
-@pytest.mark.full
 def test_saved_and_exported(model, spoken, tmp_path):
     sounds, texts = spoken
     loaded = zoo.load(model.save_to_preset(tmp_path / "toy"))
