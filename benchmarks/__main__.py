@@ -19,6 +19,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 
 import click
 
@@ -151,8 +152,9 @@ def main(full, output):
             click.echo(parts[-1])
             continue
         given = [each.format(stem=stem) for each in arguments[full]]
+        start = time.perf_counter()
         printed, status = run(module, given)
-        parts.append(f"```text\n{printed}```")
+        parts.append(f"```text\n{printed}```\n\nTook {time.perf_counter() - start:.0f} s.")
         if status:
             failed.append(module)
             parts.append(f"Failed with exit status {status}.")

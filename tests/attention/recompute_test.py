@@ -15,6 +15,7 @@ from keras_attention import (
     NadarayaWatson,
     PerformerAttention,
     ReformerAttention,
+    TransformerBlock,
     compute,
     normalizers,
 )
@@ -89,5 +90,18 @@ def test_blocks_that_choose_chunks_learn_the_same(monkeypatch):
 
     def make(x, mask):
         return EncoderBlock(2, 12, position="t5", dropout=0.2, attention_dropout=0.3)(x, mask=mask)
+
+    assert_same_losses(make)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("mode", [None, "full"])
+def test_blocks_around_layers_learn_the_same(mode):
+    """The attention layer may be created inside or outside of `keras.RematScope()`."""
+
+    def make(x, mask):
+        with keras.RematScope(mode=mode):
+            layer = MultiHeadAttention(2, 4, position="shaw", dropout=0.3)
+        return TransformerBlock(layer, 12, dropout=0.2)(x, mask=mask)
 
     assert_same_losses(make)
