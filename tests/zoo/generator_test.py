@@ -170,6 +170,17 @@ def test_compiled_by_xla_it_generates_alike(generator, sampler):
     assert generator.generate(prompts, **options, jit_compile=True) == expected
 
 
+@pytest.mark.full
+def test_several_samplers_bring_no_warning(generator, caplog):
+    """TensorFlow warns about functions that it traces often, and mistakes closures for one."""
+    tf.get_logger().addHandler(caplog.handler)
+    for k in range(2, 8):
+        generator.generate("the q", 2, "top_k", k=k)
+        list(generator.stream("the q", 2, "top_k", k=k))
+    tf.get_logger().removeHandler(caplog.handler)
+    assert "retracing" not in caplog.text
+
+
 def test_a_list_gives_a_list_and_no_prompts_no_texts(generator):
     assert generator.generate([], 5) == []
     texts = generator.generate(["the quick"], 5, "greedy")

@@ -193,7 +193,7 @@ class Continuation:
             # Any number of texts of any length: one trace.
             scalar = tf.TensorSpec([], tf.int32)
             signature = [TOKENS, SEEDS, LIMITS, NUMBERS, scalar]
-            compiled = tf.function(stretch, signature, autograph=False)
+            compiled = tf.function(stretch, signature, autograph=False).get_concrete_function()
         return lambda numbers, prompt_ids, seeds, limits, first_step: compiled(
             prompt_ids, seeds, limits, numbers=numbers, first_step=first_step
         )
@@ -228,7 +228,7 @@ class Continuation:
         tokens, noise = tf.TensorSpec([1], tf.int32), tf.TensorSpec([None], tf.float32)
         places = tf.TensorSpec([2], tf.int32)
         signature = [NUMBERS, tokens, state, context, noise, TOKENS, places]
-        return tf.function(step, signature, autograph=False)
+        return tf.function(step, signature, autograph=False).get_concrete_function()
 
 
 def _past_of_stretch(prompt, steps, pad_id):
