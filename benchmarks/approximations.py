@@ -66,7 +66,7 @@ def performer(x, draws):
             layer = PerformerAttention(HEADS, KEY_DIM, num_features=number)
             same_projections(layer, exact, scaled)
             errors.append(drawn_errors(layer, scaled, expected, draws))
-        label = f"scores of deviation {deviation_of_scores(exact, scaled):.2f}"
+        label = f"scores with standard deviation {deviation_of_scores(exact, scaled):.2f}"
         curves[label] = FEATURES, np.array(errors)
     return curves
 
@@ -92,8 +92,8 @@ def linformer(x, draws):
         fit(layer, exact)
         fitted.append([relative_error(layer(x, x), expected)])
     return {
-        "means of stretches": (MIXTURES, np.array(means)),
-        "fitted to other sequences": (MIXTURES, np.array(fitted)),
+        "means of segments": (MIXTURES, np.array(means)),
+        "trained on other sequences": (MIXTURES, np.array(fitted)),
     }
 
 
@@ -155,7 +155,7 @@ def draw(panels):
         axes.set_xscale("log", base=2)
         axes.set_xticks(sizes, [str(size) for size in sizes])
         axes.set_xlabel(size_name)
-        axes.set_title(f"{name}, against {against}", fontsize="medium")
+        axes.set_title(f"{name}, compared with {against}", fontsize="medium")
         axes.grid(alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False, loc="lower left")
@@ -185,7 +185,7 @@ def main(output, draws):
         for label, (sizes, errors) in panels[name].items():
             for size, found in zip(sizes, errors, strict=True):
                 click.echo(
-                    f"{name:10} {label:27} {size_name:11} {size:5} {found.mean():8.4f}"
+                    f"{name:10} {label:35} {size_name:11} {size:5} {found.mean():8.4f}"
                     f"  ({found.min():.4f} to {found.max():.4f})"
                 )
     output.parent.mkdir(parents=True, exist_ok=True)
