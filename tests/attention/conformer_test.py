@@ -246,6 +246,7 @@ def test_config_has_every_argument_and_makes_the_same_layer(layer_class, argumen
     check_config(layer_class, arguments)
 
 
+@pytest.mark.full
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="one backend is enough")
 def test_trains_in_a_functional_model_that_a_file_keeps(tmp_path):
     inputs, visible = keras.Input((None, SIZE)), keras.Input((None,), dtype="bool")

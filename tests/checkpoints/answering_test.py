@@ -199,6 +199,7 @@ def test_mistakes(bert):
 ROME = ["The cats sat in Rome.", "They mean a trip to Paris.", "Boats to Paris, a trip."]
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_loss_and_scores(request, bert):
     """The loss of transformers and the scores of SQuAD; with `--full`, it learns the answers."""
     model, theirs = bert

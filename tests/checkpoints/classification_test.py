@@ -33,7 +33,7 @@ def expected_of(theirs, pieces, pairs, max_length=64, **labels):
         return theirs(**inputs, **labels, output_attentions=True), inputs
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("family", tiny.FAMILIES)
 def test_pairs_of_every_family(tmp_path, family):
     theirs, pieces = tiny.save(tmp_path, family, KIND, id2label=dict(enumerate(LABELS)))

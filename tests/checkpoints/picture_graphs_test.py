@@ -68,7 +68,7 @@ def read(folder, name):
 # ------------------------------------------------------------------------------------ classifiers
 
 
-@pytest.mark.few(1)
+@pytest.mark.full  # `graphs_test` converts models of texts to both formats
 @pytest.mark.parametrize("file_format", ["onnx", "litert"])
 def test_a_classifier_by_the_command_line(tmp_path, file_format):
     pytest.importorskip("tf2onnx")

@@ -56,7 +56,7 @@ def test_numbers_are_those_of_transformers(checkpoint):
             np.testing.assert_allclose(ours * rows, each.numpy() * rows, atol=1e-4)
 
 
-@pytest.mark.few(1)
+@pytest.mark.full  # `marian_test` always compares texts
 def test_texts_are_those_of_transformers(request, checkpoint):
     _, theirs, pieces, model = checkpoint
     searches = [({}, {})]

@@ -314,7 +314,7 @@ def test_the_loop_stops_when_every_row_is_finished():
     assert len(steps) == 3
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("return_attention", [False, True])
 def test_a_step_is_traced_once(return_attention):
     traced = []

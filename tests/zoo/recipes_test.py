@@ -72,7 +72,7 @@ def run(broken_off, dataset):
     """Folder of the run that was killed and then resumed, and its preset.
 
     Only with `--full`: without it, `kills_test` kills training by `runs` alone, and
-    `language_recipe_test` and others run whole recipes.
+    `reviews_recipe_test` runs whole recipes.
     """
     run_dir = broken_off
 
