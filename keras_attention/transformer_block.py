@@ -1,10 +1,24 @@
 """The block of a Transformer around any attention layer."""
 
+import inspect
 from typing import Any
 
 import keras
 
 from keras_attention._block import ResidualBlock
+
+OPTIONS = ("query_mask", "value_mask", "return_attention_scores", "training")  # of its call
+
+
+def _attends(layer):
+    """Whether an object is a layer that can be called as an attention layer."""
+    if not isinstance(layer, keras.layers.Layer):
+        return False
+    try:
+        inspect.signature(layer.call).bind("query", "value", **dict.fromkeys(OPTIONS))
+    except TypeError:
+        return False
+    return True
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
@@ -50,8 +64,8 @@ class TransformerBlock(ResidualBlock):
         `(batch, length, size)`; with `return_attention_scores` also the weights.
 
     Raises:
-        ValueError: If `attention` is not a layer, its output has another shape than `x`, another
-            argument is unknown or out of range, or `x` is not of rank 3.
+        ValueError: If `attention` is not such a layer, its output has another shape than `x`,
+            another argument is unknown or out of range, or `x` is not of rank 3.
 
     Example:
 
@@ -76,11 +90,12 @@ class TransformerBlock(ResidualBlock):
         gated: bool = False,
         **kwargs: Any,
     ) -> None:
-        if not isinstance(attention, keras.layers.Layer):
+        if not _attends(attention):
             raise ValueError(
                 "`attention` of TransformerBlock must be an attention layer, such as "
-                f"LinearAttention(num_heads=8, key_dim=64). Received: attention={attention!r}. For "
-                "MultiHeadAttention by number of heads, use EncoderBlock."
+                "LinearAttention(num_heads=8, key_dim=64), that is called with query, value, "
+                f"{', '.join(OPTIONS)}. Received: attention={attention!r}. For MultiHeadAttention "
+                "by number of heads, use EncoderBlock."
             )
         super().__init__(
             hidden,

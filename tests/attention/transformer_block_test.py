@@ -11,6 +11,7 @@ from keras_attention import (
     LinformerAttention,
     LocalAttention,
     MultiHeadAttention,
+    NadarayaWatson,
     PerformerAttention,
     ReformerAttention,
     TransformerBlock,
@@ -114,6 +115,9 @@ def test_a_model_of_such_blocks_learns_and_comes_back_from_its_file(tmp_path, mo
     [
         (lambda: TransformerBlock(8, 12), "must be an attention layer.*=8.*use EncoderBlock"),
         (lambda: TransformerBlock(LinearAttention, 12), "must be an attention layer"),
+        (lambda: TransformerBlock(keras.layers.Dense(8), 12), "called with query, value, query_"),
+        (lambda: TransformerBlock(keras.layers.Attention(), 12), "must be an attention layer"),
+        (lambda: TransformerBlock(NadarayaWatson(), 12), "must be an attention layer"),
         (
             lambda: TransformerBlock(LinearAttention(2, 4, output_dim=6), 12)(X),
             r"the shape of `x`.*LinearAttention of output shape \(2, 6, 6\), x of .*\(2, 6, 8\)",
