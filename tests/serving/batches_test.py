@@ -4,8 +4,10 @@ import concurrent.futures
 import threading
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
+from zoo.server import batches
 from zoo.server.signatures import Signature
 
 WAIT = 60
@@ -84,3 +86,56 @@ def test_without_batches_each_call_is_computed_by_itself():
     gate.is_open.set()
     together([lambda x=x: gate(x) for x in (1.0, 2.0, 3.0, 4.0)])
     assert gate.batches == [1] * 4
+
+
+class Held:
+    """Doubles numbers, in batches that wait until there are some at once."""
+
+    def __init__(self, monkeypatch, threads, largest, at_once=1):
+        monkeypatch.setattr(batches, "QUIET", 0.1)
+        self.answer, self.at_once = batches.Batches(threads, largest), at_once
+        self.batches, self.changed = [], threading.Condition()
+
+    def double(self, x):
+        with self.changed:
+            self.batches.append(len(x))
+            self.changed.notify_all()
+            assert self.changed.wait_for(lambda: len(self.batches) > self.at_once, WAIT)
+        if np.min(x) < 0:
+            raise ArithmeticError("a negative number")
+        return {"y": 2 * x}
+
+    def together(self, sizes, numbers):
+        """Returns futures of calls with so many rows that come while another one is running."""
+        tensors = [tf.fill([size, 1], float(x)) for size, x in zip(sizes, numbers, strict=True)]
+        with concurrent.futures.ThreadPoolExecutor(len(sizes) + 1) as pool:
+            pool.submit(self.answer, self.double, [tf.zeros([1, 1])])
+            while not self.batches:
+                pass
+            return [pool.submit(self.answer, self.double, [each]) for each in tensors]
+
+
+@pytest.mark.parametrize(
+    ("threads", "largest", "at_once", "sizes", "batched"),
+    [
+        (1, 32, 1, [1] * 9, [1, 9]),
+        (1, 4, 1, [1] * 9, [1, 4, 4, 1]),
+        (2, 32, 2, [1] * 9, [1, 5, 4]),  # ten rows in all: five for each thread
+        (1, 8, 1, [5, 2, 5], [1, 5, 7]),  # a call stays whole
+        (2, 4, 1, [4], [1, 4]),
+    ],
+)
+def test_threads_share_what_waits(monkeypatch, threads, largest, at_once, sizes, batched):
+    held = Held(monkeypatch, threads, largest, at_once)
+    for number, each in enumerate(held.together(sizes, range(len(sizes)))):
+        assert each.result()["y"].tolist() == [[2.0 * number]] * sizes[number]
+    assert sorted(held.batches) == sorted(batched)
+
+
+def test_an_error_reaches_all_callers_of_its_batch_and_the_thread_goes_on(monkeypatch):
+    held = Held(monkeypatch, threads=1, largest=2)
+    failed, too, right = held.together([1, 1, 1], [-1, 3, 4])
+    for each in (failed, too):
+        with pytest.raises(ArithmeticError, match="negative"):
+            each.result()
+    assert right.result()["y"].tolist() == [[8.0]]
