@@ -109,7 +109,7 @@ def as_llama(**arguments):
     } | arguments
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", SCALINGS)
 def test_block_equals_llama_with_every_scaling(kind):
     scaling, options = SCALINGS[kind]
