@@ -252,7 +252,7 @@ def test_a_server_without_xla_answers_what_is_not_compiled(run_by_c, answers, na
     assert "XLA compilation disabled" in refused["error"]
 
 
-@pytest.mark.full  # `export_test` calls what is compiled
+@pytest.mark.full  # the tests above call `serving_jit` in Python
 def test_a_server_with_xla_answers_what_is_compiled(run_by_c, answers):
     asked = [(name, each) for name in BY_C for each in ("serving_default", "serving_jit")]
     for (name, _), outputs in zip(asked, run_by_c(*asked, with_xla=True), strict=True):

@@ -103,7 +103,7 @@ def test_pieces_spell_the_texts(signatures):
 
 @pytest.mark.parametrize(
     "name",
-    ["serving_default", "explain", "serving_jit"],
+    ["serving_default", "explain", pytest.param("serving_jit", marks=pytest.mark.full)],
 )
 def test_a_text_that_is_too_long_is_answered_with_none(signatures, bahdanau, name):
     """Too long in tokens, or in bytes alone; the other texts are answered as without it."""
