@@ -94,7 +94,7 @@ class Held:
     def __init__(self, monkeypatch, threads, largest, at_once=1):
         monkeypatch.setattr(batches, "QUIET", 0.1)
         self.answer, self.at_once = batches.Batches(threads, largest), at_once
-        self.batches, self.changed = [], threading.Condition()
+        self.batches, self.observed, self.changed = [], [], threading.Condition()
 
     def double(self, x):
         with self.changed:
@@ -109,10 +109,14 @@ class Held:
         """Returns futures of calls with so many rows that come while another one is running."""
         tensors = [tf.fill([size, 1], float(x)) for size, x in zip(sizes, numbers, strict=True)]
         with concurrent.futures.ThreadPoolExecutor(len(sizes) + 1) as pool:
-            pool.submit(self.answer, self.double, [tf.zeros([1, 1])])
+
+            def ask(tensor):
+                return pool.submit(self.answer, self.double, [tensor], self.observed.append)
+
+            ask(tf.zeros([1, 1]))
             while not self.batches:
                 pass
-            return [pool.submit(self.answer, self.double, [each]) for each in tensors]
+            return [ask(each) for each in tensors]
 
 
 @pytest.mark.parametrize(
@@ -129,13 +133,13 @@ def test_threads_share_what_waits(monkeypatch, threads, largest, at_once, sizes,
     held = Held(monkeypatch, threads, largest, at_once)
     for number, each in enumerate(held.together(sizes, range(len(sizes)))):
         assert each.result()["y"].tolist() == [[2.0 * number]] * sizes[number]
-    assert sorted(held.batches) == sorted(batched)
+    assert sorted(held.batches) == sorted(held.observed) == sorted(batched)
 
 
 def test_an_error_reaches_all_callers_of_its_batch_and_the_thread_goes_on(monkeypatch):
-    held = Held(monkeypatch, threads=1, largest=2)
-    failed, too, right = held.together([1, 1, 1], [-1, 3, 4])
-    for each in (failed, too):
+    held = Held(monkeypatch, threads=1, largest=32)
+    for each in held.together([1, 1, 1], [-1, 3, 4]):
         with pytest.raises(ArithmeticError, match="negative"):
             each.result()
+    (right,) = held.together([1], [4])
     assert right.result()["y"].tolist() == [[8.0]]

@@ -62,7 +62,7 @@ def answers(signatures):
 # ------------------------------------------------------------------------------------- signatures
 
 
-@pytest.mark.full  # most are compared in `test_a_server_with_xla_answers_what_is_compiled`
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", list(OPTIONS))
 def test_compiled_equals_not_compiled(answers, name):
     expected, found = answers(name, "serving_default"), answers(name, "serving_jit")

@@ -327,6 +327,7 @@ def test_health_metrics_and_models(client):
     _, text, _ = client("/metrics")
     assert 'zoo_requests_total{model="luong_nmt",status="200"}' in text
     assert 'zoo_rows_bucket{le="8.0",model="luong_nmt"}' in text
+    assert 'zoo_batch_rows_bucket{le="8.0",model="luong_nmt"}' in text
     _, listed, _ = client("/v1/models")
     assert {each["id"] for each in listed["data"]} == {"luong_nmt", "transformer_lm"}
 
@@ -341,9 +342,9 @@ class Waiting:
         self.inputs, self.outputs, self._signature = signature.inputs, signature.outputs, signature
         self.signatures = {"serving_default": self}
 
-    def __call__(self, tensors):
+    def __call__(self, tensors, observe):
         assert self.go_on.wait(30)
-        return self._signature(tensors)
+        return self._signature(tensors, observe)
 
     def refresh(self):
         pass

@@ -149,7 +149,8 @@ class _Server:
             signature, tensors, is_by_rows = protocol.request_of(body, model.signatures, DEFAULT)
             self.limits.require_tensors(tensors)
             self.metrics.rows.labels(model.name).observe(len(next(iter(tensors.values()))))
-            return JSONResponse(protocol.answer_of(signature(tensors), is_by_rows))
+            observe = self.metrics.batches.labels(model.name).observe
+            return JSONResponse(protocol.answer_of(signature(tensors, observe), is_by_rows))
 
         return await self.in_time(model, answer)
 
@@ -279,6 +280,7 @@ class _Metrics:
         self.requests = of(counter, "requests", "Requests by status.", ["model", "status"])
         self.latency = of(histogram, "seconds", "Time of an answer.", ["model"], buckets=LATENCIES)
         self.rows = of(histogram, "rows", "Rows of a request.", ["model"], buckets=ROWS)
+        self.batches = of(histogram, "batch_rows", "Rows of a batch.", ["model"], buckets=ROWS)
         self.waiting = of(
             prometheus_client.Gauge, "waiting", "Requests that are being answered.", ["model"]
         )

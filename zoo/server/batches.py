@@ -22,6 +22,7 @@ class Call(NamedTuple):
     function: object
     tensors: list
     rows: int
+    observe: object
     answer: Future
 
 
@@ -49,16 +50,17 @@ class Batches:
         for _ in range(threads):
             threading.Thread(target=self._work, daemon=True).start()
 
-    def __call__(self, function, tensors):
+    def __call__(self, function, tensors, observe):
         """Returns the result of a function, as NumPy arrays.
 
         Args:
             function: Takes tensors by position and returns a dictionary of tensors, all with the
                 batch first. A row must not depend on the others.
             tensors: List of tensors with equally many rows, at most `largest`.
+            observe: Function that is called with the number of rows of a batch, once per batch.
         """
         rows = int(tensors[0].shape[0])
-        call = Call(function, tensors, rows, Future())
+        call = Call(function, tensors, rows, observe, Future())
         with self._changed:
             is_alone = self._rows == 0
             self._rows += rows
@@ -66,7 +68,7 @@ class Batches:
                 self._waiting.append(call)
                 self._changed.notify()
         try:
-            return _arrays(function(*tensors)) if is_alone else call.answer.result()
+            return alone(function, tensors, observe) if is_alone else call.answer.result()
         finally:
             with self._changed:
                 self._rows -= rows
@@ -112,19 +114,20 @@ def shared():
     return Batches(max(1, os.cpu_count() // max(1, threads)))
 
 
+def alone(function, tensors, observe):
+    """Computes a call by itself; as `Batches.__call__`."""
+    observe(int(tensors[0].shape[0]))
+    return {name: output.numpy() for name, output in function(*tensors).items()}
+
+
 def _answers(calls):
     """Computes a batch, and returns the answer to each call."""
-    tensors = [
-        tf.concat(each, axis=0) for each in zip(*(call.tensors for call in calls), strict=True)
-    ]
-    arrays = _arrays(calls[0].function(*tensors))
+    inputs = zip(*(call.tensors for call in calls), strict=True)
+    tensors = [tf.concat(each, axis=0) for each in inputs]
+    arrays = alone(calls[0].function, tensors, calls[0].observe)
     answers, start = [], 0
     for call in calls:
         end = start + call.rows
         answers.append({name: array[start:end] for name, array in arrays.items()})
         start = end
     return answers
-
-
-def _arrays(results):
-    return {name: x.numpy() for name, x in results.items()}

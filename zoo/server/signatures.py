@@ -32,7 +32,7 @@ class Signature:
         self.function, self.inputs = function, list(inputs)
         # Rows of different shapes are no batch.
         is_regular = all(spec.shape[1:].is_fully_defined() for spec in self.inputs)
-        self.is_batched = is_batched and is_regular
+        self._answer = batches.shared() if is_batched and is_regular else batches.alone
         self._tracing = threading.Lock()
 
     @property
@@ -63,11 +63,12 @@ class Signature:
         empty = [tf.constant([b"" if spec.dtype == tf.string else 0], spec.dtype) for spec in specs]
         self._concrete()(*empty)
 
-    def __call__(self, tensors):
+    def __call__(self, tensors, observe=lambda rows: None):
         """Answers a call.
 
         Args:
             tensors: Dictionary from the names of the inputs to NumPy arrays of equally many rows.
+            observe: Function that is called with the number of rows of each batch.
 
         Returns:
             Dictionary from the names of the outputs to NumPy arrays.
@@ -84,9 +85,7 @@ class Signature:
                 400, f"A request has 1 to {self.largest} rows, this one {number}. Send several."
             )
         constants = [tf.constant(tensors[spec.name], spec.dtype) for spec in self.inputs]
-        if self.is_batched:
-            return batches.shared()(self._concrete(), constants)
-        return {name: x.numpy() for name, x in self._concrete()(*constants).items()}
+        return self._answer(self._concrete(), constants, observe)
 
 
 def of_endpoint(endpoint, is_batched=True):
