@@ -121,6 +121,14 @@ def test_broken_utf8_counts_as_replaced(bert):
     assert ours.tokenize(BROKEN).to_list() == [each.ids for each in expected]
 
 
+def test_words_of_up_to_a_hundred_characters_are_split(bert):
+    library, ours = bert
+    words = ["e" * 100, "e" * 101]
+    expected = library.encode_batch(words, add_special_tokens=False)
+    assert len(expected[0].ids) > len(expected[1].ids)
+    assert ours.tokenize(words).to_list() == [each.ids for each in expected]
+
+
 @pytest.mark.parametrize("max_length", [5, 8, 17, 64])
 def test_pairs_and_truncation_equal_library(bert, max_length):
     library, ours = bert
