@@ -35,7 +35,7 @@ class Batches:
     until no more calls come in, since clients that were answered together ask again together.
 
     TensorFlow's own batching, `tf.nondifferentiable_batch_function`, takes whatever is there when a
-    thread gets free. If clients wait for answers, these batches have half as many rows.
+    thread gets free. If clients wait for answers, many of these batches are small.
 
     Args:
         threads: Number of batches to compute concurrently.
