@@ -42,7 +42,12 @@ WRITER = {
     "context_length": 256,
     "activation": "squared_relu",
 }
-
+WRITERS = [  # the teachers of the language model
+    {**WRITER, "dropout": 0.25},
+    {**WRITER, "dropout": 0.3, "activation": "gelu"},
+    {**WRITER, "dropout": 0.35, "size": 384},
+    {**WRITER, "dropout": 0.3, "num_layers": 8},
+]
 POOLED = {"num_layers": 0, "size": 256, "num_heads": 4, "normalize": "post", "dropout": 0.0}
 
 LICENSE = (
@@ -214,21 +219,12 @@ RECIPES = {
     ),
     "transformer_lm_shakespeare": LanguageRecipe(
         "transformer_lm",
-        overrides={**WRITER, "dropout": 0.15},
-        epochs=10,
-        learning_rate=8e-4,
+        overrides={**WRITER, "dropout": 0.1},
+        epochs=108,
+        batch_size=64,
         teachers=[
-            {
-                "architecture": "transformer_lm",
-                "overrides": {**WRITER, "dropout": 0.25},
-                "epochs": 22,
-            },
-            {
-                "architecture": "transformer_lm",
-                "overrides": {**WRITER, "dropout": 0.3, "activation": "gelu"},
-                "epochs": 22,
-                "seed": 2,
-            },
+            {"architecture": "transformer_lm", "overrides": overrides, "epochs": 24, "seed": seed}
+            for seed, overrides in enumerate(WRITERS, start=1)
         ],
     ),
     "vit_mnist": DigitsRecipe(
