@@ -8,9 +8,9 @@ asks it for translations and labels of texts of mixed lengths, with one text per
 for an answer before it asks the next question. Every answer is compared with that of the model in
 memory. Exits with status 1 if any answer is wrong.
 
-Before that, prints an upper bound on the gain from batching: the texts per second of each model in
-one process with one thread, without a server, one by one, in batches of 32 in their original order,
-and in batches sorted by length.
+With `--full`, first prints an upper bound on the gain from batching: the texts per second of each
+model in one process with one thread, without a server, one by one, in batches of 32 in their
+original order, and in batches sorted by length.
 """
 
 import statistics
@@ -78,9 +78,10 @@ def main(names, full):
     tf.config.threading.set_inter_op_parallelism_threads(1)
     tasks = {name: zoo.load(name) for name in names}
     questions = questions_of(tasks, 200 if full else 32)
-    for name, task in tasks.items():
-        texts = [question.text for question in questions if question.model == name]
-        print_bound(name, task, texts)
+    if full:
+        for name, task in tasks.items():
+            texts = [question.text for question in questions if question.model == name]
+            print_bound(name, task, texts)
     print(f"models: {', '.join(names)}")
     print("            clients  requests     p50     p95     p99 ms   requests/s   wrong")
     rates, wrong = {}, 0
