@@ -108,6 +108,14 @@ def test_a_checkpoint_holds_the_sums(tmp_path):
     np.testing.assert_allclose(again.core(ids), expected, atol=1e-5)
 
 
+def test_a_compiled_model_must_be_compiled_again(folder):
+    model = zoo.load(str(folder), labels=LABELS)
+    model.compile(run_eagerly=True)
+    model.enable_lora(2)
+    with pytest.raises(ValueError, match=r"must call `compile\(\)` before"):
+        model.fit(TEXTS, TRUTH)
+
+
 def test_what_cannot_have_it(learned):
     with pytest.raises(ValueError, match="has LoRA already"):
         learned[-1].enable_lora(2)

@@ -185,8 +185,7 @@ def test_a_preset_without_a_tokenizer_goes_into_an_archive(model, tmp_path):
     ("argument", "instead"),
     [
         ({"validation_split": 0.5}, r"validation_data=\(x\[n:\], y\[n:\]\)"),
-        ({"class_weight": {0: 1.0, 1: 2.0}}, r"weights \* tf.gather\(\[1.0, 2.0\], labels\)"),
-        ({"sample_weight": np.ones(4)}, r"weights \* "),
+        ({"sample_weight": np.ones(4)}, r"shuffle=True\).*weights \* "),
     ],
 )
 def test_what_keras_takes_with_arrays_has_another_way(model, argument, instead):
@@ -196,13 +195,57 @@ def test_what_keras_takes_with_arrays_has_another_way(model, argument, instead):
         model.fit(*pictures(4), **argument)
 
 
-def test_batches_are_weighed_by_their_labels(model):
+@pytest.mark.parametrize("class_weight", [{"dark": 0.0, "light": 2.0}, {0: 0}])
+def test_labels_have_weights_in_the_loss_alone(model, class_weight):
     images, labels = pictures(4)
-    weighed = model.batches(images, labels).map(
-        lambda inputs, labels, weights: (inputs, labels, weights * tf.gather([0.0, 2.0], labels))
-    )
-    light = model.evaluate(images[1::2], labels[1::2], return_dict=True, verbose=0)
-    assert model.evaluate(weighed, return_dict=True, verbose=0) == pytest.approx(light)
+    labels = [*labels[:2], "light", "light"]  # the third is dark: a mistake of the model
+    weighed = model.batches(images, labels, class_weight=class_weight)
+    found = model.evaluate(weighed, return_dict=True, verbose=0)
+    light = model.evaluate(images[1:], labels[1:], return_dict=True, verbose=0)
+    assert found["loss"] == pytest.approx(light["loss"])
+    assert found["accuracy"] == 0.75
+
+
+@pytest.mark.parametrize(
+    ("class_weight", "message"),
+    [
+        ({"drak": 2.0}, "one of .*Received: 'drak'"),
+        ({2: 2.0}, "one of .*Received: 2"),
+        ({"dark": -1.0}, "at least 0. Received: 'dark': -1.0"),
+        ({"dark": float("nan")}, "finite"),
+        ([1.0, 2.0], "must be a dictionary"),
+    ],
+)
+def test_weights_of_labels_are_checked(model, class_weight, message):
+    with pytest.raises(ValueError, match=message):
+        model.fit(*pictures(4), class_weight=class_weight)
+
+
+def test_inputs_with_several_labels_have_no_weights_of_labels(model):
+    settings = {**model.settings, "problem_type": "multi_label_classification"}
+    several = type(model)(model.core, **settings)
+    with pytest.raises(ValueError, match="multi-label problem.*Received: class_weight={0: 2.0}"):
+        several.batches(*pictures(4), class_weight={0: 2.0})
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "sparse_categorical_crossentropy",
+        "BinaryCrossentropy",
+        keras.losses.SparseCategoricalCrossentropy(),
+    ],
+)
+def test_a_loss_of_probabilities_is_refused(model, loss):
+    with pytest.raises(ValueError, match=r"logits.*from_logits=True.*Received: loss="):
+        model.twin().compile(loss=loss)
+    model.twin().compile(loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+
+
+def test_examples_with_a_weight_are_not_batches(model):
+    examples = tf.data.Dataset.from_tensor_slices((*pictures(4), np.ones(4)))
+    with pytest.raises(ValueError, match=r"of \(input, label\), not batched"):
+        model.fit(examples)
 
 
 def test_an_epoch_that_runs_out_of_batches_is_told(model):

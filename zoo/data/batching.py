@@ -39,9 +39,10 @@ def bucket_by_length(dataset, batch_size, pad_id=0):
 
 
 def is_batches(dataset):
-    """Whether the elements are (inputs, labels, weights), as Keras takes them."""
+    """Whether the elements are batches (inputs, labels, weights), as Keras takes them."""
     spec = getattr(dataset, "element_spec", None)
-    return isinstance(spec, tuple) and len(spec) == 3
+    is_triple = isinstance(spec, tuple) and len(spec) == 3
+    return is_triple and getattr(spec[2], "shape", tf.TensorShape(None)).rank != 0
 
 
 def in_batches_by_length(function, lengths, batch_size, tokens=None, at_once=2):

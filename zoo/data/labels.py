@@ -22,6 +22,37 @@ def require_labels(labels, number):
     return labels
 
 
+def label_weights(class_weight, labels):
+    """Returns float32 `(labels,)`, the weight of each label, 1 where none is given.
+
+    Args:
+        class_weight: Dictionary from labels, their names or indices, to weights.
+        labels: List of the names of labels.
+
+    Raises:
+        ValueError: If a label is unknown, or a weight is negative or not a finite number.
+
+    Example:
+
+    >>> label_weights({"dog": 2.0}, ["cat", "dog"]).tolist()
+    [1.0, 2.0]
+    """
+    if not isinstance(class_weight, dict):
+        raise ValueError(
+            "`class_weight` must be a dictionary from labels to weights. Received: "
+            f"{class_weight!r}."
+        )
+    weights = np.ones(len(labels), "float32")
+    for label, weight in class_weight.items():
+        if not _is_number(weight, "iuf") or not np.isfinite(weight) or weight < 0:
+            raise ValueError(
+                "Every weight in `class_weight` must be a finite number, at least 0. Received: "
+                f"{label!r}: {weight!r}."
+            )
+        weights[_number(label, labels)] = weight
+    return weights
+
+
 def labelled(examples, labels):
     """Returns a data set of (input, index of its label).
 

@@ -19,13 +19,13 @@ from zoo.storage import cards, presets
 from zoo.tasks.arguments import FilePath
 
 _WEIGH = (
-    "Weigh the batches, which go to fit as they are: model.batches(x, y).map(lambda inputs, "
-    "labels, weights: (inputs, labels, weights * "
+    "Weigh the batches, which go to fit as they are: model.batches(x, y, shuffle=True).map(lambda "
+    "inputs, labels, weights: (inputs, labels, weights * ...))"
 )
 INSTEAD = {  # alternatives to arguments that Keras takes with arrays only, not with raw data
     "validation_split": "Split the data: fit(x[:n], y[:n], validation_data=(x[n:], y[n:]))",
-    "class_weight": f"{_WEIGH}tf.gather([1.0, 2.0], labels)))",
-    "sample_weight": f"{_WEIGH}...))",
+    "class_weight": _WEIGH,
+    "sample_weight": _WEIGH,
 }
 
 
@@ -112,9 +112,14 @@ class Task(keras.Model, abc.ABC):
         """Configures training. The loss and the metrics default to the usual ones of the task.
 
         Args:
-            optimizer, loss, weighted_metrics, jit_compile: As for `keras.Model.compile`.
+            optimizer, loss, weighted_metrics, jit_compile: As for `keras.Model.compile`. Models of
+                tokens and labels return logits, so a cross-entropy needs `from_logits=True`.
             **kw: Additional arguments of `keras.Model.compile`.
+
+        Raises:
+            ValueError: If the loss is a cross-entropy of probabilities.
         """
+        _require_loss_of_logits(loss)
         metrics = self.usual_metrics() if weighted_metrics is None else weighted_metrics
         super().compile(
             optimizer=optimizer,
@@ -155,15 +160,15 @@ class Task(keras.Model, abc.ABC):
             A `keras.callbacks.History`.
 
         Raises:
-            ValueError: If the data have another form, or if `validation_split`, `class_weight` or
-                `sample_weight` is given: the message names the alternative.
+            ValueError: If the data have another form, or if `validation_split`, `sample_weight` or,
+                except for classifiers, `class_weight` is given: the message names the alternative.
         """
+        options = {name: kwargs.pop(name) for name in self.data_options if name in kwargs}
         _refuse_what_needs_arrays(**kwargs)
         if validation_data is not None:
             validation_data = self._validation_arguments(validation_data)
             validation_batch_size = validation_batch_size or batch_size
             validation_data = self._batches(*validation_data, batch_size=validation_batch_size)
-        options = {name: kwargs.pop(name) for name in self.data_options if name in kwargs}
         train = self._batches(x, y, batch_size=batch_size, shuffle=shuffle, seed=seed, **options)
         if self.compiled and self.built and not self.optimizer.built:
             # If the first step creates the variables of the optimizer, TensorFlow traces it twice.
@@ -238,7 +243,7 @@ class Task(keras.Model, abc.ABC):
         layers after the blocks, such as a classification head, is trained in full. Saved and
         exported models hold the sums `W'`.
 
-        Call it before `compile`.
+        A compiled model must be compiled again, since its optimizer holds the former weights.
 
         Args:
             rank: The number of columns of `A`, such as 8.
@@ -274,6 +279,7 @@ class Task(keras.Model, abc.ABC):
         for layer in inner:
             layer.enable_lora(rank)
         self.forget_compiled()
+        self.compiled = False
 
     def quantize(self, mode: str = "int8", config: Any = None, **kwargs: Any) -> None:
         """Quantizes the kernels of the dense layers to integers, a quarter of the memory.
@@ -393,6 +399,17 @@ def _refuse_what_needs_arrays(validation_split=0.0, **kwargs):
                 f"`{name}` is supported for arrays only, not for raw data. {INSTEAD[name]}. "
                 f"Received: {name}={reprlib.repr(value)}."
             )
+
+
+def _require_loss_of_logits(loss):
+    """Raises a `ValueError` for a cross-entropy that takes the model's logits for probabilities."""
+    is_named = isinstance(loss, str) and loss.lower().replace("_", "").endswith("crossentropy")
+    if is_named or getattr(loss, "from_logits", True) is False:
+        raise ValueError(
+            "The model returns logits, so `loss` must be a cross-entropy of logits, such as "
+            "keras.losses.SparseCategoricalCrossentropy(from_logits=True), or None for the usual "
+            f"loss of the task. Received: loss={loss!r}."
+        )
 
 
 def _is_dense(layer):

@@ -11,7 +11,7 @@ import tensorflow as tf
 from keras_attention.errors import unknown_name
 from zoo import serving
 from zoo.data.batching import examples_of
-from zoo.data.labels import labelled, multi_labelled, require_labels
+from zoo.data.labels import label_weights, labelled, multi_labelled, require_labels
 from zoo.readers.image_reader import ImageReader
 from zoo.readers.sound_reader import SoundReader
 from zoo.readers.text.pair_reader import PairReader
@@ -46,6 +46,7 @@ class Classifier(EncodingTask):
 
     task_name = "classification"
     task_method = "classify"
+    data_options = ("class_weight",)
 
     def __init__(self, core, tokenizer=None, reader=None, labels=(), problem_type=SINGLE, **kwargs):
         reader = part_of(reader)
@@ -93,7 +94,19 @@ class Classifier(EncodingTask):
             return [keras.metrics.BinaryAccuracy("accuracy", threshold=0.0)]  # of logits
         return super().usual_metrics()
 
-    def batches(self, x, y=None, batch_size=None, shuffle=False, seed=0):
+    def compile(
+        self, optimizer="adam", loss=None, weighted_metrics=None, jit_compile=False, **kw
+    ) -> None:
+        """Configures training; the default metrics count all inputs equally, whatever they weigh.
+
+        Args:
+            optimizer, loss, weighted_metrics, jit_compile, **kw: As for `Task.compile`.
+        """
+        if weighted_metrics is None:
+            kw["metrics"] = kw.get("metrics") or self.usual_metrics()
+        super().compile(optimizer, loss, weighted_metrics or [], jit_compile, **kw)
+
+    def batches(self, x, y=None, batch_size=None, shuffle=False, seed=0, class_weight=None):
         """Turns inputs with labels into batches for Keras.
 
         Args:
@@ -106,15 +119,27 @@ class Classifier(EncodingTask):
             batch_size: Number of inputs per batch. Defaults to 64.
             shuffle: Whether to shuffle lists; a data set is not shuffled.
             seed: Seed of the shuffling.
+            class_weight: Dictionary from labels, names or indices, to the weights of their inputs
+                in the loss, such as `{"rare": 5.0}`. Other labels weigh 1.
 
         Returns:
             A data set of `(inputs, labels, weights)`.
+
+        Raises:
+            ValueError: If the data or `class_weight` have another form.
         """
+        if class_weight is not None and self._is_multi:
+            raise ValueError(
+                "`class_weight` needs inputs with one label each; this is a multi-label problem. "
+                f"Received: class_weight={class_weight!r}. Weigh the batches instead: "
+                "model.batches(x, y, shuffle=True).map(...)."
+            )
+        weights = label_weights(class_weight or {}, self.labels)
         of_kind = multi_labelled if self._is_multi else labelled
         make = functools.partial(of_kind, labels=self.labels)
         examples = examples_of(self.reader, x, y, "input", make, shuffle, seed)
         batches = self.reader.batched(examples, batch_size or self.usual_batch_size)
-        return batches.map(_weighted).prefetch(tf.data.AUTOTUNE)
+        return batches.map(lambda *batch: _weighted(*batch, weights)).prefetch(tf.data.AUTOTUNE)
 
     # ----------------------------------------------------------------------------- classification
 
@@ -247,5 +272,7 @@ class Classifier(EncodingTask):
         return endpoints
 
 
-def _weighted(inputs, labels):
-    return inputs, labels, tf.ones(tf.shape(labels)[:1])
+def _weighted(inputs, labels, weights):
+    is_one_label = labels.shape.rank == 1
+    of_inputs = tf.gather(weights, labels) if is_one_label else tf.ones(tf.shape(labels)[:1])
+    return inputs, labels, of_inputs
