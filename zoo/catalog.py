@@ -19,6 +19,12 @@ from zoo.storage.kinds import is_checkpoint
 
 PRESETS = pathlib.Path(__file__).parent / "presets"
 
+_TOKENIZER = "zoo.ByteBPETokenizer.train(texts, vocabulary_size=8000)"
+_OF_LANGUAGES = "zoo.ByteBPETokenizer.train(sources + targets, vocabulary_size=8000)"
+_OF_PASSAGES = "zoo.ByteBPETokenizer.train(texts, vocabulary_size=8000, prefix_space=False)"
+_WITH_MASK = "zoo.readers.text.Tokenizer.train(texts, vocabulary_size=8000)"
+_LABELS = "['one', 'another']"
+
 
 class Architecture(NamedTuple):
     """An architecture: a kind of model, without trained weights.
@@ -29,7 +35,7 @@ class Architecture(NamedTuple):
         task_path: Path of the task class, which users call.
         core_path: Path of the core class, the model of tensors.
         defaults: Options of the core whose defaults differ from those of its class.
-        reader: Name of the class in `zoo` that reads its inputs, if it is not a tokenizer.
+        needs: Dictionary of the arguments that fresh weights need, each with an example in Python.
     """
 
     task_name: str
@@ -37,7 +43,7 @@ class Architecture(NamedTuple):
     task_path: str
     core_path: str
     defaults: dict = {}  # noqa: RUF012
-    reader: str | None = None
+    needs: dict = {"tokenizer": _TOKENIZER}  # noqa: RUF012
 
     @property
     def task(self):
@@ -62,6 +68,7 @@ ARCHITECTURES = {
         "zoo.tasks.translation.Translator",
         "zoo.models.recurrent_nmt.AttentionRNNTranslator",
         {"order": "bahdanau", "score": "additive", "cell": "gru"},
+        needs={"tokenizer": _OF_LANGUAGES},
     ),
     "clip": Architecture(
         "matching",
@@ -74,14 +81,14 @@ ARCHITECTURES = {
         "Conformer for audio classification (Gulati et al. 2020)",
         "zoo.tasks.classification.Classifier",
         "zoo.models.conformer.Conformer",
-        reader="SoundReader",
+        needs={"reader": "zoo.SoundReader()", "labels": _LABELS},
     ),
     "conformer_ctc": Architecture(
         "speech recognition",
         "Conformer for speech recognition (Gulati et al. 2020)",
         "zoo.tasks.recognition.Recognizer",
         "zoo.models.conformer_ctc.ConformerCTC",
-        reader="SoundReader",
+        needs={"reader": "zoo.SoundReader()", "tokenizer": _TOKENIZER},
     ),
     "luong_nmt": Architecture(
         "translation",
@@ -89,6 +96,7 @@ ARCHITECTURES = {
         "zoo.tasks.translation.Translator",
         "zoo.models.recurrent_nmt.AttentionRNNTranslator",
         {"order": "luong", "score": "general", "cell": "lstm"},
+        needs={"tokenizer": _OF_LANGUAGES},
     ),
     "show_attend_tell": Architecture(
         "captioning",
@@ -107,6 +115,7 @@ ARCHITECTURES = {
         "Text encoder for classification (Devlin et al. 2019)",
         "zoo.tasks.classification.Classifier",
         "zoo.models.text_encoder.TextEncoder",
+        needs={"tokenizer": _TOKENIZER, "labels": _LABELS},
     ),
     "text_encoder_embedding": Architecture(
         "embedding",
@@ -121,6 +130,7 @@ ARCHITECTURES = {
         "zoo.tasks.masked.MaskFiller",
         "zoo.models.text_encoder.TextEncoder",
         {"head": "masked"},
+        needs={"tokenizer": _WITH_MASK},
     ),
     "text_encoder_score": Architecture(
         "scoring",
@@ -142,32 +152,35 @@ ARCHITECTURES = {
         "zoo.tasks.tagging.Tagger",
         "zoo.models.text_encoder.TextEncoder",
         {"head": "tags"},
+        needs={"tokenizer": _TOKENIZER, "labels": _LABELS},
     ),
     "transformer_lm": Architecture(
         "language model",
         "Transformer language model",
         "zoo.tasks.writing.TextGenerator",
         "zoo.models.transformer_lm.TransformerLanguageModel",
+        needs={"tokenizer": _OF_PASSAGES},
     ),
     "transformer_nmt": Architecture(
         "translation",
         "Transformer translator (Vaswani et al. 2017)",
         "zoo.tasks.translation.Translator",
         "zoo.models.transformer_nmt.TransformerTranslator",
+        needs={"tokenizer": _OF_LANGUAGES},
     ),
     "vit": Architecture(
         "classification",
         "Vision Transformer (Dosovitskiy et al. 2021)",
         "zoo.tasks.classification.Classifier",
         "zoo.models.vit.ViT",
-        reader="ImageReader",
+        needs={"reader": "zoo.ImageReader()", "labels": _LABELS},
     ),
     "whisper": Architecture(
         "transcription",
         "Transformer for speech transcription (Radford et al. 2022)",
         "zoo.tasks.transcription.Transcriber",
         "zoo.models.whisper.Whisper",
-        reader="SpeechReader",
+        needs={"reader": "zoo.SpeechReader()", "tokenizer": _TOKENIZER},
     ),
 }
 
@@ -197,6 +210,8 @@ class ModelInfo(NamedTuple):
         quality: Dictionary from a metric and its protocol to the measured value.
         card: The contents of `card.json`; empty for an architecture.
         options: List of the `zoo.options.Option`s of an architecture; empty for a trained model.
+        needs: Dictionary of the other arguments that an architecture needs, each with an example in
+            Python; empty for a trained model.
     """
 
     name: str
@@ -208,11 +223,14 @@ class ModelInfo(NamedTuple):
     quality: dict
     card: dict
     options: list
+    needs: dict = {}  # noqa: RUF012
 
     def __str__(self):
         lines = [self.name, f"  {self.description}"]
         if self.options:
-            lines.append(f"  {self.task}, to train: weights=None, and options of")
+            lines.append(f"  {self.task}, to train: weights=None, with")
+            lines += [f"    {name}={example}" for name, example in self.needs.items()]
+            lines.append("  and options of")
             width = max(len(f"{each.name}={each.default!r}") for each in self.options)
             for name, default, text in self.options:
                 lines += _wrapped(f"    {f'{name}={default!r}':{width}}  ", text)
@@ -279,11 +297,27 @@ def folder_of(name):
 
         if downloads.is_elsewhere(str(name)):
             return downloads.fetch(str(name))
+    _refuse_files_of_keras(name)
     near = difflib.get_close_matches(str(name), [model.name for model in list_models()])
     hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
     raise ValueError(
         f"Unknown model {str(name)!r}.{hint} `python -m zoo list` names all. "
         "Or pass the folder or .zip file of a preset, https://..., hf://user/name."
+    )
+
+
+def _refuse_files_of_keras(name):
+    path = str(name)
+    if not path.endswith((".keras", ".h5")) or not pathlib.Path(name).is_file():
+        return
+    if path.endswith(".weights.h5"):
+        raise ValueError(
+            f"`name` must be an architecture or a preset. Received: {path!r}, a file of weights. "
+            f"Pass it with the model that it fits: zoo.load(name, weights={path!r})."
+        )
+    raise ValueError(
+        f"`name` must be an architecture or a preset. Received: {path!r}, a file of model.save. "
+        f"Load it by keras.saving.load_model({path!r}), with `import keras` before `import zoo`."
     )
 
 
@@ -314,4 +348,5 @@ def _architecture_info(name):
     architecture = ARCHITECTURES[name]
     options = options_of(architecture.core_path, architecture.defaults)
     task, description = architecture.task_name, architecture.description
-    return ModelInfo(name, task, description, "", None, None, {}, {}, options)
+    needs = architecture.needs
+    return ModelInfo(name, task, description, "", None, None, {}, {}, options, needs)

@@ -94,10 +94,10 @@ def load(name, weights="pretrained", tokenizer=None, dtype=None, **overrides):
             and a little less precisely.
         **overrides: With fresh weights, arguments of the architecture. For a checkpoint, arguments
             that change no weights, such as `dropout` or `sampler`. For a checkpoint or a trained
-            text encoder, `labels` for a classifier with a new, untrained head, and `problem_type`,
-            as in transformers: with `"multi_label_classification"` an input may have several
-            labels; the head of a checkpoint predicts a number with `"regression"`, and answers with
-            `"question_answering"`.
+            text encoder, `labels` for a classifier with a new, untrained head, and with them
+            `problem_type`, as in transformers: with `"multi_label_classification"` an input may
+            have several labels. For a checkpoint alone, `problem_type` also says what its own head
+            does: `"regression"` predicts a number, `"question_answering"` finds answers.
 
     Returns:
         A task, such as `zoo.Translator`.
@@ -116,11 +116,14 @@ def load(name, weights="pretrained", tokenizer=None, dtype=None, **overrides):
     0.2
     """
     register()
+    from zoo.data.labels import label_names
     from zoo.readers.text import load_tokenizer
     from zoo.storage.configs import read_config
     from zoo.storage.presets import check_files
     from zoo.storage.weights import load_weights
 
+    if "labels" in overrides:
+        overrides["labels"] = label_names(overrides["labels"])
     if name in ARCHITECTURES:
         return _fresh_architecture(name, weights, tokenizer, dtype, overrides)
     folder = folder_of(name)
@@ -137,10 +140,19 @@ def load(name, weights="pretrained", tokenizer=None, dtype=None, **overrides):
         f"{folder} if it is a download, to repeat it.",
     )
     architecture, arguments = read_config(folder)
-    gets_labels = "labels" in overrides and architecture.startswith("text_encoder")
-    if gets_labels and weights == "pretrained" and tokenizer is None:
-        return _with_labels(load(name, dtype=dtype), dtype, overrides)
+    is_encoder = architecture.startswith("text_encoder")
+    if is_encoder and "labels" in overrides and weights is not None and tokenizer is None:
+        return _with_labels(load(name, dtype=dtype), weights, dtype, overrides)
     if weights is not None and (overrides or tokenizer is not None):
+        settings, options = _option_names(architecture)
+        of_head = ["labels", "problem_type"] if is_encoder else []
+        _refuse_unknown(architecture, overrides, {*settings, *options, *of_head})
+        if is_encoder and "problem_type" in overrides and tokenizer is None:
+            raise ValueError(
+                f"`problem_type` of {name} goes with a new head: labels=['one', 'another']. "
+                f"Received: problem_type={overrides['problem_type']!r} without labels, which only "
+                "a checkpoint of transformers takes."
+            )
         changed = [*overrides, *(["tokenizer"] if tokenizer is not None else [])]
         raise ValueError(
             f"The weights of {name} fit its own architecture and tokenizer only. Received: "
@@ -151,7 +163,9 @@ def load(name, weights="pretrained", tokenizer=None, dtype=None, **overrides):
     model = _of_preset(folder, architecture, own, dtype, arguments)
     if overrides or tokenizer is not None:
         arguments = {**arguments, **overrides}
-        return build(architecture, tokenizer or own, dtype, **arguments)
+        model = build(architecture, tokenizer or own, dtype, **arguments)
+        _require_size_of_reader(name, model, overrides.get("image_size"))
+        return model
     if weights is not None:
         load_weights(model, folder / WEIGHTS if weights == "pretrained" else weights)
         if model.fingerprint is not None:
@@ -177,18 +191,9 @@ def build(name, tokenizer, dtype=None, within=None, /, **overrides):
     Raises:
         ValueError: If the architecture or an option is unknown.
     """
-    from keras_attention.errors import unknown_name
-
-    if name not in ARCHITECTURES:
-        raise ValueError(unknown_name("architecture", name, ARCHITECTURES))
+    settings, options = _option_names(name)
+    _refuse_unknown(name, overrides, {*settings, *options})
     task, core, defaults = (getattr(ARCHITECTURES[name], x) for x in ("task", "core", "defaults"))
-    parameters = inspect.signature(task).parameters.values()
-    settings = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
-    settings = settings[2:]  # without core and tokenizer
-    allowed = sorted([*core.options(), *settings])
-    for override in overrides:
-        if override not in allowed:
-            raise ValueError(unknown_name(f"option of {name}", override, allowed))
     of_task = {key: overrides.pop(key) for key in settings if key in overrides}
     decided = task.decides(tokenizer, **of_task)
     with within or contextlib.nullcontext():
@@ -197,6 +202,25 @@ def build(name, tokenizer, dtype=None, within=None, /, **overrides):
     model = task(core, tokenizer, **of_task)
     model.build()
     return model
+
+
+def _option_names(name):
+    """Returns the names of the options of an architecture: of its task, and of its core."""
+    from keras_attention.errors import unknown_name
+
+    if name not in ARCHITECTURES:
+        raise ValueError(unknown_name("architecture", name, ARCHITECTURES))
+    parameters = inspect.signature(ARCHITECTURES[name].task).parameters.values()
+    settings = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
+    return settings[2:], ARCHITECTURES[name].core.options()  # without core and tokenizer
+
+
+def _refuse_unknown(name, overrides, known):
+    from keras_attention.errors import unknown_name
+
+    for override in overrides:
+        if override not in known:
+            raise ValueError(unknown_name(f"option of {name}", override, sorted(known)))
 
 
 def _of_preset(folder, architecture, tokenizer, dtype, arguments):
@@ -216,13 +240,25 @@ def _of_preset(folder, architecture, tokenizer, dtype, arguments):
         return build(architecture, tokenizer, dtype, limited_to(weights), **arguments)
 
 
-def _with_labels(trained, dtype, overrides):
-    """Returns a classifier of new labels, initialized with the weights of a trained encoder."""
+def _with_labels(trained, weights, dtype, overrides):
+    """Returns a classifier of new labels.
+
+    Args:
+        trained: The task of a trained encoder.
+        weights: `"pretrained"` for those of the encoder and a new head, or the path of a file with
+            all of them.
+        dtype, overrides: As for `load`.
+    """
+    from zoo.storage.weights import load_weights
+
     options = {**trained.core.get_config(), **overrides}
     for decided in ("name", "trainable", "dtype", "head", "vocabulary_size", "num_labels"):
         options.pop(decided, None)
     model = build("text_encoder", trained.tokenizer, dtype, **options)
-    model.core.begin_with(trained.core)
+    if weights == "pretrained":
+        model.core.begin_with(trained.core)
+    else:
+        load_weights(model, weights)
     return model
 
 
@@ -276,21 +312,34 @@ def _fresh_architecture(name, weights, tokenizer, dtype, overrides):
             f"{name} is an architecture, without weights of its own. Load a trained model "
             f"({', '.join(trained) or 'none yet'}), or pass weights=None for fresh weights."
         )
-    reader = ARCHITECTURES[name].reader
-    writes = hasattr(ARCHITECTURES[name].task, "default_sampler")
-    if reader is not None and "reader" not in overrides:
-        rest = "" if writes else ", labels=['one', 'another']"
+    given = {**overrides, **({} if tokenizer is None else {"tokenizer": tokenizer})}
+    examples = dict(ARCHITECTURES[name].needs)
+    if examples.get("reader") == "zoo.ImageReader()" and "image_size" in overrides:
+        examples["reader"] = f"zoo.ImageReader(size={overrides['image_size']})"
+    missing = [f"{need}={example}" for need, example in examples.items() if need not in given]
+    if missing:
         raise ValueError(
-            f"{name} with fresh weights needs a reader of its inputs: reader=zoo.{reader}(){rest}."
-        )
-    if tokenizer is None and (writes or "reader" not in overrides):
-        raise ValueError(
-            f"{name} with fresh weights needs a tokenizer: tokenizer=zoo.ByteBPETokenizer.train("
-            "sentences, vocabulary_size=8000), with the sentences of both languages."
+            f"{name} with fresh weights needs {' and '.join(examples)}. Received: "
+            f"{', '.join(given) or 'neither options nor parts'}. Pass {', '.join(missing)}."
         )
     model = build(name, tokenizer, dtype, **overrides)
-    if weights is not None:
+    if weights is None:
+        _require_size_of_reader(name, model, overrides.get("image_size"))
+    else:
         from zoo.storage.weights import load_weights
 
         load_weights(model, weights)
     return model
+
+
+def _require_size_of_reader(name, model, asked):
+    """Raises a `ValueError` if a model to train is asked for a size that its reader does not make.
+
+    Weights from a file may be of another size than the reader: their positions are interpolated.
+    """
+    if asked is not None and asked != model.reader.size:
+        raise ValueError(
+            f"`image_size` of {name} with fresh weights must be the size of its reader, "
+            f"{model.reader.size}. Received: image_size={asked}. Leave it out, or pass "
+            f"reader=zoo.ImageReader(size={asked})."
+        )

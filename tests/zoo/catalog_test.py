@@ -122,9 +122,46 @@ def test_an_architecture_has_no_weights(tokenizer):
         zoo.load("luong_nmt", tokenizer=tokenizer)
 
 
-def test_fresh_weights_need_a_tokenizer():
-    with pytest.raises(ValueError, match=r"ByteBPETokenizer\.train"):
-        zoo.load("luong_nmt", weights=None)
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("luong_nmt", r"needs tokenizer\. .*ByteBPETokenizer\.train\(sources \+ targets"),
+        ("transformer_lm", r"ByteBPETokenizer\.train\(texts.*prefix_space=False"),
+        ("text_encoder", r"needs tokenizer and labels\. .*train\(texts.*\), labels=\['one', "),
+        ("vit", r"needs reader and labels\. .*reader=zoo\.ImageReader\(\), labels=\['one', "),
+        (
+            "conformer_ctc",
+            r"needs reader and tokenizer\. .*reader=zoo\.SoundReader\(\), tokenizer=",
+        ),
+    ],
+)
+def test_fresh_weights_name_what_they_need(name, message):
+    with pytest.raises(ValueError, match=message):
+        zoo.load(name, weights=None)
+
+
+QUICK = "conformer_ctc", "text_encoder_masked", "transformer_lm", "vit"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name in QUICK else pytest.mark.full)
+        for name in catalog.ARCHITECTURES
+    ],
+)
+def test_what_fresh_weights_need_is_told_and_works(name):
+    info = zoo.info(name)
+    texts = sources = targets = ["a cat runs", "ein Hund rennt"]
+    names = {"zoo": zoo, "texts": texts, "sources": sources, "targets": targets}
+    needs = {
+        need: eval(example.replace("8000", "270"), names) for need, example in info.needs.items()
+    }
+    for need, example in info.needs.items():
+        assert f"    {need}={example}\n" in str(info)
+    tiny = {"num_layers": 1, "size": 16, "num_heads": 2, "hidden": 16}
+    options = {each.name: tiny[each.name] for each in info.options if each.name in tiny}
+    assert zoo.load(name, weights=None, **needs, **options).core.built
 
 
 def test_an_unknown_option_gets_the_nearest(tokenizer):
@@ -135,6 +172,27 @@ def test_an_unknown_option_gets_the_nearest(tokenizer):
 def test_trained_weights_fit_their_own_architecture_only(preset, tokenizer):
     with pytest.raises(ValueError, match="Received: dropout, tokenizer.*weights=None"):
         zoo.load(preset, dropout=0.1, tokenizer=tokenizer)
+
+
+def test_weights_of_another_model_name_the_file(tmp_path):
+    path = catalog.PRESETS / "luong_nmt_multi30k_en_de" / WEIGHTS
+    with pytest.raises(ValueError, match=f"{WEIGHTS} does not hold the weights of this .* a ViT"):
+        zoo.load("vit_mnist", weights=path)
+
+
+@pytest.mark.parametrize(
+    ("file", "message"),
+    [
+        ("best.keras", r"keras\.saving\.load_model\('best\.keras'\)"),
+        ("best.weights.h5", r"zoo\.load\(name, weights='best\.weights\.h5'\)"),
+    ],
+)
+@pytest.mark.parametrize("function", [zoo.load, zoo.info])
+def test_a_file_of_keras_is_no_model(function, file, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / file).touch()
+    with pytest.raises(ValueError, match=message):
+        function(file)
 
 
 def test_weights_at_no_path(preset, tmp_path):

@@ -263,3 +263,16 @@ def test_batch_size_must_be_a_positive_integer(model, batch_size):
             method(images, labels, batch_size=batch_size)
     with pytest.raises(ValueError, match=f"batch_size.*integer.*batch_size={batch_size!r}"):
         model.classify(images, batch_size=batch_size)
+
+
+def test_a_size_asked_for_is_that_of_the_reader(model, tmp_path):
+    options = {"labels": LABELS, **OPTIONS, "image_size": 16}
+    with pytest.raises(ValueError, match=r"Pass reader=zoo\.ImageReader\(size=16\)\."):
+        zoo.load("vit", weights=None, **options)
+    with pytest.raises(ValueError, match=r"size of its reader, 8\. Received: image_size=16.*=16\)"):
+        zoo.load("vit", weights=None, reader=model.reader, **options)
+    larger = zoo.load("vit", weights=None, reader=zoo.ImageReader(size=16), **options)
+    larger.save_weights(tmp_path / "larger.weights.h5")
+    path = tmp_path / "larger.weights.h5"  # whose positions are interpolated
+    smaller = zoo.load("vit", weights=path, reader=model.reader, **options)
+    assert smaller.classify(pictures(2)[0])

@@ -86,3 +86,36 @@ def test_a_preset_computes_the_same(model, tmp_path):
     found = zoo.load(tmp_path / "toy").classify(texts, return_probabilities=True)
     expected = model.classify(texts, return_probabilities=True)
     np.testing.assert_allclose(found.probabilities, expected.probabilities, atol=1e-6)
+
+
+# -------------------------------------------------------------------------------------- mistakes
+
+ENCODER = "text_encoder_masked_imdb"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"label": LABELS}, "Unknown option .*'label'. Did you mean 'labels'"),
+        ({"labels": 3}, "must be a list of different names, each a str.* Received: labels=3"),
+        ({"labels": [0, 1]}, r"each a str .* Received: labels=\[0, 1\]"),
+        ({"labels": "ab"}, "Received: labels='ab'"),
+        ({"labels": {"bad", "good"}}, r"A set has no order: pass sorted\(labels\)"),
+        ({"labels": ["bad"]}, "two at least.*problem_type='multi_label_classification'"),
+        ({"problem_type": "regression"}, r"new head: labels=\[.*'regression' without labels"),
+        ({"labels": LABELS, "problem_type": "regression"}, "Unknown problem_type 'regression'"),
+        ({"labels": LABELS, "weights": "nope.h5"}, r"no weights file nope\.h5"),
+    ],
+)
+def test_what_an_encoder_cannot_take_is_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        zoo.load(ENCODER, **options)
+
+
+def test_weights_of_a_new_head_come_back(tmp_path):
+    model = zoo.load(ENCODER, labels=LABELS)
+    path = tmp_path / "mine.weights.h5"
+    model.save_weights(path)
+    again = zoo.load(ENCODER, weights=path, labels=LABELS)
+    for found, weight in zip(again.core.get_weights(), model.core.get_weights(), strict=True):
+        np.testing.assert_array_equal(found, weight)

@@ -4,6 +4,20 @@ import numpy as np
 import tensorflow as tf
 
 
+def label_names(labels):
+    """Returns labels as a list; raises a `ValueError` unless they are different names in order."""
+    is_list = hasattr(labels, "__len__") and not isinstance(labels, str | set | frozenset)
+    names = list(labels) if is_list else []
+    is_names = all(isinstance(each, str) and each for each in names)
+    if not names or not is_names or len(set(names)) != len(names):
+        why = " A set has no order: pass sorted(labels)." if isinstance(labels, set) else ""
+        raise ValueError(
+            "`labels` must be a list of different names, each a str that is not empty, such as "
+            f"['cat', 'dog']. Received: labels={labels!r}.{why}"
+        )
+    return names
+
+
 def require_labels(labels, number):
     """Returns labels as a list; raises a `ValueError` unless they are `number` different names.
 
@@ -12,9 +26,8 @@ def require_labels(labels, number):
     >>> require_labels(("cat", "dog"), 2)
     ['cat', 'dog']
     """
-    labels = list(labels)
-    is_names = all(isinstance(each, str) and each for each in labels)
-    if not is_names or not labels or len(set(labels)) != len(labels) or len(labels) != number:
+    labels = label_names(labels)
+    if len(labels) != number:
         raise ValueError(
             "`labels` must be a list of different names, one for each logit of the model "
             f"({number}). Received: labels={labels!r}."

@@ -77,7 +77,15 @@ def load_weights(model, path):
         )
     # A preset holds the weights of the core alone.
     is_of_task = any(name.startswith("core/") for name in arrays_in(path))
-    (model if is_of_task else model.core).load_weights(path)
+    part = model if is_of_task else model.core
+    try:
+        part.load_weights(path)
+    except ValueError as error:
+        raise ValueError(
+            f"{path} does not hold the weights of this {type(model).__name__} of a "
+            f"{type(model.core).__name__}. Pass a file of a model with the same architecture, "
+            "options, tokenizer and labels."
+        ) from error
     _require_finite(model, path)
 
 

@@ -241,7 +241,8 @@ class Task(keras.Model, abc.ABC):
         `Dense.enable_lora`: the projections of attention and of feed-forward networks get `A` and
         `B`. `B` is initialized to zeros, so the outputs do not change at first. A head of dense
         layers after the blocks, such as a classification head, is trained in full. Saved and
-        exported models hold the sums `W'`.
+        exported models hold the sums `W'`: from a preset as well as from a file of `model.save`, a
+        model comes back without LoRA, with all weights trainable.
 
         A compiled model must be compiled again, since its optimizer holds the former weights.
 

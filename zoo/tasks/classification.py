@@ -61,6 +61,11 @@ class Classifier(EncodingTask):
         reads_with = reader or PairReader(tokenizer, core.config.max_length)
         super().__init__(core, tokenizer, reads_with, **kwargs)
         self.labels = require_labels(labels, core.config.num_labels)
+        if problem_type == SINGLE and len(self.labels) < 2:
+            raise ValueError(
+                "Labels that exclude each other are two at least. Received: "
+                f"labels={self.labels!r}. For a label or none pass problem_type={MULTI!r}."
+            )
         self.problem_type = problem_type
         self._own_reader = reader
         self.takes_images = isinstance(reader, ImageReader)
