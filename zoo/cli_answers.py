@@ -101,11 +101,10 @@ def classify(name, inputs, files, pair, labels, show_attention, batch_size):
     def answers(model, inputs):
         result = model.classify(inputs, return_probabilities=True, **settings)
         if getattr(model, "problem_type", None) != "multi_label_classification":
-            shares = [f"{each.max():.4f}" for each in result.probabilities]
-            return list(zip(result.labels, shares, strict=True))
-        kept = [row[row > 0.5] for row in result.probabilities]
-        shares = [", ".join(f"{each:.4f}" for each in row) for row in kept]
-        return list(zip(map(", ".join, result.labels), shares, strict=True))
+            shares = [float(each.max()) for each in result.probabilities]
+        else:
+            shares = [row[row > 0.5].tolist() for row in result.probabilities]
+        return list(zip(result.labels, shares, strict=True))
 
     if is_of_files:
 
@@ -118,12 +117,19 @@ def classify(name, inputs, files, pair, labels, show_attention, batch_size):
         return
     for some in batches(inputs, batch_size):
         for each in answers(model, some):
-            click.echo("\t".join(each))
+            click.echo(_told(*each))
         sys.stdout.flush()
     if show_attention:
         result = model.classify([inputs[0]], return_attention=True)
         result.plot(0).savefig(show_attention, bbox_inches="tight", dpi=150)
         click.echo(f"Wrote {show_attention}.", err=True)
+
+
+def _told(label, share):
+    """Returns a line for one label and its probability, or for lists of them."""
+    if isinstance(label, str):
+        return f"{label}\t{share:.4f}"
+    return f"{', '.join(label)}\t{', '.join(f'{each:.4f}' for each in share)}"
 
 
 def _labels_for(model, name, labels, show_attention):

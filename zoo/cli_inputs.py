@@ -45,7 +45,8 @@ def answer_rows(files, model, answer, at_once=ROWS_AT_ONCE, kind="picture", name
         files: The `Files` of the command.
         model: A model.
         answer: Function of the model, a list of contents, and the number of contents before them,
-            that returns a dictionary of str for each; pickled if there are workers.
+            that returns a dictionary for each, as for `zoo.files.answer_file`; pickled if there
+            are workers.
         at_once: As for `zoo.files.answer_file`.
         kind: Kind of the files in a folder, `"picture"` or `"sound"`.
         names: Names of the texts of a row.

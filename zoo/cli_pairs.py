@@ -38,7 +38,7 @@ def score(name, texts, files, pair, batch_size):
     if is_of_files:
 
         def answer(model, texts, before):
-            return [{"score": f"{each:.6g}"} for each in model.score(texts, batch_size)]
+            return [{"score": float(each)} for each in model.score(texts, batch_size)]
 
         names = PAIR_OF_TEXTS if pair else (TEXT,)
         answer_rows(files, model, answer, names=names, name=name, batch_size=batch_size)
@@ -67,7 +67,7 @@ def answer(name, question, context, files, batch_size):
 
     def answers(model, pairs):
         found = model.answer(*zip(*pairs, strict=True), batch_size)
-        return [(each.text, f"{each.score:.4f}") for each in found]
+        return [(each.text, float(each.score)) for each in found]
 
     if is_of_files:
 
@@ -79,7 +79,7 @@ def answer(name, question, context, files, batch_size):
         answer_rows(files, model, answer_pairs, names=names, name=name, batch_size=batch_size)
         return
     ((text, probability),) = answers(model, [(question, context)])
-    click.echo("\t".join([" ".join(text.split()), probability]))
+    click.echo(f"{' '.join(text.split())}\t{probability:.4f}")
 
 
 COMMANDS = (score, answer)

@@ -5,8 +5,9 @@ answers as an uninterrupted one: `OUTPUT.progress` records the progress, and is 
 A row that cannot be answered becomes an empty line and an entry in `OUTPUT.errors`.
 
 A file that ends with `.jsonl` holds JSON lines: texts, or objects with a `text`. One that ends with
-`.tsv` holds columns, the text first. Any other file holds one text per line. If several texts are
-needed, such as a question and a context, they come from objects, by name, or the first columns.
+`.tsv` holds columns without a header, the text first. One that ends with `.csv` is refused; any
+other holds one text per line. If several texts are needed, such as a question and a context, they
+come from objects, by name, or the first columns.
 """
 
 import functools
@@ -24,6 +25,7 @@ from zoo.atomic import whole
 from zoo.readers import files_of
 
 JSON_LINES, COLUMNS = ".jsonl", ".tsv"
+COMMAS = ".csv"  # of which a line is neither a text nor a row
 PROGRESS, ERRORS = ".progress", ".errors"
 TEXT, FILE = "text", "file"
 
@@ -53,12 +55,18 @@ class TextFile:
         names: Names of the texts in a line. If there are several, the content of a row is a tuple.
 
     Raises:
-        ValueError: If a line of such a file has room for only one text.
+        ValueError: If it is a CSV file, or a line of such a file has room for only one text.
     """
 
     def __init__(self, path, names=(TEXT,)):
         self.path, self.kind = pathlib.Path(path), pathlib.Path(path).suffix.lower()
         self.names = tuple(names)
+        if self.kind == COMMAS:
+            raise ValueError(
+                f"The texts must be in a {JSON_LINES}, {COLUMNS} or .txt file. Received: {path}. "
+                f"Write lines of JSON into a {JSON_LINES} file; columns between tabs, the text "
+                f"first and no header, into a {COLUMNS} file; or one text per line into a .txt."
+            )
         if len(self.names) > 1 and self.kind not in (COLUMNS, JSON_LINES):
             raise ValueError(
                 f"{path} should end with {JSON_LINES}, for objects with {self._told}, or with "
@@ -155,7 +163,8 @@ def answer_file(source, output, answer, job, at_once, run=one_by_one):
             fields of the row and the answer, for `.tsv` the same as columns, otherwise only the
             answer.
         answer: Takes a list of contents and the number of contents before them, and returns a
-            dictionary of str for each.
+            dictionary for each, of str, numbers, or lists of these. JSON lines hold them as they
+            are; elsewhere numbers have six digits, and lists become a text with commas.
         job: Dictionary of what the answers depend on besides the source, for JSON.
         at_once: Number of rows to answer at a time.
         run: Function that takes a function and chunks, and yields pairs of a chunk and its result,
@@ -263,9 +272,17 @@ def _answer_of_one(content, answer, before):
 def _line(fields, answer, kind):
     if kind == JSON_LINES:
         return _json({**fields, **answer})
-    columns = [*fields.values(), *answer.values()] if kind == COLUMNS else answer.values()
+    told = map(_told, answer.values())
+    columns = [*fields.values(), *told] if kind == COLUMNS else told
     flat = [" ".join(str(x).splitlines()).replace("\t", " ") for x in columns]
     return "\t".join(flat).encode() + b"\n"
+
+
+def _told(value):
+    """Returns an answer as a `str`."""
+    if isinstance(value, list):
+        return ", ".join(map(_told, value))
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def _json(content):

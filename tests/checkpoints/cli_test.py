@@ -64,7 +64,7 @@ def test_pairs_and_their_scores(tmp_path, monkeypatch):
     rows = [json.loads(line or "{}") for line in (tmp_path / "b.jsonl").read_text().split("\n")]
     assert [row.get("text_pair") for row in rows] == ["the mat", "Rome", None, None]
     assert rows[1]["column_3"] == "7"
-    assert float(rows[1]["score"]) == pytest.approx(numbers[1], rel=1e-4)
+    assert rows[1]["score"] == pytest.approx(float(numbers[1]), rel=1e-6)
     error = json.loads((tmp_path / "b.jsonl.errors").read_text())["error"]
     assert error == "A line has the columns a 'text' and a 'text_pair'."
 

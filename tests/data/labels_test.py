@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from zoo.data.labels import labelled, multi_labelled, numbered
 
@@ -16,16 +17,37 @@ def test_labels_are_names_or_numbers_of_any_kind():
 
 @pytest.mark.parametrize("given", [None, 1.0, [0, 1], np.array([0.0, 1.0]), np.array([1])])
 def test_what_is_no_label_is_told(given):
-    with pytest.raises(ValueError, match=r"must be one of \['dark', 'light'\], or its number"):
-        labelled((["input"], [given]), LABELS)
+    message = r"must be one of \['dark', 'light'\], or its number.* at position 1\."
+    with pytest.raises(ValueError, match=message):
+        labelled((["input"] * 2, ["dark", given]), LABELS)
+
+
+def test_rows_of_0_and_1_are_told_the_way_out():
+    with pytest.raises(ValueError, match=r"array\(\[1., 0.\]\) at position 0.*argmax\(axis=-1\)"):
+        labelled((["input"] * 2, np.eye(2)), LABELS)
 
 
 def test_what_are_no_labels_of_an_input_is_told():
-    with pytest.raises(ValueError, match=r"must be a list of some of .* Received: \[None, 1\]"):
+    with pytest.raises(
+        ValueError, match=r"a list of some of .* Received: \[None, 1\] at position 0"
+    ):
         multi_labelled((["input"], [[None, 1]]), LABELS)
 
 
 @pytest.mark.parametrize("given", [None, "1", float("nan"), [1.0], np.array([1.0])])
 def test_what_is_no_number_is_told(given):
-    with pytest.raises(ValueError, match="learns from finite numbers. Received: "):
-        numbered((["input"], [given]))
+    with pytest.raises(ValueError, match="learns from finite numbers. Received: .* at position 1"):
+        numbered((["input"] * 2, [1, given]))
+
+
+@pytest.mark.parametrize(
+    "read",
+    [lambda x: labelled(x, LABELS), lambda x: multi_labelled(x, LABELS), numbered],
+    ids=["labels", "several labels", "numbers"],
+)
+def test_batches_and_empty_lists_are_told(read):
+    batches = tf.data.Dataset.from_tensor_slices((["input"] * 2, [[[0, 1]]] * 2)).batch(2)
+    with pytest.raises(ValueError, match=r"one of examples with dataset\.unbatch\(\)"):
+        read(batches)
+    with pytest.raises(ValueError, match="for each input. Received: two empty lists"):
+        read(([], []))

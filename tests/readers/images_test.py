@@ -219,7 +219,8 @@ def test_broken_pictures_are_named(tmp_path, name):
         (np.zeros((1, 4, 4, 3), "uint8"), r"Received: shape \(1, 4, 4, 3\)"),
         (np.zeros((0, 4, 3), "uint8"), r"Received: shape \(0, 4, 3\)"),
         (np.full((4, 4, 3), 255.0), "from 255 to 255. Divide by 255"),
-        (np.full((4, 4, 3), np.nan), "from nan to nan"),
+        (np.full((4, 4, 3), np.nan), "from nan to nan. Some of them are not finite"),
+        (np.full((4, 4, 3), -1.5), "from -1.5 to -1.5. Do not normalize pictures"),
         (np.zeros((4, 4, 3), "int64"), "Received: dtype int64"),
     ],
 )

@@ -388,6 +388,35 @@ def test_an_answer_that_takes_too_long_is_given_up(waiting):
         assert status == 200
 
 
+@pytest.mark.parametrize(
+    ("path", "content", "status", "message"),
+    [
+        (
+            "/v1/models/luong_nmt:predict",
+            None,
+            405,
+            "luong_nmt:predict does not take GET: use POST",
+        ),
+        ("/v1/models/luong_nmt:classify", {}, 404, "asked by :predict, not by :classify"),
+        ("/v1/models/luong_nmt/versions/1:regress", {}, 404, "by :predict, not by :regress"),
+        ("/v1/models/luong_nmt", {}, 405, "/v1/models/luong_nmt does not take POST: use GET"),
+        ("/v1/completions", None, 405, "does not take GET: use POST"),
+        ("/v3", None, 404, "There is nothing at /v3"),
+    ],
+)
+def test_other_addresses_and_methods_are_told_in_json(client, path, content, status, message):
+    found, answer, response = client(path, content)
+    assert (found, response.getheader("allow") is not None) == (status, status == 405)
+    assert message in answer["error"]
+
+
+def test_a_server_without_language_models_says_so(served):
+    with serving([served("luong_nmt")]) as client:
+        status, answer, _ = client("/v1/completions", {"model": "luong_nmt", "prompt": "a"})
+    assert status == 404
+    assert answer["error"] == "This server has no language model. Ask its models by :predict."
+
+
 def test_a_token_is_asked_for(served):
     with serving([served("luong_nmt")], token="ß secret") as client:
         assert client("/v1/models/luong_nmt")[0] == 401

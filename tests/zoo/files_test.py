@@ -64,6 +64,28 @@ def test_formats(tmp_path, name, content, output, expected):
     assert {each.name for each in tmp_path.iterdir()} == {name, output}
 
 
+def test_numbers_are_whole_in_json_lines_alone(tmp_path):
+    source, share = tmp_path / "a.txt", 0.12345678901
+    source.write_text("one\n")
+
+    def answer(texts, before):
+        return [{"label": ["a", "b"], "probability": [share, share], "score": share}]
+
+    for name in ("b.jsonl", "b.tsv"):
+        answer_file(TextFile(source), tmp_path / name, answer, {}, 1)
+    told = json.loads((tmp_path / "b.jsonl").read_text())
+    assert told == {"text": "one", **answer([], 0)[0]}
+    expected = "one\ta, b\t0.123457, 0.123457\t0.123457\n"
+    assert (tmp_path / "b.tsv").read_text() == expected
+
+
+def test_csv_is_refused(tmp_path):
+    source = tmp_path / "a.CSV"
+    source.write_text("text,label\n")
+    with pytest.raises(ValueError, match="a .jsonl, .tsv or .txt file. Received: .*a.CSV. Write"):
+        TextFile(source)
+
+
 def test_a_poisoned_row_is_an_empty_line_and_harms_no_other(tmp_path):
     source, output = tmp_path / "a.jsonl", tmp_path / "b.txt"
     lines = [b'"one"', b'"poison"', b"{", b'{"id": 1}', b'"\xff"', b'"\\ud800"', b'"two"']

@@ -386,6 +386,11 @@ def test_an_empty_batch_gives_an_empty_batch(signature):
         ({"sampler": "gready"}, "Did you mean 'greedy'"),
         ({"num_beams": 3}, "RandomSampler.*has no option .num_beams.*sampler=.beam."),
         ({"batch_size": 0}, "`batch_size` must be at least 1"),
+        (
+            {"max_new_tokens": 3},
+            "option of a sampler 'max_new_tokens'. Pass max_length=... instead",
+        ),
+        ({"top_p": 0.9}, "option of a sampler 'top_p'. Pass sampler=\"top_p\" and p=... instead"),
     ],
 )
 def test_wrong_arguments_are_named(generator, arguments, message):
@@ -433,6 +438,19 @@ def test_nothing_to_learn_from_is_an_error(byte_tokenizer, generator, texts):
     model.compile()
     with pytest.raises(ValueError, match="`x` must be texts of two tokens at least"):
         model.fit(texts)
+
+
+@pytest.mark.parametrize("method", ["fit", "evaluate"])
+def test_a_file_is_read_before_it_is_learned_from(generator, method):
+    with pytest.raises(ValueError, match=r"path of a file, .*Read it first: pathlib\.Path\("):
+        getattr(generator, method)(__file__)
+
+
+def test_one_text_is_streamed(generator):
+    with pytest.raises(
+        ValueError, match=r"`prompt` must be one str. Received: \['To'\] of type li"
+    ):
+        generator.stream(["To"])
 
 
 def test_what_is_no_text_is_named(generator):

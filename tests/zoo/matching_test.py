@@ -208,6 +208,14 @@ def test_search_of_a_folder(model, photographs):
     ]
     with pytest.raises(ValueError, match="There is no picture"):
         model.search("a dog", pathlib.Path(__file__).parent)
+    with pytest.raises(ValueError, match="at least one picture. Received: an empty list"):
+        model.search("a dog", [])
+    with pytest.raises(
+        ValueError, match="a folder or a list. Received: nope, which does not exist"
+    ):
+        model.search("a dog", "nope/")
+    with pytest.raises(ValueError, match="matching_test.py, a file. Put it into a list"):
+        model.search("a dog", __file__)
 
 
 def test_a_picture_of_all_similarities(model):

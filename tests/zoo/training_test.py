@@ -268,6 +268,29 @@ def test_wrong_validation_data_is_explained(bahdanau, dataset, wrong):
         bahdanau.fit(dataset, validation_data=wrong)
 
 
+@pytest.mark.parametrize(
+    ("x", "y", "message"),
+    [
+        (
+            ["a", "b"],
+            [None, "a"],
+            "Of the targets: .* Received: None of type NoneType at position 0",
+        ),
+        ([float("nan"), "a"], ["a", "b"], "Of the sources: .* nan of type float at position 0"),
+        ([], [], "Received: two empty lists"),
+    ],
+)
+def test_what_is_no_pair_is_told_with_its_position(bahdanau, x, y, message):
+    with pytest.raises(ValueError, match=message):
+        bahdanau.fit(x, y)
+
+
+@pytest.mark.parametrize("dropout", [2, -0.1, "0.1"])
+def test_subword_dropout_is_a_probability(bahdanau, dataset, dropout):
+    with pytest.raises(ValueError, match="`subword_dropout` must be a number from 0 to 1"):
+        bahdanau.fit(dataset, subword_dropout=dropout)
+
+
 def test_batched_pairs_are_told_the_way_out(bahdanau, dataset):
     with pytest.raises(ValueError, match=r"dataset\.unbatch\(\)"):
         bahdanau.fit(dataset.batch(2))

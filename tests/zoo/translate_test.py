@@ -381,6 +381,16 @@ def test_plot_draws_the_text_at_a_position(bahdanau, sources):
     np.testing.assert_array_equal(axes.images[0].get_array(), result.attention[5])
 
 
+def test_what_cannot_be_drawn_is_told(bahdanau):
+    result = bahdanau.translate(["a man", ""], return_attention=True)
+    message = "`position` must be the index of an entry, of which the result has 2.*position=3"
+    for show in (result.plot, lambda place: result.save_html("page.html", place)):
+        with pytest.raises(ValueError, match=message):
+            show(3)
+    with pytest.raises(ValueError, match="a translation which is not empty, to plot it.*=1"):
+        result.plot(1)
+
+
 @pytest.fixture(scope="module")
 def of_two_layers(fresh_model):
     return fresh_model("transformer_nmt", num_layers=2)

@@ -84,7 +84,7 @@ def labelled(examples, labels):
     [1, 0]
     """
     if isinstance(examples, tuple):
-        return _of_lists(examples, lambda label: _number(label, labels), "a label")
+        return _of_lists(examples, lambda *label: _number(*label, labels), "a label")
     _require_rank(examples, 0, "(input, label)", "x=list of inputs, y=list of labels")
     names, count = tf.constant(labels), len(labels)
 
@@ -119,7 +119,7 @@ def multi_labelled(examples, labels):
     [[1.0, 0.0, 1.0], [0.0, 0.0, 0.0]]
     """
     if isinstance(examples, tuple):
-        return _of_lists(examples, lambda given: _row(given, labels), "a list of labels")
+        return _of_lists(examples, lambda *given: _row(*given, labels), "a list of labels")
     _require_rank(
         examples, 1, "(input, names of its labels)", "x=list of inputs, y=list of lists of labels"
     )
@@ -161,14 +161,16 @@ def numbered(examples):
 
 
 def _of_lists(examples, read, what):
-    """Returns a data set of inputs, each with the result of `read` on its label or number."""
+    """Returns a data set of inputs, each with what `read` makes of its label and its position."""
     inputs, of_inputs = map(list, examples)
     if not inputs or len(inputs) != len(of_inputs):
+        are_empty = not inputs and not of_inputs
+        received = f"{len(inputs)} inputs and {len(of_inputs)} of those"
         raise ValueError(
-            f"The model learns from {what} for each input. Received: {len(inputs)} inputs and "
-            f"{len(of_inputs)} of those."
+            f"The model learns from {what} for each input. Received: "
+            f"{'two empty lists' if are_empty else received}."
         )
-    given = [read(each) for each in of_inputs]
+    given = [read(each, position) for position, each in enumerate(of_inputs)]
     return tf.data.Dataset.from_tensor_slices((tf.constant(inputs, tf.string), given))
 
 
@@ -177,7 +179,8 @@ def _require_rank(examples, rank, what, as_lists):
     if not isinstance(spec, tuple) or len(spec) != 2 or spec[1].shape.rank != rank:
         raise ValueError(
             f"The model learns from a tf.data.Dataset of {what}, not batched, or from {as_lists}. "
-            f"Received: {type(examples) if spec is None else 'a data set of ' + str(spec)}."
+            f"Received: {type(examples) if spec is None else 'a data set of ' + str(spec)}. "
+            "Turn a data set of batches into one of examples with dataset.unbatch()."
         )
 
 
@@ -185,19 +188,22 @@ def _assert_known(known, given, names):
     return tf.debugging.Assert(known, ["Unknown label", given, "The model has", names])
 
 
-def _number(label, labels):
+def _number(label, position, labels):
     if isinstance(label, str | bytes):
         label = label.decode() if isinstance(label, bytes) else label
         if label in labels:
             return labels.index(label)
     elif _is_number(label, "biu") and 0 <= label < len(labels):
         return int(label)
+    is_row = isinstance(label, list | tuple | np.ndarray)
+    way_out = " Turn rows of 0 and 1 into numbers with rows.argmax(axis=-1)." if is_row else ""
     raise ValueError(
-        f"Every label must be one of {labels}, or its number from 0. Received: {label!r}."
+        f"Every label must be one of {labels}, or its number from 0. Received: {label!r} at "
+        f"position {position}.{way_out}"
     )
 
 
-def _row(given, labels):
+def _row(given, position, labels):
     """Returns float32 `(labels,)` of 0 and 1 for a list of names or such a row."""
     is_list = hasattr(given, "__iter__") and not isinstance(given, str | bytes)
     given = list(given) if is_list else [given]
@@ -209,13 +215,15 @@ def _row(given, labels):
         return np.array(names, "float32")
     raise ValueError(
         f"The labels of an input must be a list of some of {labels}, or {len(labels)} numbers, 1 "
-        f"for those that it has and 0 for the others. Received: {given!r}."
+        f"for those that it has and 0 for the others. Received: {given!r} at position {position}."
     )
 
 
-def _as_number(number):
+def _as_number(number, position):
     if not _is_number(number, "biuf") or not np.isfinite(number):
-        raise ValueError(f"The model learns from finite numbers. Received: {number!r}.")
+        raise ValueError(
+            f"The model learns from finite numbers. Received: {number!r} at position {position}."
+        )
     return np.array([number], "float32")
 
 

@@ -2,6 +2,8 @@
 
 import tensorflow as tf
 
+from zoo.readers.text.texts import as_texts
+
 
 def pairs_of_lists(sources, targets):
     """Returns a data set of pairs from a list of sources and one of their targets."""
@@ -10,13 +12,22 @@ def pairs_of_lists(sources, targets):
             "The model learns from pairs of texts, given as two lists. Received: a str. Put it "
             "into a list."
         )
-    sources, targets = list(sources), list(targets)
+    sources, targets = _texts(sources, "sources"), _texts(targets, "targets")
     if not sources or len(sources) != len(targets):
+        are_empty = not sources and not targets
+        received = f"{len(sources)} sources and {len(targets)} targets"
         raise ValueError(
             "The model learns from pairs of texts, a target for each source. Received: "
-            f"{len(sources)} sources and {len(targets)} targets."
+            f"{'two empty lists' if are_empty else received}."
         )
     return tf.data.Dataset.from_tensor_slices((sources, targets))
+
+
+def _texts(texts, what):
+    try:
+        return as_texts(texts)[0]
+    except ValueError as error:
+        raise ValueError(f"The model learns from pairs of texts. Of the {what}: {error}") from None
 
 
 def spoken_texts(examples):

@@ -190,6 +190,12 @@ _SAMPLERS = {
     "top_p": TopPSampler,
     "beam": BeamSampler,
 }
+_ELSEWHERE = {  # what other libraries call options
+    "max_new_tokens": "max_length=...",
+    "max_tokens": "max_length=...",
+    "top_k": 'sampler="top_k" and k=...',
+    "top_p": 'sampler="top_p" and p=...',
+}
 
 
 def get(identifier, **options):
@@ -278,6 +284,10 @@ def _require_options(kind, options, name):
     for option in options:
         if option not in allowed:
             homes = [each for each, other in _SAMPLERS.items() if option in _options_of(other)]
+            if option in _ELSEWHERE:
+                raise ValueError(
+                    f"Unknown option of a sampler {option!r}. Pass {_ELSEWHERE[option]} instead."
+                )
             if not homes:
                 every = dict.fromkeys(itertools.chain(*map(_options_of, _SAMPLERS.values())))
                 raise ValueError(unknown_name("option of a sampler", option, every))

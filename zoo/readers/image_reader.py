@@ -7,7 +7,7 @@ import tensorflow as tf
 from keras_attention._checks import require_positive_integers
 from keras_attention.errors import unknown_name
 from zoo.readers.images import image_bytes, read_images
-from zoo.readers.several import as_requests
+from zoo.readers.several import as_requests, assert_decoded
 
 INTERPOLATIONS = {"bilinear": 2, "bicubic": 3}  # to the numbers of PIL
 LARGEST_IMAGES = 2048  # rows: of a preset of somebody else, too
@@ -153,9 +153,7 @@ class ImageReader:
 
     def _read_all(self, encoded, labels):
         images, is_image = self.read(encoded)
-        broken = tf.reduce_sum(tf.cast(~is_image, tf.int32))
-        what = [broken, "of", tf.size(is_image), "images cannot be decoded: leave them out."]
-        with tf.control_dependencies([tf.debugging.Assert(broken == 0, what)]):
+        with tf.control_dependencies([assert_decoded(is_image, "images")]):
             return tf.identity(images), labels
 
     def _resized(self, pixels, label):

@@ -224,6 +224,15 @@ def _png_of_pil(image):
     return file.getvalue()
 
 
+def _way_out(least, greatest):
+    """Returns what to do about floats that are not from 0 to 1."""
+    if not np.isfinite([least, greatest]).all():
+        return "Some of them are not finite: correct these."
+    if least < 0.0:
+        return "Do not normalize pictures: the model does."
+    return "Divide by 255, or pass uint8."
+
+
 def _png_of_array(array):
     pixels = array[..., None] if array.ndim == 2 else array
     if pixels.ndim != 3 or pixels.shape[-1] not in (1, 3, 4) or not pixels.size:
@@ -232,10 +241,11 @@ def _png_of_array(array):
             f"1, 3 or 4 channels. Received: shape {array.shape}."
         )
     if pixels.dtype.kind == "f":
-        if not (pixels.min() >= 0.0 and pixels.max() <= 1.0):
+        least, greatest = pixels.min(), pixels.max()
+        if not (least >= 0.0 and greatest <= 1.0):
             raise ValueError(
                 "An array of floats must hold numbers from 0 to 1. Received: from "
-                f"{pixels.min():g} to {pixels.max():g}. Divide by 255, or pass uint8."
+                f"{least:g} to {greatest:g}. {_way_out(least, greatest)}"
             )
         pixels = np.rint(pixels * 255.0).astype("uint8")
     if pixels.dtype != np.uint8:

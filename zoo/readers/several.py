@@ -1,7 +1,9 @@
 """Inputs of a call: one, or several."""
 
 import pathlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+
+import tensorflow as tf
 
 
 def as_requests(inputs, request_of, what, picture_rank):
@@ -43,10 +45,25 @@ def content_of(path, what):
     return path.read_bytes()
 
 
+def assert_decoded(is_decoded, what):
+    """Returns an operation that fails unless each input of a batch of a data set was decoded.
+
+    Args:
+        is_decoded: Boolean tensor (batch,).
+        what: Name of the inputs in the error message.
+    """
+    broken = tf.reduce_sum(tf.cast(~is_decoded, tf.int32))
+    told = (
+        f"{what} cannot be decoded: leave them out. A data set holds the bytes of files, not their "
+        "paths: read them with tf.io.read_file(path)."
+    )
+    return tf.debugging.Assert(broken == 0, [broken, "of", tf.size(is_decoded), told])
+
+
 def _as_list(inputs, rank):
     if hasattr(inputs, "shape") and hasattr(inputs, "dtype"):
         is_list = len(inputs.shape) in (1, rank + 1)  # paths, or pictures
     else:
-        is_bytes = isinstance(inputs, bytes | bytearray | memoryview)
-        is_list = isinstance(inputs, Iterable) and not is_bytes and not isinstance(inputs, str)
+        is_one = isinstance(inputs, str | bytes | bytearray | memoryview | Mapping)
+        is_list = isinstance(inputs, Iterable) and not is_one
     return (list(inputs), False) if is_list else ([inputs], True)

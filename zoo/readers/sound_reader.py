@@ -8,7 +8,7 @@ from keras_attention._checks import is_positive_number, require_positive_integer
 from zoo.readers.audio import is_array_with_rate, read_sounds, sound_bytes
 from zoo.readers.log_mel import log_mel
 from zoo.readers.mel import NEPERS
-from zoo.readers.several import as_requests
+from zoo.readers.several import as_requests, assert_decoded
 from zoo.readers.wav import RATES, write_wav
 
 LONGEST_SOUNDS = 3600.0  # seconds: of a preset of somebody else, too
@@ -181,9 +181,7 @@ class SoundReader:
 
     def _read_all(self, encoded, labels):
         sounds, is_sound = self.read(encoded)
-        broken = tf.reduce_sum(tf.cast(~is_sound, tf.int32))
-        what = [broken, "of", tf.size(is_sound), "sounds cannot be decoded: leave them out."]
-        with tf.control_dependencies([tf.debugging.Assert(broken == 0, what)]):
+        with tf.control_dependencies([assert_decoded(is_sound, "sounds")]):
             return {name: tf.identity(each) for name, each in sounds.items()}, labels
 
     def example(self):

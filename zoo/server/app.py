@@ -10,6 +10,7 @@ import prometheus_client
 from anyio import to_thread
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.responses import (
     HTMLResponse,
     JSONResponse,
@@ -85,10 +86,13 @@ class _Server:
         for place in (model + "/versions/{version:int}", model):
             routes += [
                 Route(place + ":predict", self.guarded(self.predict), methods=["POST"]),
+                Route(place + ":predict", self.refuse_get),
                 Route(place + "/metadata", self.guarded(self.metadata)),
                 Route(place, self.guarded(self.status)),
+                Route(place + ":{verb}", self.guarded(self.refuse_verb), methods=["POST"]),
             ]
-        return Starlette(routes=routes, lifespan=self.lifespan)
+        handlers = {HTTPException: _no_address}
+        return Starlette(routes=routes, lifespan=self.lifespan, exception_handlers=handlers)
 
     @contextlib.asynccontextmanager
     async def lifespan(self, app):
@@ -153,6 +157,13 @@ class _Server:
             return JSONResponse(protocol.answer_of(signature(tensors, observe), is_by_rows))
 
         return await self.in_time(model, answer)
+
+    async def refuse_get(self, request):
+        """The answer to GET of what is for POST, which would take it for the name of a model."""
+        raise HTTPException(405, headers={"Allow": "POST"})
+
+    async def refuse_verb(self, request):
+        raise Refused(404, f"Models are asked by :predict, not by :{request.path_params['verb']}.")
 
     async def complete(self, request):
         body = await self.body(request)
@@ -259,6 +270,15 @@ class _Server:
         except TimeoutError as error:
             running.add_done_callback(_forget)
             raise Refused(504, f"No answer within {self.limits.seconds} seconds.") from error
+
+
+async def _no_address(request, error):
+    """Returns the answer to a request for which there is no route."""
+    told = f"There is nothing at {request.url.path}."
+    if error.status_code == 405:
+        allowed = "GET" if "GET" in error.headers["Allow"] else "POST"
+        told = f"{request.url.path} does not take {request.method}: use {allowed}."
+    return JSONResponse({"error": told}, error.status_code, error.headers)
 
 
 def _forget(task):

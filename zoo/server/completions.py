@@ -62,7 +62,9 @@ def request_of(body, models, limits):
     model = models.get(name) if isinstance(name, str) else None
     if model is None or not hasattr(model.task, "stream"):
         writers = [name for name, each in models.items() if hasattr(each.task, "stream")]
-        raise Refused(404, f"'model' must be one of {', '.join(writers) or 'none here'}.")
+        if not writers:
+            raise Refused(404, "This server has no language model. Ask its models by :predict.")
+        raise Refused(404, f"'model' must be one of {', '.join(writers)}.")
     values = {}
     for name, (kind, default) in TYPES.items():
         value = content.get(name)

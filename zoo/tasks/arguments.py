@@ -1,12 +1,13 @@
-"""The types of the arguments of tasks, for type checkers."""
+"""The types of the arguments of tasks, for type checkers, and a check that tasks share."""
 
 import os
 from collections.abc import Iterable, Sequence
-from typing import Literal, Protocol, TypeAlias, TypedDict
+from numbers import Real
+from typing import Any, Literal, Protocol, TypeAlias, TypedDict
 
 import numpy as np
 
-from zoo.decoding.base import Sampler
+from zoo.decoding.base import Sampler, require
 from zoo.decoding.processors import Processor
 
 
@@ -58,3 +59,9 @@ class OneEach(_Options, total=False):
     num_return_sequences: Literal[1]
     batch_size: int
     jit_compile: bool
+
+
+def require_dropout(subword_dropout: Any) -> None:
+    """Raises a `ValueError` unless it is a probability."""
+    is_probability = isinstance(subword_dropout, Real) and 0 <= subword_dropout <= 1
+    require(is_probability, "a number from 0 to 1", subword_dropout=subword_dropout)

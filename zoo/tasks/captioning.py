@@ -13,7 +13,7 @@ from zoo.data.captions import annotated, examples_of_lists, pairs
 from zoo.decoding.compiled import NUMBERS, for_every_form
 from zoo.models.backbone import Backbone
 from zoo.readers.images import image_bytes, read_images
-from zoo.readers.several import as_requests
+from zoo.readers.several import as_requests, assert_decoded
 from zoo.serving import Start
 from zoo.tasks.arguments import (
     No,
@@ -24,6 +24,7 @@ from zoo.tasks.arguments import (
     Pictures,
     SamplerLike,
     Yes,
+    require_dropout,
 )
 from zoo.tasks.generating import LIMITS, SEEDS, USUAL_LENGTH, GeneratingTask, best_texts
 from zoo.tasks.results import Caption
@@ -105,6 +106,7 @@ class Captioner(GeneratingTask):
         Returns:
             A data set of `(inputs, labels, weights)`.
         """
+        require_dropout(subword_dropout)
         examples = x if y is None else examples_of_lists(x, y)
         examples = annotated(examples, self.annotate)
 
@@ -214,9 +216,7 @@ class Captioner(GeneratingTask):
     def annotate(self, encoded):
         """Returns the annotation vectors `(batch, positions, channels)` of encoded images."""
         images, is_image = read_images(encoded, self.backbone.image_size)
-        broken = tf.reduce_sum(tf.cast(~is_image, tf.int32))
-        what = [broken, "of", tf.size(is_image), "images cannot be decoded: leave them out."]
-        with tf.control_dependencies([tf.debugging.Assert(broken == 0, what)]):
+        with tf.control_dependencies([assert_decoded(is_image, "images")]):
             return self.backbone(tf.identity(images))
 
     # ---------------------------------------------------------------------------------- the graph

@@ -9,7 +9,7 @@ from zoo.decoding.base import require
 from zoo.learning.masked import AS_MASK, AS_OTHER
 from zoo.metrics.perplexity import Perplexity
 from zoo.readers.text.text_reader import TextReader
-from zoo.readers.text.texts import as_texts
+from zoo.readers.text.texts import as_texts, refuse_file
 from zoo.tasks.arguments import Texts
 from zoo.tasks.encoding import EncodingTask
 
@@ -81,6 +81,7 @@ class MaskFiller(EncodingTask):
             A data set of `(inputs, labels, weights)`.
         """
         require(y is None, "left out: a masked language model learns from texts alone", y=y)
+        refuse_file(x)
         texts = x
         if not isinstance(x, tf.data.Dataset):
             texts, _ = as_texts(x)

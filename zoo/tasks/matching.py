@@ -16,10 +16,19 @@ from zoo.metrics.contrastive import ContrastiveLoss
 from zoo.models.backbone import Backbone
 from zoo.readers.image_reader import ImageReader
 from zoo.readers.images import image_bytes, read_images
-from zoo.readers.several import as_requests
+from zoo.readers.several import as_requests, assert_decoded
 from zoo.readers.text.texts import as_texts
 from zoo.serving import Endpoint
-from zoo.tasks.arguments import FilePath, No, Picture, PictureOrPictures, Pictures, Texts, Yes
+from zoo.tasks.arguments import (
+    FilePath,
+    No,
+    Picture,
+    PictureOrPictures,
+    Pictures,
+    Texts,
+    Yes,
+    require_dropout,
+)
 from zoo.tasks.base import Task, part_of
 from zoo.tasks.match_results import Findings, Matches
 from zoo.tasks.matching_graphs import write_matching_graphs
@@ -139,6 +148,7 @@ class Matcher(Task):
             A data set of `(inputs, labels, weights)`: inputs are `images` and `token_ids` of all
             their captions; labels `(images, texts)` mark the pairs that belong together.
         """
+        require_dropout(subword_dropout)
         examples = x if y is None else examples_of_lists(x, y)
         examples = annotated(examples, self.annotate)
         batches = images_with_captions(
@@ -170,9 +180,7 @@ class Matcher(Task):
         annotation vectors of a backbone, or the pixels of a reader.
         """
         vectors, is_image = self.see(encoded)
-        broken = tf.reduce_sum(tf.cast(~is_image, tf.int32))
-        what = [broken, "of", tf.size(is_image), "images cannot be decoded: leave them out."]
-        with tf.control_dependencies([tf.debugging.Assert(broken == 0, what)]):
+        with tf.control_dependencies([assert_decoded(is_image, "images")]):
             return tf.identity(vectors)
 
     def read_texts(self, texts, subword_dropout=0.0, seed=None):
@@ -345,6 +353,10 @@ class Matcher(Task):
         if k < 1:
             raise ValueError(f"`k` must be at least 1. Received: k={k}.")
         names, requests = self._pictures(images)
+        if not requests:
+            raise ValueError(
+                "`images` of search must hold at least one picture. Received: an empty list."
+            )
         similarities = self.match(requests, texts, batch_size=batch_size)[:, 0]
         best = np.argsort(-similarities, kind="stable")[:k]
         return Findings(

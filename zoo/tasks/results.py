@@ -39,10 +39,14 @@ class Translation(NamedTuple):
 
         Returns:
             The `matplotlib.figure.Figure`.
+
+        Raises:
+            ValueError: If there is no such text, or its translation is empty.
         """
-        return plot_alignment(
-            self.attention[position], self.source_tokens[position], self.tokens[position]
-        )
+        require_entry(self.texts, position)
+        tokens = self.tokens[position]
+        require(tokens, "that of a translation which is not empty, to plot it", position=position)
+        return plot_alignment(self.attention[position], self.source_tokens[position], tokens)
 
     def save_html(self, path: str | os.PathLike[str], position: int = 0) -> pathlib.Path:
         """Writes an HTML page to explore the alignment of one of the texts, see `zoo.pages`.
@@ -57,6 +61,7 @@ class Translation(NamedTuple):
         return save_page(path, self._page(position))
 
     def _page(self, position):
+        require_entry(self.texts, position)
         tokens = self.tokens[position], self.source_tokens[position]
         view = text_view("alignment", self.attention[position][None, None], *tokens)
         return attention_page("Translation", [view], _first(self.texts[position]))
@@ -88,7 +93,11 @@ class Caption(NamedTuple):
 
         Returns:
             The `matplotlib.figure.Figure`.
+
+        Raises:
+            ValueError: If there is no such image.
         """
+        require_entry(self.texts, position)
         picture = read_image(self.images[position])
         return plot_caption(picture, self.words[position], self.attention[position])
 
@@ -105,6 +114,7 @@ class Caption(NamedTuple):
         return save_page(path, self._page(position))
 
     def _page(self, position):
+        require_entry(self.texts, position)
         weights, words = self.attention[position][None, None], self.words[position]
         view = picture_view("caption", weights, words, self.images[position])
         return attention_page("Caption", [view], _first(self.texts[position]))
@@ -150,9 +160,10 @@ class PictureClasses(NamedTuple):
             The `matplotlib.figure.Figure`.
 
         Raises:
-            ValueError: If the result holds no attention, or there is no such block.
+            ValueError: If the result holds no attention, or there is no such picture or block.
         """
         require(self.attention is not None, OF_ATTENTION, attention=None)
+        require_entry(self.labels, position)
         titles, maps = looks(self, position, layer, joined(self.labels[position]))
         return plot_caption(read_image(self.images[position]), titles, maps)
 
@@ -167,12 +178,13 @@ class PictureClasses(NamedTuple):
             `pathlib.Path` of the file.
 
         Raises:
-            ValueError: If the result holds no attention.
+            ValueError: If the result holds no attention, or there is no such picture.
         """
         require(self.attention is not None, OF_ATTENTION, attention=None)
         return save_page(path, self._page(position))
 
     def _page(self, position):
+        require_entry(self.labels, position)
         label, picture = joined(self.labels[position]), self.images[position]
         maps = {"all blocks": self.attention[position][None, None]}
         if self.heads is not None:
@@ -222,6 +234,7 @@ class TextClasses(NamedTuple):
             The `matplotlib.figure.Figure`.
         """
         require(self.attention is not None, OF_ATTENTION, attention=None)
+        require_entry(self.labels, position)
         label = [joined(self.labels[position])]
         return plot_alignment(self.attention[position][None], self.tokens[position], label)
 
@@ -340,6 +353,13 @@ def _stacked(rows, name):
 def _brightest_is_one(maps):
     """Scales maps to a maximum of 1, since small weights would have few levels."""
     return maps / np.maximum(maps.max(axis=(-2, -1), keepdims=True), 1e-12)
+
+
+def require_entry(entries, position):
+    """Raises a `ValueError` unless a position is that of one of the entries of a result."""
+    count = len(entries)
+    expected = f"the index of an entry, of which the result has {count}"
+    require(-count <= position < count, expected, position=position)
 
 
 def looks(result, position, layer, title):

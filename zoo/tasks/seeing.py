@@ -46,7 +46,10 @@ def pictures_in(folder):
     """
     folder, found = pathlib.Path(folder).expanduser(), {}
     if not folder.is_dir():
-        raise ValueError(f"`images` of search must be a folder or a list. Received: {folder}.")
+        what = "a file. Put it into a list" if folder.exists() else "which does not exist"
+        raise ValueError(
+            f"`images` of search must be a folder or a list. Received: {folder}, {what}."
+        )
     for path in pictures_of(folder):
         try:
             found[path] = image_bytes(path)

@@ -8,7 +8,7 @@ import numpy as np
 from keras_attention.plotting import new_figure
 from zoo.decoding.base import require
 from zoo.tasks.passages import block_diagonal
-from zoo.tasks.results import OF_ATTENTION, joined, looks
+from zoo.tasks.results import OF_ATTENTION, joined, looks, require_entry
 
 LONGEST_TITLE = 80  # characters
 
@@ -46,6 +46,7 @@ class SoundClasses(NamedTuple):
 
     def spectrogram(self, position=0):
         """Returns what the model hears of a sound, float32 (frames × bands), normalized."""
+        require_entry(self.sounds, position)
         return _spectrogram(self.reader, self.sounds[position])
 
     def plot(self, position=0, layer=None):
@@ -59,9 +60,10 @@ class SoundClasses(NamedTuple):
             The `matplotlib.figure.Figure`.
 
         Raises:
-            ValueError: If the result holds no attention, or there is no such block.
+            ValueError: If the result holds no attention, or there is no such sound or block.
         """
         require(self.attention is not None, OF_ATTENTION, attention=None)
+        require_entry(self.labels, position)
         titles, rows = looks(self, position, layer, "attention")
         title = f"{joined(self.labels[position])}, {self.probabilities[position].max():.1%}"
         return _heard(self.spectrogram(position), self.reader, rows, titles, title)
@@ -108,6 +110,7 @@ class Transcription(NamedTuple):
 
     def spectrogram(self, position=0):
         """Returns what the model hears of a sound, float32 (frames × bands)."""
+        require_entry(self.sounds, position)
         heard, _ = self.reader.read(self.sounds[position])
         windows = zip(heard["frames"].numpy(), heard["lengths"].numpy(), strict=True)
         return np.concatenate([frames[:length] for frames, length in windows])
@@ -121,6 +124,7 @@ class Transcription(NamedTuple):
         Returns:
             The `matplotlib.figure.Figure`.
         """
+        require_entry(self.texts, position)
         names, rows = self.tokens[position], self.attention[position]
         text = self.texts[position]
         title = text if isinstance(text, str) else text[0]
@@ -159,6 +163,7 @@ class Recognition(NamedTuple):
 
     def spectrogram(self, position=0):
         """Returns what the model hears of a sound, float32 (frames × bands), normalized."""
+        require_entry(self.sounds, position)
         return _spectrogram(self.reader, self.sounds[position])
 
     def plot(self, position=0):
@@ -170,6 +175,7 @@ class Recognition(NamedTuple):
         Returns:
             The `matplotlib.figure.Figure`.
         """
+        require_entry(self.texts, position)
         names, rows = self.tokens[position], self.attention[position]
         frames, title = self.spectrogram(position), self.texts[position]
         return _heard(frames, self.reader, rows, names, title)

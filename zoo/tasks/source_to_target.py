@@ -8,6 +8,7 @@ from zoo.data.batching import bucket_by_length
 from zoo.data.pairs import pairs_of_lists, require_pairs
 from zoo.decoding.base import require
 from zoo.serving import Start, buckets
+from zoo.tasks.arguments import require_dropout
 from zoo.tasks.generating import GeneratingTask
 
 TEXTS_A_TOKENIZER_CALL = 256
@@ -74,6 +75,7 @@ class SourceToTargetTask(GeneratingTask):
         Returns:
             A data set of `(inputs, labels, weights)`.
         """
+        require_dropout(subword_dropout)
         pairs = x if y is None else pairs_of_lists(x, y)
         require_pairs(pairs)
         if shuffle and y is not None:

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from zoo import decoding
 from zoo.decoding.base import as_length, require
-from zoo.readers.text.texts import as_texts
+from zoo.readers.text.texts import as_text, as_texts
 from zoo.tasks.arguments import No, OneEach, Options, SamplerLike, Texts, Yes
 from zoo.tasks.generating import best_texts
 from zoo.tasks.passages import joined_texts, passages_of, put_together
@@ -188,12 +188,12 @@ class Translator(SourceToTargetTask):
                 f"{type(self.core).__name__} has a single attention without heads. Show it with "
                 "translate(texts, return_attention=True)."
             )
-        (source,), _ = as_texts([source])
+        source = as_text(source=source)
         longest = self._room(self.max_source_length)
         is_short = self._count([source], longest)[0] <= longest
         require(is_short, f"a text of at most {longest} tokens (max_source_length)", source=source)
         target = self.translate(source) if target is None else target
-        (target,), _ = as_texts([target])
+        target = as_text(target=target)
         source_ids = self.source_tokens([source]).to_tensor()
         inputs, *_ = self._teach(source_ids, self.tokenizer.tokenize([target]).to_tensor())
         _, weights = self.core(inputs, return_attention_scores=True, training=False)

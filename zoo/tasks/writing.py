@@ -11,7 +11,7 @@ import tensorflow as tf
 from zoo import decoding
 from zoo.data.windows import random_windows, sliding_windows
 from zoo.decoding.base import Sampler, as_length, as_seed, require
-from zoo.readers.text.texts import as_texts
+from zoo.readers.text.texts import as_text, as_texts, refuse_file
 from zoo.readers.text.words import chunks
 from zoo.serving import Start
 from zoo.tasks.arguments import SamplerLike, Texts
@@ -87,6 +87,7 @@ class TextGenerator(GeneratingTask):
             ValueError: If `x` is not a text, holds fewer than two tokens, or `y` is given.
         """
         require(y is None, "left out: a language model learns from texts alone", y=y)
+        refuse_file(x)
         batch_size = batch_size or self.usual_batch_size
         if shuffle:
             stream = self.tokens(x)
@@ -182,7 +183,7 @@ class TextGenerator(GeneratingTask):
             `AttentionMaps`, with `plot(layer, head)`. Each token attends to itself and those before
             it, and predicts the next one.
         """
-        ((stream, _),) = self._streams_and_openings([text])
+        ((stream, _),) = self._streams_and_openings(as_text(text=text))
         longest = self.core.context_length
         require(len(stream) <= longest, f"a text of at most {longest} tokens", text=text)
         _, weights = self.core(stream[None], return_attention_scores=True, training=False)
@@ -350,8 +351,7 @@ class TextGenerator(GeneratingTask):
         sampler = self.sampler(sampler, **options)
         is_stepwise = type(sampler).pick is not Sampler.pick
         require(is_stepwise, "a sampler that picks token after token", sampler=sampler)
-        (prompt,), _ = as_texts([prompt])
-        return self._prompt_ids(prompt), max_length, sampler, seed
+        return self._prompt_ids(as_text(prompt=prompt)), max_length, sampler, seed
 
     def _prompt_ids(self, prompt):
         """Returns the tokens of a prompt, truncated to the last ones that there is room for."""

@@ -441,7 +441,8 @@ def test_training_on_little_text_fills_fewer_ids():
         (["a"], 258, "vocabulary_size must be at least 259"),
         ([], 300, "no text"),
         (["", ""], 300, "no text"),
-        ("a text", 300, "single text"),
+        ("a text", 300, "Received: a single text, 'a text'. Put it into a list"),
+        (__file__, 300, r"Read it first: pathlib\.Path\(.*byte_bpe_test.py'\)\.read_text"),
     ],
 )
 def test_training_refuses(sentences, size, complaint):

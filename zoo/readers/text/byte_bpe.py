@@ -23,6 +23,7 @@ from zoo.readers.text.pieces import (
 )
 from zoo.readers.text.tables import KnownWords, row_ids
 from zoo.readers.text.templates import around
+from zoo.readers.text.texts import refuse_one_text
 from zoo.readers.text.words import split_words, to_valid_utf8
 from zoo.readers.tracing import traced_once
 from zoo.storage import LARGEST, TOKENIZER
@@ -127,8 +128,7 @@ class ByteBPETokenizer(TextTokenizer):
                 f"vocabulary_size must be at least {FIRST_MERGE_ID} (special tokens and bytes), "
                 f"got {vocabulary_size}."
             )
-        if isinstance(sentences, str):
-            raise ValueError("sentences must be an iterable of texts, got a single text.")
+        refuse_one_text(sentences=sentences)
         sentences = list(sentences)
         if not any(sentences):
             raise ValueError("sentences holds no text to learn from (an exhausted generator?).")

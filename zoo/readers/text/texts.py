@@ -1,6 +1,8 @@
 """Texts of a call: one, or several."""
 
 import collections.abc
+import os
+import reprlib
 
 
 def as_texts(texts):
@@ -10,9 +12,10 @@ def as_texts(texts):
     """
     if isinstance(texts, str):
         return [_valid_unicode(texts)], True
-    if not are_several(texts) or isinstance(texts, collections.abc.Mapping):
+    if not are_several(texts):
         raise ValueError(
-            f"Expected a str or a list of str. Received: {texts!r} of type {type(texts).__name__}."
+            f"Expected a str or a list of str. Received: {reprlib.repr(texts)} of type "
+            f"{type(texts).__name__}."
         )
     texts = list(texts)
     for position, text in enumerate(texts):
@@ -24,10 +27,46 @@ def as_texts(texts):
     return [_valid_unicode(text) for text in texts], False
 
 
+def as_text(**argument):
+    """Returns a text, given under the name of the argument, like an entry of `as_texts`.
+
+    Raises:
+        ValueError: If it is not a `str`.
+    """
+    ((name, text),) = argument.items()
+    if not isinstance(text, str):
+        raise ValueError(
+            f"`{name}` must be one str. Received: {reprlib.repr(text)} of type "
+            f"{type(text).__name__}."
+        )
+    return _valid_unicode(text)
+
+
+def refuse_file(text):
+    """Raises a `ValueError` for a `str` to learn from that is the path of a file instead."""
+    if isinstance(text, str) and os.path.isfile(text):
+        raise ValueError(
+            f"The texts to learn from must be given themselves. Received: the path of a file, "
+            f"{text!r}. Read it first: pathlib.Path({text!r}).read_text()."
+        )
+
+
+def refuse_one_text(**argument):
+    """Raises a `ValueError` for a `str` in place of several texts to learn from."""
+    ((name, texts),) = argument.items()
+    if isinstance(texts, str):
+        refuse_file(texts)
+        raise ValueError(
+            f"`{name}` must be several texts. Received: a single text, {reprlib.repr(texts)}. Put "
+            "it into a list."
+        )
+
+
 def are_several(texts):
-    """Returns whether something is iterable and not a text; a scalar array is not."""
-    is_scalar = isinstance(texts, str | bytes) or getattr(texts, "shape", None) == ()
-    return isinstance(texts, collections.abc.Iterable) and not is_scalar
+    """Returns whether something is iterable and not a text; a scalar array or a dict is not."""
+    is_one = isinstance(texts, str | bytes | collections.abc.Mapping)
+    is_one = is_one or getattr(texts, "shape", None) == ()
+    return isinstance(texts, collections.abc.Iterable) and not is_one
 
 
 def _valid_unicode(text):

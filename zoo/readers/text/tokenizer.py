@@ -13,6 +13,7 @@ from zoo.readers.text.base import TextTokenizer
 from zoo.readers.text.pieces import spell
 from zoo.readers.text.tables import array_of_objects, constant
 from zoo.readers.text.templates import templates_of
+from zoo.readers.text.texts import refuse_one_text
 from zoo.readers.text.words import to_valid_utf8
 from zoo.readers.tracing import traced_once
 from zoo.storage.json_files import read_json
@@ -125,8 +126,7 @@ class Tokenizer(TextTokenizer):
         >>> tokenizer.pieces(tokenizer.tokenize(["The hats"]))
         [['the', 'hat', '·s']]
         """
-        if isinstance(texts, str):
-            raise ValueError("texts must be an iterable of texts, got a single text.")
+        refuse_one_text(texts=texts)
         texts = [_without(text, tokens) for text in texts]
         if not any(texts):
             raise ValueError("texts holds no text to learn from (an exhausted generator?).")
