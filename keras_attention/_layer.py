@@ -1,8 +1,10 @@
 """How every attention layer processes the arguments of its call, before the computation."""
 
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_attention import masks
@@ -237,10 +239,27 @@ class GrowingMemory:
 
         Returns:
             The new `Memory`. A `Causal` mask hides the positions that are not written yet.
+
+        Raises:
+            ValueError: If the memory has no room for the new positions. Only a `start` that is an
+                integer can be checked; beyond the end, a tensor writes nothing.
         """
+        _require_room(memory, value, start)
         new = self.prepare(value, key, start=start)
         pairs = zip(memory[:2], new[:2], strict=True)
         return Memory(*(_overwritten(old, part, start) for old, part in pairs), memory.mask)
+
+
+def _require_room(memory, value, start):
+    room, length = memory.value.shape[-2], value.shape[1]
+    if not all(isinstance(number, Integral) for number in (room, length, start)):
+        return
+    if not 0 <= start <= room - length:
+        raise ValueError(
+            f"`start` must leave room for the new positions in the cache. Received: start={start} "
+            f"for {length} new positions, in a cache of {room}. Make the cache with a larger "
+            "`max_length` in `start`, or with a longer `value` in `prepare`."
+        )
 
 
 def require_built(layer, shapes):
@@ -253,8 +272,9 @@ def require_built(layer, shapes):
 
 
 def as_floats(x, dtype):
-    """Returns integers and booleans as floats of a dtype, and floats as they are."""
-    return x if keras.backend.is_float_dtype(x.dtype) else ops.cast(x, dtype)
+    """Returns arrays, integers and booleans as floats of a dtype, and tensors of floats unchanged."""
+    is_float = keras.backend.is_float_dtype(x.dtype) and not isinstance(x, np.ndarray)
+    return x if is_float else ops.cast(x, dtype)
 
 
 def agree(shape, other):
