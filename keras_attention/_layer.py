@@ -10,6 +10,7 @@ from keras import ops
 from keras_attention import masks
 from keras_attention._keras import get_keras_mask
 from keras_attention._recompute import Recomputable
+from keras_attention.masks._arguments import require_visible
 
 
 class Memory(NamedTuple):
@@ -42,6 +43,9 @@ class AttentionLayer(Recomputable):
                 f"layer(query, value, key). Received: a list of {len(query)} as the query. "
                 "Unpack it: layer(*inputs)."
             )
+        for name, argument in kwargs.items():  # here, since Keras turns arrays into tensors
+            if name.endswith("_mask"):
+                require_visible(argument, name)
         return super().__call__(query, *args, **kwargs)
 
     def compute_output_shape(self, query_shape, value_shape, key_shape=None):
@@ -272,7 +276,7 @@ def require_built(layer, shapes):
 
 
 def as_floats(x, dtype):
-    """Returns arrays, integers and booleans as floats of a dtype, and tensors of floats unchanged."""
+    """Returns arrays, integers and booleans as floats of a dtype; tensors of floats stay."""
     is_float = keras.backend.is_float_dtype(x.dtype) and not isinstance(x, np.ndarray)
     return x if is_float else ops.cast(x, dtype)
 
