@@ -13,12 +13,12 @@ class Part:
     def get_config(self):
         arguments = inspect.signature(type(self)).parameters
         if arguments and type(self).get_config is Part.get_config:
-            name, first = type(self).__name__, next(iter(arguments))
+            name = type(self).__name__
+            config = ", ".join(f"{argument!r}: self.{argument}" for argument in arguments)
             raise NotImplementedError(
                 f"`get_config` of {name} must return its arguments: layers that are saved or "
                 f"copied make a new {name} from them. Received: the arguments "
-                f"{', '.join(arguments)}, but no `get_config`. Add one that returns "
-                f"{{{first!r}: self.{first}, ...}}."
+                f"{', '.join(arguments)}, but no `get_config`. Add one that returns {{{config}}}."
             )
         return {}
 

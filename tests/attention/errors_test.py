@@ -774,6 +774,17 @@ MISTAKES = {
         lambda: share(position=positions.T5Bias()),
         ["`position` of Attention", "T5Bias built for heads ()", "with heads (4,)"],
     ),
+    **{
+        f"keys of another size than in the first call, {score}": (
+            lambda score=score: attend_again(QUERY, NARROW, Attention(score)),
+            ["of size 4 cannot be", f"size {size}", "that it was built for", "a new layer"],
+        )
+        for score, size in (("general", 6), ("scaled_dot", 6))
+    },
+    "queries of another size than in the first call": (
+        lambda: attend_again(NARROW, VALUE, Attention("additive")),
+        ["Vectors of size 6 cannot be multiplied", "weights for size 4", "shapes (2, 5, 6)"],
+    ),
     "sizes that differ in a later call": (
         lambda: attend_again(QUERY[..., :3], VALUE, Attention("euclidean")),
         ["The score Euclidean needs queries and keys of the same size"],
