@@ -31,16 +31,17 @@ class Attention(GrowingMemory, MemoryAttention):
         normalizer: How scores become weights: a name such as `"softmax"`, a `Normalizer`, or its
             config.
         mask: A mask that applies to every call: `"causal"`, a `Mask`, its config, or `None`.
-        position: How positions enter the scores: `"rotary"`, `"alibi"`, `"t5"`, `"shaw"`, an object
-            of `keras_attention.positions`, its config, or `None`.
+        position: How positions enter the scores: `"rotary"`, `"alibi"`, `"t5"`, `"shaw"`,
+            `"transformer_xl"`, an object of `keras_attention.positions`, its config, or `None`.
         soft_cap: `c` in `c · tanh(scores / c)`, which keeps scores between -c and c, or `None`.
         dropout: Fraction of the weights to drop during training.
         implementation: How attention is computed; the results are the same. `"reference"` holds the
             scores of all pairs. `"chunked"` holds those of one tile at a time: its memory is linear
-            in length and it skips tiles that the mask hides, but it cannot return weights. `"auto"`
-            uses it when there are many scores; `choose_implementation` tells which one runs.
-            `"fused"` is the backend's kernel for scaled dot products, worth choosing where it is
-            fast, as on a GPU.
+            in length and it skips tiles that the mask hides, but it cannot return weights, and its
+            normalizers are `"softmax"`, `"softmax_one"` and `"sum"`. `"auto"` uses it when there
+            are many scores; `choose_implementation` tells which one runs. `"fused"` is the
+            backend's kernel for scaled dot products with softmax, worth choosing where it is fast,
+            as on a GPU. It cannot return weights either.
         seed: Integer seed of the dropout.
 
     Call arguments:

@@ -299,9 +299,13 @@ MISTAKES = {
         attend(Attention(implementation="chunked"), return_attention_scores=True),
         ["implementation='chunked'", "return_attention_scores=True", "implementation='reference'"],
     ),
-    "tiles of whole rows": (
+    "normalizer that cannot be summed up by tiles": (
         attend(Attention(implementation="chunked", normalizer="sparsemax")),
-        ["implementation='chunked'", "normalizer Sparsemax: it needs whole rows", "'auto'"],
+        [
+            "implementation='chunked'",
+            "Sparsemax: it supports only Softmax, SoftmaxOne, Sum",
+            "'auto'",
+        ],
     ),
     "kernel for another score": (
         attend(Attention("general", implementation="fused")),
