@@ -1,13 +1,16 @@
 """How every attention layer processes the arguments of its call, before the computation."""
 
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_attention import masks
 from keras_attention._keras import get_keras_mask
 from keras_attention._recompute import Recomputable
+from keras_attention.masks._arguments import require_visible
 
 
 class Memory(NamedTuple):
@@ -40,6 +43,9 @@ class AttentionLayer(Recomputable):
                 f"layer(query, value, key). Received: a list of {len(query)} as the query. "
                 "Unpack it: layer(*inputs)."
             )
+        for name, argument in kwargs.items():  # here, since Keras turns arrays into tensors
+            if name.endswith("_mask"):
+                require_visible(argument, name)
         return super().__call__(query, *args, **kwargs)
 
     def compute_output_shape(self, query_shape, value_shape, key_shape=None):
@@ -237,10 +243,27 @@ class GrowingMemory:
 
         Returns:
             The new `Memory`. A `Causal` mask hides the positions that are not written yet.
+
+        Raises:
+            ValueError: If the memory has no room for the new positions. Only a `start` that is an
+                integer can be checked; beyond the end, a tensor writes nothing.
         """
+        _require_room(memory, value, start)
         new = self.prepare(value, key, start=start)
         pairs = zip(memory[:2], new[:2], strict=True)
         return Memory(*(_overwritten(old, part, start) for old, part in pairs), memory.mask)
+
+
+def _require_room(memory, value, start):
+    room, length = memory.value.shape[-2], value.shape[1]
+    if not all(isinstance(number, Integral) for number in (room, length, start)):
+        return
+    if not 0 <= start <= room - length:
+        raise ValueError(
+            f"`start` must leave room for the new positions in the cache. Received: start={start} "
+            f"for {length} new positions, in a cache of {room}. Make the cache with a larger "
+            "`max_length` in `start`, or with a longer `value` in `prepare`."
+        )
 
 
 def require_built(layer, shapes):
@@ -253,8 +276,9 @@ def require_built(layer, shapes):
 
 
 def as_floats(x, dtype):
-    """Returns integers and booleans as floats of a dtype, and floats as they are."""
-    return x if keras.backend.is_float_dtype(x.dtype) else ops.cast(x, dtype)
+    """Returns arrays, integers and booleans as floats of a dtype; tensors of floats stay."""
+    is_float = keras.backend.is_float_dtype(x.dtype) and not isinstance(x, np.ndarray)
+    return x if is_float else ops.cast(x, dtype)
 
 
 def agree(shape, other):

@@ -13,7 +13,18 @@ def matmul(a, b):
 
     Args:
         a, b: Tensors `(..., m, k)` and `(..., k, j)`, whose leading axes broadcast.
+
+    Raises:
+        ValueError: If the sizes `k` are known and differ.
     """
+    sizes = a.shape[-1], b.shape[-2]
+    if all(isinstance(size, int) for size in sizes) and sizes[0] != sizes[1]:
+        raise ValueError(
+            f"Vectors of size {sizes[0]} cannot be multiplied by vectors or weights for size "
+            f"{sizes[1]}. Received: shapes {tuple(a.shape)} and {tuple(b.shape)}. A layer that is "
+            "built takes only queries and keys of the sizes that it was built for: make a new "
+            "layer for others."
+        )
     rank = max(len(a.shape), len(b.shape))
     single = [axis for axis in range(-rank, -2) if _size(a, axis) == _size(b, axis) == 1]
     if not single:

@@ -1,8 +1,30 @@
 """One way to turn a name, an object or a config into an object, with helpful errors."""
 
+import inspect
+
 import keras
 
 from keras_attention.errors import unknown_name
+
+
+class Part:
+    """Base class of masks and normalizers: what a config holds of them."""
+
+    def get_config(self):
+        arguments = inspect.signature(type(self)).parameters
+        if arguments and type(self).get_config is Part.get_config:
+            name = type(self).__name__
+            config = ", ".join(f"{argument!r}: self.{argument}" for argument in arguments)
+            raise NotImplementedError(
+                f"`get_config` of {name} must return its arguments: layers that are saved or "
+                f"copied make a new {name} from them. Received: the arguments "
+                f"{', '.join(arguments)}, but no `get_config`. Add one that returns {{{config}}}."
+            )
+        return {}
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**config)
 
 
 class Registry:
@@ -12,10 +34,11 @@ class Registry:
         kind: What the objects are, for error messages: `"score"`, `"mask"`, ...
         base: The class that all of them derive from.
         classes: Dictionary from names to classes that can be created without arguments.
+        hint: What else may help, at the end of error messages.
     """
 
-    def __init__(self, kind, base, classes):
-        self.kind, self.base, self.classes = kind, base, classes
+    def __init__(self, kind, base, classes, hint=""):
+        self.kind, self.base, self.classes, self.hint = kind, base, classes, hint
 
     def add(self, **classes):
         """Adds classes by name, for a base class whose module its subclasses import."""
@@ -44,9 +67,14 @@ class Registry:
         if isinstance(identifier, str):
             if identifier in self.classes:
                 return self.classes[identifier](**arguments)
-            raise ValueError(unknown_name(self.kind, identifier, self.names()))
+            raise ValueError(unknown_name(self.kind, identifier, self.names()) + self.hint)
+        if isinstance(identifier, type) and issubclass(identifier, self.base):
+            raise ValueError(
+                f"`{self.kind}` must be an object, not a class. Received: {identifier!r}. Call it, "
+                f"with its arguments if it has any: {identifier.__name__}()."
+            )
         raise ValueError(
             f"`{self.kind}` must be one of {', '.join(self.names())}, or an object of a subclass "
             f"of {self.base.__name__}. Received: {identifier!r} of type "
-            f"{type(identifier).__name__}."
+            f"{type(identifier).__name__}.{self.hint}"
         )

@@ -31,16 +31,17 @@ class Attention(GrowingMemory, MemoryAttention):
         normalizer: How scores become weights: a name such as `"softmax"`, a `Normalizer`, or its
             config.
         mask: A mask that applies to every call: `"causal"`, a `Mask`, its config, or `None`.
-        position: How positions enter the scores: `"rotary"`, `"alibi"`, `"t5"`, `"shaw"`, an object
-            of `keras_attention.positions`, its config, or `None`.
+        position: How positions enter the scores: `"rotary"`, `"alibi"`, `"t5"`, `"shaw"`,
+            `"transformer_xl"`, an object of `keras_attention.positions`, its config, or `None`.
         soft_cap: `c` in `c · tanh(scores / c)`, which keeps scores between -c and c, or `None`.
         dropout: Fraction of the weights to drop during training.
         implementation: How attention is computed; the results are the same. `"reference"` holds the
             scores of all pairs. `"chunked"` holds those of one tile at a time: its memory is linear
-            in length and it skips tiles that the mask hides, but it cannot return weights. `"auto"`
-            uses it when there are many scores; `choose_implementation` tells which one runs.
-            `"fused"` is the backend's kernel for scaled dot products, worth choosing where it is
-            fast, as on a GPU.
+            in length and it skips tiles that the mask hides, but it cannot return weights, and its
+            normalizers are `"softmax"`, `"softmax_one"` and `"sum"`. `"auto"` uses it when there
+            are many scores; `choose_implementation` tells which one runs. `"fused"` is the
+            backend's kernel for scaled dot products with softmax, worth choosing where it is fast,
+            as on a GPU. It cannot return weights either.
         seed: Integer seed of the dropout.
 
     Call arguments:
@@ -52,7 +53,8 @@ class Attention(GrowingMemory, MemoryAttention):
         key_mask: Boolean `(batch, key_length)`: the same.
         attention_mask: Boolean `(query_length, key_length)`, optionally with leading axes `(batch,
             …)` or `(batch, heads, …)`: `True` where a query may see a key. Numbers are read as in
-            Keras: 0 hides. For an additive mask of 0 and -1e9, pass `mask == 0`.
+            Keras: 0 hides. For an additive mask of 0 and -1e9, pass `mask == 0`; NumPy arrays with
+            values below 0 are refused, but tensors are not checked.
         return_attention_scores: Whether to also return the attention weights.
         use_causal_mask: Whether query `i` only sees the keys up to `key_length - query_length + i`.
         training: Whether to apply dropout.
@@ -63,7 +65,8 @@ class Attention(GrowingMemory, MemoryAttention):
 
     Raises:
         ValueError: If the score cannot compare queries and keys of these sizes, a mask has the
-            wrong shape, or query, value and key are not of rank 3 or their shapes do not match.
+            wrong shape or values below 0, or query, value and key are not of rank 3 or their shapes
+            do not match.
 
     Example:
 

@@ -47,6 +47,7 @@ class LocalAttention(Attention):
         As for `Attention`. Queries have the positions `t = 0, 1, …`; with `use_causal_mask`,
         queries and keys are one sequence, and the last query has the position of the last key. For
         a single step of a decoder, pass its position: `attend(query, memory, start=t)`.
+        `AttentionCell` and `AttentionRNN` do not count their steps, so they need `"predictive"`.
 
     Output shape:
         As for `Attention`. The weights of `"predictive"` add up to less than 1.

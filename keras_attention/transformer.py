@@ -129,6 +129,10 @@ class EncoderBlock(Block):
 
         Returns:
             `(x, cache)`, and if requested the weights `(batch, num_heads, length, max_length)`.
+
+        Raises:
+            ValueError: If the cache has no room for these positions. Only a `start` that is an
+                integer can be checked.
         """
         x, cache, weights = self._look_up(
             self.attention, self.attention_norm, x, cache, start, True, return_attention_scores
@@ -251,6 +255,10 @@ class DecoderBlock(Block):
             `(x, cache)`, and if requested the weights of self-attention `(batch, num_heads,
             length, max_length)` and of cross-attention `(batch, num_heads, length,
             encoded_length)`.
+
+        Raises:
+            ValueError: If the cache has no room for these positions. Only a `start` that is an
+                integer can be checked.
         """
         x, cache, self_weights = self._look_up(
             self.self_attention,

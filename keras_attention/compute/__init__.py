@@ -1,4 +1,10 @@
-"""Implementations of attention, with the same results at different cost, and the choice of one."""
+"""Implementations of attention, with the same results at different cost, and the choice of one.
+
+`"reference"` supports everything. The other two never form the weights, so they cannot return them.
+`"chunked"` needs a normalizer whose rows it can sum up tile by tile: softmax, softmax-one or sum.
+`"fused"` needs the score `"scaled_dot"` with softmax, and neither a position that adds to the
+scores, nor a soft cap, nor dropout. `"auto"` uses the reference where they do not fit.
+"""
 
 import math
 
@@ -61,10 +67,10 @@ def _obstacle(implementation, scoring, normalizer, with_weights, dropout):
     if with_weights:
         return "return_attention_scores=True, since it never forms the weights"
     if implementation == "chunked":
-        is_possible = type(normalizer) in ONLINE
-        return (
-            None if is_possible else f"normalizer {type(normalizer).__name__}: it needs whole rows"
-        )
+        if type(normalizer) in ONLINE:
+            return None
+        possible = ", ".join(each.__name__ for each in ONLINE)
+        return f"normalizer {type(normalizer).__name__}: it supports only {possible}"
     for name, thing, possible in (
         ("score", scoring.score, scores.ScaledDot),
         ("normalizer", normalizer, normalizers.Softmax),

@@ -4,6 +4,8 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_attention.masks.base import Mask
+
 
 def as_boolean(mask, name, ranks):
     """Returns an array mask as a boolean tensor. Numbers are read as in Keras: only 0 hides.
@@ -14,8 +16,15 @@ def as_boolean(mask, name, ranks):
         ranks: The allowed numbers of axes.
 
     Raises:
-        ValueError: If the mask has another number of axes.
+        ValueError: If the mask has another number of axes, is a rule or a name, or is a NumPy array
+            as for `require_visible`.
     """
+    if isinstance(mask, Mask | str):
+        raise ValueError(
+            f"`{name}` must be an array of booleans. Received: {mask!r}, a rule. Make the layer "
+            "with it, such as Attention(mask=masks.Causal()) or Attention(mask='causal')."
+        )
+    require_visible(mask, name)
     mask = ops.convert_to_tensor(mask)
     if len(mask.shape) not in ranks:
         expected = " or ".join(str(rank) for rank in ranks)
@@ -25,6 +34,19 @@ def as_boolean(mask, name, ranks):
             "the shape (query_length, key_length), optionally with batch and heads axes in front."
         )
     return ops.cast(mask, "bool")
+
+
+def require_visible(mask, name):
+    """Raises a `ValueError` for a NumPy array of floats below 0 or NaN: what is added to scores.
+
+    Tensors are not checked: their values may not be known yet, or may have to be fetched.
+    """
+    if isinstance(mask, np.ndarray) and mask.dtype.kind == "f" and not np.all(mask >= 0):
+        raise ValueError(
+            f"`{name}` must be True or 1 where something may be seen, and False or 0 where not. "
+            f"Received: floats with the lowest value {np.min(mask)}. For a mask that is added to "
+            "the scores, 0 where something may be seen, pass mask == 0."
+        )
 
 
 def integer(mask, name, value, least, hint):

@@ -7,11 +7,11 @@ import operator
 import keras
 from keras import ops
 
-from keras_attention._registry import Registry
+from keras_attention._registry import Part, Registry
 from keras_attention.masks import picture
 
 
-class Mask:
+class Mask(Part):
     """Base class of all masks: a rule for pairs (query position, key position).
 
     `True` means that the query may see the key. A mask is evaluated on tiles, so the whole array is
@@ -21,7 +21,8 @@ class Mask:
 
     Masks compose: `Causal() & Keys(mask)`, `a | b`, `~a`. `mask(Tq, Tk)` returns the whole array,
     and `mask.plot(Tq, Tk)` draws it. A custom mask needs one method, `tile`. If it also implements
-    `may_see`, hidden tiles are skipped.
+    `may_see`, hidden tiles are skipped. If its constructor takes arguments, it needs `get_config`,
+    which returns them by name, so that a layer with the mask can be saved.
 
     Class attributes:
         longest_tile: Length of tiles up to which `may_see` skips many of them, or `None` if any
@@ -99,6 +100,12 @@ class Mask:
     def __invert__(self):
         return Not(self)
 
+    def __bool__(self):
+        raise TypeError(
+            f"The mask {self!r} is neither true nor false. Combine masks with &, | and ~, not with "
+            "`and`, `or` and `not`; compare with None to ask whether there is one."
+        )
+
     def __repr__(self):
         parameters = inspect.signature(type(self)).parameters
         shown = [
@@ -110,17 +117,17 @@ class Mask:
 
     def _described(self):
         """The arguments that `repr` shows: name -> value."""
-        return self.get_config()
-
-    def get_config(self):
-        return {}
-
-    @classmethod
-    def from_config(cls, config):
-        return cls(**config)
+        try:
+            return self.get_config()
+        except NotImplementedError:  # a custom mask with arguments that cannot be saved
+            return {}
 
 
-registry = Registry("mask", Mask, {})  # filled by the package, which imports all masks
+HINT = (
+    " Masks with arguments are objects, such as masks.SlidingWindow(left, right). An array is "
+    "masks.Array(array) or, in a call, attention_mask=array."
+)
+registry = Registry("mask", Mask, {}, HINT)  # filled by the package, which imports all masks
 get = registry.get
 
 

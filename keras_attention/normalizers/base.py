@@ -2,14 +2,20 @@
 
 from keras import ops
 
+from keras_attention._registry import Part
+
 NONE = 1.2e-38  # sums up to this count as zero: their inverse would overflow
 
 
-class Normalizer:
+class Normalizer(Part):
     """Base class of all normalizers: `normalizer(scores, visible)` gives the weights.
 
     Weights are float32 whatever the dtype of the scores, and exactly 0 where `visible` is `False`.
     A row without visible keys is 0 everywhere and has a gradient of exactly 0.
+
+    A custom normalizer needs one method, `__call__`, with all three arguments: layers pass
+    `training` to every normalizer. If its constructor takes arguments, it also needs `get_config`,
+    which returns them by name, so that a layer with the normalizer can be saved.
 
     Attributes:
         seed_generator: The `keras.random.SeedGenerator` of a normalizer that samples, else `None`.
@@ -25,13 +31,6 @@ class Normalizer:
 
     def __call__(self, scores, visible=None, training=None):
         raise NotImplementedError(f"{type(self).__name__} must implement `__call__`.")
-
-    def get_config(self):
-        return {}
-
-    @classmethod
-    def from_config(cls, config):
-        return cls(**config)
 
 
 def as_float32(scores, visible):

@@ -81,7 +81,8 @@ class Rotary(Position):
             raise ValueError(
                 "Rotary rotates pairs of dimensions, so it needs an even number of them. Received: "
                 f"heads of size {size}, of which fraction={self.fraction} rotates {rotated}. Give "
-                "the layer an even key_dim, or choose another fraction."
+                "heads an even size, the key_dim of MultiHeadAttention or the size of the queries "
+                "of Attention, or choose another fraction."
             )
         return rotated
 

@@ -94,3 +94,18 @@ def test_a_cache_of_grouped_heads_is_small():
         np.ones((1, 2, SIZE), "float32")
     )
     assert tuple(memory.key.shape) == (1, 2, 2, 4)
+
+
+@pytest.mark.parametrize(("start", "length"), [(4, 1), (np.int64(4), 1), (2, 3), (-1, 1)])
+def test_positions_beyond_the_end_are_refused(start, length):
+    layer = multi_head()
+    layer.build((BATCH, LENGTH, SIZE), (BATCH, LENGTH, SIZE))
+    memory = layer.prepare(ops.zeros((BATCH, 4, SIZE)))
+    new = ops.zeros((BATCH, length, SIZE))
+    message = rf"`start` .* start={start} for {length} new positions, in a cache of 4\. .*`prepare`"
+    with pytest.raises(ValueError, match=message):
+        layer.extend(memory, new, start)
+
+
+def test_positions_up_to_the_end_fit():
+    assert_cached_equals_uncached(multi_head(), steps=(np.int64(LENGTH - 2), 2))

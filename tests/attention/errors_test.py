@@ -100,7 +100,7 @@ MISTAKES = {
     ),
     "score that is a class": (
         lambda: scores.get(scores.Dot),
-        ["`score` must be", "an object", "of type type"],
+        ["`score` must be an object, not a class", "Call it", "Dot()"],
     ),
     "score that is another layer": (
         lambda: Attention(keras.layers.Dense(3)),
@@ -117,7 +117,44 @@ MISTAKES = {
     "unknown mask": (lambda: Attention(mask="casual"), ["mask 'casual'", "Did you mean 'causal'?"]),
     "mask that is an array": (
         lambda: masks.Causal() & np.ones((3, 3), bool),
-        ["`mask` must be", "a subclass of Mask", "ndarray"],
+        ["`mask` must be", "a subclass of Mask", "ndarray. Masks with", "masks.Array(array)"],
+    ),
+    "array as the mask of a layer": (
+        lambda: Attention(mask=ones(3, 3)),
+        ["`mask` must be", "masks.Array(array)", "attention_mask=array"],
+    ),
+    "name of a mask with arguments": (
+        lambda: Attention(mask="sliding_window"),
+        ["mask 'sliding_window'", "objects, such as masks.SlidingWindow(left, right)"],
+    ),
+    "mask that is a class": (
+        lambda: Attention(mask=masks.Causal),
+        ["`mask` must be an object, not a class", "Call it", "Causal()"],
+    ),
+    **{
+        f"rule as the mask of a call, {rule!r}": (
+            attend(layer, attention_mask=rule),
+            ["`attention_mask` must be an array", f"{rule!r}, a rule", "mask=masks.Causal()"],
+        )
+        for layer, rule in ((MultiHeadAttention(2, 3), masks.Causal()), (Attention(), "causal"))
+    },
+    "rule as the padding of a block": (
+        lambda: EncoderBlock(2, 8)(QUERY, mask="causal"),
+        ["`mask` must be an array", "'causal', a rule", "Make the layer with it"],
+    ),
+    **{
+        f"{name} that is added to scores": (
+            attend(MultiHeadAttention(2, 3), **{name: mask}),
+            [f"`{name}` must be True or 1", f"lowest value {mask.min()}", "pass mask == 0"],
+        )
+        for name, mask in {
+            "attention_mask": np.where(np.tri(3, 5, dtype=bool), 0.0, -1e9),
+            "value_mask": np.full((2, 5), np.nan),
+        }.items()
+    },
+    "array of a mask that is added to scores": (
+        lambda: masks.Array(np.array([[0.0, -np.inf]])),
+        ["`visible` must be True or 1", "lowest value -inf", "pass mask == 0"],
     ),
     **{
         f"mask of a larger batch, {implementation}": (
@@ -262,9 +299,13 @@ MISTAKES = {
         attend(Attention(implementation="chunked"), return_attention_scores=True),
         ["implementation='chunked'", "return_attention_scores=True", "implementation='reference'"],
     ),
-    "tiles of whole rows": (
+    "normalizer that cannot be summed up by tiles": (
         attend(Attention(implementation="chunked", normalizer="sparsemax")),
-        ["implementation='chunked'", "normalizer Sparsemax: it needs whole rows", "'auto'"],
+        [
+            "implementation='chunked'",
+            "Sparsemax: it supports only Softmax, SoftmaxOne, Sum",
+            "'auto'",
+        ],
     ),
     "kernel for another score": (
         attend(Attention("general", implementation="fused")),
@@ -736,6 +777,17 @@ MISTAKES = {
     "biases of each head that layers share": (
         lambda: share(position=positions.T5Bias()),
         ["`position` of Attention", "T5Bias built for heads ()", "with heads (4,)"],
+    ),
+    **{
+        f"keys of another size than in the first call, {score}": (
+            lambda score=score: attend_again(QUERY, NARROW, Attention(score)),
+            ["of size 4 cannot be", f"size {size}", "that it was built for", "a new layer"],
+        )
+        for score, size in (("general", 6), ("scaled_dot", 6))
+    },
+    "queries of another size than in the first call": (
+        lambda: attend_again(NARROW, VALUE, Attention("additive")),
+        ["Vectors of size 6 cannot be multiplied", "weights for size 4", "shapes (2, 5, 6)"],
     ),
     "sizes that differ in a later call": (
         lambda: attend_again(QUERY[..., :3], VALUE, Attention("euclidean")),

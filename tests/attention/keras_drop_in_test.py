@@ -169,6 +169,16 @@ def test_masks_of_embeddings():
     np.testing.assert_allclose(output[tokens == 0], [bias, bias], atol=1e-6)
 
 
+def test_inputs_keep_their_masks():
+    tokens = np.array([[1, 2, 3, 0]])
+    layer = keras.layers.MultiHeadAttention(2, 4)
+    embedding = keras.layers.Embedding(4, 8, mask_zero=True)
+    for attend, is_kept in ((layer, False), (lambda *x: from_keras(layer)(*x), True)):
+        embedded = embedding(tokens)
+        attend(embedded, embedded)
+        assert (get_keras_mask(embedded) is not None) is is_kept
+
+
 def both_models():
     """Returns a model with the four Keras layers and one with ours."""
     models = []

@@ -181,6 +181,16 @@ def test_masks_of_ones_own_compose():
     assert repr(~Even() | masks.Causal()) == "~Even() | Causal()"
 
 
+@pytest.mark.parametrize(
+    "joined",
+    [lambda a, b: a and b, lambda a, b: a or b, lambda a, b: not a],
+    ids=["and", "or", "not"],
+)
+def test_masks_have_no_truth_value(joined):
+    with pytest.raises(TypeError, match=r"The mask Causal\(\) .* with &, \| and ~"):
+        joined(masks.Causal(), masks.SlidingWindow(1, 1))
+
+
 @pytest.mark.parametrize("dtype", ["int32", "uint8", "float32", "float16"])
 def test_numbers_count_as_booleans(dtype):
     numbers = np.array([[1, 0, 2]], dtype)

@@ -187,3 +187,45 @@ def test_exported_model_gives_the_same_for_every_length(tmp_path):
             rng.normal(size=(batch, length, 4)).astype("float32") for length in (queries, keys)
         ]
         np.testing.assert_allclose(served.serve(inputs), model(inputs), atol=1e-5)
+
+
+class Every(masks.Mask):
+    """A mask of one's own that does not say how it is saved."""
+
+    def __init__(self, step=2):
+        self.step = step
+
+    def tile(self, query_positions, key_positions):
+        return (key_positions % self.step == 0)[None, None, None]
+
+
+class SavedEvery(Every):
+    def get_config(self):
+        return {**super().get_config(), "step": self.step}
+
+
+class Sharp(normalizers.Normalizer):
+    """A normalizer of one's own that does not say how it is saved."""
+
+    def __init__(self, power):
+        self.power = power
+
+    def __call__(self, scores, visible=None, training=None):
+        return normalizers.Softmax()(self.power * scores, visible)
+
+
+@pytest.mark.parametrize(("part", "name"), [(Every(3), "step"), (Sharp(2.0), "power")])
+def test_a_part_of_ones_own_with_arguments_says_how_it_is_saved(part, name):
+    kind = "mask" if isinstance(part, masks.Mask) else "normalizer"
+    layer, x = Attention(**{kind: part}), np.ones((1, 4, 2), "float32")
+    layer(x, x)  # works, but would be loaded with the default arguments
+    message = f"`get_config` of {type(part).__name__} must return .* the arguments {name}, but"
+    with pytest.raises(NotImplementedError, match=message):
+        layer.get_config()
+
+
+def test_a_part_of_ones_own_keeps_its_arguments():
+    assert repr(Every(3) & masks.Causal()) == "Every() & Causal()"
+    with keras.saving.custom_object_scope({"SavedEvery": SavedEvery}):
+        layer = Attention.from_config(Attention(mask=SavedEvery(3)).get_config())
+    assert layer.mask.step == 3

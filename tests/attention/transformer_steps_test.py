@@ -142,3 +142,29 @@ def test_a_step_keeps_the_shapes_of_its_cache():
             new.shape,
             keras.backend.standardize_dtype(new.dtype),
         )
+
+
+@pytest.mark.parametrize(("start", "length"), [(4, 1), (np.int32(4), 1), (3, 2)])
+def test_steps_beyond_the_end_are_refused(start, length):
+    room = rf"start={start} for {length} new positions, in a cache of 4\. .*larger `max_length`"
+    block = encoder(mask="causal")
+    with pytest.raises(ValueError, match=room):
+        block.step(X[:, :length], block.start(BATCH, 4), start)
+    block = decoder()
+    cache, memory = block.start(ENCODINGS, 4)
+    with pytest.raises(ValueError, match=room):
+        block.step(X[:, :length], cache, memory, start)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_steps_of_arrays(dtype):
+    """Torch does not convert NumPy arrays on its own."""
+    block, x = encoder(mask="causal"), X.astype(dtype)
+    (found,) = encoder_steps(block, x, [3, 2], LENGTH)
+    np.testing.assert_allclose(found, oracle.float64(block(x)), atol=2e-5)
+    block, encodings = decoder(), ENCODINGS.astype(dtype)
+    cache, memory = block.start(encodings, LENGTH)
+    found, _ = block.step(x, cache, memory, 0)
+    np.testing.assert_allclose(
+        oracle.float64(found), oracle.float64(block(x, encodings)), atol=2e-5
+    )

@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[2]
 FILES = [
     "conformance_test.py",
     "cache_test.py",
+    "transformer_steps_test.py",
     "chunked_test.py",
     "recurrent_test.py",
     "recompute_test.py",
@@ -20,7 +21,7 @@ FILES = [
 PART = (  # what is run without --full
     "(several and test_equals_the_equations and gaussian and not half)"
     " or (equations and grouped and GRUCell and luong)"
-    " or other_places or closed_form"
+    " or other_places or closed_form or steps_of_arrays"
 )
 
 
