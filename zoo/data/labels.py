@@ -62,7 +62,7 @@ def label_weights(class_weight, labels):
                 "Every weight in `class_weight` must be a finite number, at least 0. Received: "
                 f"{label!r}: {weight!r}."
             )
-        weights[_number(label, labels)] = weight
+        weights[_number(label, labels, "in `class_weight`")] = weight
     return weights
 
 
@@ -84,7 +84,11 @@ def labelled(examples, labels):
     [1, 0]
     """
     if isinstance(examples, tuple):
-        return _of_lists(examples, lambda *label: _number(*label, labels), "a label")
+
+        def number_of(label, position):
+            return _number(label, labels, f"at position {position}")
+
+        return _of_lists(examples, number_of, "a label")
     _require_rank(examples, 0, "(input, label)", "x=list of inputs, y=list of labels")
     names, count = tf.constant(labels), len(labels)
 
@@ -119,7 +123,11 @@ def multi_labelled(examples, labels):
     [[1.0, 0.0, 1.0], [0.0, 0.0, 0.0]]
     """
     if isinstance(examples, tuple):
-        return _of_lists(examples, lambda *given: _row(*given, labels), "a list of labels")
+
+        def row_of(given, position):
+            return _row(given, labels, position)
+
+        return _of_lists(examples, row_of, "a list of labels")
     _require_rank(
         examples, 1, "(input, names of its labels)", "x=list of inputs, y=list of lists of labels"
     )
@@ -188,7 +196,8 @@ def _assert_known(known, given, names):
     return tf.debugging.Assert(known, ["Unknown label", given, "The model has", names])
 
 
-def _number(label, position, labels):
+def _number(label, labels, where):
+    """Returns the index of a label; `where` it was found is told if there is none."""
     if isinstance(label, str | bytes):
         label = label.decode() if isinstance(label, bytes) else label
         if label in labels:
@@ -198,12 +207,12 @@ def _number(label, position, labels):
     is_row = isinstance(label, list | tuple | np.ndarray)
     way_out = " Turn rows of 0 and 1 into numbers with rows.argmax(axis=-1)." if is_row else ""
     raise ValueError(
-        f"Every label must be one of {labels}, or its number from 0. Received: {label!r} at "
-        f"position {position}.{way_out}"
+        f"Every label must be one of {labels}, or its number from 0. Received: {label!r} "
+        f"{where}.{way_out}"
     )
 
 
-def _row(given, position, labels):
+def _row(given, labels, position):
     """Returns float32 `(labels,)` of 0 and 1 for a list of names or such a row."""
     is_list = hasattr(given, "__iter__") and not isinstance(given, str | bytes)
     given = list(given) if is_list else [given]
