@@ -98,6 +98,10 @@ class EncoderBlock(Block):
             max_length: Maximum number of positions.
             mask: Boolean `(batch, max_length)`, `False` for padding, or `None`.
 
+        Returns:
+            A `Memory`. Without a mask, the variables of a compiled loop are its key and value only,
+            since a loop of TensorFlow cannot hold `None`: `step` takes `Memory(key, value, None)`.
+
         Raises:
             ValueError: If the mask of the block shows positions that are not written yet.
         """
@@ -234,7 +238,7 @@ class DecoderBlock(Block):
             max_length: Maximum number of positions of `x`.
 
         Returns:
-            `(cache, memory)`. A step only changes the cache.
+            `(cache, memory)`. A step only changes the cache, a `Memory` as of `EncoderBlock.start`.
         """
         require_built(self, "x_shape, encoded_shape")
         cache = self._room(self.self_attention, ops.shape(encoded)[0], max_length, None)

@@ -1,5 +1,6 @@
 """Classifying pictures: training on raw pictures, presets, the exported model, mistakes."""
 
+import json
 import random
 
 import click.testing
@@ -114,6 +115,12 @@ def test_the_command_line_names_labels(model, tmp_path, monkeypatch):
     lines = [line.split("\t") for line in result.stdout.splitlines()]
     assert [label for label, _ in lines] == LABELS
     assert all(0.5 <= float(share) <= 1.0 for _, share in lines)
+    files = ["--input", str(tmp_path), "--output", str(tmp_path / "answers.jsonl")]
+    result = click.testing.CliRunner().invoke(main, ["classify", "toy", *files])
+    assert result.exit_code == 0, result.output
+    rows = [json.loads(line) for line in (tmp_path / "answers.jsonl").read_text().splitlines()]
+    expected = model.classify(paths, return_probabilities=True).probabilities.max(axis=1)
+    assert [row["probability"] for row in rows] == pytest.approx(expected.tolist(), rel=1e-6)
 
 
 @pytest.mark.parametrize(
