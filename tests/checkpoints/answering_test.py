@@ -241,7 +241,8 @@ def test_the_command_line(bert, tmp_path, monkeypatch):
     source, output = tmp_path / "a.jsonl", tmp_path / "b.tsv"
     source.write_text(json.dumps({"question": "where?", "context": ROME[0], "id": 3}))
     run("answer", "toy", "--input", source, "--output", output)
-    assert output.read_text() == f"where?\t{ROME[0]}\t3\t{line}\n"
+    row = f"where?\t{ROME[0]}\t3\t{answer.text}\t{answer.score:.6g}\n"
+    assert output.read_text() == row
     assert "Give a question and a context" in run("answer", "toy", "why?").stderr
     source = tmp_path / "a.txt"
     source.touch()
