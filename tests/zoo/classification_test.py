@@ -230,6 +230,11 @@ def test_weights_of_labels_are_checked(model, class_weight, message):
         model.fit(*pictures(4), class_weight=class_weight)
 
 
+def test_weights_of_labels_come_too_late_for_batches(model):
+    with pytest.raises(ValueError, match="`class_weight` cannot change batches.*to `batches`"):
+        model.fit(model.batches(*pictures(4)), class_weight={0: 2.0})
+
+
 def test_inputs_with_several_labels_have_no_weights_of_labels(model):
     settings = {**model.settings, "problem_type": "multi_label_classification"}
     several = type(model)(model.core, **settings)

@@ -165,6 +165,11 @@ class Task(keras.Model, abc.ABC):
         """
         options = {name: kwargs.pop(name) for name in self.data_options if name in kwargs}
         _refuse_what_needs_arrays(**kwargs)
+        if options and y is None and is_batches(x):
+            raise ValueError(
+                f"{', '.join(map('`{}`'.format, options))} cannot change batches that are made. "
+                f"Received: batches as `x`, and {options!r}. Pass it to `batches` instead."
+            )
         if validation_data is not None:
             validation_data = self._validation_arguments(validation_data)
             validation_batch_size = validation_batch_size or batch_size

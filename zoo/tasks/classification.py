@@ -108,7 +108,7 @@ class Classifier(EncodingTask):
             optimizer, loss, weighted_metrics, jit_compile, **kw: As for `Task.compile`.
         """
         if weighted_metrics is None:
-            kw["metrics"] = kw.get("metrics") or self.usual_metrics()
+            kw.setdefault("metrics", self.usual_metrics())
         super().compile(optimizer, loss, weighted_metrics or [], jit_compile, **kw)
 
     def batches(self, x, y=None, batch_size=None, shuffle=False, seed=0, class_weight=None):
