@@ -76,6 +76,21 @@ def test_a_prepared_split_needs_no_files(tmp_path, write_split):
     assert as_text(load_multi30k("en-de", "train", tmp_path / "data")) == first
 
 
+def test_a_process_that_was_slower_reads_what_another_prepared(tmp_path, write_split, monkeypatch):
+    write_split(tmp_path / "manual", "train", en=ENGLISH, de=GERMAN)
+    places = "en-de", "train", tmp_path / "data", tmp_path / "manual"
+    generate, faster = Multi30k._split_generators, []
+
+    def overtaken(builder, manager):
+        if not faster:
+            faster.append("another process")
+            load_multi30k(*places)
+        return generate(builder, manager)
+
+    monkeypatch.setattr(Multi30k, "_split_generators", overtaken)
+    assert as_text(load_multi30k(*places)) == list(zip(ENGLISH, GERMAN, strict=True))
+
+
 def test_the_folder_that_is_named_is_read_whatever_is_prepared(tmp_path, write_split):
     data, empty, short = (tmp_path / name for name in ("data", "empty", "short"))
     write_split(tmp_path / "manual", "train", en=ENGLISH, de=GERMAN)

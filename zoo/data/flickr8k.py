@@ -1,5 +1,6 @@
 """Flickr8k as a TensorFlow Datasets builder, and `load_flickr8k`."""
 
+import functools
 import warnings
 
 try:
@@ -12,6 +13,7 @@ except ImportError as error:
 
 from keras_attention.errors import unknown_name
 from zoo.data import flickr8k_files as files
+from zoo.data.prepared import prepare
 
 _DESCRIPTION = """\
 Flickr8k: photographs from Flickr, each described by five people in one English sentence. One image
@@ -149,12 +151,11 @@ def _prepared_builder(split, data_dir, manual_dir):
     if manual_dir is None:
         return builder if split in builder.info.splits else _only_builder(split, places)
     content = files.content(files.find_split(manual_dir, split))
-    builder = Flickr8k(splits=(split,), data_dir=places / content)
-    builder.download_and_prepare(
+    return prepare(
+        functools.partial(Flickr8k, splits=(split,), data_dir=places / content),
         download_dir=root / "downloads",
         download_config=tfds.download.DownloadConfig(manual_dir=manual_dir),
     )
-    return builder
 
 
 def _only_builder(split, places):

@@ -1,5 +1,6 @@
 """Multi30k as a TensorFlow Datasets builder, and `load_multi30k`."""
 
+import functools
 import urllib.request
 import warnings
 
@@ -12,6 +13,7 @@ except ImportError as error:
     ) from error
 
 from zoo.data import multi30k_files as files
+from zoo.data.prepared import prepare
 
 _CONFIG_OF_PAIR = {"en-de": "en_de", "de-en": "en_de", "en-fr": "en_fr", "fr-en": "en_fr"}
 
@@ -179,12 +181,11 @@ def _prepared_builder(config, split, data_dir, manual_dir):
     # only. So each split is prepared for itself, in the place of its content.
     root, key = builder.data_dir_root, files.pinned_content(split, builder.languages)
     place = root / "multi30k_splits" / f"{split}-{key}"
-    builder = Multi30k(splits=(split,), config=config, data_dir=place)
-    builder.download_and_prepare(
+    return prepare(
+        functools.partial(Multi30k, splits=(split,), config=config, data_dir=place),
         download_dir=root / "downloads",
         download_config=tfds.download.DownloadConfig(manual_dir=manual_dir),
     )
-    return builder
 
 
 def _require_internet(url):

@@ -1,5 +1,6 @@
 """Tatoeba's English and German sentences as a TensorFlow Datasets builder, and `load_tatoeba`."""
 
+import functools
 import hashlib
 
 try:
@@ -11,6 +12,7 @@ except ImportError as error:
     ) from error
 
 from zoo.data import tatoeba_files as files
+from zoo.data.prepared import prepare
 
 SPLITS = {"train": "train", "validation": "train", "dev": "dev"}  # and the file each is read from
 
@@ -109,10 +111,12 @@ def load_tatoeba(split="train", data_dir=None, manual_dir=None):
     name = files.FILES[SPLITS[split]]
     key = hashlib.sha256(f"{files.CHECKSUMS[name]} {files.HELD_OUT}".encode()).hexdigest()[:16]
     place = root / "tatoeba_splits" / f"{split}-{key}"
-    builder = TatoebaEnDe(splits=(split,), data_dir=place)
+    make_builder = functools.partial(TatoebaEnDe, splits=(split,), data_dir=place)
+    builder = make_builder()
     if manual_dir is not None or not builder.is_prepared():
         files.find_file(manual_dir, SPLITS[split])
-        builder.download_and_prepare(
+        builder = prepare(
+            make_builder,
             download_dir=root / "downloads",
             download_config=tfds.download.DownloadConfig(manual_dir=manual_dir),
         )
