@@ -191,7 +191,7 @@ def export(name, path, **options):
 @main.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8501, show_default=True)
+@click.option("--port", type=click.IntRange(1, 65535), default=8501, show_default=True)
 @click.option(
     "--token", envvar="ZOO_TOKEN", help="Token that clients send as Authorization: Bearer TOKEN."
 )

@@ -113,7 +113,8 @@ def classify(name, inputs, files, pair, labels, show_attention, batch_size):
             return [dict(zip(names, each, strict=True)) for each in answers(model, inputs)]
 
         names = PAIR_OF_TEXTS if pair else (TEXT,)
-        answer_rows(files, model, answer, names=names, name=name, **settings)
+        kind = "picture" if model.tokenizer is None or hasattr(model, "search") else None
+        answer_rows(files, model, answer, kind=kind, names=names, name=name, **settings)
         return
     for some in batches(inputs, batch_size):
         for each in answers(model, some):

@@ -38,7 +38,7 @@ def are_files(files, others, show_attention=None):
     return True
 
 
-def answer_rows(files, model, answer, at_once=ROWS_AT_ONCE, kind="picture", names=(TEXT,), **job):
+def answer_rows(files, model, answer, at_once=ROWS_AT_ONCE, kind=None, names=(TEXT,), **job):
     """Answers the rows of a file, or the files of a kind in a folder, in another file.
 
     Args:
@@ -48,11 +48,16 @@ def answer_rows(files, model, answer, at_once=ROWS_AT_ONCE, kind="picture", name
             that returns a dictionary for each, as for `zoo.files.answer_file`; pickled if there
             are workers.
         at_once: As for `zoo.files.answer_file`.
-        kind: Kind of the files in a folder, `"picture"` or `"sound"`.
+        kind: Kind of the files in a folder, `"picture"` or `"sound"`; `None` if the model reads
+            texts.
         names: Names of the texts of a row.
         **job: What else the answers depend on, such as the `name` of the model.
     """
     source, output, where = files
+    if source.is_dir() and kind is None:
+        raise ValueError(
+            f"--input must be a file of texts for {job['name']}. Received a folder: {source}."
+        )
     rows = FileFolder(source, kind) if source.is_dir() else TextFile(source, names)
     require_writable(output.absolute().parent)
     job = job if len(names) == 1 else {**job, "texts": names}
@@ -89,16 +94,16 @@ def batches(everything, size):
 
 
 def contents(files, content_of):
-    """Returns a dictionary from files to their contents; unreadable ones are reported and skipped.
+    """Returns pairs of a file and its content; unreadable ones are reported and skipped.
 
     Args:
         files: List of paths.
         content_of: Function of a path that returns the bytes, or raises an error.
     """
-    found = {}
+    found = []
     for file in files:
         try:
-            found[file] = content_of(file)
+            found.append((file, content_of(file)))
         except (ValueError, OSError) as error:
             click.echo(f"Error: {' '.join(str(error).split())}", err=True)
     return found

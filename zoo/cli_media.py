@@ -87,11 +87,11 @@ def _describe(name, method, kind, files, paths, show_attention, batch_size, opti
     for some in batches(files, batch_size):
         found = contents(some, _content_of(kind))
         failed = failed or len(found) < len(some)
-        texts = describe(list(found.values()), **options) if found else []
-        for file, text in zip(found, texts, strict=True):
+        texts = describe([content for _, content in found], **options) if found else []
+        for (file, _), text in zip(found, texts, strict=True):
             click.echo(text if is_one else f"{file}\t{text}")
         sys.stdout.flush()
-        first = first or next(iter(found), None)
+        first = first or next((file for file, _ in found), None)
     if show_attention and first:
         result = describe([first], return_attention=True, **options)
         result.plot(0).savefig(show_attention, bbox_inches="tight", dpi=150)
@@ -125,10 +125,9 @@ def match(name, text, images, k):
     model = load(name, "search")
     found = contents(files, _content_of("picture"))
     if found:
-        best = model.search(text, list(found.values()), k)
-        names = list(found)
+        best = model.search(text, [content for _, content in found], k)
         for place, similarity in zip(best.names, best.similarities, strict=True):
-            click.echo(f"{similarity:.4f}\t{names[place]}")
+            click.echo(f"{similarity:.4f}\t{found[place][0]}")
     if len(found) < len(files):
         sys.exit(1)
 

@@ -5,11 +5,12 @@ answers as an uninterrupted one: `OUTPUT.progress` records the progress, and is 
 A row that cannot be answered becomes an empty line and an entry in `OUTPUT.errors`.
 
 A file that ends with `.jsonl` holds JSON lines: texts, or objects with a `text`. One that ends with
-`.tsv` holds columns without a header, the text first. One that ends with `.csv` is refused; any
-other holds one text per line. If several texts are needed, such as a question and a context, they
-come from objects, by name, or the first columns.
+`.tsv` holds columns without a header, the text first. One that ends with `.csv` is refused, also as
+output; any other holds one text per line. If several texts are needed, such as a question and a
+context, they come from objects, by name, or the first columns.
 """
 
+import codecs
 import functools
 import hashlib
 import itertools
@@ -55,7 +56,8 @@ class TextFile:
         names: Names of the texts in a line. If there are several, the content of a row is a tuple.
 
     Raises:
-        ValueError: If it is a CSV file, or a line of such a file has room for only one text.
+        ValueError: If it is a CSV file, in UTF-16 or no regular file, or a line of such a file has
+            room for only one text.
     """
 
     def __init__(self, path, names=(TEXT,)):
@@ -72,6 +74,11 @@ class TextFile:
                 f"{path} should end with {JSON_LINES}, for objects with {self._told}, or with "
                 f"{COLUMNS}, for these as columns."
             )
+        if not self.path.is_file():
+            raise ValueError(f"{path} is not a file that can be read again after an interruption.")
+        with open(self.path, "rb") as file:
+            if file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+                raise ValueError(f"{path} is in UTF-16. Save it in UTF-8.")
         told = self.path.stat()
         self.size = told.st_size
         self.state = {"bytes": told.st_size, "modified": told.st_mtime_ns}
@@ -112,8 +119,7 @@ class TextFile:
 
     def _of_fields(self, place, fields):
         texts = tuple(fields[name] for name in self.names)
-        for text in texts:
-            text.encode()  # half of a surrogate pair is no text
+        _json(fields)  # which fails for half of a surrogate pair: that is no text
         return Row(place, fields, texts if len(texts) > 1 else texts[0])
 
     @property
@@ -174,9 +180,14 @@ def answer_file(source, output, answer, job, at_once, run=one_by_one):
         The number of rows that could not be answered.
 
     Raises:
-        ValueError: If the output exists and is complete, or was begun by another job.
+        ValueError: If the output exists and is complete, was begun by another job, or lost what it
+            had; or if it is a CSV file.
     """
     output = pathlib.Path(output)
+    if output.suffix.lower() == COMMAS:
+        raise ValueError(
+            f"The output must be a {JSON_LINES}, {COLUMNS} or .txt file. Received: {output}."
+        )
     progress = output.with_name(output.name + PROGRESS)
     job = json.loads(json.dumps({**job, "at_once": at_once, "source": source.state}))
     done = _begin(output, progress, job)
@@ -222,7 +233,14 @@ def _begin(output, progress, job):
                 f"{output} was begun with another input, model or options. Remove it and "
                 f"{progress}, or choose another output."
             )
-        return begun["done"]
+        done = begun["done"]
+        for file, size in ((output, done["bytes"]), (_errors_of(output), done["bytes_of_errors"])):
+            if size > (file.stat().st_size if file.exists() else 0):
+                raise ValueError(
+                    f"{file} was changed or removed since the run was interrupted. Remove "
+                    f"{progress} and {output} to begin anew."
+                )
+        return done
     if output.exists():
         raise ValueError(f"{output} exists already. Remove it, or choose another output.")
     done = {"place": 0, "rows": 0, "failed": 0, "bytes": 0, "bytes_of_errors": 0}

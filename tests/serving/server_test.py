@@ -5,6 +5,7 @@ import concurrent.futures
 import functools
 import http.client
 import json
+import math
 import random
 import re
 import struct
@@ -102,6 +103,10 @@ def test_concurrent_requests_get_their_own_answers(client, model):
         (b'{"instances": ["\\ud800"]}', 400, "not Unicode"),
         ({"inputs": {"text": "a"}}, 400, "must be string of the shape"),
         ({"instances": ["a"], "signature_name": "x"}, 404, "no signature 'x'"),
+        ({"instances": ["a"], "signature_name": ["x"]}, 404, r"no signature \['x'\]"),
+        ({"instances": ["a"], "signature_name": {}}, 404, "no signature {}"),
+        (b'{"instances": %s"a"%s}' % (b"[" * 60, b"]" * 60), 400, "must be string of the shape"),
+        (b'{"instances": %s"a"%s}' % (b"[" * 900, b"]" * 900), 400, "too deep"),
         ({"instances": ["a", "\u00e4" * 1_001]}, 400, "at most 2000 bytes. Received: 2002"),
         ({"instances": ["a" * 20_000]}, 413, "at most 10000 bytes"),
     ],
@@ -232,6 +237,12 @@ def test_streamed_events_put_together_are_the_completion(client, options):
         ({"model": []}, 404),
         ({"temperature": -1}, 400),
         ({"temperature": "hot"}, 400),
+        ({"temperature": 10**400}, 400),
+        ({"top_p": 1.5}, 400),
+        ({"top_p": math.nan}, 400),
+        ({"prompt": "\ud800"}, 400),
+        ({"stop": "\ud800"}, 400),
+        ({"prompt": ["a"] * 33}, 400),
         ({"max_tokens": 10**9}, 400),
         ({"max_tokens": True}, 400),
         ({"prompt": 7}, 400),
@@ -486,6 +497,51 @@ def of_many_pixels(side):
     encoded = image_bytes(np.zeros((8, 8), "uint8"))
     head = b"IHDR" + struct.pack(">II", side, side) + encoded[24:29]
     return encoded[:12] + head + struct.pack(">I", zlib.crc32(head)) + encoded[33:]
+
+
+class Foreign(tf.Module):
+    """Functions whose inputs and outputs this package does not write."""
+
+    def signatures(self):
+        row, scalar = tf.TensorSpec([None], name="x"), tf.TensorSpec([], name="t")
+        flags, anything = tf.TensorSpec([None], tf.bool, "x"), tf.TensorSpec(None, name="x")
+        functions = {
+            "total": (lambda x: {"y": tf.reduce_sum(x)}, [row]),
+            "scaled": (lambda x, t: {"y": x * t}, [row, scalar]),
+            "not": (lambda x: {"y": tf.logical_not(x)}, [flags]),
+            "same": (lambda x: {"y": x + 0.0}, [anything]),
+            "none": (lambda: {"y": tf.constant([1.0])}, []),
+        }
+        return {
+            name: tf.function(function, signature)
+            for name, (function, signature) in functions.items()
+        }
+
+
+def test_signatures_that_other_programs_wrote(tmp_path):
+    module = Foreign()
+    tf.saved_model.save(module, str(tmp_path / "own" / "0001"), module.signatures())
+    own = ExportedModel("own", tmp_path / "own")
+    with serving([own]) as client:
+
+        def ask(signature, **content):
+            status, answer, _ = predict(client, "own", {"signature_name": signature, **content})
+            return status, answer.get("outputs", answer.get("predictions"))
+
+        status, told, _ = client("/v1/models/own/metadata")
+        same = told["metadata"]["signature_def"]["signature_def"]["same"]["inputs"]["x"]
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            totals = list(pool.map(lambda n: ask("total", inputs=[n, 1]), range(16)))
+        assert ask("total", instances=[1, 2]) == (400, None)
+        assert ask("scaled", inputs={"x": [1, 2], "t": 3}) == (400, None)
+        assert ask("not", instances=[True, False]) == (200, [False, True])
+        assert ask("not", instances=[1, 0]) == (400, None)
+        assert ask("same", instances=[1, 2]) == (200, [1.0, 2.0])
+        assert ask("same", inputs=3) == (400, None)
+        assert ask("none", inputs={}) == (400, None)
+    assert own.version == 1
+    assert (status, same["tensor_shape"]) == (200, {"dim": [], "unknown_rank": True})
+    assert totals == [(200, number + 1.0) for number in range(16)]
 
 
 def test_images_come_as_base64(model, served):

@@ -207,7 +207,10 @@ def pictures(monkeypatch, tmp_path):
 
 def test_caption_of_one_picture_is_a_line(run, pictures):
     file = pictures / "a.webp"
-    assert run("caption", "toy", file).stdout == f"{file.stat().st_size} bytes\n"
+    line = f"{file.stat().st_size} bytes\n"
+    assert run("caption", "toy", file).stdout == line
+    twice = run("caption", "toy", file, file)
+    assert (twice.stdout, twice.exit_code) == (f"{file}\t{line}" * 2, 0)
 
 
 def test_caption_of_a_folder_goes_on_after_a_broken_picture(run, pictures):

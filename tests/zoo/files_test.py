@@ -84,16 +84,46 @@ def test_csv_is_refused(tmp_path):
     source.write_text("text,label\n")
     with pytest.raises(ValueError, match="a .jsonl, .tsv or .txt file. Received: .*a.CSV. Write"):
         TextFile(source)
+    (tmp_path / "a.txt").touch()
+    with pytest.raises(ValueError, match="output must be a .jsonl, .tsv or .txt file. .*b.csv"):
+        answer_file(TextFile(tmp_path / "a.txt"), tmp_path / "b.csv", upper, {}, 1)
+    assert not list(tmp_path.glob("b.csv*"))
+
+
+def test_what_would_be_read_wrongly_is_refused(tmp_path):
+    source = tmp_path / "a.txt"
+    source.write_text("one\n", encoding="utf-16")
+    with pytest.raises(ValueError, match="a.txt is in UTF-16. Save it in UTF-8"):
+        TextFile(source)
+    with pytest.raises(ValueError, match="/dev/null is not a file that can be read again"):
+        TextFile("/dev/null")
+
+
+def test_a_run_without_its_output_does_not_go_on(tmp_path):
+    source, output = tmp_path / "a.txt", tmp_path / "b.txt"
+    source.write_text("one\ntwo\n")
+
+    def stopped(function, chunks):
+        chunk = next(chunks)
+        yield chunk, function(chunk)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        answer_file(TextFile(source), output, upper, {}, 1, stopped)
+    output.unlink()
+    with pytest.raises(ValueError, match="b.txt was changed or removed since the run was inter"):
+        answer_file(TextFile(source), output, upper, {}, 1)
 
 
 def test_a_poisoned_row_is_an_empty_line_and_harms_no_other(tmp_path):
     source, output = tmp_path / "a.jsonl", tmp_path / "b.txt"
     lines = [b'"one"', b'"poison"', b"{", b'{"id": 1}', b'"\xff"', b'"\\ud800"', b'"two"']
+    lines.append(b'{"text": "three", "id": "\\ud800"}')
     source.write_bytes(b"\n".join(lines))
-    assert answer_file(TextFile(source), output, upper, {}, 3) == 5
-    assert output.read_text() == "ONE\t3\n\n\n\n\n\nTWO\t3\n"
+    assert answer_file(TextFile(source), output, upper, {}, 3) == 6
+    assert output.read_text() == "ONE\t3\n\n\n\n\n\nTWO\t3\n\n"
     errors = [json.loads(line) for line in (tmp_path / "b.txt.errors").read_text().splitlines()]
-    assert [each["line"] for each in errors] == [2, 3, 4, 5, 6]
+    assert [each["line"] for each in errors] == [2, 3, 4, 5, 6, 8]
     assert errors[0] == {"line": 2, "text": "poison", "error": "it is poison"}
     assert "object with a 'text'" in errors[2]["error"]
 
@@ -149,6 +179,8 @@ def test_translate(tmp_path, toy):
     assert [each["translation"] for each in answers] == expected
     assert run("translate", "toy", "a", *files).exit_code == 1
     assert "go together" in run("translate", "toy", *files[:2]).output
+    asked = run("translate", "toy", "--input", tmp_path, "--output", tmp_path / "c")
+    assert "--input must be a file of texts for toy. Received a folder" in asked.output
 
 
 def test_pictures_of_a_folder(tmp_path):

@@ -10,8 +10,9 @@ import uuid
 from typing import Any, NamedTuple
 
 from zoo.readers.text import stopping
+from zoo.server.batches import LARGEST
 from zoo.server.errors import Refused
-from zoo.server.protocol import object_of
+from zoo.server.protocol import is_unicode, object_of
 
 TYPES = {
     "max_tokens": (int, 16),
@@ -79,8 +80,10 @@ def request_of(body, models, limits):
     if not 1 <= values["max_tokens"] <= limits.new_tokens:
         raise Refused(400, f"'max_tokens' must be from 1 to {limits.new_tokens}.")
     prompts, stops = (_texts(content.get(name), name) for name in ("prompt", "stop"))
+    if len(prompts) > LARGEST:
+        raise Refused(400, f"A request has at most {LARGEST} prompts, this one {len(prompts)}.")
     for prompt in prompts:
-        limits.require_text(prompt.encode("utf-8", "replace"))
+        limits.require_text(prompt.encode())
     if not all(stops):
         raise Refused(400, "'stop' must not be empty.")
     if values["stream"] and len(prompts) > 1:
@@ -89,7 +92,7 @@ def request_of(body, models, limits):
     top_k = _top_k(content)
     try:
         sampler = _sampler(model.task, values["temperature"], values["top_p"], top_k)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise Refused(400, str(error)) from error
     return Completion(
         model,
@@ -221,8 +224,8 @@ def _choice(number, text, reason, logprobs=None):
 
 def _texts(value, name):
     values = [] if value is None else value if isinstance(value, list) else [value]
-    if not all(isinstance(each, str) for each in values):
-        raise Refused(400, f"{name!r} must be a string or a list of strings.")
+    if not all(isinstance(each, str) and is_unicode(each) for each in values):
+        raise Refused(400, f"{name!r} must be a string or a list of strings, of Unicode.")
     return values
 
 
@@ -248,7 +251,7 @@ def _top_k(content):
 def _sampler(task, temperature, top_p, top_k):
     if temperature == 0:
         return task.sampler("greedy")
-    if top_p < 1:
+    if top_p != 1:
         return task.sampler("top_p", p=top_p, k=top_k, temperature=temperature)
     if top_k is not None:
         return task.sampler("top_k", k=top_k, temperature=temperature)

@@ -70,19 +70,19 @@ class ExportedModel:
         Raises:
             Exception: If it cannot be loaded. This is not retried until one of its files changes.
         """
-        numbers = [
-            int(each.parent.name)
+        versions = {
+            int(each.parent.name): each.parent  # such as 1, or 0001
             for each in self.folder.glob("*/saved_model.pb")
             if each.parent.name.isdecimal()
-        ]
-        newest = max(numbers, default=None)
+        }
+        newest = max(versions, default=None)
         if newest in (None, self.version):
             return
-        content = _content(self.folder / str(newest))
+        content = _content(versions[newest])
         if content == self._tried:
             return
         self._tried = content
-        loaded = tf.saved_model.load(str(self.folder / str(newest)))
+        loaded = tf.saved_model.load(str(versions[newest]))
         found = {
             key: signatures.of_saved_model(each, self._is_batched)
             for key, each in loaded.signatures.items()

@@ -2,14 +2,13 @@
 
 import base64
 import binascii
-import math
 
 from zoo.pages import picture_view, text_view
 from zoo.readers.text.sentences import split_sentences
 from zoo.server.completions import TOP_K
 from zoo.server.errors import Refused
 from zoo.server.models import DEFAULT
-from zoo.server.protocol import object_of
+from zoo.server.protocol import is_unicode, object_of
 
 METHODS = ("translate", "caption", "generate")  # of tasks that the page can ask
 INPUTS = {"text": "text", "image_bytes": "picture"}  # of exported models
@@ -101,7 +100,7 @@ def answer_of(model, body, limits):
         if method == "caption":
             return _caption(task, _picture(content, limits), sampler, seed)
         text = content.get("text")
-        if not isinstance(text, str) or not _is_unicode(text):
+        if not isinstance(text, str) or not is_unicode(text):
             raise Refused(400, "'text' must be a string.")
         if len(text) > MOST_CHARACTERS:
             raise Refused(400, f"'text' has at most {MOST_CHARACTERS} characters on the page.")
@@ -150,10 +149,6 @@ def _picture(content, limits):
     return picture
 
 
-def _is_unicode(text):
-    return not any("\ud800" <= each <= "\udfff" for each in text)
-
-
 def _sampler(task, wanted):
     """Returns the sampler that the page chose; defaults to that of the model."""
     if wanted is None:
@@ -168,10 +163,9 @@ def _sampler(task, wanted):
         if key in options and (type(options[key]) is not int or options[key] not in choices):
             raise Refused(400, f"{key!r} must be one of {', '.join(map(str, choices))}.")
     for key in {"temperature", "p"} & options.keys():
-        is_number = type(options[key]) in (int, float) and math.isfinite(options[key])
-        if not is_number:
+        if type(options[key]) not in (int, float):
             raise Refused(400, f"{key!r} must be a number.")
     try:
         return task.sampler(name, **options)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise Refused(400, str(error)) from error

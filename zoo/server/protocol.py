@@ -31,10 +31,15 @@ def request_of(body, signatures, default):
         Refused: If it does not match the signature.
     """
     content = object_of(body)
-    name = content.get("signature_name") or default
-    if name not in signatures:
+    name = content.get("signature_name")
+    name = default if name in (None, "") else name
+    if not isinstance(name, str) or name not in signatures:
         raise Refused(404, f"There is no signature {name!r}. There are {', '.join(signatures)}.")
     signature = signatures[name]
+    if not signature.inputs or any(spec.shape.rank == 0 for spec in signature.inputs):
+        raise Refused(
+            400, f"The signature {name!r} cannot be served: each input must have the batch first."
+        )
     if ("instances" in content) == ("inputs" in content):
         raise Refused(400, "A request has either 'instances', row by row, or 'inputs', by name.")
     is_by_rows = "instances" in content
@@ -44,7 +49,16 @@ def request_of(body, signatures, default):
 
 
 def answer_of(outputs, is_by_rows):
-    """Returns the JSON of an answer, as a Python object."""
+    """Returns the JSON of an answer, as a Python object.
+
+    Raises:
+        Refused: If it is wanted row by row, and the outputs are no rows.
+    """
+    lengths = {array.shape[:1] for array in outputs.values()}
+    if is_by_rows and (len(lengths) > 1 or () in lengths):
+        raise Refused(
+            400, "The outputs of this signature are no rows. Send 'inputs' instead of 'instances'."
+        )
     lists = {name: _plain(name, array) for name, array in outputs.items()}
     if not is_by_rows:
         return {"outputs": lists if len(lists) > 1 else next(iter(lists.values()))}
@@ -60,8 +74,11 @@ def metadata_of(model):
             name: {
                 "dtype": f"DT_{spec.dtype.name.upper()}",
                 "tensor_shape": {
-                    "dim": [{"size": str(-1 if size is None else size)} for size in spec.shape],
-                    "unknown_rank": False,
+                    "dim": [
+                        {"size": str(-1 if size is None else size)}
+                        for size in (spec.shape.as_list() if spec.shape.rank is not None else [])
+                    ],
+                    "unknown_rank": spec.shape.rank is None,
                 },
                 "name": name,
             }
@@ -104,6 +121,11 @@ def object_of(body):
     return content
 
 
+def is_unicode(text):
+    """Returns whether a text has no half of a surrogate pair, which JSON can spell."""
+    return not any("\ud800" <= each <= "\udfff" for each in text)
+
+
 def _columns(content, names):
     """Returns a dictionary of the names of the inputs to lists of values."""
     if "inputs" in content:
@@ -130,16 +152,20 @@ def _is_named(value):
 
 def _array(values, spec):
     if spec.dtype == tf.string:
-        array = np.array(_decoded(values), object)
-        is_right = all(isinstance(each, bytes) for each in array.flat)
+        try:
+            array = np.array(_decoded(values), object)
+        except RecursionError as error:
+            raise Refused(400, f"{spec.name} is a list of lists of lists, too deep.") from error
+        is_right = all(isinstance(each, bytes) for each in array.ravel())
     else:
         try:
             array = np.array(values)
         except ValueError:  # rows of different lengths
             array = np.array(None)
-        is_right = array.dtype.kind in ("iu" if spec.dtype.is_integer else "iuf")
+        kinds = "b" if spec.dtype.is_bool else "iu" if spec.dtype.is_integer else "iuf"
+        is_right = array.dtype.kind in kinds
         is_right = is_right and (not spec.dtype.is_integer or _fits(array, spec.dtype))
-    if not is_right or not spec.shape.is_compatible_with(array.shape):
+    if not is_right or not array.ndim or not spec.shape.is_compatible_with(array.shape):
         raise Refused(
             400,
             f"{spec.name} must be {spec.dtype.name} of the shape {spec.shape}, where None stands "

@@ -95,10 +95,15 @@ def of_endpoint(endpoint, is_batched=True):
 
 
 def of_saved_model(function, is_batched=True):
-    """Returns the `Signature` of one of the `signatures` of a loaded SavedModel."""
+    """Returns the `Signature` of one of the `signatures` of a loaded SavedModel.
+
+    Calls share no batches if an output does not have the batch first.
+    """
     _, named = function.structured_input_signature
     inputs = [tf.TensorSpec(spec.shape, spec.dtype, name) for name, spec in named.items()]
     names = list(named)
+    outputs = function.structured_outputs.values()
+    is_batched = is_batched and not any(spec.shape[:1].is_fully_defined() for spec in outputs)
 
     @tf.function(autograph=False)
     def by_position(*tensors):
