@@ -191,7 +191,13 @@ def export(name, path, **options):
 @main.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--port", type=click.IntRange(1, 65535), default=8501, show_default=True)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8501,
+    show_default=True,
+    help="Port to listen on; 0 for any that is free.",
+)
 @click.option(
     "--token", envvar="ZOO_TOKEN", help="Token that clients send as Authorization: Bearer TOKEN."
 )
@@ -221,9 +227,12 @@ def serve(names, host, port, token, batch, threads):
             f'zoo serve needs {error.name}: pip install "keras-attention-zoo[server]"'
         ) from error
 
+    bound = server.bind(host, port)
     models = [server.model_of(name, batch) for name in names]
-    click.echo(f"Serving {', '.join(model.name for model in models)} at http://{host}:{port}")
-    server.run(models, host, port, token)
+    place = f"[{host}]" if ":" in host else host
+    told = f"http://{place}:{bound.getsockname()[1]}"
+    click.echo(f"Serving {', '.join(model.name for model in models)} at {told}")
+    server.run(models, bound, token)
 
 
 @main.command("serving-config")

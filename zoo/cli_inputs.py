@@ -60,6 +60,7 @@ def answer_rows(files, model, answer, at_once=ROWS_AT_ONCE, kind=None, names=(TE
         )
     rows = FileFolder(source, kind) if source.is_dir() else TextFile(source, names)
     require_writable(output.absolute().parent)
+    answer(model, [], 0)  # which refuses wrong options before the first row does
     job = job if len(names) == 1 else {**job, "texts": names}
     if where is None:
         failed = answer_file(rows, output, functools.partial(answer, model), job, at_once)

@@ -164,8 +164,10 @@ def test_completions_are_those_of_generate(client, model):
     assert [choice["text"] for choice in answer["choices"]] == expected
     assert answer["usage"]["prompt_tokens"] == 2
     greedy = {**content, "prompt": "a", "temperature": 0, "stop": "e"}
-    (choice,) = client("/v1/completions", greedy)[1]["choices"]
-    assert choice["text"] == task.generate("a", 9, "greedy", stop="e")
+    defaults = {"n": 1, "best_of": 1, "echo": False, "presence_penalty": 0.0, "suffix": None}
+    for sent in (greedy, {**greedy, **defaults}):
+        (choice,) = client("/v1/completions", sent)[1]["choices"]
+        assert choice["text"] == task.generate("a", 9, "greedy", stop="e")
 
 
 def text_of(tokens):
@@ -251,6 +253,8 @@ def test_streamed_events_put_together_are_the_completion(client, options):
         ({"seed": 2**70}, 400),
         ({"logit_bias": {}}, 400),
         ({"n": 2}, 400),
+        ({"best_of": 2}, 400),
+        ({"echo": True}, 400),
         ({"logprobs": 6}, 400),
         ({"logprobs": True}, 400),
         ({"logprobs": 1, "prompt": ["a", "b"]}, 400),

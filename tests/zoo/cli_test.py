@@ -3,6 +3,7 @@
 import functools
 import os
 import re
+import socket
 import sys
 
 import click.testing
@@ -421,6 +422,14 @@ def test_a_wrong_option_of_the_sampler_costs_one_line(run, bahdanau, monkeypatch
     assert result.exit_code == 1
     assert "temperature" in result.stderr
     assert "--sampler" in result.stderr or "sampler=" in result.stderr
+
+
+def test_a_port_in_use_is_told_before_the_models_are_loaded(run):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        result = run("serve", "no_such_model", "--port", port)
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"Error: Cannot listen on port {port} of 127.0.0.1: ")
 
 
 def test_a_reader_that_has_gone_away_is_no_mistake(run, monkeypatch):

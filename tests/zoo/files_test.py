@@ -181,6 +181,10 @@ def test_translate(tmp_path, toy):
     assert "go together" in run("translate", "toy", *files[:2]).output
     asked = run("translate", "toy", "--input", tmp_path, "--output", tmp_path / "c")
     assert "--input must be a file of texts for toy. Received a folder" in asked.output
+    nothing = tmp_path / "nothing"
+    asked = run("translate", "toy", "--input", source, "--output", nothing, "--num-beams", 0)
+    assert "`num_beams` must be" in asked.output
+    assert not nothing.exists()
 
 
 def test_pictures_of_a_folder(tmp_path):

@@ -22,7 +22,10 @@ TYPES = {
     "stream": (bool, False),
     "n": (int, 1),
 }
+NAMES = {int: "an integer", (int, float): "a number", bool: "true or false"}
 OTHERS = ("model", "prompt", "stop", "user", "logprobs", "top_k")
+# Options that only have their default here, which some clients send.
+FIXED = {"best_of": 1, "echo": False, "frequency_penalty": 0, "presence_penalty": 0}
 MOST_LIKELY = 5  # tokens of which log-probabilities are told, as in OpenAI's API
 TOP_K = (5, 10, 20, 50, 100)  # each is compiled, so there are few
 LEAST_LOG_PROB = -9999.0  # JSON has no infinity
@@ -56,7 +59,9 @@ def request_of(body, models, limits):
         Refused: If something is missing, unknown or out of range.
     """
     content = object_of(body)
-    unknown = content.keys() - {*TYPES, *OTHERS}
+    given = {name: value for name, value in content.items() if value is not None}
+    unknown = given.keys() - {*TYPES, *OTHERS, *FIXED}
+    unknown |= {name for name, default in FIXED.items() if given.get(name, default) != default}
     if unknown:
         raise Refused(400, f"These options are not offered: {', '.join(sorted(unknown))}.")
     name = content.get("model")
@@ -71,7 +76,7 @@ def request_of(body, models, limits):
         value = content.get(name)
         value = default if value is None else value
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            raise Refused(400, f"{name!r} must be a {default.__class__.__name__}.")
+            raise Refused(400, f"{name!r} must be {NAMES[kind]}.")
         values[name] = value
     if not 0 <= values["seed"] < 2**31:
         raise Refused(400, "'seed' must be from 0 to 2147483647.")

@@ -1,6 +1,7 @@
 """The process of a server."""
 
 import signal
+import socket
 import sys
 
 import uvicorn
@@ -10,7 +11,30 @@ from zoo.server.app import make_app
 SECONDS_TO_FINISH = 30
 
 
-def run(models, host="127.0.0.1", port=8501, token=None, limits=None):
+def bind(host="127.0.0.1", port=8501):
+    """Returns a socket with an address, which it holds while models are loaded.
+
+    Args:
+        host: Address to listen on; by default only reachable from this machine.
+        port: Port; 0 for any that is free.
+
+    Raises:
+        ValueError: If another program listens there, or this machine has no such address.
+    """
+    bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # right after a server has ended
+    try:
+        bound.bind((host, port))
+    except OSError as error:
+        bound.close()
+        raise ValueError(
+            f"Cannot listen on port {port} of {host}: {error.strerror}. Choose another port or "
+            "host."
+        ) from error
+    return bound
+
+
+def run(models, bound, token=None, limits=None):
     """Serves models until the process is told to stop, and finishes running requests.
 
     SIGTERM ends the process with status 0. Throughput is best with one thread per request. To set
@@ -19,16 +43,15 @@ def run(models, host="127.0.0.1", port=8501, token=None, limits=None):
 
     Args:
         models: List of what `model_of` returns.
-        host, port: Address to listen on; by default only reachable from this machine.
+        bound: The socket to listen on, from `bind`.
         token, limits: As for `make_app`.
     """
     # uvicorn finishes what runs, and then hands the signal on to whoever handled it before.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    uvicorn.run(
+    config = uvicorn.Config(
         make_app(models, limits, token),
-        host=host,
-        port=port,
         log_level="warning",
         access_log=False,
         timeout_graceful_shutdown=SECONDS_TO_FINISH,
     )
+    uvicorn.Server(config).run(sockets=[bound])
