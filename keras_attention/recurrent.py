@@ -5,6 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_attention._checks import require_positive_integers_or_none
 from keras_attention._layer import MemoryAttention, agree, require_built
 from keras_attention.attention import Attention
 
@@ -104,6 +105,7 @@ class AttentionCell(keras.layers.Layer):
                 f"`units` is the size of the projection W of order='luong'; order={order!r} has "
                 f"none. Received: units={units}. Omit it."
             )
+        require_positive_integers_or_none("AttentionCell", units=units)
         self.supports_masking = True
         deserialize = keras.saving.deserialize_keras_object
         self.cell = deserialize(cell) if isinstance(cell, dict) else cell
@@ -320,13 +322,7 @@ class AttentionRNN(keras.layers.Layer):
             )
 
     def build(self, inputs_shape, memory_shape):
-        if len(inputs_shape) != 3 or len(memory_shape) != 3:
-            raise ValueError(
-                "AttentionRNN needs inputs of shape (batch, length, input_size) and memory of "
-                f"shape (batch, memory_length, memory_size). Received: inputs "
-                f"{tuple(inputs_shape)}, memory {tuple(memory_shape)}. For a single step, call its "
-                "AttentionCell."
-            )
+        self._require_sequences(inputs_shape, memory_shape)
         batch, _, input_size = inputs_shape
         if not self.cell.built:
             self.cell.build((batch, input_size), memory_shape)
@@ -340,6 +336,7 @@ class AttentionRNN(keras.layers.Layer):
         return_attention_scores=False,
         training=None,
     ):
+        self._require_sequences(inputs.shape, memory.shape)
         prepared = self.cell.prepare(memory, memory_mask)
         if initial_state is None:
             initial_state = ops.zeros((ops.shape(inputs)[0], self.cell.cell.units), inputs.dtype)
@@ -369,6 +366,15 @@ class AttentionRNN(keras.layers.Layer):
         if not return_attention_scores:
             return outputs
         return outputs, ops.moveaxis(history[1], 0, -2)  # (batch, *heads, length, memory_length)
+
+    def _require_sequences(self, inputs_shape, memory_shape):
+        if len(inputs_shape) != 3 or len(memory_shape) != 3:
+            raise ValueError(
+                "AttentionRNN needs inputs of shape (batch, length, input_size) and memory of "
+                f"shape (batch, memory_length, memory_size). Received: inputs "
+                f"{tuple(inputs_shape)}, memory {tuple(memory_shape)}. For a single step, call its "
+                "AttentionCell."
+            )
 
     def _require_one_batch(self, **tensors):
         shapes = [tensor.shape[:1] for tensor in tensors.values()]

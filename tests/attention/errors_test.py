@@ -597,6 +597,10 @@ MISTAKES = {
         lambda: AttentionCell(gru(), order="bahdenau"),
         ["`order` must be one of bahdanau, conditional, luong", "'bahdenau'"],
     ),
+    "units of 0 for a projection": (
+        lambda: AttentionCell(gru(), order="luong", units=0),
+        ["`units` of AttentionCell must be a positive integer or None", "units=0"],
+    ),
     "units of an order without a projection": (
         lambda: AttentionCell(gru(), order="conditional", units=3),
         ["`units`", "order='luong'; order='conditional' has none", "units=3", "Omit it"],
@@ -635,6 +639,10 @@ MISTAKES = {
     ),
     "inputs of one step": (
         lambda: AttentionRNN(AttentionCell(gru()))(QUERY[:, 0], VALUE),
+        ["AttentionRNN needs inputs of shape", "inputs (2, 4), memory (2, 5, 4)", "single step"],
+    ),
+    "inputs of one step, in a layer that is built": (
+        lambda: attend_again(QUERY[:, 0], VALUE, AttentionRNN(AttentionCell(gru()))),
         ["AttentionRNN needs inputs of shape", "inputs (2, 4), memory (2, 5, 4)", "single step"],
     ),
     "memory of rank 2": (
