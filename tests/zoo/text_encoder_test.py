@@ -5,6 +5,7 @@ import random
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import zoo
 from zoo.models.text_encoder import TextEncoder
@@ -110,6 +111,21 @@ ENCODER = "text_encoder_masked_imdb"
 def test_what_an_encoder_cannot_take_is_named(options, message):
     with pytest.raises(ValueError, match=message):
         zoo.load(ENCODER, **options)
+
+
+@pytest.mark.parametrize("dataset", [(["a", "b"], [0, 1]), [["a", "b"]], [1, 2]])
+def test_data_sets_of_anything_but_texts_are_told(dataset):
+    model = zoo.load(ENCODER)
+    dataset = tf.data.Dataset.from_tensor_slices(dataset)
+    with pytest.raises(ValueError, match=r"Dataset of scalar strings.*dataset\.unbatch\(\)"):
+        model.fit(dataset)
+
+
+def test_pairs_may_come_from_generators(byte_tokenizer):
+    model = zoo.load("text_encoder_embedding", weights=None, tokenizer=byte_tokenizer, **TINY)
+    texts, others = ["a", "b"], ["c", "d"]
+    (inputs, _, _) = next(iter(model.batches(iter(texts), iter(others), shuffle=True)))
+    assert inputs["first"].shape[0] == 2
 
 
 def test_weights_of_a_new_head_come_back(tmp_path):

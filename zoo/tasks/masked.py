@@ -9,7 +9,7 @@ from zoo.decoding.base import require
 from zoo.learning.masked import AS_MASK, AS_OTHER
 from zoo.metrics.perplexity import Perplexity
 from zoo.readers.text.text_reader import TextReader
-from zoo.readers.text.texts import as_texts, refuse_file
+from zoo.readers.text.texts import as_texts, refuse_file, require_scalar_strings
 from zoo.tasks.arguments import Texts
 from zoo.tasks.encoding import EncodingTask
 
@@ -83,7 +83,9 @@ class MaskFiller(EncodingTask):
         require(y is None, "left out: a masked language model learns from texts alone", y=y)
         refuse_file(x)
         texts = x
-        if not isinstance(x, tf.data.Dataset):
+        if isinstance(x, tf.data.Dataset):
+            require_scalar_strings(x)
+        else:
             texts, _ = as_texts(x)
             require(texts, "texts", x=x)
             texts = tf.data.Dataset.from_tensor_slices(texts)

@@ -11,7 +11,7 @@ import tensorflow as tf
 from zoo import decoding
 from zoo.data.windows import random_windows, sliding_windows
 from zoo.decoding.base import Sampler, as_length, as_seed, require
-from zoo.readers.text.texts import as_text, as_texts, refuse_file
+from zoo.readers.text.texts import as_text, as_texts, refuse_file, require_scalar_strings
 from zoo.readers.text.words import chunks
 from zoo.serving import Start
 from zoo.tasks.arguments import SamplerLike, Texts
@@ -138,13 +138,7 @@ class TextGenerator(GeneratingTask):
     def _streams_and_openings(self, texts):
         """Yields the tokens of each text, with opening and end, and the length of the opening."""
         if isinstance(texts, tf.data.Dataset):
-            spec = texts.element_spec
-            is_text = isinstance(spec, tf.TensorSpec) and spec.dtype == tf.string
-            if not is_text or spec.shape.rank != 0:
-                raise ValueError(
-                    "A text generator takes a tf.data.Dataset of scalar strings. Received: a data "
-                    f"set of {spec}. Unbatch batches with dataset.unbatch()."
-                )
+            require_scalar_strings(texts)
             texts = [text.decode("utf-8", "replace") for text in texts.as_numpy_iterator()]
         texts, _ = as_texts(texts)
         end = [self.tokenizer.end_id] if self.opening is None else []
