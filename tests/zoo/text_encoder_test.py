@@ -9,6 +9,9 @@ import tensorflow as tf
 
 import zoo
 from zoo.models.text_encoder import TextEncoder
+from zoo.readers.text import Tokenizer
+from zoo.readers.text.pair_reader import PairReader
+from zoo.readers.text.templates import around
 
 TINY = {"num_layers": 1, "size": 16, "num_heads": 2, "hidden": 32, "max_length": 16, "dropout": 0.0}
 LABELS = ["bad", "good"]
@@ -119,6 +122,43 @@ def test_data_sets_of_anything_but_texts_are_told(dataset):
     dataset = tf.data.Dataset.from_tensor_slices(dataset)
     with pytest.raises(ValueError, match=r"Dataset of scalar strings.*dataset\.unbatch\(\)"):
         model.fit(dataset)
+
+
+def test_a_learned_tokenizer_puts_special_tokens_around_texts_and_pairs():
+    tokenizer = Tokenizer.train(["who is it"], vocabulary_size=30)
+    reader = PairReader(tokenizer, max_length=16)
+    ids = reader.read(tf.constant([["who", "is it"]]))[0]["token_ids"][0]
+    assert tokenizer.pieces(ids.numpy())[0][0] == "[CLS]"
+    assert tokenizer.pieces(ids.numpy())[0].count("[SEP]") == 2
+    library = tokenizer.to_library()
+    assert library.encode("who", "is it").ids == ids[0].numpy().tolist()
+    assert library.encode("who").ids == reader.read(tf.constant(["who"]))[0][0, 0].numpy().tolist()
+
+
+def test_a_shipped_encoder_puts_special_tokens_around_pairs():
+    for name in (ENCODER, "text_encoder_imdb"):
+        tokenizer = zoo.load(name).tokenizer
+        assert tokenizer.templates == around(tokenizer.start_id, tokenizer.end_id)
+
+
+def test_a_question_without_a_context_is_not_answered():
+    tokenizer = Tokenizer.train(["who is it"], vocabulary_size=30)
+    model = zoo.load("text_encoder_span", weights=None, tokenizer=tokenizer, **TINY)
+    assert model.answer("", "") == ("", 0.0, 0, 0)
+
+
+def test_labels_of_words_may_be_arrays_and_the_text_without_them_is_named(byte_tokenizer):
+    options = {"tokenizer": byte_tokenizer, "labels": ["O", "P"], **TINY}
+    model = zoo.load("text_encoder_tags", weights=None, **options)
+    texts, labels = [["Bob", "is"], ["red"]], [["P", "O"], ["O"]]
+    arrays = np.array([np.array(each) for each in labels], object)
+    found, expected = (next(iter(model.batches(texts, each)))[1] for each in (arrays, labels))
+    np.testing.assert_array_equal(found, expected)
+    for wrong, position in ([["P"], ["O"]], 0), ([["P", "O"], None], 1):
+        with pytest.raises(ValueError, match=f"a label for each word.* at position {position}"):
+            model.batches(texts, wrong)
+    with pytest.raises(ValueError, match="Received: 2 texts and labels for 0"):
+        model.batches(texts)
 
 
 def test_pairs_may_come_from_generators(byte_tokenizer):
