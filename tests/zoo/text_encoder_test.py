@@ -161,6 +161,13 @@ def test_labels_of_words_may_be_arrays_and_the_text_without_them_is_named(byte_t
         model.batches(texts)
 
 
+def test_numbers_of_candidates_are_integers_of_any_kind():
+    model = zoo.load(ENCODER)
+    assert len(model.fill_mask("a [MASK] film", num_candidates=np.int64(2))) == 2
+    with pytest.raises(ValueError, match="an integer from 1 to .* num_candidates=2.5"):
+        model.fill_mask("a [MASK] film", num_candidates=2.5)
+
+
 def test_pairs_may_come_from_generators(byte_tokenizer):
     model = zoo.load("text_encoder_embedding", weights=None, tokenizer=byte_tokenizer, **TINY)
     texts, others = ["a", "b"], ["c", "d"]

@@ -1,5 +1,6 @@
 """The task of filling masks: texts with masks in, the most probable words out."""
 
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import keras
@@ -151,8 +152,9 @@ class MaskFiller(EncodingTask):
         for text in texts:
             require(self.mask in text, f"texts with {self.mask}", texts=text)
         size = self.tokenizer.vocabulary_size
-        require(1 <= num_candidates <= size, f"from 1 to {size}", num_candidates=num_candidates)
-        rows = self._answers(texts, batch_size, num_candidates=num_candidates)
+        is_number = isinstance(num_candidates, Integral) and 1 <= num_candidates <= size
+        require(is_number, f"an integer from 1 to {size}", num_candidates=num_candidates)
+        rows = self._answers(texts, batch_size, num_candidates=int(num_candidates))
         found = [self._candidates(text, row) for text, row in zip(texts, rows, strict=True)]
         return found[0] if is_one else found
 

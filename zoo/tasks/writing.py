@@ -8,6 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_attention._checks import is_positive_integer
 from zoo import decoding
 from zoo.data.windows import random_windows, sliding_windows
 from zoo.decoding.base import Sampler, as_length, as_seed, require
@@ -112,7 +113,7 @@ class TextGenerator(GeneratingTask):
             `TextScores`. The end token of a complete text counts in its perplexity and comes last.
             If nothing precedes a text, as with GPT-2, its first token does not count.
         """
-        require(batch_size >= 1, "at least 1", batch_size=batch_size)
+        require(is_positive_integer(batch_size), "at least 1, an integer", batch_size=batch_size)
         texts, _ = as_texts(texts)
         log_probs_of = self._compiled_log_probs()
         tokens, log_probs = [], []
@@ -264,7 +265,7 @@ class TextGenerator(GeneratingTask):
         """
         stops = _stops(stop)
         max_length, seed = as_length(max_length), as_seed(seed)
-        require(batch_size >= 1, "at least 1", batch_size=batch_size)
+        require(is_positive_integer(batch_size), "at least 1, an integer", batch_size=batch_size)
         sampler = self.sampler(sampler, **options)
         prompts, is_one = as_texts(prompts)
         streams = [self._prompt_ids(prompt) for prompt in prompts]
