@@ -147,6 +147,13 @@ def test_a_question_without_a_context_is_not_answered():
     assert model.answer("", "") == ("", 0.0, 0, 0)
 
 
+@pytest.mark.parametrize("pairs", [[], ["qc"], [("q", "c", "d")], [1]])
+def test_questions_come_with_contexts(byte_tokenizer, pairs):
+    model = zoo.load("text_encoder_span", weights=None, tokenizer=byte_tokenizer, **TINY)
+    with pytest.raises(ValueError, match=r"a list of pairs \(question, context\). Received"):
+        model.batches(pairs, ["c"] * len(pairs))
+
+
 def test_labels_of_words_may_be_arrays_and_the_text_without_them_is_named(byte_tokenizer):
     options = {"tokenizer": byte_tokenizer, "labels": ["O", "P"], **TINY}
     model = zoo.load("text_encoder_tags", weights=None, **options)
