@@ -229,7 +229,7 @@ def test_a_config_makes_an_equal_sampler():
         ({"bad_words": ["damn"]}, "`bad_words` must be sequences of token ids"),
         ({"bad_first_tokens": []}, "`bad_first_tokens` must be ids of tokens"),
         ({"end_ids": 7}, "`end_ids` must be a sequence"),
-        ({"processors": 7}, "`processors` must be a sequence|int"),
+        ({"processors": 7}, "`processors` must be a sequence"),
         ({"beams": 3}, "Did you mean 'num_beams'"),
         ({"p": 2}, "no option 'p'. .* 'p' goes with sampler='top_p'"),
     ],

@@ -280,6 +280,11 @@ def test_wrong_data_gets_a_clear_error(captioner, tokenizer):
     for wrong in (None, [None]):
         with pytest.raises(ValueError, match="for the image at position 1: None of type NoneType"):
             captioner.fit(IMAGES[:2], ["red", wrong])
+    with pytest.raises(ValueError, match="list of images. Received: one image. Put it into"):
+        captioner.fit(IMAGES[0], ["red"])
+    with pytest.raises(ValueError, match="cannot be read") as raised:
+        captioner.fit([IMAGES[0], b"none"], ["red", "blue"])
+    assert raised.value.__notes__ == ["This is number 1 of 2 images, from 0."]
     with pytest.raises(ValueError, match=r"takes annotations of 5.*channels=4"):
         make(tokenizer, channels=5)
 

@@ -55,6 +55,17 @@ def test_data_sets_are_as_lists(model, kind):
     assert weights.numpy().tolist() == [1.0] * 8
 
 
+@pytest.mark.parametrize(
+    "options", [{"resized": 6, "keeps_shape": True, "interpolation": "bicubic"}, {"channels": 1}]
+)
+def test_pixels_of_a_data_set_are_read_as_pictures(options):
+    reader = zoo.ImageReader(size=4, **options)
+    pixels = np.random.default_rng(0).integers(0, 256, (1, 12, 20, 3)).astype("uint8")
+    expected, _ = reader.read([image_bytes(pixels[0])])
+    ((found, _),) = reader.batched(tf.data.Dataset.from_tensor_slices((pixels, [0])), 1)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
 def test_probabilities_are_those_of_the_core(model):
     images, labels = pictures(4)
     result = model.classify(images, return_probabilities=True)

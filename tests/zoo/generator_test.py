@@ -386,6 +386,7 @@ def test_an_empty_batch_gives_an_empty_batch(signature):
         ({"sampler": "gready"}, "Did you mean 'greedy'"),
         ({"num_beams": 3}, "RandomSampler.*has no option .num_beams.*sampler=.beam."),
         ({"batch_size": 0}, "`batch_size` must be at least 1"),
+        ({"batch_size": 2.5}, "`batch_size` must be at least 1, an integer"),
         (
             {"max_new_tokens": 3},
             "option of a sampler 'max_new_tokens'. Pass max_length=... instead",

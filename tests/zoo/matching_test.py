@@ -242,6 +242,12 @@ def test_batches_of_images_as_they_come(model, monkeypatch):
     assert model.evaluate(IMAGES, lists, verbose=0) == pytest.approx(float(expected), rel=1e-4)
 
 
+@pytest.mark.parametrize("number", [0, -1, 1.5])
+def test_captions_of_an_image_are_one_at_least(model, number):
+    with pytest.raises(ValueError, match=rf"captions_per_image={number}"):
+        model.batches(IMAGES, CAPTIONS, captions_per_image=number)
+
+
 def test_every_epoch_draws_other_captions(model):
     captions = [[f"{word} {number}" for number in range(99)] for word in ("red", "blue")]
     batches = model.batches(IMAGES[:2], captions, captions_per_image=2, shuffle=True)

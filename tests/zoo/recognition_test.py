@@ -130,6 +130,14 @@ def test_learns_from_lists(model, spoken):
     assert model.evaluate(sounds, texts, return_dict=True, verbose=0)["token_error_rate"] == 0.0
 
 
+@pytest.mark.parametrize("kind", [tuple, np.array, iter])
+def test_texts_in_any_sequence(model, spoken, kind):
+    sounds, texts = spoken
+    _, expected, _ = next(iter(model.batches(sounds, texts)))
+    _, labels, _ = next(iter(model.batches(sounds, kind(texts))))
+    np.testing.assert_array_equal(labels, expected)
+
+
 def test_when_it_was_heard(model, spoken):
     sounds, texts = spoken
     result = model.transcribe(sounds, return_attention=True)
@@ -212,5 +220,10 @@ def test_mistakes(model, spoken, tokenizer):
     short = [(np.zeros(800, "float32"), RATE)]
     with pytest.raises(tf.errors.InvalidArgumentError, match="more tokens than its sound has"):
         list(model.batches(short, ["low low low low"]))
+    for texts in ("low", ["low", "low"], []):
+        with pytest.raises(ValueError, match="a list of `str` with one for each. Received: 1"):
+            model.batches(short, texts)
+    with pytest.raises(ValueError, match="learns from sounds and their texts. .* at position 0"):
+        model.batches(short, [3])
     with pytest.raises(ValueError, match="one sound"):
         model.batches(short[0], ["low"])

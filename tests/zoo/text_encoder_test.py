@@ -5,9 +5,13 @@ import random
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import zoo
 from zoo.models.text_encoder import TextEncoder
+from zoo.readers.text import Tokenizer
+from zoo.readers.text.pair_reader import PairReader
+from zoo.readers.text.templates import around
 
 TINY = {"num_layers": 1, "size": 16, "num_heads": 2, "hidden": 32, "max_length": 16, "dropout": 0.0}
 LABELS = ["bad", "good"]
@@ -110,6 +114,72 @@ ENCODER = "text_encoder_masked_imdb"
 def test_what_an_encoder_cannot_take_is_named(options, message):
     with pytest.raises(ValueError, match=message):
         zoo.load(ENCODER, **options)
+
+
+@pytest.mark.parametrize("dataset", [(["a", "b"], [0, 1]), [["a", "b"]], [1, 2]])
+def test_data_sets_of_anything_but_texts_are_told(dataset):
+    model = zoo.load(ENCODER)
+    dataset = tf.data.Dataset.from_tensor_slices(dataset)
+    with pytest.raises(ValueError, match=r"Dataset of scalar strings.*dataset\.unbatch\(\)"):
+        model.fit(dataset)
+
+
+def test_a_learned_tokenizer_puts_special_tokens_around_texts_and_pairs():
+    tokenizer = Tokenizer.train(["who is it"], vocabulary_size=30)
+    reader = PairReader(tokenizer, max_length=16)
+    ids = reader.read(tf.constant([["who", "is it"]]))[0]["token_ids"][0]
+    assert tokenizer.pieces(ids.numpy())[0][0] == "[CLS]"
+    assert tokenizer.pieces(ids.numpy())[0].count("[SEP]") == 2
+    library = tokenizer.to_library()
+    assert library.encode("who", "is it").ids == ids[0].numpy().tolist()
+    assert library.encode("who").ids == reader.read(tf.constant(["who"]))[0][0, 0].numpy().tolist()
+
+
+def test_a_shipped_encoder_puts_special_tokens_around_pairs():
+    for name in (ENCODER, "text_encoder_imdb"):
+        tokenizer = zoo.load(name).tokenizer
+        assert tokenizer.templates == around(tokenizer.start_id, tokenizer.end_id)
+
+
+def test_a_question_without_a_context_is_not_answered():
+    tokenizer = Tokenizer.train(["who is it"], vocabulary_size=30)
+    model = zoo.load("text_encoder_span", weights=None, tokenizer=tokenizer, **TINY)
+    assert model.answer("", "") == ("", 0.0, 0, 0)
+
+
+@pytest.mark.parametrize("pairs", [[], ["qc"], [("q", "c", "d")], [1]])
+def test_questions_come_with_contexts(byte_tokenizer, pairs):
+    model = zoo.load("text_encoder_span", weights=None, tokenizer=byte_tokenizer, **TINY)
+    with pytest.raises(ValueError, match=r"a list of pairs \(question, context\). Received"):
+        model.batches(pairs, ["c"] * len(pairs))
+
+
+def test_labels_of_words_may_be_arrays_and_the_text_without_them_is_named(byte_tokenizer):
+    options = {"tokenizer": byte_tokenizer, "labels": ["O", "P"], **TINY}
+    model = zoo.load("text_encoder_tags", weights=None, **options)
+    texts, labels = [["Bob", "is"], ["red"]], [["P", "O"], ["O"]]
+    arrays = np.array([np.array(each) for each in labels], object)
+    found, expected = (next(iter(model.batches(texts, each)))[1] for each in (arrays, labels))
+    np.testing.assert_array_equal(found, expected)
+    for wrong, position in ([["P"], ["O"]], 0), ([["P", "O"], None], 1):
+        with pytest.raises(ValueError, match=f"a label for each word.* at position {position}"):
+            model.batches(texts, wrong)
+    with pytest.raises(ValueError, match="Received: 2 texts and labels for 0"):
+        model.batches(texts)
+
+
+def test_numbers_of_candidates_are_integers_of_any_kind():
+    model = zoo.load(ENCODER)
+    assert len(model.fill_mask("a [MASK] film", num_candidates=np.int64(2))) == 2
+    with pytest.raises(ValueError, match="an integer from 1 to .* num_candidates=2.5"):
+        model.fill_mask("a [MASK] film", num_candidates=2.5)
+
+
+def test_pairs_may_come_from_generators(byte_tokenizer):
+    model = zoo.load("text_encoder_embedding", weights=None, tokenizer=byte_tokenizer, **TINY)
+    texts, others = ["a", "b"], ["c", "d"]
+    (inputs, _, _) = next(iter(model.batches(iter(texts), iter(others), shuffle=True)))
+    assert inputs["first"].shape[0] == 2
 
 
 def test_weights_of_a_new_head_come_back(tmp_path):

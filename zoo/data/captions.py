@@ -5,6 +5,7 @@ from collections.abc import Iterable
 import tensorflow as tf
 
 from zoo.readers.images import image_bytes
+from zoo.readers.several import as_requests
 
 IMAGES_A_STEP = 32
 SHUFFLED_PAIRS = 4096
@@ -21,10 +22,14 @@ def examples_of_lists(images, captions):
     """
     if isinstance(captions, str):
         raise ValueError(
-            f"A captioner learns from a list of captions. Received: {captions!r}. Put it into a "
+            f"The model learns from a list of captions. Received: {captions!r}. Put it into a "
             "list, one caption or a list of them for each image."
         )
-    images = [image_bytes(image) for image in images]
+    images, is_one = as_requests(images, image_bytes, "images", picture_rank=3)
+    if is_one:
+        raise ValueError(
+            "The model learns from a list of images. Received: one image. Put it into a list."
+        )
     captions = [list(each) if _is_several(each) else [each] for each in captions]
     for position, of_image in enumerate(captions):
         for caption in of_image:
@@ -35,7 +40,7 @@ def examples_of_lists(images, captions):
                 )
     if not images or len(images) != len(captions) or not all(captions):
         raise ValueError(
-            "A captioner learns from images and, for each, one caption or a list of them. "
+            "The model learns from images and, for each, one caption or a list of them. "
             f"Received: {len(images)} images and {len(captions)} captions or lists, "
             f"{sum(not each for each in captions)} of them empty."
         )
@@ -154,7 +159,7 @@ def _kind(examples):
         if ranks.get("image") == (False, 0):
             return "image"
     raise ValueError(
-        "A captioner learns from a tf.data.Dataset of dictionaries with `captions`, strings (n,), "
+        "The model learns from a tf.data.Dataset of dictionaries with `captions`, strings (n,), "
         "and `image`, a string, or `annotations` (positions, channels); or from x=list of images, "
         f"y=list of captions. Received: {'a data set of ' + str(spec) if spec else type(examples)}."
     )

@@ -1,5 +1,7 @@
 """Pairs of texts: training data of translators and embedders."""
 
+import reprlib
+
 import tensorflow as tf
 
 from zoo.readers.text.texts import as_texts
@@ -42,13 +44,16 @@ def spoken_texts(examples):
     """
     if isinstance(examples, tuple):
         sounds, texts = examples
-        is_texts = isinstance(texts, list | tuple) and all(isinstance(x, str) for x in texts)
-        if not is_texts or not texts or len(texts) != len(sounds):
+        try:
+            texts, is_one = as_texts(texts)
+        except ValueError as error:
+            raise ValueError(f"The model learns from sounds and their texts. {error}") from None
+        if is_one or not texts or len(texts) != len(sounds):
             raise ValueError(
                 "The model learns from sounds and their texts, a list of `str` with one for each. "
-                f"Received: {len(sounds)} sounds and {texts!r:.80}."
+                f"Received: {len(sounds)} sounds and {reprlib.repr(texts)}."
             )
-        return tf.data.Dataset.from_tensor_slices((sounds, list(texts)))
+        return tf.data.Dataset.from_tensor_slices((sounds, texts))
     spec = getattr(examples, "element_spec", None)
     is_pair = isinstance(spec, tuple) and len(spec) == 2
     if not is_pair or spec[1].dtype != tf.string or spec[1].shape.rank != 0:

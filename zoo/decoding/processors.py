@@ -306,7 +306,10 @@ def split_options(options):
     """
     others = {name: value for name, value in options.items() if name not in PROCESSORS}
     named = [PROCESSORS[name](options[name]) for name in PROCESSORS if name in options]
-    return others, (*named, *others.pop("processors", ()))
+    given = others.pop("processors", ())
+    is_several = isinstance(given, list | tuple)
+    require(is_several, "a sequence of `zoo.decoding.Processor`s", processors=given)
+    return others, (*named, *given)
 
 
 def _is_word(word):

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from keras_attention._checks import require_positive_integers
 from keras_attention.errors import unknown_name
-from zoo.readers.images import image_bytes, read_images
+from zoo.readers.images import fitted, image_bytes, read_images
 from zoo.readers.several import as_requests, assert_decoded
 
 INTERPOLATIONS = {"bilinear": 2, "bicubic": 3}  # to the numbers of PIL
@@ -84,6 +84,10 @@ class ImageReader:
             raise ValueError(unknown_name("interpolation", interpolation, INTERPOLATIONS))
 
     @property
+    def _resizing(self):
+        return self.resized, self.keeps_shape, self.interpolation
+
+    @property
     def decides(self):
         """Options of a model of pictures that the reader determines."""
         return {"image_size": self.size, "channels": self.channels}
@@ -132,9 +136,7 @@ class ImageReader:
             float32 `(batch, size, size, channels)`, and boolean `(batch,)`, whether each is a
             picture.
         """
-        pixels, is_image = read_images(
-            requests, self.size, self.resized, self.keeps_shape, self.interpolation
-        )
+        pixels, is_image = read_images(requests, self.size, *self._resizing)
         if self.channels == 1:
             pixels = tf.image.rgb_to_grayscale(pixels)
         return self.scale(pixels), is_image
@@ -162,11 +164,10 @@ class ImageReader:
                 "Pictures in a data set must be encoded, or have the shape (rows, columns, "
                 f"channels) with 1 or 3 channels. Received: shape {pixels.shape}."
             )
+        pixels = fitted(tf.cast(pixels, tf.float32), self.size, *self._resizing)
         if pixels.shape[-1] != self.channels:
             change = tf.image.rgb_to_grayscale if self.channels == 1 else tf.image.grayscale_to_rgb
             pixels = change(pixels)
-        if tuple(pixels.shape[:2]) != (self.size, self.size):
-            pixels = tf.image.resize(pixels, (self.size, self.size), antialias=True)
         return self.scale(pixels), label
 
     def scale(self, pixels):

@@ -54,7 +54,7 @@ def read_images(image_bytes, size, resized=None, keeps_shape=False, interpolatio
     count = tf.size(image_bytes, tf.int64)
     pictures = tf.data.Dataset.from_tensor_slices((tf.range(count), image_bytes))
 
-    read_one = _reader(size, resized or size, keeps_shape, interpolation)
+    read_one = _reader(size, resized, keeps_shape, interpolation)
 
     def read(place, encoded):
         return place, read_one(encoded)
@@ -86,6 +86,30 @@ def read_image(encoded):
     """
     pixels = upright(_decode(encoded), orientation_of(encoded))
     return np.rint(pixels).astype("uint8")
+
+
+def fitted(image, size, resized=None, keeps_shape=False, interpolation="bilinear"):
+    """Resizes and crops one picture, in the graph, as `read_images` does.
+
+    Args:
+        image: Float32 tensor (rows, columns, channels), from 0 to 255.
+        size, resized, keeps_shape, interpolation: As for `read_images`.
+
+    Returns:
+        Float32 tensor (size, size, channels).
+    """
+    resized = resized or size
+    shape = [resized, resized]
+    if keeps_shape:
+        sides = tf.shape(image)[:2]
+        shape = resized * sides // tf.reduce_min(sides)
+    channels = image.shape[-1]
+    image = tf.image.resize(image, shape, interpolation, antialias=True)
+    if interpolation == "bicubic":  # which goes beyond white and black at edges
+        image = tf.clip_by_value(image, 0.0, 255.0)
+    if keeps_shape or resized != size:
+        image = tf.image.resize_with_crop_or_pad(image, size, size)
+    return tf.ensure_shape(image, (size, size, channels))
 
 
 def image_bytes(image):
@@ -131,17 +155,8 @@ def _reader(*how):
 
 
 def _read(encoded, size, resized, keeps_shape, interpolation):
-    image = _decode(encoded)
-    shape = [resized, resized]
-    if keeps_shape:
-        sides = tf.shape(image)[:2]
-        shape = resized * sides // tf.reduce_min(sides)
-    image = tf.image.resize(image, shape, interpolation, antialias=True)
-    if interpolation == "bicubic":  # which goes beyond white and black at edges
-        image = tf.clip_by_value(image, 0.0, 255.0)
-    if keeps_shape or resized != size:
-        image = tf.image.resize_with_crop_or_pad(image, size, size)
-    return upright(tf.ensure_shape(image, (size, size, 3)), orientation_of(encoded))
+    image = fitted(_decode(encoded), size, resized, keeps_shape, interpolation)
+    return upright(image, orientation_of(encoded))
 
 
 def _decode(encoded):

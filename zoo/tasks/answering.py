@@ -111,7 +111,7 @@ class Answerer(EncodingTask):
         if y is None:
             examples = spans_of_examples(x)
         else:
-            pairs, _ = self.reader.requests(*zip(*x, strict=True))
+            pairs, _ = self.reader.requests(*_questions_and_contexts(x))
             examples = answer_spans(pairs, y)
             examples = examples.shuffle(len(pairs), seed=seed) if shuffle else examples
 
@@ -253,3 +253,17 @@ class Answerer(EncodingTask):
         names = "question", "context"
         inputs = [tf.TensorSpec([None], tf.string, name=name) for name in names]
         return {"serving_default": Endpoint(serving_default, inputs, [[["a"], ["a"]]])}
+
+
+def _questions_and_contexts(pairs):
+    """Returns two lists; raises a `ValueError` unless there are pairs to learn from."""
+    pairs = list(pairs)
+    for position, pair in enumerate(pairs):
+        if isinstance(pair, str) or not hasattr(pair, "__len__") or len(pair) != 2:
+            raise ValueError(
+                "`x` must be a list of pairs (question, context). Received: "
+                f"{pair!r} at position {position}."
+            )
+    if not pairs:
+        raise ValueError("`x` must be a list of pairs (question, context). Received: none.")
+    return [question for question, _ in pairs], [context for _, context in pairs]

@@ -81,7 +81,7 @@ class Embedder(EncodingTask):
         pairs = x if y is None else pairs_of_lists(x, y)
         require_pairs(pairs)
         if shuffle and y is not None:
-            pairs = pairs.shuffle(len(x), seed=seed)
+            pairs = pairs.shuffle(len(pairs), seed=seed)
 
         def read(first, second):
             inputs = {"first": self.reader.read(first)[0], "second": self.reader.read(second)[0]}

@@ -1,5 +1,6 @@
 """The task of filling masks: texts with masks in, the most probable words out."""
 
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import keras
@@ -9,7 +10,7 @@ from zoo.decoding.base import require
 from zoo.learning.masked import AS_MASK, AS_OTHER
 from zoo.metrics.perplexity import Perplexity
 from zoo.readers.text.text_reader import TextReader
-from zoo.readers.text.texts import as_texts, refuse_file
+from zoo.readers.text.texts import as_texts, refuse_file, require_scalar_strings
 from zoo.tasks.arguments import Texts
 from zoo.tasks.encoding import EncodingTask
 
@@ -83,7 +84,9 @@ class MaskFiller(EncodingTask):
         require(y is None, "left out: a masked language model learns from texts alone", y=y)
         refuse_file(x)
         texts = x
-        if not isinstance(x, tf.data.Dataset):
+        if isinstance(x, tf.data.Dataset):
+            require_scalar_strings(x)
+        else:
             texts, _ = as_texts(x)
             require(texts, "texts", x=x)
             texts = tf.data.Dataset.from_tensor_slices(texts)
@@ -149,8 +152,9 @@ class MaskFiller(EncodingTask):
         for text in texts:
             require(self.mask in text, f"texts with {self.mask}", texts=text)
         size = self.tokenizer.vocabulary_size
-        require(1 <= num_candidates <= size, f"from 1 to {size}", num_candidates=num_candidates)
-        rows = self._answers(texts, batch_size, num_candidates=num_candidates)
+        is_number = isinstance(num_candidates, Integral) and 1 <= num_candidates <= size
+        require(is_number, f"an integer from 1 to {size}", num_candidates=num_candidates)
+        rows = self._answers(texts, batch_size, num_candidates=int(num_candidates))
         found = [self._candidates(text, row) for text, row in zip(texts, rows, strict=True)]
         return found[0] if is_one else found
 

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_attention._checks import require_positive_integers_or_none
 from zoo import serving
 from zoo.data.batching import in_batches_by_length
 from zoo.data.captions import annotated, examples_of_lists, images_with_captions, plain
@@ -148,6 +149,7 @@ class Matcher(Task):
             A data set of `(inputs, labels, weights)`: inputs are `images` and `token_ids` of all
             their captions; labels `(images, texts)` mark the pairs that belong together.
         """
+        require_positive_integers_or_none("Matcher", captions_per_image=captions_per_image)
         require_dropout(subword_dropout)
         examples = x if y is None else examples_of_lists(x, y)
         examples = annotated(examples, self.annotate)

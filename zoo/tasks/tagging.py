@@ -95,13 +95,19 @@ class Tagger(EncodingTask):
     def _numbers(self, requests, labels):
         words = self.reader.read_words(tf.constant(requests)).words.numpy()
         counts = [sum(word != b"" for word in row) for row in words]
-        labels = list(labels or [])
-        if [len(each) for each in labels] != counts:
+        labels = [] if labels is None else list(labels)
+        expected = (
+            "A tagger learns from a label for each word: x=[['Anna', 'left']], y=[['P', 'O']]."
+        )
+        if len(labels) != len(counts):
             raise ValueError(
-                "A tagger learns from a label for each word: x=[['Anna', 'sleeps']], "
-                f"y=[['PERSON', 'O']]. Received: texts of {counts} words, labels for "
-                f"{[len(each) for each in labels]}."
+                f"{expected} Received: {len(counts)} texts and labels for {len(labels)}."
             )
+        for position, (of_text, count) in enumerate(zip(labels, counts, strict=True)):
+            if not hasattr(of_text, "__len__") or len(of_text) != count:
+                raise ValueError(
+                    f"{expected} Received: {of_text!r} for {count} words at position {position}."
+                )
         known = {label: number for number, label in enumerate(self.labels)}
         known |= {number: number for number in range(len(self.labels))}
         unknown = sorted({str(each) for row in labels for each in row if each not in known})

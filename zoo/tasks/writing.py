@@ -8,10 +8,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_attention._checks import is_positive_integer
 from zoo import decoding
 from zoo.data.windows import random_windows, sliding_windows
 from zoo.decoding.base import Sampler, as_length, as_seed, require
-from zoo.readers.text.texts import as_text, as_texts, refuse_file
+from zoo.readers.text.texts import as_text, as_texts, refuse_file, require_scalar_strings
 from zoo.readers.text.words import chunks
 from zoo.serving import Start
 from zoo.tasks.arguments import SamplerLike, Texts
@@ -112,7 +113,7 @@ class TextGenerator(GeneratingTask):
             `TextScores`. The end token of a complete text counts in its perplexity and comes last.
             If nothing precedes a text, as with GPT-2, its first token does not count.
         """
-        require(batch_size >= 1, "at least 1", batch_size=batch_size)
+        require(is_positive_integer(batch_size), "at least 1, an integer", batch_size=batch_size)
         texts, _ = as_texts(texts)
         log_probs_of = self._compiled_log_probs()
         tokens, log_probs = [], []
@@ -138,13 +139,7 @@ class TextGenerator(GeneratingTask):
     def _streams_and_openings(self, texts):
         """Yields the tokens of each text, with opening and end, and the length of the opening."""
         if isinstance(texts, tf.data.Dataset):
-            spec = texts.element_spec
-            is_text = isinstance(spec, tf.TensorSpec) and spec.dtype == tf.string
-            if not is_text or spec.shape.rank != 0:
-                raise ValueError(
-                    "A text generator takes a tf.data.Dataset of scalar strings. Received: a data "
-                    f"set of {spec}. Unbatch batches with dataset.unbatch()."
-                )
+            require_scalar_strings(texts)
             texts = [text.decode("utf-8", "replace") for text in texts.as_numpy_iterator()]
         texts, _ = as_texts(texts)
         end = [self.tokenizer.end_id] if self.opening is None else []
@@ -270,7 +265,7 @@ class TextGenerator(GeneratingTask):
         """
         stops = _stops(stop)
         max_length, seed = as_length(max_length), as_seed(seed)
-        require(batch_size >= 1, "at least 1", batch_size=batch_size)
+        require(is_positive_integer(batch_size), "at least 1, an integer", batch_size=batch_size)
         sampler = self.sampler(sampler, **options)
         prompts, is_one = as_texts(prompts)
         streams = [self._prompt_ids(prompt) for prompt in prompts]

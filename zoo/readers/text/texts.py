@@ -62,6 +62,16 @@ def refuse_one_text(**argument):
         )
 
 
+def require_scalar_strings(dataset):
+    """Raises a `ValueError` unless the elements of a `tf.data.Dataset` are scalar strings."""
+    spec = dataset.element_spec
+    if getattr(spec, "dtype", None) != "string" or spec.shape.rank != 0:
+        raise ValueError(
+            "The model learns from texts: a tf.data.Dataset of scalar strings. Received: a data "
+            f"set of {spec}. Unbatch batches with dataset.unbatch()."
+        )
+
+
 def are_several(texts):
     """Returns whether something is iterable and not a text; a scalar array or a dict is not."""
     is_one = isinstance(texts, str | bytes | collections.abc.Mapping)

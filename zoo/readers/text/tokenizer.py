@@ -158,6 +158,11 @@ class Tokenizer(TextTokenizer):
                 "max_input_chars_per_word": 100,
                 "vocab": vocabulary,
             },
+            "post_processor": {
+                "type": "BertProcessing",
+                "cls": [OF_BERT["start"], vocabulary[OF_BERT["start"]]],
+                "sep": [OF_BERT["end"], vocabulary[OF_BERT["end"]]],
+            },
             "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
         }
         return cls(definition, OF_BERT)
