@@ -219,7 +219,6 @@ def serve(names, host, port, token, batch, threads):
     quiet.import_tensorflow()
     import tensorflow as tf
 
-    tf.config.threading.set_intra_op_parallelism_threads(threads)
     try:
         from zoo import server
     except ImportError as error:
@@ -228,6 +227,7 @@ def serve(names, host, port, token, batch, threads):
         ) from error
 
     bound = server.bind(host, port)
+    tf.config.threading.set_intra_op_parallelism_threads(threads)
     models = [server.model_of(name, batch) for name in names]
     place = f"[{host}]" if ":" in host else host
     told = f"http://{place}:{bound.getsockname()[1]}"

@@ -173,6 +173,11 @@ def test_validation_data_is_measured(fresh_model, sources, targets):
     assert history["val_loss"] == [pytest.approx(measured["loss"], rel=1e-4)]
 
 
+def test_weights_of_16_bits_are_warned_of_before_training(fresh_model):
+    with pytest.warns(UserWarning, match='load the model with dtype="mixed_bfloat16"'):
+        fresh_model(dtype="bfloat16").compile("adam")
+
+
 @pytest.mark.full
 @pytest.mark.filterwarnings("error:Your input ran out of data")
 def test_a_step_in_mixed_precision_is_traced_once(fresh_model, batch, monkeypatch):

@@ -120,6 +120,13 @@ class Task(keras.Model, abc.ABC):
             ValueError: If the loss is a cross-entropy of probabilities.
         """
         _require_loss_of_logits(loss)
+        if self.core.variable_dtype != "float32":
+            warnings.warn(
+                f"The weights are {self.core.variable_dtype}, so small updates are rounded away; "
+                "with Adam, nothing is learned. To train in half the precision, load the model "
+                f'with dtype="mixed_{self.core.variable_dtype}".',
+                stacklevel=2,
+            )
         metrics = self.usual_metrics() if weighted_metrics is None else weighted_metrics
         super().compile(
             optimizer=optimizer,
