@@ -157,7 +157,8 @@ class Task(keras.Model, abc.ABC):
 
         Args:
             x, y, batch_size, seed: As for `batches`.
-            validation_data: A data set like `x`, or a tuple `(x, y)`.
+            validation_data: A data set like `x`, or a tuple `(x, y)`; of a task that learns from
+                texts alone, texts.
             shuffle: As for `batches`.
             validation_batch_size: Number of validation examples per batch. Defaults to
                 `batch_size`.
