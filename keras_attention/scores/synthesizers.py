@@ -124,13 +124,10 @@ class RandomSynthesizer(OfPositions):
         if self.rank is not None:
             return super().pairwise(query, key)
         columns = ops.swapaxes(ops.cast(key, "int32"), -1, -2)  # (..., 1, key_tile)
-        # With one more column, which is dropped: TensorFlow fails if rows and columns are empty.
-        columns = ops.pad(columns, [(0, 0)] * (len(columns.shape) - 1) + [(0, 1)])
-        columns = ops.broadcast_to(columns, (*ops.shape(query)[:-1], ops.shape(key)[-2] + 1))
+        columns = ops.broadcast_to(columns, (*ops.shape(query)[:-1], ops.shape(key)[-2]))
         inside = ops.minimum(columns, self.max_length - 1)
         found = ops.take_along_axis(query, inside, axis=-1)
-        known = ops.where(columns < self.max_length, found, ops.cast(float("nan"), found.dtype))
-        return known[..., :-1]
+        return ops.where(columns < self.max_length, found, ops.cast(float("nan"), found.dtype))
 
     def get_config(self):
         return {**super().get_config(), "rank": self.rank}

@@ -437,10 +437,6 @@ class TestOfPositions:
         assert np.isnan(found[..., 8]).all()
         assert np.isfinite(call(tf.ones((1, 2, SIZE)), tf.ones((1, 8, SIZE)))).all()
 
-    def test_sequences_may_be_empty(self, name):
-        score, nothing = built(name), ops.ones((2, 0, SIZE))
-        assert score(nothing, nothing).shape == (2, 0, 0)
-
 
 def test_more_queries_than_the_table_has_rows_are_an_error():
     layer = Attention(scores.RandomSynthesizer(max_length=4))
