@@ -8,6 +8,7 @@ import json
 import math
 import random
 import re
+import socket
 import struct
 import threading
 import time
@@ -386,6 +387,19 @@ def test_a_full_server_says_when_to_try_again_and_finishes_what_runs(waiting):
         assert [each.result()[0] for each in running] == [200, 200]
     client.stop()
     assert not client.thread.is_alive()
+
+
+def test_a_body_that_does_not_arrive_is_given_up(waiting):
+    head = b"POST /v1/models/waiting:predict HTTP/1.1\r\nHost: x\r\nContent-Length: 20\r\n\r\n"
+    with (
+        serving([waiting], Limits(seconds=0.1)) as client,
+        socket.create_connection(("127.0.0.1", client.port), timeout=30) as connection,
+    ):
+        connection.sendall(head + b"{")
+        response = http.client.HTTPResponse(connection)
+        response.begin()
+        assert response.status == 408
+        assert "did not arrive within 0.1 seconds" in response.read().decode()
 
 
 def test_an_answer_that_takes_too_long_is_given_up(waiting):

@@ -226,12 +226,16 @@ class _Server:
         return model
 
     async def body(self, request):
-        """Returns the body of a request, unless it is too large."""
-        largest, body = self.limits.body_bytes, bytearray()
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > largest:
-                raise Refused(413, f"The body of a request has at most {largest} bytes.")
+        """Returns the body of a request, unless it is too large or too slow."""
+        largest, seconds, body = self.limits.body_bytes, self.limits.seconds, bytearray()
+        try:
+            async with asyncio.timeout(seconds):
+                async for chunk in request.stream():
+                    body += chunk
+                    if len(body) > largest:
+                        raise Refused(413, f"The body of a request has at most {largest} bytes.")
+        except TimeoutError as error:
+            raise Refused(408, f"The request did not arrive within {seconds} seconds.") from error
         return bytes(body)
 
     @contextlib.contextmanager
