@@ -66,7 +66,8 @@ def answer(name, question, context, files, batch_size):
     model = load(name, "answer")
 
     def answers(model, pairs):
-        found = model.answer(*zip(*pairs, strict=True), batch_size)
+        questions, contexts = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+        found = model.answer(questions, contexts, batch_size)
         return [(each.text, float(each.score)) for each in found]
 
     if is_of_files:

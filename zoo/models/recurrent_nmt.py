@@ -13,6 +13,7 @@ from keras import ops
 from keras_attention import Attention, AttentionCell, AttentionRNN, scores
 from keras_attention.errors import unknown_name
 from zoo.models.core import Core
+from zoo.models.initializers import Orthogonal
 
 # ---------------------------------------------------------------------------------------- layers
 
@@ -40,7 +41,12 @@ class BidirectionalEncoder(keras.layers.Layer):
         layers = {"gru": keras.layers.GRU, "lstm": keras.layers.LSTM}
         if cell not in layers:
             raise ValueError(unknown_name("cell", cell, layers))
-        forward = layers[cell](units, return_sequences=True, dtype=self.dtype_policy)
+        forward = layers[cell](
+            units,
+            recurrent_initializer=Orthogonal(),
+            return_sequences=True,
+            dtype=self.dtype_policy,
+        )
         self.recurrent = keras.layers.Bidirectional(forward, dtype=self.dtype_policy)
         self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
 
@@ -142,7 +148,9 @@ class AttentionRNNTranslator(Core):
         cells = {"gru": keras.layers.GRUCell, "lstm": keras.layers.LSTMCell}
         self.decoder = AttentionRNN(
             AttentionCell(
-                cells[config.cell](config.decoder_units, dtype=dtype),
+                cells[config.cell](
+                    config.decoder_units, recurrent_initializer=Orthogonal(), dtype=dtype
+                ),
                 Attention(config.score, dtype=dtype),
                 order=config.order,
                 dtype=dtype,

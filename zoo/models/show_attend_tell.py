@@ -12,6 +12,7 @@ from keras import ops
 from keras_attention import Attention, AttentionCell, AttentionRNN, Memory
 from keras_attention.normalizers import Hard
 from zoo.models.core import Core
+from zoo.models.initializers import Orthogonal
 
 BASELINE_MOMENTUM = 0.9
 
@@ -109,7 +110,9 @@ class ShowAttendTell(Core):
         drawn = Hard(stochastic=True, seed=config.seed, straight_through=False)
         self.decoder = AttentionRNN(
             AttentionCell(
-                keras.layers.LSTMCell(config.units, dtype=dtype),
+                keras.layers.LSTMCell(
+                    config.units, recurrent_initializer=Orthogonal(), dtype=dtype
+                ),
                 Attention("additive", normalizer=drawn if self.is_hard else "softmax", dtype=dtype),
                 gated=True,
                 dtype=dtype,

@@ -51,7 +51,9 @@ class EncodingTask(Task):
 
     def _answers(self, requests, batch_size, **options):
         """Returns the results of `respond`, a dictionary of NumPy arrays for each request."""
-        are_pairs = bool(requests) and isinstance(requests[0], tuple)
+        if not requests:
+            return []
+        are_pairs = isinstance(requests[0], tuple)
         run = self._compiled(PAIRS if are_pairs else REQUESTS, **options)
         lengths = [sum(map(len, each)) if are_pairs else len(each) for each in requests]
 
