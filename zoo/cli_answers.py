@@ -76,7 +76,7 @@ def translate(name, texts, files, show_attention, batch_size, sampler, **options
 @click.command()
 @click.argument("name")
 @click.argument("inputs", nargs=-1)
-@with_files("File of texts, .jsonl, .tsv or lines, or folder of pictures")
+@with_files("File of texts, .jsonl, .tsv or lines, or folder of pictures or WAV files")
 @PAIR
 @click.option("--label", "labels", multiple=True, help="A label; may be given several times.")
 @click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True)
@@ -113,7 +113,7 @@ def classify(name, inputs, files, pair, labels, show_attention, batch_size):
             return [dict(zip(names, each, strict=True)) for each in answers(model, inputs)]
 
         names = PAIR_OF_TEXTS if pair else (TEXT,)
-        kind = "picture" if model.tokenizer is None or hasattr(model, "search") else None
+        kind = _kind_of_files(model)
         answer_rows(files, model, answer, kind=kind, names=names, name=name, **settings)
         return
     for some in batches(inputs, batch_size):
@@ -131,6 +131,13 @@ def _told(label, share):
     if isinstance(label, str):
         return f"{label}\t{share:.4f}"
     return f"{', '.join(label)}\t{', '.join(f'{each:.4f}' for each in share)}"
+
+
+def _kind_of_files(model):
+    """Returns the kind of the files that a model classifies, or `None` if it classifies texts."""
+    if model.takes_images:
+        return "picture"
+    return "sound" if model.tokenizer is None else None
 
 
 def _labels_for(model, name, labels, show_attention):

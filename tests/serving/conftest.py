@@ -1,4 +1,4 @@
-"""Tiny models of every task."""
+"""Tiny models of every task, and a server of two of them."""
 
 import functools
 import random
@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 import zoo
+from tests.serving.client import serving
 from tests.zoo.pictures import CHANNELS, MeanColours
+from zoo.server import Limits, LoadedModel
 
 SENTENCES = ["a man sleeps", "der hund frisst", "two women ride bikes"]
 TINY_TRANSFORMER = {"num_layers": 1, "size": 16, "num_heads": 2, "hidden": 32}
@@ -41,3 +43,16 @@ def model():
         return made
 
     return make
+
+
+@pytest.fixture(scope="module")
+def served(model):
+    """Loads a tiny model as a server does."""
+    return functools.cache(lambda name: LoadedModel(name, model(name)))
+
+
+@pytest.fixture(scope="module")
+def client(served):
+    models = [served("luong_nmt"), served("transformer_lm")]
+    with serving(models, Limits(body_bytes=10_000, text_bytes=2_000)) as found:
+        yield found

@@ -1,11 +1,9 @@
-"""The server over a real socket: TF Serving's and OpenAI's protocols, limits, new versions."""
+"""The server over a real socket: TF Serving's protocol, limits, new versions."""
 
 import base64
 import concurrent.futures
-import functools
 import http.client
 import json
-import math
 import random
 import re
 import socket
@@ -28,19 +26,6 @@ from zoo.server import models as server_models
 from zoo.serving import Endpoint, write_version
 
 TEXTS = ["a man sleeps", "der hund", "two women ride bikes", "", "a dog"]
-
-
-@pytest.fixture(scope="module")
-def served(model):
-    """Loads a tiny model as a server does."""
-    return functools.cache(lambda name: LoadedModel(name, model(name)))
-
-
-@pytest.fixture(scope="module")
-def client(served):
-    models = [served("luong_nmt"), served("transformer_lm")]
-    with serving(models, Limits(body_bytes=10_000, text_bytes=2_000)) as found:
-        yield found
 
 
 def test_instances_and_inputs_are_answered_as_in_python(client, model):
@@ -151,149 +136,6 @@ def test_hostile_requests_never_end_in_a_fault_of_the_server(client):
         body = bytes(body[: draws.randint(0, len(body))] if draws.random() < 0.3 else body)
         status, _, _ = predict(client, "luong_nmt", body)
         assert status in (200, 400, 404), body
-
-
-# ---------------------------------------------------------------------------- language models
-
-
-def test_completions_are_those_of_generate(client, model):
-    task = model("transformer_lm")
-    content = {"model": "transformer_lm", "prompt": ["a", "b"], "max_tokens": 9, "seed": 3}
-    status, answer, _ = client("/v1/completions", content)
-    assert status == 200
-    expected = task.generate(["a", "b"], 9, "random", temperature=1.0, seed=3)
-    assert [choice["text"] for choice in answer["choices"]] == expected
-    assert answer["usage"]["prompt_tokens"] == 2
-    greedy = {**content, "prompt": "a", "temperature": 0, "stop": "e"}
-    defaults = {"n": 1, "best_of": 1, "echo": False, "presence_penalty": 0.0, "suffix": None}
-    for sent in (greedy, {**greedy, **defaults}):
-        (choice,) = client("/v1/completions", sent)[1]["choices"]
-        assert choice["text"] == task.generate("a", 9, "greedy", stop="e")
-
-
-def text_of(tokens):
-    """Returns the text of tokens that are spelled as in OpenAI's protocol."""
-    parts = [
-        bytes.fromhex(token[6:].replace("\\x", ""))
-        if token.startswith("bytes:")
-        else token.encode()
-        for token in tokens
-    ]
-    return b"".join(parts).decode("utf-8", "replace")
-
-
-def test_log_probs_are_those_of_the_model(client, model):
-    task = model("transformer_lm")
-    content = {"model": "transformer_lm", "prompt": "a man", "max_tokens": 9, "temperature": 0}
-    whole = client("/v1/completions", content)[1]["choices"][0]
-    (choice,) = client("/v1/completions", {**content, "logprobs": 3})[1]["choices"]
-    told = choice.pop("logprobs")
-    assert whole == {**choice, "logprobs": None}
-    assert text_of(told["tokens"]) == choice["text"]
-    assert told["text_offset"] == list(range(9))  # an invalid byte is a character of its own
-    expected = list(task.stream_tokens("a man", 9, "greedy", top=3))
-    assert told["token_logprobs"] == [each.log_prob for each in expected]
-    assert told["top_logprobs"] == [each.likely for each in expected]
-
-    short = {**content, "temperature": 1.5, "top_k": 20, "seed": 2}
-    stop = client("/v1/completions", short)[1]["choices"][0]["text"][4]
-    short |= {"logprobs": 0, "stop": stop}
-    (choice,) = client("/v1/completions", short)[1]["choices"]
-    told, options = choice["logprobs"], {"k": 20, "temperature": 1.5, "seed": 2}
-    assert choice["text"] == task.generate("a man", 9, "top_k", stop=stop, **options)
-    assert choice["finish_reason"] == "stop"
-    assert text_of(told["tokens"]) == choice["text"]
-    chosen = zip(told["tokens"], told["token_logprobs"], strict=True)
-    assert told["top_logprobs"] == [{token: log_prob} for token, log_prob in chosen]
-
-
-@pytest.mark.parametrize("options", [{}, {"logprobs": 2}], ids=["texts", "log-probabilities"])
-def test_streamed_events_put_together_are_the_completion(client, options):
-    content = {"model": "transformer_lm", "prompt": "a", "max_tokens": 12, "top_p": 0.9, "seed": 9}
-    content |= options
-    free = client("/v1/completions", content)[1]["choices"][0]["text"]
-    # One stop string occurs; another only begins to, and its text is held back for a while.
-    for stops in [[], [free[7:9], free[4] + "nowhere"]]:
-        whole = client("/v1/completions", {**content, "stop": stops})[1]["choices"][0]
-        asked = {**content, "stop": stops, "stream": True}
-        status, text, response = client("/v1/completions", asked)
-        assert status == 200
-        assert response.getheader("content-type").startswith("text/event-stream")
-        *events, last = [event.removeprefix("data: ") for event in text.strip().split("\n\n")]
-        assert last == "[DONE]"
-        choices = [json.loads(event)["choices"][0] for event in events]
-        assert len(choices) > 2
-        assert "".join(choice["text"] for choice in choices) == whole["text"]
-        assert {choice["finish_reason"] for choice in choices[:-1]} == {None}
-        assert choices[-1]["finish_reason"] == whole["finish_reason"]
-        if options:
-            told = [choice["logprobs"] for choice in choices]
-            joined = {name: [x for each in told for x in each[name]] for name in whole["logprobs"]}
-            assert joined == whole["logprobs"]
-
-
-@pytest.mark.parametrize(
-    ("options", "status"),
-    [
-        ({"model": "luong_nmt"}, 404),
-        ({"model": None}, 404),
-        ({"model": []}, 404),
-        ({"temperature": -1}, 400),
-        ({"temperature": "hot"}, 400),
-        ({"temperature": 10**400}, 400),
-        ({"top_p": 1.5}, 400),
-        ({"top_p": math.nan}, 400),
-        ({"prompt": "\ud800"}, 400),
-        ({"stop": "\ud800"}, 400),
-        ({"prompt": ["a"] * 33}, 400),
-        ({"max_tokens": 10**9}, 400),
-        ({"max_tokens": True}, 400),
-        ({"prompt": 7}, 400),
-        ({"prompt": ["a", "b" * 2001]}, 400),
-        ({"stop": ""}, 400),
-        ({"seed": 2**70}, 400),
-        ({"logit_bias": {}}, 400),
-        ({"n": 2}, 400),
-        ({"best_of": 2}, 400),
-        ({"echo": True}, 400),
-        ({"logprobs": 6}, 400),
-        ({"logprobs": True}, 400),
-        ({"logprobs": 1, "prompt": ["a", "b"]}, 400),
-        ({"top_k": 7}, 400),
-    ],
-)
-def test_completions_that_are_not_offered(client, options, status):
-    content = {"model": "transformer_lm", "prompt": "a", **options}
-    found, answer, _ = client("/v1/completions", content)
-    assert found == status
-    assert answer["error"]
-
-
-def test_a_client_that_hangs_up_stops_the_stream(model):
-    asked = []
-
-    class Slow:
-        """Records the pieces that are requested."""
-
-        tokenizer, sampler = model("transformer_lm").tokenizer, model("transformer_lm").sampler
-
-        @staticmethod
-        def stream(*arguments):
-            for number in range(1000):
-                asked.append(number)
-                time.sleep(0.01)
-                yield "x"
-
-    with serving([types.SimpleNamespace(name="lm", task=Slow, refresh=list)]) as client:
-        connection = http.client.HTTPConnection("127.0.0.1", client.port)
-        content = {"model": "lm", "prompt": "a", "stream": True, "max_tokens": 1000}
-        connection.request("POST", "/v1/completions", json.dumps(content))
-        connection.getresponse().read(400)
-        connection.close()
-        time.sleep(0.5)
-        seen = len(asked)
-        time.sleep(0.3)
-        assert len(asked) == seen < 500
 
 
 # ------------------------------------------------------------------------------------ the page
@@ -437,13 +279,6 @@ def test_other_addresses_and_methods_are_told_in_json(client, path, content, sta
     found, answer, response = client(path, content)
     assert (found, response.getheader("allow") is not None) == (status, status == 405)
     assert message in answer["error"]
-
-
-def test_a_server_without_language_models_says_so(served):
-    with serving([served("luong_nmt")]) as client:
-        status, answer, _ = client("/v1/completions", {"model": "luong_nmt", "prompt": "a"})
-    assert status == 404
-    assert answer["error"] == "This server has no language model. Ask its models by :predict."
 
 
 def test_a_token_is_asked_for(served):

@@ -205,7 +205,7 @@ def test_the_command_line_names_labels(model, tmp_path, monkeypatch):
     (tmp_path / "c.png").write_bytes(image_bytes(np.zeros((8, 8))))
 
     def classify(*names):
-        paths = [str(tmp_path / each) for each in names]
+        paths = [each if each.startswith("--") else str(tmp_path / each) for each in names]
         return click.testing.CliRunner().invoke(main, ["classify", "toy", *paths])
 
     result = classify("a.wav", "b.wav")
@@ -216,6 +216,10 @@ def test_the_command_line_names_labels(model, tmp_path, monkeypatch):
         in classify("c.png").output
     )
     assert "There is no sound" in classify("a text").output
+    output = tmp_path / "out.tsv"
+    assert classify("--input", "", "--output", "out.tsv").exit_code == 0
+    lines = [line.split("\t")[:2] for line in output.read_text().splitlines()]
+    assert lines == [["a.wav", LABELS[0]], ["b.wav", LABELS[1]]]
 
 
 def test_a_model_of_pictures_takes_no_sounds():
