@@ -22,6 +22,11 @@ from typing import Any, NamedTuple
 
 import click
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+
 from zoo.atomic import whole
 from zoo.readers import files_of
 
@@ -180,8 +185,8 @@ def answer_file(source, output, answer, job, at_once, run=one_by_one):
         The number of rows that could not be answered.
 
     Raises:
-        ValueError: If the output exists and is complete, was begun by another job, or lost what it
-            had; or if it is a CSV file.
+        ValueError: If the output exists and is complete, was begun by another job, lost what it
+            had, or is being written by another process; or if it is a CSV file.
     """
     output = pathlib.Path(output)
     if output.suffix.lower() == COMMAS:
@@ -195,6 +200,7 @@ def answer_file(source, output, answer, job, at_once, run=one_by_one):
         length=source.size, file=sys.stderr, hidden=not sys.stderr.isatty(), width=0
     )
     with bar, open(output, "ab") as answers, open(_errors_of(output), "ab") as errors:
+        _lock(answers)
         answers.truncate(done["bytes"])
         errors.truncate(done["bytes_of_errors"])
         bar.update(done["place"])
@@ -246,6 +252,25 @@ def _begin(output, progress, job):
     done = {"place": 0, "rows": 0, "failed": 0, "bytes": 0, "bytes_of_errors": 0}
     _write_progress(progress, job, done)
     return done
+
+
+def _lock(file):
+    """Locks an open file until it is closed, on systems and disks that have such locks.
+
+    Raises:
+        ValueError: If somebody else has locked it.
+    """
+    if fcntl is None:
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise ValueError(
+            f"{file.name} is being written by another process. Wait until that one is done, or "
+            "choose another output."
+        ) from error
+    except OSError:  # a network disk without locks
+        pass
 
 
 def _write_progress(progress, job, done):

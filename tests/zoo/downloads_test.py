@@ -133,6 +133,16 @@ def test_a_link_is_refused(folder, tmp_path, cache, kind):
     assert left_in(cache) == []
 
 
+def test_another_compression_is_refused(folder, tmp_path, cache):
+    path = tmp_path / "toy.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_LZMA) as archive:
+        for name in FILES:
+            archive.write(folder / name, name)
+    with pytest.raises(ValueError, match=f"{CARD} in it should be stored as it is, or compressed"):
+        zoo.load(path)
+    assert left_in(cache) == []
+
+
 @pytest.mark.parametrize("name", [TOKENIZER, WEIGHTS])
 def test_a_bomb_is_refused_before_it_is_unpacked(folder, tmp_path, cache, monkeypatch, name):
     monkeypatch.setitem(LARGEST, name, 2**20)

@@ -115,6 +115,20 @@ def test_a_run_without_its_output_does_not_go_on(tmp_path):
         answer_file(TextFile(source), output, upper, {}, 1)
 
 
+def test_one_process_at_a_time_writes_an_output(tmp_path):
+    pytest.importorskip("fcntl")
+    (tmp_path / "a.txt").write_text("one\ntwo\n")
+    source, output = TextFile(tmp_path / "a.txt"), tmp_path / "b.txt"
+
+    def upper_alone(texts, before):
+        with pytest.raises(ValueError, match="b.txt is being written by another process. Wait"):
+            answer_file(source, output, upper, {}, 1)
+        return upper(texts, before)
+
+    assert answer_file(source, output, upper_alone, {}, 1) == 0
+    assert output.read_text().splitlines() == ["ONE\t3", "TWO\t3"]
+
+
 def test_a_poisoned_row_is_an_empty_line_and_harms_no_other(tmp_path):
     source, output = tmp_path / "a.jsonl", tmp_path / "b.txt"
     lines = [b'"one"', b'"poison"', b"{", b'{"id": 1}', b'"\xff"', b'"\\ud800"', b'"two"']

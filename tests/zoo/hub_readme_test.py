@@ -63,3 +63,13 @@ def test_a_card_that_tells_little(tiny, tmp_path):
     data = read((tmp_path / "toy" / "README.md").read_text(encoding="utf-8")).data.to_dict()
     assert (data["license"], data["license_name"]) == ("other", "Ask: me # first")
     assert data.keys().isdisjoint({"language", "datasets", "model-index"})
+
+
+def test_data_may_have_a_name_in_any_script(tiny, tmp_path):
+    options = {"data": "кошки и собаки", "quality": QUALITY, "license": " "}
+    tiny.save_to_preset(tmp_path / "toy", **options)
+    data = read((tmp_path / "toy" / "README.md").read_text(encoding="utf-8")).data
+    assert {(each.dataset_name, each.dataset_type) for each in data.eval_results} == {
+        ("кошки и собаки", "unknown")
+    }
+    assert data.to_dict().keys().isdisjoint({"datasets", "license"})

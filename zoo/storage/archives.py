@@ -10,6 +10,8 @@ from zoo.storage import CARD, FILES, LARGEST, README, TOKENIZER
 
 LARGEST_ARCHIVE = sum(LARGEST.values())
 
+# What writers of archives use; others need modules that some builds of Python lack, or much memory.
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
 
 
@@ -33,7 +35,8 @@ def unpack(path, folder):
 
     Raises:
         ValueError: If it is not a zip file, or is damaged; if it contains anything but the files of
-            a preset, once each, at its root or in one folder; if one is a link, or too large.
+            a preset, once each, at its root or in one folder; if one is a link, compressed by
+            another method than Deflate, or too large.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -66,6 +69,8 @@ def _members(archive):
     for name, member in files.items():
         if stat.S_IFMT(member.external_attr >> 16) not in (0, stat.S_IFREG):
             raise ValueError(f"{name} in it should be a file, and is a link or a device")
+        if member.compress_type not in _METHODS:
+            raise ValueError(f"{name} in it should be stored as it is, or compressed by Deflate")
         size, largest = member.file_size, LARGEST[name]
         if size > largest:
             raise ValueError(f"{name} in it would take {size} bytes, and {largest} are the most")

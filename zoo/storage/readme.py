@@ -71,16 +71,16 @@ def metadata_of(card):
         "library_name": LIBRARY,
         "pipeline_tag": _pipeline_of(card),
         "tags": ["keras", "attention"],
-        "datasets": [_slug(data["name"])] if data["name"] else None,
+        "datasets": [slug] if (slug := _slug(data["name"])) else None,
         "model-index": _model_index(card) if card["quality"] else None,
     }
     return {key: value for key, value in metadata.items() if value is not None}
 
 
 def _license(text):
-    first = text.split(maxsplit=1)[0].lower() if text else ""
-    if not first or first in LICENSES:
-        return {"license": first or None}
+    first, *_ = text.lower().split() or [None]
+    if first is None or first in LICENSES:
+        return {"license": first}
     return {"license": "other", "license_name": text}
 
 
@@ -95,7 +95,8 @@ def _model_index(card):
     name = card["data"]["name"] or "unknown"
     results = []
     for split, entries in itertools.groupby(card["quality"], lambda entry: entry.get("split")):
-        dataset = {"name": name, "type": _slug(name)} | ({"split": split} if split else {})
+        dataset = {"name": name, "type": _slug(name) or "unknown"}
+        dataset |= {"split": split} if split else {}
         metrics = [
             {
                 "type": METRICS.get(entry["metric"])
@@ -124,4 +125,5 @@ def _quality(card):
 
 
 def _slug(text):
+    """Returns a text as the Hub names data sets; empty if it has no Latin letter and no digit."""
     return re.sub("[^a-z0-9]+", "-", text.lower()).strip("-")
