@@ -399,6 +399,25 @@ def test_wrong_arguments_are_named(generator, arguments, message):
         generator.generate("the", **arguments)
 
 
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("bad_words", [[5], [6, 999]]),
+        ("bad_first_tokens", [5, 259]),
+        ("forced_first_token", 259),
+        ("end_ids", [-1]),
+    ],
+)
+def test_ids_of_no_token_are_refused(fresh_model, byte_tokenizer, option, value):
+    model = fresh_model("transformer_lm", tokenizer=byte_tokenizer)
+    for sampler in ("greedy", None):
+        with pytest.raises(ValueError, match=rf"`{option}` must be .* ids from 0 to 258. Received"):
+            model.sampler(sampler, **{option: value})
+    # The default one may have them, as in some checkpoints.
+    model.default_sampler = zoo.decoding.get("greedy", **{option: value})
+    assert model.sampler("random", temperature=0.5).temperature == 0.5
+
+
 @pytest.mark.parametrize("num_beams", [1, 4])
 def test_beams_cannot_be_streamed(generator, num_beams):
     with pytest.raises(ValueError, match="`sampler` must be .* token after token.*BeamSampler"):

@@ -23,6 +23,7 @@ from zoo.decoding.samplers import (
     TopKSampler,
     TopPSampler,
     get,
+    require_token_ids,
     with_options,
     with_rules,
 )
@@ -45,6 +46,7 @@ __all__ = [
     "TopPSampler",
     "decode",
     "get",
+    "require_token_ids",
     "with_options",
     "with_rules",
 ]

@@ -278,6 +278,20 @@ def with_rules(sampler, other):
     return dataclasses.replace(sampler, processors=(*kept, *own), end_ids=end_ids)
 
 
+def require_token_ids(options, vocabulary_size):
+    """Raises a `ValueError` if options of a sampler hold an id of no token.
+
+    Args:
+        options: Dictionary of options that `get` takes.
+        vocabulary_size: Number of tokens.
+    """
+    for name in ("end_ids", "forced_first_token", "bad_words", "bad_first_tokens"):
+        ids = tf.nest.flatten(options.get(name, ()))
+        is_known = all(0 <= each < vocabulary_size for each in ids)
+        expectation = f"in the vocabulary, which has ids from 0 to {vocabulary_size - 1}"
+        require(is_known, expectation, **{name: options.get(name)})
+
+
 def _require_options(kind, options, name):
     """Raises a `ValueError` unless a class of samplers has options; it says which one has them."""
     allowed = _options_of(kind)

@@ -74,13 +74,19 @@ class GeneratingTask(Task):
         """Returns a sampler by its name, an object as it is, or the default one with other options.
 
         A sampler chosen by its name also gets the processors and end tokens of the default one.
+
+        Raises:
+            ValueError: If the sampler or an option is unknown, or an option is out of range.
         """
         if sampler is None:
-            return decoding.with_options(self.default_sampler, **options)
-        chosen = decoding.get(sampler, **options)
-        if not isinstance(sampler, str) or "processors" in options:
-            return chosen
-        return decoding.with_rules(chosen, self.default_sampler)
+            chosen = decoding.with_options(self.default_sampler, **options)
+        else:
+            chosen = decoding.get(sampler, **options)
+            if isinstance(sampler, str) and "processors" not in options:
+                chosen = decoding.with_rules(chosen, self.default_sampler)
+        # Only these: the settings of some checkpoints hold ids of no token.
+        decoding.require_token_ids(options, self.tokenizer.vocabulary_size)
+        return chosen
 
     @property
     def default_sampler(self):
