@@ -15,6 +15,7 @@ from benchmarks._serving import (
     texts_of_mixed_lengths,
 )
 from benchmarks.serving_trials import MODEL, end, failures, hang_ups, new_version
+from zoo.server import bind
 from zoo.serving import Endpoint, write_version
 
 CLIENTS, SECONDS = 8, 0.5
@@ -50,6 +51,13 @@ def test_a_process_under_load(tmp_path):
         assert before[RIGHT] > 0
     serving_soak.plot(tmp_path / "soak.png", minutes, megabytes, warm_up=minutes[1])
     assert (tmp_path / "soak.png").stat().st_size > 1000
+
+
+def test_an_address_is_held_while_models_are_loaded():
+    with bind(port=0) as bound:
+        port = bound.getsockname()[1]
+        with pytest.raises(ValueError, match=f"Cannot listen on port {port} of 127.0.0.1"):
+            bind(port=port)
 
 
 def test_growth_counts_after_the_warm_up():

@@ -12,7 +12,9 @@ SECONDS_TO_FINISH = 30
 
 
 def bind(host="127.0.0.1", port=8501):
-    """Returns a socket with an address, which it holds while models are loaded.
+    """Returns a socket that listens at an address, and holds it while models are loaded.
+
+    Clients that connect before the models are there wait for them.
 
     Args:
         host: Address to listen on; by default only reachable from this machine.
@@ -25,6 +27,7 @@ def bind(host="127.0.0.1", port=8501):
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # right after a server has ended
     try:
         bound.bind((host, port))
+        bound.listen()  # until then, others can take the same address
     except OSError as error:
         bound.close()
         raise ValueError(
