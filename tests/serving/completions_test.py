@@ -1,6 +1,8 @@
 """OpenAI's protocol of completions over a real socket."""
 
+import asyncio
 import http.client
+import itertools
 import json
 import math
 import time
@@ -8,7 +10,10 @@ import types
 
 import pytest
 
+import zoo
 from tests.serving.client import serving
+from zoo.server import Limits, completions, make_app
+from zoo.tasks.written_tokens import WrittenToken
 
 
 def test_completions_are_those_of_generate(client, model):
@@ -21,6 +26,7 @@ def test_completions_are_those_of_generate(client, model):
     assert answer["usage"]["prompt_tokens"] == 2
     greedy = {**content, "prompt": "a", "temperature": 0, "stop": "e"}
     defaults = {"n": 1, "best_of": 1, "echo": False, "presence_penalty": 0.0, "suffix": None}
+    defaults["logit_bias"] = {}
     for sent in (greedy, {**greedy, **defaults}):
         (choice,) = client("/v1/completions", sent)[1]["choices"]
         assert choice["text"] == task.generate("a", 9, "greedy", stop="e")
@@ -107,7 +113,9 @@ def test_streamed_events_put_together_are_the_completion(client, options):
         ({"prompt": ["a", "b" * 2001]}, 400),
         ({"stop": ""}, 400),
         ({"seed": 2**70}, 400),
-        ({"logit_bias": {}}, 400),
+        ({"stop": ["a"] * 17}, 400),
+        ({"stop": "b" * 2001}, 400),
+        ({"logit_bias": {"5": 1}}, 400),
         ({"n": 2}, 400),
         ({"best_of": 2}, 400),
         ({"echo": True}, 400),
@@ -124,22 +132,113 @@ def test_completions_that_are_not_offered(client, options, status):
     assert answer["error"]
 
 
+def test_tokens_are_those_that_were_generated():
+    """The text is a single token for the tokenizer, but was generated letter by letter."""
+    tokenizer = zoo.ByteBPETokenizer.train(["aaaa"] * 9, vocabulary_size=261, prefix_space=False)
+    ((_,), (letter,)) = tokenizer.tokenize(["aaaa", "a"]).to_list()
+    options = {"num_layers": 1, "size": 16, "num_heads": 2, "hidden": 32, "context_length": 32}
+    task = zoo.load("transformer_lm", weights=None, tokenizer=tokenizer, **options)
+    others = [[each] for each in range(tokenizer.vocabulary_size) if each != letter]
+    task.default_sampler = task.sampler("greedy", bad_words=others)
+
+    def wanted(**options):
+        content = {"model": "lm", "prompt": "", "max_tokens": 4, "temperature": 0, **options}
+        models = {"lm": types.SimpleNamespace(name="lm", task=task)}
+        return completions.request_of(json.dumps(content).encode(), models, Limits())
+
+    for options in ({}, {"logprobs": 0}):
+        told = []
+        for stop in ("b", "aaa"):
+            answer = completions.answer_of(wanted(**options, stop=stop))
+            (choice,) = answer["choices"]
+            number = answer["usage"]["completion_tokens"]
+            told.append((choice["text"], choice["finish_reason"], number))
+            *_, event, _ = completions.events_of(wanted(**options, stop=stop, stream=True))
+            (last,) = json.loads(event.removeprefix("data: "))["choices"]
+            assert last["finish_reason"] == choice["finish_reason"]
+        assert told == [("aaaa", "length", 4), ("", "stop", 0)]
+
+
+def test_half_a_character_before_the_end_is_told():
+    tokens = [
+        WrittenToken("bytes:\\xc3", b"\xc3", False, -1.0, {}),
+        WrittenToken("<end>", b"", True, -1.0, {}),
+    ]
+    task = types.SimpleNamespace(stream_tokens=lambda *_: iter(tokens))
+    served = types.SimpleNamespace(name="lm", task=task)
+    wanted = completions.Completion(served, [""], [], 9, None, 0, True, None)
+    *events, _ = completions.events_of(wanted)
+    choices = [json.loads(event.removeprefix("data: "))["choices"][0] for event in events]
+    assert "".join(choice["text"] for choice in choices) == "\ufffd"
+    assert choices[-1]["finish_reason"] == "stop"
+
+
+def writer_of(model, pieces):
+    """Returns a language model that generates given pieces of text."""
+
+    class Writer:
+        tokenizer, sampler, stream = model.tokenizer, model.sampler, None
+
+        @staticmethod
+        def stream_tokens(*arguments):
+            for piece in pieces:
+                yield WrittenToken(piece, piece.encode(), False, 0.0, {})
+
+    return types.SimpleNamespace(name="lm", task=Writer, refresh=list)
+
+
+def test_a_client_that_reads_nothing_gives_up_its_place(model):
+    """More is sent than what the buffers of sockets hold."""
+    lm = writer_of(model("transformer_lm"), itertools.repeat("x" * 1_000_000, 1000))
+    with serving([lm], Limits(seconds=0.2)) as client:
+        connection = http.client.HTTPConnection("127.0.0.1", client.port)
+        content = {"model": "lm", "prompt": "a", "stream": True, "max_tokens": 1000}
+        connection.request("POST", "/v1/completions", json.dumps(content))
+        deadline = time.time() + 30
+        while 'zoo_waiting{model="lm"} 0.0' not in client("/metrics")[1]:
+            assert time.time() < deadline
+            time.sleep(0.02)
+        connection.close()
+
+
+def test_streams_that_begin_together_are_both_answered(model):
+    """Each of them finds the room for one: none is refused when its status was sent already."""
+    app = make_app([writer_of(model("transformer_lm"), ["x"])], Limits(waiting=1))
+    content = {"model": "lm", "prompt": "a", "stream": True, "max_tokens": 1}
+    scope = {"type": "http", "method": "POST", "path": "/v1/completions", "headers": []}
+
+    async def ask():
+        received, sent = iter([json.dumps(content).encode()]), []
+
+        async def receive():
+            body = next(received, None)
+            if body is None:
+                await asyncio.Event().wait()  # the client stays
+            return {"type": "http.request", "body": body}
+
+        async def send(message):
+            sent.append(message.get("body", b""))
+
+        await app({**scope}, receive, send)
+        return b"".join(sent)
+
+    async def ask_twice():
+        return await asyncio.gather(ask(), ask())
+
+    for answer in asyncio.run(ask_twice()):
+        assert answer.endswith(b"data: [DONE]\n\n")
+
+
 def test_a_client_that_hangs_up_stops_the_stream(model):
     asked = []
 
-    class Slow:
-        """Records the pieces that are requested."""
+    def slow():
+        for number in range(1000):
+            asked.append(number)
+            time.sleep(0.01)
+            yield "x"
 
-        tokenizer, sampler = model("transformer_lm").tokenizer, model("transformer_lm").sampler
-
-        @staticmethod
-        def stream(*arguments):
-            for number in range(1000):
-                asked.append(number)
-                time.sleep(0.01)
-                yield "x"
-
-    with serving([types.SimpleNamespace(name="lm", task=Slow, refresh=list)]) as client:
+    with serving([writer_of(model("transformer_lm"), slow())]) as client:
         connection = http.client.HTTPConnection("127.0.0.1", client.port)
         content = {"model": "lm", "prompt": "a", "stream": True, "max_tokens": 1000}
         connection.request("POST", "/v1/completions", json.dumps(content))

@@ -58,6 +58,29 @@ def test_signatures_are_chosen_and_told(client):
     assert told["model_version_status"][0]["state"] == "AVAILABLE"
 
 
+def test_the_server_answers_while_signatures_are_traced():
+    tracing, go_on = threading.Event(), threading.Event()
+
+    class Signature:
+        inputs = ()
+
+        @property
+        def outputs(self):
+            tracing.set()
+            assert go_on.wait(10)
+            return {}
+
+    traced = types.SimpleNamespace(name="traced", version=1, task=None, refresh=list)
+    traced.signatures = {"serving_default": Signature()}
+    with serving([traced]) as client, concurrent.futures.ThreadPoolExecutor() as pool:
+        asked = pool.submit(client, "/v1/models/traced/metadata")
+        assert tracing.wait(10)
+        assert client("/v2/health/live")[0] == 200
+        assert not asked.done()
+        go_on.set()
+        assert asked.result()[0] == 200
+
+
 def test_concurrent_requests_get_their_own_answers(client, model):
     texts = [f"{word} {number}" for number in range(20) for word in ("man", "dog")]
     expected = dict(zip(texts, model("luong_nmt").translate(texts), strict=True))
@@ -269,6 +292,7 @@ def test_an_answer_that_takes_too_long_is_given_up(waiting):
             "luong_nmt:predict does not take GET: use POST",
         ),
         ("/v1/models/luong_nmt:classify", {}, 404, "asked by :predict, not by :classify"),
+        ("/v1/models/luong_nmt:classify", None, 404, "asked by :predict, not by :classify"),
         ("/v1/models/luong_nmt/versions/1:regress", {}, 404, "by :predict, not by :regress"),
         ("/v1/models/luong_nmt", {}, 405, "/v1/models/luong_nmt does not take POST: use GET"),
         ("/v1/completions", None, 405, "does not take GET: use POST"),

@@ -143,7 +143,8 @@ class _Server:
         return JSONResponse(protocol.status_of(self.model(request)))
 
     async def metadata(self, request):
-        return JSONResponse(protocol.metadata_of(self.model(request)))
+        # In a thread, since signatures are traced for it, which can take seconds.
+        return JSONResponse(await run_in_threadpool(protocol.metadata_of, self.model(request)))
 
     async def predict(self, request):
         model = self.model(request)
@@ -163,7 +164,7 @@ class _Server:
         raise HTTPException(405, headers={"Allow": "POST"})
 
     async def refuse_verb(self, request):
-        raise Refused(404, f"Models are asked by :predict, not by :{request.path_params['verb']}.")
+        raise _no_verb(request.path_params["verb"])
 
     async def complete(self, request):
         body = await self.body(request)
@@ -173,9 +174,8 @@ class _Server:
                 wanted.model, lambda: JSONResponse(completions.answer_of(wanted))
             )
         self.require_room()  # while there still is a status to tell it by
-        events = completions.events_of(wanted)
-        # Starlette leaves off asking for events once the client is gone.
-        return StreamingResponse(self.streamed(wanted, events), media_type="text/event-stream")
+        events = self.streamed(wanted, completions.events_of(wanted))
+        return _Events(events, self.limits.seconds)
 
     async def streamed(self, wanted, events):
         with self.counted(wanted.model):
@@ -219,6 +219,9 @@ class _Server:
         name, version = request.path_params["name"], request.path_params.get("version")
         model = self.models.get(name)
         if model is None:
+            asked, _, verb = name.rpartition(":")
+            if asked in self.models:  # GET of a verb, which is part of the name here
+                raise _no_verb(verb)
             known = ", ".join(self.models)
             raise Refused(404, f"There is no model {name!r} on this server. There are: {known}.")
         if version not in (None, model.version):
@@ -240,8 +243,7 @@ class _Server:
 
     @contextlib.contextmanager
     def counted(self, model):
-        """Counts a request in progress, and refuses it if there are too many."""
-        self.require_room()
+        """Counts a request in progress."""
         self.waiting += 1
         gauge = self.metrics.waiting.labels(model.name)
         gauge.inc()
@@ -252,6 +254,7 @@ class _Server:
             gauge.dec()
 
     def require_room(self):
+        """Refuses a request if too many are in progress."""
         if self.waiting >= self.limits.waiting:
             raise Refused(503, "The server has as much as it can do. Try again.", RETRY_AFTER)
 
@@ -263,6 +266,7 @@ class _Server:
         """
 
         async def run():
+            self.require_room()
             with self.counted(model):
                 return await run_in_threadpool(function)
 
@@ -274,6 +278,33 @@ class _Server:
         except TimeoutError as error:
             running.add_done_callback(_forget)
             raise Refused(504, f"No answer within {self.limits.seconds} seconds.") from error
+
+
+class _Events(StreamingResponse):
+    """Server-sent events, given up once the client is gone, or does not take one in time.
+
+    Args:
+        events: Asynchronous generator of `str`.
+        seconds: Maximum time to send an event. A client that reads nothing would hold its place
+            among the requests in progress for ever.
+    """
+
+    def __init__(self, events, seconds):
+        super().__init__(events, media_type="text/event-stream")
+        self.seconds = seconds
+
+    async def stream_response(self, send):
+        async def send_in_time(message):
+            async with asyncio.timeout(self.seconds):
+                await send(message)
+
+        async with contextlib.aclosing(self.body_iterator):
+            with contextlib.suppress(TimeoutError):
+                await super().stream_response(send_in_time)
+
+
+def _no_verb(verb):
+    return Refused(404, f"Models are asked by :predict, not by :{verb}.")
 
 
 async def _no_address(request, error):

@@ -4,10 +4,13 @@ https://platform.openai.com/docs/api-reference/completions
 """
 
 import codecs
+import itertools
 import json
 import time
 import uuid
 from typing import Any, NamedTuple
+
+import tensorflow as tf
 
 from zoo.readers.text import stopping
 from zoo.server.batches import LARGEST
@@ -25,7 +28,14 @@ TYPES = {
 NAMES = {int: "an integer", (int, float): "a number", bool: "true or false"}
 OTHERS = ("model", "prompt", "stop", "user", "logprobs", "top_k")
 # Options that only have their default here, which some clients send.
-FIXED = {"best_of": 1, "echo": False, "frequency_penalty": 0, "presence_penalty": 0}
+FIXED = {
+    "best_of": 1,
+    "echo": False,
+    "frequency_penalty": 0,
+    "logit_bias": {},
+    "presence_penalty": 0,
+}
+MOST_STOPS = 16  # each is looked for after every token
 MOST_LIKELY = 5  # tokens of which log-probabilities are told, as in OpenAI's API
 TOP_K = (5, 10, 20, 50, 100)  # each is compiled, so there are few
 LEAST_LOG_PROB = -9999.0  # JSON has no infinity
@@ -91,6 +101,10 @@ def request_of(body, models, limits):
         limits.require_text(prompt.encode())
     if not all(stops):
         raise Refused(400, "'stop' must not be empty.")
+    if len(stops) > MOST_STOPS:
+        raise Refused(400, f"'stop' has at most {MOST_STOPS} strings, this one {len(stops)}.")
+    for stop in stops:
+        limits.require_text(stop.encode())
     if values["stream"] and len(prompts) > 1:
         raise Refused(400, "One prompt at a time is streamed.")
     logprobs = _logprobs(content, prompts)
@@ -115,20 +129,20 @@ def answer_of(wanted):
     """Returns the JSON of an answer, as a Python object."""
     task = wanted.model.task
     if wanted.logprobs is None:
-        texts = task.generate(
-            wanted.prompts, wanted.max_tokens, wanted.sampler, seed=wanted.seed, stop=wanted.stops
+        found = task.continuations(
+            wanted.prompts, wanted.max_tokens, wanted.sampler, wanted.seed, wanted.stops
         )
-        written = _numbers_of_tokens(task, texts)
         choices = [
-            _choice(number, text, "stop" if tokens < wanted.max_tokens else "length")
-            for number, (text, tokens) in enumerate(zip(texts, written, strict=True))
+            _choice(number, each.text, "stop" if each.is_ended else "length")
+            for number, each in enumerate(found)
         ]
+        written = sum(each.num_tokens for each in found)
     else:
-        texts, parts, (*_, reason) = zip(*_pieces_with_logprobs(wanted), strict=True)
-        logprobs = {name: [x for part in parts for x in part[name]] for name in parts[0]}
-        choices = [_choice(0, "".join(texts), reason, logprobs)]
-        written = [len(logprobs["tokens"])]
-    read, written = sum(_numbers_of_tokens(task, wanted.prompts)), sum(written)
+        texts, parts, (*_, reason) = zip(*_pieces(wanted), strict=True)
+        tokens = list(itertools.chain(*parts))
+        choices = [_choice(0, "".join(texts), reason, _logprobs_of(tokens))]
+        written = sum(not token.is_end for token, _ in tokens)
+    read = int(tf.size(task.tokenizer.tokenize(wanted.prompts).values))
     usage = {
         "prompt_tokens": read,
         "completion_tokens": written,
@@ -137,36 +151,36 @@ def answer_of(wanted):
     return {**_head(wanted), "choices": choices, "usage": usage}
 
 
-def _pieces_with_logprobs(wanted):
-    """Yields text as soon as no stop string can remove it, with the `logprobs` of its tokens.
-
-    `text_offset` counts from the end of the prompt. The end token is one of the tokens.
+def _pieces(wanted):
+    """Yields text as soon as no stop string can remove it, with its tokens.
 
     Yields:
-        `(text, logprobs, finish reason)`; the reason is `None` until the last one.
+        `(text, tokens, finish reason)`: the tokens, pairs of a `WrittenToken` and of where it
+        begins in the whole text, the end token included; the reason is `None` until the last one.
     """
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     text, num_sent, waiting = "", 0, []
     tokens = wanted.model.task.stream_tokens(
-        wanted.prompts[0], wanted.max_tokens, wanted.sampler, wanted.seed, wanted.logprobs
+        wanted.prompts[0], wanted.max_tokens, wanted.sampler, wanted.seed, wanted.logprobs or 0
     )
     for number, token in enumerate(tokens, 1):
         waiting.append((token, len(text)))
-        text += decoder.decode(token.content, final=number == wanted.max_tokens)
+        is_last = number == wanted.max_tokens
+        text += decoder.decode(token.content, final=token.is_end or is_last)
         text, is_stopped = stopping.cut(text, wanted.stops)
-        reason = "length" if number == wanted.max_tokens else None
+        reason = "length" if is_last else None
         reason = "stop" if is_stopped or token.is_end else reason
         ready = text if reason else stopping.certain(text, wanted.stops)
         told = [each for each in waiting if each[0].is_end or each[1] < len(ready)]
         if told or reason or len(ready) > num_sent:
-            yield ready[num_sent:], _logprobs_of(told), reason
+            yield ready[num_sent:], told, reason
         if reason:
             return
         num_sent, waiting = len(ready), waiting[len(told) :]
 
 
 def _logprobs_of(tokens):
-    """Returns what the protocol tells of pairs of a token and its offset."""
+    """Returns what the protocol tells of tokens, as `_pieces` yields them."""
     chosen = [max(token.log_prob, LEAST_LOG_PROB) for token, _ in tokens]
     return {
         "tokens": [token.text for token, _ in tokens],
@@ -182,21 +196,10 @@ def _logprobs_of(tokens):
 def events_of(wanted):
     """Yields the server-sent events of a stream."""
     head = _head(wanted)
-    if wanted.logprobs is not None:
-        for text, logprobs, reason in _pieces_with_logprobs(wanted):
+    for text, tokens, reason in _pieces(wanted):
+        logprobs = None if wanted.logprobs is None else _logprobs_of(tokens)
+        if text or reason or logprobs:
             yield _event({**head, "choices": [_choice(0, text, reason, logprobs)]})
-        yield "data: [DONE]\n\n"
-        return
-    pieces = wanted.model.task.stream(
-        wanted.prompts[0], wanted.max_tokens, wanted.sampler, wanted.seed, wanted.stops
-    )
-    text = ""
-    for piece in pieces:
-        text += piece
-        yield _event({**head, "choices": [_choice(0, piece, None)]})
-    (written,) = _numbers_of_tokens(wanted.model.task, [text])
-    reason = "stop" if written < wanted.max_tokens else "length"
-    yield _event({**head, "choices": [_choice(0, "", reason)]})
     yield "data: [DONE]\n\n"
 
 
@@ -217,10 +220,6 @@ def _head(wanted):
 
 def _event(content):
     return f"data: {json.dumps(content)}\n\n"
-
-
-def _numbers_of_tokens(task, texts):
-    return [int(number) for number in task.tokenizer.tokenize(texts).row_lengths()]
 
 
 def _choice(number, text, reason, logprobs=None):

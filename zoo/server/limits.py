@@ -19,8 +19,8 @@ class Limits:
         text_bytes: Maximum size of a text, in UTF-8.
         picture_pixels: Maximum rows times columns of a picture; a small file may have many.
         waiting: Maximum number of requests in progress; others are told to try again.
-        seconds: Maximum time for the body of a request to arrive, and for an answer; a stream may
-            take longer.
+        seconds: Maximum time for the body of a request to arrive, for an answer, and for a client
+            to take the next event of a stream; a whole stream may take longer.
         new_tokens: Maximum number of tokens that a completion adds.
         refresh_seconds: Interval at which folders are checked for a new version.
     """

@@ -2,6 +2,7 @@
 
 import codecs
 import functools
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -17,6 +18,21 @@ from zoo.tasks.generating import LIMITS, SEEDS
 LONGEST_STRETCH = 256  # tokens
 TOKENS = tf.TensorSpec([None, None], tf.int32)  # texts, padded
 SIZES = (16, 32, 64, 128, 256)  # tokens of prompts and of stretches that are compiled for
+
+
+class Continued(NamedTuple):
+    """A text that follows a prompt.
+
+    Attributes:
+        text: The text.
+        num_tokens: Number of tokens that the model generated for it, without an end token and what
+            a stop string removed.
+        is_ended: Whether an end token or a stop string ended it, not the maximum length.
+    """
+
+    text: str
+    num_tokens: int
+    is_ended: bool
 
 
 class Continuation:
@@ -48,8 +64,13 @@ class Continuation:
         """
         if sampler.num_beams > 1:
             return self._hypotheses(prompts, seeds, max_length, sampler, stops, jit_compile)
+        found = self.continued(prompts, seeds, max_length, sampler, stops, jit_compile)
+        return [each.text for each in found]
+
+    def continued(self, prompts, seeds, max_length, sampler, stops, jit_compile=False):
+        """Returns the `Continued` of each prompt; as `texts`, by a sampler with one beam."""
         ids = [list(prompt) for prompt in prompts]
-        texts, running = [""] * len(ids), list(range(len(ids)))
+        results, running = [None] * len(ids), list(range(len(ids)))
         for first in range(0, max_length, self.steps):
             limit = min(self.steps, max_length - first)
             found, lengths = self._stretch(
@@ -64,14 +85,26 @@ class Continuation:
             going_on = []
             for row, new, length in zip(running, found[:, 0], lengths[:, 0], strict=True):
                 ids[row] += new[:length].tolist()
-                (text,) = self._texts([ids[row][len(prompts[row]) :]])
-                texts[row], is_stopped = stopping.cut(text, stops)
-                if length == limit and not is_stopped:
+                added = ids[row][len(prompts[row]) :]
+                (text,) = self._texts([added])
+                text, is_stopped = stopping.cut(text, stops)
+                number = self._number_within(added, len(text)) if is_stopped else len(added)
+                results[row] = Continued(text, number, bool(is_stopped or length < limit))
+                if not results[row].is_ended:
                     going_on.append(row)
             running = going_on
             if not running:
                 break
-        return texts
+        return results
+
+    def _number_within(self, tokens, length):
+        """Returns how many tokens begin in the first `length` characters of their text."""
+        decoder, begin = codecs.getincrementaldecoder("utf-8")("replace"), 0
+        for number, token in enumerate(tokens):
+            if begin >= length:
+                return number
+            begin += len(decoder.decode(self.model.tokenizer.piece_bytes(token)))
+        return len(tokens)
 
     def pieces(self, ids, max_length, sampler, seed, stops):
         """Yields text after a prompt as soon as it is certain that no stop string begins there.

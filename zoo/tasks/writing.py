@@ -16,7 +16,7 @@ from zoo.readers.text.texts import as_text, as_texts, refuse_file, require_scala
 from zoo.readers.text.words import chunks
 from zoo.serving import Start
 from zoo.tasks.arguments import SamplerLike, Texts
-from zoo.tasks.continuation import TOKENS, Continuation, room
+from zoo.tasks.continuation import TOKENS, Continuation, Continued, room
 from zoo.tasks.generating import GeneratingTask
 from zoo.tasks.results import AttentionMaps, TextScores, stacked
 from zoo.tasks.written_tokens import WrittenToken, written_token
@@ -263,22 +263,61 @@ class TextGenerator(GeneratingTask):
         Raises:
             ValueError: If a prompt is not a `str`, or an argument is unknown or out of range.
         """
-        stops = _stops(stop)
-        max_length, seed = as_length(max_length), as_seed(seed)
         require(is_positive_integer(batch_size), "at least 1, an integer", batch_size=batch_size)
         sampler = self.sampler(sampler, **options)
         prompts, is_one = as_texts(prompts)
+        run = functools.partial(self._continuation.texts, jit_compile=jit_compile)
+        texts = self._in_batches(run, prompts, max_length, sampler, seed, stop, batch_size)
+        return texts[0] if is_one else texts
+
+    def continuations(
+        self,
+        prompts: Texts,
+        max_length: int = 200,
+        sampler: SamplerLike = None,
+        seed: int = 0,
+        stop: str | Texts = (),
+        batch_size: int = 32,
+        **options: Any,
+    ) -> list[Continued]:
+        """Continues texts as `generate` does, and says how long each became, and why it ended.
+
+        Args:
+            prompts: A list of `str`.
+            max_length, sampler, seed, stop, batch_size, **options: As for `generate`, without beam
+                search.
+
+        Returns:
+            A list of `Continued`, in order.
+
+        Example:
+
+        >>> import zoo
+        >>> model = zoo.load("transformer_lm_shakespeare")
+        >>> model.continuations(["ROMEO"], 1, "greedy")
+        [Continued(text=':', num_tokens=1, is_ended=False)]
+        """
+        require(is_positive_integer(batch_size), "at least 1, an integer", batch_size=batch_size)
+        sampler = self.sampler(sampler, **options)
+        require(sampler.num_beams == 1, "a sampler with one beam", sampler=sampler)
+        prompts, _ = as_texts(prompts)
+        run = self._continuation.continued
+        return self._in_batches(run, prompts, max_length, sampler, seed, stop, batch_size)
+
+    def _in_batches(self, run, prompts, max_length, sampler, seed, stop, batch_size):
+        """Returns the results of a method of `Continuation` for each prompt, in order."""
+        stops, max_length, seed = _stops(stop), as_length(max_length), as_seed(seed)
         streams = [self._prompt_ids(prompt) for prompt in prompts]
         by_length = sorted(range(len(prompts)), key=lambda place: len(streams[place]))
-        texts = [None] * len(prompts)
+        results = [None] * len(prompts)
         for first in range(0, len(prompts), batch_size):
             places = by_length[first : first + batch_size]
             batch = [streams[place] for place in places]
             seeds = [[seed, place] for place in places]
-            found = self._continuation.texts(batch, seeds, max_length, sampler, stops, jit_compile)
-            for place, text in zip(places, found, strict=True):
-                texts[place] = text
-        return texts[0] if is_one else texts
+            found = run(batch, seeds, max_length, sampler, stops)
+            for place, result in zip(places, found, strict=True):
+                results[place] = result
+        return results
 
     def stream(
         self,

@@ -37,7 +37,7 @@ def written_token(tokenizer, token, log_probs, end_ids, top):
         top: Number of most probable tokens to return.
     """
     log_probs, is_end = log_probs.numpy(), token in end_ids
-    likely = np.argsort(-log_probs, kind="stable")[:top].tolist()
+    likely = np.argsort(-log_probs, kind="stable")[:top].tolist() if top else []
     return WrittenToken(
         text=_spelled(tokenizer, token),
         content=b"" if is_end else tokenizer.piece_bytes(token),
