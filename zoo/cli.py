@@ -199,7 +199,10 @@ def export(name, path, **options):
     help="Port to listen on; 0 for any that is free.",
 )
 @click.option(
-    "--token", envvar="ZOO_TOKEN", help="Token that clients send as Authorization: Bearer TOKEN."
+    "--token",
+    envvar="ZOO_TOKEN",
+    show_envvar=True,
+    help="Token that clients send as Authorization: Bearer TOKEN.",
 )
 @click.option("--batch/--no-batch", default=True, help="Whether concurrent requests share batches.")
 @click.option(

@@ -89,7 +89,7 @@ def _describe(name, method, kind, files, paths, show_attention, batch_size, opti
         failed = failed or len(found) < len(some)
         texts = describe([content for _, content in found], **options) if found else []
         for (file, _), text in zip(found, texts, strict=True):
-            click.echo(text if is_one else f"{file}\t{text}")
+            click.echo(text if is_one else f"{click.format_filename(file)}\t{text}")
         sys.stdout.flush()
         first = first or next((file for file, _ in found), None)
     if show_attention and first:
@@ -127,7 +127,7 @@ def match(name, text, images, k):
     if found:
         best = model.search(text, [content for _, content in found], k)
         for place, similarity in zip(best.names, best.similarities, strict=True):
-            click.echo(f"{similarity:.4f}\t{found[place][0]}")
+            click.echo(f"{similarity:.4f}\t{click.format_filename(found[place][0])}")
     if len(found) < len(files):
         sys.exit(1)
 

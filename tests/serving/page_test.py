@@ -108,7 +108,7 @@ def test_a_browser_asks_each_kind_of_model(model, tmp_path, monkeypatch):
     recurrent, transformer, captioner, writer = map(model, names)
     recurrent.export(tmp_path / "exported", "greedy", jit_compile=False)
     served = [LoadedModel(name, model(name)) for name in names]
-    served.insert(2, ExportedModel("exported", tmp_path / "exported"))
+    served.insert(2, ExportedModel("exported #1?", tmp_path / "exported"))
 
     text = "a man" + writer.generate("a man", 300, "greedy")
     picture = base64.b64encode(image_bytes(IMAGES[0])).decode()

@@ -225,6 +225,15 @@ def test_caption_of_a_folder_goes_on_after_a_broken_picture(run, pictures):
     assert result.exit_code == 1
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere, names of files are Unicode")
+def test_a_file_may_have_a_name_that_is_no_text(run, pictures):
+    path = pictures / os.fsdecode(b"\xe4.png")
+    (pictures / "c.png").rename(path)
+    result = run("caption", "toy", path, path)
+    line = f"{pictures}/\ufffd.png\t{path.stat().st_size} bytes\n"
+    assert (result.stdout, result.exit_code) == (line * 2, 0)
+
+
 def test_caption_of_a_folder_without_pictures(run, pictures):
     (pictures / "empty").mkdir()
     result = run("caption", "toy", pictures / "empty")
@@ -422,6 +431,10 @@ def test_a_wrong_option_of_the_sampler_costs_one_line(run, bahdanau, monkeypatch
     assert result.exit_code == 1
     assert "temperature" in result.stderr
     assert "--sampler" in result.stderr or "sampler=" in result.stderr
+
+
+def test_help_tells_where_the_token_may_come_from(run):
+    assert "ZOO_TOKEN" in run("serve", "--help").stdout
 
 
 def test_a_port_in_use_is_told_before_the_models_are_loaded(run):
