@@ -307,7 +307,8 @@ def test_other_addresses_and_methods_are_told_in_json(client, path, content, sta
 
 def test_a_token_is_asked_for(served):
     with serving([served("luong_nmt")], token="ß secret") as client:
-        assert client("/v1/models/luong_nmt")[0] == 401
+        status, _, response = client("/v1/models/luong_nmt")
+        assert (status, response.getheader("www-authenticate")) == (401, "Bearer")
         assert client("/v1/models/luong_nmt", Authorization="Bearer other")[0] == 401
         token = "Bearer ß secret".encode().decode("latin-1")
         assert client("/v1/models/luong_nmt", Authorization=token)[0] == 200

@@ -28,7 +28,8 @@ from zoo.server.models import DEFAULT
 
 LATENCIES = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 ROWS = (1, 2, 4, 8, 16, 32)
-RETRY_AFTER = 1  # seconds
+ASK_TOKEN = {"WWW-Authenticate": "Bearer"}
+RETRY = {"Retry-After": "1"}  # seconds
 
 
 def make_app(models, limits=None, token=None):
@@ -212,7 +213,8 @@ class _Server:
             return
         sent = request.headers.get("authorization", "").encode("latin-1")
         if not hmac.compare_digest(sent, f"Bearer {self.token}".encode()):
-            raise Refused(401, "Send the token of this server: Authorization: Bearer TOKEN.")
+            told = "Send the token of this server: Authorization: Bearer TOKEN."
+            raise Refused(401, told, ASK_TOKEN)
 
     def model(self, request):
         """Returns the model named in a URL."""
@@ -256,7 +258,7 @@ class _Server:
     def require_room(self):
         """Refuses a request if too many are in progress."""
         if self.waiting >= self.limits.waiting:
-            raise Refused(503, "The server has as much as it can do. Try again.", RETRY_AFTER)
+            raise Refused(503, "The server has as much as it can do. Try again.", RETRY)
 
     async def in_time(self, model, function):
         """Runs a function in a thread, and refuses when it takes too long.

@@ -7,10 +7,9 @@ class Refused(Exception):
     Args:
         status: HTTP status.
         message: Message to the client.
-        retry_after: Seconds after which the client may try again, or `None`.
+        headers: Dictionary of the headers of the answer, or `None`.
     """
 
-    def __init__(self, status, message, retry_after=None):
+    def __init__(self, status, message, headers=None):
         super().__init__(message)
-        self.status = status
-        self.headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
+        self.status, self.headers = status, headers
