@@ -290,7 +290,8 @@ def info(name: str | os.PathLike[str]) -> ModelInfo:
 def folder_of(name):
     """Returns the folder of a preset, in the package, anywhere else, or downloaded."""
     for folder in (PRESETS / str(name), pathlib.Path(name)):
-        if (folder / CARD).is_file() or is_checkpoint(folder):
+        # `os.path` answers for any text, `pathlib` fails for one that is too long for a name.
+        if os.path.isdir(folder) and ((folder / CARD).is_file() or is_checkpoint(folder)):
             return folder
     if "://" in str(name) or ".zip" in str(name):
         from zoo.storage import downloads
@@ -298,6 +299,11 @@ def folder_of(name):
         if downloads.is_elsewhere(str(name)):
             return downloads.fetch(str(name))
     _refuse_files_of_keras(name)
+    if os.path.isdir(name):
+        raise ValueError(
+            f"The folder {name} holds neither a preset nor a checkpoint of transformers: it has no "
+            f"{CARD}, and no {CONFIG} of a model."
+        )
     near = difflib.get_close_matches(str(name), [model.name for model in list_models()])
     hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
     raise ValueError(

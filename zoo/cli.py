@@ -62,6 +62,8 @@ def info_command(name):
     """Show all information about the model NAME."""
     from zoo.storage.cards import measured
 
+    if "://" in name or ".zip" in name:  # what gets models from elsewhere needs it
+        quiet.import_tensorflow()
     model = zoo.info(name)
     click.echo(str(model))
     for protocol, entries in _by_protocol(model.card.get("quality", [])):

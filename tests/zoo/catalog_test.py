@@ -117,6 +117,19 @@ def test_an_unknown_name_gets_the_nearest(function):
         function("luong_nmd")
 
 
+@pytest.mark.parametrize("function", [zoo.load, zoo.info])
+def test_a_text_is_no_name(function):
+    with pytest.raises(ValueError, match="Unknown model 'A man rides a bike. A man"):
+        function("A man rides a bike. " * 20)
+
+
+@pytest.mark.parametrize("function", [zoo.load, zoo.info])
+def test_a_folder_without_a_model_is_named(function, tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "bert"')  # broken off
+    with pytest.raises(ValueError, match=f"folder {tmp_path} holds neither a preset nor a check"):
+        function(tmp_path)
+
+
 def test_an_architecture_has_no_weights(tokenizer):
     with pytest.raises(ValueError, match="weights=None"):
         zoo.load("luong_nmt", tokenizer=tokenizer)

@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 
 import zoo
+from zoo import quiet
 from zoo.cli import main
 from zoo.training import evaluation, recipes
 from zoo.training.evaluation import evaluate_translator
@@ -90,6 +91,15 @@ def test_info_of_an_architecture(run):
     assert "Luong et al. 2015" in output
     for line in ("score='general'", "decoder_units=512  Size of the decoder"):
         assert line in output
+
+
+def test_info_of_a_model_from_elsewhere_imports_tensorflow_quietly(run, monkeypatch):
+    done, luong = [], zoo.info("luong_nmt")
+    monkeypatch.setattr(quiet, "import_tensorflow", lambda: done.append("import"))
+    monkeypatch.setattr(zoo, "info", lambda name: done.append(name) or luong)
+    for name in ("luong_nmt", "hf://user/toy"):
+        assert run("info", name).stdout.startswith("luong_nmt\n")
+    assert done == ["luong_nmt", "import", "hf://user/toy"]
 
 
 def test_the_version(run):
