@@ -25,9 +25,9 @@ class Continued(NamedTuple):
 
     Attributes:
         text: The text.
-        num_tokens: Number of tokens that the model generated for it, without an end token and what
-            a stop string removed.
-        is_ended: Whether an end token or a stop string ended it, not the maximum length.
+        num_tokens: Number of tokens that the model generated for it, not counting an end token or
+            what a stop string removed.
+        is_ended: Whether an end token or a stop string ended it, rather than the maximum length.
     """
 
     text: str
