@@ -294,6 +294,7 @@ def test_an_answer_that_takes_too_long_is_given_up(waiting):
         ("/v1/models/luong_nmt:classify", {}, 404, "asked by :predict, not by :classify"),
         ("/v1/models/luong_nmt:classify", None, 404, "asked by :predict, not by :classify"),
         ("/v1/models/luong_nmt/versions/1:regress", {}, 404, "by :predict, not by :regress"),
+        ("/v1/models/luong_nmt/versions/1:regress", None, 404, "by :predict, not by :regress"),
         ("/v1/models/luong_nmt", {}, 405, "/v1/models/luong_nmt does not take POST: use GET"),
         ("/v1/completions", None, 405, "does not take GET: use POST"),
         ("/v3", None, 404, "There is nothing at /v3"),

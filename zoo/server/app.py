@@ -90,7 +90,7 @@ class _Server:
                 Route(place + ":predict", self.refuse_get),
                 Route(place + "/metadata", self.guarded(self.metadata)),
                 Route(place, self.guarded(self.status)),
-                Route(place + ":{verb}", self.guarded(self.refuse_verb), methods=["POST"]),
+                Route(place + ":{verb}", self.guarded(self.refuse_verb), methods=["GET", "POST"]),
             ]
         handlers = {HTTPException: _no_address}
         return Starlette(routes=routes, lifespan=self.lifespan, exception_handlers=handlers)
