@@ -95,6 +95,15 @@ def test_entities_are_joined():
         ("f g", "Y"),
         ("h i", "Z"),
     ]
+    found = entities(tags("a/person-actor b/film-actor c/film-actor d/O e/B-x-y f/B-x-y g/I-x-y"))
+    assert [(each.word, each.label) for each in found] == [
+        ("a", "person-actor"),
+        ("b c", "film-actor"),
+        ("e", "x-y"),
+        ("f g", "x-y"),
+    ]
+    for scheme in ("a/B-X b/I-X c/L-X d/U-X e/U-X", "a/B-X b/I-X c/E-X d/S-X e/S-X"):
+        assert [each.word for each in entities(tags(scheme))] == ["a b c", "d", "e"]
 
 
 def test_masks_are_drawn_as_the_paper_says(tmp_path):

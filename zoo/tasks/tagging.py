@@ -10,6 +10,9 @@ from zoo.data.labels import require_labels
 from zoo.readers.text.word_reader import WordReader
 from zoo.tasks.encoding import EncodingTask
 
+POSITIONS = ("B", "I", "E", "L", "S", "U")  # of a word in its entity, in front of the kind
+BEGINNINGS = ("B", "S", "U")
+
 
 class Tag(NamedTuple):
     """A word and its label.
@@ -180,6 +183,9 @@ class Tagger(EncodingTask):
 def entities(tags):
     """Joins tagged words to entities: `B-` begins one, `I-` continues it, `O` is outside.
 
+    Labels of the schemes BILOU and IOBES are understood as well: `S-` and `U-` begin an entity,
+    `E-` and `L-` continue it. Without such a prefix, neighbors of the same label are one entity.
+
     Args:
         tags: List of `Tag`s.
 
@@ -196,10 +202,10 @@ def entities(tags):
     found = []
     kind = ""
     for word, label, probability in tags:
-        begins, _, of_label = label.rpartition("-")
-        if not begins:  # "O", or a scheme without beginnings
-            of_label = "" if label == "O" else label
-        if of_label and of_label == kind and begins != "B":
+        position, _, of_label = label.partition("-")
+        if position not in POSITIONS or not of_label:  # "O", or a kind alone
+            position, of_label = "", "" if label == "O" else label
+        if of_label and of_label == kind and position not in BEGINNINGS:
             last = found.pop()
             word, probability = f"{last.word} {word}", min(last.probability, probability)
         if of_label:
