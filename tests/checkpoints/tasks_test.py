@@ -68,10 +68,21 @@ def test_it_learns_words(request, tagger, tmp_path):
     served = default_signature(request, model, tmp_path / "exported")
     found = served(text=tf.constant(["cats in Rome"]))["labels"]
     assert [label.decode() for label in found.numpy()[0]] == labels[0]
-    with pytest.raises(ValueError, match=r"texts of \[3\] words, labels for \[2\]"):
-        model.fit(words[:1], [["O", "O"]])
+
+
+def test_words_and_labels_that_do_not_match_are_told(tagger):
+    model, *_ = tagger
+    words = [["cats", "in", "Rome"]]
+    with pytest.raises(ValueError, match=r"Received: \['O', 'O'\] for 3 words at position 0"):
+        model.batches(words, [["O", "O"]])
     with pytest.raises(ValueError, match="one of.*Received: PLACE"):
-        model.fit(words[:1], [["O", "O", "PLACE"]])
+        model.batches(words, [["O", "O", "PLACE"]])
+    with pytest.raises(ValueError, match="Received: 1 texts and labels for 0"):
+        model.batches(words)
+    with pytest.raises(ValueError, match="Received: 0 texts and labels for 0"):
+        model.batches([], [])
+    with pytest.raises(ValueError, match=r"learns from lists, .*Received: x=<_TensorSliceDataset"):
+        model.batches(tf.data.Dataset.from_tensor_slices((words, [["O"] * 3])))
 
 
 def test_words_are_the_same_with_a_tokenizer_that_adds_spaces():

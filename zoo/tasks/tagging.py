@@ -12,6 +12,9 @@ from zoo.tasks.encoding import EncodingTask
 
 POSITIONS = ("B", "I", "E", "L", "S", "U")  # of a word in its entity, in front of the kind
 BEGINNINGS = ("B", "S", "U")
+EXPECTED = (
+    "A tagger learns from lists, with a label for each word: x=[['Anna', 'left']], y=[['P', 'O']]."
+)
 
 
 class Tag(NamedTuple):
@@ -73,8 +76,11 @@ class Tagger(EncodingTask):
             A data set of `(inputs, labels, weights)`; each word counts once.
 
         Raises:
-            ValueError: If the numbers of labels and words of a text differ, or a label is unknown.
+            ValueError: If there are no texts, the numbers of labels and words of a text differ, or
+                a label is unknown.
         """
+        if isinstance(x, tf.data.Dataset):
+            raise ValueError(f"{EXPECTED} Received: x={x!r}.")
         requests, _ = self.reader.requests(x)
         numbers = self._numbers(requests, y)
         examples = tf.data.Dataset.from_tensor_slices((requests, numbers))
@@ -96,20 +102,17 @@ class Tagger(EncodingTask):
         return batches.map(read, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
 
     def _numbers(self, requests, labels):
+        labels = [] if labels is None else list(labels)
+        if not requests or len(labels) != len(requests):
+            raise ValueError(
+                f"{EXPECTED} Received: {len(requests)} texts and labels for {len(labels)}."
+            )
         words = self.reader.read_words(tf.constant(requests)).words.numpy()
         counts = [sum(word != b"" for word in row) for row in words]
-        labels = [] if labels is None else list(labels)
-        expected = (
-            "A tagger learns from a label for each word: x=[['Anna', 'left']], y=[['P', 'O']]."
-        )
-        if len(labels) != len(counts):
-            raise ValueError(
-                f"{expected} Received: {len(counts)} texts and labels for {len(labels)}."
-            )
         for position, (of_text, count) in enumerate(zip(labels, counts, strict=True)):
             if not hasattr(of_text, "__len__") or len(of_text) != count:
                 raise ValueError(
-                    f"{expected} Received: {of_text!r} for {count} words at position {position}."
+                    f"{EXPECTED} Received: {of_text!r} for {count} words at position {position}."
                 )
         known = {label: number for number, label in enumerate(self.labels)}
         known |= {number: number for number in range(len(self.labels))}
