@@ -6,11 +6,15 @@ import tensorflow as tf
 
 def label_names(labels):
     """Returns labels as a list; raises a `ValueError` unless they are different names in order."""
-    is_list = hasattr(labels, "__len__") and not isinstance(labels, str | set | frozenset)
+    why = ""
+    if isinstance(labels, set | frozenset):
+        why = " A set has no order: pass sorted(labels)."
+    elif isinstance(labels, dict):
+        why = " Of a dictionary from names to numbers, pass sorted(labels, key=labels.get)."
+    is_list = hasattr(labels, "__len__") and not isinstance(labels, str) and not why
     names = list(labels) if is_list else []
     is_names = all(isinstance(each, str) and each for each in names)
     if not names or not is_names or len(set(names)) != len(names):
-        why = " A set has no order: pass sorted(labels)." if isinstance(labels, set) else ""
         raise ValueError(
             "`labels` must be a list of different names, each a str that is not empty, such as "
             f"['cat', 'dog']. Received: labels={labels!r}.{why}"
