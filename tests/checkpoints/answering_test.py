@@ -185,6 +185,11 @@ def test_mistakes(bert):
         model.answer(["a", "b"], ["c"])
     with pytest.raises(ValueError, match=r"part of its context.*\('mat', 3\)"):
         model.batches([("who?", "the mat")], [("mat", 3)])
+    for wrong in (None, ("mat",), ("mat", "the"), [3]):
+        with pytest.raises(ValueError, match="must be a `str`, a tuple .answer, start. of"):
+            model.batches([("who?", "the mat")], [wrong])
+    with pytest.raises(ValueError, match=r"Take list\(zip\(answer\['text'\], answer\['answer_"):
+        model.batches([("who?", "the mat")], [{"text": ["mat"], "answer_start": [4]}])
     with pytest.raises(ValueError, match="Received: 1 questions and 0 answers"):
         model.batches([("who?", "the mat")], [])
     with pytest.raises(ValueError, match=r"\(\(question, context\), answer\), scalar"):
@@ -194,6 +199,11 @@ def test_mistakes(bert):
     wrong = tf.data.Dataset.from_tensor_slices(((["who?"], ["the mat"]), ["dogs"]))
     with pytest.raises(tf.errors.InvalidArgumentError, match="does not hold the answer"):
         list(spans_of_examples(wrong))
+
+
+def test_an_empty_context_holds_the_empty_answer():
+    examples = tf.data.Dataset.from_tensor_slices(((["who?"] * 2, ["", " "]), ["", ""]))
+    assert [span.numpy().tolist() for _, span in spans_of_examples(examples)] == [[0, 0]] * 2
 
 
 ROME = ["The cats sat in Rome.", "They mean a trip to Paris.", "Boats to Paris, a trip."]

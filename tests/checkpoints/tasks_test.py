@@ -68,10 +68,21 @@ def test_it_learns_words(request, tagger, tmp_path):
     served = default_signature(request, model, tmp_path / "exported")
     found = served(text=tf.constant(["cats in Rome"]))["labels"]
     assert [label.decode() for label in found.numpy()[0]] == labels[0]
-    with pytest.raises(ValueError, match=r"texts of \[3\] words, labels for \[2\]"):
-        model.fit(words[:1], [["O", "O"]])
+
+
+def test_words_and_labels_that_do_not_match_are_told(tagger):
+    model, *_ = tagger
+    words = [["cats", "in", "Rome"]]
+    with pytest.raises(ValueError, match=r"Received: \['O', 'O'\] for 3 words at position 0"):
+        model.batches(words, [["O", "O"]])
     with pytest.raises(ValueError, match="one of.*Received: PLACE"):
-        model.fit(words[:1], [["O", "O", "PLACE"]])
+        model.batches(words, [["O", "O", "PLACE"]])
+    with pytest.raises(ValueError, match="Received: 1 texts and labels for 0"):
+        model.batches(words)
+    with pytest.raises(ValueError, match="Received: 0 texts and labels for 0"):
+        model.batches([], [])
+    with pytest.raises(ValueError, match=r"learns from lists, .*Received: x=<_TensorSliceDataset"):
+        model.batches(tf.data.Dataset.from_tensor_slices((words, [["O"] * 3])))
 
 
 def test_words_are_the_same_with_a_tokenizer_that_adds_spaces():
@@ -95,6 +106,15 @@ def test_entities_are_joined():
         ("f g", "Y"),
         ("h i", "Z"),
     ]
+    found = entities(tags("a/person-actor b/film-actor c/film-actor d/O e/B-x-y f/B-x-y g/I-x-y"))
+    assert [(each.word, each.label) for each in found] == [
+        ("a", "person-actor"),
+        ("b c", "film-actor"),
+        ("e", "x-y"),
+        ("f g", "x-y"),
+    ]
+    for scheme in ("a/B-X b/I-X c/L-X d/U-X e/U-X", "a/B-X b/I-X c/E-X d/S-X e/S-X"):
+        assert [each.word for each in entities(tags(scheme))] == ["a b c", "d", "e"]
 
 
 def test_masks_are_drawn_as_the_paper_says(tmp_path):

@@ -34,6 +34,17 @@ def test_what_are_no_labels_of_an_input_is_told():
         multi_labelled((["input"], [[None, 1]]), LABELS)
 
 
+def test_data_sets_of_other_types_are_told():
+    def data_set(of_inputs):
+        return tf.data.Dataset.from_tensor_slices((["input"] * 2, of_inputs))
+
+    assert [int(number) for _, number in labelled(data_set([True, False]), LABELS)] == [1, 0]
+    with pytest.raises(ValueError, match=r"its number from 0\. Received: .* labels are float32"):
+        labelled(data_set([0.0, 0.7]), LABELS)
+    with pytest.raises(ValueError, match=r"Received: .* strings\. .*tf\.strings\.to_number"):
+        numbered(data_set(["1", "2"]))
+
+
 @pytest.mark.parametrize("given", [None, "1", float("nan"), [1.0], np.array([1.0])])
 def test_what_is_no_number_is_told(given):
     with pytest.raises(ValueError, match="learns from finite numbers. Received: .* at position 1"):

@@ -234,6 +234,8 @@ def test_labels_have_weights_in_the_loss_alone(model, class_weight):
         ({"dark": -1.0}, "at least 0. Received: 'dark': -1.0"),
         ({"dark": float("nan")}, "finite"),
         ([1.0, 2.0], "must be a dictionary"),
+        (np.ones(2), "must be a dictionary"),
+        ({"light": 2.0, 1: 3.0}, "two for 'light': as 'light' and as 1"),
     ],
 )
 def test_weights_of_labels_are_checked(model, class_weight, message):

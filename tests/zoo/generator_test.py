@@ -259,6 +259,12 @@ def test_an_end_that_counts_is_scored(whole_texts):
     assert scores.perplexity[0] < 2 < scores.perplexity[1]
 
 
+def test_a_text_without_tokens_has_no_perplexity(generator):
+    scores = generator.score("")
+    assert scores.tokens == [[]]
+    assert np.isnan(scores.perplexity).all()
+
+
 def test_what_is_known_is_more_probable(generator):
     known, unknown = generator.score([LINE, LINE[::-1]]).perplexity
     assert known < 1.5 < unknown

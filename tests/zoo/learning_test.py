@@ -180,22 +180,35 @@ def test_a_job_is_done_once_and_keeps_the_averaged_weights(tmp_path, monkeypatch
     assert job.learned(tmp_path / "job", None) == weights
 
 
-@pytest.mark.full  # `kills_test` covers training that is killed
-def test_a_job_that_broke_off_goes_on(tmp_path, monkeypatch):
-    save = keras.Model.save_weights
+def test_a_job_that_broke_off_while_it_wrote_a_file_goes_on(tmp_path, monkeypatch):
+    save, seeds = keras.Model.save_weights, []
     job.write(tmp_path, make_job(), {"tokens": stream()})
 
-    def fail(self, filepath, **options):
-        if str(filepath).endswith(LEARNED):
-            raise KeyboardInterrupt
-        return save(self, filepath, **options)
+    def windows(arrays, seed, **options):
+        seeds.append(seed)
+        return Windows(arrays, seed=seed, **options)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(keras.Model, "save_weights", fail)
-        with pytest.raises(KeyboardInterrupt):
-            job.work(tmp_path)
-    assert not (tmp_path / LEARNED).exists()
-    assert job.work(tmp_path).exists()
+    monkeypatch.setitem(job.DATA, "windows", windows)
+    for name, epochs in (("epoch-2.weights.h5", 1), (LEARNED, 2)):
+
+        def fail(self, filepath, name=name, **options):
+            save(self, filepath, **options)
+            if filepath.name == name:
+                filepath.write_bytes(filepath.read_bytes()[:100])
+                raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(keras.Model, "save_weights", fail)
+            with pytest.raises(KeyboardInterrupt):
+                job.work(tmp_path)
+        assert not (tmp_path / LEARNED).exists()
+        assert [path.name for path in tmp_path.glob("backup/*")] == [f"epoch-{epochs}.weights.h5"]
+        assert len((tmp_path / HISTORY).read_text().splitlines()) == 1 + epochs
+    trained = core()
+    trained.load_weights(job.work(tmp_path))
+    assert len((tmp_path / HISTORY).read_text().splitlines()) == 3  # no more epochs
+    assert seeds == [1, 2, 3]
+    assert not (tmp_path / "backup").exists()
 
 
 def test_weights_that_scale_or_shift_do_not_decay(tmp_path, monkeypatch):

@@ -63,6 +63,16 @@ def test_constant_similarities_find_nothing():
     assert found.image_to_text == found.text_to_image == {1: 0.0, 5: 0.0, 10: 0.0}
 
 
+def test_what_is_not_a_number_is_not_found():
+    """A model that has diverged to NaN finds nothing; one such text is no hit."""
+    found = retrieval_scores(np.full((20, 40), np.nan), np.repeat(np.arange(20), 2))
+    assert found.image_to_text == found.text_to_image == {1: 0.0, 5: 0.0, 10: 0.0}
+    similarities = np.eye(2)
+    similarities[0] = np.nan
+    found = retrieval_scores(similarities, [0, 1])
+    assert (found.image_to_text[1], found.text_to_image[1]) == (50.0, 0.0)
+
+
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])
 @pytest.mark.parametrize("owners", [[0, 1, 2], [0, 0, 1, 2, 2, 2]])
 def test_the_loss_is_two_cross_entropies(owners, smoothing):

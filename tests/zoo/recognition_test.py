@@ -14,6 +14,7 @@ from zoo.metrics import TokenErrorRate, word_error_rate
 from zoo.metrics.token_errors import best_path
 from zoo.models.conformer_ctc import ConformerCTC
 from zoo.readers.wav import write_wav
+from zoo.tasks.sound_results import Recognition
 
 RATE, PITCHES = 8000, {"low": 0.3, "high": 1.5}
 OPTIONS = {
@@ -153,6 +154,14 @@ def test_when_it_was_heard(model, spoken):
     starts = [0.0875, 0.0875 + (len(sounds[2][0]) - 1400 - 1400) / 2 / RATE + 0.175]
     np.testing.assert_allclose(result.seconds[2][[0, -1]], starts, atol=0.15)
     assert len(result.plot(2).axes[1].get_yticklabels()) == len(result.tokens[2])
+
+
+def test_dollar_signs_are_drawn_as_they_are():
+    sound, reader = write_wav(np.zeros(800, "float32"), RATE), zoo.SoundReader(rate=RATE, bands=16)
+    told = [["$_$"], [["$_$"]], [np.zeros(1)], [np.ones((1, 4))], [sound]]
+    figure = Recognition(*told, reader).plot()
+    figure.draw_without_rendering()  # would raise an error for a broken formula
+    assert figure.axes[0].get_title() == figure.axes[1].get_yticklabels()[0].get_text() == "$_$"
 
 
 def test_padding_and_other_sounds_change_nothing(model, spoken):

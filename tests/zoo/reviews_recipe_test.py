@@ -74,6 +74,22 @@ def test_runs_leave_presets_with_what_they_measure(presets, examples):
     assert len(zoo.load(presets[0]).fill_mask("A [MASK] film.")) == 5
 
 
+def test_few_reviews_are_measured_at_once():
+    """A batch of 250 long reviews would take six gigabytes."""
+
+    class Measured:
+        def twin(self):
+            return self
+
+        def compile(self):
+            pass
+
+        def evaluate(self, examples, batch_size, **options):
+            return {"batch_size": batch_size}
+
+    assert REVIEWS.evaluate(Measured(), None) == {"batch_size": 32}
+
+
 def test_a_classifier_begins_with_a_trained_encoder(trained):
     masked = zoo.load(trained)
     labels = ["a", "b", "c"]

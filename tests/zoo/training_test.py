@@ -171,6 +171,25 @@ def test_validation_data_is_measured(fresh_model, sources, targets):
     ).history
     measured = model.evaluate(*held_out, batch_size=1, return_dict=True, verbose=0)
     assert history["val_loss"] == [pytest.approx(measured["loss"], rel=1e-4)]
+    with pytest.raises(ValueError, match="batch_size=0"):
+        model.fit(*texts, validation_data=held_out, validation_batch_size=0)
+
+
+@pytest.mark.filterwarnings("error:Your input ran out of data")
+def test_lists_last_for_as_many_steps_as_wanted(fresh_model, sources, targets):
+    model, seen = fresh_model("transformer_nmt"), []
+    model.compile("adam", run_eagerly=True)
+    step = model.train_step
+
+    def watched(data):
+        seen.append(data[0]["source_ids"].numpy().tolist())
+        return step(data)
+
+    model.train_step = watched
+    options = {"batch_size": 1, "shuffle": False, "steps_per_epoch": 1, "epochs": 3, "verbose": 0}
+    history = model.fit(sources[:2], targets[:2], **options).history
+    assert seen[2] == seen[0] != seen[1]
+    assert min(history["loss"]) > 0.0
 
 
 def test_weights_of_16_bits_are_warned_of_before_training(fresh_model):

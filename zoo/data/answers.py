@@ -1,5 +1,7 @@
 """Questions with contexts and answers: training data of question answering."""
 
+from numbers import Integral
+
 import tensorflow as tf
 
 
@@ -13,7 +15,8 @@ def answer_spans(pairs, answers):
             it is the first occurrence. An empty answer or list has start and end 0.
 
     Raises:
-        ValueError: If the numbers differ, or a context does not contain its answer.
+        ValueError: If the numbers differ, an answer has another form, or a context does not contain
+            its answer.
 
     Example:
 
@@ -54,7 +57,8 @@ def spans_of_examples(examples):
     def find(pair, answer):
         pair = tf.stack(pair)
         answer = tf.strings.strip(answer)
-        before = tf.strings.split(pair[1], answer)[0]
+        parts = tf.strings.split(pair[1], answer)  # none of white space, if the answer is empty
+        before = tf.concat([parts, [""]], axis=0)[0]
         is_there = (answer == "") | (before != pair[1])
         told = ["The context does not hold the answer", answer, "Context:", pair[1]]
         with tf.control_dependencies([tf.debugging.Assert(is_there, told)]):
@@ -76,11 +80,23 @@ def texts_of(answer):
     return [each if isinstance(each, str) else each[0] for each in answers]
 
 
+def _is_placed(answer):
+    """Whether an answer is a tuple (answer, start)."""
+    return isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], Integral)
+
+
 def _span(context, answer):
     """Returns the start and end of an answer, without the white space around it."""
     if isinstance(answer, list):
         answer = answer[0] if answer else ""
-    text, start = (answer, None) if isinstance(answer, str) else answer
+    text, start = answer if _is_placed(answer) else (answer, None)
+    if not isinstance(text, str):
+        is_squad = isinstance(answer, dict)
+        way_out = " Take list(zip(answer['text'], answer['answer_start']))." if is_squad else ""
+        raise ValueError(
+            "An answer must be a `str`, a tuple (answer, start) of a `str` and the index of its "
+            f"first character, or a list of these. Received: {answer!r}.{way_out}"
+        )
     if not text.strip():
         return [0, 0]
     start = context.find(text) if start is None else start

@@ -6,11 +6,15 @@ import tensorflow as tf
 
 def label_names(labels):
     """Returns labels as a list; raises a `ValueError` unless they are different names in order."""
-    is_list = hasattr(labels, "__len__") and not isinstance(labels, str | set | frozenset)
+    why = ""
+    if isinstance(labels, set | frozenset):
+        why = " A set has no order: pass sorted(labels)."
+    elif isinstance(labels, dict):
+        why = " Of a dictionary from names to numbers, pass sorted(labels, key=labels.get)."
+    is_list = hasattr(labels, "__len__") and not isinstance(labels, str) and not why
     names = list(labels) if is_list else []
     is_names = all(isinstance(each, str) and each for each in names)
     if not names or not is_names or len(set(names)) != len(names):
-        why = " A set has no order: pass sorted(labels)." if isinstance(labels, set) else ""
         raise ValueError(
             "`labels` must be a list of different names, each a str that is not empty, such as "
             f"['cat', 'dog']. Received: labels={labels!r}.{why}"
@@ -43,7 +47,8 @@ def label_weights(class_weight, labels):
         labels: List of the names of labels.
 
     Raises:
-        ValueError: If a label is unknown, or a weight is negative or not a finite number.
+        ValueError: If a label is unknown or has two weights, or a weight is negative or not a
+            finite number.
 
     Example:
 
@@ -55,14 +60,21 @@ def label_weights(class_weight, labels):
             "`class_weight` must be a dictionary from labels to weights. Received: "
             f"{class_weight!r}."
         )
-    weights = np.ones(len(labels), "float32")
+    weights, names = np.ones(len(labels), "float32"), {}
     for label, weight in class_weight.items():
         if not _is_number(weight, "iuf") or not np.isfinite(weight) or weight < 0:
             raise ValueError(
                 "Every weight in `class_weight` must be a finite number, at least 0. Received: "
                 f"{label!r}: {weight!r}."
             )
-        weights[_number(label, labels, "in `class_weight`")] = weight
+        number = _number(label, labels, "in `class_weight`")
+        if number in names:
+            raise ValueError(
+                "`class_weight` must have one weight for a label. Received two for "
+                f"{labels[number]!r}: as {names[number]!r} and as {label!r}."
+            )
+        names[number] = label
+        weights[number] = weight
     return weights
 
 
@@ -90,6 +102,13 @@ def labelled(examples, labels):
 
         return _of_lists(examples, number_of, "a label")
     _require_rank(examples, 0, "(input, label)", "x=list of inputs, y=list of labels")
+    of_labels = examples.element_spec[1].dtype
+    if of_labels.is_floating:
+        raise ValueError(
+            f"Every label must be one of {labels}, or its number from 0. Received: a data set "
+            f"whose labels are {of_labels.name}. Turn them into integers: dataset.map(lambda "
+            'each, label: (each, tf.cast(label, "int32"))).'
+        )
     names, count = tf.constant(labels), len(labels)
 
     def number(each, label):
@@ -165,6 +184,11 @@ def numbered(examples):
     if isinstance(examples, tuple):
         return _of_lists(examples, _as_number, "a number")
     _require_rank(examples, 0, "(input, number)", "x=list of inputs, y=list of numbers")
+    if examples.element_spec[1].dtype == tf.string:
+        raise ValueError(
+            "The model learns from finite numbers. Received: a data set whose numbers are strings. "
+            "Read them: dataset.map(lambda each, text: (each, tf.strings.to_number(text)))."
+        )
     return examples.map(lambda each, number: (each, tf.cast(number, tf.float32)[None]))
 
 

@@ -9,11 +9,12 @@ is not run again.
 import dataclasses
 import json
 import pathlib
+import shutil
 
 import keras
 import numpy as np
 
-from zoo.atomic import whole
+from zoo.atomic import sweep, whole
 from zoo.catalog import ARCHITECTURES
 from zoo.learning.learner import Learner
 from zoo.learning.masked import MaskedWindows, OfPlaces
@@ -33,6 +34,7 @@ DATA = {
 AROUND = {"masked": OfPlaces}  # the model around the core for such data
 UNDECAYED = ["gamma", "beta", "bias"]  # parts of the names of variables
 JOB, ARRAYS, LEARNED, HISTORY = "job.json", "arrays.npz", "learned.weights.h5", "history.csv"
+STATES = "backup"  # folder of the state after the last epoch
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,10 +115,13 @@ def work(folder):
         return weights
     if not (folder / JOB).exists():
         raise FileNotFoundError(f"There is no {JOB} in {folder}. A recipe writes it.")
-    job = Job(**json.loads((folder / JOB).read_text()))
+    sweep(folder)
+    job, state = Job(**json.loads((folder / JOB).read_text())), _newest_state(folder)
+    done = 0 if state is None else _epochs(state)
     keras.utils.set_random_seed(job.seed)
     with np.load(folder / ARRAYS) as arrays:
-        data = DATA[job.data](dict(arrays), seed=job.seed, **job.options)
+        # A job that goes on draws anew.
+        data = DATA[job.data](dict(arrays), seed=job.seed + done, **job.options)
     core = _core(job.architecture, job.config, job.dtype)
     if job.begin_with:
         core.load_weights(folder / job.begin_with)
@@ -128,19 +133,53 @@ def work(folder):
     optimizer.build(learner.trainable_variables)  # a step that makes variables is traced twice
     # Batches differ in length: XLA on a CPU would spend more time compiling than computing.
     learner.compile(optimizer, jit_compile=keras.backend.backend() != "tensorflow")
+    if state is not None:
+        learner.load_weights(state)
     learner.fit(
         data,
+        initial_epoch=done,
         epochs=job.epochs,
         shuffle=False,  # the data set shuffles
         verbose=2,
-        callbacks=[
-            keras.callbacks.BackupAndRestore(folder / "backup"),
-            keras.callbacks.CSVLogger(folder / HISTORY, append=True),
-        ],
+        callbacks=[_SaveState(folder), keras.callbacks.CSVLogger(folder / HISTORY, append=True)],
     )  # at its end, `fit` replaces the weights with their average
     with whole(weights) as unfinished:
         core.save_weights(unfinished)
+    shutil.rmtree(folder / STATES, ignore_errors=True)
     return weights
+
+
+class _SaveState(keras.callbacks.Callback):
+    """Saves the weights of the model and of the optimizer after each epoch, in one file.
+
+    Keras' `BackupAndRestore` writes over its only file: a process that is killed then loses all.
+
+    Args:
+        folder: Folder of the job.
+    """
+
+    def __init__(self, folder):
+        super().__init__()
+        self.folder = folder
+
+    def on_epoch_end(self, epoch, logs=None):
+        state = _state(self.folder, epoch + 1)
+        with whole(state) as unfinished:
+            self.model.save_weights(unfinished)
+        _state(self.folder, epoch).unlink(missing_ok=True)
+
+
+def _state(folder, epochs):
+    return folder / STATES / f"epoch-{epochs}.weights.h5"
+
+
+def _newest_state(folder):
+    return max((folder / STATES).glob("epoch-*.weights.h5"), key=_epochs, default=None)
+
+
+def _epochs(state):
+    """Returns the number in the name of the file of a state."""
+    return int(state.name.partition(".")[0].removeprefix("epoch-"))
 
 
 def _trained(folder, told, dtype):

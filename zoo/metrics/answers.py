@@ -37,6 +37,7 @@ def answer_scores(answers, references):
 
     Raises:
         ValueError: If there are no answers, or the numbers of answers and references differ.
+        TypeError: If the references of an answer are a `str`, not a list.
 
     Example:
 
@@ -50,6 +51,11 @@ def answer_scores(answers, references):
         )
     exact, overlap = [], []
     for answer, several in zip(answers, references, strict=True):
+        if isinstance(several, str):
+            raise TypeError(
+                "The references of an answer must be a list of `str`. Received: "
+                f"{several!r}. Put it into a list."
+            )
         words = _words(answer)
         several = [known for known in map(_words, several) if known] or [[]]
         exact.append(max(words == known for known in several))

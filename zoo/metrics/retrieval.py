@@ -22,7 +22,7 @@ class RetrievalScores(NamedTuple):
 def retrieval_scores(similarities, owners):
     """Returns the `RetrievalScores` of similarities, as papers on Flickr8k report them.
 
-    Ties count as errors: constant similarities find nothing.
+    Ties and NaN count as errors: constant similarities find nothing.
 
     Args:
         similarities: Array (images × texts).
@@ -37,11 +37,11 @@ def retrieval_scores(similarities, owners):
     similarities, owners = np.asarray(similarities), np.asarray(owners)
     texts = np.arange(len(owners))
     own = similarities[owners, texts]  # (texts,)
-    image_ranks = (similarities >= own).sum(axis=0) - 1
+    image_ranks = (~(similarities < own)).sum(axis=0) - 1
     best = np.full(len(similarities), -np.inf)
-    np.maximum.at(best, owners, own)
+    np.fmax.at(best, owners, own)
     belongs = owners == np.arange(len(similarities))[:, None]
-    text_ranks = ((similarities >= best[:, None]) & ~belongs).sum(axis=1)
+    text_ranks = (~(similarities < best[:, None]) & ~belongs).sum(axis=1)
     return RetrievalScores(
         {k: 100.0 * float(np.mean(text_ranks < k)) for k in RANKS},
         {k: 100.0 * float(np.mean(image_ranks < k)) for k in RANKS},

@@ -162,7 +162,9 @@ class Task(keras.Model, abc.ABC):
             shuffle: As for `batches`.
             validation_batch_size: Number of validation examples per batch. Defaults to
                 `batch_size`.
-            **kwargs: Additional options of `batches`, and arguments of `keras.Model.fit`.
+            **kwargs: Additional options of `batches`, and arguments of `keras.Model.fit`. With
+                `steps_per_epoch`, each epoch continues where the last one stopped, and lists start
+                again when all of their batches were seen; for a data set call `repeat()`.
 
         Returns:
             A `keras.callbacks.History`.
@@ -180,7 +182,8 @@ class Task(keras.Model, abc.ABC):
             )
         if validation_data is not None:
             validation_data = self._validation_arguments(validation_data)
-            validation_batch_size = validation_batch_size or batch_size
+            if validation_batch_size is None:
+                validation_batch_size = batch_size
             validation_data = self._batches(*validation_data, batch_size=validation_batch_size)
         train = self._batches(x, y, batch_size=batch_size, shuffle=shuffle, seed=seed, **options)
         if self.compiled and self.built and not self.optimizer.built:
@@ -188,6 +191,8 @@ class Task(keras.Model, abc.ABC):
             with self.distribute_strategy.scope():
                 self.optimizer.build(self.trainable_variables)
         counted = kwargs.get("steps_per_epoch") is not None
+        if counted and not hasattr(x, "element_spec"):
+            train = train.repeat()
         with contextlib.nullcontext() if counted else _unknown_number_of_batches():
             return super().fit(train, validation_data=validation_data, shuffle=False, **kwargs)
 

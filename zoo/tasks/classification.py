@@ -139,7 +139,7 @@ class Classifier(EncodingTask):
                 f"Received: class_weight={class_weight!r}. Weigh the batches instead: "
                 "model.batches(x, y, shuffle=True).map(...)."
             )
-        weights = label_weights(class_weight or {}, self.labels)
+        weights = label_weights({} if class_weight is None else class_weight, self.labels)
         of_kind = multi_labelled if self._is_multi else labelled
         make = functools.partial(of_kind, labels=self.labels)
         examples = examples_of(self.reader, x, y, "input", make, shuffle, seed)

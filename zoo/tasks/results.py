@@ -243,7 +243,8 @@ class TextScores(NamedTuple):
     """The result of `score`, with an entry for each text.
 
     Attributes:
-        perplexity: float64 array, the exponential of the mean of `-log_probs`.
+        perplexity: float64 array, the exponential of the mean of `-log_probs`; NaN for a text
+            without any.
         tokens: List of lists of `str`, the pieces of each text.
         log_probs: List of float32 arrays, the log-probability of each piece given those before it.
     """

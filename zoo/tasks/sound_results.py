@@ -196,8 +196,10 @@ def _heard(frames, reader, rows, names, title):
     hertz = [0, round(reader.rate / 2)]
     above.imshow(frames.T, origin="lower", cmap="magma", **corners)
     above.set_yticks([0.0, 1.0], [f"{each} Hz" for each in hertz])
-    above.set_title(textwrap.shorten(title, LONGEST_TITLE, placeholder=" …"))
+    # parse_math=False, because a text may have dollar signs.
+    title = textwrap.shorten(title, LONGEST_TITLE, placeholder=" …")
+    above.set_title(title, parse_math=False)
     below.imshow(rows, cmap="Blues", vmin=0.0, **corners)
-    below.set_yticks(1.0 - (np.arange(len(rows)) + 0.5) / len(rows), names)
+    below.set_yticks(1.0 - (np.arange(len(rows)) + 0.5) / len(rows), names, parse_math=False)
     below.set_xlabel("seconds")
     return figure

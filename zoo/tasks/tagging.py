@@ -10,6 +10,12 @@ from zoo.data.labels import require_labels
 from zoo.readers.text.word_reader import WordReader
 from zoo.tasks.encoding import EncodingTask
 
+POSITIONS = ("B", "I", "E", "L", "S", "U")  # of a word in its entity, in front of the kind
+BEGINNINGS = ("B", "S", "U")
+EXPECTED = (
+    "A tagger learns from lists, with a label for each word: x=[['Anna', 'left']], y=[['P', 'O']]."
+)
+
 
 class Tag(NamedTuple):
     """A word and its label.
@@ -70,8 +76,11 @@ class Tagger(EncodingTask):
             A data set of `(inputs, labels, weights)`; each word counts once.
 
         Raises:
-            ValueError: If the numbers of labels and words of a text differ, or a label is unknown.
+            ValueError: If there are no texts, the numbers of labels and words of a text differ, or
+                a label is unknown.
         """
+        if isinstance(x, tf.data.Dataset):
+            raise ValueError(f"{EXPECTED} Received: x={x!r}.")
         requests, _ = self.reader.requests(x)
         numbers = self._numbers(requests, y)
         examples = tf.data.Dataset.from_tensor_slices((requests, numbers))
@@ -93,20 +102,17 @@ class Tagger(EncodingTask):
         return batches.map(read, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
 
     def _numbers(self, requests, labels):
+        labels = [] if labels is None else list(labels)
+        if not requests or len(labels) != len(requests):
+            raise ValueError(
+                f"{EXPECTED} Received: {len(requests)} texts and labels for {len(labels)}."
+            )
         words = self.reader.read_words(tf.constant(requests)).words.numpy()
         counts = [sum(word != b"" for word in row) for row in words]
-        labels = [] if labels is None else list(labels)
-        expected = (
-            "A tagger learns from a label for each word: x=[['Anna', 'left']], y=[['P', 'O']]."
-        )
-        if len(labels) != len(counts):
-            raise ValueError(
-                f"{expected} Received: {len(counts)} texts and labels for {len(labels)}."
-            )
         for position, (of_text, count) in enumerate(zip(labels, counts, strict=True)):
             if not hasattr(of_text, "__len__") or len(of_text) != count:
                 raise ValueError(
-                    f"{expected} Received: {of_text!r} for {count} words at position {position}."
+                    f"{EXPECTED} Received: {of_text!r} for {count} words at position {position}."
                 )
         known = {label: number for number, label in enumerate(self.labels)}
         known |= {number: number for number in range(len(self.labels))}
@@ -180,6 +186,9 @@ class Tagger(EncodingTask):
 def entities(tags):
     """Joins tagged words to entities: `B-` begins one, `I-` continues it, `O` is outside.
 
+    Labels of the schemes BILOU and IOBES are understood as well: `S-` and `U-` begin an entity,
+    `E-` and `L-` continue it. Without such a prefix, neighbors of the same label are one entity.
+
     Args:
         tags: List of `Tag`s.
 
@@ -196,10 +205,10 @@ def entities(tags):
     found = []
     kind = ""
     for word, label, probability in tags:
-        begins, _, of_label = label.rpartition("-")
-        if not begins:  # "O", or a scheme without beginnings
-            of_label = "" if label == "O" else label
-        if of_label and of_label == kind and begins != "B":
+        position, _, of_label = label.partition("-")
+        if position not in POSITIONS or not of_label:  # "O", or a kind alone
+            position, of_label = "", "" if label == "O" else label
+        if of_label and of_label == kind and position not in BEGINNINGS:
             last = found.pop()
             word, probability = f"{last.word} {word}", min(last.probability, probability)
         if of_label:

@@ -126,7 +126,7 @@ class TextGenerator(GeneratingTask):
             seen = max(opening, 1)  # without an opening, nothing precedes the first token
             log_probs.append(of_text[seen - 1 :])
             tokens.append(self.tokenizer.pieces([stream[seen:]])[0])
-        means = [each.mean(dtype="float64") if len(each) else 0.0 for each in log_probs]
+        means = [each.mean(dtype="float64") if len(each) else np.nan for each in log_probs]
         return TextScores(np.exp(-np.array(means)), tokens, log_probs)
 
     def tokens(self, texts: str | Texts) -> np.ndarray:

@@ -9,11 +9,13 @@ import tensorflow as tf
 from zoo.learning.reviews import flat
 from zoo.loading import load
 from zoo.training.classifiers import ClassifierRecipe
+from zoo.training.evaluation import evaluate_classifier
 from zoo.training.masked import DATA
 
 LABELS = ["negative", "positive"]
 CHUNKS = (2, 4, 8)  # that texts are padded to in training
 BEGIN = "begin.weights.h5"  # of the job
+REVIEWS_AT_ONCE = 32  # in evaluation: a batch of the longest ones takes a gigabyte
 USE = "Classifying an English film review of any length as positive or negative."
 LIMITS = (
     "It knows only film reviews from before 2011. It labels every text positive or negative, even "
@@ -73,6 +75,10 @@ class ReviewsRecipe(ClassifierRecipe):
         }
         batches = -(-len(arrays["labels"]) // self.batch_size)  # the last is filled up
         return "texts", options, arrays, batches * self.batch_size
+
+    def evaluate(self, model, examples):
+        """Returns every metric of a model on a data set of (text, label)."""
+        return evaluate_classifier(model, examples, REVIEWS_AT_ONCE)
 
     def for_card(self):
         """Returns the entries of the card on the data, and on how the weights were chosen."""
