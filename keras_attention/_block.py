@@ -115,7 +115,7 @@ class ResidualBlock(ChecksMasks, Recomputable):
         x = self._feed_forward(x, training)
         return (x, weights) if return_attention_scores else x
 
-    def compute_output_shape(self, x_shape, encoded_shape=None):
+    def compute_output_shape(self, x_shape):
         """Returns the shape of the output, without that of the weights: the shape of `x`."""
         return tuple(x_shape)
 

@@ -28,8 +28,11 @@ class Recomputable(keras.layers.Layer):
         return _recomputed(self, layer_call, lambda function: remat(function, *args, **kwargs))
 
     def compute_output_spec(self, *args, **kwargs):
-        # The spec of what `call` returns, including the weights. `keras.layers.Layer` would use
-        # `compute_output_shape`.
+        # The spec of what `call` returns, including the weights. `keras.layers.Layer` uses
+        # `compute_output_shape`, which is enough for the size that `RematScope("larger_than")` asks
+        # for, and the only way on JAX, where training hides the weights from another trace.
+        if not any(isinstance(x, keras.KerasTensor) for x in keras.tree.flatten([args, kwargs])):
+            return super().compute_output_spec(*args, **kwargs)
         with keras.RematScope(mode=None):
             return keras.Operation.compute_output_spec(self, *args, **kwargs)
 

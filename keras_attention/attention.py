@@ -155,6 +155,8 @@ class Attention(GrowingMemory, MemoryAttention):
     def choose_implementation(self, query_shape, value_shape, return_attention_scores=False):
         """Returns the implementation that runs for inputs of these shapes, with `"auto"` resolved.
 
+        It is that of inference: in training with dropout, `"auto"` does not use `"fused"`.
+
         Args:
             query_shape, value_shape: `(batch, length, size)`, with `None` for unknown sizes, for
                 which `"auto"` uses the reference.

@@ -32,8 +32,8 @@ class ConvolutionModule(ChecksMasks, Recomputable):
     normalization.
 
     Args:
-        kernel_size: Number of positions that the convolution covers, centered on each position. The
-            ends are padded with zeros.
+        kernel_size: Number of positions that the convolution covers, centered on each position; an
+            even number covers one more on the right. The ends are padded with zeros.
         activation: As for `FeedForward`.
         norm: `"batch"`, as in the paper, or `"layer"`.
         epsilon: Added to the variance by the normalization.

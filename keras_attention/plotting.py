@@ -39,7 +39,7 @@ def plot_alignment(attention, source_tokens, target_tokens, title=None):
     image = _draw(axes, attention, source_tokens, target_tokens)
     figure.colorbar(image, ax=axes, label="attention weight", shrink=0.8)
     if title:
-        axes.set_title(title)
+        axes.set_title(title, parse_math=False)
     return figure
 
 
@@ -85,7 +85,7 @@ def plot_heads(attention, source_tokens, target_tokens, titles=None):
     for axes, weights, title in zip(grid[:heads], attention, titles, strict=True):
         image = _draw(axes, weights, source_tokens, target_tokens)
         # On a page, a wide figure is scaled down together with its titles.
-        axes.set_title(title, fontsize=max(12, figure.get_figwidth()))
+        axes.set_title(title, fontsize=max(12, figure.get_figwidth()), parse_math=False)
     for axes in grid[heads:]:
         axes.remove()
     figure.colorbar(image, ax=figure.axes, label="attention weight", shrink=0.8)
@@ -143,7 +143,7 @@ def plot_caption(image, words, attention, columns=5, title=None):
         axes.set_title(word, parse_math=False)
         _darken(axes, grid, width, height)
     if title:
-        figure.suptitle(title)
+        figure.suptitle(title, parse_math=False)
     return figure
 
 
@@ -251,7 +251,7 @@ def _draw(axes, attention, source_tokens, target_tokens):
     """Draws one heat map and returns its image."""
     rows, columns = attention.shape
     image = axes.imshow(attention, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto")
-    # parse_math=False, because a token such as "$$" would be parsed as a formula.
+    # parse_math=False here and for titles, because "$$" would be parsed as a formula.
     slanted = {"rotation": 60, "ha": "left", "rotation_mode": "anchor"}
     axes.set_xticks(range(columns), source_tokens, parse_math=False, **slanted)
     axes.set_yticks(range(rows), target_tokens, parse_math=False)

@@ -223,6 +223,10 @@ class DecoderBlock(Block):
         x = self._feed_forward(x, training)
         return (x, self_weights, cross_weights) if return_attention_scores else x
 
+    def compute_output_shape(self, x_shape, encoded_shape=None):
+        """Returns the shape of the output, without that of the weights: the shape of `x`."""
+        return super().compute_output_shape(x_shape)
+
     def start(self, encoded, max_length, encoded_mask=None):
         """Returns an empty cache for `step`, and the memory with the prepared keys of `encoded`.
 

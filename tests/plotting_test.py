@@ -78,8 +78,9 @@ def test_titles_name_every_head():
 
 def test_labels_are_never_formulas():
     odd = ["$$", "$x^$", r"$\frac$"]
-    assert draw(plot_alignment(WEIGHTS, odd, odd[:2]))
-    assert draw(plot_caption(PHOTO, odd, LOOKS))
+    assert draw(plot_alignment(WEIGHTS, odd, odd[:2], title=odd[1]))
+    assert draw(plot_heads(WEIGHTS[None], odd, odd[:2], titles=odd[1:2]))
+    assert draw(plot_caption(PHOTO, odd, LOOKS, title=odd[1]))
 
 
 def test_a_huge_alignment_stays_printable():

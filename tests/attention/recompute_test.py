@@ -25,6 +25,7 @@ from keras_attention import (
     normalizers,
 )
 from keras_attention.compute import tiles
+from tests.attention.gradients import weight_gradients
 
 BATCH, LENGTH, SIZE = 8, 13, 8
 
@@ -142,3 +143,23 @@ def test_what_is_not_recomputed_draws_as_without_a_scope():
         outputs.append(ops.convert_to_numpy(layer(x, x, training=True)))
     np.testing.assert_array_equal(outputs[1], outputs[0])
     np.testing.assert_array_equal(outputs[2], outputs[0])
+
+
+@pytest.mark.parametrize(("threshold", "is_recomputed"), [(47, True), (48, False)])
+def test_only_large_outputs_are_recomputed(threshold, is_recomputed):
+    calls = []
+
+    class Counting(EncoderBlock):
+        def call(self, x, training=None):
+            calls.append(x)
+            return super().call(x, training=training)
+
+    x = np.ones((2, 3, 8), "float32")
+    with keras.RematScope(mode="larger_than", output_size_threshold=threshold):
+        block = Counting(2, 12)
+    block.build(x.shape)
+    block(x)
+    assert len(calls) == 1
+    if keras.backend.backend() == "tensorflow":
+        weight_gradients(block, x)
+        assert len(calls) == (3 if is_recomputed else 2)
