@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+from collections.abc import Collection
 from typing import Any
 
 import keras
@@ -16,7 +17,14 @@ from keras_attention._checks import (
 )
 from keras_attention._heads import PROJECTIONS
 from keras_attention._keras import get_keras_mask
-from keras_attention._layer import Memory, as_floats, attend_together, padding_mask
+from keras_attention._layer import (
+    ChecksMasks,
+    Memory,
+    as_floats,
+    attend_together,
+    both,
+    padding_mask,
+)
 from keras_attention._recompute import Recomputable
 from keras_attention.feed_forward import FeedForward
 from keras_attention.multi_head import MultiHeadAttention
@@ -31,7 +39,7 @@ def _options(constructor):
     return list(inspect.signature(constructor).parameters)[1:-1]
 
 
-class ResidualBlock(Recomputable):
+class ResidualBlock(ChecksMasks, Recomputable):
     """What all blocks have in common: residual connections, normalization and feed-forward.
 
     Every argument of this constructor is an option, stored under its name, and nothing else is: the
@@ -52,7 +60,7 @@ class ResidualBlock(Recomputable):
         dropout: float = 0.0,
         hidden_dropout: float = 0.0,
         activation: Any = "relu",
-        use_bias: bool = True,
+        use_bias: bool | Collection[str] = True,
         *,
         norm: str = "layer",
         gated: bool = False,
@@ -100,16 +108,20 @@ class ResidualBlock(Recomputable):
     def _has_bias(self, part):
         return self.use_bias if isinstance(self.use_bias, bool) else part in self.use_bias
 
-    def compute_output_shape(self, x_shape, encoded_shape=None):
+    def call(self, x, mask=None, return_attention_scores=False, training=None):
+        self._require_sequences(x=x.shape)
+        mask = self._padding("mask", mask, x)
+        x, weights = self._attend_to_itself(x, mask, return_attention_scores, training)
+        x = self._feed_forward(x, training)
+        return (x, weights) if return_attention_scores else x
+
+    def compute_output_shape(self, x_shape):
         """Returns the shape of the output, without that of the weights: the shape of `x`."""
         return tuple(x_shape)
 
     def compute_mask(self, inputs, previous_mask):
         """Passes on the mask of the call combined with the implicit one."""
-        implicit = get_keras_mask(inputs)
-        if previous_mask is None or implicit is None or previous_mask is implicit:
-            return previous_mask
-        return ops.logical_and(previous_mask, implicit)
+        return both(previous_mask, get_keras_mask(inputs))
 
     def _padding(self, name, mask, x):
         """Joins the mask of the call with the implicit one that Keras left on `x`."""
@@ -205,7 +217,7 @@ class Block(ResidualBlock):
         attention_dropout: float = 0.0,
         hidden_dropout: float = 0.0,
         activation: Any = "relu",
-        use_bias: bool = True,
+        use_bias: bool | Collection[str] = True,
         score: Any = "scaled_dot",
         mask: Any = None,
         position: Any = None,

@@ -23,5 +23,9 @@ def seed_generators(layer):
 
 
 def is_recomputed(layer):
-    """Returns whether a layer was made inside `keras.RematScope()`, so that it is recomputed."""
-    return layer._remat_mode is not None and layer._remat_mode.mode is not None
+    """Returns whether `keras.RematScope` around its creation lets a layer be recomputed."""
+    scope = layer._remat_mode
+    if scope is None:
+        return False
+    is_listed = scope.mode == "list_of_layers" and layer.name in scope.layer_names
+    return is_listed or scope.mode in ("full", "larger_than")

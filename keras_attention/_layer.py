@@ -21,7 +21,17 @@ class Memory(NamedTuple):
     mask: Any  # boolean (batch, key_length), or None
 
 
-class AttentionLayer(Recomputable):
+class ChecksMasks:
+    """Mixin for layers: checks masks before Keras turns NumPy arrays into tensors."""
+
+    def __call__(self, *args, **kwargs):
+        for name, argument in kwargs.items():
+            if name.endswith("mask"):
+                require_visible(argument, name)
+        return super().__call__(*args, **kwargs)
+
+
+class AttentionLayer(ChecksMasks, Recomputable):
     """A layer called like Keras' attention layers: it checks shapes and combines masks.
 
     Attributes:
@@ -43,9 +53,6 @@ class AttentionLayer(Recomputable):
                 f"layer(query, value, key). Received: a list of {len(query)} as the query. "
                 "Unpack it: layer(*inputs)."
             )
-        for name, argument in kwargs.items():  # here, since Keras turns arrays into tensors
-            if name.endswith("_mask"):
-                require_visible(argument, name)
         return super().__call__(query, *args, **kwargs)
 
     def compute_output_shape(self, query_shape, value_shape, key_shape=None):
@@ -183,17 +190,20 @@ class MemoryAttention(AttentionLayer):
         Returns:
             `(context, weights)`.
         """
+        self._require_memory(memory)
+        query_mask = self._padding_mask("query_mask", query_mask, query)
+        query = self._ready(query, query_mask)
+        return self._attend(
+            query, memory, query_mask, mask, training, start, return_attention_scores
+        )
+
+    def _require_memory(self, memory):
         if not isinstance(memory, Memory):
             raise ValueError(
                 f"`memory` of {type(self).__name__} must be what its `prepare` returned. Received: "
                 f"{type(memory).__name__} of shape {getattr(memory, 'shape', None)}. Attend to "
                 "memory = layer.prepare(value)."
             )
-        query_mask = self._padding_mask("query_mask", query_mask, query)
-        query = self._ready(query, query_mask)
-        return self._attend(
-            query, memory, query_mask, mask, training, start, return_attention_scores
-        )
 
 
 def attend_together(attention, query, memory, **options):
@@ -287,6 +297,11 @@ def agree(shape, other):
     return all(None in pair or pair[0] == pair[1] for pair in pairs)
 
 
+def fits(shape, expected):
+    """Whether two shapes have as many axes and agree."""
+    return len(shape) == len(expected) and agree(shape, expected)
+
+
 def padding_mask(owner, name, mask, tensor):
     """Joins an explicit mask with the implicit one that Keras left on the tensor.
 
@@ -300,7 +315,7 @@ def padding_mask(owner, name, mask, tensor):
         ValueError: If one of the two masks has the wrong shape.
     """
     implicit, shape = get_keras_mask(tensor), tuple(tensor.shape[:-1])
-    if implicit is not None and not _fits(implicit, shape):
+    if implicit is not None and not fits(implicit.shape, shape):
         raise ValueError(
             f"The mask that Keras attached to a tensor, the `{name}` of {owner}, must have the "
             f"shape (batch, length) = {shape} of the tensor. Received: shape "
@@ -310,17 +325,13 @@ def padding_mask(owner, name, mask, tensor):
     if mask is None or mask is implicit:
         return implicit
     mask = masks.as_boolean(mask, name, ranks=(len(shape),))
-    if not _fits(mask, shape):
+    if not fits(mask.shape, shape):
         raise ValueError(
             f"`{name}` of {owner} must have the shape (batch, length) = {shape} of the tensor that "
             f"it belongs to. Received: shape {tuple(mask.shape)}. Pass one boolean for each "
             "position, True for positions that count."
         )
     return both(mask, implicit)
-
-
-def _fits(mask, shape):
-    return len(mask.shape) == len(shape) and agree(mask.shape, shape)
 
 
 def both(first, second):

@@ -5,7 +5,12 @@ import inspect
 import keras
 from keras import ops
 
-from keras_attention._keras import get_keras_mask, seed_generators, set_keras_mask
+from keras_attention._keras import (
+    get_keras_mask,
+    is_recomputed,
+    seed_generators,
+    set_keras_mask,
+)
 
 
 class Recomputable(keras.layers.Layer):
@@ -16,13 +21,18 @@ class Recomputable(keras.layers.Layer):
     """
 
     def rematerialized_call(self, layer_call, *args, **kwargs):
-        """Called by Keras instead of `call` when the layer is recomputed."""
+        """Called by Keras instead of `call` if the layer was created inside `keras.RematScope`."""
         remat = super().rematerialized_call
+        if not is_recomputed(self):
+            return remat(layer_call, *args, **kwargs)
         return _recomputed(self, layer_call, lambda function: remat(function, *args, **kwargs))
 
     def compute_output_spec(self, *args, **kwargs):
-        # The spec of what `call` returns, including the weights. `keras.layers.Layer` would use
-        # `compute_output_shape`.
+        # The spec of what `call` returns, including the weights. `keras.layers.Layer` uses
+        # `compute_output_shape`, which is enough for the size that `RematScope("larger_than")` asks
+        # for, and the only way on JAX, where training hides the weights from another trace.
+        if not any(isinstance(x, keras.KerasTensor) for x in keras.tree.flatten([args, kwargs])):
+            return super().compute_output_spec(*args, **kwargs)
         with keras.RematScope(mode=None):
             return keras.Operation.compute_output_spec(self, *args, **kwargs)
 
@@ -33,7 +43,8 @@ def _recomputed(layer, layer_call, remat):
     When TensorFlow builds a graph, it only recomputes functions of positional float tensors;
     dropout would draw new values when recomputed; and tensors lose their implicit masks. So
     everything except the float inputs and the weights is bound beforehand. The seed generators
-    continue from a state that each of them draws for this call.
+    continue from a state that each of them draws for this call. Losses, such as those of an
+    activity regularizer, are outputs of the function, and added to the layer outside of it.
 
     Args:
         layer: A Keras layer.
@@ -56,10 +67,14 @@ def _recomputed(layer, layer_call, remat):
             for tensor, given in zip(tensors, inputs.values(), strict=False):
                 set_keras_mask(tensor, get_keras_mask(given))
             changing = zip(weights, tensors[len(inputs) :], strict=True)
-            with keras.RematScope(mode=None), keras.StatelessScope([*fixed, *changing]):
-                return layer_call(**dict(zip(inputs, tensors, strict=False)), **others)
+            scope = keras.StatelessScope([*fixed, *changing], collect_losses=True)
+            with keras.RematScope(mode=None), scope:
+                output = layer_call(**dict(zip(inputs, tensors, strict=False)), **others)
+            return output, scope.losses
 
-        return remat(on_tensors)(*inputs.values(), *map(ops.copy, weights))
+        output, losses = remat(on_tensors)(*inputs.values(), *map(ops.copy, weights))
+        layer.add_loss([ops.copy(loss) for loss in losses])  # Keras knows losses by identity
+        return output
 
     return call
 

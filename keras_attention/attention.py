@@ -24,10 +24,11 @@ class Attention(GrowingMemory, MemoryAttention):
     (https://aclanthology.org/D15-1166).
 
     Args:
-        score: How well a key matches a query. A `Score`, its config, or a name: `"dot"`,
-            `"scaled_dot"`, `"general"`, `"cosine"`, `"additive"`, `"linear_additive"`,
-            `"location"`, `"dense_synthesizer"`, `"random_synthesizer"`, `"euclidean"`,
-            `"gaussian"`, `"boxcar"`, `"triangular"`, `"epanechnikov"`.
+        score: How well a key matches a query. A `Score`, its config, a function as for
+            `scores.Function`, or a name: `"dot"`, `"scaled_dot"`, `"general"`, `"cosine"`,
+            `"additive"`, `"linear_additive"`, `"location"`, `"dense_synthesizer"`,
+            `"random_synthesizer"`, `"euclidean"`, `"gaussian"`, `"boxcar"`, `"triangular"`,
+            `"epanechnikov"`.
         normalizer: How scores become weights: a name such as `"softmax"`, a `Normalizer`, or its
             config.
         mask: A mask that applies to every call: `"causal"`, a `Mask`, its config, or `None`.
@@ -154,6 +155,8 @@ class Attention(GrowingMemory, MemoryAttention):
     def choose_implementation(self, query_shape, value_shape, return_attention_scores=False):
         """Returns the implementation that runs for inputs of these shapes, with `"auto"` resolved.
 
+        It is that of inference: in training with dropout, `"auto"` does not use `"fused"`.
+
         Args:
             query_shape, value_shape: `(batch, length, size)`, with `None` for unknown sizes, for
                 which `"auto"` uses the reference.
@@ -183,9 +186,20 @@ class Attention(GrowingMemory, MemoryAttention):
         return Memory(self.score.prepare_key(key, positions), value, mask)
 
     def attend_heads(
-        self, query, memory, query_mask, mask, training, start, return_attention_scores
+        self,
+        query,
+        memory,
+        query_mask,
+        mask,
+        training,
+        start,
+        return_attention_scores,
+        normalizer=None,
     ):
-        """Like `attend`, for queries that are split into heads, `(batch, *heads, length, size)`."""
+        """Like `attend`, for queries that are split into heads, `(batch, *heads, length, size)`.
+
+        A `normalizer` takes the place of that of the layer.
+        """
         query_length = ops.shape(query)[-2]
         if start is None:
             start = ops.shape(memory.key)[-2] - query_length
@@ -200,7 +214,7 @@ class Attention(GrowingMemory, MemoryAttention):
             memory.key,
             memory.value,
             scoring=self.scoring,
-            normalizer=self.normalizer,
+            normalizer=self.normalizer if normalizer is None else normalizer,
             mask=masks.combine(*rules),
             dropout=self._weight_dropout(training),
             start=start,

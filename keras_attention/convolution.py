@@ -7,8 +7,8 @@ from keras import ops
 
 from keras_attention import activations
 from keras_attention._checks import plain, require_positive_integers
-from keras_attention._keras import is_recomputed
-from keras_attention._layer import as_floats, padding_mask
+from keras_attention._keras import get_keras_mask, is_recomputed
+from keras_attention._layer import ChecksMasks, as_floats, both, padding_mask
 from keras_attention._recompute import Recomputable
 from keras_attention.errors import unknown_name
 
@@ -16,7 +16,7 @@ CONVOLUTION_NORMS = ("batch", "layer")
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
-class ConvolutionModule(Recomputable):
+class ConvolutionModule(ChecksMasks, Recomputable):
     """The Conformer's convolution module: a gate, a depthwise convolution, a norm, an activation.
 
     $$ [a; g] = W_1 x + b_1, \\quad y_t = \\sum_n k_n \\odot (a \\odot σ(g))_{t+n} + b_k $$
@@ -32,8 +32,8 @@ class ConvolutionModule(Recomputable):
     normalization.
 
     Args:
-        kernel_size: Number of positions that the convolution covers, centered on each position. The
-            ends are padded with zeros.
+        kernel_size: Number of positions that the convolution covers, centered on each position; an
+            even number covers one more on the right. The ends are padded with zeros.
         activation: As for `FeedForward`.
         norm: `"batch"`, as in the paper, or `"layer"`.
         epsilon: Added to the variance by the normalization.
@@ -50,8 +50,8 @@ class ConvolutionModule(Recomputable):
 
     Raises:
         ValueError: If an argument is unknown or out of range, or the mask has the wrong shape; if
-            the layer is to be recomputed in the backward pass, which would lose the statistics of a
-            batch normalization.
+            the layer is recomputed in the backward pass, which would lose the statistics of a batch
+            normalization.
 
     Example:
 
@@ -117,6 +117,10 @@ class ConvolutionModule(Recomputable):
 
     def compute_output_shape(self, x_shape):
         return tuple(x_shape)
+
+    def compute_mask(self, inputs, previous_mask):
+        """Passes on the mask of the call combined with the implicit one."""
+        return both(previous_mask, get_keras_mask(inputs))
 
     def get_config(self):
         return {

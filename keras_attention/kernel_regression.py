@@ -5,6 +5,7 @@ from typing import Any
 import keras
 
 from keras_attention import scores
+from keras_attention._layer import ChecksMasks
 from keras_attention._recompute import Recomputable
 from keras_attention.attention import Attention
 from keras_attention.errors import unknown_name
@@ -18,7 +19,7 @@ KERNELS = {
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
-class NadarayaWatson(Recomputable):
+class NadarayaWatson(ChecksMasks, Recomputable):
     """Nadaraya-Watson kernel regression: a mean of known values, weighted by their proximity.
 
     $$ f(x) = \\sum_i \\frac{K((x - x_i) / width)}{\\sum_j K((x - x_j) / width)} y_i $$

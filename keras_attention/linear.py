@@ -1,5 +1,6 @@
 """Linear attention: a feature map of queries and keys gives time and memory linear in length."""
 
+from collections.abc import Collection
 from typing import Any
 
 import keras
@@ -63,7 +64,7 @@ class LinearAttention(MemoryAttention, Approximation):
         *,
         output_dim: int | None = None,
         causal: bool = False,
-        use_bias: bool = True,
+        use_bias: bool | Collection[str] = True,
         **kwargs: Any,
     ) -> None:
         super().__init__(num_heads, key_dim, value_dim, use_bias, output_dim=output_dim, **kwargs)

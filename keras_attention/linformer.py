@@ -1,5 +1,6 @@
 """Linformer: attention over a fixed number of learned mixtures of the keys."""
 
+from collections.abc import Collection
 from typing import Any
 
 import keras
@@ -64,7 +65,7 @@ class LinformerAttention(MemoryAttention, Approximation):
         key_dim: int,
         value_dim: int | None = None,
         dropout: float = 0.0,
-        use_bias: bool = True,
+        use_bias: bool | Collection[str] = True,
         *,
         output_dim: int | None = None,
         projected_length: int = 256,

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention import masks
+from keras_attention import masks, normalizers
 from keras_attention._checks import require_positive_integers, require_positive_integers_or_none
 from keras_attention._products import matmul
 from keras_attention.attention import Attention
@@ -157,6 +157,7 @@ class LocalAttention(Attention):
                 "LocalAttention(mode='monotonic') needs the position of the query. Pass it as "
                 "`start`, attend(query, memory, start=t), or use mode='predictive'."
             )
+        self._require_memory(memory)
         if self.mode == "monotonic":
             centers = _places(query_mask, ops.shape(query)[1]) + ops.cast(start, "float32")
         return self._attend_around(
@@ -165,27 +166,17 @@ class LocalAttention(Attention):
 
     def _attend_around(self, centers, query, memory, query_mask, mask, training, start, scores):
         """Attends around centers `(batch or 1, query_length)`, or predicted ones if `None`."""
-        predicts = centers is None
+        query, predicts = self._ready(query, query_mask), centers is None
         if predicts:
-            centers = self._predict(self._ready(query, query_mask), memory)
+            centers = self._predict(query, memory)
         if start is None:
             start = ops.shape(memory.key)[-2] - ops.shape(query)[1]
         window = _Window(centers, _places_of_keys(memory), self.half_width, start)
-        context, weights = super().attend(
-            query,
-            memory,
-            query_mask,
-            masks.combine(mask, window),
-            training,
-            start,
-            return_attention_scores=scores or predicts,
+        normalizer = _Scaled(self.normalizer, window.closeness()) if predicts else None
+        mask = masks.combine(mask, window)
+        return self._attend(
+            query, memory, query_mask, mask, training, start, scores, normalizer=normalizer
         )
-        if not predicts:
-            return context, weights
-        weights = weights * ops.exp(-2.0 * ops.square(window.distances() / self.half_width))
-        drop = self._weight_dropout(training)
-        mixing = weights if drop is None else drop(weights)
-        return matmul(ops.cast(mixing, memory.value.dtype), memory.value), weights
 
     def _predict(self, query, memory):
         """Returns `p_t`, float32 `(batch, query_length)`."""
@@ -193,6 +184,10 @@ class LocalAttention(Attention):
         relative = ops.sigmoid(matmul(hidden, _float32(self.place_scale))[..., 0])
         last = ops.max(_places_of_keys(memory), axis=1, keepdims=True, initial=-1.0)
         return relative * (last + 1.0)
+
+    def choose_implementation(self, query_shape, value_shape, return_attention_scores=False):
+        forms_weights = return_attention_scores or self.mode == "predictive"
+        return super().choose_implementation(query_shape, value_shape, forms_weights)
 
     def get_config(self):
         return {
@@ -223,9 +218,20 @@ class _Window(masks.Mask):
         places = ops.take(self.places, key_positions, axis=1)
         return ops.abs(places[:, None, None, :] - centers[:, None, :, None]) <= self.half_width
 
-    def distances(self):
-        """Returns the offset of each key from the center of each query."""
-        return self.places[:, None, :] - self.centers[:, :, None]
+    def closeness(self):
+        """Returns a Gaussian around each center, `(batch or 1, query_length, key_length)`."""
+        distances = self.places[:, None, :] - self.centers[:, :, None]
+        return ops.exp(-2.0 * ops.square(distances / self.half_width))
+
+
+class _Scaled(normalizers.Normalizer):
+    """The weights of another normalizer, multiplied by given factors."""
+
+    def __init__(self, normalizer, factors):
+        self.normalizer, self.factors = normalizer, factors
+
+    def __call__(self, scores, visible=None, training=None):
+        return self.normalizer(scores, visible, training) * self.factors
 
 
 def _places(mask, length):

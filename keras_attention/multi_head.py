@@ -1,7 +1,7 @@
 """Multi-head attention: several attentions in parallel, each in its own projected space."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from numbers import Integral
 from typing import Any
 
@@ -103,7 +103,7 @@ class MultiHeadAttention(GrowingMemory, MemoryAttention, MultiHeadLayer):
         key_dim: int,
         value_dim: int | None = None,
         dropout: float = 0.0,
-        use_bias: bool = True,
+        use_bias: bool | Collection[str] = True,
         *,
         num_key_value_heads: int | None = None,
         output_dim: int | None = None,

@@ -1,6 +1,7 @@
 """Performer: attention with random features, in time and memory linear in length."""
 
 import math
+from collections.abc import Collection
 from typing import Any
 
 import keras
@@ -74,7 +75,7 @@ class PerformerAttention(LinearAttention):
         num_features: int | None = None,
         kernel: Any = "softmax",
         causal: bool = False,
-        use_bias: bool = True,
+        use_bias: bool | Collection[str] = True,
         seed: int | None = None,
         **kwargs: Any,
     ) -> None:

@@ -39,7 +39,7 @@ def plot_alignment(attention, source_tokens, target_tokens, title=None):
     image = _draw(axes, attention, source_tokens, target_tokens)
     figure.colorbar(image, ax=axes, label="attention weight", shrink=0.8)
     if title:
-        axes.set_title(title)
+        axes.set_title(title, parse_math=False)
     return figure
 
 
@@ -55,7 +55,7 @@ def plot_heads(attention, source_tokens, target_tokens, titles=None):
         The `matplotlib.figure.Figure`.
 
     Raises:
-        ValueError: If the labels do not match the shape of the weights.
+        ValueError: If the labels or the titles do not match the shape of the weights.
         ImportError: If matplotlib is not installed.
 
     Example:
@@ -65,19 +65,28 @@ def plot_heads(attention, source_tokens, target_tokens, titles=None):
     ['head 0', 'head 1']
     """
     attention = np.asarray(attention, dtype="float32")
+    if attention.ndim != 3 or not len(attention):
+        raise ValueError(
+            "`attention` must have at least one head: (heads × target tokens × source tokens). "
+            f"Received: shape {attention.shape}. For a single matrix, use `plot_alignment`."
+        )
     rows, columns = _require_labels(attention.shape[1:], source_tokens, target_tokens)
     heads = len(attention)
+    titles = [f"head {number}" for number in range(heads)] if titles is None else titles
+    if len(titles) != heads:
+        raise ValueError(
+            f"`titles` must have one title for each head, here {heads}. Received: {len(titles)}."
+        )
     across = math.ceil(math.sqrt(heads))
     down = math.ceil(heads / across)
     inches = across * (1.4 + 0.22 * columns), down * (1.2 + 0.2 * rows)
     figure = new_figure([min(each, MAX_INCHES) for each in inches])
-    grid = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False).flat
-    titles = titles or [f"head {number}" for number in range(heads)]
-    for axes, weights, title in zip(grid, attention, titles, strict=False):
+    grid = list(figure.subplots(down, across, sharex=True, sharey=True, squeeze=False).flat)
+    for axes, weights, title in zip(grid[:heads], attention, titles, strict=True):
         image = _draw(axes, weights, source_tokens, target_tokens)
         # On a page, a wide figure is scaled down together with its titles.
-        axes.set_title(title, fontsize=max(12, figure.get_figwidth()))
-    for axes in list(grid)[heads:]:
+        axes.set_title(title, fontsize=max(12, figure.get_figwidth()), parse_math=False)
+    for axes in grid[heads:]:
         axes.remove()
     figure.colorbar(image, ax=figure.axes, label="attention weight", shrink=0.8)
     return figure
@@ -134,7 +143,7 @@ def plot_caption(image, words, attention, columns=5, title=None):
         axes.set_title(word, parse_math=False)
         _darken(axes, grid, width, height)
     if title:
-        figure.suptitle(title)
+        figure.suptitle(title, parse_math=False)
     return figure
 
 
@@ -212,9 +221,10 @@ def _upsample(grid, factor=16):
 def _require_labels(shape, source_tokens, target_tokens):
     expected = len(target_tokens), len(source_tokens)
     if shape != expected:
+        hint = " For several heads, use `plot_heads`." if len(shape) > 2 else ""
         raise ValueError(
             "`attention` must have a row for each target token and a column for each source token, "
-            f"{expected}. Received: shape {shape}. For several heads, use `plot_heads`."
+            f"{expected}. Received: shape {shape}.{hint}"
         )
     return expected
 
@@ -241,7 +251,7 @@ def _draw(axes, attention, source_tokens, target_tokens):
     """Draws one heat map and returns its image."""
     rows, columns = attention.shape
     image = axes.imshow(attention, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto")
-    # parse_math=False, because a token such as "$$" would be parsed as a formula.
+    # parse_math=False here and for titles, because "$$" would be parsed as a formula.
     slanted = {"rotation": 60, "ha": "left", "rotation_mode": "anchor"}
     axes.set_xticks(range(columns), source_tokens, parse_math=False, **slanted)
     axes.set_yticks(range(rows), target_tokens, parse_math=False)

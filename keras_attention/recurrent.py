@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_attention._checks import require_positive_integers_or_none
-from keras_attention._layer import MemoryAttention, agree, require_built
+from keras_attention._layer import ChecksMasks, MemoryAttention, agree, require_built
 from keras_attention.attention import Attention
 
 ORDERS = ("bahdanau", "conditional", "luong")
@@ -61,7 +61,8 @@ class AttentionCell(keras.layers.Layer):
     Args:
         cell: A Keras RNN cell, such as `keras.layers.GRUCell(512)` or `LSTMCell`. Its first state
             is the query.
-        attention: An `Attention` or `MultiHeadAttention` layer, or the name of a score.
+        attention: An `Attention` or `MultiHeadAttention` layer, or the name of a score. Steps are
+            not counted: for its mask and its position, the query is always at the last key.
         order: `"bahdanau"`, `"conditional"` or `"luong"`.
         units: Size of the output `o_t` with `order="luong"`. Defaults to the size of the cell. The
             other orders have no such projection.
@@ -99,7 +100,9 @@ class AttentionCell(keras.layers.Layer):
     ) -> None:
         super().__init__(**kwargs)
         if order not in ORDERS:
-            raise ValueError(f"`order` must be one of {', '.join(ORDERS)}. Received: {order!r}.")
+            raise ValueError(
+                f"`order` of AttentionCell must be one of {', '.join(ORDERS)}. Received: {order!r}."
+            )
         if order != "luong" and units is not None:
             raise ValueError(
                 f"`units` is the size of the projection W of order='luong'; order={order!r} has "
@@ -281,7 +284,7 @@ class AttentionCell(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
-class AttentionRNN(keras.layers.Layer):
+class AttentionRNN(ChecksMasks, keras.layers.Layer):
     """Runs an `AttentionCell` over a whole sequence of inputs, as for teacher forcing.
 
     Args:

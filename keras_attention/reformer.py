@@ -1,5 +1,6 @@
 """Reformer: attention among positions that hash to the same bucket."""
 
+from collections.abc import Collection
 from typing import Any
 
 import keras
@@ -78,7 +79,7 @@ class ReformerAttention(Approximation):
         num_hashes: int = 4,
         max_buckets: int = 256,
         causal: bool = False,
-        use_bias: bool = True,
+        use_bias: bool | Collection[str] = True,
         seed: int | None = None,
         **kwargs: Any,
     ) -> None:

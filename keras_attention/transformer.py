@@ -83,13 +83,6 @@ class EncoderBlock(Block):
             self.attention_norm = self._make_norm("attention_norm", x_shape)
             self._build_feed_forward(x_shape)
 
-    def call(self, x, mask=None, return_attention_scores=False, training=None):
-        self._require_sequences(x=x.shape)
-        mask = self._padding("mask", mask, x)
-        x, weights = self._attend_to_itself(x, mask, return_attention_scores, training)
-        x = self._feed_forward(x, training)
-        return (x, weights) if return_attention_scores else x
-
     def start(self, batch, max_length, mask=None):
         """Returns an empty cache for `step`, for blocks with a causal mask.
 
@@ -229,6 +222,10 @@ class DecoderBlock(Block):
         )
         x = self._feed_forward(x, training)
         return (x, self_weights, cross_weights) if return_attention_scores else x
+
+    def compute_output_shape(self, x_shape, encoded_shape=None):
+        """Returns the shape of the output, without that of the weights: the shape of `x`."""
+        return super().compute_output_shape(x_shape)
 
     def start(self, encoded, max_length, encoded_mask=None):
         """Returns an empty cache for `step`, and the memory with the prepared keys of `encoded`.

@@ -127,13 +127,6 @@ class TransformerBlock(ResidualBlock):
             self.attention_norm = self._make_norm("attention_norm", x_shape)
             self._build_feed_forward(x_shape)
 
-    def call(self, x, mask=None, return_attention_scores=False, training=None):
-        self._require_sequences(x=x.shape)
-        mask = self._padding("mask", mask, x)
-        x, weights = self._attend_to_itself(x, mask, return_attention_scores, training)
-        x = self._feed_forward(x, training)
-        return (x, weights) if return_attention_scores else x
-
     def get_config(self):
         attention = keras.saving.serialize_keras_object(self.attention)
         return {**super().get_config(), "attention": attention}

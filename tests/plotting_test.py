@@ -53,7 +53,8 @@ def test_heads_are_drawn_side_by_side(heads):
     weights = np.random.default_rng(0).random((heads, 2, 3))
     figure = plot_heads(weights, ["a", "b", "c"], ["x", "y"])
     draw(figure)
-    pictures = [axes for axes in figure.axes if axes.get_title().startswith("head")]
+    *pictures, bar = figure.axes
+    assert bar.get_ylabel() == "attention weight"
     assert [axes.get_title() for axes in pictures] == [f"head {head}" for head in range(heads)]
     for axes, of_head in zip(pictures, weights, strict=True):
         np.testing.assert_allclose(axes.images[0].get_array(), of_head, rtol=1e-6)
@@ -63,12 +64,23 @@ def test_heads_are_drawn_side_by_side(heads):
 def test_weights_of_heads_must_fit_the_labels():
     with pytest.raises(ValueError, match=r"\(1, 2\). Received: shape \(2, 2\)"):
         plot_heads(np.ones((3, 2, 2)), ["a", "b"], ["x"])
+    for wrong in (np.ones((2, 2)), np.ones((0, 2, 2))):
+        with pytest.raises(ValueError, match=r"at least one head.*Received: shape .*alignment"):
+            plot_heads(wrong, ["a", "b"], ["x", "y"])
+
+
+def test_titles_name_every_head():
+    figure = plot_heads(np.ones((2, 1, 1)), ["a"], ["x"], titles=["first", "second"])
+    assert [axes.get_title() for axes in figure.axes[:2]] == ["first", "second"]
+    with pytest.raises(ValueError, match="`titles` must have one title for each head, here 2"):
+        plot_heads(np.ones((2, 1, 1)), ["a"], ["x"], titles=["first"])
 
 
 def test_labels_are_never_formulas():
     odd = ["$$", "$x^$", r"$\frac$"]
-    assert draw(plot_alignment(WEIGHTS, odd, odd[:2]))
-    assert draw(plot_caption(PHOTO, odd, LOOKS))
+    assert draw(plot_alignment(WEIGHTS, odd, odd[:2], title=odd[1]))
+    assert draw(plot_heads(WEIGHTS[None], odd, odd[:2], titles=odd[1:2]))
+    assert draw(plot_caption(PHOTO, odd, LOOKS, title=odd[1]))
 
 
 def test_a_huge_alignment_stays_printable():

@@ -7,6 +7,7 @@ from typing import Any, assert_type
 import numpy as np
 
 import zoo
+from keras_attention import EncoderBlock, MultiHeadAttention
 from zoo.tasks.results import AttentionMaps, TranslationAttention
 
 text, texts, path = "A man rides a bike.", ["A dog.", "Two cats."], pathlib.Path("dog.jpg")
@@ -54,6 +55,11 @@ def other_tasks() -> None:
     assert_type(matcher.embed(images=[path]), np.ndarray)
     assert_type(matcher.classify(path, ["a dog", "a cat"]), str)
     assert_type(zoo.load("text_encoder_masked_imdb", labels=["a", "b"]), zoo.Classifier)
+
+
+def layers() -> None:
+    MultiHeadAttention(8, 64, use_bias=["query", "value"], attention_axes=(1, 2))
+    EncoderBlock(8, 64, use_bias={"feed_forward"}, mask="causal")
 
 
 def any_checkpoint(embedder: zoo.Embedder, tagger: zoo.Tagger, answerer: zoo.Answerer) -> None:

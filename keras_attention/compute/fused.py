@@ -3,7 +3,8 @@
 import keras
 from keras import ops
 
-from keras_attention.compute.tiles import positions_of, visible_pairs
+from keras_attention import masks
+from keras_attention.compute.tiles import visible_pairs
 
 
 def attend_by_kernel(queries, key, value, *, mask=None, start=None):
@@ -19,7 +20,7 @@ def attend_by_kernel(queries, key, value, *, mask=None, start=None):
     has_heads = len(query.shape) == 4
     visible = None
     if mask is not None:
-        positions = positions_of(ops.shape(query)[-2], ops.shape(key)[-2], start)
+        positions = masks.positions(ops.shape(query)[-2], ops.shape(key)[-2], start)
         visible = visible_pairs(mask, positions, query.shape[:-2])
         visible = visible if has_heads else visible[:, None]
         pairs = ops.shape(query)[-2], ops.shape(key)[-2]

@@ -2,8 +2,9 @@
 
 from keras import ops
 
+from keras_attention import masks
 from keras_attention._products import matmul
-from keras_attention.compute.tiles import positions_of, visible_pairs
+from keras_attention.compute.tiles import visible_pairs
 
 
 def attend_at_once(
@@ -29,7 +30,7 @@ def attend_at_once(
         `(context, weights)`.
     """
     query_length, key_length = ops.shape(queries[0])[-2], ops.shape(key)[-2]
-    positions = positions_of(query_length, key_length, start)
+    positions = masks.positions(query_length, key_length, start)
     queries = [ops.cast(query, "float32") for query in queries]
     scores = scoring(queries, ops.cast(key, "float32"), *positions)
     visible = None

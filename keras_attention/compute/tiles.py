@@ -124,19 +124,6 @@ class Grid:
         return queries, (first_key, last_key)
 
 
-def positions_of(query_length, key_length, start=None):
-    """Returns the positions of all queries and keys.
-
-    Args:
-        query_length, key_length: Number of queries and keys.
-        start: Position of the first query; by default, the last query has the position of the last
-            key.
-    """
-    start = key_length - query_length if start is None else start
-    key_positions = ops.arange(key_length, dtype="int32")
-    return ops.arange(query_length, dtype="int32") + start, key_positions
-
-
 def visible_pairs(mask, positions, lead):
     """Returns which pairs of queries and keys are visible, as booleans that broadcast to scores.
 

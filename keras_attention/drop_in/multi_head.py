@@ -117,6 +117,8 @@ class MultiHeadAttention(multi_head.MultiHeadAttention):
                 "Give the layer a score, a mask or a normalizer of your own, or override `call`."
             )
 
+    dropout = property(attrgetter("attention.dropout"))
+    seed = property(attrgetter("attention.seed"))
     query_dense = _query_dense = property(attrgetter("query_projection"))
     key_dense = _key_dense = property(attrgetter("key_projection"))
     value_dense = _value_dense = property(attrgetter("value_projection"))
@@ -254,6 +256,9 @@ class GroupedQueryAttention(MultiHeadAttention):
             num_key_value_heads=num_key_value_heads,
             **kwargs,
         )
+
+    head_dim = property(attrgetter("key_dim"))
+    num_query_heads = property(attrgetter("num_heads"))
 
     def __dir__(self):
         return [name for name in super().__dir__() if name not in PUBLIC_IN_MULTI_HEAD]

@@ -131,11 +131,17 @@ registry = Registry("mask", Mask, {}, HINT)  # filled by the package, which impo
 get = registry.get
 
 
-def positions(query_length, key_length):
-    """Returns the positions of queries and keys, where queries are aligned to the end of keys."""
+def positions(query_length, key_length, start=None):
+    """Returns the positions of queries and keys.
+
+    Args:
+        query_length, key_length: Number of queries and keys.
+        start: Position of the first query; by default, the last query has the position of the last
+            key.
+    """
+    start = key_length - query_length if start is None else start
     key_positions = ops.arange(key_length, dtype="int32")
-    query_positions = ops.arange(query_length, dtype="int32") + (key_length - query_length)
-    return query_positions, key_positions
+    return ops.arange(query_length, dtype="int32") + start, key_positions
 
 
 def combine(*masks):

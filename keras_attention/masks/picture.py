@@ -4,6 +4,7 @@ import numpy as np
 from keras import ops
 
 from keras_attention._checks import require_positive_integers
+from keras_attention.plotting import new_figure
 
 MAX_INCHES = 12.0
 LONGEST_WITH_GRID = 48  # grid lines between more squares would hide them
@@ -42,13 +43,7 @@ def draw(mask, query_length, key_length=None, ax=None):
 
 
 def _new_axes(query_length, key_length):
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError(
-            'Drawing needs matplotlib: pip install "keras-attention-zoo[plot]"'
-        ) from error
     longest = max(query_length, key_length)
     inches = min(2.0 + 0.2 * longest, MAX_INCHES)
     size = [max(inches * length / longest, 2.0) for length in (key_length, query_length)]
-    return Figure(figsize=(size[0] + 0.6, size[1] + 0.8), layout="constrained").add_subplot()
+    return new_figure((size[0] + 0.6, size[1] + 0.8)).add_subplot()

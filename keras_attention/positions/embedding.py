@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_attention._checks import require_positive_integers
+from keras_attention._checks import require_positive_integers_or_none
 from keras_attention._layer import as_floats
 
 MODES = ("add", "concatenate")
@@ -45,8 +45,7 @@ class PositionEmbedding(keras.layers.Layer):
                 f"`size` of {owner} is for mode='concatenate'; added vectors have the size of the "
                 f"embeddings. Received: mode='add', size={size!r}. Omit `size`."
             )
-        if size is not None:
-            require_positive_integers(owner, size=size)
+        require_positive_integers_or_none(owner, size=size)
         self.supports_masking = True
         self.mode = mode
         self.size = size

@@ -32,7 +32,8 @@ class SinusoidalPosition(PositionEmbedding):
 
     Call arguments:
         x: Tensor `(batch, length, size)`.
-        start: Position of the first vector, an integer or a scalar tensor.
+        start: Position of the first vector: an integer, a scalar tensor, or int32 `(batch,)`, one
+            for each sequence. See `PositionEmbedding`.
 
     Output shape:
         `(batch, length, size)`; concatenated, `(batch, length, size + position_size)`.

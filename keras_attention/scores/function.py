@@ -4,6 +4,7 @@ import inspect
 
 import keras
 
+from keras_attention._layer import fits
 from keras_attention.scores.base import Score
 
 
@@ -49,7 +50,7 @@ class Function(Score):
     def pairwise(self, query, key):
         logits = self.function(query, key)
         shape, expected = getattr(logits, "shape", None), (*query.shape[:-1], key.shape[-2])
-        if shape is None or not _agree(tuple(shape), expected):
+        if shape is None or not fits(shape, expected):
             raise ValueError(
                 f"The score function {_name(self.function)} must return logits of the shape "
                 f"(batch, *heads, queries, keys) = {expected}. Received: "
@@ -76,13 +77,6 @@ def is_function(candidate):
     """Whether it is callable, and neither a class nor a layer."""
     is_other = inspect.isclass(candidate) or isinstance(candidate, keras.layers.Layer)
     return callable(candidate) and not is_other
-
-
-def _agree(shape, expected):
-    if len(shape) != len(expected):
-        return False
-    pairs = zip(shape, expected, strict=True)
-    return all(None in pair or pair[0] == pair[1] for pair in pairs)
 
 
 def _name(function):

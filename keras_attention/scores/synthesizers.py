@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_attention._checks import require_positive_integers
+from keras_attention._checks import require_positive_integers_or_none
 from keras_attention._initializers import for_each_head
 from keras_attention._keras import in_symbolic_scope
 from keras_attention._products import matmul
@@ -38,8 +38,7 @@ class DenseSynthesizer(OfPositions):
 
     def __init__(self, max_length=512, units=None, kernel_initializer="glorot_uniform", **kwargs):
         super().__init__(max_length, kernel_initializer, **kwargs)
-        if units is not None:
-            require_positive_integers("the score DenseSynthesizer", units=units)
+        require_positive_integers_or_none("the score DenseSynthesizer", units=units)
         self.units = units
 
     def build(self, query_shape, key_shape):
@@ -95,8 +94,7 @@ class RandomSynthesizer(OfPositions):
 
     def __init__(self, max_length=512, rank=None, kernel_initializer="glorot_uniform", **kwargs):
         super().__init__(max_length, kernel_initializer, **kwargs)
-        if rank is not None:
-            require_positive_integers("the score RandomSynthesizer", rank=rank)
+        require_positive_integers_or_none("the score RandomSynthesizer", rank=rank)
         self.rank = rank
 
     def build(self, query_shape, key_shape):

@@ -6,7 +6,6 @@ import pytest
 from keras import ops
 
 from keras_attention import Attention, MultiHeadAttention, masks, scores
-from keras_attention.compute.tiles import positions_of
 from tests.attention import oracle
 from tests.attention.gradients import gradients, gradients_in_every_form, weight_gradients
 
@@ -414,9 +413,3 @@ def test_a_list_of_inputs_brings_all_its_masks():
     np.testing.assert_array_equal(oracle.float64(found), oracle.float64(expected))
     two = layer([query, value, key], mask=masks[:2])
     assert np.abs(oracle.float64(two) - oracle.float64(expected)).max() > 1e-3
-
-
-def test_positions_are_aligned_at_the_end():
-    queries, keys = positions_of(2, 5)
-    assert np.array(queries).tolist() == [3, 4]
-    assert np.array(keys).tolist() == [0, 1, 2, 3, 4]

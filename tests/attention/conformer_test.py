@@ -6,6 +6,7 @@ import pytest
 from keras import ops
 
 from keras_attention import ConformerBlock, ConvolutionModule
+from keras_attention._keras import get_keras_mask
 from keras_attention.positions import Rotary
 from tests.attention import oracle
 from tests.attention.saved import check_config
@@ -159,6 +160,7 @@ def test_convolution_joins_its_mask_with_an_implicit_one():
     other = np.arange(LENGTH) > 0
     found = layer(keras.layers.Masking(0.0)(x), mask=np.tile(other, (BATCH, 1)))
     np.testing.assert_array_equal(found, layer(x, mask=MASK & other))
+    np.testing.assert_array_equal(get_keras_mask(found), MASK & other)
 
 
 @pytest.mark.parametrize("kernel_size", [1, 4, 5])
@@ -214,6 +216,20 @@ def test_statistics_are_not_lost_in_silence():
     with keras.RematScope():
         block = ConformerBlock(2, HIDDEN, kernel_size=KERNEL, convolution_norm="layer")
     assert block(X).shape == X.shape
+
+
+def test_statistics_are_learned_by_what_is_not_recomputed():
+    learned = []
+    for scope in ({"mode": None}, {"mode": "activations"}, {"mode": "list_of_layers"}):
+        with keras.RematScope(**scope, layer_names=["another"]):
+            layer = ConvolutionModule(KERNEL)
+        layer.build(X.shape)
+        for weight in layer.trainable_variables:
+            weight.assign(np.ones(weight.shape))
+        layer(X, training=True)
+        learned.append(oracle.weight(layer.normalization, "moving_mean"))
+    assert np.abs(learned[0]).max() > 1e-3
+    np.testing.assert_allclose(learned[1:], learned[:1] * 2, rtol=1e-6)
 
 
 ARGUMENTS = {

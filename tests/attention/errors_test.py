@@ -27,6 +27,7 @@ from keras_attention.transformer import DecoderBlock, EncoderBlock
 
 QUERY, VALUE = np.ones((2, 3, 4), "float32"), np.ones((2, 5, 4), "float32")
 NARROW = np.ones((2, 5, 6), "float32")
+ADDED = np.array([[0.0, 0.0, -1e9, -1e9, -1e9]] * 2)
 
 
 def gru():
@@ -151,6 +152,31 @@ MISTAKES = {
             "attention_mask": np.where(np.tri(3, 5, dtype=bool), 0.0, -1e9),
             "value_mask": np.full((2, 5), np.nan),
         }.items()
+    },
+    **{
+        f"padding of {name} that is added to scores": (
+            make,
+            [f"`{argument}` must be True or 1", "lowest value -1000000000.0", "pass mask == 0"],
+        )
+        for name, argument, make in (
+            ("a block", "mask", lambda: EncoderBlock(2, 8)(QUERY, mask=ADDED[:, :3])),
+            ("a convolution", "mask", lambda: ConvolutionModule(3)(QUERY, mask=ADDED[:, :3])),
+            (
+                "what is encoded",
+                "encoded_mask",
+                lambda: DecoderBlock(2, 8)(QUERY, VALUE, encoded_mask=ADDED),
+            ),
+            (
+                "points",
+                "key_mask",
+                lambda: NadarayaWatson()(QUERY, VALUE, VALUE, key_mask=ADDED),
+            ),
+            (
+                "a recurrent decoder",
+                "memory_mask",
+                lambda: AttentionRNN(AttentionCell(gru()))(QUERY, VALUE, memory_mask=ADDED),
+            ),
+        )
     },
     "array of a mask that is added to scores": (
         lambda: masks.Array(np.array([[0.0, -np.inf]])),
@@ -418,11 +444,11 @@ MISTAKES = {
     ),
     "units of a synthesizer that are no integer": (
         lambda: scores.DenseSynthesizer(units=1.5),
-        ["`units` of the score DenseSynthesizer must be a positive integer", "units=1.5"],
+        ["`units` of the score DenseSynthesizer must be a positive integer or None", "units=1.5"],
     ),
     "rank of 0": (
         lambda: scores.RandomSynthesizer(rank=0),
-        ["`rank` of the score RandomSynthesizer must be a positive integer", "rank=0"],
+        ["`rank` of the score RandomSynthesizer must be a positive integer or None", "rank=0"],
     ),
     "function that is none": (
         lambda: scores.Function("dot"),
@@ -595,7 +621,7 @@ MISTAKES = {
     ),
     "unknown order": (
         lambda: AttentionCell(gru(), order="bahdenau"),
-        ["`order` must be one of bahdanau, conditional, luong", "'bahdenau'"],
+        ["`order` of AttentionCell must be one of bahdanau, conditional, luong", "'bahdenau'"],
     ),
     "units of 0 for a projection": (
         lambda: AttentionCell(gru(), order="luong", units=0),
@@ -885,6 +911,13 @@ MISTAKES = {
         lambda: AttentionRNN(AttentionCell(gru(), LocalAttention("monotonic")))(QUERY, VALUE),
         ["LocalAttention(mode='monotonic')", "start=t", "mode='predictive'"],
     ),
+    **{
+        f"vectors in place of a memory, {mode}": (
+            lambda mode=mode: LocalAttention(mode).attend(QUERY, VALUE, start=0),
+            ["`memory` of LocalAttention must be what its `prepare` returned", "(2, 5, 4)"],
+        )
+        for mode in ("monotonic", "predictive")
+    },
     "unknown kernel of random features": (
         lambda: PerformerAttention(2, 3, kernel="exp"),
         ["`kernel` of PerformerAttention must be one of softmax, relu", "'exp'"],

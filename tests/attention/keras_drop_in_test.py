@@ -274,6 +274,10 @@ def test_arguments_are_those_of_keras(name):
     assert ours.from_config(config).get_config() == config
     steps = [QUERY, VALUE] if name in NAMES[:2] else [[QUERY, VALUE]]
     ours.from_config(config)(*steps)
+    attributes = [each for each in expected if hasattr(layer, each) and each in parameters]
+    assert "dropout" in attributes
+    for each in attributes:
+        assert hasattr(from_keras(layer), each), each
 
 
 def test_what_subclasses_of_keras_call():

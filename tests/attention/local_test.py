@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import Attention, AttentionCell, AttentionRNN
+from keras_attention import Attention, AttentionCell, AttentionRNN, compute
 from keras_attention.local import LocalAttention
 from tests.attention import oracle
 from tests.attention.gradients import weight_gradients
@@ -227,6 +227,25 @@ def test_dropout_drops_weights_of_the_context_and_not_those_returned(mode):
     dropped, same = layer(QUERY, VALUE, return_attention_scores=True, training=True)
     np.testing.assert_array_equal(oracle.float64(same), oracle.float64(weights))
     assert np.abs(oracle.float64(dropped) - oracle.float64(context)).max() > 0.01
+
+
+def test_dropout_is_drawn_once():
+    local, plain = make("predictive", dropout=0.5, seed=1), Attention(dropout=0.5, seed=1)
+    for layer in (local, plain):
+        layer(QUERY, VALUE, training=True)
+    np.testing.assert_array_equal(
+        *(ops.convert_to_numpy(layer.seed_generator.state) for layer in (local, plain))
+    )
+
+
+def test_auto_forms_the_weights_that_predictive_mode_multiplies(monkeypatch):
+    monkeypatch.setattr(compute, "LARGE", 0)
+    shapes = QUERY.shape, VALUE.shape
+    assert make("monotonic").choose_implementation(*shapes) == "chunked"
+    layer = make("predictive")
+    assert layer.choose_implementation(*shapes) == "reference"
+    expected, _, _ = local_attention(layer, QUERY.astype("float64"), VALUE.astype("float64"))
+    np.testing.assert_allclose(oracle.float64(layer(QUERY, VALUE)), expected, atol=1e-5)
 
 
 def test_monotonic_mode_takes_the_chunked_implementation():

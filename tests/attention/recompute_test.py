@@ -1,8 +1,12 @@
 """Attention inside `keras.RematScope()`: recomputed in the backward pass, same results."""
 
+import contextlib
+from unittest import mock
+
 import keras
 import numpy as np
 import pytest
+from keras import ops
 
 from keras_attention import (
     Attention,
@@ -16,10 +20,12 @@ from keras_attention import (
     PerformerAttention,
     ReformerAttention,
     TransformerBlock,
+    _recompute,
     compute,
     normalizers,
 )
 from keras_attention.compute import tiles
+from tests.attention.gradients import weight_gradients
 
 BATCH, LENGTH, SIZE = 8, 13, 8
 
@@ -42,12 +48,12 @@ def small_tiles(monkeypatch):
     monkeypatch.setattr(tiles, "SHORTEST_TILE", 4)
 
 
-def losses(make, mode):
+def losses(make):
     """The losses of a one-layer model in its first epochs."""
     keras.utils.set_random_seed(0)
     rng = np.random.default_rng(0)
     x, key_mask = keras.Input((LENGTH, SIZE)), keras.Input((LENGTH,), dtype="bool")
-    with keras.RematScope(mode=mode):
+    with keras.RematScope():
         y = make(x, key_mask)
     model = keras.Model([x, key_mask], keras.layers.Dense(SIZE)(y))
     model.compile(keras.optimizers.SGD(0.3), "mse", jit_compile=False)
@@ -57,7 +63,12 @@ def losses(make, mode):
 
 
 def assert_same_losses(make):
-    plain, again = losses(make, mode=None), losses(make, mode="full")
+    recomputed = _recompute._recomputed
+    again = losses(make)
+    with mock.patch.object(  # the same draws, kept for the backward pass
+        _recompute, "_recomputed", lambda layer, call, _: recomputed(layer, call, lambda f: f)
+    ):
+        plain = losses(make)
     np.testing.assert_allclose(again, plain, rtol=1e-5)
     assert plain[0] != plain[1]
 
@@ -105,3 +116,50 @@ def test_blocks_around_layers_learn_the_same(mode):
         return TransformerBlock(layer, 12, dropout=0.2)(x, mask=mask)
 
     assert_same_losses(make)
+
+
+@pytest.mark.parametrize("mode", [None, "full", "activations", "larger_than"])
+def test_activities_of_projections_are_regularized(mode):
+    x = np.random.default_rng(0).normal(size=(2, 3, 4)).astype("float32")
+    plain = MultiHeadAttention(2, 3, activity_regularizer="l2")
+    with keras.RematScope(mode=mode, output_size_threshold=1):
+        layer = MultiHeadAttention(2, 3, activity_regularizer="l2")
+    for each in (plain, layer):
+        each.build(x.shape, x.shape)
+        each.set_weights(plain.get_weights())
+        each(x, x)
+    found, expected = (sorted(map(float, each.losses)) for each in (layer, plain))
+    assert len(expected) == 4
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_what_is_not_recomputed_draws_as_without_a_scope():
+    x = np.ones((2, 3, 4), "float32")
+    outputs = []
+    for scope in (None, {"mode": None}, {"mode": "list_of_layers", "layer_names": ["another"]}):
+        keras.utils.set_random_seed(0)
+        with contextlib.nullcontext() if scope is None else keras.RematScope(**scope):
+            layer = MultiHeadAttention(2, 3, dropout=0.5, seed=1)
+        outputs.append(ops.convert_to_numpy(layer(x, x, training=True)))
+    np.testing.assert_array_equal(outputs[1], outputs[0])
+    np.testing.assert_array_equal(outputs[2], outputs[0])
+
+
+@pytest.mark.parametrize(("threshold", "is_recomputed"), [(47, True), (48, False)])
+def test_only_large_outputs_are_recomputed(threshold, is_recomputed):
+    calls = []
+
+    class Counting(EncoderBlock):
+        def call(self, x, training=None):
+            calls.append(x)
+            return super().call(x, training=training)
+
+    x = np.ones((2, 3, 8), "float32")
+    with keras.RematScope(mode="larger_than", output_size_threshold=threshold):
+        block = Counting(2, 12)
+    block.build(x.shape)
+    block(x)
+    assert len(calls) == 1
+    if keras.backend.backend() == "tensorflow":
+        weight_gradients(block, x)
+        assert len(calls) == (3 if is_recomputed else 2)
