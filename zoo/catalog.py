@@ -233,21 +233,22 @@ class ModelInfo(NamedTuple):
             lines.append("  and options of")
             width = max(len(f"{each.name}={each.default!r}") for each in self.options)
             for name, default, text in self.options:
-                lines += _wrapped(f"    {f'{name}={default!r}':{width}}  ", text)
+                lines += wrapped(f"    {f'{name}={default!r}':{width}}  ", text)
         if self.card:
             trained = f", trained on {self.data}" if self.data else ""
             lines.append(f"  {self.task}{trained}")
             millions = self.parameters / 1e6
             lines.append(f"  {millions:.1f} M weights, {self.megabytes:.1f} MB on disk")
             for title, text in told(self.card).items():
-                lines += _wrapped(f"  {title}: ", text)
+                lines += wrapped(f"  {title}: ", text)
         elif self.megabytes is not None:
             lines.append(f"  {self.megabytes:.1f} MB on disk")
         lines += [f"  {metric}: {value}" for metric, value in self.quality.items()]
         return "\n".join(lines)
 
 
-def _wrapped(beginning, text):
+def wrapped(beginning, text):
+    """Returns the lines of a text, the first one after `beginning` and the others indented."""
     width = max(100, len(beginning) + 40)
     options = {"initial_indent": beginning, "subsequent_indent": " " * min(len(beginning), 40)}
     return textwrap.wrap(

@@ -30,11 +30,12 @@ def are_files(files, others, show_attention=None):
         return False
     if files.source is None or files.output is None or others:
         raise ValueError(
-            "--input and --output go together, and take the place of arguments; --workers goes "
-            "with them."
+            "--input and --output go together, and replace the other inputs; --workers needs both."
         )
     if show_attention is not None:
-        raise ValueError("--show-attention is for inputs among the arguments, not for --input.")
+        raise ValueError(
+            "--show-attention works with inputs on the command line, not with --input."
+        )
     return True
 
 
