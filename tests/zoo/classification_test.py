@@ -186,7 +186,7 @@ def test_commands_refuse_what_a_classifier_has_not(model, tmp_path, monkeypatch)
     monkeypatch.setattr(zoo, "load", lambda name: model)
     asked = ["export", "toy", tmp_path / "exported"]
     assert "its export does not take --jit" in run(*asked, "--no-jit").output
-    assert "labels of its own" in run("classify", "toy", "a.png", "--label", "1").output
+    assert "its own labels" in run("classify", "toy", "a.png", "--label", "1").output
     files = ["--input", tmp_path, "--output", tmp_path / "out"]
     asked = run("classify", "toy", *files, "--show-attention", tmp_path / "a.png")
     assert "not for --input" in asked.output
