@@ -139,7 +139,7 @@ def _told(label, share):
 def _kind_of_files(model):
     """Returns the kind of the files that a model classifies, or `None` if it classifies texts."""
     if model.takes_images:
-        return "picture"
+        return "image"
     return "sound" if model.tokenizer is None else None
 
 

@@ -33,9 +33,7 @@ def are_files(files, others, show_attention=None):
             "--input and --output go together, and replace the other inputs; --workers needs both."
         )
     if show_attention is not None:
-        raise ValueError(
-            "--show-attention works with inputs on the command line, not with --input."
-        )
+        raise ValueError("--show-attention is for inputs on the command line, not for --input.")
     return True
 
 
@@ -49,7 +47,7 @@ def answer_rows(files, model, answer, at_once=ROWS_AT_ONCE, kind=None, names=(TE
             that returns a dictionary for each, as for `zoo.files.answer_file`; pickled if there
             are workers.
         at_once: As for `zoo.files.answer_file`.
-        kind: Kind of the files in a folder, `"picture"` or `"sound"`; `None` if the model reads
+        kind: Kind of the files in a folder, `"image"` or `"sound"`; `None` if the model reads
             texts.
         names: Names of the texts of a row.
         **job: What else the answers depend on, such as the `name` of the model.

@@ -29,7 +29,7 @@ def caption(name, images, files, show_attention, batch_size, sampler, **options)
     status 1.
     """
     options = {"sampler": sampler, **options}
-    _describe(name, "caption", "picture", files, images, show_attention, batch_size, options)
+    _describe(name, "caption", "image", files, images, show_attention, batch_size, options)
 
 
 @click.command()
@@ -58,7 +58,7 @@ def _describe(name, method, kind, files, paths, show_attention, batch_size, opti
     Args:
         name: Name of the model.
         method: Method of the model that returns the texts; also the name of answers in a file.
-        kind: `"picture"` or `"sound"`.
+        kind: `"image"` or `"sound"`.
         files: The `Files` of the command.
         paths: Paths to use in place of `files`.
         show_attention: Where to save a plot of the attention, or `None`.
@@ -123,9 +123,9 @@ def match(name, text, images, k):
 
     Writes one line per image, best first: the similarity, a tab, and the path of the file.
     """
-    files = [file for path in images for file in _files_of(path, "picture")]
+    files = [file for path in images for file in _files_of(path, "image")]
     model = load(name, "search")
-    found = contents(files, _content_of("picture"))
+    found = contents(files, _content_of("image"))
     if found:
         best = model.search(text, [content for _, content in found], k)
         for place, similarity in zip(best.names, best.similarities, strict=True):
@@ -141,7 +141,7 @@ def _files_of(path, kind):
 
 def _content_of(kind):
     """Returns the function that reads a file of a kind, or raises an error."""
-    if kind == "picture":
+    if kind == "image":
         from zoo.readers.images import image_bytes
 
         return image_bytes

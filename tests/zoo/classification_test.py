@@ -140,7 +140,7 @@ def test_the_command_line_names_labels(model, tmp_path, monkeypatch):
         (([np.zeros((8, 8, 3), "uint8")], LABELS), "a label for each input"),
         (([np.zeros((8, 8, 3), "uint8")], ["grey"]), "one of .*'dark', 'light'.*'grey'"),
         (([np.zeros((8, 8, 3), "uint8")], [2]), "one of .*Received: 2 at position 0"),
-        (({"image": ["a.png"]}, ["dark"]), "A picture must be .* of type dict"),
+        (({"image": ["a.png"]}, ["dark"]), "An image must be .* of type dict"),
         ((tf.data.Dataset.range(3),), r"Dataset of \(input, label\)"),
     ],
 )

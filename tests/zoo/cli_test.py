@@ -228,7 +228,7 @@ def test_caption_of_a_folder_goes_on_after_a_broken_picture(run, pictures):
 def test_caption_of_a_folder_without_pictures(run, pictures):
     (pictures / "empty").mkdir()
     result = run("caption", "toy", pictures / "empty")
-    assert "no picture (.bmp, .gif, .jpeg, .jpg, .png, .webp) in the folder" in result.stderr
+    assert "no image (.bmp, .gif, .jpeg, .jpg, .png, .webp) in the folder" in result.stderr
 
 
 @pytest.fixture(scope="module")

@@ -28,7 +28,7 @@ class ConformerConfig(StackConfig):
         kernel_size: Kernel size of the convolutions in the blocks.
         convolution_norm: `"batch"` or `"layer"`, the normalization in the convolution modules.
         strides: Strides in time of the subsampling convolutions; each also halves the bands.
-        channels: Number of their channels; defaults to `size`.
+        channels: Number of channels of the subsampling convolutions; defaults to `size`.
     """
 
     num_labels: int

@@ -134,6 +134,9 @@ class Tagger(EncodingTask):
         Returns:
             A list of `Tag`s for a `str`, a list of such lists for a list.
             `zoo.tasks.tagging.entities` joins those that belong together.
+
+        Raises:
+            ValueError: If an input is neither a text nor a list of words.
         """
         requests, is_one = self.reader.requests(texts)
         tagged = [self._tags(row) for row in self._answers(requests, batch_size)]
