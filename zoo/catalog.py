@@ -318,7 +318,7 @@ def _refuse_files_of_keras(name):
         )
     raise ValueError(
         f"`name` must be an architecture or a preset. Received: {path!r}, a file of model.save. "
-        f"Load it by keras.saving.load_model({path!r}), with `import keras` before `import zoo`."
+        f"Load it with keras.saving.load_model({path!r}), with `import keras` before `import zoo`."
     )
 
 

@@ -238,7 +238,7 @@ def _begin(output, progress, job):
             if size > (file.stat().st_size if file.exists() else 0):
                 raise ValueError(
                     f"{file} was changed or removed since the run was interrupted. Remove "
-                    f"{progress} and {output} to begin anew."
+                    f"{progress} and {output} to start again."
                 )
         return done
     if output.exists():

@@ -130,7 +130,7 @@ def load(name, weights="pretrained", tokenizer=None, dtype=None, **overrides):
     if not (folder / CARD).is_file():
         if weights != "pretrained" or tokenizer is not None:
             raise ValueError(
-                f"{name} is a checkpoint, which has weights and a tokenizer of its own. Received: "
+                f"{name} is a checkpoint, which has its own weights and tokenizer. Received: "
                 f"weights={weights!r}, tokenizer={tokenizer!r}."
             )
         return _of_checkpoint(folder, dtype, **overrides)
@@ -156,7 +156,7 @@ def load(name, weights="pretrained", tokenizer=None, dtype=None, **overrides):
         changed = [*overrides, *(["tokenizer"] if tokenizer is not None else [])]
         raise ValueError(
             f"The weights of {name} fit its own architecture and tokenizer only. Received: "
-            f"{', '.join(changed)}. Pass weights=None to train it anew with these."
+            f"{', '.join(changed)}. Pass weights=None to train a new model with these."
         )
     has_texts = (folder / TOKENIZER).is_file()
     own = load_tokenizer(folder / TOKENIZER) if has_texts else None
@@ -309,7 +309,7 @@ def _fresh_architecture(name, weights, tokenizer, dtype, overrides):
     if weights == "pretrained":
         trained = [each.name for each in list_models() if each.card.get("architecture") == name]
         raise ValueError(
-            f"{name} is an architecture, without weights of its own. Load a trained model "
+            f"{name} is an architecture, without weights. Load a trained model "
             f"({', '.join(trained) or 'none yet'}), or pass weights=None for fresh weights."
         )
     given = {**overrides, **({} if tokenizer is None else {"tokenizer": tokenizer})}

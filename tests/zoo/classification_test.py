@@ -242,7 +242,9 @@ def test_weights_of_labels_are_checked(model, class_weight, message):
 
 
 def test_weights_of_labels_come_too_late_for_batches(model):
-    with pytest.raises(ValueError, match="`class_weight` cannot change batches.*to `batches`"):
+    with pytest.raises(
+        ValueError, match="`class_weight` cannot be applied to finished batches.*to `batches`"
+    ):
         model.fit(model.batches(*pictures(4)), class_weight={0: 2.0})
 
 

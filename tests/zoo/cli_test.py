@@ -376,7 +376,7 @@ def test_a_mistake_costs_one_line(run, arguments, message):
         (["export", "toy", "nmt/1"], "Export to nmt"),
         (["export", "toy", "file"], "file is a file"),
         (["export", "toy", "file/nmt"], "file is not a folder"),
-        (["export", "toy", ".", "--format", "onnx"], "is there already"),
+        (["export", "toy", ".", "--format", "onnx"], "exists already"),
         (["train", "luong_nmt_multi30k_en_de", "--run-dir", "file/run"], "file is not a folder"),
     ],
 )

@@ -127,7 +127,7 @@ def test_wrong_options_are_named(tokenizer):
         ClipConfig(vocabulary_size=9, image={"pooling": "end"})
     with pytest.raises(ValueError, match="Did you mean 'mean'"):
         ClipConfig(vocabulary_size=9, image={"pooling": "maen"})
-    with pytest.raises(ValueError, match="takes 49 vectors.*makes 4 of 4"):
+    with pytest.raises(ValueError, match="takes 49 vectors.*returns 4 of size 4"):
         zoo.load("clip", weights=None, tokenizer=tokenizer, backbone=MeanColours(), channels=4)
 
 

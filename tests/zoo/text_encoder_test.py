@@ -105,7 +105,7 @@ ENCODER = "text_encoder_masked_imdb"
         ({"labels": [0, 1]}, r"each a str .* Received: labels=\[0, 1\]"),
         ({"labels": "ab"}, "Received: labels='ab'"),
         ({"labels": {"bad", "good"}}, r"A set has no order: pass sorted\(labels\)"),
-        ({"labels": ["bad"]}, "two at least.*problem_type='multi_label_classification'"),
+        ({"labels": ["bad"]}, "at least two labels.*problem_type='multi_label_classification'"),
         ({"problem_type": "regression"}, r"new head: labels=\[.*'regression' without labels"),
         ({"labels": LABELS, "problem_type": "regression"}, "Unknown problem_type 'regression'"),
         ({"labels": LABELS, "weights": "nope.h5"}, r"no weights file nope\.h5"),

@@ -251,7 +251,7 @@ def _require_taken(tail, positions, channels):
     rows, columns, size = tail.upper.input.shape[1:]
     if (positions, channels) != (rows * columns, size):
         raise ValueError(
-            f"The tail takes {rows * columns} vectors of {size} numbers of an image. Make the "
+            f"The tail takes {rows * columns} vectors of size {size} per image. Create the "
             f"model with positions={rows * columns}, channels={size}. Received: "
             f"positions={positions}, channels={channels}."
         )

@@ -31,7 +31,7 @@ def require_network(owner, name, image_size):
     require_positive_integers(owner, image_size=image_size)
     if image_size > LARGEST_IMAGES:
         raise ValueError(
-            f"`image_size` of {owner} may be {LARGEST_IMAGES} at most. Received: {image_size}."
+            f"`image_size` of {owner} must be at most {LARGEST_IMAGES}. Received: {image_size}."
         )
 
 

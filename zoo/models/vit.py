@@ -78,7 +78,7 @@ class ViTConfig(StackConfig):
         if self.stem and 2 ** min(len(self.stem), self.halvings) != self.patch_size:
             raise ValueError(
                 "Each of the last convolutions of `stem` halves the image, so `patch_size` must "
-                "be a power of two, with as many convolutions at least. Received: stem="
+                "be a power of two, with at least as many convolutions. Received: stem="
                 f"{self.stem}, patch_size={self.patch_size}."
             )
 

@@ -54,7 +54,7 @@ class ImageReader:
         require_positive_integers("ImageReader", size=size)
         if size > LARGEST_IMAGES:
             raise ValueError(
-                f"`size` of ImageReader may be {LARGEST_IMAGES} at most. Received: size={size}."
+                f"`size` of ImageReader must be at most {LARGEST_IMAGES}. Received: size={size}."
             )
         if channels not in (1, 3):
             raise ValueError(

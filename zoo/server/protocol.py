@@ -57,7 +57,7 @@ def answer_of(outputs, is_by_rows):
     lengths = {array.shape[:1] for array in outputs.values()}
     if is_by_rows and (len(lengths) > 1 or () in lengths):
         raise Refused(
-            400, "The outputs of this signature are no rows. Send 'inputs' instead of 'instances'."
+            400, "The outputs of this signature are not rows. Send 'inputs' instead of 'instances'."
         )
     lists = {name: _plain(name, array) for name, array in outputs.items()}
     if not is_by_rows:

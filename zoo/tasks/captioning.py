@@ -61,7 +61,7 @@ class Captioner(GeneratingTask):
         if self.backbone.channels != core.config.channels:
             raise ValueError(
                 f"The model takes annotations of {core.config.channels} channels, and the "
-                f"backbone makes {self.backbone.channels}. Make the model with "
+                f"backbone returns {self.backbone.channels}. Create the model with "
                 f"channels={self.backbone.channels}, or choose other layers of the backbone."
             )
 

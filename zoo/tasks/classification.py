@@ -63,8 +63,9 @@ class Classifier(EncodingTask):
         self.labels = require_labels(labels, core.config.num_labels)
         if problem_type == SINGLE and len(self.labels) < 2:
             raise ValueError(
-                "Labels that exclude each other are two at least. Received: "
-                f"labels={self.labels!r}. For a label or none pass problem_type={MULTI!r}."
+                "A single-label problem needs at least two labels. Received: "
+                f"labels={self.labels!r}. For a label that may be absent, pass "
+                f"problem_type={MULTI!r}."
             )
         self.problem_type = problem_type
         self._own_reader = reader
@@ -136,7 +137,7 @@ class Classifier(EncodingTask):
         if class_weight is not None and self._is_multi:
             raise ValueError(
                 "`class_weight` needs inputs with one label each; this is a multi-label problem. "
-                f"Received: class_weight={class_weight!r}. Weigh the batches instead: "
+                f"Received: class_weight={class_weight!r}. Weight the batches instead: "
                 "model.batches(x, y, shuffle=True).map(...)."
             )
         weights = label_weights(class_weight or {}, self.labels)

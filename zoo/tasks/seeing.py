@@ -32,8 +32,8 @@ def require_eyes_that_fit(config, backbone, reader):
     taken = config.positions, config.channels
     if made != taken:
         raise ValueError(
-            f"The model takes {taken[0]} vectors of {taken[1]} numbers of an image, and the "
-            f"{what} makes {made[0]} of {made[1]}. Make the model with positions={made[0]}, "
+            f"The model takes {taken[0]} vectors of size {taken[1]} per image, and the {what} "
+            f"returns {made[0]} of size {made[1]}. Create the model with positions={made[0]}, "
             f"channels={made[1]}, or {way_out}."
         )
 

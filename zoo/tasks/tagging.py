@@ -113,7 +113,7 @@ class Tagger(EncodingTask):
         unknown = sorted({str(each) for row in labels for each in row if each not in known})
         if unknown:
             raise ValueError(
-                f"Every label must be one of {self.labels}, or its number from 0. Received: "
+                f"Every label must be one of {self.labels}, or its index. Received: "
                 f"{', '.join(unknown)}."
             )
         return tf.ragged.constant([[known[each] for each in row] for row in labels], tf.int32)

@@ -69,7 +69,7 @@ class Transcriber(GeneratingTask):
             taken = getattr(core.config, name)
             if made != taken:
                 raise ValueError(
-                    f"The model takes {name}={taken}, and the reader makes {made}. Make both with "
+                    f"The model takes {name}={taken}, and the reader {made}. Create both with "
                     "the same number."
                 )
         known = {LANGUAGE: self.languages, TASK: self.tasks}
@@ -285,8 +285,7 @@ class Transcriber(GeneratingTask):
     def _known_language(self, language):
         if not self.languages:
             raise ValueError(
-                f"The model has one language of its own. Received: language={language!r}; leave "
-                "it out."
+                f"The model has a single language. Received: language={language!r}; leave it out."
             )
         code = code_of(language) if isinstance(language, str) else language
         if code not in self.languages:

@@ -53,7 +53,7 @@ class TextGenerator(GeneratingTask):
         super().__init__(core, tokenizer, sampler, **kwargs)
         if tokenizer.prefix_space:
             raise ValueError(
-                "A text generator joins texts, so its tokenizer must not add spaces. Make "
+                "A text generator joins texts, so its tokenizer must not add spaces. Create "
                 "it with prefix_space=False: ByteBPETokenizer.train(texts, prefix_space=False)."
             )
         is_text = isinstance(opening, str) and opening != ""

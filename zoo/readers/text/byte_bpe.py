@@ -125,8 +125,8 @@ class ByteBPETokenizer(TextTokenizer):
         """
         if vocabulary_size < FIRST_MERGE_ID:
             raise ValueError(
-                f"vocabulary_size must be at least {FIRST_MERGE_ID} (special tokens and bytes), "
-                f"got {vocabulary_size}."
+                f"vocabulary_size must be at least {FIRST_MERGE_ID} (special tokens and bytes). "
+                f"Received: {vocabulary_size}."
             )
         refuse_one_text(sentences=sentences)
         sentences = list(sentences)
@@ -175,9 +175,9 @@ class ByteBPETokenizer(TextTokenizer):
         """
         texts = tf.convert_to_tensor(texts, tf.string)
         if texts.shape.rank not in (1, None):
-            raise ValueError(f"texts must have the shape [batch], got {texts.shape}.")
+            raise ValueError(f"texts must have the shape [batch]. Received: {texts.shape}.")
         if not 0 <= dropout <= 1:
-            raise ValueError(f"dropout must be between 0 and 1, got {dropout}.")
+            raise ValueError(f"dropout must be between 0 and 1. Received: {dropout}.")
         if dropout and seed is None:
             raise ValueError("dropout needs a seed: an integer tensor of shape [2].")
         if not dropout:
