@@ -96,16 +96,16 @@ def load(name, weights="pretrained", tokenizer=None, dtype=None, **overrides):
             that change no weights, such as `dropout` or `sampler`. For a checkpoint or a trained
             text encoder, `labels` for a classifier with a new, untrained head, and with them
             `problem_type`, as in transformers: with `"multi_label_classification"` an input may
-            have several labels. For a checkpoint alone, `problem_type` also says what its own head
-            does: `"regression"` predicts a number, `"question_answering"` finds answers.
+            have several labels. For a checkpoint alone, `problem_type` also sets the task of its
+            own head: `"regression"` predicts a number, `"question_answering"` finds answers.
 
     Returns:
         A task, such as `zoo.Translator`.
 
     Raises:
         ValueError: If the name or an argument is unknown, a file does not match the card, or the
-            files of a preset do not match each other. If a preset asks for a class that the program
-            has not registered, since presets bring no code.
+            files of a preset do not match each other. Also if a preset refers to a class that the
+            program has not registered: presets contain no code.
         OSError: If the download fails.
 
     Example:

@@ -64,8 +64,8 @@ class ShowAttendTell(Core):
        p(y_t) ∝ \\exp(E^⊤ (L_y E y_{t-1} + L_h h_t + L_z z_t)) $$
 
     Two networks compute the initial state from the mean annotation. With `attention="hard"` each
-    word sees only one annotation: one sampled from `α_t` in training, the one with the highest
-    `α_ti` otherwise. The additional losses of the paper are in `attention_loss`.
+    word attends to only one annotation: one sampled from `α_t` in training, the one with the
+    highest `α_ti` otherwise. The additional losses of the paper are in `attention_loss`.
 
     Paper: Xu et al. 2015, Show, Attend and Tell (https://arxiv.org/abs/1502.03044). Here the
     annotations, from a frozen network, first pass through a trained layer with ReLU, and input and

@@ -141,7 +141,7 @@ class Matcher(Task):
             batch_size: Number of images per batch. Defaults to 256.
             shuffle: Whether to shuffle the images, within a buffer.
             seed: Seed of the shuffling, of `captions_per_image` and of `subword_dropout`.
-            captions_per_image: Number of captions per image, drawn anew in every epoch; all by
+            captions_per_image: Number of captions per image, sampled again in every epoch; all by
                 default.
             subword_dropout: Probability of BPE dropout: each epoch splits words differently.
 

@@ -75,7 +75,7 @@ class Transcription(NamedTuple):
     Attributes:
         texts: List of `str`, the texts.
         tokens: List of lists of `str`, the pieces of each text.
-        attention: List of float32 arrays (tokens × times), when each token was heard. A time step
+        attention: List of float32 arrays (tokens × times), what each token attends to. A time step
             is two frames of the reader, 0.02 seconds; a row sums to 1 minus the attention to the
             silence after the sound. It is 0 outside the window of the token.
         log_probs: float32 array, the log-probability of each text.
@@ -116,7 +116,7 @@ class Transcription(NamedTuple):
         return np.concatenate([frames[:length] for frames, length in windows])
 
     def plot(self, position=0):
-        """Plots the spectrogram of a sound, and below it when each token was heard.
+        """Plots the spectrogram of a sound, and below it the times that each token attends to.
 
         Args:
             position: Index of the sound.

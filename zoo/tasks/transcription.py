@@ -242,7 +242,7 @@ class Transcriber(GeneratingTask):
             sampler: `"greedy"`, `"beam"`, `"random"`, `"top_k"`, `"top_p"`, a sampler object of
                 `zoo.decoding`, or `None` for the model's own, `model.default_sampler`. A sampler
                 chosen by its name forbids the same tokens as the model's own.
-            return_attention: Whether to also return the tokens and when each was heard.
+            return_attention: Whether to also return the tokens and the time of each.
             batch_size: Number of windows to process at a time.
             jit_compile: Whether to compile with XLA: this takes seconds for the first batch of a
                 shape, and is faster afterwards.

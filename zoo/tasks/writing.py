@@ -39,7 +39,7 @@ class TextGenerator(GeneratingTask):
         sampler: The default sampler; random sampling at temperature 0.8 if omitted.
         opening: What precedes each text. `None` for the tokenizer's own opening, usually a start
             token; each text is then complete, and ends with an end token. A `str` such as `"\\n"`
-            if texts are passages of a longer one, whose ends mean nothing.
+            if texts are passages of a longer one, which begin and end anywhere.
     """
 
     task_name = "language model"
