@@ -80,7 +80,7 @@ def test_concurrent_requests_get_their_own_answers(client, model):
         ({"instances": []}, 400, "not empty"),
         ({"instances": "a"}, 400, "list"),
         ({"instances": ["a"] * 33}, 400, "1 to 32 rows"),
-        ({"instances": [1.5]}, 400, "string belongs stands float"),
+        ({"instances": [1.5]}, 400, "Expected a string. Received: float"),
         ({"instances": [["a"]]}, 400, "must be string of the shape"),
         ({"instances": [["a"], "b"]}, 400, "must be string of the shape"),
         ({"instances": [{"words": "a"}]}, 400, "takes text. Received: words"),
@@ -110,7 +110,7 @@ def test_what_is_wrong_is_told(client, content, status, message):
         ({"text": ["a"]}, "takes text, seed"),
         ({"text": ["a"], "seed": [1.5]}, "seed must be int32"),
         ({"text": ["a"], "seed": [2**40]}, "seed must be int32"),
-        ({"text": ["a"], "seed": [True, 1]}, "as many rows"),
+        ({"text": ["a"], "seed": [True, 1]}, "the same number of rows"),
     ],
 )
 def test_numbers_are_checked(client, inputs, message):
@@ -268,8 +268,8 @@ def test_an_answer_that_takes_too_long_is_given_up(waiting):
             405,
             "luong_nmt:predict does not take GET: use POST",
         ),
-        ("/v1/models/luong_nmt:classify", {}, 404, "asked by :predict, not by :classify"),
-        ("/v1/models/luong_nmt/versions/1:regress", {}, 404, "by :predict, not by :regress"),
+        ("/v1/models/luong_nmt:classify", {}, 404, "to :predict, not to :classify"),
+        ("/v1/models/luong_nmt/versions/1:regress", {}, 404, "to :predict, not to :regress"),
         ("/v1/models/luong_nmt", {}, 405, "/v1/models/luong_nmt does not take POST: use GET"),
         ("/v1/completions", None, 405, "does not take GET: use POST"),
         ("/v3", None, 404, "There is nothing at /v3"),

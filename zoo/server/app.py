@@ -130,7 +130,7 @@ class _Server:
         """An answer for the page, which chooses the sampler and sees all attention."""
         model = self.model(request)
         if model.task is None:
-            raise Refused(404, f"{model.name} is an exported model: ask it by :predict.")
+            raise Refused(404, f"{model.name} is an exported model: send requests to :predict.")
         body = await self.body(request)
         return await self.in_time(
             model, lambda: JSONResponse(pages.answer_of(model, body, self.limits))
@@ -163,7 +163,7 @@ class _Server:
         raise HTTPException(405, headers={"Allow": "POST"})
 
     async def refuse_verb(self, request):
-        raise Refused(404, f"Models are asked by :predict, not by :{request.path_params['verb']}.")
+        raise Refused(404, f"Send requests to :predict, not to :{request.path_params['verb']}.")
 
     async def complete(self, request):
         body = await self.body(request)
@@ -220,7 +220,7 @@ class _Server:
         model = self.models.get(name)
         if model is None:
             known = ", ".join(self.models)
-            raise Refused(404, f"There is no model {name!r} on this server. There are: {known}.")
+            raise Refused(404, f"There is no model {name!r} on this server. Its models: {known}.")
         if version not in (None, model.version):
             raise Refused(404, f"{name} is served as version {model.version}, not {version}.")
         return model
@@ -253,7 +253,7 @@ class _Server:
 
     def require_room(self):
         if self.waiting >= self.limits.waiting:
-            raise Refused(503, "The server has as much as it can do. Try again.", RETRY_AFTER)
+            raise Refused(503, "The server is overloaded. Try again later.", RETRY_AFTER)
 
     async def in_time(self, model, function):
         """Runs a function in a thread, and refuses when it takes too long.

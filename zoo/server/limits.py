@@ -54,15 +54,15 @@ class Limits:
         if len(text) > self.text_bytes:
             raise Refused(
                 400,
-                f"A text has at most {self.text_bytes} bytes. Received: {len(text)}. Send its "
-                "parts.",
+                f"A text may have at most {self.text_bytes} bytes. Received: {len(text)}. Send it "
+                "in parts.",
             )
 
     def require_picture(self, encoded):
         """Refuses an image, the `bytes` of a file, of too many pixels. It is not decoded."""
         if _pixels(encoded) > self.picture_pixels:
             raise Refused(
-                400, f"An image has at most {self.picture_pixels} pixels. Make it smaller."
+                400, f"An image may have at most {self.picture_pixels} pixels. Make it smaller."
             )
 
 
