@@ -23,7 +23,7 @@ class ConformerConfig(StackConfig):
 
     Args:
         num_labels: Number of labels.
-        bands: Number of frequency bands in the spectrograms.
+        bands: Number of frequency bands in the spectrograms; the reader determines it.
         position: `"transformer_xl"`, or another one that acts in self-attention.
         kernel_size: Kernel size of the convolutions in the blocks.
         convolution_norm: `"batch"` or `"layer"`, the normalization in the convolution modules.

@@ -29,8 +29,8 @@ class ViTConfig(StackConfig):
     Args:
         num_labels: Number of labels.
         image_size: Rows and columns of the images that there are positions for; for images of
-            another size, positions are interpolated.
-        channels: Number of channels of a pixel.
+            another size, positions are interpolated. The reader determines it.
+        channels: Number of channels of a pixel; the reader determines it.
         patch_size: Rows and columns of a patch.
         position: `"learned"`, or `"sinusoidal"`: half of a vector encodes the row, half the column.
         pooling: `"first"` for a class token in front, `"mean"` for the mean of all patches.
