@@ -18,6 +18,7 @@ from zoo.storage.cards import measured, read_card, told
 from zoo.storage.kinds import is_checkpoint
 
 PRESETS = pathlib.Path(__file__).parent / "presets"
+INDENT = 40  # maximum indentation of wrapped lines
 
 _TOKENIZER = "zoo.ByteBPETokenizer.train(texts, vocabulary_size=8000)"
 _OF_LANGUAGES = "zoo.ByteBPETokenizer.train(sources + targets, vocabulary_size=8000)"
@@ -232,6 +233,7 @@ class ModelInfo(NamedTuple):
             lines += [f"    {name}={example}" for name, example in self.needs.items()]
             lines.append("  and options of")
             width = max(len(f"{each.name}={each.default!r}") for each in self.options)
+            width = min(width, INDENT - 6)  # a longer one does not move the others
             for name, default, text in self.options:
                 lines += wrapped(f"    {f'{name}={default!r}':{width}}  ", text)
         if self.card:
@@ -250,7 +252,8 @@ class ModelInfo(NamedTuple):
 def wrapped(beginning, text):
     """Returns the lines of a text, the first one after `beginning` and the others indented."""
     width = max(100, len(beginning) + 40)
-    options = {"initial_indent": beginning, "subsequent_indent": " " * min(len(beginning), 40)}
+    indent = " " * min(len(beginning), INDENT)
+    options = {"initial_indent": beginning, "subsequent_indent": indent}
     return textwrap.wrap(
         text, width, break_on_hyphens=False, break_long_words=False, **options
     ) or [beginning.rstrip()]

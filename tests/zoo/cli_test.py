@@ -92,6 +92,12 @@ def test_info_of_an_architecture(run):
         assert line in output
 
 
+def test_a_long_default_does_not_move_the_other_options(run):
+    lines = run("info", "whisper").stdout.splitlines()
+    (line,) = [line for line in lines if line.startswith("    num_layers=")]
+    assert line.index("Number of blocks") == 40
+
+
 def test_the_version(run):
     assert run("--version").stdout == f"keras-attention-zoo, version {zoo.__version__}\n"
 
