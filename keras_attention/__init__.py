@@ -1,4 +1,7 @@
-"""Every attention mechanism as a Keras layer."""
+"""Attention mechanisms as Keras layers.
+
+A layer combines independent parts: a score, a mask, a normalizer, a position and an implementation.
+"""
 
 from keras_attention import compute, drop_in, masks, normalizers, positions, scores
 from keras_attention._from_keras import from_keras

@@ -40,7 +40,7 @@ class Attention(GrowingMemory, MemoryAttention):
             scores of all pairs. `"chunked"` holds those of one tile at a time: its memory is linear
             in length and it skips tiles that the mask hides, but it cannot return weights, and its
             normalizers are `"softmax"`, `"softmax_one"` and `"sum"`. `"auto"` uses it when there
-            are many scores; `choose_implementation` tells which one runs. `"fused"` is the
+            are many scores; `choose_implementation` returns the one that runs. `"fused"` is the
             backend's kernel for scaled dot products with softmax, worth choosing where it is fast,
             as on a GPU. It cannot return weights either.
         seed: Integer seed of the dropout.

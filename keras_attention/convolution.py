@@ -1,4 +1,4 @@
-"""The convolution module of the Conformer, which mixes neighbouring positions."""
+"""The convolution module of the Conformer, which mixes neighboring positions."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ class ConvolutionModule(ChecksMasks, Recomputable):
     this layer; it comes before it.
 
     The layers are `inner` (`W_1`), `depthwise` (`k`), `normalization` and `outer` (`W_2`).
-    Positions hidden by the mask are ignored both by neighbouring positions and by the batch
+    Positions hidden by the mask are ignored both by neighboring positions and by the batch
     normalization.
 
     Args:

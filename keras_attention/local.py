@@ -23,7 +23,7 @@ class LocalAttention(Attention):
 
     `mode="monotonic"` (local-m) is for queries aligned to the keys: `p_t = t`.
 
-    `mode="predictive"` (local-p) predicts the center and favours keys near it; `S` is the number of
+    `mode="predictive"` (local-p) predicts the center and favors keys near it; `S` is the number of
     keys without padding:
 
     $$ p_t = S · sigmoid(v^T \\tanh(W h_t)), \\quad

@@ -86,6 +86,10 @@ class MultiHeadAttention(GrowingMemory, MemoryAttention, MultiHeadLayer):
         has the shape of the query except for the size, and the weights have the shape `(batch,
         *others, num_heads, *query axes, *key axes)`.
 
+    Raises:
+        ValueError: If an argument is unknown or out of range, `num_key_value_heads` does not divide
+            `num_heads`, or as for `Attention`.
+
     Example:
 
     >>> layer = MultiHeadAttention(num_heads=2, key_dim=4)

@@ -100,8 +100,8 @@ def plot_caption(image, words, attention, columns=5, title=None):
     place is equally bright for a weight of 0.05 and a weight of 1. The weights are smoothly
     upsampled to the size of the image.
 
-    Paper: Xu et al. 2015, "Show, attend and tell: neural image caption generation with visual
-    attention".
+    Paper: Xu et al. 2015, Show, Attend and Tell: Neural Image Caption Generation with Visual
+    Attention (https://arxiv.org/abs/1502.03044).
 
     Args:
         image: Array (height × width × 3), integers from 0 to 255 or floats from 0 to 1.
@@ -151,7 +151,7 @@ def _require_image(image):
     image = np.asarray(image)
     if image.ndim != 3 or image.shape[-1] != 3:
         raise ValueError(
-            "`image` must be one image of three colours, height × width × 3. Received: shape "
+            "`image` must be one image of three colors, height × width × 3. Received: shape "
             f"{image.shape}."
         )
     if image.dtype.kind == "f" and image.max() > 1.0:

@@ -78,6 +78,11 @@ class AttentionCell(keras.layers.Layer):
         `(output, states, weights)`: output `(batch, output_size)` and weights `(batch, …,
         memory_length)`, with an axis of heads in between for multi-head attention.
 
+    Raises:
+        ValueError: If the order is unknown, `units` is given for another order, `cell` is not an
+            RNN cell, `attention` is neither a name nor such a layer, or a state has the wrong
+            shape.
+
     Example:
 
     >>> cell = AttentionCell(keras.layers.GRUCell(8), attention="additive")
@@ -302,6 +307,10 @@ class AttentionRNN(ChecksMasks, keras.layers.Layer):
     Output shape:
         `(batch, length, output_size)`; with `return_attention_scores` also the weights
         `(batch, length, memory_length)`, with any axis of heads after the batch.
+
+    Raises:
+        ValueError: If `cell` is not an `AttentionCell`, inputs or memory are not of rank 3, or
+            their batch sizes differ.
 
     Example:
 

@@ -18,6 +18,7 @@ from zoo.storage.cards import measured, read_card, told
 from zoo.storage.kinds import is_checkpoint
 
 PRESETS = pathlib.Path(__file__).parent / "presets"
+INDENT = 40  # maximum indentation of wrapped lines
 
 _TOKENIZER = "zoo.ByteBPETokenizer.train(texts, vocabulary_size=8000)"
 _OF_LANGUAGES = "zoo.ByteBPETokenizer.train(sources + targets, vocabulary_size=8000)"
@@ -232,24 +233,27 @@ class ModelInfo(NamedTuple):
             lines += [f"    {name}={example}" for name, example in self.needs.items()]
             lines.append("  and options of")
             width = max(len(f"{each.name}={each.default!r}") for each in self.options)
+            width = min(width, INDENT - 6)  # a longer one does not move the others
             for name, default, text in self.options:
-                lines += _wrapped(f"    {f'{name}={default!r}':{width}}  ", text)
+                lines += wrapped(f"    {f'{name}={default!r}':{width}}  ", text)
         if self.card:
             trained = f", trained on {self.data}" if self.data else ""
             lines.append(f"  {self.task}{trained}")
             millions = self.parameters / 1e6
             lines.append(f"  {millions:.1f} M weights, {self.megabytes:.1f} MB on disk")
             for title, text in told(self.card).items():
-                lines += _wrapped(f"  {title}: ", text)
+                lines += wrapped(f"  {title}: ", text)
         elif self.megabytes is not None:
             lines.append(f"  {self.megabytes:.1f} MB on disk")
         lines += [f"  {metric}: {value}" for metric, value in self.quality.items()]
         return "\n".join(lines)
 
 
-def _wrapped(beginning, text):
+def wrapped(beginning, text):
+    """Returns the lines of a text, the first one after `beginning` and the others indented."""
     width = max(100, len(beginning) + 40)
-    options = {"initial_indent": beginning, "subsequent_indent": " " * min(len(beginning), 40)}
+    indent = " " * min(len(beginning), INDENT)
+    options = {"initial_indent": beginning, "subsequent_indent": indent}
     return textwrap.wrap(
         text, width, break_on_hyphens=False, break_long_words=False, **options
     ) or [beginning.rstrip()]
@@ -323,7 +327,7 @@ def _refuse_files_of_keras(name):
         )
     raise ValueError(
         f"`name` must be an architecture or a preset. Received: {path!r}, a file of model.save. "
-        f"Load it by keras.saving.load_model({path!r}), with `import keras` before `import zoo`."
+        f"Load it with keras.saving.load_model({path!r}), with `import keras` before `import zoo`."
     )
 
 

@@ -60,6 +60,7 @@ def list_command():
 @click.argument("name")
 def info_command(name):
     """Show all information about the model NAME."""
+    from zoo.catalog import wrapped
     from zoo.storage.cards import measured
 
     if "://" in name or ".zip" in name:  # what gets models from elsewhere needs it
@@ -69,12 +70,13 @@ def info_command(name):
     for protocol, entries in _by_protocol(model.card.get("quality", [])):
         if protocol:
             metrics = ", ".join(entry["metric"] for entry in entries)
-            click.echo(f"  {measured(entries[0] | {'metric': metrics})}: {protocol}")
+            told = f"{measured(entries[0] | {'metric': metrics})}: {protocol}"
+            click.echo("\n".join(wrapped("  protocol: ", told)))
     training = model.card.get("training", {})
-    titles = {"command": "trained by", "chosen_by": "chosen by", "remarks": "remarks"}
+    titles = {"command": "trained by", "chosen_by": "model selection", "remarks": "remarks"}
     for key, title in titles.items():
         if key in training:
-            click.echo(f"  {title}: {training[key]}")
+            click.echo("\n".join(wrapped(f"  {title}: ", training[key])))
 
 
 def _by_protocol(quality):
@@ -108,12 +110,12 @@ _data_dir = click.option(
 @click.option(
     "--seed",
     type=click.IntRange(min=0),
-    help="Seed of everything random, in place of the recipe's.",
+    help="Random seed, in place of the recipe's.",
 )
 @click.option(
     "--strategy",
     type=click.Choice(["mirrored"]),
-    help="Train on all GPUs of this machine, each with a part of every batch.  [default: on one]",
+    help="Train on all GPUs of this machine, each with a part of every batch.  [default: one]",
 )
 def train(name, data_dir, run_dir, epochs, seed, strategy):
     """Train the model NAME with its recipe, and write it as a preset to RUN_DIR/NAME."""
@@ -127,17 +129,20 @@ def train(name, data_dir, run_dir, epochs, seed, strategy):
     of_devices = tf.distribute.MirroredStrategy() if strategy else tf.distribute.get_strategy()
     with of_devices.scope():
         folder = recipes.run(name, data_dir, run_dir, epochs, seed)
-    click.echo(f"Wrote {folder}. Load it by zoo.load({str(folder)!r}).")
+    click.echo(f"Wrote {folder}. Load it with zoo.load({str(folder)!r}).")
 
 
 @main.command()
 @click.argument("name")
 @_data_dir
-@click.option("--split", help="Part of the data.  [default: its test parts, or validation]")
+@click.option("--split", help="Split of the data.  [default: the test splits, or validation]")
 @click.option("--num-beams", type=int, help="Number of beams in beam search.")
 @click.option("--length-penalty", type=float, help="Exponent of the length in beam search.")
 def evaluate(name, data_dir, split, **options):
-    """Evaluate the model NAME on the data set of its recipe; each number has its protocol."""
+    """Evaluate the model NAME on the data set of its recipe.
+
+    Prints each metric with its protocol.
+    """
     quiet.import_tensorflow()
     from zoo.training import recipes
 
@@ -166,13 +171,16 @@ def evaluate(name, data_dir, split, **options):
     help="Format of the export.  [default: tf_saved_model]",
 )
 @click.option(
-    "--jit/--no-jit", "jit_compile", default=None, help="Add serving_jit.  [default: jit]"
+    "--jit/--no-jit",
+    "jit_compile",
+    default=None,
+    help="Whether to add the signature serving_jit, compiled with XLA.  [default: jit]",
 )
 def export(name, path, **options):
     """Export the model NAME for serving.
 
-    A SavedModel for TF Serving goes to PATH/1, PATH/2, ...; files for ONNX Runtime or LiteRT go
-    into a new folder PATH.
+    A SavedModel for TensorFlow Serving is written to PATH/1, PATH/2, and so on; files for ONNX
+    Runtime or LiteRT are written to a new folder PATH.
     """
     quiet.import_tensorflow()
     from zoo import serving
@@ -218,8 +226,8 @@ def export(name, path, **options):
 def serve(names, host, port, token, batch, threads):
     """Serve the models NAME over HTTP: names of models, presets, or folders of exported versions.
 
-    The protocols are those of TF Serving, /v1/models/NAME:predict, and, for language models, of
-    OpenAI, /v1/completions.
+    The protocols are that of TensorFlow Serving, /v1/models/NAME:predict, and for language models
+    also that of OpenAI, /v1/completions.
     """
     quiet.import_tensorflow()
     import tensorflow as tf
@@ -249,7 +257,7 @@ def serve(names, host, port, token, batch, threads):
     help="Path of FOLDER on the server, such as its mount point in a container.",
 )
 def serving_config(folder, seen_as):
-    """Write the configuration of TF Serving for the SavedModels below FOLDER.
+    """Write the configuration of TensorFlow Serving for the SavedModels in FOLDER.
 
     The files are models.config, batching.config, and monitoring.config for Prometheus.
     """

@@ -21,8 +21,9 @@ from zoo.cli_options import (
     RANDOM,
     RULES,
     SAMPLER,
+    batch_size_of,
     decoding_options,
-    show_attention_in,
+    show_attention_of,
     with_files,
     with_options,
 )
@@ -35,14 +36,14 @@ TEXTS_AT_ONCE = 1024  # texts that are translated and written before the next on
 @click.command()
 @click.argument("name")
 @click.argument("texts", nargs=-1)
-@with_files("File of texts: .jsonl, .tsv or lines")
+@with_files("File of texts: .jsonl, .tsv, or one text per line")
 @decoding_options
-@click.option("--batch-size", type=click.IntRange(min=1), default=64, show_default=True)
-@show_attention_in("Draw the alignment of the first text into this picture.")
+@batch_size_of(64)
+@show_attention_of("the alignment of the first text")
 def translate(name, texts, files, show_attention, batch_size, sampler, **options):
     """Translate TEXTS, or the lines of standard input, with the model NAME.
 
-    Writes one line for each text.
+    Writes one line per text.
     """
     options = {key: value for key, value in options.items() if value is not None}
     if are_files(files, texts, show_attention):
@@ -76,22 +77,24 @@ def translate(name, texts, files, show_attention, batch_size, sampler, **options
 @click.command()
 @click.argument("name")
 @click.argument("inputs", nargs=-1)
-@with_files("File of texts, .jsonl, .tsv or lines, or folder of pictures or WAV files")
+@with_files("File of texts, .jsonl, .tsv, or one text per line, or folder of images or WAV files")
 @PAIR
-@click.option("--label", "labels", multiple=True, help="A label; may be given several times.")
-@click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True)
-@show_attention_in("Draw the attention on the first input into this picture.")
+@click.option(
+    "--label", "labels", multiple=True, help="A label for zero-shot classification; repeatable."
+)
+@batch_size_of(32)
+@show_attention_of("the attention for the first input")
 def classify(name, inputs, files, pair, labels, show_attention, batch_size):
-    """Classify each of INPUTS, texts, pictures or WAV files, with the model NAME.
+    """Classify INPUTS, which are texts, image files or WAV files, with the model NAME.
 
-    Writes a line for each: the label, a tab, and its probability; with --pair for each two texts,
-    such as a premise and a hypothesis. For a multi-label model, the line holds all labels,
-    separated by commas, and their probabilities. A model that matches pictures and texts takes any
-    labels: --label "a dog" --label "a cat".
+    Writes one line per input: the label, a tab, and its probability. With --pair, every two texts,
+    such as a premise and a hypothesis, are one input. For a multi-label model, the line contains
+    all labels, separated by commas, and their probabilities. A model that matches images and texts
+    takes any labels: --label "a dog" --label "a cat".
     """
     is_of_files = are_files(files, inputs, show_attention)
     if not is_of_files:
-        require_arguments(inputs, "texts, pictures or sounds")
+        require_arguments(inputs, "texts, images or sounds")
         inputs = pairs_of(inputs) if pair else inputs
     model = load(name, "classify")
     if pair and (labels or model.tokenizer is None):
@@ -136,7 +139,7 @@ def _told(label, share):
 def _kind_of_files(model):
     """Returns the kind of the files that a model classifies, or `None` if it classifies texts."""
     if model.takes_images:
-        return "picture"
+        return "image"
     return "sound" if model.tokenizer is None else None
 
 
@@ -144,12 +147,12 @@ def _labels_for(model, name, labels, show_attention):
     """Returns the option of `classify` for a model that takes any labels."""
     if not hasattr(model, "search"):
         if labels:
-            raise ValueError(f"{name} has labels of its own: leave out --label.")
+            raise ValueError(f"{name} has its own labels: leave out --label.")
         return {}
     if not labels or show_attention:
         raise ValueError(
-            f'{name} needs labels to choose from, --label "a dog" --label "a cat", and has no '
-            "attention to show."
+            f'{name} needs labels to choose from, such as --label "a dog" --label "a cat", and '
+            "does not support --show-attention."
         )
     return {"labels": list(labels)}
 
@@ -158,7 +161,10 @@ def _labels_for(model, name, labels, show_attention):
 @click.argument("name")
 @click.argument("inputs", nargs=-1, required=True)
 def embed(name, inputs):
-    """Write the vector of each of INPUTS, texts or picture files, by the model NAME, as JSON."""
+    """Embed INPUTS, which are texts or image files, with the model NAME.
+
+    Writes one vector per line, as JSON.
+    """
     model = load(name, "embed")
 
     def is_picture(each):
@@ -176,7 +182,7 @@ def embed(name, inputs):
 def tag(name, texts):
     """Label each word of TEXTS with the model NAME.
 
-    Writes a line for each word: the word, a tab, its label; and an empty line after each text.
+    Writes one line per word: the word, a tab, and its label; and an empty line after each text.
     """
     model = load(name, "tag")
     for tags in model.tag(list(texts)):
@@ -198,8 +204,8 @@ def tag(name, texts):
 def fill_mask(name, text, k):
     """Fill the mask in TEXT with the model NAME.
 
-    Writes a line for each candidate, best first: its probability, a tab, and the whole text. Each
-    of several masks is filled independently.
+    Writes one line per candidate, best first: its probability, a tab, and the whole text. If there
+    are several masks, each is filled independently.
     """
     model = load(name, "fill_mask")
     found = model.fill_mask(text, num_candidates=k)
@@ -212,7 +218,7 @@ def fill_mask(name, text, k):
 @click.command()
 @click.argument("name")
 @click.argument("text", default="")
-@with_files("File of prompts: .jsonl, .tsv or lines")
+@with_files("File of prompts: .jsonl, .tsv, or one prompt per line")
 @click.option(
     "--max-length",
     type=int,
@@ -223,11 +229,11 @@ def fill_mask(name, text, k):
 @with_options([SAMPLER, *RANDOM])
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of a random sampler.")
 @with_options(RULES)
-@click.option("--stop", multiple=True, help="Text to stop at; may be given several times.")
+@click.option("--stop", multiple=True, help="Text to stop at; repeatable.")
 def generate(name, text, files, max_length, sampler, seed, stop, **options):
     """Continue TEXT with the language model NAME, and write the result as it is generated.
 
-    Or answer TEXT with a text-to-text model, such as "summarize: ..." with T5.
+    With a text-to-text model such as T5, answer TEXT, such as "summarize: ...".
     """
     options = {key: value for key, value in options.items() if value is not None}
     is_of_files = are_files(files, text)

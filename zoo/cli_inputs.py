@@ -30,11 +30,10 @@ def are_files(files, others, show_attention=None):
         return False
     if files.source is None or files.output is None or others:
         raise ValueError(
-            "--input and --output go together, and take the place of arguments; --workers goes "
-            "with them."
+            "--input and --output go together, and replace the other inputs; --workers needs both."
         )
     if show_attention is not None:
-        raise ValueError("--show-attention is for inputs among the arguments, not for --input.")
+        raise ValueError("--show-attention is for inputs on the command line, not for --input.")
     return True
 
 
@@ -48,7 +47,7 @@ def answer_rows(files, model, answer, at_once=ROWS_AT_ONCE, kind=None, names=(TE
             that returns a dictionary for each, as for `zoo.files.answer_file`; pickled if there
             are workers.
         at_once: As for `zoo.files.answer_file`.
-        kind: Kind of the files in a folder, `"picture"` or `"sound"`; `None` if the model reads
+        kind: Kind of the files in a folder, `"image"` or `"sound"`; `None` if the model reads
             texts.
         names: Names of the texts of a row.
         **job: What else the answers depend on, such as the `name` of the model.

@@ -1,4 +1,4 @@
-"""The commands that apply a model to files of pictures and sounds."""
+"""The commands that apply a model to image and sound files."""
 
 import inspect
 import pathlib
@@ -7,7 +7,7 @@ import sys
 import click
 
 from zoo.cli_inputs import answer_rows, are_files, batches, contents, load, require_arguments
-from zoo.cli_options import decoding_options, show_attention_in, with_files
+from zoo.cli_options import batch_size_of, decoding_options, show_attention_of, with_files
 from zoo.readers import files_of
 
 _images = click.argument("images", nargs=-1, type=click.Path(path_type=pathlib.Path))
@@ -17,18 +17,19 @@ _sounds = click.argument("sounds", nargs=-1, type=click.Path(path_type=pathlib.P
 @click.command()
 @click.argument("name")
 @_images
-@with_files("Folder of pictures")
+@with_files("Folder of images")
 @decoding_options
-@click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True)
-@show_attention_in("Draw the attention of each word of the first caption into this picture.")
+@batch_size_of(32)
+@show_attention_of("the attention for each word of the first caption")
 def caption(name, images, files, show_attention, batch_size, sampler, **options):
-    """Describe the picture files IMAGES, or those in folders, with the model NAME.
+    """Caption IMAGES, which are image files or folders of them, with the model NAME.
 
-    Writes a line for each; with several files, it begins with the file's name and a tab. Files that
-    are not pictures are reported and skipped; the command then exits with status 1.
+    Writes one line per image. If there are several, each line begins with the path of the file and
+    a tab. Files that are not images are reported and skipped, and the command then exits with
+    status 1.
     """
     options = {"sampler": sampler, **options}
-    _describe(name, "caption", "picture", files, images, show_attention, batch_size, options)
+    _describe(name, "caption", "image", files, images, show_attention, batch_size, options)
 
 
 @click.command()
@@ -38,13 +39,14 @@ def caption(name, images, files, show_attention, batch_size, sampler, **options)
 @click.option("--language", help="Language of the sounds, such as en.  [default: the model's own]")
 @click.option("--task", help="transcribe, or translate into English.  [default: the model's own]")
 @decoding_options
-@click.option("--batch-size", type=click.IntRange(min=1), default=16, show_default=True)
-@show_attention_in("Draw the times of the tokens of the first text into this picture.")
+@batch_size_of(16)
+@show_attention_of("the times of the tokens of the first text")
 def transcribe(name, sounds, files, show_attention, batch_size, sampler, **options):
-    """Transcribe the WAV files SOUNDS, or those in folders, with the model NAME.
+    """Transcribe SOUNDS, which are WAV files or folders of them, with the model NAME.
 
-    Writes a line for each; with several files, it begins with the file's name and a tab. Files that
-    are not sounds are reported and skipped; the command then exits with status 1.
+    Writes one line per sound. If there are several, each line begins with the path of the file and
+    a tab. Files that are not sounds are reported and skipped, and the command then exits with
+    status 1.
     """
     options = {"sampler": sampler, **options}
     _describe(name, "transcribe", "sound", files, sounds, show_attention, batch_size, options)
@@ -56,10 +58,10 @@ def _describe(name, method, kind, files, paths, show_attention, batch_size, opti
     Args:
         name: Name of the model.
         method: Method of the model that returns the texts; also the name of answers in a file.
-        kind: `"picture"` or `"sound"`.
+        kind: `"image"` or `"sound"`.
         files: The `Files` of the command.
         paths: Paths to use in place of `files`.
-        show_attention: Where to draw the attention, or `None`.
+        show_attention: Where to save a plot of the attention, or `None`.
         batch_size: Number of files to process at a time.
         options: Dictionary of options of the method.
     """
@@ -114,16 +116,16 @@ def _require_options(name, method, options):
 @click.argument("text")
 @click.argument("images", nargs=-1, required=True, type=click.Path(path_type=pathlib.Path))
 @click.option(
-    "-k", type=click.IntRange(min=1), default=5, show_default=True, help="Number of pictures."
+    "-k", type=click.IntRange(min=1), default=5, show_default=True, help="Maximum number of images."
 )
 def match(name, text, images, k):
-    """Find the picture files among IMAGES, or in folders, that fit TEXT best, with the model NAME.
+    """Find the images that match TEXT best, among image files and folders, with the model NAME.
 
-    Writes a line for each, best first: the similarity, a tab, and the file.
+    Writes one line per image, best first: the similarity, a tab, and the path of the file.
     """
-    files = [file for path in images for file in _files_of(path, "picture")]
+    files = [file for path in images for file in _files_of(path, "image")]
     model = load(name, "search")
-    found = contents(files, _content_of("picture"))
+    found = contents(files, _content_of("image"))
     if found:
         best = model.search(text, [content for _, content in found], k)
         for place, similarity in zip(best.names, best.similarities, strict=True):
@@ -139,7 +141,7 @@ def _files_of(path, kind):
 
 def _content_of(kind):
     """Returns the function that reads a file of a kind, or raises an error."""
-    if kind == "picture":
+    if kind == "image":
         from zoo.readers.images import image_bytes
 
         return image_bytes

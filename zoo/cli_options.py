@@ -14,12 +14,12 @@ def require_writable(path):
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
         raise ValueError(
             f"{path} cannot be written: {there} is not a folder that you may write to. "
-            "Choose another place."
+            "Choose another path."
         )
 
 
-def _check_picture(context, option, path):
-    """Returns the path of an option after checking that a picture can be written there."""
+def _check_plot(context, option, path):
+    """Returns the path of an option after checking that a plot can be written there."""
     if path is None:
         return None
     try:
@@ -33,17 +33,18 @@ def _check_picture(context, option, path):
         endings = ", ".join(f".{each}" for each in formats)
         raise ValueError(f"{option.opts[0]} must end with one of {endings}. Received: {path}.")
     if not path.parent.exists():
-        raise ValueError(f"There is no folder {path.parent} for {path}. Make it first.")
+        raise ValueError(f"There is no folder {path.parent} for {path}. Create it first.")
     require_writable(path.parent)
     return path
 
 
-def show_attention_in(what):
+def show_attention_of(what):
+    """Returns the option to save a plot of attention."""
     return click.option(
         "--show-attention",
         type=click.Path(dir_okay=False, writable=True, path_type=pathlib.Path),
-        callback=_check_picture,
-        help=what,
+        callback=_check_plot,
+        help=f"Save a plot of {what} to FILE.",
     )
 
 
@@ -90,8 +91,19 @@ def decoding_options(command):
 PAIR = click.option(
     "--pair",
     is_flag=True,
-    help="Read texts in pairs; from a file, text and text_pair, or the first two columns.",
+    help="Read pairs of texts; in a file, text and text_pair, or the first two columns.",
 )
+
+
+def batch_size_of(default):
+    """Returns the option for the number of inputs in a batch."""
+    return click.option(
+        "--batch-size",
+        type=click.IntRange(min=1),
+        default=default,
+        show_default=True,
+        help="Number of inputs to process at a time.",
+    )
 
 
 class Files(NamedTuple):
@@ -115,16 +127,18 @@ def with_files(what):
             "--input",
             "source",
             type=click.Path(exists=True, path_type=pathlib.Path),
-            help=f"{what}, for --output.",
+            help=f"{what}; requires --output.",
         ),
         click.option(
             "--output",
             type=click.Path(dir_okay=False, path_type=pathlib.Path),
-            help="File of answers: .jsonl, .tsv or lines. An interrupted run is resumed.",
+            help="File for the answers: .jsonl, .tsv, or one answer per line. An interrupted run "
+            "is resumed.",
         ),
         click.option(
             "--workers",
-            help="Workers for --input: a number of processes, or dask://HOST:PORT.  [default: one]",
+            help="Workers for --input: a number of processes, or dask://HOST:PORT.  [default: this "
+            "process]",
         ),
     ]
 

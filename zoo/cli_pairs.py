@@ -13,20 +13,21 @@ from zoo.cli_inputs import (
     pairs_of,
     require_arguments,
 )
-from zoo.cli_options import PAIR, with_files
+from zoo.cli_options import PAIR, batch_size_of, with_files
 from zoo.files import TEXT
 
 
 @click.command()
 @click.argument("name")
 @click.argument("texts", nargs=-1)
-@with_files("File of texts: .jsonl, .tsv or lines")
+@with_files("File of texts: .jsonl, .tsv, or one text per line")
 @PAIR
-@click.option("--batch-size", type=click.IntRange(min=1), default=32, show_default=True)
+@batch_size_of(32)
 def score(name, texts, files, pair, batch_size):
-    """Score each of TEXTS with the model NAME, such as a cross-encoder or a regression model.
+    """Score TEXTS with the model NAME, such as a cross-encoder or a regression model.
 
-    Writes a line for each; with --pair for each two texts, such as a question and a passage.
+    Writes one score per line. With --pair, every two texts, such as a question and a passage, get
+    one score.
     """
     is_of_files = are_files(files, texts)
     if not is_of_files:
@@ -54,11 +55,12 @@ def score(name, texts, files, pair, batch_size):
 @click.argument("question", required=False)
 @click.argument("context", required=False)
 @with_files("File of questions and contexts: .jsonl or .tsv")
-@click.option("--batch-size", type=click.IntRange(min=1), default=8, show_default=True)
+@batch_size_of(8)
 def answer(name, question, context, files, batch_size):
     """Find the answer to QUESTION in CONTEXT with the model NAME.
 
-    Writes the answer, a tab, and its probability. A file has a question and a context in each line.
+    Writes the answer, a tab, and its probability. For --input, each line of the file contains a
+    question and a context.
     """
     is_of_files = are_files(files, question)
     if not is_of_files and context is None:

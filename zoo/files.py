@@ -1,4 +1,4 @@
-"""Answers a file of texts, or a folder of pictures or sounds, of any size, in a file.
+"""Answers a file of texts, or a folder of images or sounds, of any size, in a file.
 
 Answers are appended as they come. An interrupted run continues where it stopped, with the same
 answers as an uninterrupted one: `OUTPUT.progress` records the progress, and is removed at the end.
@@ -133,17 +133,17 @@ class TextFile:
 
 
 class FileFolder:
-    """The pictures or the sounds in a folder, by name.
+    """The images or the sounds in a folder, by name.
 
     Args:
         path: Its path.
-        kind: `"picture"` or `"sound"`.
+        kind: `"image"` or `"sound"`.
 
     Raises:
         ValueError: If there is none.
     """
 
-    def __init__(self, path, kind="picture"):
+    def __init__(self, path, kind="image"):
         self.files = files_of(path, kind)
         self.size = len(self.files)
         names = "\n".join(file.name for file in self.files)
@@ -244,7 +244,7 @@ def _begin(output, progress, job):
             if size > (file.stat().st_size if file.exists() else 0):
                 raise ValueError(
                     f"{file} was changed or removed since the run was interrupted. Remove "
-                    f"{progress} and {output} to begin anew."
+                    f"{progress} and {output} to start again."
                 )
         return done
     if output.exists():

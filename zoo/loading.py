@@ -96,16 +96,16 @@ def load(name, weights="pretrained", tokenizer=None, dtype=None, **overrides):
             that change no weights, such as `dropout` or `sampler`. For a checkpoint or a trained
             text encoder, `labels` for a classifier with a new, untrained head, and with them
             `problem_type`, as in transformers: with `"multi_label_classification"` an input may
-            have several labels. For a checkpoint alone, `problem_type` also says what its own head
-            does: `"regression"` predicts a number, `"question_answering"` finds answers.
+            have several labels. For a checkpoint alone, `problem_type` also sets the task of its
+            own head: `"regression"` predicts a number, `"question_answering"` finds answers.
 
     Returns:
         A task, such as `zoo.Translator`.
 
     Raises:
         ValueError: If the name or an argument is unknown, a file does not match the card, or the
-            files of a preset do not match each other. If a preset asks for a class that the program
-            has not registered, since presets bring no code.
+            files of a preset do not match each other. Also if a preset refers to a class that the
+            program has not registered: presets contain no code.
         OSError: If the download fails.
 
     Example:
@@ -130,7 +130,7 @@ def load(name, weights="pretrained", tokenizer=None, dtype=None, **overrides):
     if not (folder / CARD).is_file():
         if weights != "pretrained" or tokenizer is not None:
             raise ValueError(
-                f"{name} is a checkpoint, which has weights and a tokenizer of its own. Received: "
+                f"{name} is a checkpoint, which has its own weights and tokenizer. Received: "
                 f"weights={weights!r}, tokenizer={tokenizer!r}."
             )
         return _of_checkpoint(folder, dtype, **overrides)
@@ -156,7 +156,7 @@ def load(name, weights="pretrained", tokenizer=None, dtype=None, **overrides):
         changed = [*overrides, *(["tokenizer"] if tokenizer is not None else [])]
         raise ValueError(
             f"The weights of {name} fit its own architecture and tokenizer only. Received: "
-            f"{', '.join(changed)}. Pass weights=None to train it anew with these."
+            f"{', '.join(changed)}. Pass weights=None to train a new model with these."
         )
     has_texts = (folder / TOKENIZER).is_file()
     own = load_tokenizer(folder / TOKENIZER) if has_texts else None
@@ -309,7 +309,7 @@ def _fresh_architecture(name, weights, tokenizer, dtype, overrides):
     if weights == "pretrained":
         trained = [each.name for each in list_models() if each.card.get("architecture") == name]
         raise ValueError(
-            f"{name} is an architecture, without weights of its own. Load a trained model "
+            f"{name} is an architecture, without weights. Load a trained model "
             f"({', '.join(trained) or 'none yet'}), or pass weights=None for fresh weights."
         )
     given = {**overrides, **({} if tokenizer is None else {"tokenizer": tokenizer})}

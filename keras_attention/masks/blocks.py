@@ -32,7 +32,7 @@ class RandomBlocks(Mask):
     Without a `length`, a block draws from the blocks before it, since only they exist at every
     length: a step with a cache then sees what the full forward pass saw. With a `length`, it draws
     from all blocks of a sequence of that length, on both sides, as needed in an encoder; the first
-    block then counts as a neighbour of the last.
+    block then counts as a neighbor of the last.
 
     Args:
         block_size: Number of positions in a block.

@@ -38,7 +38,7 @@ class Longformer(_Composition):
     Args:
         window: Even number of keys that a query sees besides its own position, half on each side.
         num_global_tokens: Number of tokens at the start that see, and are seen by, all tokens.
-        dilation: Distance between neighbouring keys of the window. 1 leaves no gaps.
+        dilation: Distance between neighboring keys of the window. 1 leaves no gaps.
 
     Raises:
         ValueError: If an argument is too small or not an integer, or `window` is odd.

@@ -77,7 +77,7 @@ class Dilated(Mask):
     Args:
         left, right: Number of keys that a query sees on each side, besides its own position; `None`
             for no limit. The farthest key to the left is `left * dilation` away.
-        dilation: Distance between neighbouring keys of the window. 1 leaves no gaps.
+        dilation: Distance between neighboring keys of the window. 1 leaves no gaps.
 
     Raises:
         ValueError: If an argument is negative or not an integer, or `dilation` is 0.

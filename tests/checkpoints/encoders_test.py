@@ -221,10 +221,10 @@ def changed(checkpoint, tmp_path, change_config=None, change_tensors=None):
         ({"rotary_theta": 2}, "not implemented: rotary_theta=2"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type='relative_key'"),
         ({"hidden_act": "mish"}, "activation 'mish'"),
-        ({"model_type": "roformer"}, "'roformer', which is not implemented. These are: bert"),
+        ({"model_type": "roformer"}, "'roformer', which is not implemented. Implemented: bert"),
         ({"architectures": ["BertForMultipleChoice"]}, "BertForMultipleChoice"),
         ({"problem_type": "ranking"}, "must be one of.*regression.*Received: 'ranking'"),
-        ({"problem_type": "regression"}, "of 2 numbers, which is not implemented"),
+        ({"problem_type": "regression"}, "model with 2 outputs, which is not implemented"),
         ({"vocab_size": 3}, "size=3 is too small"),
         ({"hidden_size": "large"}, "cannot be loaded"),
         ({"id2label": 3}, "cannot be loaded"),
@@ -262,5 +262,5 @@ def test_tensors_that_do_not_fit(checkpoint, tmp_path):
 
 def test_labels_where_there_is_no_place_for_them(tmp_path):
     tiny.save(tmp_path, "Bert", "Model")
-    with pytest.raises(ValueError, match="has weights and a tokenizer of its own"):
+    with pytest.raises(ValueError, match="has its own weights and tokenizer"):
         zoo.load(str(tmp_path), weights=None)

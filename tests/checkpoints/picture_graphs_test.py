@@ -92,7 +92,7 @@ def test_a_classifier_by_the_command_line(tmp_path, file_format):
 
 def test_sounds_are_refused_with_what_can_be_exported(tmp_path):
     sounds = zoo.load("conformer_spoken_digit", weights=None, labels=["yes", "no"], size=8)
-    with pytest.raises(ValueError, match="for models of texts or pictures.*SavedModel"):
+    with pytest.raises(ValueError, match="for models of texts or images.*SavedModel"):
         sounds.export(tmp_path / "graphs", format="onnx")
     with pytest.raises(ValueError, match="Unknown format 'onxx'. Did you mean 'onnx'"):
         sounds.export(tmp_path / "graphs", format="onxx")

@@ -91,7 +91,7 @@ def test_new_labels_and_another_process(tmp_path, photo):
         ({"do_normalize": False}, "do_normalize=False, which is not implemented"),
         ({"resample": 1}, "resample=1, which is not implemented"),
         ({"size": {"height": 16, "width": 20}}, "it should be a square"),
-        ({"size": {"shortest_edge": 20}}, "no squares"),
+        ({"size": {"shortest_edge": 20}}, "not square"),
     ],
 )
 def test_preprocessors_that_are_not_implemented(tmp_path, change, message):

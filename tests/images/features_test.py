@@ -197,7 +197,7 @@ def test_the_right_backbone_is_accepted(folder, backbone):
 def test_other_pictures_are_refused(folder, backbone, examples, field):
     other = {"name": "b.png", "image": pictures.FILES["PNG"], "captions": ["a", "b", "c"]}
     changed = [{**examples[0], field: other[field]}, *examples[1:]]
-    with pytest.raises(ValueError, match="holds features of 10 pictures"):
+    with pytest.raises(ValueError, match="holds features of 10 images"):
         cache_features(backbone, changed, folder)
 
 
@@ -240,7 +240,7 @@ def test_a_folder_without_features_and_unknown_views(tmp_path, folder):
 def test_wrong_arguments(tmp_path, backbone, examples, images):
     with pytest.raises(ValueError, match="must be read again|pass a data set or a list"):
         cache_features(backbone, iter(examples), tmp_path / "generator")
-    with pytest.raises(ValueError, match="at least one picture"):
+    with pytest.raises(ValueError, match="at least one image"):
         cache_features(backbone, [], tmp_path)
     with pytest.raises(ValueError, match=r"Received: \['image', 'name'\]"):
         cache_features(

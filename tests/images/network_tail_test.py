@@ -111,7 +111,7 @@ def test_a_preset_holds_it_and_not_what_is_below(grids, tmp_path):
         ({"after": "block_99_add"}, "Unknown layer of NetworkTail 'block_99_add'"),
         ({"layers": ["conv_pw_1_relu"]}, "must be computed from the output of `after` alone"),
         ({"grid": [3, 3]}, "`grid` of NetworkTail must be rows and columns, at most"),
-        ({"image_size": 4096}, "`image_size` of NetworkTail may be 1024 at most"),
+        ({"image_size": 4096}, "`image_size` of NetworkTail must be at most 1024"),
     ],
 )
 def test_what_no_network_has(change, message):
@@ -125,5 +125,5 @@ def test_patches_have_no_tail():
 
 
 def test_vectors_that_the_tail_does_not_take():
-    with pytest.raises(ValueError, match="Make the model with positions=4, channels=1024"):
+    with pytest.raises(ValueError, match="Create the model with positions=4, channels=1024"):
         Clip(9, channels=96, positions=4, tail=TAIL, text=TOWER, image=TOWER)

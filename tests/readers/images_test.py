@@ -194,7 +194,7 @@ def test_arrays(mode, dtype):
 
 
 def test_missing_files_and_folders(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"no picture '.*gone\.jpg'. A str is the path"):
+    with pytest.raises(FileNotFoundError, match=r"no image '.*gone\.jpg'. A str is the path"):
         image_bytes(str(tmp_path / "gone.jpg"))
     with pytest.raises(FileNotFoundError, match="it is a folder"):
         image_bytes(tmp_path)
@@ -206,7 +206,7 @@ def test_broken_pictures_are_named(tmp_path, name):
     path.write_bytes(BROKEN[name])
     with pytest.raises(ValueError, match=r"The file '.*broken\.jpg' (cannot be read|is empty)"):
         image_bytes(path)
-    owner = f"A picture of {len(BROKEN[name])} bytes"
+    owner = f"An image of {len(BROKEN[name])} bytes"
     with pytest.raises(ValueError, match=f"{owner} (cannot be read|is empty)"):
         image_bytes(BROKEN[name])
 
@@ -220,7 +220,7 @@ def test_broken_pictures_are_named(tmp_path, name):
         (np.zeros((0, 4, 3), "uint8"), r"Received: shape \(0, 4, 3\)"),
         (np.full((4, 4, 3), 255.0), "from 255 to 255. Divide by 255"),
         (np.full((4, 4, 3), np.nan), "from nan to nan. Some of them are not finite"),
-        (np.full((4, 4, 3), -1.5), "from -1.5 to -1.5. Do not normalize pictures"),
+        (np.full((4, 4, 3), -1.5), "from -1.5 to -1.5. Do not normalize images"),
         (np.zeros((4, 4, 3), "int64"), "Received: dtype int64"),
     ],
 )

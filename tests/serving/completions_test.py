@@ -254,4 +254,4 @@ def test_a_server_without_language_models_says_so(served):
     with serving([served("luong_nmt")]) as client:
         status, answer, _ = client("/v1/completions", {"model": "luong_nmt", "prompt": "a"})
     assert status == 404
-    assert answer["error"] == "This server has no language model. Ask its models by :predict."
+    assert answer["error"] == "This server has no language model. Send requests to :predict."

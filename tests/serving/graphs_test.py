@@ -142,7 +142,7 @@ def test_litert_equals_the_model(model, tmp_path, name):
 
 def test_what_is_there_is_not_written_over(model, tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(ValueError, match="`path` must be a new folder.*is there already"):
+    with pytest.raises(ValueError, match="`path` must be a new folder.*exists already"):
         model("luong_nmt").export(tmp_path, format="litert")
 
 

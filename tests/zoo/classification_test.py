@@ -140,7 +140,7 @@ def test_the_command_line_names_labels(model, tmp_path, monkeypatch):
         (([np.zeros((8, 8, 3), "uint8")], LABELS), "a label for each input"),
         (([np.zeros((8, 8, 3), "uint8")], ["grey"]), "one of .*'dark', 'light'.*'grey'"),
         (([np.zeros((8, 8, 3), "uint8")], [2]), "one of .*Received: 2 at position 0"),
-        (({"image": ["a.png"]}, ["dark"]), "A picture must be .* of type dict"),
+        (({"image": ["a.png"]}, ["dark"]), "An image must be .* of type dict"),
         ((tf.data.Dataset.range(3),), r"Dataset of \(input, label\)"),
     ],
 )
@@ -186,7 +186,7 @@ def test_commands_refuse_what_a_classifier_has_not(model, tmp_path, monkeypatch)
     monkeypatch.setattr(zoo, "load", lambda name: model)
     asked = ["export", "toy", tmp_path / "exported"]
     assert "its export does not take --jit" in run(*asked, "--no-jit").output
-    assert "labels of its own" in run("classify", "toy", "a.png", "--label", "1").output
+    assert "its own labels" in run("classify", "toy", "a.png", "--label", "1").output
     files = ["--input", tmp_path, "--output", tmp_path / "out"]
     asked = run("classify", "toy", *files, "--show-attention", tmp_path / "a.png")
     assert "not for --input" in asked.output
@@ -244,7 +244,9 @@ def test_weights_of_labels_are_checked(model, class_weight, message):
 
 
 def test_weights_of_labels_come_too_late_for_batches(model):
-    with pytest.raises(ValueError, match="`class_weight` cannot change batches.*to `batches`"):
+    with pytest.raises(
+        ValueError, match="`class_weight` cannot be applied to finished batches.*to `batches`"
+    ):
         model.fit(model.batches(*pictures(4)), class_weight={0: 2.0})
 
 

@@ -223,7 +223,7 @@ def test_the_command_line_names_labels(model, tmp_path, monkeypatch):
 
 
 def test_a_model_of_pictures_takes_no_sounds():
-    with pytest.raises(ValueError, match="cannot be read as a picture"):
+    with pytest.raises(ValueError, match="cannot be read as an image"):
         zoo.load("vit_mnist").classify(write_wav(np.zeros(80), RATE))
 
 

@@ -58,9 +58,9 @@ def test_what_a_card_lacks_is_named(folder, key, function):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda card: ["toy"], "no dictionary"),
+        (lambda card: ["toy"], "not a dictionary"),
         (lambda card: {**card, "data": {}}, "'data' has no 'name'"),
-        (lambda card: {**card, "quality": [{"metric": "BLEU"}]}, "no metric with a value"),
+        (lambda card: {**card, "quality": [{"metric": "BLEU"}]}, "not a metric with a value"),
         (lambda card: {**card, "files": {}}, "'files' should be config.json, .*, and is "),
         (lambda card: {**card, "files": {**card["files"], "../x": {}}}, "'files' should be"),
         (lambda card: {**card, "files": dict.fromkeys(card["files"], {})}, "no 'sha256'"),
@@ -78,7 +78,7 @@ def test_a_card_of_another_kind_is_named(folder, change, message):
 @pytest.mark.parametrize("content", [b"{", b"\xff\xfe", b"[" * 100_000])
 def test_what_is_no_json_is_named(folder, content):
     (folder / CARD).write_bytes(content)
-    with pytest.raises(ValueError, match=f"{CARD} is damaged: it is no JSON"):
+    with pytest.raises(ValueError, match=f"{CARD} is damaged: it is not JSON"):
         zoo.info(folder)
 
 

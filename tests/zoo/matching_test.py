@@ -133,11 +133,11 @@ def test_the_scale_is_100_at_most():
 
 
 def test_wrong_options_are_named(tokenizer):
-    with pytest.raises(ValueError, match="A picture has no end token"):
+    with pytest.raises(ValueError, match="An image has no end token"):
         ClipConfig(vocabulary_size=9, image={"pooling": "end"})
     with pytest.raises(ValueError, match="Did you mean 'mean'"):
         ClipConfig(vocabulary_size=9, image={"pooling": "maen"})
-    with pytest.raises(ValueError, match="takes 49 vectors.*makes 4 of 4"):
+    with pytest.raises(ValueError, match="takes 49 vectors.*returns 4 of size 4"):
         zoo.load("clip", weights=None, tokenizer=tokenizer, backbone=MeanColours(), channels=4)
 
 
@@ -216,9 +216,9 @@ def test_search_of_a_folder(model, photographs):
     assert [axes.get_title() for axes in found.plot().axes] == [
         f"{value:.2f}" for value in found.similarities
     ]
-    with pytest.raises(ValueError, match="There is no picture"):
+    with pytest.raises(ValueError, match="There is no image"):
         model.search("a dog", pathlib.Path(__file__).parent)
-    with pytest.raises(ValueError, match="at least one picture. Received: an empty list"):
+    with pytest.raises(ValueError, match="at least one image. Received: an empty list"):
         model.search("a dog", [])
     with pytest.raises(
         ValueError, match="a folder or a list. Received: nope, which does not exist"

@@ -202,5 +202,5 @@ def test_a_model_of_no_architecture_is_named(model, tmp_path):
     class Mine(zoo.Translator):
         pass
 
-    with pytest.raises(ValueError, match=r"Mine around .* is no architecture of the zoo"):
+    with pytest.raises(ValueError, match=r"Mine around .* is not an architecture of the zoo"):
         Mine(model.core, model.tokenizer).save_to_preset(tmp_path / "toy")

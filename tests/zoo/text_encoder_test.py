@@ -106,7 +106,7 @@ ENCODER = "text_encoder_masked_imdb"
         ({"labels": "ab"}, "Received: labels='ab'"),
         ({"labels": {"bad", "good"}}, r"A set has no order: pass sorted\(labels\)"),
         ({"labels": {"good": 1, "bad": 0}}, r"dictionary .*pass sorted\(labels, key=labels\.get\)"),
-        ({"labels": ["bad"]}, "two at least.*problem_type='multi_label_classification'"),
+        ({"labels": ["bad"]}, "at least two labels.*problem_type='multi_label_classification'"),
         ({"problem_type": "regression"}, r"new head: labels=\[.*'regression' without labels"),
         ({"labels": LABELS, "problem_type": "regression"}, "Unknown problem_type 'regression'"),
         ({"labels": LABELS, "weights": "nope.h5"}, r"no weights file nope\.h5"),

@@ -84,9 +84,9 @@ def test_interpolation_keeps_a_plane():
     ("options", "message"),
     [
         ({"patch_size": 3}, "multiple of `patch_size`.*image_size=8, patch_size=3"),
-        ({"stem": (4,)}, r"as many convolutions at least.*stem=\(4,\), patch_size=4"),
+        ({"stem": (4,)}, r"at least as many convolutions.*stem=\(4,\), patch_size=4"),
         ({"pooling": "frist"}, "Did you mean 'first'"),
-        ({"position": "rotary"}, "position of a picture.*rotary"),
+        ({"position": "rotary"}, "position of an image.*rotary"),
     ],
 )
 def test_wrong_options_are_named(options, message):

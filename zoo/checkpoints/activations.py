@@ -20,7 +20,7 @@ def activation(settings, name):
     """
     if name not in ACTIVATIONS:
         raise ValueError(
-            f"{settings.path} asks for the activation {name!r}, which is not implemented. These "
-            f"are: {', '.join(ACTIVATIONS)}."
+            f"{settings.path} asks for the activation {name!r}, which is not implemented. "
+            f"Implemented: {', '.join(ACTIVATIONS)}."
         )
     return ACTIVATIONS[name]

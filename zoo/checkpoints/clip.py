@@ -1,4 +1,4 @@
-"""CLIP (Radford et al. 2021): pictures and texts in one space."""
+"""CLIP (Radford et al. 2021): images and texts in one space."""
 
 from zoo.checkpoints.activations import activation
 from zoo.checkpoints.generation import ignore_generation

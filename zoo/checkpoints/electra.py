@@ -29,8 +29,8 @@ def plan(settings, folder):
     settings.ignore("summary_last_dropout")
     if settings.architecture.endswith("ForPreTraining"):
         raise ValueError(
-            f"{settings.path} is of ELECTRA's discriminator, whose head tells which tokens were "
-            "replaced, which is not implemented."
+            f"{settings.path} is the config of ELECTRA's discriminator, whose head predicts which "
+            "tokens were replaced. It is not implemented."
         )
     head = head_of(settings, folder)
     options = stack_options(settings)

@@ -39,8 +39,8 @@ def head_of(settings, folder):
     found = re.fullmatch(r"[A-Za-z0-9]+?(For[A-Za-z]+|Model)", name)
     if found is None or found[1] not in HEADS:
         raise ValueError(
-            f"{settings.path} is of a {name or 'model of an unknown class'}, which is not "
-            f"implemented. Classes that are: {', '.join('…' + each for each in HEADS)}."
+            f"{settings.path} is the config of a {name or 'model of an unknown class'}, which is "
+            f"not implemented. Implemented classes: {', '.join('…' + each for each in HEADS)}."
         )
     head = HEADS[found[1]]
     if settings.is_of_answers:
@@ -92,6 +92,6 @@ def _require_raw_scores(settings):
     asked = settings.take(old, default=settings.take(new, default={}).get("activation_fn"))
     if asked is not None and not asked.endswith(".Identity"):
         raise ValueError(
-            f"{settings.path} asks for {asked} of the number, which is not implemented: it should "
+            f"{settings.path} applies {asked} to the score, which is not implemented: it should "
             "be torch.nn.modules.linear.Identity."
         )

@@ -39,6 +39,6 @@ def family_of(settings):
     if settings.model_type not in FAMILIES:
         raise ValueError(
             f"{settings.path} is the config of a {settings.model_type!r}, which is not implemented."
-            f" These are: {', '.join(sorted(FAMILIES))}."
+            f" Implemented: {', '.join(sorted(FAMILIES))}."
         )
     return importlib.import_module(FAMILIES[settings.model_type])

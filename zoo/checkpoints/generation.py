@@ -110,7 +110,9 @@ def _kind(settings):
     k, p = settings.take("top_k", default=None), settings.take("top_p", default=None)
     if settings.take("do_sample", default=False):
         if beams > 1:
-            raise ValueError(f"{settings.path} draws at random in beams, which is not implemented.")
+            raise ValueError(
+                f"{settings.path} combines sampling with beam search, which is not implemented."
+            )
         warmth = {"temperature": 1.0 if temperature is None else temperature}
         k = _TOP_K if k is None else k
         if p is not None and p < 1:

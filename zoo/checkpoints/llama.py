@@ -129,8 +129,8 @@ def _position(settings):
         )
     elif kind != "default":
         raise ValueError(
-            f"{settings.path} scales rotary positions by {kind!r}, which is not implemented. These "
-            "are: linear, dynamic, llama3, yarn."
+            f"{settings.path} scales rotary positions by {kind!r}, which is not implemented. "
+            "Implemented: linear, dynamic, llama3, yarn."
         )
     left = {name: value for name, value in found.items() if value is not None}
     fraction = left.pop("partial_rotary_factor", 1.0)

@@ -28,10 +28,10 @@ def read_checkpoint(folder, labels=None, problem_type=None):
     plan = family.plan(settings, folder)
     settings.require_all_seen()
     if labels is not None and "labels" not in plan.options:
-        raise ValueError(f"{folder} is no model that labels can be given to.")
+        raise ValueError(f"{folder} is not a model that `labels` can give a new head.")
     if problem_type is not None and not plan.has_problem_type:
         raise ValueError(
-            f"{folder} is no classifier, nor a model that becomes one by problem_type="
+            f"{folder} is not a classifier, and does not become one with problem_type="
             f"{problem_type!r} alone: pass labels=[...] as well."
         )
     if plan.size is None:

@@ -64,7 +64,7 @@ def plan(settings, folder):
     }
     if settings.take("decoder_start_token_id") != options["pad_id"]:
         raise ValueError(
-            f"{settings.path} begins translations with another token than that of padding, which "
+            f"{settings.path} starts translations with a token other than the padding token, which "
             "is not implemented."
         )
     return Plan("transformer_nmt", options, Names(TABLE, "", TIED, UNUSED), size)

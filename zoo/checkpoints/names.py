@@ -131,7 +131,7 @@ def _require_all_used(left, found, files, names, local):
     if unknown:
         raise ValueError(
             "The file has tensors that the model has no place for: "
-            f"{', '.join(sorted(unknown))}. It is of another kind than its config says."
+            f"{', '.join(sorted(unknown))}. It does not match its config."
         )
 
 

@@ -1,4 +1,4 @@
-"""`preprocessor_config.json` or `processor_config.json`: the preprocessing of pictures."""
+"""`preprocessor_config.json` or `processor_config.json`: the preprocessing of images."""
 
 import keras
 
@@ -28,7 +28,7 @@ def reader_of(
         channels: Numbers per pixel.
         interpolation, mean, deviation: Of `ImageReader`, the defaults if the file has none.
         keeps_shape: Whether a size that is a number is that of the shorter side, with a center crop
-            afterwards; otherwise pictures are squeezed into squares.
+            afterwards; otherwise images are squeezed into squares.
 
     Raises:
         ValueError: If the file asks for something that is not implemented; the message names it.
@@ -63,7 +63,7 @@ def reader_of(
     if content.get("do_center_crop", keeps_shape):
         size, _ = _sides(path, "crop_size", content.get("crop_size", image_size))
     elif shortest:
-        raise ValueError(f"{path} makes pictures that are no squares, which is not implemented.")
+        raise ValueError(f"{path} produces images that are not square, which is not implemented.")
     return keras.saving.serialize_keras_object(
         ImageReader(
             size,

@@ -40,14 +40,14 @@ def save_checkpoint(model: Any, path: str | os.PathLike[str]) -> pathlib.Path:
         raise ValueError(f"{path} exists already. Remove it, or choose another name.")
     if getattr(model, "checkpoint", None) is None:
         raise ValueError(
-            "Only what zoo.load made of a checkpoint becomes one again. Received: "
-            f"{type(model).__name__} from elsewhere. `save_to_preset` saves every model."
+            "Only a model that zoo.load loaded from a checkpoint can be saved as one. Received: a "
+            f"{type(model).__name__} from elsewhere. Use model.save_to_preset instead."
         )
     source, names = model.checkpoint
     if names.fresh:
         raise ValueError(
-            "A model with new labels has a head that the checkpoint did not have, so that "
-            "transformers has no names for it here. `save_to_preset` saves it."
+            "A model with new labels has a head that the checkpoint did not have, for which the "
+            "format has no names. Use model.save_to_preset instead."
         )
     require_float(model)
     shapes = TensorFiles(source).shapes

@@ -23,7 +23,7 @@ def pooled(folder, options):
     expected = ["Transformer", "Pooling", "Normalize"]
     if kinds not in (expected, expected[:2]):
         raise ValueError(
-            f"{path} has the modules {', '.join(kinds)}. Those that are implemented: "
+            f"{path} has the modules {', '.join(kinds)}. Implemented: "
             f"{', '.join(expected)}, the last one optional."
         )
     pooling = read_json(folder / read_json(path, LARGEST)[1]["path"] / "config.json", LARGEST)
@@ -37,8 +37,8 @@ def pooled(folder, options):
     }
     if len(chosen) != 1 or chosen[0] not in known:
         raise ValueError(
-            f"{folder} pools by {', '.join(chosen) or 'nothing'}, which is not implemented. These "
-            f"are: {', '.join(known)}."
+            f"{folder} pools by {', '.join(chosen) or 'nothing'}, which is not implemented. "
+            f"Implemented: {', '.join(known)}."
         )
     options = {**options, "pooling": known[chosen[0]], "unit_length": len(kinds) == 3}
     settings = folder / SETTINGS

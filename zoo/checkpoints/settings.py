@@ -82,13 +82,13 @@ class Settings:
             ValueError: If there is none, or it is not the config of a model.
         """
         if not path.is_file():
-            raise ValueError(f"{path} is missing. It tells what the model is.")
+            raise ValueError(f"{path} is missing: it describes the model.")
         try:
             content = read_json(path, LARGEST_CONFIG)
         except ValueError as error:
             raise ValueError(f"{path} is damaged: {error}") from error
         if not isinstance(content, dict) or not isinstance(content.get("model_type"), str):
-            raise ValueError(f"{path} is no config of a model: it has no 'model_type'.")
+            raise ValueError(f"{path} is not the config of a model: it has no 'model_type'.")
         return cls(path, content, new_labels, problem_type)
 
     def take(self, *names, default=_REQUIRED):
@@ -140,9 +140,10 @@ class Settings:
     def require_class(self, names):
         """Raises a `ValueError` unless the model has one of these classes of transformers."""
         if self.architecture not in names:
+            name = self.architecture or "model of an unknown class"
             raise ValueError(
-                f"{self.path} is of a {self.architecture or 'model of an unknown class'}, which is "
-                f"not implemented. Classes of {self.model_type} that are: {', '.join(names)}."
+                f"{self.path} is the config of a {name}, which is not implemented. Implemented "
+                f"classes of {self.model_type}: {', '.join(names)}."
             )
 
     def require_all_seen(self):
@@ -199,20 +200,24 @@ class Settings:
             asked = self.take("problem_type", default=None)
         told = f"problem_type={asked!r} and {len(labels)} labels"
         if asked == "regression" and self.new_labels is not None:
-            raise ValueError(f"A regression has no labels. Received: labels={self.new_labels!r}.")
+            raise ValueError(f"Regression has no labels. Received: labels={self.new_labels!r}.")
         if asked is None:
             asked = SINGLE if len(labels) > 1 or self.new_labels else REGRESSION
         if asked == REGRESSION and len(labels) > 1 and not self.makes_head:
-            raise ValueError(f"{self.path} is of {len(labels)} numbers, which is not implemented.")
+            raise ValueError(
+                f"{self.path} is the config of a regression model with {len(labels)} outputs, "
+                "which is not implemented."
+            )
         if asked not in PROBLEM_TYPES:
             raise ValueError(
-                f"`problem_type` must be one of {', '.join(PROBLEM_TYPES)}, or {ANSWERS} for a "
-                f"model that finds answers. Received: {asked!r}."
+                f"`problem_type` must be one of {', '.join(PROBLEM_TYPES)}, or {ANSWERS} "
+                f"for question answering. Received: {asked!r}."
             )
         if asked == SINGLE and len(labels) < 2:
             raise ValueError(
-                f"Labels that exclude each other are two at least. Received: {told}. For a number "
-                f"pass problem_type={REGRESSION!r}, for a label or none {MULTI!r}."
+                f"A single-label problem needs at least two labels. Received: {told}. For "
+                f"regression, pass problem_type={REGRESSION!r}; for a label that may be absent, "
+                f"{MULTI!r}."
             )
         return asked
 
@@ -228,7 +233,7 @@ class Settings:
             return [f"LABEL_{place}" for place in range(number)]
         numbers = sorted(map(int, names))
         if numbers != list(range(len(numbers))):
-            raise ValueError(f"{self.path} numbers its labels {numbers}, not from 0 on.")
+            raise ValueError(f"{self.path} numbers its labels {numbers}. They must count from 0.")
         labels = []
         for number in numbers:
             name = str(names[str(number)])

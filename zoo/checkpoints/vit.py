@@ -48,7 +48,9 @@ def plan(settings, folder):
         "problem_type": settings.problem_type,
     }
     if options["problem_type"] == REGRESSION:
-        raise ValueError(f"{settings.path} is of a number of a picture, which is not implemented.")
+        raise ValueError(
+            f"{settings.path} is of a regression model of images, which is not implemented."
+        )
     first = 1
     if kind == "deit":
         options["distillation"] = "head" if with_teacher else "token"

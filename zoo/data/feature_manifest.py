@@ -15,10 +15,10 @@ class Manifest:
     """The description of a folder of features.
 
     Args:
-        examples: Number of pictures.
+        examples: Number of images.
         digest: Hash of their names, contents and captions, in order.
-        captions: Number of captions of every picture, `None` if it varies.
-        shape: Positions and channels of the features of a picture.
+        captions: Number of captions of every image, `None` if it varies.
+        shape: Positions and channels of the features of an image.
         backbone: Config of the backbone, with its fingerprint.
         views: Number of views.
         shards: Number of files of each view.
@@ -61,7 +61,7 @@ class Manifest:
         ]
 
     def sizes(self):
-        """Returns the number of pictures of each shard."""
+        """Returns the number of images of each shard."""
         ends = [self.examples * end // self.shards for end in range(self.shards + 1)]
         return [end - start for start, end in zip(ends, ends[1:], strict=False)]
 

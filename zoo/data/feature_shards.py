@@ -14,7 +14,7 @@ DTYPE = "float16"
 
 
 def compute_shard(backbone, examples, path, view=0, batch_size=32, progress=None):
-    """Computes the features of some pictures and writes them into one file.
+    """Computes the features of some images and writes them into one file.
 
     The content of the file depends only on the arguments, and the file is written atomically. So
     this function can be called for any shard on any machine, repeatedly and concurrently.
@@ -25,14 +25,14 @@ def compute_shard(backbone, examples, path, view=0, batch_size=32, progress=None
             `"captions"`, a list of strings.
         path: The file to write, a TFRecord.
         view: Index of the view: see `zoo.data.views`.
-        batch_size: Number of pictures to process at a time.
-        progress: Function that is called with the number of pictures after each batch.
+        batch_size: Number of images to process at a time.
+        progress: Function that is called with the number of images after each batch.
 
     Returns:
-        The number of pictures.
+        The number of images.
 
     Raises:
-        ValueError: If pictures cannot be decoded, or their features are beyond float16.
+        ValueError: If images cannot be decoded, or their features are beyond float16.
     """
     path = pathlib.Path(path)
     read = _reader(backbone.image_size, view)
@@ -55,8 +55,8 @@ def read_shards(paths, shape, captions):
 
     Args:
         paths: The files.
-        shape: Positions and channels of the features of a picture.
-        captions: Number of captions of every picture, `None` if it varies.
+        shape: Positions and channels of the features of an image.
+        captions: Number of captions of every image, `None` if it varies.
 
     Returns:
         A `tf.data.Dataset` of `{"name", "annotations", "captions"}`.
@@ -104,7 +104,7 @@ def _require_pictures(names, is_image):
     broken = [name for name, is_good in zip(names, is_image, strict=True) if not is_good]
     if broken:
         broken = ", ".join(name.decode("utf-8", "replace") for name in broken)
-        raise ValueError(f"Pictures that cannot be decoded: {broken}. Leave them out.")
+        raise ValueError(f"Images that cannot be decoded: {broken}. Leave them out.")
 
 
 def _compact(annotations):

@@ -1,4 +1,4 @@
-"""Annotation vectors of a collection of pictures, computed once and stored on disk."""
+"""Annotation vectors of a collection of images, computed once and stored on disk."""
 
 import dataclasses
 import hashlib
@@ -17,7 +17,7 @@ PICTURES_PER_SHARD = 512
 
 
 def cache_features(backbone, images, folder, views=1, batch_size=32, shards=None):
-    """Computes the annotation vectors of pictures, and stores them in a folder, as float16.
+    """Computes the annotation vectors of images, and stores them in a folder, as float16.
 
     Existing files are not computed again: after a crash, or to add views, call it with the same
     arguments, and it continues. Files are written atomically.
@@ -31,17 +31,17 @@ def cache_features(backbone, images, folder, views=1, batch_size=32, shards=None
             `zoo.data.flickr8k.load_flickr8k`; `"image"` is the content of a file, or in a list its
             path. It is read twice, the first time to survey its contents.
         folder: Folder for the features; created if it does not exist.
-        views: Number of views of each picture: the whole one, its mirror image, and then crops of
+        views: Number of views of each image: the whole one, its mirror image, and then crops of
             it, see `zoo.data.views`. An epoch reads one view.
-        batch_size: Number of pictures to process at a time.
-        shards: Number of files per view. By default, a file holds about 512 pictures.
+        batch_size: Number of images to process at a time.
+        shards: Number of files per view. By default, a file holds about 512 images.
 
     Returns:
         `pathlib.Path` of the folder.
 
     Raises:
-        ValueError: If the folder holds features of other pictures or of another backbone, or
-            pictures cannot be decoded.
+        ValueError: If the folder holds features of other images or of another backbone, or
+            images cannot be decoded.
 
     Example:
 
@@ -66,7 +66,7 @@ def load_features(folder, view=0, backbone=None):
         backbone: `zoo.Backbone` that must have computed them; any by default.
 
     Returns:
-        A `tf.data.Dataset` of `{"name", "annotations", "captions"}` in the order of the pictures,
+        A `tf.data.Dataset` of `{"name", "annotations", "captions"}` in the order of the images,
         `"annotations"` in float16 (positions, channels).
 
     Raises:
@@ -142,7 +142,7 @@ def missing_shards(manifest, images, folder, views):
         part = list(itertools.islice(examples, size))
         if len(part) < size:
             raise ValueError(
-                "`images` gave fewer pictures when it was read again. It must give the same ones "
+                "`images` gave fewer images when it was read again. It must give the same ones "
                 "each time: pass a data set or a list, not a generator."
             )
         for view in range(views):
@@ -151,7 +151,7 @@ def missing_shards(manifest, images, folder, views):
 
 
 def progress_bar(manifest, folder, views):
-    """Returns a function that takes numbers of finished pictures, and draws a progress bar."""
+    """Returns a function that takes numbers of finished images, and draws a progress bar."""
     sizes = manifest.sizes()
     missing = sum(
         size
@@ -171,7 +171,7 @@ def finish(folder):
 def _require_same(manifest, folder, shards, seen):
     if any(getattr(manifest, name) != value for name, value in seen.items()):
         raise ValueError(
-            f"'{folder}' holds features of {manifest.examples} pictures, and they or their "
+            f"'{folder}' holds features of {manifest.examples} images, and they or their "
             f"captions are not the {seen['examples']} in `images`. Choose another folder."
         )
     if shards not in (None, manifest.shards):
@@ -182,7 +182,7 @@ def _require_same(manifest, folder, shards, seen):
 
 
 def _survey(images):
-    """Returns the entries of a manifest about pictures: number, hash, number of captions."""
+    """Returns the entries of a manifest about images: number, hash, number of captions."""
     digest, count, captions = hashlib.sha256(), 0, set()
     for example in _examples(images):
         if isinstance(example["captions"], str | bytes):
@@ -199,7 +199,7 @@ def _survey(images):
         captions.add(len(example["captions"]))
         count += 1
     if not count:
-        raise ValueError("`images` must give at least one picture. Received: none.")
+        raise ValueError("`images` must give at least one image. Received: none.")
     number = captions.pop() if len(captions) == 1 else None
     return {"examples": count, "digest": digest.hexdigest(), "captions": number}
 

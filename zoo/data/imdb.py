@@ -10,7 +10,7 @@ _SPLITS = {"train": f"train[:-{VALIDATION}]", "validation": f"train[-{VALIDATION
 
 
 def load_imdb(split="train", data_dir=None):
-    """Loads film reviews labelled as positive or negative.
+    """Loads film reviews labeled as positive or negative.
 
     Args:
         split: `"validation"`, the last 2,500 reviews of the training part; `"train"`, the 22,484

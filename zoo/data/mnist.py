@@ -2,7 +2,7 @@
 
 from zoo.data.prepared import prepared
 
-VALIDATION = 5000  # pictures at the end of the training part
+VALIDATION = 5000  # images at the end of the training part
 _SPLITS = {
     "train": f"train[:-{VALIDATION}]",
     "validation": f"train[-{VALIDATION}:]",
@@ -14,7 +14,7 @@ def load_mnist(split="train", data_dir=None):
     """Loads a split of MNIST.
 
     Args:
-        split: `"train"`, 55,000 pictures; `"validation"`, the 5,000 others of the training part; or
+        split: `"train"`, 55,000 images; `"validation"`, the 5,000 others of the training part; or
             `"test"`, 10,000.
         data_dir: Folder where TensorFlow Datasets has prepared it. Defaults to its own folder,
             where the data set is downloaded to if it is missing.

@@ -1,4 +1,4 @@
-"""Views of pictures, each a little different: augmentation that can be computed in advance."""
+"""Views of images, each a little different: augmentation that can be computed in advance."""
 
 import math
 
@@ -8,15 +8,15 @@ SMALLEST_AREA = 0.8
 
 
 def view_of(images, names, view):
-    """Returns one view of a batch of pictures, always the same for the same names and number.
+    """Returns one view of a batch of images, always the same for the same names and number.
 
-    View 0 is the whole picture, view 1 its mirror image. Each further view is a crop whose sides
-    are about 89 to 100 % of the picture's, mirrored half of the time and resized back; it depends
+    View 0 is the whole image, view 1 its mirror image. Each further view is a crop whose sides
+    are about 89 to 100 % of the image's, mirrored half of the time and resized back; it depends
     on the number and the name.
 
     Args:
         images: Float tensor (batch, size, size, 3).
-        names: String tensor (batch,), the names of the pictures.
+        names: String tensor (batch,), the names of the images.
         view: Index of the view, an `int`.
 
     Returns:

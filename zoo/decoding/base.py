@@ -27,7 +27,7 @@ class Sampler:
     call, equals every other one with the same options, and can key a cache of compiled functions.
 
     A sampler with one beam overrides `pick`. One with several overrides `candidates` and, unless it
-    ranks by the plain log-probability, `score` and `attainable`. Rules that look at the tokens so
+    ranks by the plain log-probability, `score` and `attainable`. Rules that depend on the tokens so
     far, such as a repetition penalty, are processors: they work with every sampler.
 
     Args:

@@ -33,7 +33,7 @@ class BeamSampler(Sampler):
 
     Args:
         num_beams: Number of live hypotheses per row.
-        length_penalty: Exponent of the length. 0 ranks by log-probability alone; above 0 favours
+        length_penalty: Exponent of the length. 0 ranks by log-probability alone; above 0 favors
             long hypotheses, below 0 short ones, since log-probabilities are negative.
         num_return_sequences: Number of hypotheses to return per row, best first.
         exact: If True, stop a row when no further hypothesis can change the result, which for a

@@ -92,7 +92,7 @@ def decode(
     with `jit_compile=True` if shapes are static. The results of a row do not depend on the others.
     The model's logits are cast to float32. `pad_id` and `start_id` are never produced, unless one
     of them is `end_id`; the probabilities of the other tokens are not renormalized. A hypothesis
-    that meets NaN is dropped.
+    whose logits contain NaN is dropped.
 
     Args:
         step: The model's `step`, see above.

@@ -16,7 +16,8 @@ class BleuScore:
     with pₙ the share of hypothesis n-grams found in the reference (n = 1 ... 4, counts clipped),
     h and r the lengths of all hypotheses and of all references.
 
-    Paper: Papineni et al. 2002, "BLEU: a method for automatic evaluation of machine translation".
+    Paper: Papineni et al. 2002, BLEU: a Method for Automatic Evaluation of Machine Translation
+    (https://aclanthology.org/P02-1040).
 
     Args:
         score: BLEU from 0 to 100.
@@ -45,12 +46,13 @@ class BleuScore:
 def sacrebleu_score(hypotheses, references):
     """Computes BLEU of cased, detokenized text, as sacreBLEU does by default.
 
-    Papers: Papineni et al. 2002; Post 2018, "A call for clarity in reporting BLEU scores".
+    Papers: Papineni et al. 2002, as for `BleuScore`; Post 2018, A Call for Clarity in Reporting
+    BLEU Scores (https://aclanthology.org/W18-6319).
 
     Args:
         hypotheses: A list of strings, the translations.
-        references: A list of strings, one for each hypothesis; or a list of lists, all that are
-            right.
+        references: A list of strings, one for each hypothesis; or a list of lists, with
+            all correct ones.
 
     Returns:
         A `BleuScore` with sacreBLEU's full signature.
@@ -84,8 +86,8 @@ def sentence_bleu(hypotheses, references):
 
     Args:
         hypotheses: A list of strings, the translations.
-        references: A list of strings, one for each hypothesis; or a list of lists, all that are
-            right.
+        references: A list of strings, one for each hypothesis; or a list of lists, with
+            all correct ones.
 
     Returns:
         A list of numbers from 0 to 100.

@@ -85,7 +85,8 @@ def bleu_rewards(hypotheses, references):
 
     For single captions, BLEU-4 is often 0, and is not smoothed.
 
-    Paper: Papineni et al. 2002, "BLEU: a method for automatic evaluation of machine translation".
+    Paper: Papineni et al. 2002, BLEU: a Method for Automatic Evaluation of Machine Translation
+    (https://aclanthology.org/P02-1040).
 
     Args:
         hypotheses: A list of captions, each a list of words.
@@ -175,8 +176,9 @@ class CiderReward:
     a corpus. On the corpus itself the rewards are those of coco-caption, and their mean is a
     hundredth of `CaptionScores.cider`.
 
-    Papers: Vedantam et al. 2015, "CIDEr: consensus-based image description evaluation"; Rennie et
-    al. 2017, "Self-critical sequence training for image captioning".
+    Papers: Vedantam et al. 2015, CIDEr: Consensus-based Image Description Evaluation
+    (https://arxiv.org/abs/1411.5726); Rennie et al. 2017, Self-critical Sequence Training for Image
+    Captioning (https://arxiv.org/abs/1612.00563).
 
     Args:
         corpus: For each image of the training data a list of its captions, each a list of tokens:

@@ -26,7 +26,7 @@ class CaptionScores:
             Attend and Tell: divide by it to compare.
         cider: CIDEr-D from 0 to 1000, a hundred times the output of coco-caption, as in papers. An
             n-gram that many of the given images share counts little: scores of different test sets
-            are not comparable (Vedantam et al. 2015).
+            are not comparable (Vedantam et al. 2015, https://arxiv.org/abs/1411.5726).
         rouge_l: Mean of the F-measures (β = 1.2) of the longest common subsequence, 0 to 100
             (Lin 2004).
         meteor: METEOR 1.5 of English, 0 to 100; `None` if Java is missing (Denkowski and Lavie
@@ -61,8 +61,8 @@ def caption_scores(hypotheses, references, with_meteor=True):
     the same (the same tokens for 34,978 of 35,000 captions of Flickr8k), and METEOR is left out;
     `signature` says so.
 
-    Papers: Chen et al. 2015, "Microsoft COCO captions: data collection and evaluation server", and
-    those of `CaptionScores`.
+    Papers: Chen et al. 2015, Microsoft COCO Captions: Data Collection and Evaluation Server
+    (https://arxiv.org/abs/1504.00325), and those of `CaptionScores`.
 
     Args:
         hypotheses: A list of strings, a caption for each image.

@@ -1,4 +1,4 @@
-"""The contrastive loss of models that match pictures and texts."""
+"""The contrastive loss of models that match images and texts."""
 
 import keras
 from keras import ops

@@ -1,4 +1,4 @@
-"""`Backbone`: a pretrained convolutional network that turns pictures into annotation vectors."""
+"""`Backbone`: a pretrained convolutional network that turns images into annotation vectors."""
 
 import math
 import os
@@ -27,22 +27,22 @@ TOLERANCE = 0.1
 
 @keras.saving.register_keras_serializable(package="zoo")
 class Backbone(keras.layers.Layer):
-    """A frozen network of `keras.applications` that turns pictures into annotation vectors.
+    """A frozen network of `keras.applications` that turns images into annotation vectors.
 
     Xu et al. 2015, "Show, Attend and Tell", https://arxiv.org/abs/1502.03044, section 3.1.1: a
-    lower convolutional layer returns one vector for each part of the picture. With several layers,
+    lower convolutional layer returns one vector for each part of the image. With several layers,
     the first one defines the grid; the grids of the others are averaged or interpolated to it, and
     the vectors of each part are concatenated.
 
     The layer has no variables: its weights are loaded from `keras.applications` at the first
-    picture, and are constants from then on. So a model with a backbone is saved without its
+    image, and are constants from then on. So a model with a backbone is saved without its
     weights, and can be loaded before they are available. The fingerprint in the config is used to
     check that they are the weights that the model was trained with.
 
     Args:
         name: Class of the network in `keras.applications`.
         layers: Names of layers of the network whose outputs are grids.
-        image_size: Rows and columns of the pictures.
+        image_size: Rows and columns of the images.
         grid: Rows and columns of a coarser grid, to which the annotations are averaged; defaults to
             the grid of the first layer.
         weights: `"imagenet"`, the path of a weights file for `keras.applications`, or `None` for
@@ -63,7 +63,7 @@ class Backbone(keras.layers.Layer):
 
     Raises:
         ValueError: If the network or a layer is unknown, the output of a layer is not a grid, the
-            pictures have another size, or the weights have another fingerprint.
+            images have another size, or the weights have another fingerprint.
         ConnectionError: If the weights are missing and cannot be downloaded.
 
     Example:
@@ -124,7 +124,7 @@ class Backbone(keras.layers.Layer):
     def fingerprint(self):
         """Returns a few numbers that identify this network and its weights.
 
-        They are sums, weighted by cosines, of the annotation vectors of a picture made of waves.
+        They are sums, weighted by cosines, of the annotation vectors of an image made of waves.
         """
         self._load()
         return self._hidden.fingerprint
@@ -150,7 +150,7 @@ class Backbone(keras.layers.Layer):
         """Loads the weights unless they are loaded already."""
         if self._hidden.function is not None:
             return
-        with tf.init_scope():  # the first pictures may come while a graph is traced
+        with tf.init_scope():  # the first images may come while a graph is traced
             if self.weights_source is None:
                 draw_weights(self._hidden.network)
             else:
@@ -178,7 +178,7 @@ class Backbone(keras.layers.Layer):
 
 
 def _frozen(name, network):
-    """Returns a network, including its preprocessing, as a function of pictures.
+    """Returns a network, including its preprocessing, as a function of images.
 
     Its weights are constants in the graph: TensorFlow folds batch normalization into them, and
     they are saved with the graph.
@@ -196,7 +196,7 @@ def _frozen(name, network):
 
     @tf.function(input_signature=[tf.TensorSpec(network.input.shape)], autograph=False)
     def function(images):
-        # The convolutions of oneDNN fail on a batch of nothing, so they get one black picture then.
+        # The convolutions of oneDNN fail on a batch of nothing, so they get one black image then.
         count = tf.shape(images)[0]
         images = tf.pad(images, [[0, tf.maximum(1 - count, 0)], [0, 0], [0, 0], [0, 0]])
         output, _ = network.stateless_call(
@@ -211,7 +211,7 @@ def _frozen(name, network):
 
 
 def _waves(size):
-    """Returns a test picture with structure that every network responds to."""
+    """Returns a test image with structure that every network responds to."""
     rows, columns = np.meshgrid(*[np.linspace(0.0, 1.0, size)] * 2, indexing="ij")
     waves = [np.sin(9 * rows * columns), np.cos(7 * rows - 4 * columns), rows - columns]
     return (127.5 + 127.5 * np.stack(waves, axis=-1))[None].astype("float32")

@@ -1,6 +1,6 @@
-"""CLIP: unit vectors of pictures and texts in a joint space.
+"""CLIP: unit vectors of images and texts in a joint space.
 
-The task, searching, matching and classifying pictures by texts, is `zoo.tasks.matching.Matcher`.
+The task, searching, matching and classifying images by texts, is `zoo.tasks.matching.Matcher`.
 """
 
 import math
@@ -16,7 +16,7 @@ SHARPEST = 100.0  # at most, similarities are multiplied by this
 
 @keras.saving.register_keras_serializable(package="zoo")
 class Clip(Core):
-    """Two towers, one of pictures and one of texts, and the similarities of their outputs.
+    """Two towers, one of images and one of texts, and the similarities of their outputs.
 
     $$ S_{ij} = e^t \\frac{f(image_i) \\cdot g(text_j)}{|f(image_i)| |g(text_j)|} $$
 

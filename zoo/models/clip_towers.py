@@ -1,4 +1,4 @@
-"""The towers of a CLIP: texts to vectors, and pictures to vectors."""
+"""The towers of a CLIP: texts to vectors, and images to vectors."""
 
 import dataclasses
 
@@ -26,12 +26,12 @@ class TowerConfig(StackConfig):
 
     Args:
         pooling: `"attention"`: a learned query attends to all vectors; `"mean"`: the mean of all
-            vectors; for texts, `"end"`: the vector of the end token; for patches of pictures,
+            vectors; for texts, `"end"`: the vector of the end token; for patches of images,
             `"first"`: the vector of a learned class token.
-        is_causal: Whether a vector only sees itself and those before it.
-        hiding: Fraction of the vectors of a text or picture that are hidden in training (Li et al.
+        is_causal: Whether a vector only attends to itself and those before it.
+        hiding: Fraction of the vectors of a text or image that are hidden in training (Li et al.
             2023, https://arxiv.org/abs/2212.00794), except for the first one.
-        input_dropout: Dropout rate of the channels of a picture's input vectors: the same channels
+        input_dropout: Dropout rate of the channels of an image's input vectors: the same channels
             in all parts of the grid.
         scaled: For texts, whether embeddings are multiplied by the square root of `size`.
     """
@@ -61,16 +61,17 @@ class ClipConfig:
 
     Args:
         vocabulary_size: Number of tokens.
-        channels: Size of the input vectors of a picture; with patches, channels of a pixel.
-        positions: Number of these vectors, or of patches, in a picture.
-        patch_size: Rows and columns of the patches that the image tower splits pictures into; or
-            `None` if another network turns pictures into vectors.
+        channels: Size of the input vectors of an image; with patches, channels of a pixel.
+        positions: Number of these vectors, or of patches, in an image.
+        patch_size: Rows and columns of the patches that the image tower splits images into; or
+            `None` if another network turns images into vectors.
         embedding_size: Size of the vectors in the joint space.
         max_length: Maximum number of tokens of a text, start and end included.
-        end_id, pad_id: The end token of a text, and the padding after it.
+        end_id: Id of the end token of a text.
+        pad_id: Id of the padding after it.
         text: Dictionary of the options of the text tower, see `TowerConfig`. Those of the original
             CLIP are `{"num_layers": 12, "is_causal": True, "pooling": "end", "scaled": False}`.
-        tail: Dictionary of the arguments of the `NetworkTail` that the vectors of a picture pass
+        tail: Dictionary of the arguments of the `NetworkTail` that the vectors of an image pass
             through before the image tower; or `None` for no such layers.
         image: Dictionary of the options of the image tower. Those of the original CLIP, ViT-B/32,
             are `{"num_layers": 12, "size": 768, "num_heads": 12, "hidden": 3072, "pooling":
@@ -95,17 +96,17 @@ class ClipConfig:
         pooling = TowerConfig(**self.image or {}).pooling
         if pooling == "end":
             raise ValueError(
-                "A picture has no end token: pooling='end' is for texts. Pass image={'pooling': "
+                "An image has no end token: pooling='end' is for texts. Pass image={'pooling': "
                 f"'attention'}} or 'mean'. Received: image={self.image}."
             )
         if self.tail and self.patch_size:
             raise ValueError(
-                "tail=... is for the vectors that a backbone makes of pictures, not for patches. "
+                "tail=... is for the vectors that a backbone makes of images, not for patches. "
                 f"Received: tail={self.tail}, patch_size={self.patch_size}."
             )
         if "first" in (TowerConfig(**self.text or {}).pooling, pooling * (not self.patch_size)):
             raise ValueError(
-                "pooling='first' is for pictures that are cut into patches: patch_size=32. "
+                "pooling='first' is for images that are cut into patches: patch_size=32. "
                 f"Received: patch_size={self.patch_size}, image={self.image}, text={self.text}."
             )
 
@@ -211,7 +212,7 @@ class TextTower(_Tower):
 
 @keras.saving.register_keras_serializable(package="zoo")
 class GridTower(_Tower):
-    """Turns the grids of pictures `(batch, positions, channels)` into vectors `(batch, size)`."""
+    """Turns the grids of images `(batch, positions, channels)` into vectors `(batch, size)`."""
 
     side = "image"
 
@@ -250,7 +251,7 @@ def _require_taken(tail, positions, channels):
     rows, columns, size = tail.upper.input.shape[1:]
     if (positions, channels) != (rows * columns, size):
         raise ValueError(
-            f"The tail takes {rows * columns} vectors of {size} numbers of a picture. Make the "
+            f"The tail takes {rows * columns} vectors of size {size} per image. Create the "
             f"model with positions={rows * columns}, channels={size}. Received: "
             f"positions={positions}, channels={channels}."
         )
@@ -258,7 +259,7 @@ def _require_taken(tail, positions, channels):
 
 @keras.saving.register_keras_serializable(package="zoo")
 class PatchTower(_Tower):
-    """Turns pictures `(batch, rows, columns, channels)` into vectors `(batch, size)`: a Vision
+    """Turns images `(batch, rows, columns, channels)` into vectors `(batch, size)`: a Vision
     Transformer with a normalization before its blocks.
     """
 

@@ -23,12 +23,12 @@ class ConformerConfig(StackConfig):
 
     Args:
         num_labels: Number of labels.
-        bands: Number of frequency bands in the spectrograms.
+        bands: Number of frequency bands in the spectrograms; the reader determines it.
         position: `"transformer_xl"`, or another one that acts in self-attention.
         kernel_size: Kernel size of the convolutions in the blocks.
         convolution_norm: `"batch"` or `"layer"`, the normalization in the convolution modules.
         strides: Strides in time of the subsampling convolutions; each also halves the bands.
-        channels: Number of their channels; defaults to `size`.
+        channels: Number of channels of the subsampling convolutions; defaults to `size`.
     """
 
     num_labels: int

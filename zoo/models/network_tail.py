@@ -22,14 +22,14 @@ class NetworkTail(keras.layers.Layer):
 
     Args:
         network: Class of the network in `keras.applications`.
-        image_size: Rows and columns of the pictures.
+        image_size: Rows and columns of the images.
         after: Name of the layer whose output is the input here.
         layers: Names of layers above it, whose outputs are joined as in a `Backbone`.
         grid: Rows and columns of a coarser grid, to which they are averaged; defaults to that of
             the first layer.
 
     Attributes:
-        positions, channels: Number of vectors of a picture, and their size.
+        positions, channels: Number of vectors of an image, and their size.
 
     Call arguments:
         vectors: `(batch, rows * columns, channels)`, as returned by a `Backbone` of the layer

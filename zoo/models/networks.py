@@ -19,19 +19,19 @@ LARGEST_IMAGES = 1024  # rows: of a preset of somebody else, too
 
 
 def require_network(owner, name, image_size):
-    """Raises a `ValueError` unless there is a network for pictures of a size.
+    """Raises a `ValueError` unless there is a network for images of a size.
 
     Args:
         owner: Name of its owner, for error messages.
         name: One of `NETWORKS`.
-        image_size: Rows and columns of the pictures.
+        image_size: Rows and columns of the images.
     """
     if name not in NETWORKS:
         raise ValueError(unknown_name("network of keras.applications", name, NETWORKS))
     require_positive_integers(owner, image_size=image_size)
     if image_size > LARGEST_IMAGES:
         raise ValueError(
-            f"`image_size` of {owner} may be {LARGEST_IMAGES} at most. Received: {image_size}."
+            f"`image_size` of {owner} must be at most {LARGEST_IMAGES}. Received: {image_size}."
         )
 
 
@@ -53,7 +53,7 @@ def make_network(name, image_size, weights):
 
     Args:
         name: One of `NETWORKS`.
-        image_size: Rows and columns of its pictures.
+        image_size: Rows and columns of its images.
         weights: `"imagenet"`, the path of a file, or `None` for the initial ones.
 
     Returns:
@@ -123,7 +123,7 @@ def vectors_of(grids, size):
 def draw_weights(network):
     """Gives a network random weights, the same ones each time.
 
-    With the usual initializers, almost no signal of a picture would be left after many layers.
+    With the usual initializers, almost no signal of an image would be left after many layers.
     """
     generator = np.random.default_rng(0)
     for variable in network.weights:

@@ -1,4 +1,4 @@
-"""Show, Attend and Tell: annotation vectors of a picture to logits of words.
+"""Show, Attend and Tell: annotation vectors of an image to logits of words.
 
 The task, image files to captions, is `zoo.tasks.captioning.Captioner`.
 """
@@ -27,8 +27,9 @@ class ShowAttendTellConfig:
         size: Size of the embeddings, and of the annotations that the decoder sees.
         units: Size of the LSTM.
         attention: `"soft"` or `"hard"`.
-        doubly_stochastic: λ of `attention_loss`, for soft attention.
-        entropy: λ_e of `attention_loss`, for hard attention.
+        doubly_stochastic: Weight λ of the loss that makes soft attention cover the whole image, see
+            `ShowAttendTell.attention_loss`.
+        entropy: Weight λ_e of the entropy in the loss of hard attention, see the same.
         dropout: Dropout rate of annotations, embeddings and outputs.
         seed: Seed of the sampling in hard attention.
 
@@ -53,9 +54,9 @@ class ShowAttendTellConfig:
 
 @keras.saving.register_keras_serializable(package="zoo")
 class ShowAttendTell(Core):
-    """A recurrent decoder that looks at a picture again before each word.
+    """A recurrent decoder that attends to the image before each word.
 
-    With the annotation vectors `a_1 … a_L` of the picture and the previous word `y_{t-1}`:
+    With the annotation vectors `a_1 … a_L` of the image and the previous word `y_{t-1}`:
 
     $$ α_t = softmax_i(v^⊤ \\tanh(W_h h_{t-1} + W_a a_i)), \\quad
        z_t = σ(w^⊤ h_{t-1} + b) \\sum_i α_{ti} a_i $$
@@ -63,8 +64,8 @@ class ShowAttendTell(Core):
        p(y_t) ∝ \\exp(E^⊤ (L_y E y_{t-1} + L_h h_t + L_z z_t)) $$
 
     Two networks compute the initial state from the mean annotation. With `attention="hard"` each
-    word sees only one annotation: one sampled from `α_t` in training, the one with the highest
-    `α_ti` otherwise. The additional losses of the paper are in `attention_loss`.
+    word attends to only one annotation: one sampled from `α_t` in training, the one with the
+    highest `α_ti` otherwise. The additional losses of the paper are in `attention_loss`.
 
     Paper: Xu et al. 2015, Show, Attend and Tell (https://arxiv.org/abs/1502.03044). Here the
     annotations, from a frozen network, first pass through a trained layer with ReLU, and input and
@@ -160,11 +161,11 @@ class ShowAttendTell(Core):
     def attention_loss(self, outputs, labels, is_word):
         """Returns the term that is added to the mean cross-entropy per word.
 
-        Soft attention should cover the whole picture in the course of a caption of T words:
+        Soft attention should cover the whole image in the course of a caption of T words:
 
         $$ λ \\sum_i (1 - \\sum_t α_{ti})^2 / T $$
 
-        Hard attention learns with REINFORCE where to look: `s_t` is the sampled position, `b` is a
+        Hard attention learns with REINFORCE: `s_t` is the sampled position, `b` is a
         moving average of `log p(y_k)`, and `H` the entropy of `α_t`.
 
         $$ -\\frac{1}{T} \\sum_t \\left( \\log p(s_t) \\sum_{k ≥ t} (\\log p(y_k) - b)
@@ -199,7 +200,7 @@ class ShowAttendTell(Core):
     # The step protocol of zoo.decoding.
 
     def start(self, annotations, max_length):
-        """Reads the pictures: returns the context, constant during decoding, and the first state.
+        """Reads the images: returns the context, constant during decoding, and the first state.
 
         Args:
             annotations: `(batch, positions, channels)`.

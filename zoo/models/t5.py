@@ -17,8 +17,9 @@ class T5Config(TransformerNMTConfig):
     """Options of a T5, in addition to those of `TransformerNMTConfig`; some defaults differ.
 
     Args:
-        relative_buckets, relative_distance: `num_buckets` and `max_distance` of the relative
-            position biases, see `keras_attention.positions.T5Bias`.
+        relative_buckets: Number of buckets of the relative position biases, see
+            `keras_attention.positions.T5Bias`.
+        relative_distance: The distance from which on all keys share a bucket.
         scaled_output: Whether the input of the output layer is divided by the square root of
             `size`, as in the first version, where it is `tied`.
     """

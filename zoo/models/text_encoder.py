@@ -46,7 +46,7 @@ class TextEncoderConfig(TransformerConfig):
         head: `"labels"`, `"score"` for a number, `"tags"` for a label of each token, `"span"`
             for the start and end of an answer, `"masked"` for masked tokens, or `"embedding"` for a
             vector.
-        num_labels: Number of labels.
+        num_labels: Number of labels; `labels=` of `zoo.load` determines it.
         embedding_size: Size of the embeddings, which a dense layer projects to `size` if it
             differs, as in ELECTRA; defaults to `size`.
         relative_buckets: Number of buckets of a learned relative position bias, which all blocks

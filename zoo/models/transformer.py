@@ -32,8 +32,8 @@ class StackConfig:
         num_key_value_heads: Number of heads of keys and values; defaults to `num_heads`.
         query_key_norm: Epsilon of a normalization of queries and keys, or `None` for none.
         dropout: Dropout rate of embeddings and of the residual branches of blocks.
-        attention_dropout, hidden_dropout: Dropout rates of the attention weights, and inside the
-            feed-forward networks.
+        attention_dropout: Dropout rate of the attention weights.
+        hidden_dropout: Dropout rate inside the feed-forward networks.
         use_bias: Whether projections and dense layers have a bias, or which of them, as for
             `EncoderBlock`.
         epsilon: Added to the variance in the normalizations.

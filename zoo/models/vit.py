@@ -1,6 +1,6 @@
-"""The Vision Transformer: pictures to logits, with patches as tokens.
+"""The Vision Transformer: images to logits, with patches as tokens.
 
-The task, pictures to labels, is `zoo.tasks.classification.Classifier`.
+The task, images to labels, is `zoo.tasks.classification.Classifier`.
 """
 
 import dataclasses
@@ -28,13 +28,13 @@ class ViTConfig(StackConfig):
 
     Args:
         num_labels: Number of labels.
-        image_size: Rows and columns of the pictures that there are positions for; for pictures of
-            another size, positions are interpolated.
-        channels: Number of channels of a pixel.
+        image_size: Rows and columns of the images that there are positions for; for images of
+            another size, positions are interpolated. The reader determines it.
+        channels: Number of channels of a pixel; the reader determines it.
         patch_size: Rows and columns of a patch.
         position: `"learned"`, or `"sinusoidal"`: half of a vector encodes the row, half the column.
         pooling: `"first"` for a class token in front, `"mean"` for the mean of all patches.
-        stem: Channels of 3 × 3 convolutions applied before the picture is cut into patches; the
+        stem: Channels of 3 × 3 convolutions applied before the image is cut into patches; the
             last ones halve it, as often as `patch_size` can be halved. The original has none.
         distillation: `"token"` for a second token in front, as in DeiT, `"head"` for one with its
             own logits, which are averaged with those of the class token; or `None`.
@@ -60,7 +60,7 @@ class ViTConfig(StackConfig):
     def __post_init__(self):
         object.__setattr__(self, "stem", tuple(self.stem))
         if self.position not in POSITIONS:
-            raise ValueError(unknown_name("position of a picture", self.position, POSITIONS))
+            raise ValueError(unknown_name("position of an image", self.position, POSITIONS))
         if self.pooling not in POOLINGS:
             raise ValueError(unknown_name("pooling", self.pooling, POOLINGS))
         if self.distillation not in DISTILLATIONS:
@@ -77,20 +77,20 @@ class ViTConfig(StackConfig):
             )
         if self.stem and 2 ** min(len(self.stem), self.halvings) != self.patch_size:
             raise ValueError(
-                "Each of the last convolutions of `stem` halves the picture, so `patch_size` must "
-                "be a power of two, with as many convolutions at least. Received: stem="
+                "Each of the last convolutions of `stem` halves the image, so `patch_size` must "
+                "be a power of two, with at least as many convolutions. Received: stem="
                 f"{self.stem}, patch_size={self.patch_size}."
             )
 
     @property
     def halvings(self):
-        """How many times the stem halves a picture."""
+        """How many times the stem halves an image."""
         return round(math.log2(self.patch_size))
 
 
 @keras.saving.register_keras_serializable(package="zoo")
 class ViT(Core):
-    """A stack of blocks over the patches of a picture.
+    """A stack of blocks over the patches of an image.
 
     Paper: Dosovitskiy et al. 2021, An Image is Worth 16x16 Words
     (https://arxiv.org/abs/2010.11929). The defaults are its ViT-B/16. With a `stem`: Xiao et al.
@@ -198,7 +198,7 @@ class ViT(Core):
         """Explains an answer by attention, see `zoo.tasks.classification.Classifier.respond`.
 
         Args:
-            images: The pictures.
+            images: The images.
             weights: Weights that `call` returned for them.
 
         Returns:
@@ -226,7 +226,7 @@ class ViT(Core):
         fits = len(shape) == 4 and shape[3] == config.channels
         if not fits or any(side is None or side % config.patch_size for side in shape[1:3]):
             raise ValueError(
-                f"ViT needs pictures of shape (batch, rows, columns, {config.channels}), rows and "
+                f"ViT needs images of shape (batch, rows, columns, {config.channels}), rows and "
                 f"columns multiples of {config.patch_size}. Received: shape {shape}. Read them by "
                 "zoo.ImageReader, with as many channels."
             )
@@ -234,7 +234,7 @@ class ViT(Core):
 
 @keras.saving.register_keras_serializable(package="zoo")
 class PatchEmbedding(keras.layers.Layer):
-    """Splits pictures into patches, and embeds each as a vector.
+    """Splits images into patches, and embeds each as a vector.
 
     Args:
         size: Size of a vector.
@@ -318,7 +318,7 @@ class GridPosition(keras.layers.Layer):
             )
         elif size % 4:
             raise ValueError(
-                "Sinusoidal positions of pictures need a size that is a multiple of 4. Received: "
+                "Sinusoidal positions of images need a size that is a multiple of 4. Received: "
                 f"size={size}."
             )
 

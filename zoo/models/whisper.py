@@ -23,7 +23,7 @@ class WhisperConfig(TransformerNMTConfig):
     differ.
 
     Args:
-        bands: Number of frequency bands in the spectrograms.
+        bands: Number of frequency bands in the spectrograms; the reader determines it.
         source_length: Number of vectors per spectrogram, one for every two frames.
         alignment_heads: Indices of the cross-attention heads that follow the speech, counted
             through all layers of the decoder: steps return their average; `None` for all.

@@ -4,20 +4,20 @@ import pathlib
 
 PICTURES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".webp")  # files that are read in folders
 SOUNDS = (".wav",)
-_ENDINGS = {"picture": PICTURES, "sound": SOUNDS}
+_ENDINGS = {"image": PICTURES, "sound": SOUNDS}
 
 
 def pictures_of(folder):
-    """Returns the paths of the pictures in a folder, sorted.
+    """Returns the paths of the images in a folder, sorted.
 
     Raises:
         ValueError: If there is none.
     """
-    return files_of(folder, "picture")
+    return files_of(folder, "image")
 
 
 def files_of(folder, kind):
-    """Returns the paths of the files of a kind, `"picture"` or `"sound"`, in a folder, sorted.
+    """Returns the paths of the files of a kind, `"image"` or `"sound"`, in a folder, sorted.
 
     Raises:
         ValueError: If there is none.

@@ -151,7 +151,7 @@ def sound_bytes(sound, seconds=None):
         return _require_sound(content, "The array", seconds)
     raise TypeError(
         "A sound must be a path, the bytes of a WAV file, or a tuple (samples, rate) of an array "
-        f"and its samples a second. Received: {_told(sound)}."
+        f"and its sample rate. Received: {_told(sound)}."
     )
 
 
@@ -192,7 +192,7 @@ def _require_sound(content, owner, seconds):
     length = wave.shape[0] / int(rate)
     if seconds is not None and length > seconds:
         raise ValueError(
-            f"{owner} is {length:.1f} seconds long, and the model takes {seconds:g} at most. Cut "
+            f"{owner} is {length:.1f} seconds long, and the model takes at most {seconds:g}. Cut "
             "it."
         )
     return content
@@ -202,18 +202,18 @@ def _wav_of_array(samples, rate):
     if samples.ndim not in (1, 2) or not samples.size or samples.shape[1:] > (MOST_CHANNELS,):
         raise ValueError(
             "An array must be a sound of shape (samples,), or (samples, channels) with "
-            f"{MOST_CHANNELS} channels at most. Received: shape {samples.shape}."
+            f"at most {MOST_CHANNELS} channels. Received: shape {samples.shape}."
         )
     if not isinstance(rate, Integral) or isinstance(rate, bool) or not RATES[0] <= rate <= RATES[1]:
         raise ValueError(
-            f"The rate of a sound must be an integer from {RATES[0]} to {RATES[1]} samples a "
-            f"second. Received: {rate!r}."
+            f"The rate of a sound must be an integer from {RATES[0]} to {RATES[1]} samples "
+            f"per second. Received: {rate!r}."
         )
     if samples.dtype.kind == "f":
         if not np.abs(samples).max() <= LOUDEST:
             raise ValueError(
                 "An array of floats must hold numbers from -1 to 1. Received: up to "
-                f"{np.abs(samples).max():g}. Divide by 32768 what came as 16 bits, or pass int16."
+                f"{np.abs(samples).max():g}. Divide 16-bit samples by 32768, or pass int16."
             )
     elif samples.dtype != np.int16:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""`ImageReader`: turns pictures of any kind into the inputs of a model."""
+"""`ImageReader`: turns images of any kind into the inputs of a model."""
 
 import keras
 import numpy as np
@@ -15,7 +15,7 @@ LARGEST_IMAGES = 2048  # rows: of a preset of somebody else, too
 
 @keras.saving.register_keras_serializable(package="zoo")
 class ImageReader:
-    """The preprocessing of pictures: their size, their channels, the range of their values.
+    """The preprocessing of images: their size, their channels, the range of their values.
 
     $$ x = \\frac{pixels / 255 - mean}{deviation} $$
 
@@ -24,7 +24,7 @@ class ImageReader:
 
     Args:
         size: Rows and columns.
-        channels: 3 for colour, 1 for greyscale.
+        channels: 3 for color, 1 for grayscale.
         mean, deviation: A number for all channels, or a list of one for each.
         resized, keeps_shape, interpolation: As for `zoo.readers.images.read_images`.
 
@@ -34,7 +34,7 @@ class ImageReader:
     Example:
 
     >>> reader = ImageReader(size=2, channels=1, mean=0.5, deviation=0.5)
-    >>> images, is_image = reader.read([image_bytes(np.full((8, 12), 1.0)), b"no picture"])
+    >>> images, is_image = reader.read([image_bytes(np.full((8, 12), 1.0)), b"no image"])
     >>> images[:, 0, 0].numpy().round(2).tolist(), is_image.numpy().tolist()
     ([[1.0], [-1.0]], [True, False])
     """
@@ -54,7 +54,7 @@ class ImageReader:
         require_positive_integers("ImageReader", size=size)
         if size > LARGEST_IMAGES:
             raise ValueError(
-                f"`size` of ImageReader may be {LARGEST_IMAGES} at most. Received: size={size}."
+                f"`size` of ImageReader must be at most {LARGEST_IMAGES}. Received: size={size}."
             )
         if channels not in (1, 3):
             raise ValueError(
@@ -89,7 +89,7 @@ class ImageReader:
 
     @property
     def decides(self):
-        """Options of a model of pictures that the reader determines."""
+        """Options of a model of images that the reader determines."""
         return {"image_size": self.size, "channels": self.channels}
 
     @property
@@ -127,14 +127,14 @@ class ImageReader:
         return as_requests(images, image_bytes, "images", picture_rank=3)
 
     def read(self, requests):
-        """Reads encoded pictures, in the graph.
+        """Reads encoded images, in the graph.
 
         Args:
             requests: Strings `(batch,)`.
 
         Returns:
-            float32 `(batch, size, size, channels)`, and boolean `(batch,)`, whether each is a
-            picture.
+            float32 `(batch, size, size, channels)`, and boolean `(batch,)`, whether each is an
+            image.
         """
         pixels, is_image = read_images(requests, self.size, *self._resizing)
         if self.channels == 1:
@@ -142,11 +142,11 @@ class ImageReader:
         return self.scale(pixels), is_image
 
     def batched(self, examples, batch_size):
-        """Returns batches of (preprocessed picture, label).
+        """Returns batches of (preprocessed image, label).
 
         Args:
-            examples: Data set of (picture, label); a picture is encoded, or pixels from 0 to 255.
-            batch_size: Number of pictures per batch.
+            examples: Data set of (image, label); an image is encoded, or pixels from 0 to 255.
+            batch_size: Number of images per batch.
         """
         if examples.element_spec[0].dtype != tf.string:
             examples = examples.map(self._resized, num_parallel_calls=tf.data.AUTOTUNE)
@@ -161,7 +161,7 @@ class ImageReader:
     def _resized(self, pixels, label):
         if pixels.shape.rank != 3 or pixels.shape[-1] not in (1, 3):
             raise ValueError(
-                "Pictures in a data set must be encoded, or have the shape (rows, columns, "
+                "Images in a data set must be encoded, or have the shape (rows, columns, "
                 f"channels) with 1 or 3 channels. Received: shape {pixels.shape}."
             )
         pixels = fitted(tf.cast(pixels, tf.float32), self.size, *self._resizing)
@@ -176,7 +176,7 @@ class ImageReader:
         return (pixels - tf.constant(self.mean)) / tf.constant(self.deviation)
 
     def example(self):
-        """Returns a grey picture."""
+        """Returns a gray image."""
         return tf.io.encode_png(tf.fill([8, 8, 3], tf.constant(128, tf.uint8))).numpy()
 
     def get_config(self):

@@ -1,4 +1,4 @@
-"""Reads pictures from files, bytes or arrays, and from bytes inside graphs."""
+"""Reads images from files, bytes or arrays, and from bytes inside graphs."""
 
 import functools
 import io
@@ -20,30 +20,30 @@ _PNG_MODES = {"1", "L", "LA", "P", "RGB", "RGBA", "I;16", "I;16B"}
 
 
 def read_images(image_bytes, size, resized=None, keeps_shape=False, interpolation="bilinear"):
-    """Decodes pictures of any size and format into a batch of one size, inside a graph or outside.
+    """Decodes images of any size and format into a batch of one size, inside a graph or outside.
 
-    The formats are JPEG, PNG, GIF, BMP and WebP. Greyscale, palette and CMYK images become RGB,
+    The formats are JPEG, PNG, GIF, BMP and WebP. Grayscale, palette and CMYK images become RGB,
     transparency becomes white (in GIFs black, as TensorFlow decodes them), an animation is reduced
-    to its first frame, and a photograph is rotated according to its EXIF orientation. Pictures are
-    resized to a square, with antialiasing. A picture that cannot be decoded does not affect the
+    to its first frame, and a photograph is rotated according to its EXIF orientation. Images are
+    resized to a square, with antialiasing. An image that cannot be decoded does not affect the
     others: its row is zeros, and the second output says so.
 
     Args:
         image_bytes: String tensor (batch,), contents of files. The batch may be empty.
         size: Rows and columns of the results, an `int`.
-        resized: Rows and columns of the square that a picture is resized to, before its center is
+        resized: Rows and columns of the square that an image is resized to, before its center is
             cropped; defaults to `size`, without cropping.
         keeps_shape: Whether to resize the shorter side to `resized` and keep the aspect ratio.
         interpolation: `"bilinear"` or `"bicubic"`.
 
     Returns:
         Float32 tensor (batch, size, size, 3), RGB from 0 to 255; boolean tensor (batch,), whether
-        a row is a picture.
+        a row is an image.
 
     Example:
 
     >>> grey = image_bytes(np.full((8, 12), 0.5))
-    >>> images, is_image = read_images([grey, b"no picture"], size=2)
+    >>> images, is_image = read_images([grey, b"no image"], size=2)
     >>> images[:, 0, 0].numpy().round()
     array([[128., 128., 128.],
            [  0.,   0.,   0.]], dtype=float32)
@@ -61,7 +61,7 @@ def read_images(image_bytes, size, resized=None, keeps_shape=False, interpolatio
 
     pictures = pictures.map(read, num_parallel_calls=tf.data.AUTOTUNE)
     # Outside of tf.data an operation that fails takes the whole graph along. The row at the end is
-    # there because exactly one element must remain, even of no pictures.
+    # there because exactly one element must remain, even of no images.
     end = tf.data.Dataset.from_tensors((count, tf.zeros((size, size, 3))))
     places, images = pictures.ignore_errors().concatenate(end).batch(count + 1).get_single_element()
     places = places[:, None]
@@ -71,7 +71,7 @@ def read_images(image_bytes, size, resized=None, keeps_shape=False, interpolatio
 
 
 def read_image(encoded):
-    """Returns one picture in its own size, decoded as by `read_images`.
+    """Returns one image in its own size, decoded as by `read_images`.
 
     Args:
         encoded: `bytes`, the content of a file.
@@ -89,7 +89,7 @@ def read_image(encoded):
 
 
 def fitted(image, size, resized=None, keeps_shape=False, interpolation="bilinear"):
-    """Resizes and crops one picture, in the graph, as `read_images` does.
+    """Resizes and crops one image, in the graph, as `read_images` does.
 
     Args:
         image: Float32 tensor (rows, columns, channels), from 0 to 255.
@@ -113,7 +113,7 @@ def fitted(image, size, resized=None, keeps_shape=False, interpolation="bilinear
 
 
 def image_bytes(image):
-    """Returns the bytes of a picture file for a path, bytes, an image or an array.
+    """Returns the bytes of an image file for a path, bytes, a PIL image or an array.
 
     Args:
         image: Path of a file (`str` or `pathlib.Path`), bytes of a file, PIL image, or array of
@@ -134,9 +134,9 @@ def image_bytes(image):
     b'PNG'
     """
     if isinstance(image, str | os.PathLike):
-        return _require_picture(content_of(image, "picture"), f"The file '{image}'")
+        return _require_picture(content_of(image, "image"), f"The file '{image}'")
     if isinstance(image, bytes | bytearray | memoryview):
-        return _require_picture(bytes(image), f"A picture of {len(image)} bytes")
+        return _require_picture(bytes(image), f"An image of {len(image)} bytes")
     # Nobody has a PIL image who has not imported PIL.
     pil = sys.modules.get("PIL.Image")
     if pil is not None and isinstance(image, pil.Image):
@@ -144,7 +144,7 @@ def image_bytes(image):
     if hasattr(image, "__array__"):
         return _png_of_array(np.asarray(image))
     raise TypeError(
-        "A picture must be a path, the bytes of a file, a PIL image or an array. "
+        "An image must be a path, the bytes of a file, a PIL image or an array. "
         f"Received: {image!r} of type {type(image).__name__}."
     )
 
@@ -182,7 +182,7 @@ def _decode(encoded):
 def _decode_png(encoded):
     pixels = _float(tf.io.decode_png(encoded, channels=4))
     alpha = pixels[..., 3:]
-    # To a picture of fewer bits TensorFlow adds an alpha of the greatest number of so few bits.
+    # To an image of fewer bits TensorFlow adds an alpha of the greatest number of so few bits.
     bits = tf.cast(tf.io.decode_raw(tf.strings.substr(encoded, 24, 1), tf.uint8)[0], tf.float32)
     is_opaque = tf.reduce_all(alpha == 2.0**bits - 1.0)
     opacity = tf.where(is_opaque, 1.0, alpha / 255.0)
@@ -221,7 +221,7 @@ def _require_picture(content, owner):
             raise ValueError(f"{owner} is empty.") from None
         told = re.sub(r"\{\{function_node .*?\}\} ?| ?\[Op:.*?\]", "", error.message)
         raise ValueError(
-            f"{owner} cannot be read as a picture: it must be a complete {FORMATS} file. {told}"
+            f"{owner} cannot be read as an image: it must be a complete {FORMATS} file. {told}"
         ) from None
     return content
 
@@ -244,7 +244,7 @@ def _way_out(least, greatest):
     if not np.isfinite([least, greatest]).all():
         return "Some of them are not finite: correct these."
     if least < 0.0:
-        return "Do not normalize pictures: the model does."
+        return "Do not normalize images: the model does."
     return "Divide by 255, or pass uint8."
 
 
@@ -252,7 +252,7 @@ def _png_of_array(array):
     pixels = array[..., None] if array.ndim == 2 else array
     if pixels.ndim != 3 or pixels.shape[-1] not in (1, 3, 4) or not pixels.size:
         raise ValueError(
-            "An array must be a picture of shape (rows, columns) or (rows, columns, channels) with "
+            "An array must be an image of shape (rows, columns) or (rows, columns, channels) with "
             f"1, 3 or 4 channels. Received: shape {array.shape}."
         )
     if pixels.dtype.kind == "f":

@@ -24,7 +24,7 @@ def orientation_of(jpeg):
 
 
 def upright(image, orientation):
-    """Turns a picture that was stored with an EXIF orientation upright.
+    """Turns an image that was stored with an EXIF orientation upright.
 
     Args:
         image: Tensor (rows, columns, channels); in a graph it must be square.

@@ -62,7 +62,7 @@ def assert_decoded(is_decoded, what):
 
 def _as_list(inputs, rank):
     if hasattr(inputs, "shape") and hasattr(inputs, "dtype"):
-        is_list = len(inputs.shape) in (1, rank + 1)  # paths, or pictures
+        is_list = len(inputs.shape) in (1, rank + 1)  # paths, or images
     else:
         is_one = isinstance(inputs, str | bytes | bytearray | memoryview | Mapping)
         is_list = isinstance(inputs, Iterable) and not is_one

@@ -6,7 +6,7 @@ import tensorflow as tf
 def traced_once(function):
     """Returns a function that graphs call as one traced function, instead of tracing it anew.
 
-    Reading a text or a picture takes hundreds of operations, and a model has a graph for each kind
+    Reading a text or an image takes hundreds of operations, and a model has a graph for each kind
     of sampler, for training, and for export. Outside graphs, the function runs unchanged.
 
     Args:

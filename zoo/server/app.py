@@ -131,7 +131,7 @@ class _Server:
         """An answer for the page, which chooses the sampler and sees all attention."""
         model = self.model(request)
         if model.task is None:
-            raise Refused(404, f"{model.name} is an exported model: ask it by :predict.")
+            raise Refused(404, f"{model.name} is an exported model: send requests to :predict.")
         body = await self.body(request)
         return await self.in_time(
             model, lambda: JSONResponse(pages.answer_of(model, body, self.limits))
@@ -225,7 +225,7 @@ class _Server:
             if asked in self.models:  # GET of a verb, which is part of the name here
                 raise _no_verb(verb)
             known = ", ".join(self.models)
-            raise Refused(404, f"There is no model {name!r} on this server. There are: {known}.")
+            raise Refused(404, f"There is no model {name!r} on this server. Its models: {known}.")
         if version not in (None, model.version):
             raise Refused(404, f"{name} is served as version {model.version}, not {version}.")
         return model
@@ -258,7 +258,7 @@ class _Server:
     def require_room(self):
         """Refuses a request if too many are in progress."""
         if self.waiting >= self.limits.waiting:
-            raise Refused(503, "The server has as much as it can do. Try again.", RETRY)
+            raise Refused(503, "The server is overloaded. Try again later.", RETRY)
 
     async def in_time(self, model, function):
         """Runs a function in a thread, and refuses when it takes too long.
@@ -306,7 +306,7 @@ class _Events(StreamingResponse):
 
 
 def _no_verb(verb):
-    return Refused(404, f"Models are asked by :predict, not by :{verb}.")
+    return Refused(404, f"Send requests to :predict, not to :{verb}.")
 
 
 async def _no_address(request, error):

@@ -73,13 +73,13 @@ def request_of(body, models, limits):
     unknown = given.keys() - {*TYPES, *OTHERS, *FIXED}
     unknown |= {name for name, default in FIXED.items() if given.get(name, default) != default}
     if unknown:
-        raise Refused(400, f"These options are not offered: {', '.join(sorted(unknown))}.")
+        raise Refused(400, f"These options are not supported: {', '.join(sorted(unknown))}.")
     name = content.get("model")
     model = models.get(name) if isinstance(name, str) else None
     if model is None or not hasattr(model.task, "stream"):
         writers = [name for name, each in models.items() if hasattr(each.task, "stream")]
         if not writers:
-            raise Refused(404, "This server has no language model. Ask its models by :predict.")
+            raise Refused(404, "This server has no language model. Send requests to :predict.")
         raise Refused(404, f"'model' must be one of {', '.join(writers)}.")
     values = {}
     for name, (kind, default) in TYPES.items():
@@ -91,12 +91,12 @@ def request_of(body, models, limits):
     if not 0 <= values["seed"] < 2**31:
         raise Refused(400, "'seed' must be from 0 to 2147483647.")
     if values["n"] != 1:
-        raise Refused(400, "'n' must be 1: ask again with another seed.")
+        raise Refused(400, "'n' must be 1: send another request with another seed.")
     if not 1 <= values["max_tokens"] <= limits.new_tokens:
         raise Refused(400, f"'max_tokens' must be from 1 to {limits.new_tokens}.")
     prompts, stops = (_texts(content.get(name), name) for name in ("prompt", "stop"))
     if len(prompts) > LARGEST:
-        raise Refused(400, f"A request has at most {LARGEST} prompts, this one {len(prompts)}.")
+        raise Refused(400, f"A request may have at most {LARGEST} prompts, not {len(prompts)}.")
     for prompt in prompts:
         limits.require_text(prompt.encode())
     if not all(stops):
@@ -106,7 +106,7 @@ def request_of(body, models, limits):
     for stop in stops:
         limits.require_text(stop.encode())
     if values["stream"] and len(prompts) > 1:
-        raise Refused(400, "One prompt at a time is streamed.")
+        raise Refused(400, "Only one prompt can be streamed at a time.")
     logprobs = _logprobs(content, prompts)
     top_k = _top_k(content)
     try:
@@ -229,7 +229,7 @@ def _choice(number, text, reason, logprobs=None):
 def _texts(value, name):
     values = [] if value is None else value if isinstance(value, list) else [value]
     if not all(isinstance(each, str) and is_unicode(each) for each in values):
-        raise Refused(400, f"{name!r} must be a string or a list of strings, of Unicode.")
+        raise Refused(400, f"{name!r} must be a string or a list of strings, in valid Unicode.")
     return values
 
 

@@ -17,7 +17,7 @@ class Limits:
     Args:
         body_bytes: Maximum size of the body of a request.
         text_bytes: Maximum size of a text, in UTF-8.
-        picture_pixels: Maximum rows times columns of a picture; a small file may have many.
+        picture_pixels: Maximum rows times columns of an image; a small file may have many.
         waiting: Maximum number of requests in progress; others are told to try again.
         seconds: Maximum time for the body of a request to arrive, for an answer, and for a client
             to take the next event of a stream; a whole stream may take longer.
@@ -34,7 +34,7 @@ class Limits:
     refresh_seconds: float = 2.0
 
     def require_tensors(self, tensors):
-        """Refuses texts and pictures that are too large.
+        """Refuses texts and images that are too large.
 
         Args:
             tensors: Dictionary of names to NumPy arrays. Strings are texts, unless the name ends in
@@ -54,20 +54,20 @@ class Limits:
         if len(text) > self.text_bytes:
             raise Refused(
                 400,
-                f"A text has at most {self.text_bytes} bytes. Received: {len(text)}. Send its "
-                "parts.",
+                f"A text may have at most {self.text_bytes} bytes. Received: {len(text)}. Send it "
+                "in parts.",
             )
 
     def require_picture(self, encoded):
-        """Refuses a picture, the `bytes` of a file, of too many pixels. It is not decoded."""
+        """Refuses an image, the `bytes` of a file, of too many pixels. It is not decoded."""
         if _pixels(encoded) > self.picture_pixels:
             raise Refused(
-                400, f"A picture has at most {self.picture_pixels} pixels. Make it smaller."
+                400, f"An image may have at most {self.picture_pixels} pixels. Make it smaller."
             )
 
 
 def _pixels(encoded):
-    """Returns the number of pixels according to the header of a file, 0 if it is not a picture."""
+    """Returns the number of pixels according to the header of a file, 0 if it is not an image."""
     try:
         with PIL.Image.open(io.BytesIO(encoded)) as image:
             return image.height * image.width

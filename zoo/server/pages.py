@@ -92,7 +92,7 @@ def answer_of(model, body, limits):
     content, task = object_of(body), model.task
     method = getattr(task, "task_method", None)
     if method not in METHODS:
-        raise Refused(404, f"The page has no way to ask {model.name}.")
+        raise Refused(404, f"The page does not support {model.name}.")
     sampler, seed = _sampler(task, content.get("sampler")), content.get("seed", 0)
     if type(seed) is not int or not 0 <= seed < 2**31:
         raise Refused(400, "'seed' must be from 0 to 2147483647.")
@@ -158,7 +158,7 @@ def _sampler(task, wanted):
         raise Refused(400, f"'sampler' must name one of {', '.join(SAMPLERS)}.")
     options = {key: value for key, value in wanted.items() if key != "name"}
     if options.keys() != {*SAMPLERS[name]}:
-        raise Refused(400, f"{name} goes with {', '.join(SAMPLERS[name]) or 'no options'}.")
+        raise Refused(400, f"{name} takes {', '.join(SAMPLERS[name]) or 'no options'}.")
     for key, choices in (("num_beams", BEAMS), ("k", TOP_K)):
         if key in options and (type(options[key]) is not int or options[key] not in choices):
             raise Refused(400, f"{key!r} must be one of {', '.join(map(str, choices))}.")

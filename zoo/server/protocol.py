@@ -34,14 +34,14 @@ def request_of(body, signatures, default):
     name = content.get("signature_name")
     name = default if name in (None, "") else name
     if not isinstance(name, str) or name not in signatures:
-        raise Refused(404, f"There is no signature {name!r}. There are {', '.join(signatures)}.")
+        raise Refused(404, f"There is no signature {name!r}. Signatures: {', '.join(signatures)}.")
     signature = signatures[name]
     if not signature.inputs or any(spec.shape.rank == 0 for spec in signature.inputs):
         raise Refused(
             400, f"The signature {name!r} cannot be served: each input must have the batch first."
         )
     if ("instances" in content) == ("inputs" in content):
-        raise Refused(400, "A request has either 'instances', row by row, or 'inputs', by name.")
+        raise Refused(400, "Send either 'instances', row by row, or 'inputs', by name.")
     is_by_rows = "instances" in content
     columns = _columns(content, [spec.name for spec in signature.inputs])
     tensors = {spec.name: _array(columns[spec.name], spec) for spec in signature.inputs}
@@ -57,7 +57,7 @@ def answer_of(outputs, is_by_rows):
     lengths = {array.shape[:1] for array in outputs.values()}
     if is_by_rows and (len(lengths) > 1 or () in lengths):
         raise Refused(
-            400, "The outputs of this signature are no rows. Send 'inputs' instead of 'instances'."
+            400, "The outputs of this signature are not rows. Send 'inputs' instead of 'instances'."
         )
     lists = {name: _plain(name, array) for name, array in outputs.items()}
     if not is_by_rows:
@@ -192,7 +192,7 @@ def _decoded(values):
             return base64.b64decode(values["b64"], validate=True)
         except (binascii.Error, ValueError) as error:
             raise Refused(400, f"b64 is not base64: {error}") from error
-    raise Refused(400, f"Where a string belongs stands {type(values).__name__}.")
+    raise Refused(400, f"Expected a string. Received: {type(values).__name__}.")
 
 
 def _plain(name, array):

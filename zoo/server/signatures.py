@@ -78,11 +78,11 @@ class Signature:
         """
         rows = {len(tensor) for tensor in tensors.values()}
         if len(rows) != 1:
-            raise Refused(400, f"Inputs must have as many rows as each other, not {sorted(rows)}.")
+            raise Refused(400, f"All inputs must have the same number of rows, not {sorted(rows)}.")
         (number,) = rows
         if not 1 <= number <= self.largest:
             raise Refused(
-                400, f"A request has 1 to {self.largest} rows, this one {number}. Send several."
+                400, f"A request must have 1 to {self.largest} rows, not {number}. Send several."
             )
         constants = [tf.constant(tensors[spec.name], spec.dtype) for spec in self.inputs]
         return self._answer(self._concrete(), constants, observe)

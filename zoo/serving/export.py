@@ -92,7 +92,7 @@ def require_free(path):
     """
     path = pathlib.Path(path)
     if path.exists() and not (path.is_dir() and not any(path.iterdir())):
-        raise ValueError(f"`path` must be a new folder. {path} is there already.")
+        raise ValueError(f"`path` must be a new folder. {path} exists already.")
     return path
 
 

@@ -47,7 +47,7 @@ def unpack(path, folder):
                 with archive.open(member) as source, open(folder / name, "wb") as target:
                     shutil.copyfileobj(source, target)
     except _BROKEN as error:
-        raise ValueError(f"it is no zip file, or a damaged one: {error}") from error
+        raise ValueError(f"it is not a zip file, or is damaged: {error}") from error
 
 
 def _members(archive):

@@ -34,7 +34,7 @@ def arrays_in(path):
                     shapes[name] = dataset.shape
     except _BROKEN as error:
         raise ValueError(
-            f"{path} is damaged, or is no weights file as Keras writes it: {error}. Get it again, "
+            f"{path} is damaged, or is not a weights file written by Keras: {error}. Get it again, "
             "or have it written by model.save_weights or model.save_to_preset."
         ) from error
     if total > path.stat().st_size:
@@ -54,7 +54,7 @@ def _datasets(file):
             place = f"{path}{name}"
             link = group.get(name, getlink=True)
             if not isinstance(link, h5py.HardLink):
-                raise ValueError(f"{place} is no array but a link, {type(link).__name__}")
+                raise ValueError(f"{place} is not an array but a link, {type(link).__name__}")
             item = group[name]
             address = h5py.h5o.get_info(item.id).addr
             if address in seen:
@@ -71,7 +71,7 @@ def _datasets(file):
 def _problem_of(dataset):
     """Returns what is wrong with an array, or `None`."""
     if not isinstance(dataset, h5py.Dataset) or dataset.shape is None:
-        return "is no array"
+        return "is not an array"
     if dataset.external or dataset.is_virtual:
         return "has its numbers elsewhere"
     if not _is_numeric(dataset):

@@ -96,8 +96,8 @@ def architecture_of(model):
     name = getattr(model.core, "architecture", None)
     if name is None or type(model).__module__.split(".")[0] != "zoo":
         raise ValueError(
-            f"{type(model).__name__} around {type(model.core).__name__} is no architecture of the "
-            "zoo. Save it with model.save(path.keras) instead."
+            f"{type(model).__name__} around {type(model.core).__name__} is not an architecture of "
+            "the zoo. Save it with model.save(path.keras) instead."
         )
     return name
 
@@ -133,7 +133,7 @@ def read_card(folder):
 def _problem_of(card):
     """Returns what is wrong with a card, or `None`."""
     if not isinstance(card, dict):
-        return "it is no dictionary"
+        return "it is not a dictionary"
     for key, kind in (_TYPES | {key: _OPTIONAL[key] for key in _OPTIONAL if key in card}).items():
         if not isinstance(card.get(key), kind):
             found = reprlib.repr(card.get(key, "missing"))
@@ -142,7 +142,7 @@ def _problem_of(card):
         return "'data' has no 'name'"
     for entry in card["quality"]:
         if not isinstance(entry, dict) or not _is_measurement(entry):
-            return f"{reprlib.repr(entry)} in 'quality' is no metric with a value"
+            return f"{reprlib.repr(entry)} in 'quality' is not a metric with a value"
     if card["files"].keys() | {TOKENIZER} != set(HASHED):
         return f"'files' should be {', '.join(HASHED)}, and is {', '.join(card['files'])}"
     for name, entry in card["files"].items():

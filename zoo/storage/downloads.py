@@ -107,7 +107,7 @@ def _unpacked(stem, key, address, get):
         new = unfinished / "preset"
         try:
             unpack(archive, new)
-            check_files(new, "Whoever made the archive has to make it anew.")
+            check_files(new, "Its author has to create the archive again.")
         except ValueError as error:
             raise ValueError(f"{address} holds no preset that can be used: {error}") from error
         flush(new)

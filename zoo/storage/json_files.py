@@ -24,7 +24,7 @@ def read_json(path, largest):
         with open(path, encoding="utf-8") as file:
             content = json.load(file)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"it is no JSON. {error}") from error
+        raise ValueError(f"it is not JSON. {error}") from error
     level = [content]
     for _ in range(DEEPEST + 1):
         level = [each for parent in level for each in _children(parent)]

@@ -1,1 +1,1 @@
-"""What users call: raw inputs in, texts, pictures or numbers out."""
+"""What users call: raw inputs in, texts, images or numbers out."""

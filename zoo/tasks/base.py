@@ -177,7 +177,7 @@ class Task(keras.Model, abc.ABC):
         _refuse_what_needs_arrays(**kwargs)
         if options and y is None and is_batches(x):
             raise ValueError(
-                f"{', '.join(map('`{}`'.format, options))} cannot change batches that are made. "
+                f"{', '.join(map('`{}`'.format, options))} cannot be applied to finished batches. "
                 f"Received: batches as `x`, and {options!r}. Pass it to `batches` instead."
             )
         if validation_data is not None:

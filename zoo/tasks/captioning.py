@@ -61,7 +61,7 @@ class Captioner(GeneratingTask):
         if self.backbone.channels != core.config.channels:
             raise ValueError(
                 f"The model takes annotations of {core.config.channels} channels, and the "
-                f"backbone makes {self.backbone.channels}. Make the model with "
+                f"backbone returns {self.backbone.channels}. Create the model with "
                 f"channels={self.backbone.channels}, or choose other layers of the backbone."
             )
 
@@ -80,7 +80,7 @@ class Captioner(GeneratingTask):
 
     @property
     def fingerprint(self):
-        """The output of the backbone for a built-in picture, which identifies its weights."""
+        """The output of the backbone for a built-in image, which identifies its weights."""
         return self.backbone.fingerprint()
 
     def check_fingerprint(self, fingerprint):
@@ -105,6 +105,11 @@ class Captioner(GeneratingTask):
 
         Returns:
             A data set of `(inputs, labels, weights)`.
+
+        Raises:
+            ValueError: If `x` and `y` are not images with captions, or `subword_dropout` is not a
+                probability.
+            FileNotFoundError: If a file is missing.
         """
         require_dropout(subword_dropout)
         examples = x if y is None else examples_of_lists(x, y)
@@ -204,7 +209,10 @@ class Captioner(GeneratingTask):
             sampler, batch_size, **options: As for `caption`.
 
         Returns:
-            A list of `str`, or of lists of them.
+            A list of `str`; with `num_return_sequences` above 1, a list of lists of `str`.
+
+        Raises:
+            ValueError: If the sampler or an option is unknown.
         """
         annotations = np.asarray(annotations, "float32")
         compiled = self._compiled_of_annotations
@@ -238,7 +246,7 @@ class Captioner(GeneratingTask):
         return LONGEST_CAPTION
 
     def example_request(self, length):
-        """Returns a grey picture."""
+        """Returns a gray image."""
         return tf.io.encode_png(tf.fill([8, 8, 3], tf.constant(128, tf.uint8))).numpy()
 
     def serving_start(self):

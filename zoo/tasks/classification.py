@@ -1,4 +1,4 @@
-"""The task of classification: texts, pictures or sounds in, labels out."""
+"""The task of classification: texts, images or sounds in, labels out."""
 
 import functools
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ SINGLE, MULTI = "single_label_classification", "multi_label_classification"
 
 @keras.saving.register_keras_serializable(package="zoo")
 class Classifier(EncodingTask):
-    """A classification model together with the preprocessing of its texts, pictures or sounds.
+    """A classification model together with the preprocessing of its texts, images or sounds.
 
     `fit`, `evaluate` and `classify` take raw inputs, including pairs of texts; the same graph reads
     them everywhere.
@@ -63,8 +63,9 @@ class Classifier(EncodingTask):
         self.labels = require_labels(labels, core.config.num_labels)
         if problem_type == SINGLE and len(self.labels) < 2:
             raise ValueError(
-                "Labels that exclude each other are two at least. Received: "
-                f"labels={self.labels!r}. For a label or none pass problem_type={MULTI!r}."
+                "A single-label problem needs at least two labels. Received: "
+                f"labels={self.labels!r}. For a label that may be absent, pass "
+                f"problem_type={MULTI!r}."
             )
         self.problem_type = problem_type
         self._own_reader = reader
@@ -116,7 +117,7 @@ class Classifier(EncodingTask):
 
         Args:
             x: A list of inputs as `classify` takes them, or a `tf.data.Dataset` of (input, label):
-                inputs are texts, tuples of two texts, encoded pictures, pixels `(rows, columns,
+                inputs are texts, tuples of two texts, encoded images, pixels `(rows, columns,
                 channels)` from 0 to 255, WAV files, or samples `(samples,)` at the rate of the
                 reader; labels are names or indices. For multi-label problems, they are a vector of
                 names, or a multi-hot vector.
@@ -136,7 +137,7 @@ class Classifier(EncodingTask):
         if class_weight is not None and self._is_multi:
             raise ValueError(
                 "`class_weight` needs inputs with one label each; this is a multi-label problem. "
-                f"Received: class_weight={class_weight!r}. Weigh the batches instead: "
+                f"Received: class_weight={class_weight!r}. Weight the batches instead: "
                 "model.batches(x, y, shuffle=True).map(...)."
             )
         weights = label_weights({} if class_weight is None else class_weight, self.labels)
@@ -176,8 +177,8 @@ class Classifier(EncodingTask):
         """Returns the best label of an input, or of each input in a list.
 
         Args:
-            inputs: A text, a picture or a sound, or a list; or a list of pairs of texts, such as
-                `[("It rains.", "The sun shines.")]`. A picture is a path, encoded `bytes`, a
+            inputs: A text, an image or a sound, or a list; or a list of pairs of texts, such as
+                `[("It rains.", "The sun shines.")]`. An image is a path, encoded `bytes`, a
                 `PIL.Image`, or an array, see `zoo.readers.images.image_bytes`. A sound is the path
                 of a WAV file, its `bytes`, or a tuple (samples, rate), see
                 `zoo.readers.audio.sound_bytes`.
@@ -192,7 +193,7 @@ class Classifier(EncodingTask):
             `str`: the labels whose probability is above 0.5.
 
         Raises:
-            ValueError: If an input is not a text, a picture or a sound.
+            ValueError: If an input is not a text, an image or a sound.
             TypeError: If an input has another type.
             FileNotFoundError: If a file is missing.
         """

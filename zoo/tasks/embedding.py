@@ -77,6 +77,9 @@ class Embedder(EncodingTask):
 
         Returns:
             A data set of `(inputs, labels, weights)`.
+
+        Raises:
+            ValueError: If `x` and `y` are not pairs of texts.
         """
         pairs = x if y is None else pairs_of_lists(x, y)
         require_pairs(pairs)
@@ -121,6 +124,9 @@ class Embedder(EncodingTask):
 
         Returns:
             float32 array `(texts, others)`.
+
+        Raises:
+            ValueError: If an input is not a text.
         """
         vectors = [np.atleast_2d(self.embed(each, batch_size)) for each in (texts, others)]
         vectors = [x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12) for x in vectors]

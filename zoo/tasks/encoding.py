@@ -15,7 +15,7 @@ from zoo.tasks.base import Task
 REQUESTS = tf.TensorSpec([None], tf.string)
 PAIRS = tf.TensorSpec([None, 2], tf.string)
 NO_GRAPH_OF_SOUNDS = (
-    "ONNX and LiteRT files are for models of texts or pictures, and for those that generate. "
+    "ONNX and LiteRT files are for models of texts or images, and for those that generate. "
     'Export this one of sounds as a SavedModel: format="tf_saved_model".'
 )
 

@@ -80,6 +80,9 @@ class MaskFiller(EncodingTask):
 
         Returns:
             A data set of `(inputs, labels, weights)`.
+
+        Raises:
+            ValueError: If `x` does not consist of texts, or is empty.
         """
         require(y is None, "left out: a masked language model learns from texts alone", y=y)
         refuse_file(x)

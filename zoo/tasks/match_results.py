@@ -1,4 +1,4 @@
-"""What matching returns besides numbers: texts, images, and their pictures."""
+"""What matching returns besides numbers: texts, images, and their plots."""
 
 import textwrap
 from typing import NamedTuple
@@ -25,10 +25,10 @@ class Matches(NamedTuple):
     images: list
 
     def plot(self):
-        """Draws the similarities: a row for each text, and above each column its image.
+        """Plots the similarities: a row for each text, and above each column its image.
 
         Returns:
-            The `matplotlib.figure.Figure`; it is not shown, and belongs to no pyplot window.
+            The `matplotlib.figure.Figure`. It is not displayed or registered with pyplot.
         """
         columns, rows = self.similarities.shape
         labels = [textwrap.fill(text, LINE) for text in self.texts]
@@ -64,8 +64,8 @@ class Findings(NamedTuple):
     """What `search` returns, the best image first.
 
     Attributes:
-        text: `str`, what was looked for.
-        names: List of the `pathlib.Path`s of the images; their places, if a list was searched.
+        text: `str`, the text that was searched for.
+        names: List of the `pathlib.Path`s of the images; if a list was searched, of their indices.
         similarities: float32 array of cosines.
         images: List of `bytes`, the encoded images.
     """
@@ -76,10 +76,10 @@ class Findings(NamedTuple):
     images: list
 
     def plot(self):
-        """Draws the images side by side, with their similarities.
+        """Plots the images side by side, with their similarities.
 
         Returns:
-            The `matplotlib.figure.Figure`; it is not shown, and belongs to no pyplot window.
+            The `matplotlib.figure.Figure`. It is not displayed or registered with pyplot.
         """
         width = min(2.2 * len(self.images), MAX_INCHES)
         figure = new_figure((width, 2.9))

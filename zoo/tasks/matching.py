@@ -1,4 +1,4 @@
-"""The task of matching: which picture belongs to which text."""
+"""The task of matching: which image belongs to which text."""
 
 import functools
 import os
@@ -41,21 +41,21 @@ REQUESTS = tf.TensorSpec([None], tf.string)
 
 @keras.saving.register_keras_serializable(package="zoo")
 class Matcher(Task):
-    """A joint embedding model of pictures and texts, together with the preprocessing of both.
+    """A joint embedding model of images and texts, together with the preprocessing of both.
 
-    All methods take raw texts and pictures; the same graph reads them everywhere.
+    All methods take raw texts and images; the same graph reads them everywhere.
 
     Args:
         core: A model with `embed_images` and `embed_texts`, such as `zoo.models.clip.Clip`.
         tokenizer: The tokenizer of the texts.
-        backbone: A `zoo.Backbone`, which computes the vectors of a picture that the core takes.
+        backbone: A `zoo.Backbone`, which computes the vectors of an image that the core takes.
             Defaults to MobileNetV2 with ImageNet weights.
         plain_texts: Whether texts are read in lower case and without punctuation.
         reader: A `zoo.ImageReader` in place of a backbone, for a core that takes pixels.
 
     Raises:
         ValueError: If the inputs of the core do not match the vectors of the backbone, or the
-            pictures of the reader.
+            images of the reader.
     """
 
     task_name = "matching"
@@ -102,7 +102,7 @@ class Matcher(Task):
 
     @property
     def fingerprint(self):
-        """The output of the backbone for a built-in picture, which identifies its weights."""
+        """The output of the backbone for a built-in image, which identifies its weights."""
         return None if self.backbone is None else self.backbone.fingerprint()
 
     def check_fingerprint(self, fingerprint):
@@ -140,8 +140,8 @@ class Matcher(Task):
             y: If `x` is a list: for each image a caption or a list of captions.
             batch_size: Number of images per batch. Defaults to 256.
             shuffle: Whether to shuffle the images, within a buffer.
-            seed: Seed of everything random.
-            captions_per_image: Number of captions per image, drawn anew in every epoch; all by
+            seed: Seed of the shuffling, of `captions_per_image` and of `subword_dropout`.
+            captions_per_image: Number of captions per image, sampled again in every epoch; all by
                 default.
             subword_dropout: Probability of BPE dropout: each epoch splits words differently.
 
@@ -269,7 +269,7 @@ class Matcher(Task):
         batch_size: int = 64,
     ) -> Matches: ...
     def match(self, images, texts, return_matches=False, batch_size=64):
-        """Returns how well each text fits each image.
+        """Returns the similarity of each image to each text.
 
         Args:
             images, texts: As for `embed`.
@@ -279,6 +279,10 @@ class Matcher(Task):
 
         Returns:
             float32 (images × texts) of cosines from -1 to 1, or a `Matches`.
+
+        Raises:
+            ValueError: If an input is not an image or a text.
+            FileNotFoundError: If a file is missing.
         """
         requests, _ = self._requests(images)
         texts, _ = as_texts(texts)
@@ -307,7 +311,7 @@ class Matcher(Task):
         batch_size: int = 64,
     ) -> PictureClasses: ...
     def classify(self, images, labels, return_probabilities=False, batch_size=64):
-        """Returns the label that fits an image best (zero-shot classification).
+        """Returns the label that matches an image best (zero-shot classification).
 
         Args:
             images: As for `embed`.
@@ -319,6 +323,10 @@ class Matcher(Task):
         Returns:
             A `str` for one image, a list of `str` for a list; or a `PictureClasses` with `labels`
             and `probabilities` (images × labels, float32).
+
+        Raises:
+            ValueError: If an input is not an image, or `labels` is not a list of texts.
+            FileNotFoundError: If a file is missing.
         """
         labels, is_one_label = as_texts(labels)
         if is_one_label or not labels:
@@ -334,11 +342,11 @@ class Matcher(Task):
     def search(
         self, text: str, images: FilePath | Pictures, k: int = 5, batch_size: int = 64
     ) -> Findings:
-        """Finds the images that fit a text best.
+        """Finds the images that match a text best.
 
         Args:
             text: A text.
-            images: A folder, all of whose pictures are searched, or a list of images as for
+            images: A folder, all of whose images are searched, or a list of images as for
                 `embed`.
             k: Maximum number of images to find.
             batch_size: Number of images to process at a time.
@@ -347,7 +355,7 @@ class Matcher(Task):
             A `Findings`, best first.
 
         Raises:
-            ValueError: If `text` is not a text, or there is no picture.
+            ValueError: If `text` is not a text, or there is no image.
         """
         texts, is_one = as_texts(text)
         if not is_one:
@@ -357,7 +365,7 @@ class Matcher(Task):
         names, requests = self._pictures(images)
         if not requests:
             raise ValueError(
-                "`images` of search must hold at least one picture. Received: an empty list."
+                "`images` of search must hold at least one image. Received: an empty list."
             )
         similarities = self.match(requests, texts, batch_size=batch_size)[:, 0]
         best = np.argsort(-similarities, kind="stable")[:k]
@@ -425,7 +433,7 @@ class Matcher(Task):
     def export(self, path: FilePath, format: str = "tf_saved_model") -> pathlib.Path:
         """Exports the model for serving.
 
-        `"tf_saved_model"` is for TF Serving, texts or encoded pictures in, vectors out:
+        `"tf_saved_model"` is for TF Serving, texts or encoded images in, vectors out:
         `serving_default` takes `text`, and `images` takes `image_bytes`, strings `[batch]`; both
         return `embedding`, unit vectors whose dot products are similarities.
 

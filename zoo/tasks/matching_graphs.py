@@ -1,4 +1,4 @@
-"""A `Matcher` as files for ONNX Runtime and LiteRT: a graph of pictures and one of texts."""
+"""A `Matcher` as files for ONNX Runtime and LiteRT: a graph of images and one of texts."""
 
 import tensorflow as tf
 

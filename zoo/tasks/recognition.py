@@ -99,7 +99,7 @@ class Recognizer(EncodingTask):
         Returns:
             A data set of `(inputs, token ids, weights)`. It raises an `InvalidArgumentError` where
             a text needs more time steps than its sound has: one for each token, and one between
-            equal neighbours.
+            equal neighbors.
 
         Raises:
             ValueError: If the inputs are not sounds and texts.

@@ -35,7 +35,7 @@ class Translation(NamedTuple):
     log_probs: np.ndarray
 
     def plot(self, position=0):
-        """Draws the alignment of one of the texts.
+        """Plots the alignment of one of the texts.
 
         Returns:
             The `matplotlib.figure.Figure`.
@@ -89,7 +89,7 @@ class Caption(NamedTuple):
     images: list[bytes]
 
     def plot(self, position=0):
-        """Draws one of the images once for each word, with the regions the word attended to.
+        """Plots one of the images once for each word, with the regions that the word attended to.
 
         Returns:
             The `matplotlib.figure.Figure`.
@@ -124,17 +124,17 @@ class Caption(NamedTuple):
 
 
 class PictureClasses(NamedTuple):
-    """The detailed result of `classify` for pictures, with an entry for each picture.
+    """The detailed result of `classify` for images, with an entry for each image.
 
     Attributes:
         labels: List of `str`, the best label of each; or of lists of `str`, all labels of each.
-        probabilities: float32 array (pictures × labels of the model); rows sum to 1 if labels are
+        probabilities: float32 array (images × labels of the model); rows sum to 1 if labels are
             mutually exclusive.
-        attention: float32 array (pictures × rows × columns), the regions that the answer came from,
-            by attention rollout; a map sums to 1. `None` unless requested.
-        heads: float32 array (pictures × blocks × heads × rows × columns), the same for each head
+        attention: float32 array (images × rows × columns), the contribution of each region to the
+            answer, by attention rollout; a map sums to 1. `None` unless requested.
+        heads: float32 array (images × blocks × heads × rows × columns), the same for each head
             alone, or `None`.
-        images: List of `bytes`, the encoded pictures.
+        images: List of `bytes`, the encoded images.
     """
 
     labels: list
@@ -145,22 +145,22 @@ class PictureClasses(NamedTuple):
 
     @classmethod
     def of(cls, labels, probabilities, rows, images):
-        """Makes the result from the outputs of `Classifier.respond` for each picture."""
+        """Makes the result from the outputs of `Classifier.respond` for each image."""
         attention, heads = (_stacked(rows, name) for name in ("attention", "heads"))
         return cls(labels, probabilities, attention, heads, images)
 
     def plot(self, position=0, layer=None):
-        """Draws a picture, and next to it the picture with the regions the model attended to.
+        """Plots an image, and next to it the image with the regions that the model attended to.
 
         Args:
-            position: Index of the picture.
+            position: Index of the image.
             layer: Index of a block whose heads to show; by default all blocks together, by rollout.
 
         Returns:
             The `matplotlib.figure.Figure`.
 
         Raises:
-            ValueError: If the result holds no attention, or there is no such picture or block.
+            ValueError: If the result holds no attention, or there is no such image or block.
         """
         require(self.attention is not None, OF_ATTENTION, attention=None)
         require_entry(self.labels, position)
@@ -168,17 +168,17 @@ class PictureClasses(NamedTuple):
         return plot_caption(read_image(self.images[position]), titles, maps)
 
     def save_html(self, path: str | os.PathLike[str], position: int = 0) -> pathlib.Path:
-        """Writes an HTML page to explore where in a picture the model looked, see `zoo.pages`.
+        """Writes an HTML page to explore which regions the model attended to, see `zoo.pages`.
 
         Args:
             path: Path of the file, which is self-contained.
-            position: Index of the picture.
+            position: Index of the image.
 
         Returns:
             `pathlib.Path` of the file.
 
         Raises:
-            ValueError: If the result holds no attention, or there is no such picture.
+            ValueError: If the result holds no attention, or there is no such image.
         """
         require(self.attention is not None, OF_ATTENTION, attention=None)
         return save_page(path, self._page(position))
@@ -208,8 +208,8 @@ class TextClasses(NamedTuple):
             mutually exclusive.
         tokens: List of lists of `str`, the pieces of each text; `None` unless attention was
             requested.
-        attention: List of float32 arrays (tokens,), the tokens that the answer came from, by
-            attention rollout; each sums to 1.
+        attention: List of float32 arrays (tokens,), the contribution of each token to the answer,
+            by attention rollout; each sums to 1.
     """
 
     labels: list
@@ -228,7 +228,7 @@ class TextClasses(NamedTuple):
         return cls(labels, probabilities, tokenizer.pieces(ids), attention)
 
     def plot(self, position=0):
-        """Draws the tokens of a text with the contribution of each.
+        """Plots the tokens of a text with the contribution of each.
 
         Returns:
             The `matplotlib.figure.Figure`.
@@ -268,7 +268,7 @@ class AttentionMaps(NamedTuple):
     key_tokens: list[str]
 
     def plot(self, layer=-1, head=None):
-        """Draws one head, or all heads of a layer side by side.
+        """Plots one head, or all heads of a layer side by side.
 
         Args:
             layer: Index of the layer; a negative one counts from the last layer.

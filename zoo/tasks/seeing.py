@@ -1,4 +1,4 @@
-"""The image side of a `Matcher`: a backbone or a reader, and the pictures in a folder."""
+"""The image side of a `Matcher`: a backbone or a reader, and the images in a folder."""
 
 import math
 import pathlib
@@ -32,17 +32,17 @@ def require_eyes_that_fit(config, backbone, reader):
     taken = config.positions, config.channels
     if made != taken:
         raise ValueError(
-            f"The model takes {taken[0]} vectors of {taken[1]} numbers of a picture, and the "
-            f"{what} makes {made[0]} of {made[1]}. Make the model with positions={made[0]}, "
+            f"The model takes {taken[0]} vectors of size {taken[1]} per image, and the {what} "
+            f"returns {made[0]} of size {made[1]}. Create the model with positions={made[0]}, "
             f"channels={made[1]}, or {way_out}."
         )
 
 
 def pictures_in(folder):
-    """Returns a dictionary from the paths of the pictures in a folder to their contents.
+    """Returns a dictionary from the paths of the images in a folder to their contents.
 
     Raises:
-        ValueError: If it is not a folder, or none of its pictures can be read.
+        ValueError: If it is not a folder, or none of its images can be read.
     """
     folder, found = pathlib.Path(folder).expanduser(), {}
     if not folder.is_dir():
@@ -56,5 +56,5 @@ def pictures_in(folder):
         except ValueError as error:
             warnings.warn(f"{error} It is left out.", stacklevel=4)
     if not found:
-        raise ValueError(f"None of the pictures in {folder} can be read.")
+        raise ValueError(f"None of the images in {folder} can be read.")
     return found

@@ -20,8 +20,8 @@ class SoundClasses(NamedTuple):
         labels: List of `str`, the best label of each; or of lists of `str`, all labels of each.
         probabilities: float32 array (sounds × labels of the model); rows sum to 1 if labels are
             mutually exclusive.
-        attention: List of float32 arrays (tokens,), the times in the sound that the answer came
-            from, by attention rollout; each sums to 1. `None` unless requested.
+        attention: List of float32 arrays (tokens,), the contribution of each time step to the
+            answer, by attention rollout; each sums to 1. `None` unless requested.
         heads: List of float32 arrays (blocks × heads × tokens), the same for each head alone, or
             `None`.
         sounds: List of `bytes`, the sounds as WAV files.
@@ -45,12 +45,12 @@ class SoundClasses(NamedTuple):
         return cls(labels, probabilities, attention, heads, sounds, reader)
 
     def spectrogram(self, position=0):
-        """Returns what the model hears of a sound, float32 (frames × bands), normalized."""
+        """Returns the spectrogram of a sound as the model gets it, float32 (frames × bands)."""
         require_entry(self.sounds, position)
         return _spectrogram(self.reader, self.sounds[position])
 
     def plot(self, position=0, layer=None):
-        """Draws the spectrogram of a sound, and below it the times that the answer came from.
+        """Plots the spectrogram of a sound, and below it the contribution of each time step.
 
         Args:
             position: Index of the sound.
@@ -75,7 +75,7 @@ class Transcription(NamedTuple):
     Attributes:
         texts: List of `str`, the texts.
         tokens: List of lists of `str`, the pieces of each text.
-        attention: List of float32 arrays (tokens × times), when each token was heard. A time step
+        attention: List of float32 arrays (tokens × times), what each token attends to. A time step
             is two frames of the reader, 0.02 seconds; a row sums to 1 minus the attention to the
             silence after the sound. It is 0 outside the window of the token.
         log_probs: float32 array, the log-probability of each text.
@@ -109,14 +109,14 @@ class Transcription(NamedTuple):
         return cls(texts, tokens, attention, np.array(log_probs, "float32"), sounds, reader)
 
     def spectrogram(self, position=0):
-        """Returns what the model hears of a sound, float32 (frames × bands)."""
+        """Returns the spectrogram of a sound as the model gets it, float32 (frames × bands)."""
         require_entry(self.sounds, position)
         heard, _ = self.reader.read(self.sounds[position])
         windows = zip(heard["frames"].numpy(), heard["lengths"].numpy(), strict=True)
         return np.concatenate([frames[:length] for frames, length in windows])
 
     def plot(self, position=0):
-        """Draws the spectrogram of a sound, and below it when each token was heard.
+        """Plots the spectrogram of a sound, and below it the times that each token attends to.
 
         Args:
             position: Index of the sound.
@@ -162,12 +162,12 @@ class Recognition(NamedTuple):
         return cls(texts, tokens, seconds, attention, sounds, reader)
 
     def spectrogram(self, position=0):
-        """Returns what the model hears of a sound, float32 (frames × bands), normalized."""
+        """Returns the spectrogram of a sound as the model gets it, float32 (frames × bands)."""
         require_entry(self.sounds, position)
         return _spectrogram(self.reader, self.sounds[position])
 
     def plot(self, position=0):
-        """Draws the spectrogram of a sound, and below it the times that each token attended to.
+        """Plots the spectrogram of a sound, and below it the times that each token attended to.
 
         Args:
             position: Index of the sound.

@@ -74,6 +74,10 @@ class SourceToTargetTask(GeneratingTask):
 
         Returns:
             A data set of `(inputs, labels, weights)`.
+
+        Raises:
+            ValueError: If `x` and `y` are not pairs of texts, or `subword_dropout` is not a
+                probability.
         """
         require_dropout(subword_dropout)
         pairs = x if y is None else pairs_of_lists(x, y)

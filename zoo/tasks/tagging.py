@@ -119,7 +119,7 @@ class Tagger(EncodingTask):
         unknown = sorted({str(each) for row in labels for each in row if each not in known})
         if unknown:
             raise ValueError(
-                f"Every label must be one of {self.labels}, or its number from 0. Received: "
+                f"Every label must be one of {self.labels}, or its index. Received: "
                 f"{', '.join(unknown)}."
             )
         return tf.ragged.constant([[known[each] for each in row] for row in labels], tf.int32)
@@ -140,6 +140,9 @@ class Tagger(EncodingTask):
         Returns:
             A list of `Tag`s for a `str`, a list of such lists for a list.
             `zoo.tasks.tagging.entities` joins those that belong together.
+
+        Raises:
+            ValueError: If an input is neither a text nor a list of words.
         """
         requests, is_one = self.reader.requests(texts)
         tagged = [self._tags(row) for row in self._answers(requests, batch_size)]

@@ -69,7 +69,7 @@ class Transcriber(GeneratingTask):
             taken = getattr(core.config, name)
             if made != taken:
                 raise ValueError(
-                    f"The model takes {name}={taken}, and the reader makes {made}. Make both with "
+                    f"The model takes {name}={taken}, and the reader {made}. Create both with "
                     "the same number."
                 )
         known = {LANGUAGE: self.languages, TASK: self.tasks}
@@ -242,7 +242,7 @@ class Transcriber(GeneratingTask):
             sampler: `"greedy"`, `"beam"`, `"random"`, `"top_k"`, `"top_p"`, a sampler object of
                 `zoo.decoding`, or `None` for the model's own, `model.default_sampler`. A sampler
                 chosen by its name forbids the same tokens as the model's own.
-            return_attention: Whether to also return the tokens and when each was heard.
+            return_attention: Whether to also return the tokens and the time of each.
             batch_size: Number of windows to process at a time.
             jit_compile: Whether to compile with XLA: this takes seconds for the first batch of a
                 shape, and is faster afterwards.
@@ -285,8 +285,7 @@ class Transcriber(GeneratingTask):
     def _known_language(self, language):
         if not self.languages:
             raise ValueError(
-                f"The model has one language of its own. Received: language={language!r}; leave "
-                "it out."
+                f"The model has a single language. Received: language={language!r}; leave it out."
             )
         code = code_of(language) if isinstance(language, str) else language
         if code not in self.languages:

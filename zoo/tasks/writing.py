@@ -1,4 +1,4 @@
-"""The task of language modelling: continuing texts, and scoring how probable texts are."""
+"""The task of language modeling: continuing texts, and scoring how probable texts are."""
 
 import functools
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ class TextGenerator(GeneratingTask):
         sampler: The default sampler; random sampling at temperature 0.8 if omitted.
         opening: What precedes each text. `None` for the tokenizer's own opening, usually a start
             token; each text is then complete, and ends with an end token. A `str` such as `"\\n"`
-            if texts are passages of a longer one, whose ends mean nothing.
+            if texts are passages of a longer one, which begin and end anywhere.
     """
 
     task_name = "language model"
@@ -53,7 +53,7 @@ class TextGenerator(GeneratingTask):
         super().__init__(core, tokenizer, sampler, **kwargs)
         if tokenizer.prefix_space:
             raise ValueError(
-                "A text generator joins texts, so its tokenizer must not add spaces. Make "
+                "A text generator joins texts, so its tokenizer must not add spaces. Create "
                 "it with prefix_space=False: ByteBPETokenizer.train(texts, prefix_space=False)."
             )
         is_text = isinstance(opening, str) and opening != ""
@@ -112,6 +112,9 @@ class TextGenerator(GeneratingTask):
         Returns:
             `TextScores`. The end token of a complete text counts in its perplexity and comes last.
             If nothing precedes a text, as with GPT-2, its first token does not count.
+
+        Raises:
+            ValueError: If an input is not a text.
         """
         require(is_positive_integer(batch_size), "at least 1, an integer", batch_size=batch_size)
         texts, _ = as_texts(texts)
@@ -177,6 +180,9 @@ class TextGenerator(GeneratingTask):
         Returns:
             `AttentionMaps`, with `plot(layer, head)`. Each token attends to itself and those before
             it, and predicts the next one.
+
+        Raises:
+            ValueError: If `text` is not a `str`, or is longer than the context.
         """
         ((stream, _),) = self._streams_and_openings(as_text(text=text))
         longest = self.core.context_length
@@ -339,6 +345,10 @@ class TextGenerator(GeneratingTask):
 
         Returns:
             An iterator of `str`.
+
+        Raises:
+            ValueError: If the prompt is not a `str`, the sampler has several beams, or an argument
+                is unknown or out of range.
         """
         stops = _stops(stop)
         given = self._stepwise(prompt, max_length, sampler, seed, options)

@@ -45,8 +45,9 @@ class ByteBPETokenizer(TextTokenizer):
     inside it; `prefix_space=False` omits it, so that texts can be split and joined. Ids are 0 for
     padding, 1 for start, 2 for end, then 256 bytes, then merges in order.
 
-    References: Sennrich et al. 2016, "Neural Machine Translation of Rare Words with Subword Units";
-    Provilkov et al. 2020, "BPE-Dropout: Simple and Effective Subword Regularization".
+    Papers: Sennrich et al. 2016, Neural Machine Translation of Rare Words with Subword Units
+    (https://aclanthology.org/P16-1162); Provilkov et al. 2020, BPE-Dropout: Simple and Effective
+    Subword Regularization (https://aclanthology.org/2020.acl-main.170).
 
     Args:
         merges: List of `(left, right)` pairs of pieces to join, by decreasing priority. Bytes are
@@ -125,8 +126,8 @@ class ByteBPETokenizer(TextTokenizer):
         """
         if vocabulary_size < FIRST_MERGE_ID:
             raise ValueError(
-                f"vocabulary_size must be at least {FIRST_MERGE_ID} (special tokens and bytes), "
-                f"got {vocabulary_size}."
+                f"vocabulary_size must be at least {FIRST_MERGE_ID} (special tokens and bytes). "
+                f"Received: {vocabulary_size}."
             )
         refuse_one_text(sentences=sentences)
         sentences = list(sentences)
@@ -175,9 +176,9 @@ class ByteBPETokenizer(TextTokenizer):
         """
         texts = tf.convert_to_tensor(texts, tf.string)
         if texts.shape.rank not in (1, None):
-            raise ValueError(f"texts must have the shape [batch], got {texts.shape}.")
+            raise ValueError(f"texts must have the shape [batch]. Received: {texts.shape}.")
         if not 0 <= dropout <= 1:
-            raise ValueError(f"dropout must be between 0 and 1, got {dropout}.")
+            raise ValueError(f"dropout must be between 0 and 1. Received: {dropout}.")
         if dropout and seed is None:
             raise ValueError("dropout needs a seed: an integer tensor of shape [2].")
         if not dropout:
@@ -215,9 +216,10 @@ class ByteBPETokenizer(TextTokenizer):
         return tf.strings.regex_replace(texts, r"\A ", "", replace_global=False)
 
     def piece_texts(self, token_ids):
-        """Spells ids in the graph: strings of the shape of `token_ids`, special tokens empty.
+        """Returns the texts of ids, in the graph: strings of the shape of `token_ids`.
 
-        A leading space is part of a piece; bytes that are not whole characters become U+FFFD.
+        A leading space is part of a piece. Special tokens are empty, and bytes that are not whole
+        characters become U+FFFD.
 
         Example:
 
@@ -237,7 +239,7 @@ class ByteBPETokenizer(TextTokenizer):
         return self._pieces[token_id]
 
     def pieces(self, token_ids):
-        """Spells ids for people, such as on the axes of an attention plot.
+        """Returns readable pieces for ids, such as for the axes of an attention plot.
 
         A piece inside a word starts with `·`, a piece of white space is shown as `▁`, and a byte
         that is not a whole character as `<0xC3>`.

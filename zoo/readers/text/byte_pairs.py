@@ -29,7 +29,7 @@ class BytePairs(tf.Module):
         is_byte_level: Whether words are split into bytes, which pieces spell in the alphabet of
             GPT-2, rather than into characters.
         unknown_token: The piece of unknown characters, or `None` to leave them out.
-        fuse_unknown: Whether neighbouring unknown characters are fused into one piece.
+        fuse_unknown: Whether neighboring unknown characters are fused into one piece.
         byte_fallback: Whether unknown characters become the pieces of their bytes, `<0x..>`.
         suffix: Suffix of the last symbol of a word, such as `"</w>"`.
         ignore_merges: Whether a word that is a piece stays whole, regardless of the merges.

@@ -191,7 +191,7 @@ def _byte_pairs(folder, kind, config):
 
 def _marian(folder, side):
     if side not in ("source", "target"):
-        raise ValueError(f"side must be 'source' or 'target', got {side!r}.")
+        raise ValueError(f"side must be 'source' or 'target'. Received: {side!r}.")
     definition, _ = read_model(folder / f"{side}.spm")
     ids = read_json(folder / "vocab.json", LARGEST_FILE)
     tokens = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}

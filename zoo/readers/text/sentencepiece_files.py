@@ -29,7 +29,9 @@ def read_model(path):
     try:
         return _definition(content)
     except (IndexError, KeyError, struct.error, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is no model of SentencePiece, or damaged: {error!r}") from error
+        raise ValueError(
+            f"{path} is not a SentencePiece model, or is damaged: {error!r}"
+        ) from error
 
 
 def _definition(content):

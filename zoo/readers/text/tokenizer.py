@@ -135,7 +135,7 @@ class Tokenizer(TextTokenizer):
         if len(vocabulary) > vocabulary_size:
             raise ValueError(
                 f"vocabulary_size must be at least {len(vocabulary)} (special tokens and "
-                f"characters), got {vocabulary_size}."
+                f"characters). Received: {vocabulary_size}."
             )
         added = [
             {"id": vocabulary[token], "content": token, "special": token not in tokens}
@@ -170,7 +170,7 @@ class Tokenizer(TextTokenizer):
     def _set_roles(self, roles, ids):
         unknown = roles.keys() - set(ROLES)
         if unknown:
-            raise ValueError(f"roles must be among {ROLES}, got {sorted(unknown)}.")
+            raise ValueError(f"roles must be among {ROLES}. Received: {sorted(unknown)}.")
         ends = roles.get("end") or []
         ends = [ends] if isinstance(ends, str) else ends
         missing = [
@@ -245,7 +245,7 @@ class Tokenizer(TextTokenizer):
         """
         texts = tf.convert_to_tensor(texts, tf.string)
         if texts.shape.rank not in (1, None):
-            raise ValueError(f"texts must have the shape [batch], got {texts.shape}.")
+            raise ValueError(f"texts must have the shape [batch]. Received: {texts.shape}.")
         return self._tokenize(texts)
 
     def _split(self, texts):
