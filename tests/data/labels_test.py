@@ -41,6 +41,8 @@ def test_data_sets_of_other_types_are_told():
     assert [int(number) for _, number in labelled(data_set([True, False]), LABELS)] == [1, 0]
     with pytest.raises(ValueError, match=r"its number from 0\. Received: .* labels are float32"):
         labelled(data_set([0.0, 0.7]), LABELS)
+    with pytest.raises(ValueError, match=r"not batched.* Turn rows of 0 and 1 .*tf\.argmax\(row"):
+        labelled(data_set(np.eye(2)), LABELS)
     with pytest.raises(ValueError, match=r"Received: .* strings\. .*tf\.strings\.to_number"):
         numbered(data_set(["1", "2"]))
 

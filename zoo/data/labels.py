@@ -101,7 +101,14 @@ def labelled(examples, labels):
             return _number(label, labels, f"at position {position}")
 
         return _of_lists(examples, number_of, "a label")
-    _require_rank(examples, 0, "(input, label)", "x=list of inputs, y=list of labels")
+    _require_rank(
+        examples,
+        0,
+        "(input, label)",
+        "x=list of inputs, y=list of labels",
+        " Turn rows of 0 and 1 into numbers with dataset.map(lambda each, row: (each, "
+        "tf.argmax(row))).",
+    )
     of_labels = examples.element_spec[1].dtype
     if of_labels.is_floating:
         raise ValueError(
@@ -206,13 +213,13 @@ def _of_lists(examples, read, what):
     return tf.data.Dataset.from_tensor_slices((tf.constant(inputs, tf.string), given))
 
 
-def _require_rank(examples, rank, what, as_lists):
+def _require_rank(examples, rank, what, as_lists, way_out=""):
     spec = getattr(examples, "element_spec", None)
     if not isinstance(spec, tuple) or len(spec) != 2 or spec[1].shape.rank != rank:
         raise ValueError(
             f"The model learns from a tf.data.Dataset of {what}, not batched, or from {as_lists}. "
             f"Received: {type(examples) if spec is None else 'a data set of ' + str(spec)}. "
-            "Turn a data set of batches into one of examples with dataset.unbatch()."
+            f"Turn a data set of batches into one of examples with dataset.unbatch().{way_out}"
         )
 
 
