@@ -75,7 +75,7 @@ def sampler_of(settings, folder, ignored=()):
 
 def ignore_generation(settings):
     """Marks the generation settings as seen, in the config of a model that generates nothing."""
-    settings.ignore(*_OLD, *_NEUTRAL)
+    settings.ignore("prefix", *_OLD, *_NEUTRAL)
 
 
 _OLD = (

@@ -2,6 +2,7 @@
 
 import pathlib
 
+from zoo.checkpoints.encoders import is_encoder, tokenizer_of
 from zoo.checkpoints.families import family_of
 from zoo.checkpoints.settings import Settings
 from zoo.readers.text.reading import read_tokenizer
@@ -36,6 +37,8 @@ def read_checkpoint(folder, labels=None, problem_type=None):
         )
     if plan.size is None:
         return plan, None
+    if is_encoder(plan):
+        return plan, tokenizer_of(plan, folder)
     if hasattr(family, "tokenizer"):
         return plan, family.tokenizer(folder, plan.size)
     return plan, read_tokenizer(folder, size=plan.size)
