@@ -92,6 +92,11 @@ def test_saved_and_exported(tmp_path):
     [
         ({}, "GreedySampler()"),
         ({"num_beams": 3, "length_penalty": 0.8}, "BeamSampler(num_beams=3, length_penalty=0.8"),
+        (  # as in the models of OPUS-MT
+            {"num_beams": 4, "bad_words_ids": [[5]], "renormalize_logits": True},
+            "BeamSampler(num_beams=4, length_penalty=1.0, num_return_sequences=1, exact=False, "
+            "processors=(BadWords(words=((5,),)), Renormalized())",
+        ),
         ({"do_sample": True, "temperature": 0.7}, "TopKSampler(temperature=0.7, k=50)"),
         (
             {"do_sample": True, "top_p": 0.8, "top_k": 20, "repetition_penalty": 1.1},

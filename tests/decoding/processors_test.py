@@ -68,6 +68,16 @@ def test_a_forced_first_token_is_that_of_transformers(step):
     np.testing.assert_array_equal(found, expected)
 
 
+def test_renormalized_scores_are_those_of_transformers():
+    scores = np.random.default_rng(0).normal(size=(3, VOCABULARY)).astype("float32")
+    scores[0, 2:5] = -np.inf
+    expected = logits_process.LogitNormalization()(None, torch.tensor(scores)).numpy()
+    scores = np.append(scores, np.full((1, VOCABULARY), -np.inf, "float32"), axis=0)
+    found = decoding.Renormalized()(tf.constant(scores), None).numpy()
+    np.testing.assert_allclose(found[:3], expected, rtol=1e-5)
+    np.testing.assert_array_equal(found[3], scores[3])  # a hypothesis without a way to go on
+
+
 # ----------------------------------------------------------------------------------- in the loop
 
 
