@@ -78,6 +78,15 @@ def test_renormalized_scores_are_those_of_transformers():
     np.testing.assert_array_equal(found[3], scores[3])  # a hypothesis without a way to go on
 
 
+def test_scores_are_renormalized_last():
+    last = decoding.Renormalized()
+    default = decoding.get("beam", bad_words=[[5]], processors=[last])
+    named = decoding.with_rules(decoding.get("beam", min_length=2), default)
+    for sampler in (named, decoding.with_options(default, min_length=2)):
+        assert {*sampler.processors[:2]} == {decoding.BadWords([[5]]), decoding.MinimumLength(2)}
+        assert sampler.processors[2:] == (last,)
+
+
 # ----------------------------------------------------------------------------------- in the loop
 
 

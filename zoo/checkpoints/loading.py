@@ -39,6 +39,16 @@ def read_checkpoint(folder, labels=None, problem_type=None):
         return plan, None
     if is_encoder(plan):
         return plan, tokenizer_of(plan, folder)
-    if hasattr(family, "tokenizer"):
-        return plan, family.tokenizer(folder, plan.size)
-    return plan, read_tokenizer(folder, size=plan.size)
+    read = getattr(family, "tokenizer", read_tokenizer)
+    tokenizer = read(folder, size=plan.size)
+    _require_same_padding(folder, plan, tokenizer)
+    return plan, tokenizer
+
+
+def _require_same_padding(folder, plan, tokenizer):
+    pad_id = plan.options.get("pad_id", -1)  # -1 for a model without padding
+    if pad_id not in (-1, tokenizer.pad_id):
+        raise ValueError(
+            f"{folder / CONFIG} says pad_token_id={pad_id}, and the tokenizer pads with "
+            f"{tokenizer.pad_id}: model and tokenizer do not belong together."
+        )

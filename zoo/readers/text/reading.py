@@ -316,8 +316,8 @@ def _overrule(definition, config):
         return
     normalizer, words = (definition.get(part) or {} for part in ("normalizer", "pre_tokenizer"))
     if normalizer.get("type") == "BertNormalizer":
-        options = {ours: config[theirs] for theirs, ours in _OF_BERT.items() if theirs in config}
-        normalizer.update(options)
+        named = {ours: config.get(theirs) for theirs, ours in _OF_BERT.items()}
+        normalizer.update({name: value for name, value in named.items() if value is not None})
     if words.get("type") == "ByteLevel" and config.get("add_prefix_space") is not None:
         words["add_prefix_space"] = config["add_prefix_space"]
 
