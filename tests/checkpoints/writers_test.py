@@ -117,7 +117,7 @@ def test_settings_that_change_nothing_are_left_alone(tmp_path):
     """SmolLM2 and older files, such as those of larger GPT-2s, have such settings."""
     of_llama = {"is_llama_config": True, "rope_interleaved": False, "rope_scaling": None}
     of_llama["transformers.js_config"] = {"a": 1}
-    of_gpt2 = {"n_special": 0, "predict_special_tokens": True, "pruned_heads": {}}
+    of_gpt2 = {"n_special": 0, "predict_special_tokens": True, "is_decoder": False}
     for family, kind, more in (
         ("Llama", "ForCausalLM", of_llama),
         ("GPT2", "LMHeadModel", of_gpt2),
