@@ -252,6 +252,23 @@ def test_the_end_token_of_the_generation_settings(tmp_path):
     assert read_tokenizer(tmp_path).end_ids == (2,)
 
 
+@pytest.mark.parametrize("name", ["Bert", "Roberta", "XLMRoberta", "GPT2", "T5", "Camembert"])
+def test_special_tokens_that_no_file_names(tmp_path, name):
+    """The first repositories of BERT, RoBERTa and GPT-2 leave them to the classes."""
+    transformers = pytest.importorskip("transformers")
+    theirs = getattr(transformers, f"{name}Tokenizer")()
+    theirs.save_pretrained(tmp_path)
+    model_type = {"XLMRoberta": "xlm-roberta"}.get(name, name.lower())
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}))
+    (tmp_path / "tokenizer_config.json").write_text('{"model_max_length": 512}')
+    ours = read_tokenizer(tmp_path)
+    names = {"start_id": "cls", "end_id": "sep"} if theirs.cls_token else {}
+    names = {"start_id": "bos", "end_id": "eos", "mask_id": "mask", "pad_id": "pad"} | names
+    for role, token in names.items():
+        expected = getattr(theirs, f"{token}_token_id")
+        assert expected is None or getattr(ours, role) == expected
+
+
 @pytest.mark.parametrize(
     ("name", "options"),
     [

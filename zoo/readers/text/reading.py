@@ -27,6 +27,24 @@ _GPT2 = dict.fromkeys(("bos_token", "eos_token", "unk_token"), "<|endoftext|>")
 _CLIP = dict.fromkeys(("eos_token", "pad_token", "unk_token"), "<|endoftext|>")
 _CLIP |= {"bos_token": "<|startoftext|>"}
 _QWEN2 = {"eos_token": "<|endoftext|>", "pad_token": "<|endoftext|>"}
+_MPNET = {**_ROBERTA, "unk_token": "[UNK]"}
+_LLAMA = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
+_T5 = {"eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
+_USUAL = {  # of classes of transformers, unless files name others
+    "Bert": _BERT,
+    "CLIP": _CLIP,
+    "Camembert": _ROBERTA,
+    "DistilBert": _BERT,
+    "Electra": _BERT,
+    "GPT2": _GPT2,
+    "Llama": _LLAMA,
+    "MPNet": _MPNET,
+    "Qwen2": _QWEN2,
+    "Roberta": _ROBERTA,
+    "T5": _T5,
+    "Whisper": _GPT2,
+    "XLMRoberta": _ROBERTA,
+}
 _EXTRA_IDS = 100  # of T5
 _OF_BERT = {  # options of the normalizer, by their names in `tokenizer_config.json`
     "do_lower_case": "lowercase",
@@ -42,8 +60,8 @@ def read_tokenizer(folder, side="source", size=None, lowercase=False, **roles):
     `tokenizer.json` comes first, otherwise `vocab.txt` (WordPiece), `vocab.json` with `merges.txt`
     (the BPE of GPT-2, RoBERTa, CLIP and Qwen2), `source.spm` and `target.spm` (Marian),
     `spiece.model` (T5) or `tokenizer.model` (Llama). `tokenizer_config.json`,
-    `special_tokens_map.json` and `generation_config.json` name the special tokens. As in
-    transformers, options of `tokenizer_config.json` such as `do_lower_case` overrule
+    `special_tokens_map.json` and `generation_config.json` name the special tokens; those that no
+    file names are those of the class in transformers. As there, options of `tokenizer_config.json` such as `do_lower_case` overrule
     `tokenizer.json`.
 
     Marian's language codes, such as `>>fr<<`, are found anywhere in a text.
@@ -77,6 +95,7 @@ def read_tokenizer(folder, side="source", size=None, lowercase=False, **roles):
                 "normalizers": [*filter(None, normalizers)],
             }
         names = _names(definition)
+        defaults = defaults or _usual(_kind(folder, config), names)
         single, _ = templates_of(definition.get("post_processor"))
         around = {names.get(number) for item in single for number in item.token_ids}
         found = _roles({**defaults, **{key: named[key] for key in named if named[key]}}, around)
@@ -122,6 +141,7 @@ def _kind(folder, config):
     types = {"bert": "Bert", "roberta": "Roberta", "gpt2": "GPT2", "clip": "CLIP", "t5": "T5"}
     types |= {"qwen2": "Qwen2", "llama": "Llama", "distilbert": "DistilBert", "mpnet": "MPNet"}
     types |= {"electra": "Electra", "marian": "Marian", "mistral": "Llama", "whisper": "Whisper"}
+    types |= {"camembert": "Camembert", "qwen3": "Qwen2", "xlm-roberta": "XLMRoberta"}
     return types.get(_json(folder / "config.json").get("model_type"), "")
 
 
@@ -131,9 +151,7 @@ def _word_piece(folder, kind, config):
     vocabulary = {line.rstrip("\r"): number for number, line in enumerate(lines)}
     if kind not in ("Bert", "DistilBert", "Electra", "MPNet", ""):
         raise ValueError(f"vocab.txt of {kind} is not implemented.")
-    defaults = dict(_BERT)
-    if kind == "MPNet":
-        defaults = {**_ROBERTA, "unk_token": "[UNK]"}
+    defaults = _MPNET if kind == "MPNet" else _BERT
     tokens = {**defaults, **{key: _content(config[key]) for key in defaults if config.get(key)}}
     processor = {
         "type": "RobertaProcessing" if kind == "MPNet" else "BertProcessing",
@@ -336,6 +354,12 @@ def _hide_times(definition):
     for token in definition["added_tokens"]:
         if re.fullmatch(r"<\|\d+\.\d+\|>", token["content"]):
             token["special"] = True
+
+
+def _usual(kind, names):
+    """Returns the special tokens of a class of transformers that a vocabulary has."""
+    known = set(names.values())
+    return {name: token for name, token in _USUAL.get(kind, {}).items() if token in known}
 
 
 def _roles(tokens, around):
