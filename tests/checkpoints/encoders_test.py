@@ -171,7 +171,7 @@ def test_the_tokenizer_says_what_is_padding(tmp_path, family, pad_token_id):
     ("part", "message"),
     [
         ({"post_processor": None}, r"post_processor of the tokenizer.*the tokens \[\(\)\]"),
-        ({"pad_token": None}, "no padding token of its own"),
+        ({"pad_token": "[SEP]"}, "no padding token of its own"),
     ],
 )
 def test_tokenizers_that_do_not_fit(checkpoint, tmp_path, part, message):

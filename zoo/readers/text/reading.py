@@ -61,8 +61,8 @@ def read_tokenizer(folder, side="source", size=None, lowercase=False, **roles):
     (the BPE of GPT-2, RoBERTa, CLIP and Qwen2), `source.spm` and `target.spm` (Marian),
     `spiece.model` (T5) or `tokenizer.model` (Llama). `tokenizer_config.json`,
     `special_tokens_map.json` and `generation_config.json` name the special tokens; those that no
-    file names are those of the class in transformers. As there, options of `tokenizer_config.json` such as `do_lower_case` overrule
-    `tokenizer.json`.
+    file names are those of the class in transformers. As there, options of `tokenizer_config.json`
+    such as `do_lower_case` overrule `tokenizer.json`.
 
     Marian's language codes, such as `>>fr<<`, are found anywhere in a text.
 
