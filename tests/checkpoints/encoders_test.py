@@ -115,6 +115,17 @@ def test_sentence_transformers_pool_and_normalize(tmp_path):
     np.testing.assert_allclose(
         model.match(tiny.TEXTS, tiny.TEXTS[:1]), unit @ unit[:1].T, atol=1e-4
     )
+    prompts = tmp_path / "config_sentence_transformers.json"
+    prompts.write_text('{"prompts": {"query": "query: "}, "default_prompt_name": "query"}')
+    with pytest.raises(ValueError, match="default_prompt_name='query', which is not implemented"):
+        zoo.load(str(tmp_path))
+    prompts.write_text('{"prompts": {"query": "query: "}, "default_prompt_name": null}')
+    path = tmp_path / "tokenizer_config.json"
+    cased = {"do_lower_case": False, "strip_accents": True}
+    path.write_text(json.dumps({**json.loads(path.read_text()), **cased}))
+    settings = {"max_seq_length": 48, "do_lower_case": True}
+    (tmp_path / "sentence_bert_config.json").write_text(json.dumps(settings))
+    check(3, unit)
     pooling = {"pooling_mode_max_tokens": True}
     (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
     with pytest.raises(ValueError, match="pooling_mode_max_tokens, which is not implemented"):
@@ -134,6 +145,51 @@ def test_sentence_transformers_made_of_a_masked_model(tmp_path):
     first = theirs.mpnet(**inputs).last_hidden_state.detach().numpy()[:, 0]
     unit = first / np.linalg.norm(first, axis=1, keepdims=True)
     np.testing.assert_allclose(zoo.load(str(tmp_path)).embed(tiny.TEXTS), unit, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("family", "pad_token_id"),
+    [("Bert", 7), ("Roberta", None)],  # RoBERTa's own default is 1, and the tokenizer pads with 0
+)
+@pytest.mark.usefixtures("eagerly")
+def test_the_tokenizer_says_what_is_padding(tmp_path, family, pad_token_id):
+    """As in multilingual MiniLM, whose tokenizer is that of XLM-R, and its config that of BERT."""
+    _, pieces = tiny.save(tmp_path, family, "Model", num_hidden_layers=1)
+    path = tmp_path / "config.json"
+    config = {**json.loads(path.read_text()), "pad_token_id": pad_token_id}
+    path.write_text(json.dumps({key: x for key, x in config.items() if x is not None}))
+    theirs = transformers.AutoModel.from_pretrained(tmp_path, attn_implementation="eager").eval()
+    expected, inputs = tiny.outputs(theirs, pieces)
+    mask = inputs["attention_mask"].numpy()[..., None]
+    mean = (expected.last_hidden_state.detach().numpy() * mask).sum(1) / mask.sum(1)
+    mean = mean / np.linalg.norm(mean, axis=1, keepdims=True)
+    model = zoo.load(str(tmp_path), pooling="mean")
+    np.testing.assert_allclose(model.embed(tiny.TEXTS), mean, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("part", "message"),
+    [
+        ({"post_processor": None}, r"post_processor of the tokenizer.*the tokens \[\(\)\]"),
+        ({"pad_token": "[SEP]"}, "no padding token of its own"),
+    ],
+)
+def test_tokenizers_that_do_not_fit(checkpoint, tmp_path, part, message):
+    changed(checkpoint, tmp_path)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        path = tmp_path / name
+        path.write_text(json.dumps({**json.loads(path.read_text()), **part}))
+    with pytest.raises(ValueError, match=message):
+        zoo.load(str(tmp_path))
+
+
+def test_a_discriminator_gets_a_new_head(tmp_path):
+    theirs, _ = tiny.save(tmp_path, "Electra", "ForPreTraining", num_hidden_layers=1)
+    model = zoo.load(str(tmp_path), labels=["no", "yes"])
+    table = theirs.electra.embeddings.word_embeddings.weight.detach()
+    np.testing.assert_array_equal(model.core.embedding.tokens, table)
+    with pytest.raises(ValueError, match="discriminator.*not implemented.*pass labels"):
+        zoo.load(str(tmp_path))
 
 
 @pytest.mark.full  # `lora_test` trains one
@@ -215,9 +271,18 @@ def changed(checkpoint, tmp_path, change_config=None, change_tensors=None):
     return str(tmp_path)
 
 
+def test_settings_without_an_effect(checkpoint, tmp_path):
+    """Versions 2 and 3 of transformers wrote all settings; only heads for masks tie weights."""
+    old = {"pruned_heads": {}, "length_penalty": 1.0, "max_length": 20, "do_sample": False}
+    old |= {"num_beams": 1, "repetition_penalty": 1.0, "tf_legacy_loss": False}
+    path = changed(checkpoint, tmp_path, {**old, "tie_word_embeddings": False})
+    assert zoo.load(path).core.config == zoo.load(str(checkpoint)).core.config
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        ({"pruned_heads": {"0": [1]}}, "not implemented: pruned_heads="),
         ({"rotary_theta": 2}, "not implemented: rotary_theta=2"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type='relative_key'"),
         ({"hidden_act": "mish"}, "activation 'mish'"),

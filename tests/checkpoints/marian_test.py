@@ -1,5 +1,8 @@
 """Marian translators: the same numbers and texts as transformers."""
 
+import json
+import shutil
+
 import keras
 import numpy as np
 import pytest
@@ -7,6 +10,7 @@ import tensorflow as tf
 
 import zoo
 from zoo import decoding
+from zoo.checkpoints.loading import read_checkpoint
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -77,6 +81,16 @@ def test_translations_are_those_of_transformers(checkpoint, model, sampler, opti
         expected = model.tokenizer.detokenize(written.numpy()).numpy()[0].decode()
         more = {"num_beams": 4} if sampler == "beam" else {}
         assert model.translate(text, sampler=sampler, max_length=20, **more) == expected
+
+
+def test_settings_of_the_converter_change_nothing(checkpoint, tmp_path):
+    """Most models of OPUS-MT have as many `extra_pos_embeddings` as tokens."""
+    shutil.copytree(checkpoint[0], tmp_path, dirs_exist_ok=True)
+    path = tmp_path / "config.json"
+    more = {"extra_pos_embeddings": 58101, "force_bos_token_to_be_generated": False}
+    more |= {"encoder_layerdrop": 0.1}
+    path.write_text(json.dumps({**json.loads(path.read_text()), **more}))
+    assert read_checkpoint(tmp_path)[0] == read_checkpoint(checkpoint[0])[0]
 
 
 @pytest.mark.full

@@ -73,6 +73,23 @@ def test_pictures_are_cropped_as_the_processor_does(tmp_path, photo):
     np.testing.assert_allclose(found, theirs, atol=0.03)
 
 
+@pytest.mark.parametrize(
+    ("family", "kind"), [("DeiT", "ForImageClassificationWithTeacher"), ("ViT", "Model")]
+)
+def test_new_labels_in_place_of_another_head(tmp_path, family, kind):
+    theirs = save(tmp_path, family, kind)
+    model = zoo.load(str(tmp_path), labels=["left", "right"])
+    theirs = getattr(theirs, family.lower(), theirs)
+    pixels = np.random.default_rng(1).normal(size=(2, 16, 16, 3)).astype("float32")
+    inputs = tiny.torch.tensor(pixels.transpose(0, 3, 1, 2))
+    first = theirs(inputs).last_hidden_state.detach().numpy()[:, 0]
+    kernel, bias = model.core.head.get_weights()
+    np.testing.assert_allclose(model.core(pixels), first @ kernel + bias, atol=1e-4)
+    if kind == "Model":
+        with pytest.raises(ValueError, match="ViTModel, which is not implemented"):
+            zoo.load(str(tmp_path))
+
+
 @pytest.mark.full
 def test_new_labels_and_another_process(tmp_path, photo):
     save(tmp_path / "hf", "DeiT", "ForImageClassification")
@@ -89,6 +106,7 @@ def test_new_labels_and_another_process(tmp_path, photo):
     ("change", "message"),
     [
         ({"do_normalize": False}, "do_normalize=False, which is not implemented"),
+        ({"do_pad": False, "crop_pct": 0.9}, "not implemented: crop_pct=0.9"),
         ({"resample": 1}, "resample=1, which is not implemented"),
         ({"size": {"height": 16, "width": 20}}, "it should be a square"),
         ({"size": {"shortest_edge": 20}}, "not square"),

@@ -33,7 +33,9 @@ def test_transformers_reads_what_is_written(tmp_path, family, kind):
     path = zoo.save_checkpoint(model, tmp_path / "ours")
     again, told = type(theirs).from_pretrained(path, output_loading_info=True)
     assert not told["unexpected_keys"]
-    assert all("pooler" in name for name in told["missing_keys"])
+    assert not told["missing_keys"]
+    if kind == "Model":  # which does not use it
+        torch.testing.assert_close(again.pooler.dense.weight, theirs.pooler.dense.weight)
     inputs = pieces(tiny.TEXTS[0], return_tensors="pt")
     with torch.no_grad():
         expected = again(**inputs)[0]

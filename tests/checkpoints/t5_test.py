@@ -123,6 +123,10 @@ def test_exported_and_trained(checkpoint, tmp_path):
     [
         ({"feed_forward_proj": "swiglu-gelu"}, "feed_forward_proj=swiglu-gelu: not implemented"),
         ({"decoder_start_token_id": 2}, "begins answers with another token"),
+        (
+            {"decoder_start_token_id": 3, "pad_token_id": 3},
+            "pad_token_id=3, and the tokenizer pads with 0",
+        ),
         ({"architectures": ["T5EncoderModel"]}, "T5EncoderModel, which is not implemented"),
         ({"sparse_step": 2}, "not implemented: sparse_step=2"),
     ],

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import zoo
+from zoo.checkpoints.loading import read_checkpoint
 
 pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -91,6 +92,11 @@ def test_saved_and_exported(tmp_path):
     [
         ({}, "GreedySampler()"),
         ({"num_beams": 3, "length_penalty": 0.8}, "BeamSampler(num_beams=3, length_penalty=0.8"),
+        (  # as in the models of OPUS-MT
+            {"num_beams": 4, "bad_words_ids": [[5]], "renormalize_logits": True},
+            "BeamSampler(num_beams=4, length_penalty=1.0, num_return_sequences=1, exact=False, "
+            "processors=(BadWords(words=((5,),)), Renormalized())",
+        ),
         ({"do_sample": True, "temperature": 0.7}, "TopKSampler(temperature=0.7, k=50)"),
         (
             {"do_sample": True, "top_p": 0.8, "top_k": 20, "repetition_penalty": 1.1},
@@ -108,12 +114,29 @@ def test_settings_of_generation_make_the_sampler(tmp_path, settings, sampler):
 
 
 def test_settings_that_change_nothing_are_left_alone(tmp_path):
-    """SmolLM2 and older files have such settings."""
-    tiny.save(tmp_path, "Llama", "ForCausalLM", num_hidden_layers=1)
-    path = tmp_path / "config.json"
-    more = {"is_llama_config": True, "rope_interleaved": False, "transformers.js_config": {"a": 1}}
-    path.write_text(json.dumps({**json.loads(path.read_text()), **more, "rope_scaling": None}))
-    assert zoo.load(str(tmp_path)).core.config.num_layers == 1
+    """SmolLM2 and older files, such as those of larger GPT-2s, have such settings."""
+    of_llama = {"is_llama_config": True, "rope_interleaved": False, "rope_scaling": None}
+    of_llama["transformers.js_config"] = {"a": 1}
+    of_gpt2 = {"n_special": 0, "predict_special_tokens": True, "is_decoder": False}
+    for family, kind, more in (
+        ("Llama", "ForCausalLM", of_llama),
+        ("GPT2", "LMHeadModel", of_gpt2),
+    ):
+        tiny.save(tmp_path / family, family, kind)
+        path = tmp_path / family / "config.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), **more}))
+        assert read_checkpoint(path.parent)[0].options["num_layers"] == 2
+
+
+def test_dynamic_scaling_begins_where_positions_end(tmp_path):
+    """In transformers, `original_max_position_embeddings` is for other kinds of scaling."""
+    scaling = {"rope_type": "dynamic", "rope_theta": 500.0, "factor": 4.0}
+    scaling["original_max_position_embeddings"] = 16
+    settings = {"num_hidden_layers": 1, "rope_parameters": scaling}
+    theirs, _ = tiny.save(tmp_path, "Llama", "ForCausalLM", **settings)
+    ids = np.arange(3, 43)[None]
+    expected = theirs(tiny.torch.tensor(ids)).logits.detach()
+    np.testing.assert_allclose(zoo.load(str(tmp_path)).core(ids), expected, atol=1e-4)
 
 
 def test_another_end_of_beam_search_is_told(tmp_path):

@@ -68,6 +68,25 @@ def test_a_forced_first_token_is_that_of_transformers(step):
     np.testing.assert_array_equal(found, expected)
 
 
+def test_renormalized_scores_are_those_of_transformers():
+    scores = np.random.default_rng(0).normal(size=(3, VOCABULARY)).astype("float32")
+    scores[0, 2:5] = -np.inf
+    expected = logits_process.LogitNormalization()(None, torch.tensor(scores)).numpy()
+    scores = np.append(scores, np.full((1, VOCABULARY), -np.inf, "float32"), axis=0)
+    found = decoding.Renormalized()(tf.constant(scores), None).numpy()
+    np.testing.assert_allclose(found[:3], expected, rtol=1e-5)
+    np.testing.assert_array_equal(found[3], scores[3])  # a hypothesis without a way to go on
+
+
+def test_scores_are_renormalized_last():
+    last = decoding.Renormalized()
+    default = decoding.get("beam", bad_words=[[5]], processors=[last])
+    named = decoding.with_rules(decoding.get("beam", min_length=2), default)
+    for sampler in (named, decoding.with_options(default, min_length=2)):
+        assert {*sampler.processors[:2]} == {decoding.BadWords([[5]]), decoding.MinimumLength(2)}
+        assert sampler.processors[2:] == (last,)
+
+
 # ----------------------------------------------------------------------------------- in the loop
 
 

@@ -39,7 +39,7 @@ UNUSED = r"(bert\.)?pooler\.dense\.(weight|bias)", r"cls\.seq_relationship\.(wei
 
 
 def plan(settings, folder):
-    settings.require(is_decoder=False, add_cross_attention=False, tie_word_embeddings=True)
+    settings.require(is_decoder=False, add_cross_attention=False)
     head = head_of(settings, folder)
     options = stack_options(settings) | {
         "num_segments": settings.take("type_vocab_size", default=2),
@@ -65,7 +65,6 @@ def stack_options(settings):
         "dropout": settings.take("hidden_dropout_prob", default=0.1),
         "attention_dropout": settings.take("attention_probs_dropout_prob", default=0.1),
         "epsilon": settings.take("layer_norm_eps", default=1e-12),
-        "pad_id": settings.take("pad_token_id", default=0) or 0,
     }
 
 

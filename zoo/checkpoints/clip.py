@@ -73,8 +73,7 @@ def _of_tower(settings, name):
     found = Settings(settings.path, content)
     ignore_generation(found)
     found.require(is_decoder=False, add_cross_attention=False, chunk_size_feed_forward=0)
-    found.ignore("prefix", "projection_dim", "pruned_heads", "tie_encoder_decoder")
-    found.ignore("tie_word_embeddings", "cross_attention_hidden_size", "tf_legacy_loss")
+    found.ignore("projection_dim", "tie_word_embeddings")
     return found
 
 

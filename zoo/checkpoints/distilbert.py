@@ -34,7 +34,7 @@ TIED = {"vocab_projector.weight": "distilbert.embeddings.word_embeddings.weight"
 
 
 def plan(settings, folder):
-    settings.require(chunk_size_feed_forward=0, tie_word_embeddings=True, tie_weights_=True)
+    settings.require(chunk_size_feed_forward=0, tie_weights_=True)
     settings.ignore("sinusoidal_pos_embds", "seq_classif_dropout", "qa_dropout")
     head = head_of(settings, folder)
     name = activation(settings, settings.take("activation", default="gelu"))
@@ -47,7 +47,6 @@ def plan(settings, folder):
         "masked_activation": name,
         "dropout": settings.take("dropout", default=0.1),
         "attention_dropout": settings.take("attention_dropout", default=0.1),
-        "pad_id": settings.take("pad_token_id", default=0),
         "max_length": settings.take("max_position_embeddings"),
         "pooler": "relu" if head == "labels" else None,
         "pooling": "mean" if head == "embedding" else "first",

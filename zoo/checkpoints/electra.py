@@ -14,6 +14,7 @@ HEADS = {
     },
     "embedding": {},
 }
+UNUSED = (r"discriminator_predictions\..*",)  # without its head, a discriminator is an encoder
 TIED = {"generator_lm_head.weight": "electra.embeddings.word_embeddings.weight"}
 
 
@@ -21,18 +22,17 @@ def plan(settings, folder):
     settings.require(
         is_decoder=False,
         add_cross_attention=False,
-        tie_word_embeddings=True,
         summary_type="first",
         summary_use_proj=True,
         summary_activation="gelu",
     )
-    settings.ignore("summary_last_dropout")
-    if settings.architecture.endswith("ForPreTraining"):
+    settings.ignore("summary_last_dropout", "generator_size")
+    head = head_of(settings, folder)
+    if head == "masked" and settings.architecture.endswith("ForPreTraining"):
         raise ValueError(
             f"{settings.path} is the config of ELECTRA's discriminator, whose head predicts which "
-            "tokens were replaced. It is not implemented."
+            "tokens were replaced. It is not implemented. For a new head, pass labels=[...]."
         )
-    head = head_of(settings, folder)
     options = stack_options(settings)
     embedding_size = settings.take("embedding_size", default=options["size"])
     options |= {
@@ -47,4 +47,4 @@ def plan(settings, folder):
     if embedding_size != options["size"]:
         embedding["embedding.project"] = "embeddings_project"
     table = with_prefix("electra.", embedding=embedding)
-    return encoder_plan(settings, folder, head, options, table, HEADS, "electra.", TIED)
+    return encoder_plan(settings, folder, head, options, table, HEADS, "electra.", TIED, UNUSED)

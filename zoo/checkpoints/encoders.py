@@ -2,10 +2,12 @@
 
 import re
 
+from zoo.checkpoints.generation import ignore_generation
 from zoo.checkpoints.names import Names
 from zoo.checkpoints.plan import Plan
-from zoo.checkpoints.sentence_transformers import MODULES, pooled
+from zoo.checkpoints.sentence_transformers import MODULES, lowers_case, pooled
 from zoo.checkpoints.settings import REGRESSION
+from zoo.readers.text.reading import read_tokenizer
 
 HEADS = {
     "ForSequenceClassification": "labels",
@@ -63,6 +65,10 @@ def encoder_plan(settings, folder, head, options, table, heads, prefix, tied, un
         prefix, tied, unused: As for `Names`.
     """
     table, fresh, unused = table | heads[head], (), (POSITION_IDS, *unused)
+    ignore_generation(settings)
+    if head == "masked":
+        settings.require(tie_word_embeddings=True)
+    settings.ignore("tie_word_embeddings")
     if head == "labels":
         kind = settings.problem_type
         if kind == REGRESSION:
@@ -84,6 +90,41 @@ def encoder_plan(settings, folder, head, options, table, heads, prefix, tied, un
     options = {key: value for key, value in options.items() if value is not None}
     names = Names(table, prefix, tied, unused, fresh)
     return Plan(ARCHITECTURES[head], options, names, settings.take("vocab_size"))
+
+
+def is_encoder(plan):
+    """Whether a plan is of a text encoder."""
+    return plan.architecture in ARCHITECTURES.values()
+
+
+def tokenizer_of(plan, folder):
+    """Returns the tokenizer of a text encoder, and sets the padding token of the plan to its own.
+
+    In transformers the tokenizer says what is padding; `pad_token_id` of `config.json` may differ.
+
+    Args:
+        plan: A `Plan`.
+        folder: The folder.
+
+    Raises:
+        ValueError: If it has no padding token, or texts are not between its start and end token.
+    """
+    lowercase = plan.architecture == ARCHITECTURES["embedding"] and lowers_case(folder)
+    tokenizer = read_tokenizer(folder, size=plan.size, lowercase=lowercase)
+    template = [item.token_ids for item in tokenizer.templates[0]]
+    if template != [(tokenizer.start_id,), (), (tokenizer.end_id,)]:
+        raise ValueError(
+            f"The post_processor of the tokenizer in {folder} puts the tokens {template} around a "
+            "text, () being the text, which is not implemented: it should be a start token in "
+            "front and an end token behind."
+        )
+    if tokenizer.pad_id == tokenizer.end_id:
+        raise ValueError(
+            f"The tokenizer in {folder} has no padding token of its own. Name it in "
+            "tokenizer_config.json as pad_token."
+        )
+    plan.options["pad_id"] = tokenizer.pad_id
+    return tokenizer
 
 
 def _require_raw_scores(settings):

@@ -16,7 +16,6 @@ _NEUTRAL = {  # values without an effect, at least here
     "max_new_tokens",
     "output_scores",
     "remove_invalid_values",
-    "renormalize_logits",
     "return_dict_in_generate",
     "trust_remote_code",
 }
@@ -61,6 +60,8 @@ def sampler_of(settings, folder, ignored=()):
         for name, value in options.items()
         if value not in (None, []) and value != neutral.get(name)
     }
+    if found.take("renormalize_logits", default=False):
+        options["processors"] = [decoding.Renormalized()]
     end_ids = found.take("eos_token_id", default=None)
     if isinstance(end_ids, list):
         options["end_ids"] = end_ids
@@ -75,7 +76,7 @@ def sampler_of(settings, folder, ignored=()):
 
 def ignore_generation(settings):
     """Marks the generation settings as seen, in the config of a model that generates nothing."""
-    settings.ignore(*_OLD, *_NEUTRAL)
+    settings.ignore("prefix", "renormalize_logits", *_OLD, *_NEUTRAL)
 
 
 _OLD = (

@@ -32,6 +32,7 @@ def plan(settings, folder):
     )
     settings.ignore("reorder_and_upcast_attn", "n_ctx", "summary_type", "summary_use_proj")
     settings.ignore("summary_activation", "summary_proj_to_labels", "summary_first_dropout")
+    settings.ignore("is_decoder", "n_special", "predict_special_tokens")  # of older versions
     size = settings.take("n_embd")
     options = {
         "num_layers": settings.take("n_layer"),

@@ -111,7 +111,7 @@ def _position(settings):
     if kind == "linear":
         scaling = LinearScaling(factor=found.pop("factor"))
     elif kind == "dynamic":
-        scaling = DynamicScaling(factor=found.pop("factor"), original_length=original)
+        scaling = DynamicScaling(factor=found.pop("factor"), original_length=length)
     elif kind == "llama3":
         scaling = Llama3Scaling(
             factor=found.pop("factor"),

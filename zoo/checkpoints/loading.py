@@ -2,6 +2,7 @@
 
 import pathlib
 
+from zoo.checkpoints.encoders import is_encoder, tokenizer_of
 from zoo.checkpoints.families import family_of
 from zoo.checkpoints.settings import Settings
 from zoo.readers.text.reading import read_tokenizer
@@ -36,6 +37,18 @@ def read_checkpoint(folder, labels=None, problem_type=None):
         )
     if plan.size is None:
         return plan, None
-    if hasattr(family, "tokenizer"):
-        return plan, family.tokenizer(folder, plan.size)
-    return plan, read_tokenizer(folder, size=plan.size)
+    if is_encoder(plan):
+        return plan, tokenizer_of(plan, folder)
+    read = getattr(family, "tokenizer", read_tokenizer)
+    tokenizer = read(folder, size=plan.size)
+    _require_same_padding(folder, plan, tokenizer)
+    return plan, tokenizer
+
+
+def _require_same_padding(folder, plan, tokenizer):
+    pad_id = plan.options.get("pad_id", -1)  # -1 for a model without padding
+    if pad_id not in (-1, tokenizer.pad_id):
+        raise ValueError(
+            f"{folder / CONFIG} says pad_token_id={pad_id}, and the tokenizer pads with "
+            f"{tokenizer.pad_id}: model and tokenizer do not belong together."
+        )

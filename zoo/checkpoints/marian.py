@@ -25,9 +25,8 @@ def plan(settings, folder):
         add_bias_logits=False,
         add_final_layer_norm=False,
         chunk_size_feed_forward=0,
-        encoder_layerdrop=0.0,
-        decoder_layerdrop=0.0,
-        extra_pos_embeddings=0,
+        do_blenderbot_90_layernorm=False,
+        force_bos_token_to_be_generated=False,
         is_decoder=False,
         normalize_before=False,
         normalize_embedding=False,
@@ -37,6 +36,8 @@ def plan(settings, folder):
         tie_word_embeddings=True,
     )
     settings.ignore("init_std", "classif_dropout", "add_cross_attention", "num_hidden_layers")
+    settings.ignore("encoder_layerdrop", "decoder_layerdrop")  # of training
+    settings.ignore("extra_pos_embeddings")  # without an effect; often the size of the vocabulary
     heads, hidden = (
         settings.take_same(f"encoder_{name}", f"decoder_{name}")
         for name in ("attention_heads", "ffn_dim")

@@ -20,16 +20,14 @@ TIED = {
     "lm_head.decoder.bias": "lm_head.bias",
 }
 UNUSED = (r"(mpnet\.)?pooler\.dense\.(weight|bias)",)
-OFFSET = 2  # positions count from padding id 1, whatever the config says
+OFFSET = 2  # positions begin there, whatever the config says
 
 
 def plan(settings, folder):
-    settings.require(tie_word_embeddings=True)
     head = head_of(settings, folder)
     options = stack_options(settings)
     options |= {
         "masked_activation": "gelu",
-        "pad_id": 1,
         "relative_buckets": settings.take("relative_attention_num_buckets", default=32),
         "max_length": settings.take("max_position_embeddings") - OFFSET,
         "position_offset": OFFSET,

@@ -2,11 +2,25 @@
 
 import keras
 
+from zoo.checkpoints.settings import Settings
 from zoo.readers.image_reader import INTERPOLATIONS, ImageReader
 from zoo.storage.json_files import read_json
 
 FILE, OF_ALL = "preprocessor_config.json", "processor_config.json"
 LARGEST = 2**20  # bytes
+_WITHOUT_MEANING = (  # for pictures that are read here
+    "data_format",
+    "default_to_square",
+    "device",
+    "disable_grouping",
+    "do_convert_rgb",
+    "feature_extractor_type",
+    "image_processor_type",
+    "input_data_format",
+    "num_channels",
+    "processor_class",
+    "return_tensors",
+)
 
 
 def reader_of(
@@ -38,43 +52,36 @@ def reader_of(
     if not content and (folder / OF_ALL).is_file():
         path = folder / OF_ALL
         content = read_json(path, LARGEST).get("image_processor") or {}
-
-    def require(name, value):
-        if content.get(name, value) not in (value, None):
-            raise ValueError(
-                f"{path} says {name}={content[name]!r}, which is not implemented: it should be "
-                f"{value!r}."
-            )
-
-    for name in ("do_resize", "do_rescale", "do_normalize"):
-        require(name, True)
-    require("rescale_factor", 1 / 255)
+    found = Settings(path, content)
+    found.require(do_resize=True, do_rescale=True, do_normalize=True, rescale_factor=1 / 255)
     names = {number: name for name, number in INTERPOLATIONS.items()}
-    resample = content.get("resample", INTERPOLATIONS[interpolation])
+    resample = found.take("resample", default=INTERPOLATIONS[interpolation])
     if resample not in names:
         raise ValueError(
             f"{path} says resample={resample}, which is not implemented: it should be one of "
             f"{', '.join(f'{number} ({name})' for number, name in names.items())}."
         )
-    asked = content.get("size", image_size)
+    asked = found.take("size", default=image_size)
     resized, shortest = _sides(path, "size", asked)
     shortest |= keeps_shape and isinstance(asked, int)
     size = resized
-    if content.get("do_center_crop", keeps_shape):
-        size, _ = _sides(path, "crop_size", content.get("crop_size", image_size))
+    if found.take("do_center_crop", default=keeps_shape):
+        size, _ = _sides(path, "crop_size", found.take("crop_size", default=image_size))
     elif shortest:
         raise ValueError(f"{path} produces images that are not square, which is not implemented.")
-    return keras.saving.serialize_keras_object(
-        ImageReader(
-            size,
-            channels,
-            mean=content.get("image_mean", mean),
-            deviation=content.get("image_std", deviation),
-            resized=None if (resized, shortest) == (size, False) else resized,
-            keeps_shape=shortest,
-            interpolation=names[resample],
-        )
+    reader = ImageReader(
+        size,
+        channels,
+        mean=found.take("image_mean", default=mean),
+        deviation=found.take("image_std", default=deviation),
+        resized=None if (resized, shortest) == (size, False) else resized,
+        keeps_shape=shortest,
+        interpolation=names[resample],
     )
+    off = (name for name, value in content.items() if value is False)
+    found.ignore("crop_size", *off, *_WITHOUT_MEANING)
+    found.require_all_seen()
+    return keras.saving.serialize_keras_object(reader)
 
 
 def _sides(path, name, size):

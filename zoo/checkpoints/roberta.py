@@ -22,10 +22,10 @@ UNUSED = (r"(roberta\.)?pooler\.dense\.(weight|bias)",)
 
 
 def plan(settings, folder):
-    settings.require(is_decoder=False, add_cross_attention=False, tie_word_embeddings=True)
+    settings.require(is_decoder=False, add_cross_attention=False)
     head = head_of(settings, folder)
     options = stack_options(settings)
-    offset = options["pad_id"] + 1
+    offset = settings.take("pad_token_id", default=1) + 1
     options |= {
         "masked_activation": "gelu",
         "num_segments": settings.take("type_vocab_size", default=1),

@@ -16,6 +16,8 @@ _WEIGHTS = ".safetensors", ".bin", ".index.json", ".h5", ".msgpack", ".onnx"
 def save_checkpoint(model: Any, path: str | os.PathLike[str]) -> pathlib.Path:
     """Writes a model that was loaded from a checkpoint as a checkpoint, with its current weights.
 
+    Tensors that the model does not use, such as BERT's pooler in an embedder, stay as they are.
+
     Args:
         model: A task that `zoo.load` loaded from a checkpoint, which must still be in its place:
             the tokenizer and the settings are copied from there.
@@ -50,11 +52,16 @@ def save_checkpoint(model: Any, path: str | os.PathLike[str]) -> pathlib.Path:
             "format has no names. Use model.save_to_preset instead."
         )
     require_float(model)
-    shapes = TensorFiles(source).shapes
-    shapes = {modern(name): shape for name, shape in shapes.items()}
-    local = namer(shapes, names)
+    files = TensorFiles(source)
+    stored = {modern(name): name for name in files.shapes}
+    local = namer(stored, names)
     tensors = {local(name): array for name, array in tensors_of(model.core, names)}
-    tensors = {name: array.reshape(shapes[name]).copy() for name, array in tensors.items()}
+    tensors = {
+        name: array.reshape(files.shapes[stored[name]]).copy() for name, array in tensors.items()
+    }
+    for name in stored.keys() - tensors.keys() - set(map(local, names.tied)):
+        array = files.read(stored[name])
+        tensors[name] = array.astype("float32") if array.dtype.kind == "V" else array  # bfloat16
     with whole(path) as unfinished:
         unfinished.mkdir()
         for file in source.iterdir():

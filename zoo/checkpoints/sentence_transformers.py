@@ -3,6 +3,7 @@
 from zoo.storage.json_files import read_json
 
 MODULES, SETTINGS = "modules.json", "sentence_bert_config.json"
+PROMPTS = "config_sentence_transformers.json"
 LARGEST = 2**20  # bytes
 
 
@@ -19,6 +20,7 @@ def pooled(folder, options):
     path = folder / MODULES
     if not path.is_file():
         return options
+    _require_no_prompt(folder / PROMPTS)
     kinds = [module["type"].rsplit(".", 1)[-1] for module in read_json(path, LARGEST)]
     expected = ["Transformer", "Pooling", "Normalize"]
     if kinds not in (expected, expected[:2]):
@@ -41,6 +43,27 @@ def pooled(folder, options):
             f"Implemented: {', '.join(known)}."
         )
     options = {**options, "pooling": known[chosen[0]], "unit_length": len(kinds) == 3}
-    settings = folder / SETTINGS
-    length = read_json(settings, LARGEST).get("max_seq_length") if settings.is_file() else None
+    length = _content(folder / SETTINGS).get("max_seq_length")
     return options if length is None else {**options, "max_tokens": length}
+
+
+def lowers_case(folder):
+    """Whether an embedder turns texts into lower case before the tokenizer reads them."""
+    is_embedder = (folder / MODULES).is_file()
+    return is_embedder and bool(_content(folder / SETTINGS).get("do_lower_case"))
+
+
+def _require_no_prompt(path):
+    """Raises a `ValueError` if texts get a prompt in front although nobody asked for one."""
+    content = _content(path)
+    name = content.get("default_prompt_name")
+    prompt = (content.get("prompts") or {}).get(name)
+    if name is not None and prompt != "":
+        raise ValueError(
+            f"{path} says default_prompt_name={name!r}, which is not implemented: every text would "
+            f"begin with {prompt!r}. Set it to null, and put the prompt in front of texts yourself."
+        )
+
+
+def _content(path):
+    return read_json(path, LARGEST) if path.is_file() else {}

@@ -16,6 +16,7 @@ _WITHOUT_MEANING = {  # without an effect on the outputs of a model
     "bos_token_id",
     "classifier_dropout",
     "cls_token_id",
+    "cross_attention_hidden_size",
     "decoder_start_token_id",
     "directionality",
     "dtype",
@@ -48,6 +49,8 @@ _WITHOUT_MEANING = {  # without an effect on the outputs of a model
     "return_dict",
     "sep_token_id",
     "task_specific_params",
+    "tf_legacy_loss",
+    "tie_encoder_decoder",
     "tokenizer_class",
     "torch_dtype",
     "torchscript",
@@ -151,7 +154,7 @@ class Settings:
         unknown = {
             name: value
             for name, value in self._content.items()
-            if name not in self._seen and not name.startswith("_") and value is not None
+            if name not in self._seen and not name.startswith("_") and value not in (None, {})
         }
         if unknown:
             told = ", ".join(f"{name}={json.dumps(value)}" for name, value in unknown.items())

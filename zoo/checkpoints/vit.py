@@ -21,14 +21,15 @@ CLASSES = (
     "DeiTForImageClassification",
     "DeiTForImageClassificationWithTeacher",
 )
+WITHOUT_HEAD = "ViTModel", "DeiTModel"  # for new labels
 
 
 def plan(settings, folder):
-    settings.require_class(CLASSES)
+    settings.require_class((*CLASSES, *(WITHOUT_HEAD if settings.new_labels else ())))
     settings.require(chunk_size_feed_forward=0)
     settings.ignore("encoder_stride", "pooler_act", "pooler_output_size")
     kind = settings.model_type
-    with_teacher = settings.architecture.endswith("WithTeacher")
+    with_teacher = settings.architecture.endswith("WithTeacher") and not settings.new_labels
     biases = ["query", "key", "value"] if settings.take("qkv_bias", default=True) else []
     image_size = settings.take("image_size", default=224)
     channels = settings.take("num_channels", default=3)

@@ -48,15 +48,10 @@ _OF_GENERATION = (  # settings that `_prompt` and `plan` read, and those of time
 
 def plan(settings, folder):
     settings.require_class(CLASSES)
-    settings.require(
-        apply_spec_augment=False,
-        encoder_layerdrop=0.0,
-        decoder_layerdrop=0.0,
-        scale_embedding=False,
-        tie_word_embeddings=True,
-    )
+    settings.require(scale_embedding=False, tie_word_embeddings=True)
     settings.ignore("init_std", "num_hidden_layers", "median_filter_width")
     settings.ignore("use_weighted_layer_sum", "classifier_proj_size")  # of classes of sounds
+    settings.ignore("apply_spec_augment", "encoder_layerdrop", "decoder_layerdrop")  # of training
     settings.ignore(*(f"mask_{axis}_{what}" for axis in ("time", "feature") for what in _MASKS))
     generation = settings_of(settings, folder)
     generation.require(return_timestamps=False)

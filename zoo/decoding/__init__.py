@@ -15,6 +15,7 @@ from zoo.decoding.processors import (
     NoRepeatNGram,
     Processor,
     Progress,
+    Renormalized,
     RepetitionPenalty,
 )
 from zoo.decoding.samplers import (
@@ -40,6 +41,7 @@ __all__ = [
     "Processor",
     "Progress",
     "RandomSampler",
+    "Renormalized",
     "RepetitionPenalty",
     "Sampler",
     "TopKSampler",

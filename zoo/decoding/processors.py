@@ -279,6 +279,28 @@ class BadFirstTokens(Processor):
         return _banned(scores, _among(self.tokens, scores) & (progress.step == 0))
 
 
+@keras.saving.register_keras_serializable(package="zoo")
+@dataclasses.dataclass(frozen=True)
+class Renormalized(Processor):
+    """Makes the probabilities of the tokens that are left sum to 1, if it is the last processor.
+
+    It matters for beam search, where hypotheses with different probabilities of forbidden tokens
+    compete. Hugging Face calls this `renormalize_logits`.
+
+    Example:
+
+    >>> scores = tf.math.log([[0.5, 0.25, 0.25]])
+    >>> rules = BadWords([[0]]), Renormalized()
+    >>> for rule in rules:
+    ...     scores = rule(scores, progress=None)
+    >>> tf.exp(scores).numpy().round(3).tolist()
+    [[0.0, 0.5, 0.5]]
+    """
+
+    def __call__(self, scores, progress):
+        return tf.where(scores > float("-inf"), tf.nn.log_softmax(scores), scores)
+
+
 PROCESSORS = {
     "repetition_penalty": RepetitionPenalty,
     "no_repeat_ngram_size": NoRepeatNGram,

@@ -11,7 +11,7 @@ from keras_attention.errors import unknown_name
 from zoo.decoding.base import Sampler, require
 from zoo.decoding.beam import BeamSampler
 from zoo.decoding.largest import largest
-from zoo.decoding.processors import PROCESSORS, split_options
+from zoo.decoding.processors import PROCESSORS, Renormalized, split_options
 
 _LARGE_NUCLEUS = 256
 _SMALLEST_TEMPERATURE = 1e-37
@@ -257,7 +257,7 @@ def with_options(sampler, **options):
     options, processors = split_options(options)
     others = () if replaced else sampler.processors
     kept = [each for each in others if type(each) not in map(type, processors)]
-    return dataclasses.replace(sampler, **options, processors=(*kept, *processors))
+    return dataclasses.replace(sampler, **options, processors=_ordered(*kept, *processors))
 
 
 def with_rules(sampler, other):
@@ -275,7 +275,12 @@ def with_rules(sampler, other):
     own = sampler.processors
     kept = [each for each in other.processors if type(each) not in map(type, own)]
     end_ids = sampler.end_ids or other.end_ids
-    return dataclasses.replace(sampler, processors=(*kept, *own), end_ids=end_ids)
+    return dataclasses.replace(sampler, processors=_ordered(*kept, *own), end_ids=end_ids)
+
+
+def _ordered(*processors):
+    """Returns processors in their order, `Renormalized` behind those that forbid tokens."""
+    return tuple(sorted(processors, key=lambda each: isinstance(each, Renormalized)))
 
 
 def require_token_ids(options, vocabulary_size):

@@ -6,10 +6,12 @@ import re
 from zoo.readers.text.models import vocabulary_of
 from zoo.readers.text.pretokenizers import CLIP, QWEN2
 from zoo.readers.text.sentencepiece_files import read_model
+from zoo.readers.text.templates import templates_of
 from zoo.readers.text.tokenizer import LARGEST_FILE, Tokenizer
 from zoo.storage.json_files import read_json
 
-# For each role, the first of these tokens that a folder names is used.
+# For each role, these tokens are used if a folder names them: the one that the template puts around
+# texts, otherwise the first.
 _TOKENS = {
     "pad": ("pad_token",),
     "start": ("bos_token", "cls_token"),
@@ -25,16 +27,42 @@ _GPT2 = dict.fromkeys(("bos_token", "eos_token", "unk_token"), "<|endoftext|>")
 _CLIP = dict.fromkeys(("eos_token", "pad_token", "unk_token"), "<|endoftext|>")
 _CLIP |= {"bos_token": "<|startoftext|>"}
 _QWEN2 = {"eos_token": "<|endoftext|>", "pad_token": "<|endoftext|>"}
+_MPNET = {**_ROBERTA, "unk_token": "[UNK]"}
+_LLAMA = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
+_T5 = {"eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
+_USUAL = {  # of classes of transformers, unless files name others
+    "Bert": _BERT,
+    "CLIP": _CLIP,
+    "Camembert": _ROBERTA,
+    "DistilBert": _BERT,
+    "Electra": _BERT,
+    "GPT2": _GPT2,
+    "Llama": _LLAMA,
+    "MPNet": _MPNET,
+    "Qwen2": _QWEN2,
+    "Roberta": _ROBERTA,
+    "T5": _T5,
+    "Whisper": _GPT2,
+    "XLMRoberta": _ROBERTA,
+}
 _EXTRA_IDS = 100  # of T5
+_OF_BERT = {  # options of the normalizer, by their names in `tokenizer_config.json`
+    "do_lower_case": "lowercase",
+    "strip_accents": "strip_accents",
+    "tokenize_chinese_chars": "handle_chinese_chars",
+}
+_WITHOUT_OPTIONS = "PreTrainedTokenizerFast", "TokenizersBackend"  # which take the file as it is
 
 
-def read_tokenizer(folder, side="source", size=None, **roles):
+def read_tokenizer(folder, side="source", size=None, lowercase=False, **roles):
     """Reads the tokenizer of a folder, whose kind depends on the files.
 
     `tokenizer.json` comes first, otherwise `vocab.txt` (WordPiece), `vocab.json` with `merges.txt`
     (the BPE of GPT-2, RoBERTa, CLIP and Qwen2), `source.spm` and `target.spm` (Marian),
     `spiece.model` (T5) or `tokenizer.model` (Llama). `tokenizer_config.json`,
-    `special_tokens_map.json` and `generation_config.json` name the special tokens.
+    `special_tokens_map.json` and `generation_config.json` name the special tokens; those that no
+    file names are those of the class in transformers. As there, options of `tokenizer_config.json`
+    such as `do_lower_case` overrule `tokenizer.json`.
 
     Marian's language codes, such as `>>fr<<`, are found anywhere in a text.
 
@@ -42,6 +70,7 @@ def read_tokenizer(folder, side="source", size=None, **roles):
         folder: The folder.
         side: `"source"` or `"target"`, for Marian, which has two sides.
         size: As for `Tokenizer`.
+        lowercase: Whether to turn texts into lower case first, whatever the tokenizer does.
         **roles: Tokens in place of those that the files name, as for `Tokenizer`:
             `start="<pad>"`.
 
@@ -59,8 +88,18 @@ def read_tokenizer(folder, side="source", size=None, **roles):
         definition, defaults = _definition(folder, config, side)
         _add_tokens(definition, config)
         _hide_times(definition)
-        found = _roles({**defaults, **{key: named[key] for key in named if named[key]}})
-        found = {**found, **_ends(folder, definition)}
+        if lowercase:
+            normalizers = [{"type": "Lowercase"}, definition.get("normalizer")]
+            definition["normalizer"] = {
+                "type": "Sequence",
+                "normalizers": [*filter(None, normalizers)],
+            }
+        names = _names(definition)
+        defaults = defaults or _usual(_kind(folder, config), names)
+        single, _ = templates_of(definition.get("post_processor"))
+        around = {names.get(number) for item in single for number in item.token_ids}
+        found = _roles({**defaults, **{key: named[key] for key in named if named[key]}}, around)
+        found = {**found, **_ends(folder, names)}
         return Tokenizer(definition, {**found, **roles}, size)
     except (KeyError, TypeError, AttributeError, IndexError) as error:
         raise ValueError(f"{folder} does not hold a tokenizer: {error!r}") from error
@@ -75,6 +114,7 @@ def _definition(folder, config, side):
     if "tokenizer.json" in files:
         definition = read_json(folder / "tokenizer.json", LARGEST_FILE)
         _require_same_template(definition, config, kind)
+        _overrule(definition, config)
         return definition, {}
     if {"source.spm", "target.spm", "vocab.json"} <= files:
         return _marian(folder, side)
@@ -101,6 +141,7 @@ def _kind(folder, config):
     types = {"bert": "Bert", "roberta": "Roberta", "gpt2": "GPT2", "clip": "CLIP", "t5": "T5"}
     types |= {"qwen2": "Qwen2", "llama": "Llama", "distilbert": "DistilBert", "mpnet": "MPNet"}
     types |= {"electra": "Electra", "marian": "Marian", "mistral": "Llama", "whisper": "Whisper"}
+    types |= {"camembert": "Camembert", "qwen3": "Qwen2", "xlm-roberta": "XLMRoberta"}
     return types.get(_json(folder / "config.json").get("model_type"), "")
 
 
@@ -110,9 +151,7 @@ def _word_piece(folder, kind, config):
     vocabulary = {line.rstrip("\r"): number for number, line in enumerate(lines)}
     if kind not in ("Bert", "DistilBert", "Electra", "MPNet", ""):
         raise ValueError(f"vocab.txt of {kind} is not implemented.")
-    defaults = dict(_BERT)
-    if kind == "MPNet":
-        defaults = {**_ROBERTA, "unk_token": "[UNK]"}
+    defaults = _MPNET if kind == "MPNet" else _BERT
     tokens = {**defaults, **{key: _content(config[key]) for key in defaults if config.get(key)}}
     processor = {
         "type": "RobertaProcessing" if kind == "MPNet" else "BertProcessing",
@@ -289,6 +328,18 @@ def _require_same_template(definition, config, kind):
             )
 
 
+def _overrule(definition, config):
+    """Sets the options that classes of transformers take from `tokenizer_config.json`."""
+    if config.get("tokenizer_class") in _WITHOUT_OPTIONS:
+        return
+    normalizer, words = (definition.get(part) or {} for part in ("normalizer", "pre_tokenizer"))
+    if normalizer.get("type") == "BertNormalizer":
+        named = {ours: config.get(theirs) for theirs, ours in _OF_BERT.items()}
+        normalizer.update({name: value for name, value in named.items() if value is not None})
+    if words.get("type") == "ByteLevel" and config.get("add_prefix_space") is not None:
+        words["add_prefix_space"] = config["add_prefix_space"]
+
+
 def _add_tokens(definition, config):
     """Adds the tokens of `tokenizer_config.json` that the definition lacks."""
     added = definition.setdefault("added_tokens", [])
@@ -305,24 +356,39 @@ def _hide_times(definition):
             token["special"] = True
 
 
-def _roles(tokens):
+def _usual(kind, names):
+    """Returns the special tokens of a class of transformers that a vocabulary has."""
+    known = set(names.values())
+    return {name: token for name, token in _USUAL.get(kind, {}).items() if token in known}
+
+
+def _roles(tokens, around):
+    """Returns the tokens of the roles.
+
+    Args:
+        tokens: Dictionary of special tokens by the names that files give them.
+        around: The tokens that the template puts around a text.
+    """
     roles = {}
     for role, names in _TOKENS.items():
         found = [_content(tokens[name]) for name in names if tokens.get(name)]
         if found:
-            roles[role] = found[0]
+            roles[role] = next((token for token in found if token in around), found[0])
     return roles
 
 
-def _ends(folder, definition):
-    """Returns all tokens that end a text, if the generation settings name several."""
+def _names(definition):
+    """Returns a dictionary from ids to pieces and added tokens."""
+    names = {number: piece for piece, number in vocabulary_of(definition["model"]).items()}
+    return names | {token["id"]: token["content"] for token in definition["added_tokens"]}
+
+
+def _ends(folder, names):
+    """Returns the tokens that end a text, if the generation settings name them."""
     numbers = _json(folder / "generation_config.json").get("eos_token_id")
-    if not isinstance(numbers, list):
-        return {}
-    model = definition["model"]
-    names = {number: piece for piece, number in vocabulary_of(model).items()}
-    names |= {token["id"]: token["content"] for token in definition["added_tokens"]}
-    return {"end": [names[number] for number in numbers]}
+    if isinstance(numbers, list):
+        return {"end": [names[number] for number in numbers]}
+    return {"end": names[numbers]} if numbers in names else {}
 
 
 def _content(token):
