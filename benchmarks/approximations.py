@@ -161,7 +161,7 @@ def draw(panels):
         axes.legend(frameon=False, loc="lower left")
     percent = (1, 2, 5, 10, 20, 50, 100)
     all_axes[0].set_yscale("log")
-    all_axes[0].set_yticks([each / 100 for each in percent], [f"{each} %" for each in percent])
+    all_axes[0].set_yticks([each / 100 for each in percent], [f"{each}%" for each in percent])
     all_axes[0].set_yticks([], minor=True)
     all_axes[0].set_ylim(0.01, 1.0)
     all_axes[0].set_ylabel("root mean square error, relative")

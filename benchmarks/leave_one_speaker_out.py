@@ -63,9 +63,9 @@ def main(name, data_dir, run_dir, seed, epochs, only_write):
             with open(path, "a") as file:
                 file.write(json.dumps({**run, "speaker": speaker, "accuracy": found[speaker]}))
                 file.write("\n")
-        click.echo(f"{100 * found[speaker]:6.2f} %  {speaker}")
+        click.echo(f"{100 * found[speaker]:6.2f}%  {speaker}")
     if found:
-        click.echo(f"{100 * np.mean(list(found.values())):6.2f} %  mean of {len(found)} speakers")
+        click.echo(f"{100 * np.mean(list(found.values())):6.2f}%  mean of {len(found)} speakers")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ python -m benchmarks.serving_soak [NAME...] [--full] [--plot soak.png]
 
 `python -m zoo serve NAME...` answers 8 clients that send requests all the time and hang up after a
 tenth of them. The quick run takes 3 minutes, the first of which is a warm-up; the full run takes
-30 minutes, with a warm-up of 3. After the warm-up, memory must not grow by more than 5 %: the mean
+30 minutes, with a warm-up of 3. After the warm-up, memory must not grow by more than 5%: the mean
 over the tenth of the run that follows the warm-up is compared with the mean over the last tenth.
 Exits with status 1 if memory grew by more, or if an answer is wrong or missing.
 """
@@ -71,7 +71,7 @@ def main(names, full, path):
     grown = growth(times, megabytes, warm_up)
     failed = sum(results.values()) - results[RIGHT] - results[LEFT]
     print(f"{minutes:g} minutes, {dict(results)}, {megabytes[-1]:.0f} MB at the end")
-    print(f"memory growth after the warm-up: {grown:+.1f} % (at most {MOST_GROWTH:g} %)")
+    print(f"memory growth after the warm-up: {grown:+.1f}% (at most {MOST_GROWTH:g}%)")
     if path:
         plot(path, times, megabytes, warm_up)
         print(f"Wrote {path}.")

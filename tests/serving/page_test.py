@@ -129,7 +129,7 @@ def test_a_browser_asks_each_kind_of_model(model, tmp_path, monkeypatch):
     found, translation = listener.found, recurrent.translate("a man sleeps")
     assert found.pop("columns") > 0
     (token,) = writer.stream_tokens("a man", 1, "greedy", top=5)
-    bars = [float(label.split()[-2]) for label in found.pop("bars")]
+    bars = [float(label.split()[-1].rstrip("%")) for label in found.pop("bars")]
     np.testing.assert_allclose(bars, 100 * np.exp(list(token.likely.values())), atol=0.06)
     assert found == {
         "recurrent": translation,

@@ -226,16 +226,16 @@ def test_a_browser_shows_words_and_where_they_look(tmp_path):
     assert found["hovered"].startswith("Hunde: ")
     for column, text in enumerate(COLUMNS[:2]):
         percent = 100 * (mean[1, column] + mean[2, column]) / 2
-        told = re.search(rf"{re.escape(text)} (\d+) %", found["hovered"])[1]
+        told = re.search(rf"{re.escape(text)} (\d+)%", found["hovered"])[1]
         assert int(told) == pytest.approx(percent, abs=1)
     assert found["held"].startswith("Zwei: ")
     assert found["pieces"] == "Zwei|Hun|de|<end>"
     assert found["all"] == "two|<b>dogs|<end>"
-    told = re.search(r"two (\d+) %", found["head"])[1]
+    told = re.search(r"two (\d+)%", found["head"])[1]
     assert int(told) == pytest.approx(100 * WEIGHTS[0, 0, 3, 0], abs=1)
-    told = re.search(r"two (\d+) %", found["layer"])[1]
+    told = re.search(r"two (\d+)%", found["layer"])[1]
     assert int(told) == pytest.approx(100 * WEIGHTS[1, 0, 3, 0], abs=1)
-    assert found["matrix"] == "How much each of 4 words looked at each of 3 others"
+    assert found["matrix"] == "Attention of 4 words to 3 others"
     assert found["form"] == "none"
 
     # by keyboard, and for a screen reader
@@ -248,7 +248,7 @@ def test_a_browser_shows_words_and_where_they_look(tmp_path):
     assert (found["others"], found["layers"], found["heads"]) == ("one|two|three", "3", "0")
     assert found["other"].startswith("two: ")
     for row, text in enumerate(OTHERS):
-        told = re.search(rf"{text} (\d+) %", found["other"].split(":")[1])[1]
+        told = re.search(rf"{text} (\d+)%", found["other"].split(":")[1])[1]
         assert int(told) == pytest.approx(100 * LAYERS[2, 0, row, 1], abs=1)
     assert (found["many"], found["calm"], found["few"]) == (str(LONG), "0", "true")
     assert found["scrolls"] == "true"

@@ -11,7 +11,7 @@ def view_of(images, names, view):
     """Returns one view of a batch of images, always the same for the same names and number.
 
     View 0 is the whole image, view 1 its mirror image. Each further view is a crop whose sides
-    are about 89 to 100 % of the image's, mirrored half of the time and resized back; it depends
+    are about 89 to 100% of the image's, mirrored half of the time and resized back; it depends
     on the number and the name.
 
     Args:

@@ -41,7 +41,7 @@ class MaskedWindows(keras.utils.PyDataset):
     """Batches of windows at random positions; an epoch has as many as cover the text about once.
 
     In each window, a share of the tokens, drawn anew each time, is to be predicted by `OfPlaces`.
-    Of these, 80 % become masks, 10 % random tokens, and 10 % stay unchanged. End tokens are chosen
+    Of these, 80% become masks, 10% random tokens, and 10% stay unchanged. End tokens are chosen
     only if there are too few others.
 
     Args:

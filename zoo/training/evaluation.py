@@ -223,8 +223,8 @@ def evaluate_masked(model, texts, batch_size=4):
 def masked_quality(scores, split):
     """Returns the entries of a model's card for the results of `evaluate_masked`."""
     protocol = (
-        "on the hidden tokens: 15 % drawn at random, of which 80 % are replaced by masks, 10 % by "
-        "other tokens, and 10 % are unchanged"
+        "on the hidden tokens: 15% drawn at random, of which 80% are replaced by masks, 10% by "
+        "other tokens, and 10% are unchanged"
     )
     return [
         _entry("perplexity", split, scores["perplexity"], protocol),

@@ -157,7 +157,7 @@ class LanguageRecipe:
             "name": "tiny Shakespeare",
             "language": "en",
             "source": "https://github.com/karpathy/char-rnn (TFDS tiny_shakespeare 1.0.0: 90 % "
-            "train, 5 % validation, 5 % test)",
+            "train, 5% validation, 5% test)",
             "terms": "public domain",
             "citation": "Karpathy 2015, The Unreasonable Effectiveness of Recurrent Neural Networks"
             " (https://karpathy.github.io/2015/05/21/rnn-effectiveness/)",

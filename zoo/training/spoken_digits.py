@@ -15,7 +15,7 @@ USE = "Recognizing a digit spoken in English, one digit per recording."
 LIMITS = (
     "It knows only the ten digits and predicts one for any sound. It was trained on only six "
     "speakers and is less accurate for others: models trained by this recipe on five of them "
-    "recognized 87.5 % of the digits of the sixth on average, from 81 to 93 %."
+    "recognized 87.5% of the digits of the sixth on average, from 81 to 93%."
 )
 
 

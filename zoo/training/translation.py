@@ -43,7 +43,7 @@ class TranslationRecipe:
         examples_per_epoch: How many examples an epoch draws; 0 for all.
         optimizer: `"adam"`, or `"muon"` for the matrices between the embeddings.
         learning_rate: Start of the cosine schedule, after `warmup_steps`.
-        cycles: Number of times that it falls to 1 % of that; each cycle starts 20 % lower.
+        cycles: Number of times that it falls to 1% of that; each cycle starts 20% lower.
         label_smoothing, subword_dropout: As for `TokenCrossentropy` and `Translator.batches`.
         average_momentum: Momentum of the moving average of the weights, which is kept.
         self_critical_epochs: Number of additional passes over the sources, which learn from the
