@@ -151,7 +151,9 @@ RECIPES = {
     "bahdanau_nmt_multi30k_en_de": TranslationRecipe(
         "bahdanau_nmt", overrides={**RECURRENT, "order": "conditional"}, **TAUGHT
     ),
-    "luong_nmt_multi30k_en_de": TranslationRecipe("luong_nmt", overrides=RECURRENT, **TAUGHT),
+    "luong_nmt_multi30k_en_de": TranslationRecipe(
+        "luong_nmt", overrides=RECURRENT, **{**TAUGHT, "epochs": 24, "cycles": 2}
+    ),
     "text_encoder_imdb": ReviewsRecipe(
         "text_encoder",
         overrides={"pooling": "mean", "pooler": None, "dropout": 0.2},
