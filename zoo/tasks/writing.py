@@ -269,7 +269,6 @@ class TextGenerator(GeneratingTask):
         Raises:
             ValueError: If a prompt is not a `str`, or an argument is unknown or out of range.
         """
-        require(is_positive_integer(batch_size), "at least 1, an integer", batch_size=batch_size)
         sampler = self.sampler(sampler, **options)
         prompts, is_one = as_texts(prompts)
         run = functools.partial(self._continuation.texts, jit_compile=jit_compile)
@@ -303,7 +302,6 @@ class TextGenerator(GeneratingTask):
         >>> model.continuations(["ROMEO"], 1, "greedy")
         [Continued(text=':', num_tokens=1, is_ended=False)]
         """
-        require(is_positive_integer(batch_size), "at least 1, an integer", batch_size=batch_size)
         sampler = self.sampler(sampler, **options)
         require(sampler.num_beams == 1, "a sampler with one beam", sampler=sampler)
         prompts, _ = as_texts(prompts)
@@ -312,6 +310,7 @@ class TextGenerator(GeneratingTask):
 
     def _in_batches(self, run, prompts, max_length, sampler, seed, stop, batch_size):
         """Returns the results of a method of `Continuation` for each prompt, in order."""
+        require(is_positive_integer(batch_size), "at least 1, an integer", batch_size=batch_size)
         stops, max_length, seed = _stops(stop), as_length(max_length), as_seed(seed)
         streams = [self._prompt_ids(prompt) for prompt in prompts]
         by_length = sorted(range(len(prompts)), key=lambda place: len(streams[place]))
