@@ -5,7 +5,7 @@ import math
 from keras import ops
 
 from keras_attention import masks
-from keras_attention._layer import agree
+from keras_attention._checks import agree
 
 
 class AttendedAxes:

@@ -17,14 +17,8 @@ from keras_attention._checks import (
 )
 from keras_attention._heads import PROJECTIONS
 from keras_attention._keras import get_keras_mask
-from keras_attention._layer import (
-    ChecksMasks,
-    Memory,
-    as_floats,
-    attend_together,
-    both,
-    padding_mask,
-)
+from keras_attention._layer import ChecksMasks, as_floats, both, padding_mask
+from keras_attention._memory import Memory, attend_together
 from keras_attention._recompute import Recomputable
 from keras_attention.feed_forward import FeedForward
 from keras_attention.multi_head import MultiHeadAttention

@@ -43,6 +43,17 @@ def is_positive_number(number):
     return isinstance(number, Real) and not isinstance(number, bool) and 0 < number < math.inf
 
 
+def agree(shape, other):
+    """Whether two shapes are equal in all sizes that are known."""
+    pairs = zip(shape, other, strict=True)
+    return all(None in pair or pair[0] == pair[1] for pair in pairs)
+
+
+def fits(shape, expected):
+    """Whether two shapes have as many axes and agree."""
+    return len(shape) == len(expected) and agree(shape, expected)
+
+
 def plain(number):
     """Converts a NumPy number to a Python number, as Keras needs for sizes."""
     return number.item() if isinstance(number, np.generic) else number

@@ -1,24 +1,14 @@
 """How every attention layer processes the arguments of its call, before the computation."""
 
-from numbers import Integral
-from typing import Any, NamedTuple
-
 import keras
 import numpy as np
 from keras import ops
 
 from keras_attention import masks
+from keras_attention._checks import agree, fits
 from keras_attention._keras import get_keras_mask
 from keras_attention._recompute import Recomputable
 from keras_attention.masks._arguments import require_visible
-
-
-class Memory(NamedTuple):
-    """What queries attend to, prepared once: prepared keys, values, and a padding mask."""
-
-    key: Any  # (batch, *heads, key_length, size)
-    value: Any  # (batch, *heads, key_length, value_size)
-    mask: Any  # boolean (batch, key_length), or None
 
 
 class ChecksMasks:
@@ -117,165 +107,6 @@ class AttentionLayer(ChecksMasks, Recomputable):
             )
 
 
-class MemoryAttention(AttentionLayer):
-    """An attention layer in two steps: `prepare` a memory once, `attend` to it any number of times.
-
-    A subclass implements `_prepare` for keys and values, and `_attend` for queries.
-    """
-
-    def call(
-        self,
-        query,
-        value,
-        key=None,
-        query_mask=None,
-        value_mask=None,
-        key_mask=None,
-        attention_mask=None,
-        return_attention_scores=False,
-        use_causal_mask=False,
-        training=None,
-    ):
-        self._require_fitting_shapes(
-            query.shape, value.shape, value.shape if key is None else key.shape
-        )
-        mask = self._mask_of_call(attention_mask, use_causal_mask, query, value)
-        memory = self.prepare(value, key, value_mask, key_mask)
-        context, weights = self.attend(
-            query, memory, query_mask, mask, training, None, return_attention_scores
-        )
-        return (context, weights) if return_attention_scores else context
-
-    def prepare(self, value, key=None, value_mask=None, key_mask=None, start=0):
-        """Prepares a memory for any number of calls of `attend`.
-
-        Args:
-            value, key, value_mask, key_mask: As in a call.
-            start: Position of the first key.
-
-        Returns:
-            A `Memory`, whose tensors have the batch as their first axis.
-        """
-        require_built(self, "query_shape, value_shape")
-        key = value if key is None else key
-        mask = both(
-            self._padding_mask("value_mask", value_mask, value),
-            self._padding_mask("key_mask", key_mask, key),
-        )
-        return self._prepare(self._ready(key, mask), self._ready(value, mask), mask, start)
-
-    def attend(
-        self,
-        query,
-        memory,
-        query_mask=None,
-        mask=None,
-        training=None,
-        start=None,
-        return_attention_scores=True,
-    ):
-        """Attends from queries to a memory.
-
-        Args:
-            query: Tensor `(batch, query_length, query_size)`.
-            memory: What `prepare` returned.
-            query_mask: Boolean `(batch, query_length)` or `None`.
-            mask: An additional `Mask` or `None`.
-            training: Whether to apply dropout.
-            start: Position of the first query, an integer or scalar tensor. By default, the last
-                query has the position of the last key.
-            return_attention_scores: Whether to return the weights; if not, `None` takes their
-                place.
-
-        Returns:
-            `(context, weights)`.
-        """
-        self._require_memory(memory)
-        query_mask = self._padding_mask("query_mask", query_mask, query)
-        query = self._ready(query, query_mask)
-        return self._attend(
-            query, memory, query_mask, mask, training, start, return_attention_scores
-        )
-
-    def _require_memory(self, memory):
-        if not isinstance(memory, Memory):
-            raise ValueError(
-                f"`memory` of {type(self).__name__} must be what its `prepare` returned. Received: "
-                f"{type(memory).__name__} of shape {getattr(memory, 'shape', None)}. Attend to "
-                "memory = layer.prepare(value)."
-            )
-
-
-def attend_together(attention, query, memory, **options):
-    """Attends to a memory where several adjacent rows of queries share each row of the memory.
-
-    Rows that share are merged into one: the memory is read once for all of them, in larger
-    products.
-
-    Args:
-        attention: A `MultiHeadAttention` without masks and positions.
-        query: Tensor `(rows, length, size)`.
-        memory: A `Memory` with as many rows, or a number that divides it.
-        **options: As for `attention.attend`.
-
-    Returns:
-        `(context, weights)`, both with `rows`.
-    """
-    (rows, length, size), shared = ops.shape(query), ops.shape(memory.key)[0]
-    are_known = isinstance(rows, int) and isinstance(shared, int)
-    times = rows // max(shared, 1) if are_known else rows // ops.maximum(shared, 1)
-    if are_known and times == 1:
-        return attention.attend(query, memory, **options)
-    if attention.attention.score.uses_positions:
-        repeated = [None if part is None else ops.repeat(part, times, axis=0) for part in memory]
-        return attention.attend(query, Memory(*repeated), **options)
-    query = ops.reshape(query, (shared, times * length, size))
-    context, weights = attention.attend(query, memory, **options)
-    context = ops.reshape(context, (rows, length, context.shape[-1]))
-    if weights is not None:
-        _, heads, _, keys = ops.shape(weights)
-        weights = ops.reshape(weights, (shared, heads, times, length, keys))
-        weights = ops.reshape(ops.swapaxes(weights, 1, 2), (rows, heads, length, keys))
-    return context, weights
-
-
-class GrowingMemory:
-    """Mixin for layers whose memory a decoder fills step by step."""
-
-    def extend(self, memory, value, start, key=None):
-        """Writes new keys and values into a memory that has room for them: a cache.
-
-        Args:
-            memory: What `prepare` returned, without a mask, for example for zeros of shape `(batch,
-                max_length, size)`.
-            value, key: As in a call: the vectors at the positions from `start` on.
-            start: Position of the first new key, an integer or scalar tensor.
-
-        Returns:
-            The new `Memory`. A `Causal` mask hides the positions that are not written yet.
-
-        Raises:
-            ValueError: If the memory has no room for the new positions. Only a `start` that is an
-                integer can be checked; beyond the end, a tensor writes nothing.
-        """
-        _require_room(memory, value, start)
-        new = self.prepare(value, key, start=start)
-        pairs = zip(memory[:2], new[:2], strict=True)
-        return Memory(*(_overwritten(old, part, start) for old, part in pairs), memory.mask)
-
-
-def _require_room(memory, value, start):
-    room, length = memory.value.shape[-2], value.shape[1]
-    if not all(isinstance(number, Integral) for number in (room, length, start)):
-        return
-    if not 0 <= start <= room - length:
-        raise ValueError(
-            f"`start` must leave room for the new positions in the cache. Received: start={start} "
-            f"for {length} new positions, in a cache of {room}. Make the cache with a larger "
-            "`max_length` in `start`, or with a longer `value` in `prepare`."
-        )
-
-
 def require_built(layer, shapes):
     """Raises a `ValueError` that names the arguments of `build` if a layer has no weights yet."""
     if not layer.built:
@@ -289,17 +120,6 @@ def as_floats(x, dtype):
     """Returns arrays, integers and booleans as floats of a dtype; tensors of floats stay."""
     is_float = keras.backend.is_float_dtype(x.dtype) and not isinstance(x, np.ndarray)
     return x if is_float else ops.cast(x, dtype)
-
-
-def agree(shape, other):
-    """Whether two shapes are equal in all sizes that are known."""
-    pairs = zip(shape, other, strict=True)
-    return all(None in pair or pair[0] == pair[1] for pair in pairs)
-
-
-def fits(shape, expected):
-    """Whether two shapes have as many axes and agree."""
-    return len(shape) == len(expected) and agree(shape, expected)
 
 
 def padding_mask(owner, name, mask, tensor):
@@ -339,16 +159,3 @@ def both(first, second):
     if first is None or first is second:
         return second
     return first if second is None else ops.logical_and(first, second)
-
-
-def _overwritten(old, new, start):
-    """Returns `(..., length, size)` with new vectors from `start` on, dropping any beyond the end.
-
-    `ops.slice_update` would work too, but on TensorFlow it needs XLA, which not every server has.
-    """
-    places = ops.arange(ops.shape(old)[-2], dtype="int32") - start  # (length,)
-    count = ops.shape(new)[-2]
-    is_new = ops.logical_and(places >= 0, places < count)
-    if new.shape[-2] != 1:
-        new = ops.take(new, ops.clip(places, 0, count - 1), axis=-2)
-    return ops.where(is_new[:, None], ops.cast(new, old.dtype), old)

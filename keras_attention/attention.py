@@ -7,7 +7,8 @@ from keras import ops
 
 from keras_attention import compute, masks, normalizers, positions, scores
 from keras_attention._checks import is_positive_number, require_fractions
-from keras_attention._layer import GrowingMemory, Memory, MemoryAttention, require_built
+from keras_attention._layer import require_built
+from keras_attention._memory import GrowingMemory, Memory, MemoryAttention
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")

@@ -8,7 +8,7 @@ from keras import ops
 
 from keras_attention import masks
 from keras_attention._approximation import Approximation
-from keras_attention._layer import Memory, MemoryAttention
+from keras_attention._memory import Memory, MemoryAttention
 from keras_attention.compute import features
 
 

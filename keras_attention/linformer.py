@@ -10,7 +10,7 @@ from keras_attention import masks
 from keras_attention._approximation import Approximation
 from keras_attention._checks import require_positive_integers
 from keras_attention._initializers import independent
-from keras_attention._layer import MemoryAttention
+from keras_attention._memory import MemoryAttention
 from keras_attention._products import matmul
 from keras_attention.attention import Attention
 

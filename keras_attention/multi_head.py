@@ -16,7 +16,7 @@ from keras_attention._checks import (
     require_fractions,
 )
 from keras_attention._heads import PROJECTIONS, MultiHeadLayer
-from keras_attention._layer import GrowingMemory, MemoryAttention
+from keras_attention._memory import GrowingMemory, MemoryAttention
 from keras_attention.attention import Attention
 
 OF_ATTENTION = (

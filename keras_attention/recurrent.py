@@ -5,8 +5,9 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention._checks import require_positive_integers_or_none
-from keras_attention._layer import ChecksMasks, MemoryAttention, agree, require_built
+from keras_attention._checks import agree, require_positive_integers_or_none
+from keras_attention._layer import ChecksMasks, require_built
+from keras_attention._memory import MemoryAttention
 from keras_attention.attention import Attention
 
 ORDERS = ("bahdanau", "conditional", "luong")

@@ -5,7 +5,7 @@ from keras import ops
 
 from keras_attention import attention, masks
 from keras_attention._axes import AttendedAxes
-from keras_attention._layer import agree
+from keras_attention._checks import agree
 from keras_attention._products import matmul
 from keras_attention.drop_in.from_start import from_start
 from keras_attention.scores import Score

@@ -4,7 +4,7 @@ import inspect
 
 import keras
 
-from keras_attention._layer import fits
+from keras_attention._checks import fits
 from keras_attention.scores.base import Score
 
 

@@ -6,7 +6,7 @@ import pytest
 from keras import ops
 
 from keras_attention import masks
-from keras_attention._layer import Memory
+from keras_attention._memory import Memory
 from tests.attention import oracle
 from tests.attention.transformer_test import BATCH, ENCODED, LENGTH, decoder, encoder, random, some
 
