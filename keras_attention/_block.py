@@ -1,6 +1,5 @@
 """What the blocks of a Transformer have in common: options, residual connections, memories."""
 
-import functools
 import inspect
 from collections.abc import Collection
 from typing import Any
@@ -291,18 +290,24 @@ class Block(ResidualBlock):
         """Returns a part with the same options, but its own weights and state."""
         return part.from_config(part.get_config())
 
-    def _look_up(self, attention, norm, x, memory, start, extend, with_weights):
-        """Like `_attend`, from some positions to a memory, which they may extend first.
-
-        Several adjacent rows may share a row of a memory that they do not extend.
-        """
+    def _attend_to_cache(self, attention, norm, x, cache, start, with_weights):
+        """Like `_attend`, from some positions to a cache, which they extend first."""
         x = as_floats(x, self.compute_dtype)
         query = self._before(norm, x)
-        if extend:
-            memory = attention.extend(memory, query, start)
-        look = attention.attend if extend else functools.partial(attend_together, attention)
-        context, weights = look(query, memory, start=start, return_attention_scores=with_weights)
-        return self._after(norm, x, context, training=False), memory, weights
+        cache = attention.extend(cache, query, start)
+        context, weights = attention.attend(
+            query, cache, start=start, return_attention_scores=with_weights
+        )
+        return self._after(norm, x, context, training=False), cache, weights
+
+    def _attend_to_memory(self, attention, norm, x, memory, start, with_weights):
+        """Like `_attend`, to a memory, whose rows several adjacent rows of `x` may share."""
+        x = as_floats(x, self.compute_dtype)
+        query = self._before(norm, x)
+        context, weights = attend_together(
+            attention, query, memory, start=start, return_attention_scores=with_weights
+        )
+        return self._after(norm, x, context, training=False), weights
 
     def _room(self, attention, batch, max_length, mask):
         """Returns an empty memory with room for `max_length` positions."""

@@ -131,8 +131,8 @@ class EncoderBlock(Block):
             ValueError: If the cache has no room for these positions. Only a `start` that is an
                 integer can be checked.
         """
-        x, cache, weights = self._look_up(
-            self.attention, self.attention_norm, x, cache, start, True, return_attention_scores
+        x, cache, weights = self._attend_to_cache(
+            self.attention, self.attention_norm, x, cache, start, return_attention_scores
         )
         x = self._feed_forward(x, training=False)
         return (x, cache, weights) if return_attention_scores else (x, cache)
@@ -261,23 +261,12 @@ class DecoderBlock(Block):
             ValueError: If the cache has no room for these positions. Only a `start` that is an
                 integer can be checked.
         """
-        x, cache, self_weights = self._look_up(
-            self.self_attention,
-            self.self_attention_norm,
-            x,
-            cache,
-            start,
-            True,
-            return_attention_scores,
+        options = start, return_attention_scores
+        x, cache, self_weights = self._attend_to_cache(
+            self.self_attention, self.self_attention_norm, x, cache, *options
         )
-        x, _, cross_weights = self._look_up(
-            self.cross_attention,
-            self.cross_attention_norm,
-            x,
-            memory,
-            start,
-            False,
-            return_attention_scores,
+        x, cross_weights = self._attend_to_memory(
+            self.cross_attention, self.cross_attention_norm, x, memory, *options
         )
         x = self._feed_forward(x, training=False)
         return (x, cache, self_weights, cross_weights) if return_attention_scores else (x, cache)
