@@ -11,6 +11,7 @@ from keras_attention import activations, compute, masks, normalizers, positions,
 from keras_attention._checks import (
     plain,
     require_fractions,
+    require_one_of,
     require_positive_integers,
     require_positive_integers_or_none,
 )
@@ -63,8 +64,8 @@ class ResidualBlock(ChecksMasks, Recomputable):
         owner = type(self).__name__
         require_positive_integers(owner, hidden=hidden)
         require_fractions(owner, dropout=dropout, hidden_dropout=hidden_dropout)
-        self._require_one_of(NORMALIZE, normalize=normalize)
-        self._require_one_of(NORMS, norm=norm)
+        require_one_of(owner, NORMALIZE, normalize=normalize)
+        require_one_of(owner, NORMS, norm=norm)
         self.supports_masking = True
         self.hidden = plain(hidden)
         self.normalize = normalize
@@ -77,14 +78,6 @@ class ResidualBlock(ChecksMasks, Recomputable):
         self.gated = gated
 
     options = _options(__init__)
-
-    def _require_one_of(self, known, **argument):
-        ((name, value),) = argument.items()
-        if value not in known:
-            raise ValueError(
-                f"`{name}` of {type(self).__name__} must be one of {', '.join(known)}. "
-                f"Received: {name}={value!r}."
-            )
 
     def _biases(self, use_bias):
         """Returns `True`, `False`, or a list of the parts that add a bias."""

@@ -35,6 +35,16 @@ def require_fractions(owner, **fractions):
             )
 
 
+def require_one_of(owner, known, **choices):
+    """Raises a `ValueError` for the first argument that is not one of the known values."""
+    for name, choice in choices.items():
+        if choice not in known:
+            raise ValueError(
+                f"`{name}` of {owner} must be one of {', '.join(known)}. "
+                f"Received: {name}={choice!r}."
+            )
+
+
 def is_positive_integer(size):
     return isinstance(size, Integral) and not isinstance(size, bool) and size >= 1
 

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 
 from keras_attention._block import BIASES, Block
-from keras_attention._checks import plain, require_positive_integers
+from keras_attention._checks import plain, require_one_of, require_positive_integers
 from keras_attention._layer import as_floats
 from keras_attention.convolution import CONVOLUTION_NORMS, ConvolutionModule, require_no_statistics
 
@@ -85,7 +85,7 @@ class ConformerBlock(Block):
             **kwargs,
         )
         require_positive_integers("ConformerBlock", kernel_size=kernel_size)
-        self._require_one_of(CONVOLUTION_NORMS, convolution_norm=convolution_norm)
+        require_one_of("ConformerBlock", CONVOLUTION_NORMS, convolution_norm=convolution_norm)
         self.kernel_size = plain(kernel_size)
         self.convolution_norm = convolution_norm
 

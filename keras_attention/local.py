@@ -6,7 +6,11 @@ import keras
 from keras import ops
 
 from keras_attention import masks, normalizers
-from keras_attention._checks import require_positive_integers, require_positive_integers_or_none
+from keras_attention._checks import (
+    require_one_of,
+    require_positive_integers,
+    require_positive_integers_or_none,
+)
 from keras_attention._products import matmul
 from keras_attention.attention import Attention
 
@@ -79,10 +83,7 @@ class LocalAttention(Attention):
         **kwargs: Any,
     ) -> None:
         super().__init__(score, **kwargs)
-        if mode not in MODES:
-            raise ValueError(
-                f"`mode` of LocalAttention must be one of {', '.join(MODES)}. Received: {mode!r}."
-            )
+        require_one_of("LocalAttention", MODES, mode=mode)
         require_positive_integers("LocalAttention", half_width=half_width)
         require_positive_integers_or_none("LocalAttention", units=units)
         if mode == "monotonic" and units is not None:

@@ -7,7 +7,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention._checks import require_positive_integers
+from keras_attention._checks import require_one_of, require_positive_integers
 from keras_attention._products import matmul
 from keras_attention.linear import LinearAttention
 
@@ -81,11 +81,7 @@ class PerformerAttention(LinearAttention):
     ) -> None:
         sizes = {"value_dim": value_dim, "output_dim": output_dim}
         super().__init__(num_heads, key_dim, causal=causal, use_bias=use_bias, **sizes, **kwargs)
-        if kernel not in KERNELS:
-            raise ValueError(
-                f"`kernel` of {type(self).__name__} must be one of {', '.join(KERNELS)}. "
-                f"Received: {kernel!r}."
-            )
+        require_one_of("PerformerAttention", KERNELS, kernel=kernel)
         if num_features is None:
             num_features = max(1, round(key_dim * math.log(key_dim)))
         require_positive_integers("PerformerAttention", num_features=num_features)

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention._checks import agree, require_positive_integers_or_none
+from keras_attention._checks import agree, require_one_of, require_positive_integers_or_none
 from keras_attention._layer import ChecksMasks, require_built
 from keras_attention._memory import MemoryAttention
 from keras_attention.attention import Attention
@@ -105,10 +105,7 @@ class AttentionCell(keras.layers.Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if order not in ORDERS:
-            raise ValueError(
-                f"`order` of AttentionCell must be one of {', '.join(ORDERS)}. Received: {order!r}."
-            )
+        require_one_of("AttentionCell", ORDERS, order=order)
         if order != "luong" and units is not None:
             raise ValueError(
                 f"`units` is the size of the projection W of order='luong'; order={order!r} has "

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_attention._checks import require_positive_integers_or_none
+from keras_attention._checks import require_one_of, require_positive_integers_or_none
 from keras_attention._layer import as_floats
 
 MODES = ("add", "concatenate")
@@ -36,10 +36,7 @@ class PositionEmbedding(keras.layers.Layer):
     def __init__(self, mode="add", size=None, **kwargs):
         super().__init__(**kwargs)
         owner = type(self).__name__
-        if mode not in MODES:
-            raise ValueError(
-                f"`mode` of {owner} must be one of {', '.join(MODES)}. Received: mode={mode!r}."
-            )
+        require_one_of(owner, MODES, mode=mode)
         if size is not None and mode == "add":
             raise ValueError(
                 f"`size` of {owner} is for mode='concatenate'; added vectors have the size of the "

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_attention._checks import require_one_of
 from keras_attention._products import matmul
 from keras_attention.positions import scaling as scalings
 from keras_attention.positions.base import Position
@@ -61,10 +62,7 @@ class Rotary(Position):
                 "`fraction` of Rotary must be above 0 and at most 1, which rotates all dimensions. "
                 f"Received: fraction={fraction!r}."
             )
-        if pairs not in PAIRS:
-            raise ValueError(
-                f"`pairs` of Rotary must be one of {', '.join(PAIRS)}. Received: pairs={pairs!r}."
-            )
+        require_one_of("Rotary", PAIRS, pairs=pairs)
         self.max_wavelength = max_wavelength
         self.fraction = fraction
         self.pairs = pairs

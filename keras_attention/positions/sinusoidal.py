@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_attention._checks import require_one_of
 from keras_attention.positions.embedding import PositionEmbedding
 from keras_attention.positions.scaling import frequencies_of
 
@@ -53,12 +54,9 @@ class SinusoidalPosition(PositionEmbedding):
 
     def __init__(self, mode="add", size=None, max_wavelength=10000, layout="interleaved", **kwargs):
         super().__init__(mode, size, **kwargs)
-        require_wavelength(type(self).__name__, max_wavelength)
-        if layout not in LAYOUTS:
-            raise ValueError(
-                f"`layout` of {type(self).__name__} must be one of {', '.join(LAYOUTS)}. "
-                f"Received: layout={layout!r}."
-            )
+        owner = type(self).__name__
+        require_wavelength(owner, max_wavelength)
+        require_one_of(owner, LAYOUTS, layout=layout)
         self.max_wavelength = max_wavelength
         self.layout = layout
 
