@@ -9,6 +9,8 @@ from keras import ops
 
 from keras_attention import activations, compute, masks, normalizers, positions, scores
 from keras_attention._checks import (
+    has_bias,
+    parts_with_bias,
     plain,
     require_fractions,
     require_one_of,
@@ -73,26 +75,11 @@ class ResidualBlock(ChecksMasks, Recomputable):
         self.dropout = dropout
         self.hidden_dropout = hidden_dropout
         self.activation = activations.get(activation)
-        self.use_bias = self._biases(use_bias)
+        self.use_bias = parts_with_bias(owner, use_bias, self.biases)
         self.norm = norm
         self.gated = gated
 
     options = _options(__init__)
-
-    def _biases(self, use_bias):
-        """Returns `True`, `False`, or a list of the parts that add a bias."""
-        if isinstance(use_bias, bool):
-            return use_bias
-        is_collection = isinstance(use_bias, list | tuple | set | frozenset)
-        if not is_collection or not set(use_bias) <= set(self.biases):
-            raise ValueError(
-                f"`use_bias` of {type(self).__name__} must be True, False, or a collection of "
-                f"{', '.join(self.biases)}. Received: use_bias={use_bias!r}."
-            )
-        return [name for name in self.biases if name in use_bias]
-
-    def _has_bias(self, part):
-        return self.use_bias if isinstance(self.use_bias, bool) else part in self.use_bias
 
     def call(self, x, mask=None, return_attention_scores=False, training=None):
         self._require_sequences(x=x.shape)
@@ -124,7 +111,7 @@ class ResidualBlock(ChecksMasks, Recomputable):
             self.hidden,
             self.activation,
             self.hidden_dropout,
-            self._has_bias("feed_forward"),
+            has_bias(self.use_bias, "feed_forward"),
             self.gated,
             dtype=self.dtype_policy,
             name=name,
@@ -275,9 +262,9 @@ class Block(ResidualBlock):
 
     def _biases_of_attention(self):
         """Returns the argument `use_bias` for `MultiHeadAttention`."""
-        if self._has_bias("attention"):
+        if has_bias(self.use_bias, "attention"):
             return True
-        return [name for name in PROJECTIONS if self._has_bias(name)]
+        return [name for name in PROJECTIONS if has_bias(self.use_bias, name)]
 
     def _another(self, part):
         """Returns a part with the same options, but its own weights and state."""

@@ -45,6 +45,28 @@ def require_one_of(owner, known, **choices):
             )
 
 
+def parts_with_bias(owner, use_bias, parts):
+    """Returns the argument `use_bias` of a layer: `True`, `False`, or a list of some of its parts.
+
+    Raises:
+        ValueError: If it names something else.
+    """
+    if isinstance(use_bias, bool):
+        return use_bias
+    is_collection = isinstance(use_bias, list | tuple | set | frozenset)
+    if not is_collection or not set(use_bias) <= set(parts):
+        raise ValueError(
+            f"`use_bias` of {owner} must be True, False, or a collection of {', '.join(parts)}. "
+            f"Received: use_bias={use_bias!r}."
+        )
+    return [name for name in parts if name in use_bias]
+
+
+def has_bias(use_bias, part):
+    """Whether a part of a layer adds a bias, by what `parts_with_bias` returned."""
+    return use_bias if isinstance(use_bias, bool) else part in use_bias
+
+
 def is_positive_integer(size):
     return isinstance(size, Integral) and not isinstance(size, bool) and size >= 1
 

@@ -4,6 +4,8 @@ import keras
 from keras import ops
 
 from keras_attention._checks import (
+    has_bias,
+    parts_with_bias,
     plain,
     require_positive_integers,
     require_positive_integers_or_none,
@@ -62,14 +64,7 @@ class MultiHeadLayer(AttentionLayer):
         self.key_dim = plain(key_dim)
         self.value_dim = plain(value_dim or key_dim)
         self.output_dim = plain(output_dim)
-        is_collection = isinstance(use_bias, list | tuple | set | frozenset)
-        is_known = is_collection and set(use_bias) <= set(self.projections)
-        if not isinstance(use_bias, bool) and not is_known:
-            raise ValueError(
-                f"`use_bias` of {owner} must be True, False, or some of "
-                f"{', '.join(self.projections)}. Received: use_bias={use_bias!r}."
-            )
-        self.use_bias = list(use_bias) if is_collection else use_bias
+        self.use_bias = parts_with_bias(owner, use_bias, self.projections)
         given = {
             "kernel_initializer": kernel_initializer,
             "bias_initializer": bias_initializer,
@@ -94,12 +89,10 @@ class MultiHeadLayer(AttentionLayer):
             argument: independent(value) if argument.endswith("initializer") else value
             for argument, value in self._of_dense.items()
         }
-        has_bias = self.use_bias if isinstance(self.use_bias, bool) else name in self.use_bias
-        activation = "sigmoid" if name == "gate" else None
         return {
             **arguments,
-            "activation": activation,
-            "use_bias": has_bias,
+            "activation": "sigmoid" if name == "gate" else None,
+            "use_bias": has_bias(self.use_bias, name),
             "dtype": self.dtype_policy,
             "name": name,
         }

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 
 from keras_attention._block import BIASES, Block
-from keras_attention._checks import plain, require_one_of, require_positive_integers
+from keras_attention._checks import has_bias, plain, require_one_of, require_positive_integers
 from keras_attention._layer import as_floats
 from keras_attention.convolution import CONVOLUTION_NORMS, ConvolutionModule, require_no_statistics
 
@@ -103,7 +103,7 @@ class ConformerBlock(Block):
                 self.activation,
                 self.convolution_norm,
                 self.epsilon,
-                self._has_bias("convolution"),
+                has_bias(self.use_bias, "convolution"),
                 dtype=self.dtype_policy,
                 name="convolution",
             )
