@@ -76,6 +76,14 @@ class MultiHeadLayer(AttentionLayer):
         }
         self._of_dense = {name: OF_DENSE[name].get(value) for name, value in given.items()}
 
+    def _build_projections(self, query_shape, value_shape, key_shape):
+        """Creates the projections of a layer with as many heads of keys as of queries."""
+        size, value_size = self.num_heads * self.key_dim, self.num_heads * self.value_dim
+        self.query_projection = self._projection("query", size, query_shape)
+        self.key_projection = self._projection("key", size, key_shape)
+        self.value_projection = self._projection("value", value_size, value_shape)
+        self._build_output(query_shape)
+
     def _projection(self, name, units, input_shape):
         """Returns the built dense layer of a projection."""
         with keras.RematScope(mode=None):

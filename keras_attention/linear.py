@@ -73,12 +73,7 @@ class LinearAttention(MemoryAttention, Approximation):
     def build(self, query_shape, value_shape, key_shape=None):
         key_shape = key_shape or value_shape
         self._require_fitting_shapes(query_shape, value_shape, key_shape)
-        size = self.num_heads * self.key_dim
-        self.query_projection = self._projection("query", size, query_shape)
-        self.key_projection = self._projection("key", size, key_shape)
-        value_size = self.num_heads * self.value_dim
-        self.value_projection = self._projection("value", value_size, value_shape)
-        self._build_output(query_shape)
+        self._build_projections(query_shape, value_shape, key_shape)
 
     def log_features(self, x):
         """Returns the logarithms of the features, so that their sums neither overflow nor vanish.

@@ -93,12 +93,8 @@ class LinformerAttention(MemoryAttention, Approximation):
     def build(self, query_shape, value_shape, key_shape=None):
         key_shape = key_shape or value_shape
         self._require_fitting_shapes(query_shape, value_shape, key_shape)
-        size, (batch, length, _) = self.num_heads * self.key_dim, query_shape
-        self.query_projection = self._projection("query", size, query_shape)
-        self.key_projection = self._projection("key", size, key_shape)
-        value_size = self.num_heads * self.value_dim
-        self.value_projection = self._projection("value", value_size, value_shape)
-        self._build_output(query_shape)
+        self._build_projections(query_shape, value_shape, key_shape)
+        batch, length, _ = query_shape
         self.attention.build_heads(
             (batch, self.num_heads, length, self.key_dim),
             (batch, self.num_heads, self.projected_length, self.key_dim),
