@@ -49,6 +49,11 @@ def dot(x, vectors):
     return ops.einsum("...qku,...u->...qk", x, vectors)
 
 
+def transposed(x):
+    """Exchanges the last two axes."""
+    return ops.swapaxes(x, -1, -2)
+
+
 def _size(x, axis):
     """Returns the size of an axis, or 1 for an axis that broadcasting would add."""
     return x.shape[axis] if -axis <= len(x.shape) else 1

@@ -9,7 +9,7 @@ last column of ones, whose sum divides the other columns.
 from keras import ops
 
 from keras_attention import masks
-from keras_attention._products import matmul
+from keras_attention._products import matmul, transposed
 
 CHUNK = 128  # number of queries and keys that the causal computation processes together
 ROOM = 30.0  # logarithm of the largest feature: exp(2 · 30) may be added up 10⁹ times in float32
@@ -46,7 +46,7 @@ def weights(query, key, mask=None, query_mask=None, causal=False):
         Tensor `(batch, heads, query_length, key_length)`, float32.
     """
     query, key = _features(query, key, mask)
-    pairs = matmul(query, _transposed(key))
+    pairs = matmul(query, transposed(key))
     if causal:
         pairs = ops.where(masks.Causal()(ops.shape(query)[2], ops.shape(key)[2]), pairs, 0.0)
     return _normalized(ops.concatenate([pairs, ops.sum(pairs, -1, keepdims=True)], -1), query_mask)
@@ -66,7 +66,7 @@ def _features(query, key, mask):
 
 
 def _sums_of_all(query, key, value):
-    return matmul(query, matmul(_transposed(key), value))
+    return matmul(query, matmul(transposed(key), value))
 
 
 def _sums_up_to_now(query, key, value):
@@ -84,10 +84,10 @@ def _sums_up_to_now(query, key, value):
         return ops.reshape(x, (batch, heads, number, chunk, size))
 
     query, key, value = cut(query), cut(key), cut(value)
-    of_chunks = matmul(_transposed(key), value)  # (batch, heads, chunks, features, size)
+    of_chunks = matmul(transposed(key), value)  # (batch, heads, chunks, features, size)
     up_to = ops.cumsum(of_chunks[:, :, :-1], axis=2)
     before = ops.concatenate([ops.zeros_like(of_chunks[:, :, :1]), up_to], axis=2)
-    pairs = matmul(query, _transposed(key)) * ops.tril(ops.ones((chunk, chunk), "float32"))
+    pairs = matmul(query, transposed(key)) * ops.tril(ops.ones((chunk, chunk), "float32"))
     sums = matmul(pairs, value) + matmul(query, before)
     batch, heads, _, _, size = ops.shape(sums)
     joined = ops.reshape(sums, (batch, heads, number * chunk, size))
@@ -103,10 +103,6 @@ def _normalized(sums, query_mask):
     # First divide by a constant: the gradient of a division squares the divisor and may overflow.
     sums = ops.where(seen, sums, 1.0) / ops.stop_gradient(ops.where(seen, total, 1.0))
     return ops.where(seen, sums[..., :-1] / sums[..., -1:], 0.0)
-
-
-def _transposed(x):
-    return ops.swapaxes(x, -1, -2)
 
 
 def _larger(first, second):

@@ -8,7 +8,7 @@ other key.
 
 from keras import ops
 
-from keras_attention._products import matmul
+from keras_attention._products import matmul, transposed
 from keras_attention.normalizers import Softmax
 
 LOWEST = -float("inf")  # the maximum of an empty set of scores
@@ -36,7 +36,7 @@ def attend_in_buckets(query, value, buckets, visible, chunk, causal=False):
         order = orders[:, :, now]
         tiles = _cut(_take_rows(content, order), chunk)
         queries, others = tiles[..., :size], _with_previous(tiles[..., size:], 0.0)
-        scores = matmul(queries, ops.swapaxes(others[..., :size], -1, -2))
+        scores = matmul(queries, transposed(others[..., :size]))
         up_to_now = slice(0, now + 1)
         met = _equal(*_pairs(buckets[:, :, up_to_now], order, chunk))
         met = met & _near(*_pairs(chunks[:, :, up_to_now], order, chunk))
@@ -68,7 +68,7 @@ def weights(query, buckets, visible, chunk, causal=False):
     meets = ops.any(in_round, axis=2) & _may_see(*positions, causal)
     alone = ~ops.any(meets, axis=-1, keepdims=True) & (positions[0] == positions[1])
     meets = (meets | alone) & visible[:, None, :, None]
-    return Softmax()(matmul(query, ops.swapaxes(_keys(query), -1, -2)), meets)
+    return Softmax()(matmul(query, transposed(_keys(query))), meets)
 
 
 def _keys(query):
@@ -110,7 +110,7 @@ def _pairs(numbers, order, chunk):
     if numbers is not None:
         order = ops.take_along_axis(numbers, order[:, :, None], axis=-1)
     tiles = _cut(order[..., None], chunk)
-    return tiles, ops.swapaxes(_with_previous(tiles, -1), -1, -2)
+    return tiles, transposed(_with_previous(tiles, -1))
 
 
 def _sums(scores, meets, value):

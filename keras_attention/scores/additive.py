@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_attention._checks import require_positive_integers_or_none
 from keras_attention._initializers import for_each_head
-from keras_attention._products import dot, matmul
+from keras_attention._products import dot, matmul, transposed
 from keras_attention.scores._vectors import unit
 from keras_attention.scores.base import Score
 
@@ -144,7 +144,7 @@ class LinearAdditive(Score):
         return []
 
     def pairwise(self, query, key):
-        return query + ops.swapaxes(key, -1, -2)
+        return query + transposed(key)
 
     def get_config(self):
         initializer = keras.initializers.serialize(self.kernel_initializer)

@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_attention._checks import is_positive_number
-from keras_attention._products import matmul
+from keras_attention._products import matmul, transposed
 from keras_attention.scores._vectors import squared_norm
 from keras_attention.scores.base import Score
 
@@ -60,8 +60,8 @@ class Euclidean(Score):
                 ops.square(query[..., :, None, i] - key[..., None, :, i]) for i in range(size)
             )
         size -= 1  # the last is the squared norm
-        norms = query[..., size:] + ops.swapaxes(key[..., size:], -1, -2)
-        products = matmul(query[..., :size], ops.swapaxes(key[..., :size], -1, -2))
+        norms = query[..., size:] + transposed(key[..., size:])
+        products = matmul(query[..., :size], transposed(key[..., :size]))
         return ops.maximum(norms - 2.0 * products, 0.0)  # rounding may go below 0
 
     def pairwise(self, query, key):

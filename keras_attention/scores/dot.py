@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_attention._checks import is_positive_number
 from keras_attention._initializers import for_each_head
-from keras_attention._products import matmul
+from keras_attention._products import matmul, transposed
 from keras_attention.scores._vectors import unit
 from keras_attention.scores.base import Score
 
@@ -42,7 +42,7 @@ class Dot(Score):
         return []
 
     def pairwise(self, query, key):
-        return matmul(query, ops.swapaxes(key, -1, -2))
+        return matmul(query, transposed(key))
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
@@ -112,7 +112,7 @@ class General(Score):
         return []
 
     def pairwise(self, query, key):
-        return matmul(query, ops.swapaxes(key, -1, -2))
+        return matmul(query, transposed(key))
 
     def get_config(self):
         initializer = keras.initializers.serialize(self.kernel_initializer)

@@ -6,7 +6,7 @@ from keras import ops
 from keras_attention._checks import require_positive_integers
 from keras_attention._initializers import for_each_head
 from keras_attention._keras import in_symbolic_scope
-from keras_attention._products import matmul
+from keras_attention._products import matmul, transposed
 from keras_attention.scores.base import Score
 
 
@@ -70,7 +70,7 @@ class OfPositions(Score):
         return []
 
     def pairwise(self, query, key):
-        return matmul(query, ops.swapaxes(key, -1, -2))
+        return matmul(query, transposed(key))
 
     def get_config(self):
         initializer = keras.initializers.serialize(self.kernel_initializer)
