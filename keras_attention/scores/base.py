@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_attention._products import matmul, transposed
 from keras_attention.masks import positions
 
 
@@ -107,3 +108,16 @@ class Score(keras.layers.Layer):
                 "Use score='general' or score='additive', which take different sizes, or project "
                 "one of the two with keras.layers.Dense first."
             )
+
+
+class MatrixProduct(Score):
+    """Base class of scores whose `pairwise` is the matrix product of prepared queries and keys."""
+
+    pair_size = 1
+
+    @property
+    def pairwise_weights(self):
+        return []
+
+    def pairwise(self, query, key):
+        return matmul(query, transposed(key))

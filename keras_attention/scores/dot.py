@@ -7,13 +7,13 @@ from keras import ops
 
 from keras_attention._checks import is_positive_number
 from keras_attention._initializers import for_each_head
-from keras_attention._products import matmul, transposed
+from keras_attention._products import matmul
 from keras_attention.scores._vectors import unit
-from keras_attention.scores.base import Score
+from keras_attention.scores.base import MatrixProduct
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
-class Dot(Score):
+class Dot(MatrixProduct):
     """Dot product score.
 
     $$ score(q, k) = q^T k $$
@@ -30,19 +30,11 @@ class Dot(Score):
     [[[11.0, 2.0]]]
     """
 
+    uses_positions = False
+
     def build(self, query_shape, key_shape):
         super().build(query_shape, key_shape)
         self.require_equal_sizes(query_shape, key_shape)
-
-    pair_size = 1
-    uses_positions = False
-
-    @property
-    def pairwise_weights(self):
-        return []
-
-    def pairwise(self, query, key):
-        return matmul(query, transposed(key))
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
@@ -69,7 +61,7 @@ class ScaledDot(Dot):
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
-class General(Score):
+class General(MatrixProduct):
     """General score, also called multiplicative or bilinear.
 
     $$ score(q, k) = q^T W k $$
@@ -89,6 +81,8 @@ class General(Score):
     [[[36.0]]]
     """
 
+    uses_positions = False
+
     def __init__(self, kernel_initializer="glorot_uniform", **kwargs):
         super().__init__(**kwargs)
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
@@ -103,16 +97,6 @@ class General(Score):
 
     def prepare_query(self, query, positions):
         return matmul(query, ops.cast(self.kernel, query.dtype))
-
-    pair_size = 1
-    uses_positions = False
-
-    @property
-    def pairwise_weights(self):
-        return []
-
-    def pairwise(self, query, key):
-        return matmul(query, transposed(key))
 
     def get_config(self):
         initializer = keras.initializers.serialize(self.kernel_initializer)

@@ -6,17 +6,18 @@ from keras import ops
 from keras_attention._checks import require_positive_integers
 from keras_attention._initializers import for_each_head
 from keras_attention._keras import in_symbolic_scope
-from keras_attention._products import matmul, transposed
-from keras_attention.scores.base import Score
+from keras_attention.scores.base import MatrixProduct
 
 
-class OfPositions(Score):
+class OfPositions(MatrixProduct):
     """Base class of scores with a row of weights for each position.
 
     Args:
         max_length: Number of positions.
         kernel_initializer: Initializer of the weights.
     """
+
+    uses_key = False
 
     def __init__(self, max_length=512, kernel_initializer="glorot_uniform", **kwargs):
         super().__init__(**kwargs)
@@ -65,13 +66,6 @@ class OfPositions(Score):
         rows = ops.where(is_known[:, None], rows, ops.cast(float("nan"), rows.dtype))
         return ops.broadcast_to(rows, (ops.shape(like)[0], *ops.shape(rows)))
 
-    @property
-    def pairwise_weights(self):
-        return []
-
-    def pairwise(self, query, key):
-        return matmul(query, transposed(key))
-
     def get_config(self):
         initializer = keras.initializers.serialize(self.kernel_initializer)
         return {
@@ -79,9 +73,6 @@ class OfPositions(Score):
             "max_length": self.max_length,
             "kernel_initializer": initializer,
         }
-
-    pair_size = 1
-    uses_key = False
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
