@@ -150,7 +150,9 @@ def combine(*masks):
     return functools.reduce(And, masks) if masks else None
 
 
-class _Composed(Mask):
+class _Operation(Mask):
+    """What `&`, `|` and `~` return: a mask whose `join` combines the answers of other masks."""
+
     def __init__(self, *masks):
         if not masks:
             raise ValueError(
@@ -190,21 +192,21 @@ class _Composed(Mask):
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
-class And(_Composed):
+class And(_Operation):
     """Conjunction of masks, visible where all of them are: `first & second`."""
 
     join, symbol = operator.and_, "&"
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
-class Or(_Composed):
+class Or(_Operation):
     """Disjunction of masks, visible where at least one of them is: `first | second`."""
 
     join, symbol = operator.or_, "|"
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
-class Not(_Composed):
+class Not(_Operation):
     """Negation of a mask: `~mask`. Hidden tiles are skipped if the mask implements `sees_all`."""
 
     def __init__(self, mask):
