@@ -17,27 +17,31 @@ def attend_by_kernel(queries, key, value, *, mask=None, start=None):
         The context `(batch, *heads, query_length, value_size)`.
     """
     (query,) = queries
-    has_heads = len(query.shape) == 4
-    visible = None
-    if mask is not None:
-        positions = masks.positions(ops.shape(query)[-2], ops.shape(key)[-2], start)
-        visible = visible_pairs(mask, positions, query.shape[:-2])
-        visible = visible if has_heads else visible[:, None]
-        pairs = ops.shape(query)[-2], ops.shape(key)[-2]
-        heads = query.shape[1] if has_heads else 1
-        visible = ops.broadcast_to(visible, (ops.shape(query)[0], heads, *pairs))
-    if has_heads:
-        query, key, value = (ops.swapaxes(x, 1, 2) for x in (query, key, value))
-    else:
-        query, key, value = (x[:, :, None, :] for x in (query, key, value))
-    value_size = value.shape[-1]
+    visible = None if mask is None else _visible(mask, query, key, start)
+    if len(query.shape) == 3:
+        query, key, value = (ops.expand_dims(x, 1) for x in (query, key, value))
+        visible = None if visible is None else ops.expand_dims(visible, 1)
+        return _of_heads(query, key, value, visible)[:, 0]
+    return _of_heads(query, key, value, visible)
+
+
+def _visible(mask, query, key, start):
+    """Returns a mask as booleans `(batch, *heads, query_length, key_length)`, broadcast."""
+    lengths = ops.shape(query)[-2], ops.shape(key)[-2]
+    visible = visible_pairs(mask, masks.positions(*lengths, start), query.shape[:-2])
+    return ops.broadcast_to(visible, (*ops.shape(query)[:-2], *lengths))
+
+
+def _of_heads(query, key, value, visible):
+    """Returns the context `(batch, heads, query_length, value_size)` of tensors with heads."""
+    dtype, value_size = value.dtype, value.shape[-1]
     size = max(query.shape[-1], value_size)  # some kernels need the same size for all three
-    query, key, value = (_widened(x, size) for x in (query, key, value))
-    dtype = value.dtype
-    if (
-        keras.backend.backend() == "tensorflow"
-        and keras.backend.standardize_dtype(query.dtype) == "float16"
-    ):
+    query, key, value = (
+        _widened(ops.swapaxes(x, 1, 2), size)  # (batch, length, heads, size)
+        for x in (query, key, value)
+    )
+    is_half = keras.backend.standardize_dtype(query.dtype) == "float16"
+    if is_half and keras.backend.backend() == "tensorflow":
         # It would compute the scores in the dtype of the inputs, where large ones overflow.
         query, key, value = (ops.cast(x, "float32") for x in (query, key, value))
     sees_any = None
@@ -46,11 +50,8 @@ def attend_by_kernel(queries, key, value, *, mask=None, start=None):
         sees_any = ops.any(visible, axis=-1, keepdims=True)
         visible = ops.logical_or(visible, ops.logical_not(sees_any))
     context = ops.dot_product_attention(query, key, value, mask=visible, scale=1.0)
-    context = ops.cast(context[..., :value_size], dtype)
-    context = ops.swapaxes(context, 1, 2)  # (batch, heads, Tq, value_size)
-    if sees_any is not None:
-        context = ops.where(sees_any, context, 0.0)
-    return context if has_heads else context[:, 0]
+    context = ops.swapaxes(ops.cast(context[..., :value_size], dtype), 1, 2)
+    return context if sees_any is None else ops.where(sees_any, context, 0.0)
 
 
 def _widened(x, size):
