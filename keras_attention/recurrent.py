@@ -13,6 +13,35 @@ from keras_attention.attention import Attention
 ORDERS = ("bahdanau", "conditional", "luong")
 
 
+def _get_cell(cell):
+    """Returns the cell that the argument of `AttentionCell` describes."""
+    received = cell
+    if isinstance(cell, dict):
+        cell = keras.saving.deserialize_keras_object(cell)
+    if not _is_cell(cell):
+        raise ValueError(
+            "`cell` of AttentionCell must be one Keras RNN cell, such as "
+            f"keras.layers.GRUCell(512) or LSTMCell. Received: {received!r}. For a layer such as "
+            "GRU, pass the cell instead; stacked cells are not supported."
+        )
+    return cell
+
+
+def _get_attention(attention, dtype):
+    """Returns the attention layer that the argument of `AttentionCell` describes."""
+    if isinstance(attention, dict):
+        attention = keras.saving.deserialize_keras_object(attention)
+    if isinstance(attention, str):
+        attention = Attention(attention, dtype=dtype, name="attention")
+    if not isinstance(attention, MemoryAttention):
+        raise ValueError(
+            "`attention` of AttentionCell must be the name of a score, or a layer of "
+            "keras_attention that prepares a memory, such as Attention or MultiHeadAttention. "
+            f"Received: {attention!r}. For a score object, pass Attention(score)."
+        )
+    return attention
+
+
 def _is_cell(cell):
     """Whether it is an RNN cell of one size, not a layer over sequences or a stack of cells."""
     one_size = hasattr(cell, "get_initial_state") and hasattr(cell, "units")
@@ -113,25 +142,8 @@ class AttentionCell(keras.layers.Layer):
             )
         require_positive_integers_or_none("AttentionCell", units=units)
         self.supports_masking = True
-        deserialize = keras.saving.deserialize_keras_object
-        self.cell = deserialize(cell) if isinstance(cell, dict) else cell
-        if not _is_cell(self.cell):
-            raise ValueError(
-                "`cell` of AttentionCell must be one Keras RNN cell, such as "
-                f"keras.layers.GRUCell(512) or LSTMCell. Received: {cell!r}. For a layer such as "
-                "GRU, pass the cell instead; stacked cells are not supported."
-            )
-        if isinstance(attention, dict):
-            attention = deserialize(attention)
-        if isinstance(attention, str):
-            attention = Attention(attention, dtype=self.dtype_policy, name="attention")
-        if not isinstance(attention, MemoryAttention):
-            raise ValueError(
-                "`attention` of AttentionCell must be the name of a score, or a layer of "
-                "keras_attention that prepares a memory, such as Attention or MultiHeadAttention. "
-                f"Received: {attention!r}. For a score object, pass Attention(score)."
-            )
-        self.attention = attention
+        self.cell = _get_cell(cell)
+        self.attention = _get_attention(attention, self.dtype_policy)
         self.order = order
         self.units = units
         self.gated = gated
