@@ -13,6 +13,7 @@ import keras
 import tensorflow as tf
 
 from zoo.decoding.base import require
+from zoo.decoding.search import is_one_of
 
 NOTHING = -1  # stands in a history where there is no token
 
@@ -178,7 +179,7 @@ class MinimumLength(Processor):
 
     def __call__(self, scores, progress):
         tokens = tf.range(tf.shape(scores)[1])
-        is_end = tf.reduce_any([tokens == end for end in progress.end_ids], axis=0)
+        is_end = is_one_of(tokens, progress.end_ids)
         return _banned(scores, is_end & (progress.step < self.length))
 
 
