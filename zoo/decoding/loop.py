@@ -156,28 +156,18 @@ def decode(
         past, prompt_length = _past(prompt_ids, batch, beams, max_length, pad_id)
     context, state = tf.nest.map_structure(tf.convert_to_tensor, (context, state))
     state = stretches.without_room(state, max_length)
-    if beams > 1:
-
-        def repeat(tensor):
-            return tf.repeat(tensor, beams, axis=0)
-
-        context, state = map_context(repeat, context), map_rows(repeat, state)
+    context, state = _for_each_beam(context, state, beams)
     search = start_search(sampler, first_tokens, max_lengths)
     parents = tf.zeros_like(search.tokens) + tf.range(beams)
     shape = [max_lengths.shape[0], beams]
-    history = History(
-        tokens=tf.TensorArray(tf.int32, max_length, element_shape=shape),
-        parents=tf.TensorArray(tf.int32, max_length, element_shape=shape),
-        attention=(),
-    )
+    arrays = [tf.TensorArray(tf.int32, max_length, element_shape=shape) for _ in range(2)]
+    history = History(*arrays, attention=())
     rows = Rows(() if jit_compile else tf.range(batch), max_lengths, noise, context)
     now = Now(tf.constant(0), search, parents, state, past, history)
     if return_attention:
         step = tf.function(step, autograph=False)  # traced here, where it tells what it returns
-        any_rows, any_now = (rows, now) if jit_compile else stretches.of_any_size(rows, now)
-        tokens = tf.reshape(search.tokens, [-1]) if jit_compile else tf.TensorSpec([None], tf.int32)
-        traced = step.get_concrete_function(tokens, any_now.state, any_rows.context)
-        arrays = _attention_arrays(traced.structured_outputs[2], max_length, shape)
+        specs = _attention_specs(step, rows, now, jit_compile)
+        arrays = _attention_arrays(specs, max_length, shape)
         now = now._replace(history=history._replace(attention=arrays))
 
     def next_step(rows, now):
@@ -198,10 +188,7 @@ def decode(
             now.search, sampler, log_probs, numbers, time, rows.max_lengths, end_ids
         )
         if sampler.processors:
-            is_now = tf.range(tf.shape(past)[2]) == prompt_length + time
-            continued = tf.gather(past, parents, batch_dims=1)  # [rows, beams, prompt + time]
-            continued = tf.where(is_now, search.tokens[:, :, None], continued)
-            past = tf.ensure_shape(continued, past.shape)
+            past = _continued(past, search.tokens, parents, prompt_length + time)
         found = History(search.tokens, parents, attention if return_attention else ())
         if not jit_compile:
             found = _of_batch(found, rows.places, batch)
@@ -233,6 +220,25 @@ def _past(prompt_ids, batch, beams, max_length, pad_id):
     prompt_ids = tf.where(prompt_ids == pad_id, NOTHING, prompt_ids)
     past = tf.pad(prompt_ids, [[0, 0], [0, max_length]], constant_values=NOTHING)
     return tf.repeat(past[:, None], beams, axis=1), tf.shape(prompt_ids)[1]
+
+
+def _continued(past, tokens, parents, place):
+    """Returns the `past` of each beam's parent, with the beam's new token at a place."""
+    is_now = tf.range(tf.shape(past)[2]) == place
+    continued = tf.gather(past, parents, batch_dims=1)  # [rows, beams, prompt + time]
+    continued = tf.where(is_now, tokens[:, :, None], continued)
+    return tf.ensure_shape(continued, past.shape)
+
+
+def _for_each_beam(context, state, beams):
+    """Repeats the rows of a source, one for each of its beams."""
+    if beams == 1:
+        return context, state
+
+    def repeat(tensor):
+        return tf.repeat(tensor, beams, axis=0)
+
+    return map_context(repeat, context), map_rows(repeat, state)
 
 
 def next_log_probs(logits, sampler, progress, end_ids, forbidden_ids):
@@ -309,6 +315,14 @@ def _like(state, before):
         return tf.ensure_shape(tensor, before.shape)
 
     return tf.nest.map_structure(like, state, before)
+
+
+def _attention_specs(step, rows, now, jit_compile):
+    """Returns the nest of the `tf.TensorSpec` of the attention of a step, a `tf.function`."""
+    tokens = tf.reshape(now.search.tokens, [-1])
+    if not jit_compile:  # it may leave out rows that have ended
+        (rows, now), tokens = stretches.of_any_size(rows, now), tf.TensorSpec([None], tf.int32)
+    return step.get_concrete_function(tokens, now.state, rows.context).structured_outputs[2]
 
 
 def _attention_arrays(specs, max_length, shape):
