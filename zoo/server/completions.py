@@ -69,42 +69,11 @@ def request_of(body, models, limits):
         Refused: If something is missing, unknown or out of range.
     """
     content = object_of(body)
-    given = {name: value for name, value in content.items() if value is not None}
-    unknown = given.keys() - {*TYPES, *OTHERS, *FIXED}
-    unknown |= {name for name, default in FIXED.items() if given.get(name, default) != default}
-    if unknown:
-        raise Refused(400, f"These options are not supported: {', '.join(sorted(unknown))}.")
-    name = content.get("model")
-    model = models.get(name) if isinstance(name, str) else None
-    if model is None or not hasattr(model.task, "stream"):
-        writers = [name for name, each in models.items() if hasattr(each.task, "stream")]
-        if not writers:
-            raise Refused(404, "This server has no language model. Send requests to :predict.")
-        raise Refused(404, f"'model' must be one of {', '.join(writers)}.")
-    values = {}
-    for name, (kind, default) in TYPES.items():
-        value = content.get(name)
-        value = default if value is None else value
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            raise Refused(400, f"{name!r} must be {NAMES[kind]}.")
-        values[name] = value
-    if not 0 <= values["seed"] < 2**31:
-        raise Refused(400, "'seed' must be from 0 to 2147483647.")
-    if values["n"] != 1:
-        raise Refused(400, "'n' must be 1: send another request with another seed.")
-    if not 1 <= values["max_tokens"] <= limits.new_tokens:
-        raise Refused(400, f"'max_tokens' must be from 1 to {limits.new_tokens}.")
-    prompts, stops = (_texts(content.get(name), name) for name in ("prompt", "stop"))
-    if len(prompts) > LARGEST:
-        raise Refused(400, f"A request may have at most {LARGEST} prompts, not {len(prompts)}.")
-    for prompt in prompts:
-        limits.require_text(prompt.encode())
-    if not all(stops):
-        raise Refused(400, "'stop' must not be empty.")
-    if len(stops) > MOST_STOPS:
-        raise Refused(400, f"'stop' has at most {MOST_STOPS} strings, this one {len(stops)}.")
-    for stop in stops:
-        limits.require_text(stop.encode())
+    _require_supported(content)
+    model = _model_of(content, models)
+    values = _values_of(content, limits)
+    prompts = _prompts_of(content, limits)
+    stops = _stops_of(content, limits)
     if values["stream"] and len(prompts) > 1:
         raise Refused(400, "Only one prompt can be streamed at a time.")
     logprobs = _logprobs(content, prompts)
@@ -224,6 +193,63 @@ def _event(content):
 
 def _choice(number, text, reason, logprobs=None):
     return {"index": number, "text": text, "logprobs": logprobs, "finish_reason": reason}
+
+
+def _require_supported(content):
+    given = {name: value for name, value in content.items() if value is not None}
+    unknown = given.keys() - {*TYPES, *OTHERS, *FIXED}
+    unknown |= {name for name, default in FIXED.items() if given.get(name, default) != default}
+    if unknown:
+        raise Refused(400, f"These options are not supported: {', '.join(sorted(unknown))}.")
+
+
+def _model_of(content, models):
+    """Returns the language model that a request names."""
+    writers = {name: each for name, each in models.items() if hasattr(each.task, "stream")}
+    name = content.get("model")
+    if isinstance(name, str) and name in writers:
+        return writers[name]
+    if not writers:
+        raise Refused(404, "This server has no language model. Send requests to :predict.")
+    raise Refused(404, f"'model' must be one of {', '.join(writers)}.")
+
+
+def _values_of(content, limits):
+    """Returns a dictionary of the options in `TYPES`, checked, with their defaults."""
+    values = {}
+    for name, (kind, default) in TYPES.items():
+        value = content.get(name)
+        value = default if value is None else value
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            raise Refused(400, f"{name!r} must be {NAMES[kind]}.")
+        values[name] = value
+    if not 0 <= values["seed"] < 2**31:
+        raise Refused(400, "'seed' must be from 0 to 2147483647.")
+    if values["n"] != 1:
+        raise Refused(400, "'n' must be 1: send another request with another seed.")
+    if not 1 <= values["max_tokens"] <= limits.new_tokens:
+        raise Refused(400, f"'max_tokens' must be from 1 to {limits.new_tokens}.")
+    return values
+
+
+def _prompts_of(content, limits):
+    prompts = _texts(content.get("prompt"), "prompt")
+    if len(prompts) > LARGEST:
+        raise Refused(400, f"A request may have at most {LARGEST} prompts, not {len(prompts)}.")
+    for prompt in prompts:
+        limits.require_text(prompt.encode())
+    return prompts
+
+
+def _stops_of(content, limits):
+    stops = _texts(content.get("stop"), "stop")
+    if not all(stops):
+        raise Refused(400, "'stop' must not be empty.")
+    if len(stops) > MOST_STOPS:
+        raise Refused(400, f"'stop' has at most {MOST_STOPS} strings, this one {len(stops)}.")
+    for stop in stops:
+        limits.require_text(stop.encode())
+    return stops
 
 
 def _texts(value, name):
