@@ -14,8 +14,8 @@ import tensorflow as tf
 
 from zoo.readers.text import stopping
 from zoo.server.batches import LARGEST
+from zoo.server.bodies import is_unicode, object_of, require_seed
 from zoo.server.errors import Refused
-from zoo.server.protocol import is_unicode, object_of
 
 TYPES = {
     "max_tokens": (int, 16),
@@ -223,8 +223,7 @@ def _values_of(content, limits):
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
             raise Refused(400, f"{name!r} must be {NAMES[kind]}.")
         values[name] = value
-    if not 0 <= values["seed"] < 2**31:
-        raise Refused(400, "'seed' must be from 0 to 2147483647.")
+    require_seed(values["seed"])
     if values["n"] != 1:
         raise Refused(400, "'n' must be 1: send another request with another seed.")
     if not 1 <= values["max_tokens"] <= limits.new_tokens:

@@ -5,10 +5,10 @@ import binascii
 
 from zoo.pages import picture_view, text_view
 from zoo.readers.text.sentences import split_sentences
+from zoo.server.bodies import is_unicode, object_of, require_seed
 from zoo.server.completions import TOP_K
 from zoo.server.errors import Refused
 from zoo.server.models import DEFAULT
-from zoo.server.protocol import is_unicode, object_of
 
 METHODS = ("translate", "caption", "generate")  # of tasks that the page can ask
 INPUTS = {"text": "text", "image_bytes": "picture"}  # of exported models
@@ -94,8 +94,7 @@ def answer_of(model, body, limits):
     if method not in METHODS:
         raise Refused(404, f"The page does not support {model.name}.")
     sampler, seed = _sampler(task, content.get("sampler")), content.get("seed", 0)
-    if type(seed) is not int or not 0 <= seed < 2**31:
-        raise Refused(400, "'seed' must be from 0 to 2147483647.")
+    require_seed(seed)
     try:
         if method == "caption":
             return _caption(task, _picture(content, limits), sampler, seed)

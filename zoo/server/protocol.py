@@ -5,12 +5,12 @@ https://www.tensorflow.org/tfx/serving/api_rest
 
 import base64
 import binascii
-import json
 import math
 
 import numpy as np
 import tensorflow as tf
 
+from zoo.server.bodies import object_of
 from zoo.server.errors import Refused
 from zoo.server.signatures import BINARY
 
@@ -104,26 +104,6 @@ def status_of(model):
     status = {"error_code": "OK", "error_message": ""}
     version = {"version": str(model.version), "state": "AVAILABLE", "status": status}
     return {"model_version_status": [version]}
-
-
-def object_of(body):
-    """Returns the JSON object that a body holds.
-
-    Raises:
-        Refused: If it holds none.
-    """
-    try:
-        content = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise Refused(400, f"The body is not JSON: {error}") from error
-    if not isinstance(content, dict):
-        raise Refused(400, "The body must be a JSON object.")
-    return content
-
-
-def is_unicode(text):
-    """Returns whether a text has no half of a surrogate pair, which JSON can spell."""
-    return not any("\ud800" <= each <= "\udfff" for each in text)
 
 
 def _columns(content, names):

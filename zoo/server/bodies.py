@@ -1,0 +1,31 @@
+"""What the protocols have in common in the bodies of their requests."""
+
+import json
+
+from zoo.server.errors import Refused
+
+
+def object_of(body):
+    """Returns the JSON object that a body holds.
+
+    Raises:
+        Refused: If it holds none.
+    """
+    try:
+        content = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise Refused(400, f"The body is not JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise Refused(400, "The body must be a JSON object.")
+    return content
+
+
+def is_unicode(text):
+    """Returns whether a text has no half of a surrogate pair, which JSON can spell."""
+    return not any("\ud800" <= each <= "\udfff" for each in text)
+
+
+def require_seed(seed):
+    """Raises `Refused` unless a seed is an integer that int32 holds, at least 0."""
+    if type(seed) is not int or not 0 <= seed < 2**31:
+        raise Refused(400, "'seed' must be from 0 to 2147483647.")
