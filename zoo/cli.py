@@ -11,7 +11,7 @@ import click
 
 import zoo
 from zoo import cli_answers, cli_media, cli_pairs, quiet
-from zoo.cli_options import require_writable
+from zoo.cli_options import given, require_writable
 
 USER_ERRORS = (ValueError, OSError, ImportError)
 INTERRUPTED = 130  # exit status of a program stopped with Ctrl-C
@@ -148,7 +148,7 @@ def evaluate(name, data_dir, split, **options):
 
     model = zoo.load(name)
     recipe = recipes.of_card(zoo.info(name).card)
-    options = {key: value for key, value in options.items() if value is not None}
+    options = given(options)
     if hasattr(model, "sampler"):
         model.default_sampler = model.sampler(**options)
     elif options:
@@ -185,7 +185,7 @@ def export(name, path, **options):
     quiet.import_tensorflow()
     from zoo import serving
 
-    options = {key: value for key, value in options.items() if value is not None}
+    options = given(options)
     is_folder = options.get("format") in serving.GRAPH_FORMATS
     (serving.require_free if is_folder else serving.require_versions)(path)
     require_writable(path)

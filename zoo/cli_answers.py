@@ -23,6 +23,8 @@ from zoo.cli_options import (
     SAMPLER,
     batch_size_of,
     decoding_options,
+    given,
+    save_plot,
     show_attention_of,
     with_files,
     with_options,
@@ -45,7 +47,7 @@ def translate(name, texts, files, show_attention, batch_size, sampler, **options
 
     Writes one line per text.
     """
-    options = {key: value for key, value in options.items() if value is not None}
+    options = given(options)
     if are_files(files, texts, show_attention):
         model = load(name, "translate")
         first_seed = options.pop("seed", 0)
@@ -70,8 +72,7 @@ def translate(name, texts, files, show_attention, batch_size, sampler, **options
         sys.stdout.flush()
     if show_attention and texts:
         result = model.translate([texts[0]], sampler, True, seed=seed, **options)
-        result.plot(0).savefig(show_attention, bbox_inches="tight", dpi=150)
-        click.echo(f"Wrote {show_attention}.", err=True)
+        save_plot(result, show_attention)
 
 
 @click.command()
@@ -125,8 +126,7 @@ def classify(name, inputs, files, pair, labels, show_attention, batch_size):
         sys.stdout.flush()
     if show_attention:
         result = model.classify([inputs[0]], return_attention=True)
-        result.plot(0).savefig(show_attention, bbox_inches="tight", dpi=150)
-        click.echo(f"Wrote {show_attention}.", err=True)
+        save_plot(result, show_attention)
 
 
 def _told(label, share):
@@ -235,7 +235,7 @@ def generate(name, text, files, max_length, sampler, seed, stop, **options):
 
     With a text-to-text model such as T5, answer TEXT, such as "summarize: ...".
     """
-    options = {key: value for key, value in options.items() if value is not None}
+    options = given(options)
     is_of_files = are_files(files, text)
     model = load(name, "generate")
     arguments = {"max_length": max_length, "sampler": sampler, "seed": seed}

@@ -7,7 +7,14 @@ import sys
 import click
 
 from zoo.cli_inputs import answer_rows, are_files, batches, contents, load, require_arguments
-from zoo.cli_options import batch_size_of, decoding_options, show_attention_of, with_files
+from zoo.cli_options import (
+    batch_size_of,
+    decoding_options,
+    given,
+    save_plot,
+    show_attention_of,
+    with_files,
+)
 from zoo.readers import files_of
 
 _images = click.argument("images", nargs=-1, type=click.Path(path_type=pathlib.Path))
@@ -65,7 +72,7 @@ def _describe(name, method, kind, files, paths, show_attention, batch_size, opti
         batch_size: Number of files to process at a time.
         options: Dictionary of options of the method.
     """
-    options = {key: value for key, value in options.items() if value is not None}
+    options = given(options)
     if are_files(files, paths, show_attention):
         model = load(name, method)
         first_seed = options.pop("seed", 0)
@@ -96,8 +103,7 @@ def _describe(name, method, kind, files, paths, show_attention, batch_size, opti
         first = first or next((file for file, _ in found), None)
     if show_attention and first:
         result = describe([first], return_attention=True, **options)
-        result.plot(0).savefig(show_attention, bbox_inches="tight", dpi=150)
-        click.echo(f"Wrote {show_attention}.", err=True)
+        save_plot(result, show_attention)
     if failed:
         sys.exit(1)
 

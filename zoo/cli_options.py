@@ -59,6 +59,17 @@ def with_options(options):
     return add
 
 
+def given(options):
+    """Returns a dictionary of the options that the user gave; others are `None`."""
+    return {key: value for key, value in options.items() if value is not None}
+
+
+def save_plot(result, path):
+    """Saves a plot of the attention of a result's first input, and says so."""
+    result.plot(0).savefig(path, bbox_inches="tight", dpi=150)
+    click.echo(f"Wrote {path}.", err=True)
+
+
 SAMPLER = click.option(
     "--sampler", help="greedy, beam, random, top_k or top_p.  [default: the model's own]"
 )
