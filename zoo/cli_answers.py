@@ -48,23 +48,19 @@ def translate(name, texts, files, show_attention, batch_size, sampler, **options
     Writes one line per text.
     """
     options = given(options)
+    seed = options.pop("seed", 0)
     if are_files(files, texts, show_attention):
-        model = load(name, "translate")
-        first_seed = options.pop("seed", 0)
         settings = {"sampler": sampler, "batch_size": batch_size, **options}
 
         def answer(model, texts, before):
-            translations = model.translate(texts, seed=first_seed + before, **settings)
+            translations = model.translate(texts, seed=seed + before, **settings)
             return [{"translation": each} for each in translations]
 
-        answer_rows(files, model, answer, name=name, seed=first_seed, **settings)
+        model = load(name, "translate")
+        answer_rows(files, model, answer, name=name, seed=seed, **settings)
         return
-    if not texts:
-        lines = sys.stdin.buffer.read().decode("utf-8-sig", errors="replace")
-        texts = lines.replace("\r\n", "\n").split("\n")
-        texts = texts[:-1] if texts[-1] == "" else texts
+    texts = texts or _lines_of_input()
     model = load(name, "translate")
-    seed = options.pop("seed", 0)
     for number, some in enumerate(batches(texts, TEXTS_AT_ONCE)):
         asked = {"sampler": sampler, "batch_size": batch_size, "seed": seed + number, **options}
         for translation in model.translate(some, **asked):
@@ -73,6 +69,13 @@ def translate(name, texts, files, show_attention, batch_size, sampler, **options
     if show_attention and texts:
         result = model.translate([texts[0]], sampler, True, seed=seed, **options)
         save_plot(result, show_attention)
+
+
+def _lines_of_input():
+    """Returns the lines of standard input, without the empty one behind the last line break."""
+    lines = sys.stdin.buffer.read().decode("utf-8-sig", errors="replace")
+    texts = lines.replace("\r\n", "\n").split("\n")
+    return texts[:-1] if texts[-1] == "" else texts
 
 
 @click.command()

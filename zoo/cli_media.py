@@ -60,7 +60,7 @@ def transcribe(name, sounds, files, show_attention, batch_size, sampler, **optio
 
 
 def _describe(name, method, kind, files, paths, show_attention, batch_size, options):
-    """Writes a text for each file.
+    """Writes a text for each file, or for each file of a folder into a file.
 
     Args:
         name: Name of the model.
@@ -74,18 +74,7 @@ def _describe(name, method, kind, files, paths, show_attention, batch_size, opti
     """
     options = given(options)
     if are_files(files, paths, show_attention):
-        model = load(name, method)
-        first_seed = options.pop("seed", 0)
-        _require_options(name, getattr(model, method), options)
-        answer_name = {"caption": "caption", "transcribe": "text"}[method]
-
-        def answer(model, some, before):
-            seed = {"seed": first_seed + before} if hasattr(model, "sampler") else {}
-            texts = getattr(model, method)(some, **seed, **options)
-            return [{answer_name: each} for each in texts]
-
-        job = {"name": name, "seed": first_seed, **options}
-        answer_rows(files, model, answer, batch_size, kind, **job)
+        _describe_folder(name, method, kind, files, batch_size, options)
         return
     require_arguments(paths, f"{kind}s")
     files = [file for path in paths for file in _files_of(path, kind)]
@@ -106,6 +95,22 @@ def _describe(name, method, kind, files, paths, show_attention, batch_size, opti
         save_plot(result, show_attention)
     if failed:
         sys.exit(1)
+
+
+def _describe_folder(name, method, kind, files, batch_size, options):
+    """Writes a text for each file of a folder into a file; arguments as for `_describe`."""
+    model = load(name, method)
+    first_seed = options.pop("seed", 0)
+    _require_options(name, getattr(model, method), options)
+    answer_name = {"caption": "caption", "transcribe": "text"}[method]
+
+    def answer(model, some, before):
+        seed = {"seed": first_seed + before} if hasattr(model, "sampler") else {}
+        texts = getattr(model, method)(some, **seed, **options)
+        return [{answer_name: each} for each in texts]
+
+    job = {"name": name, "seed": first_seed, **options}
+    answer_rows(files, model, answer, batch_size, kind, **job)
 
 
 def _require_options(name, method, options):
