@@ -117,10 +117,6 @@ def load(name, weights="pretrained", tokenizer=None, dtype=None, **overrides):
     """
     register()
     from zoo.data.labels import label_names
-    from zoo.readers.text import load_tokenizer
-    from zoo.storage.configs import read_config
-    from zoo.storage.presets import check_files
-    from zoo.storage.weights import load_weights
 
     if "labels" in overrides:
         overrides["labels"] = label_names(overrides["labels"])
@@ -134,6 +130,15 @@ def load(name, weights="pretrained", tokenizer=None, dtype=None, **overrides):
                 f"weights={weights!r}, tokenizer={tokenizer!r}."
             )
         return _of_checkpoint(folder, dtype, **overrides)
+    return _from_folder(name, folder, weights, tokenizer, dtype, overrides)
+
+
+def _from_folder(name, folder, weights, tokenizer, dtype, overrides):
+    """Returns the task of a preset; arguments as for `load`, and the folder of the preset."""
+    from zoo.readers.text import load_tokenizer
+    from zoo.storage.configs import read_config
+    from zoo.storage.presets import check_files
+
     check_files(
         folder,
         "Restore the file: install the package again, get the preset again, or remove "
@@ -143,37 +148,50 @@ def load(name, weights="pretrained", tokenizer=None, dtype=None, **overrides):
     is_encoder = architecture.startswith("text_encoder")
     if is_encoder and "labels" in overrides and weights is not None and tokenizer is None:
         return _with_labels(load(name, dtype=dtype), weights, dtype, overrides)
-    if weights is not None and (overrides or tokenizer is not None):
-        settings, options = _option_names(architecture)
-        of_head = ["labels", "problem_type"] if is_encoder else []
-        _refuse_unknown(architecture, overrides, {*settings, *options, *of_head})
-        if is_encoder and "problem_type" in overrides and tokenizer is None:
-            raise ValueError(
-                f"`problem_type` of {name} goes with a new head: labels=['one', 'another']. "
-                f"Received: problem_type={overrides['problem_type']!r} without labels, which only "
-                "a checkpoint of transformers takes."
-            )
-        changed = [*overrides, *(["tokenizer"] if tokenizer is not None else [])]
-        raise ValueError(
-            f"The weights of {name} fit its own architecture and tokenizer only. Received: "
-            f"{', '.join(changed)}. Pass weights=None to train a new model with these."
-        )
+    is_changed = bool(overrides) or tokenizer is not None
+    if weights is not None and is_changed:
+        _refuse_changes(name, architecture, tokenizer, overrides)
     has_texts = (folder / TOKENIZER).is_file()
     own = load_tokenizer(folder / TOKENIZER) if has_texts else None
     model = _of_preset(folder, architecture, own, dtype, arguments)
-    if overrides or tokenizer is not None:
+    if is_changed:
         arguments = {**arguments, **overrides}
         model = build(architecture, tokenizer or own, dtype, **arguments)
         _require_size_of_reader(name, model, overrides.get("image_size"))
-        return model
-    if weights is not None:
-        load_weights(model, folder / WEIGHTS if weights == "pretrained" else weights)
-        if model.fingerprint is not None:
-            expected = read_card(folder).get("fingerprint")
-            if expected is None:
-                raise ValueError(f"{folder / CARD} lacks the fingerprint of the backbone.")
-            model.check_fingerprint(expected)
+    elif weights is not None:
+        _fill(model, folder, weights)
     return model
+
+
+def _refuse_changes(name, architecture, tokenizer, overrides):
+    """Raises a `ValueError` for arguments that the weights of a preset do not fit."""
+    is_encoder = architecture.startswith("text_encoder")
+    settings, options = _option_names(architecture)
+    of_head = ["labels", "problem_type"] if is_encoder else []
+    _refuse_unknown(architecture, overrides, {*settings, *options, *of_head})
+    if is_encoder and "problem_type" in overrides and tokenizer is None:
+        raise ValueError(
+            f"`problem_type` of {name} goes with a new head: labels=['one', 'another']. "
+            f"Received: problem_type={overrides['problem_type']!r} without labels, which only "
+            "a checkpoint of transformers takes."
+        )
+    changed = [*overrides, *(["tokenizer"] if tokenizer is not None else [])]
+    raise ValueError(
+        f"The weights of {name} fit its own architecture and tokenizer only. Received: "
+        f"{', '.join(changed)}. Pass weights=None to train a new model with these."
+    )
+
+
+def _fill(model, folder, weights):
+    """Fills the model of a preset with its own weights, or with those of a file."""
+    from zoo.storage.weights import load_weights
+
+    load_weights(model, folder / WEIGHTS if weights == "pretrained" else weights)
+    if model.fingerprint is not None:
+        expected = read_card(folder).get("fingerprint")
+        if expected is None:
+            raise ValueError(f"{folder / CARD} lacks the fingerprint of the backbone.")
+        model.check_fingerprint(expected)
 
 
 def build(name, tokenizer, dtype=None, within=None, /, **overrides):
