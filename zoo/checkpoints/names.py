@@ -102,18 +102,22 @@ def fill(core, files, names):
     if nameless:
         raise ValueError(f"No tensor belongs to these weights: {', '.join(nameless)}.")
     for name, entries in found.items():
-        shape = files.shapes[left[name]]
-        if len(entries) == 1 and _is_large_table(entries[0], shape):
-            step = max(1, LARGE // math.prod(shape[1:]))
-            for first in range(0, shape[0], step):
-                rows = files.read(left[name], first, first + step)
-                _write(entries[0].weight, _finite(rows, entries[0]), first)
-            continue
-        tensor = files.read(left[name])
-        for entry in entries:
-            _write(entry.weight, _of_tensor(tensor, entry))
-        del tensor
+        _fill_from(files, left[name], entries)
     _require_all_used(left, found, files, names, local)
+
+
+def _fill_from(files, name, entries):
+    """Fills the weights that a tensor of a file holds; it is freed before the next one is read."""
+    shape = files.shapes[name]
+    if len(entries) == 1 and _is_large_table(entries[0], shape):
+        step = max(1, LARGE // math.prod(shape[1:]))
+        for first in range(0, shape[0], step):
+            rows = files.read(name, first, first + step)
+            _write(entries[0].weight, _finite(rows, entries[0]), first)
+        return
+    tensor = files.read(name)
+    for entry in entries:
+        _write(entry.weight, _of_tensor(tensor, entry))
 
 
 def _require_all_used(left, found, files, names, local):
@@ -185,9 +189,7 @@ def _of_object(found, rule, number, transposed):
     elif isinstance(found, keras.layers.RMSNormalization):
         yield _Entry(found.scale, f"{name}.weight", None, part)
     elif isinstance(found, keras.layers.Conv1D | keras.layers.Conv2D):
-        axes = range(
-            2, found.rank + 2
-        )  # in the file behind the channels, which are outputs, inputs
+        axes = range(2, found.rank + 2)  # in the file behind the channels: outputs, inputs
         yield _Entry(found.kernel, f"{name}.weight", (*axes, 1, 0), part)
         if found.bias is not None:
             yield _Entry(found.bias, f"{name}.bias", None, part)
@@ -225,11 +227,10 @@ def _write(weight, rows, first=0):
     if _is_distributed(weight) or len(weight.shape) == 0:
         weight.assign(rows)
     else:  # `value[first:last].assign` would read the weight, too, and so copy it
-        begin, end = [first], [first + len(rows)]
         tf.raw_ops.ResourceStridedSliceAssign(
             ref=weight.value.handle,
-            begin=begin,
-            end=end,
+            begin=[first],
+            end=[first + len(rows)],
             strides=[1],
             value=tf.cast(rows, weight.dtype),
         )
