@@ -2,6 +2,7 @@
 
 from zoo.checkpoints.activations import activation
 from zoo.checkpoints.encoders import encoder_plan, head_of
+from zoo.checkpoints.names import Names
 
 BLOCK = {
     "blocks.{}.attention.query_projection": "encoder.layer.{}.attention.self.query",
@@ -49,7 +50,8 @@ def plan(settings, folder):
     if head == "embedding":
         options |= {"pooling": "mean"}
     table = with_prefix("bert.")
-    return encoder_plan(settings, folder, head, options, table, HEADS, "bert.", TIED, UNUSED)
+    names = Names(table, "bert.", TIED, UNUSED)
+    return encoder_plan(settings, folder, head, options, HEADS, names)
 
 
 def stack_options(settings):

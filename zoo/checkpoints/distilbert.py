@@ -3,6 +3,7 @@
 from zoo.checkpoints.activations import activation
 from zoo.checkpoints.bert import with_prefix
 from zoo.checkpoints.encoders import encoder_plan, head_of
+from zoo.checkpoints.names import Names
 
 BLOCK = {
     "blocks.{}.attention.query_projection": "transformer.layer.{}.attention.q_lin",
@@ -52,4 +53,5 @@ def plan(settings, folder):
         "pooling": "mean" if head == "embedding" else "first",
     }
     table = with_prefix("distilbert.", BLOCK, EMBEDDING)
-    return encoder_plan(settings, folder, head, options, table, HEADS, "distilbert.", TIED)
+    names = Names(table, "distilbert.", TIED)
+    return encoder_plan(settings, folder, head, options, HEADS, names)

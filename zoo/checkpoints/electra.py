@@ -2,6 +2,7 @@
 
 from zoo.checkpoints.bert import EMBEDDING, stack_options, with_prefix
 from zoo.checkpoints.encoders import encoder_plan, head_of
+from zoo.checkpoints.names import Names
 
 HEADS = {
     "labels": {"pooler": "classifier.dense", "output_layer": "classifier.out_proj"},
@@ -47,4 +48,5 @@ def plan(settings, folder):
     if embedding_size != options["size"]:
         embedding["embedding.project"] = "embeddings_project"
     table = with_prefix("electra.", embedding=embedding)
-    return encoder_plan(settings, folder, head, options, table, HEADS, "electra.", TIED, UNUSED)
+    names = Names(table, "electra.", TIED, UNUSED)
+    return encoder_plan(settings, folder, head, options, HEADS, names)

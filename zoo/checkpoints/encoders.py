@@ -3,13 +3,12 @@
 import re
 
 from zoo.checkpoints.generation import ignore_generation
-from zoo.checkpoints.names import Names
 from zoo.checkpoints.plan import Plan
 from zoo.checkpoints.sentence_transformers import MODULES, lowers_case, pooled
 from zoo.checkpoints.settings import REGRESSION
 from zoo.readers.text.reading import read_tokenizer
 
-HEADS = {
+HEADS_OF_CLASSES = {
     "ForSequenceClassification": "labels",
     "ForTokenClassification": "tags",
     "ForQuestionAnswering": "span",
@@ -17,7 +16,7 @@ HEADS = {
     "ForPreTraining": "masked",
     "Model": "embedding",
 }
-ARCHITECTURES = {
+ARCHITECTURES_OF_HEADS = {
     "labels": "text_encoder",
     "score": "text_encoder_score",
     "tags": "text_encoder_tags",
@@ -39,12 +38,13 @@ def head_of(settings, folder):
     """
     name = settings.architecture
     found = re.fullmatch(r"[A-Za-z0-9]+?(For[A-Za-z]+|Model)", name)
-    if found is None or found[1] not in HEADS:
+    if found is None or found[1] not in HEADS_OF_CLASSES:
+        known = ", ".join("…" + each for each in HEADS_OF_CLASSES)
         raise ValueError(
             f"{settings.path} is the config of a {name or 'model of an unknown class'}, which is "
-            f"not implemented. Implemented classes: {', '.join('…' + each for each in HEADS)}."
+            f"not implemented. Implemented classes: {known}."
         )
-    head = HEADS[found[1]]
+    head = HEADS_OF_CLASSES[found[1]]
     if settings.is_of_answers:
         return "span"
     if settings.makes_head:
@@ -52,7 +52,7 @@ def head_of(settings, folder):
     return "embedding" if (folder / MODULES).is_file() else head
 
 
-def encoder_plan(settings, folder, head, options, table, heads, prefix, tied, unused=()):
+def encoder_plan(settings, folder, head, options, heads, names):
     """Returns the `Plan` of a text encoder.
 
     Args:
@@ -60,11 +60,10 @@ def encoder_plan(settings, folder, head, options, table, heads, prefix, tied, un
         folder: The folder of the checkpoint.
         head: Result of `head_of`; `"labels"` becomes a head for a number if that is the problem.
         options: Options of `TextEncoder` from the family.
-        table: Table of the names of blocks and embedding.
         heads: Dictionary from each head to a table of the names of its weights.
-        prefix, tied, unused: As for `Names`.
+        names: `Names` of blocks and embedding.
     """
-    table, fresh, unused = table | heads[head], (), (POSITION_IDS, *unused)
+    table, fresh, unused = names.table | heads[head], (), (POSITION_IDS, *names.unused)
     ignore_generation(settings)
     if head == "masked":
         settings.require(tie_word_embeddings=True)
@@ -84,17 +83,17 @@ def encoder_plan(settings, folder, head, options, table, heads, prefix, tied, un
         fresh = ("output_layer", "pooler") if options["pooler"] else ("output_layer",)
     if settings.makes_head or head == "embedding":
         of_heads = {name for each in heads.values() for name in each.values()}
-        unused += tuple(rf"{re.escape(name)}(\..*)?" for name in [*of_heads, *tied])
+        unused += tuple(rf"{re.escape(name)}(\..*)?" for name in [*of_heads, *names.tied])
     if head == "embedding":
         options = pooled(folder, options)
     options = {key: value for key, value in options.items() if value is not None}
-    names = Names(table, prefix, tied, unused, fresh)
-    return Plan(ARCHITECTURES[head], options, names, settings.take("vocab_size"))
+    names = names._replace(table=table, unused=unused, fresh=fresh)
+    return Plan(ARCHITECTURES_OF_HEADS[head], options, names, settings.take("vocab_size"))
 
 
 def is_encoder(plan):
     """Whether a plan is of a text encoder."""
-    return plan.architecture in ARCHITECTURES.values()
+    return plan.architecture in ARCHITECTURES_OF_HEADS.values()
 
 
 def tokenizer_of(plan, folder):
@@ -109,7 +108,7 @@ def tokenizer_of(plan, folder):
     Raises:
         ValueError: If it has no padding token, or texts are not between its start and end token.
     """
-    lowercase = plan.architecture == ARCHITECTURES["embedding"] and lowers_case(folder)
+    lowercase = plan.architecture == ARCHITECTURES_OF_HEADS["embedding"] and lowers_case(folder)
     tokenizer = read_tokenizer(folder, size=plan.size, lowercase=lowercase)
     template = [item.token_ids for item in tokenizer.templates[0]]
     if template != [(tokenizer.start_id,), (), (tokenizer.end_id,)]:

@@ -2,7 +2,7 @@
 
 from zoo.checkpoints.bert import EMBEDDING, stack_options, with_prefix
 from zoo.checkpoints.encoders import encoder_plan, head_of
-from zoo.checkpoints.names import Turned
+from zoo.checkpoints.names import Names, Turned
 from zoo.checkpoints.roberta import HEADS
 
 BLOCK = {
@@ -37,4 +37,5 @@ def plan(settings, folder):
     embedding = {path: name for path, name in EMBEDDING.items() if path != "embedding.segments"}
     table = with_prefix("mpnet.", BLOCK, embedding)
     table["by_distance.embeddings"] = Turned("mpnet.encoder.relative_attention_bias.weight")
-    return encoder_plan(settings, folder, head, options, table, HEADS, "mpnet.", TIED, UNUSED)
+    names = Names(table, "mpnet.", TIED, UNUSED)
+    return encoder_plan(settings, folder, head, options, HEADS, names)

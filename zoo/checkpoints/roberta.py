@@ -2,6 +2,7 @@
 
 from zoo.checkpoints.bert import stack_options, with_prefix
 from zoo.checkpoints.encoders import encoder_plan, head_of
+from zoo.checkpoints.names import Names
 
 HEADS = {
     "labels": {"pooler": "classifier.dense", "output_layer": "classifier.out_proj"},
@@ -35,4 +36,5 @@ def plan(settings, folder):
         "pooling": "mean" if head == "embedding" else "first",
     }
     table = with_prefix("roberta.")
-    return encoder_plan(settings, folder, head, options, table, HEADS, "roberta.", TIED, UNUSED)
+    names = Names(table, "roberta.", TIED, UNUSED)
+    return encoder_plan(settings, folder, head, options, HEADS, names)
