@@ -1,12 +1,11 @@
-"""`preprocessor_config.json` or `processor_config.json`: the preprocessing of images."""
+"""The preprocessing of images that the files of a checkpoint describe."""
 
 import keras
 
+from zoo.checkpoints.preprocessor import preprocessor_of
 from zoo.checkpoints.settings import Settings
 from zoo.readers.image_reader import INTERPOLATIONS, ImageReader
-from zoo.storage.json_files import read_json
 
-FILE, OF_ALL = "preprocessor_config.json", "processor_config.json"
 LARGEST = 2**20  # bytes
 _WITHOUT_MEANING = (  # for pictures that are read here
     "data_format",
@@ -47,11 +46,7 @@ def reader_of(
     Raises:
         ValueError: If the file asks for something that is not implemented; the message names it.
     """
-    path = folder / FILE
-    content = read_json(path, LARGEST) if path.is_file() else {}
-    if not content and (folder / OF_ALL).is_file():
-        path = folder / OF_ALL
-        content = read_json(path, LARGEST).get("image_processor") or {}
+    path, content = preprocessor_of(folder, "image_processor", LARGEST)
     found = Settings(path, content)
     found.require(do_resize=True, do_rescale=True, do_normalize=True, rescale_factor=1 / 255)
     names = {number: name for name, number in INTERPOLATIONS.items()}

@@ -7,12 +7,12 @@ from zoo.checkpoints.bart_blocks import table_of_blocks
 from zoo.checkpoints.generation import sampler_of, settings_of
 from zoo.checkpoints.names import Names
 from zoo.checkpoints.plan import Plan
+from zoo.checkpoints.preprocessor import preprocessor_of
 from zoo.checkpoints.settings import Settings
 from zoo.readers.speech_reader import SpeechReader
 from zoo.readers.text.languages import code_of
 from zoo.readers.text.reading import read_tokenizer
 from zoo.storage import CONFIG
-from zoo.storage.json_files import read_json
 
 TABLE = table_of_blocks() | {
     "embedding.table": "model.decoder.embed_tokens.weight",
@@ -28,7 +28,6 @@ CLASSES = ("WhisperForConditionalGeneration",)
 _MASKS = "prob", "length", "min_masks"
 START = "<|startoftranscript|>"
 RATE = 16000  # where the highest band ends at 8000 hertz
-READER, OF_ALL = "preprocessor_config.json", "processor_config.json"
 LARGEST_READER = 2**24  # bytes: older files hold the bands
 _OF_GENERATION = (  # settings that `_prompt` and `plan` read, and those of timestamps
     "alignment_heads",
@@ -138,12 +137,7 @@ def _numbers(heads, of_layer):
 
 def _reader(folder):
     """Returns the config of the `SpeechReader` that the files of the processor describe."""
-    path = folder / READER
-    content = read_json(path, LARGEST_READER) if path.is_file() else {}
-    if not content and (folder / OF_ALL).is_file():
-        path = folder / OF_ALL
-        content = read_json(path, LARGEST_READER).get("feature_extractor") or {}
-    found = Settings(path, content)
+    found = Settings(*preprocessor_of(folder, "feature_extractor", LARGEST_READER))
     found.require(sampling_rate=RATE, padding_value=0.0, dither=0.0, padding_side="right")
     rate, hop = RATE, found.take("hop_length", default=160)
     reader = SpeechReader(
