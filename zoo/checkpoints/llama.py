@@ -107,31 +107,7 @@ def _position(settings):
     found.pop("type", None)
     length = settings.take("max_position_embeddings")
     original = found.pop("original_max_position_embeddings", None) or length
-    scaling = None
-    if kind == "linear":
-        scaling = LinearScaling(factor=found.pop("factor"))
-    elif kind == "dynamic":
-        scaling = DynamicScaling(factor=found.pop("factor"), original_length=length)
-    elif kind == "llama3":
-        scaling = Llama3Scaling(
-            factor=found.pop("factor"),
-            original_length=original,
-            low=found.pop("low_freq_factor"),
-            high=found.pop("high_freq_factor"),
-        )
-    elif kind == "yarn":
-        scaling = YaRN(
-            factor=found.pop("factor"),
-            original_length=original,
-            fast_rotations=found.pop("beta_fast", None) or 32.0,
-            slow_rotations=found.pop("beta_slow", None) or 1.0,
-            attention_factor=found.pop("attention_factor", None),
-        )
-    elif kind != "default":
-        raise ValueError(
-            f"{settings.path} scales rotary positions by {kind!r}, which is not implemented. "
-            "Implemented: linear, dynamic, llama3, yarn."
-        )
+    scaling = _scaling(settings, kind, found, length, original)
     left = {name: value for name, value in found.items() if value is not None}
     fraction = left.pop("partial_rotary_factor", 1.0)
     if left:
@@ -139,3 +115,40 @@ def _position(settings):
             f"{settings.path} has settings of rotary positions that are not implemented: {left}."
         )
     return Rotary(theta, fraction=fraction, pairs="halves", scaling=scaling)
+
+
+def _scaling(settings, kind, found, length, original):
+    """Returns how rotary positions are scaled, and removes its settings from those found.
+
+    Args:
+        settings: `Settings` of the model.
+        kind: What the file calls it.
+        found: Dictionary of the settings of rotary positions.
+        length: Number of positions of the model.
+        original: Number of positions that it was trained for before.
+    """
+    if kind == "default":
+        return None
+    if kind == "linear":
+        return LinearScaling(factor=found.pop("factor"))
+    if kind == "dynamic":
+        return DynamicScaling(factor=found.pop("factor"), original_length=length)
+    if kind == "llama3":
+        return Llama3Scaling(
+            factor=found.pop("factor"),
+            original_length=original,
+            low=found.pop("low_freq_factor"),
+            high=found.pop("high_freq_factor"),
+        )
+    if kind == "yarn":
+        return YaRN(
+            factor=found.pop("factor"),
+            original_length=original,
+            fast_rotations=found.pop("beta_fast", None) or 32.0,
+            slow_rotations=found.pop("beta_slow", None) or 1.0,
+            attention_factor=found.pop("attention_factor", None),
+        )
+    raise ValueError(
+        f"{settings.path} scales rotary positions by {kind!r}, which is not implemented. "
+        "Implemented: linear, dynamic, llama3, yarn."
+    )

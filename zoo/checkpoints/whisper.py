@@ -98,26 +98,15 @@ def _prompt(settings, generation):
     tasks = generation.take("task_to_id", default=None) or {}
     task = generation.take("task", default=None)
     language = generation.take("language", default=None)
-    forced = generation.take("forced_decoder_ids", default=None)
-    forced = settings.take("forced_decoder_ids", default=None) or [] if forced is None else forced
-    places = [place for place, _ in forced]
-    if places != list(range(1, len(places) + 1)):
-        raise ValueError(
-            f"{generation.path} forces tokens at the places {places}, not from 1 on, which is not "
-            "implemented."
-        )
-    ids = [token for _, token in forced]
+    forced = _forced_tokens(settings, generation)
     if languages:  # the prompt of the paper, whether or not files name the task
         prompt = ["language", *(["task"] if tasks else [])]
-        of_language = {token: code for code, token in languages.items()}
-        of_task = {token: name for name, token in tasks.items()}
-        if (
-            language is None and task is None
-        ):  # otherwise, forced tokens of newer files do not count
-            language = next((of_language[each] for each in ids if each in of_language), None)
-            task = next((of_task[each] for each in ids if each in of_task), None)
+        # In newer files, which name one of the two, the forced tokens do not count.
+        if language is None and task is None:
+            language, task = _first_of(languages, forced), _first_of(tasks, forced)
     else:
-        prompt, tasks, language, task = [each for each in ids if each is not None], {}, None, None
+        prompt = [token for token in forced if token is not None]
+        tasks, language, task = {}, None, None
     last = generation.take("no_timestamps_token_id", default=None)
     if last is not None and last not in prompt:
         prompt.append(last)
@@ -128,6 +117,26 @@ def _prompt(settings, generation):
         "language": language and code_of(language),
         "task": task,
     }
+
+
+def _forced_tokens(settings, generation):
+    """Returns the tokens after the start that every text has, `None` where there may be any."""
+    forced = generation.take("forced_decoder_ids", default=None)
+    if forced is None:
+        forced = settings.take("forced_decoder_ids", default=None) or []
+    places = [place for place, _ in forced]
+    if places != list(range(1, len(places) + 1)):
+        raise ValueError(
+            f"{generation.path} forces tokens at the places {places}, not from 1 on, which is not "
+            "implemented."
+        )
+    return [token for _, token in forced]
+
+
+def _first_of(tokens, forced):
+    """Returns the name of the first forced token that a dictionary of tokens by name holds."""
+    names = {token: name for name, token in tokens.items()}
+    return next((names[token] for token in forced if token in names), None)
 
 
 def _numbers(heads, of_layer):
