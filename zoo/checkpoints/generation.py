@@ -19,6 +19,27 @@ _NEUTRAL = {  # values without an effect, at least here
     "return_dict_in_generate",
     "trust_remote_code",
 }
+_OLD = (  # settings that older files keep in the config of the model
+    "bad_words_ids",
+    "begin_suppress_tokens",
+    "diversity_penalty",
+    "do_sample",
+    "early_stopping",
+    "encoder_no_repeat_ngram_size",
+    "length_penalty",
+    "max_length",
+    "min_length",
+    "no_repeat_ngram_size",
+    "num_beam_groups",
+    "num_beams",
+    "num_return_sequences",
+    "repetition_penalty",
+    "suppress_tokens",
+    "temperature",
+    "top_k",
+    "top_p",
+    "typical_p",
+)
 _TOP_K = 50  # transformers' default when it samples
 
 
@@ -44,13 +65,13 @@ def sampler_of(settings, folder, ignored=()):
     """
     found = settings_of(settings, folder)
     found.ignore(*ignored)
-    suppressed = found.take("suppress_tokens", default=None)
+    bad_words = found.take("bad_words_ids", default=None) or []
+    suppressed = found.take("suppress_tokens", default=None) or []
     options = {
         "repetition_penalty": found.take("repetition_penalty", default=None),
         "no_repeat_ngram_size": found.take("no_repeat_ngram_size", default=None),
         "min_length": found.take("min_new_tokens", default=None),
-        "bad_words": (found.take("bad_words_ids", default=None) or [])
-        + [[token] for token in suppressed or []],
+        "bad_words": [*bad_words, *([token] for token in suppressed)],
         "bad_first_tokens": found.take("begin_suppress_tokens", default=None),
         "forced_first_token": found.take("forced_bos_token_id", default=None),
     }
@@ -77,29 +98,6 @@ def sampler_of(settings, folder, ignored=()):
 def ignore_generation(settings):
     """Marks the generation settings as seen, in the config of a model that generates nothing."""
     settings.ignore("prefix", "renormalize_logits", *_OLD, *_NEUTRAL)
-
-
-_OLD = (
-    "bad_words_ids",
-    "begin_suppress_tokens",
-    "diversity_penalty",
-    "do_sample",
-    "early_stopping",
-    "encoder_no_repeat_ngram_size",
-    "length_penalty",
-    "max_length",
-    "min_length",
-    "no_repeat_ngram_size",
-    "num_beam_groups",
-    "num_beams",
-    "num_return_sequences",
-    "repetition_penalty",
-    "suppress_tokens",
-    "temperature",
-    "top_k",
-    "top_p",
-    "typical_p",
-)
 
 
 def _kind(settings):

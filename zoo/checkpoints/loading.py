@@ -1,4 +1,4 @@
-"""Reads a Hugging Face folder into a plan, from which the catalog builds a task."""
+"""Reads a Hugging Face folder into a plan, from which `zoo.load` builds a task."""
 
 import pathlib
 

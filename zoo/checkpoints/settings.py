@@ -202,7 +202,7 @@ class Settings:
         if asked is None and self.new_labels is None:
             asked = self.take("problem_type", default=None)
         told = f"problem_type={asked!r} and {len(labels)} labels"
-        if asked == "regression" and self.new_labels is not None:
+        if asked == REGRESSION and self.new_labels is not None:
             raise ValueError(f"Regression has no labels. Received: labels={self.new_labels!r}.")
         if asked is None:
             asked = SINGLE if len(labels) > 1 or self.new_labels else REGRESSION

@@ -56,14 +56,10 @@ def plan(settings, folder):
     if kind == "deit":
         options["distillation"] = "head" if with_teacher else "token"
         first = 2
-    names = Names(
-        _table(kind, with_teacher, first, settings.new_labels),
-        f"{kind}.",
-        unused=(r"(cls_|distillation_)?classifier\.(weight|bias)", r"pooler\..*")
-        if settings.new_labels
-        else (),
-        fresh=("head",) if settings.new_labels else (),
-    )
+    names = Names(_table(kind, with_teacher, first, settings.new_labels), f"{kind}.")
+    if settings.new_labels:
+        unused = r"(cls_|distillation_)?classifier\.(weight|bias)", r"pooler\..*"
+        names = names._replace(unused=unused, fresh=("head",))
     return Plan("vit", options, names)
 
 
