@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 import tensorflow as tf
 
+from zoo.data.seeds import seed_stream
 from zoo.readers.images import image_bytes
 from zoo.readers.several import as_requests
 
@@ -81,19 +82,15 @@ def pairs(examples, tokenize, shuffle, seed):
         shuffle: Whether to shuffle captions within a buffer.
         seed: Seed of both.
     """
-    seeds = tf.data.Dataset.random(seed=seed, rerandomize_each_iteration=True)
-    seeds = seeds.map(lambda number: tf.cast(number % tf.int32.max, tf.int32)).batch(2)
 
-    def of_images(images, seeds):
-        annotations, captions = images
-        if isinstance(captions, tf.Tensor):  # as many for each image
-            captions = tf.RaggedTensor.from_tensor(captions)
-        tokens = tokenize(captions.flat_values, seeds)
+    def of_images(images, seed):
+        annotations, captions = images[0], _ragged(images[1])
+        tokens = tokenize(captions.flat_values, seed)
         rows = tf.data.Dataset.from_tensor_slices((captions.value_rowids(), tokens))
         return rows.map(lambda row, ids: (annotations[row], ids))
 
     images = examples.ragged_batch(IMAGES_A_STEP)
-    found = tf.data.Dataset.zip(images, seeds).flat_map(of_images)
+    found = tf.data.Dataset.zip(images, seed_stream(seed)).flat_map(of_images)
     return found.shuffle(SHUFFLED_PAIRS, seed=seed) if shuffle else found
 
 
@@ -112,8 +109,7 @@ def images_with_captions(examples, batch_size, shuffle, seed, captions_per_image
         A data set of `(annotations, captions, owners, seed)`: float `(images, ...)`, strings
         `(texts,)`, for each of them the number of its image in the batch, and int32 `(2,)`.
     """
-    seeds = tf.data.Dataset.random(seed=seed, rerandomize_each_iteration=True)
-    seeds = seeds.map(lambda number: tf.cast(number % tf.int32.max, tf.int32)).batch(2)
+    seeds = seed_stream(seed)  # other ones for each of its two uses
     if shuffle:
         examples = examples.shuffle(SHUFFLED_IMAGES, seed=seed)
     if captions_per_image is not None:
@@ -126,12 +122,16 @@ def images_with_captions(examples, batch_size, shuffle, seed, captions_per_image
         examples = tf.data.Dataset.zip(examples, seeds).map(draw)
 
     def of_batch(images, seed):
-        annotations, captions = images
-        if isinstance(captions, tf.Tensor):  # as many for each image
-            captions = tf.RaggedTensor.from_tensor(captions)
+        annotations, captions = images[0], _ragged(images[1])
         return annotations, captions.flat_values, captions.value_rowids(), seed
 
     return tf.data.Dataset.zip(examples.ragged_batch(batch_size), seeds).map(of_batch)
+
+
+def _ragged(captions):
+    """Returns the captions of a batch of images as ragged, even if each image has as many."""
+    is_ragged = isinstance(captions, tf.RaggedTensor)
+    return captions if is_ragged else tf.RaggedTensor.from_tensor(captions)
 
 
 def plain(captions):

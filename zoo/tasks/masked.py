@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
+from zoo.data.seeds import seed_stream
 from zoo.decoding.base import require
 from zoo.learning.masked import AS_MASK, AS_OTHER
 from zoo.metrics.perplexity import Perplexity
@@ -94,14 +95,14 @@ class MaskFiller(EncodingTask):
             require(texts, "texts", x=x)
             texts = tf.data.Dataset.from_tensor_slices(texts)
             texts = texts.shuffle(len(texts), seed=seed) if shuffle else texts
-        seeds = tf.data.Dataset.random(seed=seed, rerandomize_each_iteration=shuffle).batch(2)
         batches = texts.batch(batch_size or self.usual_batch_size)
 
-        def hide(texts, seeds):
+        def hide(texts, seed):
             ids, _ = self.reader.read(texts)
             ids = tf.reshape(ids, (-1, tf.shape(ids)[-1]))  # every chunk is a text
-            return self.hidden(ids, tf.cast(seeds % tf.int32.max, tf.int32))
+            return self.hidden(ids, seed)
 
+        seeds = seed_stream(seed, rerandomize=shuffle)
         batches = tf.data.Dataset.zip(batches, seeds).map(hide, tf.data.AUTOTUNE)
         return batches.prefetch(tf.data.AUTOTUNE)
 

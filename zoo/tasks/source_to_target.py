@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from zoo.data.batching import bucket_by_length
 from zoo.data.pairs import pairs_of_lists, require_pairs
+from zoo.data.seeds import seed_stream
 from zoo.decoding.base import require
 from zoo.serving import Start, buckets
 from zoo.tasks.arguments import require_dropout
@@ -84,8 +85,6 @@ class SourceToTargetTask(GeneratingTask):
         require_pairs(pairs)
         if shuffle and y is not None:
             pairs = pairs.shuffle(len(pairs), seed=seed)
-        seeds = tf.data.Dataset.random(seed=seed, rerandomize_each_iteration=True)
-        seeds = seeds.map(lambda number: tf.cast(number % tf.int32.max, tf.int32)).batch(4)
 
         def tokenize(texts, seeds):
             source, target = texts
@@ -94,7 +93,7 @@ class SourceToTargetTask(GeneratingTask):
                 _tokens(self.tokenizer, target, subword_dropout, seeds[2:]),
             )
 
-        texts = tf.data.Dataset.zip(pairs.batch(TEXTS_A_TOKENIZER_CALL), seeds)
+        texts = tf.data.Dataset.zip(pairs.batch(TEXTS_A_TOKENIZER_CALL), seed_stream(seed, 4))
         tokens = texts.map(tokenize, num_parallel_calls=tf.data.AUTOTUNE).unbatch()
         batch_size = batch_size or self.usual_batch_size
         batches = bucket_by_length(tokens, batch_size, self.tokenizer.pad_id)

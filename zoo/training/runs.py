@@ -10,7 +10,6 @@ import json
 
 import keras
 import numpy as np
-import tensorflow as tf
 
 from zoo.atomic import sweep, whole
 from zoo.learning.schedules import WarmUp
@@ -126,12 +125,6 @@ def tokenizer(path, texts, vocabulary_size, kind=ByteBPETokenizer, **options):
         print(f"{error} It is learned anew.")
     kind.train(texts, vocabulary_size, **options).save(path)
     return kind.load(path)
-
-
-def seeds(seed):
-    """Returns an infinite data set of seeds, int32 `(2,)`, different ones in each epoch."""
-    numbers = tf.data.Dataset.random(seed=seed, rerandomize_each_iteration=True).batch(2)
-    return numbers.map(lambda pair: tf.cast(pair % tf.int32.max, tf.int32))
 
 
 def copy_weights(trained, model):

@@ -8,6 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from zoo.data.seeds import seed_stream
 from zoo.learning.hearing import Hearing, as_floats, faster
 from zoo.loading import build
 from zoo.readers.text import ByteBPETokenizer
@@ -105,7 +106,7 @@ class SpokenNumbersRecipe(SpokenDigitsRecipe):
             return heard, tokens, tf.ones_like(lengths, tf.float32)
 
         some = sounds.padded_batch(self.digits).map(at_speeds_of_their_own)
-        joined_ones = tf.data.Dataset.zip(some, runs.seeds(seed + 2)).map(self._joined)
+        joined_ones = tf.data.Dataset.zip(some, seed_stream(seed + 2)).map(self._joined)
         batches = joined_ones.bucket_by_sequence_length(
             lambda wave, length, text: length, BUCKETS, [self.batch_size] * (len(BUCKETS) + 1)
         )
