@@ -3,17 +3,9 @@
 import functools
 import warnings
 
-try:
-    import tensorflow_datasets as tfds
-except ImportError as error:
-    raise ImportError(
-        "This data set needs tensorflow_datasets, which could not be imported. "
-        'Install it with: pip install "keras-attention-zoo[data]"'
-    ) from error
-
 from keras_attention.errors import unknown_name
 from zoo.data import flickr8k_files as files
-from zoo.data.prepared import prepare
+from zoo.data.prepared import prepare, tfds
 
 _DESCRIPTION = """\
 Flickr8k: photographs from Flickr, each described by five people in one English sentence. One image

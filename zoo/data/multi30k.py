@@ -4,16 +4,8 @@ import functools
 import urllib.request
 import warnings
 
-try:
-    import tensorflow_datasets as tfds
-except ImportError as error:
-    raise ImportError(
-        "This data set needs tensorflow_datasets, which could not be imported. "
-        'Install it with: pip install "keras-attention-zoo[data]"'
-    ) from error
-
 from zoo.data import multi30k_files as files
-from zoo.data.prepared import prepare
+from zoo.data.prepared import prepare, tfds
 
 _CONFIG_OF_PAIR = {"en-de": "en_de", "de-en": "en_de", "en-fr": "en_fr", "fr-en": "en_fr"}
 

@@ -3,7 +3,7 @@
 import functools
 
 try:
-    import tensorflow_datasets as tfds
+    import tensorflow_datasets as tfds  # the modules with builders import it from here
 except ImportError as error:
     raise ImportError(
         "This data set needs tensorflow_datasets, which could not be imported. "

@@ -3,16 +3,8 @@
 import functools
 import hashlib
 
-try:
-    import tensorflow_datasets as tfds
-except ImportError as error:
-    raise ImportError(
-        "This data set needs tensorflow_datasets, which could not be imported. "
-        'Install it with: pip install "keras-attention-zoo[data]"'
-    ) from error
-
 from zoo.data import tatoeba_files as files
-from zoo.data.prepared import prepare
+from zoo.data.prepared import prepare, tfds
 
 SPLITS = {"train": "train", "validation": "train", "dev": "dev"}  # and the file each is read from
 
