@@ -273,10 +273,7 @@ class CaptioningRecipe:
         steps = self.epochs * steps_per_epoch
         return keras.optimizers.Adam(
             runs.cosine(self.learning_rate, steps, self.warmup_steps),
-            global_clipnorm=1.0,
-            use_ema=True,
-            ema_momentum=self.average_momentum,
-            ema_overwrite_frequency=None,
+            **runs.averaging(self.average_momentum),
         )
 
     def _build(self, tokenizer, dtype, **overrides):

@@ -98,10 +98,7 @@ class ClassifierRecipe:
         return keras.optimizers.AdamW(
             runs.cosine(self.learning_rate, self.epochs * steps_per_epoch, self.warmup_steps),
             weight_decay=self.weight_decay,
-            global_clipnorm=1.0,
-            use_ema=True,
-            ema_momentum=self.average_momentum,
-            ema_overwrite_frequency=None,
+            **runs.averaging(self.average_momentum),
         )
 
     def evaluate(self, model, examples):

@@ -176,10 +176,7 @@ class LanguageRecipe:
         schedule = runs.cosine(self.learning_rate, self.epochs * steps_per_epoch, self.warmup_steps)
         common = {
             "weight_decay": self.weight_decay,
-            "global_clipnorm": 1.0,
-            "use_ema": True,
-            "ema_momentum": self.average_momentum,
-            "ema_overwrite_frequency": None,
+            **runs.averaging(self.average_momentum),
         }
         if self.optimizer == "muon":
             return keras.optimizers.Muon(

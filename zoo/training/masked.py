@@ -145,10 +145,7 @@ class MaskedRecipe:
             adam_beta_2=0.98,
             weight_decay=0.01,
             adam_weight_decay=0.0,
-            global_clipnorm=1.0,
-            use_ema=True,
-            ema_momentum=self.average_momentum,
-            ema_overwrite_frequency=None,
+            **runs.averaging(self.average_momentum),
         )
 
     def evaluate(self, model, examples):

@@ -190,10 +190,7 @@ class MatchingRecipe:
             runs.cosine(self.learning_rate, self.epochs * steps_per_epoch, self.warmup_steps),
             weight_decay=self.weight_decay,
             beta_2=0.98,
-            global_clipnorm=1.0,
-            use_ema=True,
-            ema_momentum=self.average_momentum,
-            ema_overwrite_frequency=None,
+            **runs.averaging(self.average_momentum),
         )
         names = ["gamma", "beta", "bias", "log_scale"]
         optimizer.exclude_from_weight_decay(var_list=list(tail), var_names=names)

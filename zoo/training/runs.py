@@ -29,14 +29,21 @@ def cosine(learning_rate, steps, warmup_steps, cycles=1):
     return WarmUp(falling, min(warmup_steps, steps // 2))
 
 
+def averaging(momentum):
+    """Returns the arguments of an optimizer that clips gradients and averages the weights."""
+    return {
+        "global_clipnorm": 1.0,
+        "use_ema": True,
+        "ema_momentum": momentum,
+        "ema_overwrite_frequency": None,
+    }
+
+
 def self_critical_optimizer(learning_rate, steps, average_momentum=0.99):
     """Returns the optimizer of self-critical training: a cosine without warm-up."""
     return keras.optimizers.Adam(
         cosine(learning_rate, steps, warmup_steps=0),
-        global_clipnorm=1.0,
-        use_ema=True,
-        ema_momentum=average_momentum,
-        ema_overwrite_frequency=None,
+        **averaging(average_momentum),
     )
 
 

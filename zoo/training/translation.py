@@ -240,17 +240,12 @@ class TranslationRecipe:
     def make_optimizer(self, steps_per_epoch):
         steps = self.epochs * steps_per_epoch
         schedule = runs.cosine(self.learning_rate, steps, self.warmup_steps, self.cycles)
-        common = {
-            "global_clipnorm": 1.0,
-            "use_ema": True,
-            "ema_momentum": self.average_momentum,
-            "ema_overwrite_frequency": None,
-        }
+        averaging = runs.averaging(self.average_momentum)
         if self.optimizer == "muon":
             return keras.optimizers.Muon(
-                schedule, adam_beta_2=0.98, weight_decay=0.05, adam_weight_decay=0.0, **common
+                schedule, adam_beta_2=0.98, weight_decay=0.05, adam_weight_decay=0.0, **averaging
             )
-        return keras.optimizers.Adam(schedule, beta_2=0.98, **common)
+        return keras.optimizers.Adam(schedule, beta_2=0.98, **averaging)
 
     def _tokenizer(self, pairs, path):
         """Returns the vocabulary that both languages share."""
