@@ -128,12 +128,8 @@ def evaluate_captioner(model, images, batch_size=32):
         vocabulary, end token included), and `captions`, the `CaptionScores` of one caption per
         image with the model's own sampler.
     """
-    captions = [each["captions"] for each in images.as_numpy_iterator()]
-    encoded = images.map(lambda example: example["image"]).batch(batch_size)
-    annotations = np.concatenate([model.annotate(batch).numpy() for batch in encoded])
-    features = tf.data.Dataset.from_tensor_slices(
-        {"annotations": annotations, "captions": tf.ragged.constant(captions, tf.string)}
-    )
+    annotations, captions = _annotated(model, images, batch_size)
+    features = _features(annotations, captions)
     scores = _compiled_anew(model).evaluate(features, return_dict=True, verbose=0)
     hypotheses = model.caption_annotations(annotations, batch_size=batch_size)
     references = [[caption.decode() for caption in each] for each in captions]
@@ -255,15 +251,8 @@ def evaluate_matcher(model, images, batch_size=32):
         images: Data set of dictionaries with `image`, encoded bytes, and `captions`.
         batch_size: Number of images to process at a time.
     """
-    captions = [each["captions"] for each in images.as_numpy_iterator()]
-    encoded = images.map(lambda example: example["image"]).batch(batch_size)
-    annotations = np.concatenate([model.annotate(batch).numpy() for batch in encoded])
-    return matcher_scores(
-        model,
-        tf.data.Dataset.from_tensor_slices(
-            {"annotations": annotations, "captions": tf.ragged.constant(captions, tf.string)}
-        ),
-    )
+    annotations, captions = _annotated(model, images, batch_size)
+    return matcher_scores(model, _features(annotations, captions))
 
 
 def matcher_quality(scores, split):
@@ -288,6 +277,20 @@ def matcher_quality(scores, split):
         for way, (recalls, protocol) in ways.items()
         for k, recall in recalls.items()
     ]
+
+
+def _annotated(model, images, batch_size):
+    """Returns the annotations of images, an array, and for each image the list of its captions."""
+    captions = [each["captions"] for each in images.as_numpy_iterator()]
+    encoded = images.map(lambda example: example["image"]).batch(batch_size)
+    annotations = np.concatenate([model.annotate(batch).numpy() for batch in encoded])
+    return annotations, captions
+
+
+def _features(annotations, captions):
+    """Returns the data set of results of `_annotated`."""
+    captions = tf.ragged.constant(captions, tf.string)
+    return tf.data.Dataset.from_tensor_slices({"annotations": annotations, "captions": captions})
 
 
 def _compiled_anew(model):
