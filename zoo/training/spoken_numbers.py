@@ -69,7 +69,7 @@ class SpokenNumbersRecipe(SpokenDigitsRecipe):
         model.compile(optimizer, keras.losses.CTC())
         done = runs.restore(model, run_dir)
         model.fit(
-            self.lessons(model.reader, train_examples, self.seed + done),
+            self.sequence_batches(model.reader, train_examples, self.seed + done),
             initial_epoch=done,
             epochs=self.epochs,
             validation_data=validation_examples.cache(),
@@ -90,7 +90,7 @@ class SpokenNumbersRecipe(SpokenDigitsRecipe):
         reader = self.make_reader()
         return build(self.architecture, tokenizer(), dtype, reader=reader, **self.overrides)
 
-    def lessons(self, reader, examples, seed):
+    def sequence_batches(self, reader, examples, seed):
         """Returns batches of sequences, different ones in each epoch."""
         sounds = examples.cache().shuffle(SHUFFLED_SOUNDS, seed=seed).map(_with_length)
         seeds = keras.random.SeedGenerator(seed)
@@ -113,7 +113,7 @@ class SpokenNumbersRecipe(SpokenDigitsRecipe):
         return batches.map(lesson).prefetch(2)
 
     def steps_of_epoch(self, examples):
-        """Returns the maximum number of batches that `lessons` makes of examples."""
+        """Returns the maximum number of batches that `sequence_batches` makes of examples."""
         recordings = sum(1 for _ in examples)
         sequences_of_epoch = -(-recordings // self.digits)
         return -(-sequences_of_epoch // self.batch_size) + len(BUCKETS)
