@@ -9,6 +9,7 @@ from keras_attention import EncoderBlock, MultiHeadAttention, masks
 from keras_attention.errors import unknown_name
 from keras_attention.positions import LearnedPosition
 from zoo.models.network_tail import NetworkTail
+from zoo.models.pooling import masked_mean
 from zoo.models.transformer import (
     StackConfig,
     TokenEmbedding,
@@ -169,11 +170,7 @@ class _Tower(keras.layers.Layer):
             return ops.squeeze(ops.take_along_axis(x, end[:, None, None], axis=1), axis=1)
         if self.config.pooling == "first":
             return x[:, 0]
-        if mask is None:
-            return ops.mean(x, axis=1)
-        counts = ops.cast(mask, "float32")[..., None]
-        total = ops.sum(ops.cast(x, "float32") * counts, axis=1)
-        return ops.cast(total / ops.maximum(ops.sum(counts, axis=1), 1.0), x.dtype)
+        return ops.mean(x, axis=1) if mask is None else masked_mean(x, mask)
 
     def get_config(self):
         return {**super().get_config(), "config": dataclasses.asdict(self.whole)}

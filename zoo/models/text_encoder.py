@@ -13,6 +13,7 @@ from keras import ops
 from keras_attention import EncoderBlock, activations, positions
 from keras_attention.errors import unknown_name
 from zoo.models.core import Core
+from zoo.models.pooling import masked_mean
 from zoo.models.rollout import attention_rollout
 from zoo.models.transformer import TransformerConfig, final_norm, make_blocks, run_blocks
 
@@ -270,9 +271,7 @@ class TextEncoder(Core):
         if self.config.pooling == "first":
             return x[:, 0]
         ids = ops.reshape(token_ids, (-1, ops.shape(token_ids)[-1]))
-        counts = ops.cast(ops.not_equal(ids, self.config.pad_id), "float32")[..., None]
-        total = ops.sum(ops.cast(x, "float32") * counts, axis=1)
-        return ops.cast(total / ops.maximum(ops.sum(counts, axis=1), 1.0), x.dtype)
+        return masked_mean(x, ops.not_equal(ids, self.config.pad_id))
 
     def _mean_of_chunks(self, x, token_ids):
         """Returns a vector for each text, `(batch, size)`."""

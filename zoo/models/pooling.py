@@ -1,0 +1,15 @@
+"""The vector of a sequence from those of its positions."""
+
+from keras import ops
+
+
+def masked_mean(x, mask):
+    """Returns the means `(batch, size)` of visible positions, computed in float32; 0 if none is.
+
+    Args:
+        x: Tensor `(batch, length, size)`.
+        mask: Boolean `(batch, length)`.
+    """
+    counts = ops.cast(mask, "float32")[..., None]
+    total = ops.sum(ops.cast(x, "float32") * counts, axis=1)
+    return ops.cast(total / ops.maximum(ops.sum(counts, axis=1), 1.0), x.dtype)
