@@ -186,15 +186,14 @@ ARCHITECTURES = {
 }
 
 
+_READERS_IN_CONFIGS = "image_reader", "sound_reader", "speech_reader"
+
+
 def register():
     """Imports the classes of all models and tasks, which registers them with Keras."""
     for architecture in ARCHITECTURES.values():
         _ = architecture.task, architecture.core
-    for reader in (
-        "image_reader",
-        "sound_reader",
-        "speech_reader",
-    ):  # which configs of presets may hold
+    for reader in _READERS_IN_CONFIGS:
         importlib.import_module(f"zoo.readers.{reader}")
 
 
@@ -351,12 +350,30 @@ def _checkpoint_info(name, folder):
     settings = Settings.read(folder / CONFIG)
     size = sum(each.stat().st_size for each in folder.iterdir() if each.is_file())
     description = f"Checkpoint of transformers: {settings.architecture or settings.model_type}"
-    return ModelInfo(str(name), "checkpoint", description, "", None, size / 1e6, {}, {}, [])
+    return ModelInfo(
+        name=str(name),
+        task="checkpoint",
+        description=description,
+        data="",
+        parameters=None,
+        megabytes=size / 1e6,
+        quality={},
+        card={},
+        options=[],
+    )
 
 
 def _architecture_info(name):
     architecture = ARCHITECTURES[name]
-    options = options_of(architecture.core_path, architecture.defaults)
-    task, description = architecture.task_name, architecture.description
-    needs = architecture.needs
-    return ModelInfo(name, task, description, "", None, None, {}, {}, options, needs)
+    return ModelInfo(
+        name=name,
+        task=architecture.task_name,
+        description=architecture.description,
+        data="",
+        parameters=None,
+        megabytes=None,
+        quality={},
+        card={},
+        options=options_of(architecture.core_path, architecture.defaults),
+        needs=architecture.needs,
+    )
