@@ -202,15 +202,13 @@ class Answerer(EncodingTask):
         begin = tf.gather_nd(windows.starts, tf.stack([row, tf.gather(first, row)], axis=1))
         end = tf.gather_nd(windows.ends, tf.stack([row, tf.gather(last, row)], axis=1))
         if self.may_be_empty:
-            empty = by_owner.with_values(logits[:, 0, 0] + logits[:, 0, 1]).to_tensor(-NOT_HERE)
-            row = by_owner.row_starts() + tf.argmin(empty, axis=1, output_type=tf.int32)
-            of_start = tf.gather(logits[:, 0], row)  # (batch, 2)
+            of_none = _logits_of_no_answer(logits, by_owner)  # (batch, 2)
             totals = [
-                tf.reduce_logsumexp([each, of_start[:, side]], axis=0)
+                tf.reduce_logsumexp([each, of_none[:, side]], axis=0)
                 for side, each in enumerate(totals)
             ]
-            is_answer = tf.reduce_sum(of_start, axis=1) <= best
-            best = tf.maximum(best, tf.reduce_sum(of_start, axis=1))
+            is_answer = tf.reduce_sum(of_none, axis=1) <= best
+            best = tf.maximum(best, tf.reduce_sum(of_none, axis=1))
             begin, end = tf.where(is_answer, begin, 0), tf.where(is_answer, end, 0)
         contexts = to_valid_utf8(requests[:, 1])
         return {
@@ -253,6 +251,18 @@ class Answerer(EncodingTask):
         names = "question", "context"
         inputs = [tf.TensorSpec([None], tf.string, name=name) for name in names]
         return {"serving_default": Endpoint(serving_default, inputs, [[["a"], ["a"]]])}
+
+
+def _logits_of_no_answer(logits, by_owner):
+    """Returns the logits `(batch, 2)` of the start token, in the window where they are the lowest.
+
+    Args:
+        logits: `(windows, length, 2)`.
+        by_owner: Ragged tensor of the windows of each context.
+    """
+    sums = by_owner.with_values(logits[:, 0, 0] + logits[:, 0, 1]).to_tensor(-NOT_HERE)
+    row = by_owner.row_starts() + tf.argmin(sums, axis=1, output_type=tf.int32)
+    return tf.gather(logits[:, 0], row)
 
 
 def _questions_and_contexts(pairs):
