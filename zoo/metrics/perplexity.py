@@ -3,6 +3,8 @@
 import keras
 from keras import ops
 
+from keras_attention._checks import fits
+
 
 @keras.saving.register_keras_serializable(package="zoo")
 class Perplexity(keras.metrics.Metric):
@@ -79,11 +81,8 @@ def _token_weights(targets, sample_weight, mask):
 
 
 def _check_shapes(targets, logits):
-    expected, found = tuple(targets.shape), tuple(logits.shape)[:-1]
-    same = len(expected) == len(found) and all(
-        None in sizes or sizes[0] == sizes[1] for sizes in zip(expected, found, strict=True)
-    )
-    if not same:
+    expected = tuple(targets.shape)
+    if not fits(logits.shape[:-1], expected):
         raise ValueError(
             "Perplexity needs one vector of logits for each token: y_pred of the shape of y_true "
             f"and the vocabulary after it. Received: y_true of shape {expected}, y_pred of shape "

@@ -10,6 +10,7 @@ import numpy as np
 from keras import ops
 
 from keras_attention import activations
+from keras_attention._checks import fits
 from keras_attention.errors import unknown_name
 from keras_attention.positions import LearnedPosition
 from zoo.models.transformer_nmt import TransformerNMTConfig, TransformerTranslator
@@ -126,14 +127,12 @@ class Whisper(TransformerTranslator):
 
     def _encode(self, frames, **options):
         config = self.config
-        expected = STRIDE * config.source_length, config.bands
-        shape = tuple(frames.shape)
-        if len(shape) != 3 or any(
-            found not in (None, size) for found, size in zip(shape[1:], expected, strict=True)
-        ):
+        length, bands = STRIDE * config.source_length, config.bands
+        if not fits(frames.shape, (None, length, bands)):
             raise ValueError(
-                f"Whisper needs `frames` of shape (batch, {expected[0]}, {expected[1]}). Received: "
-                f"shape {shape}. Read sounds by zoo.SpeechReader, with as many bands and seconds."
+                f"Whisper needs `frames` of shape (batch, {length}, {bands}). Received: shape "
+                f"{tuple(frames.shape)}. Read sounds by zoo.SpeechReader, with as many bands and "
+                "seconds."
             )
         x = ops.cast(frames, self.compute_dtype)
         gelu = keras.activations.gelu
