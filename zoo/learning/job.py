@@ -34,7 +34,7 @@ DATA = {
 AROUND = {"masked": OfPlaces}  # the model around the core for such data
 UNDECAYED = ["gamma", "beta", "bias"]  # parts of the names of variables
 JOB, ARRAYS, LEARNED, HISTORY = "job.json", "arrays.npz", "learned.weights.h5", "history.csv"
-STATES = "backup"  # folder of the state after the last epoch
+BACKUP = "backup"  # folder of the state after the last epoch
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,7 +145,7 @@ def work(folder):
     )  # at its end, `fit` replaces the weights with their average
     with whole(weights) as unfinished:
         core.save_weights(unfinished)
-    shutil.rmtree(folder / STATES, ignore_errors=True)
+    shutil.rmtree(folder / BACKUP, ignore_errors=True)
     return weights
 
 
@@ -170,11 +170,11 @@ class _SaveState(keras.callbacks.Callback):
 
 
 def _state(folder, epochs):
-    return folder / STATES / f"epoch-{epochs}.weights.h5"
+    return folder / BACKUP / f"epoch-{epochs}.weights.h5"
 
 
 def _newest_state(folder):
-    return max((folder / STATES).glob("epoch-*.weights.h5"), key=_epochs, default=None)
+    return max((folder / BACKUP).glob("epoch-*.weights.h5"), key=_epochs, default=None)
 
 
 def _epochs(state):

@@ -16,6 +16,7 @@ from zoo.learning.schedules import WarmUp
 from zoo.readers.text import ByteBPETokenizer
 from zoo.storage.presets import fingerprint
 
+BACKUP = "backup"  # folder of the states after epochs
 BEST = "best.weights.h5"
 HISTORY = "history.csv"
 STATES = 2  # that are kept
@@ -77,7 +78,7 @@ def restore(model, run_dir):
         The number of finished epochs, for `initial_epoch` of `fit`.
     """
     sweep(run_dir)
-    states = sorted((run_dir / "backup").glob("epoch-*.json"), key=_epochs, reverse=True)
+    states = sorted((run_dir / BACKUP).glob("epoch-*.json"), key=_epochs, reverse=True)
     for state in states:
         rows = _read(state)
         if rows is not None:
@@ -219,7 +220,7 @@ def _write_history(run_dir, rows):
 
 
 def _state(run_dir, epochs):
-    return run_dir / "backup" / f"epoch-{epochs}.json"
+    return run_dir / BACKUP / f"epoch-{epochs}.json"
 
 
 def _weights(state):
