@@ -8,7 +8,7 @@ import tensorflow as tf
 from zoo.catalog import ARCHITECTURES
 from zoo.learning import job
 from zoo.learning.masked import MaskedWindows, OfPlaces
-from zoo.learning.reviews import LabelledTexts, flat
+from zoo.learning.texts import LabelledTexts, flat
 from zoo.readers.text import Tokenizer
 from zoo.readers.text.text_reader import TextReader
 

@@ -19,9 +19,9 @@ from zoo.catalog import ARCHITECTURES
 from zoo.learning.learner import Learner
 from zoo.learning.masked import MaskedWindows, OfPlaces
 from zoo.learning.pictures import Pictures
-from zoo.learning.reviews import LabelledTexts
 from zoo.learning.schedules import WarmUp  # noqa: F401  (registered: optimizers hold it)
 from zoo.learning.sounds import Sounds
+from zoo.learning.texts import LabelledTexts
 from zoo.learning.windows import Windows
 
 DATA = {

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 import tensorflow as tf
 
-from zoo.learning.reviews import flat
+from zoo.learning.texts import flat
 from zoo.loading import load
 from zoo.training.classifiers import ClassifierRecipe
 from zoo.training.evaluation import evaluate_classifier
@@ -93,7 +93,7 @@ class ReviewsRecipe(ClassifierRecipe):
 
 
 def tokens_of(tokenizer, examples):
-    """Returns the arrays of `zoo.learning.reviews.LabelledTexts`, of a data set."""
+    """Returns the arrays of `zoo.learning.texts.LabelledTexts`, of a data set."""
     batches = examples.batch(256).map(
         lambda texts, labels: (tokenizer.tokenize(texts), labels), tf.data.AUTOTUNE
     )
