@@ -267,17 +267,20 @@ def _llama(folder, config):
         items.insert(0, {"SpecialToken": {"id": "<s>", "type_id": 0}})
     if config.get("add_eos_token", False):
         items.append({"SpecialToken": {"id": "</s>", "type_id": 0}})
-    second = [{kind: {**each, "type_id": 1}} for item in items for kind, each in item.items()]
-    second = [
-        {k: {**v, "id": "B"}} if k == "Sequence" else {k: v} for e in second for k, v in e.items()
-    ]
     definition["post_processor"] = {
         "type": "TemplateProcessing",
         "single": items,
-        "pair": items + second,
+        "pair": items + [_for_second_text(item) for item in items],
         "special_tokens": {token: {"ids": [ids[token]]} for token in ("<s>", "</s>")},
     }
     return definition, tokens
+
+
+def _for_second_text(item):
+    """Returns an item of a template of one text as that of the second text of a pair."""
+    ((kind, content),) = item.items()
+    content = {**content, "type_id": 1}
+    return {kind: {**content, "id": "B"} if kind == "Sequence" else content}
 
 
 def _behind(token, number):
