@@ -3,6 +3,7 @@
 import pathlib
 import re
 
+from zoo.readers.text.bert import bert_definition
 from zoo.readers.text.models import vocabulary_of
 from zoo.readers.text.pretokenizers import CLIP, QWEN2
 from zoo.readers.text.sentencepiece_files import read_model
@@ -153,30 +154,16 @@ def _word_piece(folder, kind, config):
         raise ValueError(f"vocab.txt of {kind} is not implemented.")
     defaults = _MPNET if kind == "MPNet" else _BERT
     tokens = {**defaults, **{key: _content(config[key]) for key in defaults if config.get(key)}}
-    processor = {
-        "type": "RobertaProcessing" if kind == "MPNet" else "BertProcessing",
-        "cls": [tokens["cls_token"], vocabulary[tokens["cls_token"]]],
-        "sep": [tokens["sep_token"], vocabulary[tokens["sep_token"]]],
-    }
-    definition = {
-        "normalizer": {
-            "type": "BertNormalizer",
-            "clean_text": True,
-            "handle_chinese_chars": config.get("tokenize_chinese_chars", True),
-            "strip_accents": config.get("strip_accents"),
-            "lowercase": config.get("do_lower_case", True),
-        },
-        "pre_tokenizer": {"type": "BertPreTokenizer"},
-        "model": {
-            "type": "WordPiece",
-            "vocab": vocabulary,
-            "unk_token": tokens["unk_token"],
-            "continuing_subword_prefix": "##",
-            "max_input_chars_per_word": 100,
-        },
-        "post_processor": processor,
-        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
-    }
+    definition = bert_definition(
+        vocabulary,
+        tokens["cls_token"],
+        tokens["sep_token"],
+        tokens["unk_token"],
+        lowercase=config.get("do_lower_case", True),
+        strip_accents=config.get("strip_accents"),
+        handle_chinese_chars=config.get("tokenize_chinese_chars", True),
+        processor="RobertaProcessing" if kind == "MPNet" else "BertProcessing",
+    )
     lstrip = (tokens["mask_token"],) if kind == "MPNet" else ()
     _mark_special(definition, tokens.values(), vocabulary, lstrip)
     return definition, tokens

@@ -10,6 +10,7 @@ from zoo.atomic import whole
 from zoo.readers.text import decoders, library, models, normalizers, pretokenizers
 from zoo.readers.text.added_tokens import AddedTokens
 from zoo.readers.text.base import TextTokenizer
+from zoo.readers.text.bert import bert_definition
 from zoo.readers.text.pieces import spell
 from zoo.readers.text.tables import array_of_objects, constant
 from zoo.readers.text.templates import templates_of
@@ -141,31 +142,9 @@ class Tokenizer(TextTokenizer):
             {"id": vocabulary[token], "content": token, "special": token not in tokens}
             for token in special
         ]
-        definition = {
-            "added_tokens": added,
-            "normalizer": {
-                "type": "BertNormalizer",
-                "clean_text": True,
-                "handle_chinese_chars": True,
-                "strip_accents": None,
-                "lowercase": lowercase,
-            },
-            "pre_tokenizer": {"type": "BertPreTokenizer"},
-            "model": {
-                "type": "WordPiece",
-                "unk_token": OF_BERT["unknown"],
-                "continuing_subword_prefix": "##",
-                "max_input_chars_per_word": 100,
-                "vocab": vocabulary,
-            },
-            "post_processor": {
-                "type": "BertProcessing",
-                "cls": [OF_BERT["start"], vocabulary[OF_BERT["start"]]],
-                "sep": [OF_BERT["end"], vocabulary[OF_BERT["end"]]],
-            },
-            "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
-        }
-        return cls(definition, OF_BERT)
+        around = OF_BERT["start"], OF_BERT["end"]
+        definition = bert_definition(vocabulary, *around, OF_BERT["unknown"], lowercase)
+        return cls({"added_tokens": added, **definition}, OF_BERT)
 
     def _set_roles(self, roles, ids):
         unknown = roles.keys() - set(ROLES)
