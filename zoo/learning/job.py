@@ -142,7 +142,8 @@ def work(folder):
         shuffle=False,  # the data set shuffles
         verbose=2,
         callbacks=[_SaveState(folder), keras.callbacks.CSVLogger(folder / HISTORY, append=True)],
-    )  # at its end, `fit` replaces the weights with their average
+    )
+    # At its end, `fit` has replaced the weights with their average.
     with whole(weights) as unfinished:
         core.save_weights(unfinished)
     shutil.rmtree(folder / BACKUP, ignore_errors=True)

@@ -120,9 +120,8 @@ class ShowAttendTell(Core):
             ),
             dtype=dtype,
         )
-        self.readout = keras.layers.Dense(
-            config.size, dtype=dtype, name="readout"
-        )  # L_y, L_h and L_z
+        # L_y, L_h and L_z:
+        self.readout = keras.layers.Dense(config.size, dtype=dtype, name="readout")
         self.output_bias = self.add_weight(
             name="output_bias", shape=(vocabulary_size,), initializer="zeros"
         )

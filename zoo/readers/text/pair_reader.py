@@ -61,9 +61,8 @@ class PairReader(TextReader):
             return super().read(requests)
         token_ids, segment_ids = self._encode(requests)
         token_ids = token_ids.to_tensor(self.tokenizer.pad_id)
-        return _as_inputs(token_ids, segment_ids.to_tensor(0)), tf.fill(
-            tf.shape(requests)[:1], True
-        )
+        is_readable = tf.fill(tf.shape(requests)[:1], True)
+        return _as_inputs(token_ids, segment_ids.to_tensor(0)), is_readable
 
     def batched(self, examples, batch_size):
         """Returns batches of (inputs, label) of texts or pairs of similar length.

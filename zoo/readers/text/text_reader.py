@@ -44,9 +44,9 @@ class TextReader:
             int32 `(batch, chunks, length)`, padded, and boolean `(batch,)`, all `True`.
         """
         tokens = self.tokenizer.tokenize(requests)
-        return self.chunks(
-            tokens.to_tensor(self.tokenizer.pad_id, shape=[None, None]), tokens.row_lengths()
-        ), tf.fill(tf.shape(requests), True)
+        ids = tokens.to_tensor(self.tokenizer.pad_id, shape=[None, None])
+        is_readable = tf.fill(tf.shape(requests), True)
+        return self.chunks(ids, tokens.row_lengths()), is_readable
 
     def chunks(self, tokens, lengths):
         """Splits padded tokens `(batch, length)` into chunks `(batch, chunks, chunk_length)`."""
