@@ -108,20 +108,29 @@ def _position(settings):
     length = settings.take("max_position_embeddings")
     original = found.pop("original_max_position_embeddings", None) or length
     scaling = None
+
+    def needed(name):
+        if found.get(name) is None:
+            raise ValueError(
+                f"{settings.path} scales rotary positions by {kind!r}, which needs a {name!r}. "
+                f"Received: {found}."
+            )
+        return found.pop(name)
+
     if kind == "linear":
-        scaling = LinearScaling(factor=found.pop("factor"))
+        scaling = LinearScaling(factor=needed("factor"))
     elif kind == "dynamic":
-        scaling = DynamicScaling(factor=found.pop("factor"), original_length=length)
+        scaling = DynamicScaling(factor=needed("factor"), original_length=length)
     elif kind == "llama3":
         scaling = Llama3Scaling(
-            factor=found.pop("factor"),
+            factor=needed("factor"),
             original_length=original,
-            low=found.pop("low_freq_factor"),
-            high=found.pop("high_freq_factor"),
+            low=needed("low_freq_factor"),
+            high=needed("high_freq_factor"),
         )
     elif kind == "yarn":
         scaling = YaRN(
-            factor=found.pop("factor"),
+            factor=needed("factor"),
             original_length=original,
             fast_rotations=found.pop("beta_fast", None) or 32.0,
             slow_rotations=found.pop("beta_slow", None) or 1.0,
