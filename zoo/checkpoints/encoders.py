@@ -47,8 +47,9 @@ def head_of(settings, folder):
     head = HEADS[found[1]]
     if settings.is_of_answers:
         return "span"
+    is_of_tags = settings.is_of_tags(head == "tags")
     if settings.makes_head:
-        return "tags" if head == "tags" and settings.new_labels else "labels"
+        return "tags" if is_of_tags and settings.new_labels else "labels"
     return "embedding" if (folder / MODULES).is_file() else head
 
 
