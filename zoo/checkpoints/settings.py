@@ -263,3 +263,17 @@ class Settings:
             name = str(names[str(number)])
             labels.append(f"{name} ({number})" if name in labels else name)
         return labels
+
+
+def settings_of_labels(labels, problem_type):
+    """Returns a dictionary of the settings that tell labels and their kind of problem.
+
+    Args:
+        labels: List of labels, or `None`.
+        problem_type: One of `PROBLEM_TYPES`, or `None`.
+    """
+    found = {} if problem_type is None else {"problem_type": problem_type}
+    if labels is not None:
+        found["id2label"] = dict(enumerate(labels))
+        found["label2id"] = {label: number for number, label in enumerate(labels)}
+    return found
