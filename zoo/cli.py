@@ -118,7 +118,10 @@ _data_dir = click.option(
     help="Train on all GPUs of this machine, each with a part of every batch.  [default: one]",
 )
 def train(name, data_dir, run_dir, epochs, seed, strategy):
-    """Train the model NAME with its recipe, and write it as a preset to RUN_DIR/NAME."""
+    """Train the model NAME with its recipe, and write it as a preset to RUN_DIR/NAME.
+
+    To train a model on your own data, use Python: zoo.load(...).fit(...).
+    """
     quiet.import_tensorflow()
     import tensorflow as tf
 

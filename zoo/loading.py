@@ -96,8 +96,9 @@ def load(name, weights="pretrained", tokenizer=None, dtype=None, **overrides):
             that change no weights, such as `dropout` or `sampler`. For a checkpoint or a trained
             text encoder, `labels` for a classifier with a new, untrained head, and with them
             `problem_type`, as in transformers: with `"multi_label_classification"` an input may
-            have several labels. For a checkpoint alone, `problem_type` also sets the task of its
-            own head: `"regression"` predicts a number, `"question_answering"` finds answers.
+            have several labels, and with `"token_classification"` each word has one. For a
+            checkpoint alone, `problem_type` also sets the task of its own head: `"regression"`
+            predicts a number, `"question_answering"` finds answers.
 
     Returns:
         A task, such as `zoo.Translator`.
@@ -259,7 +260,7 @@ def _of_preset(folder, architecture, tokenizer, dtype, arguments):
 
 
 def _with_labels(trained, weights, dtype, overrides):
-    """Returns a classifier of new labels.
+    """Returns a classifier, or a tagger, of new labels.
 
     Args:
         trained: The task of a trained encoder.
@@ -267,12 +268,17 @@ def _with_labels(trained, weights, dtype, overrides):
             all of them.
         dtype, overrides: As for `load`.
     """
+    from zoo.checkpoints.settings import TAGS
     from zoo.storage.weights import load_weights
 
     options = {**trained.core.get_config(), **overrides}
     for decided in ("name", "trainable", "dtype", "head", "vocabulary_size", "num_labels"):
         options.pop(decided, None)
-    model = build("text_encoder", trained.tokenizer, dtype, **options)
+    name = "text_encoder"
+    if options.get("problem_type") == TAGS:
+        name = "text_encoder_tags"
+        del options["problem_type"]
+    model = build(name, trained.tokenizer, dtype, **options)
     if weights == "pretrained":
         model.core.begin_with(trained.core)
     else:

@@ -79,6 +79,8 @@ def test_pictures_are_cropped_as_the_processor_does(tmp_path, photo):
 def test_new_labels_in_place_of_another_head(tmp_path, family, kind):
     theirs = save(tmp_path, family, kind)
     model = zoo.load(str(tmp_path), labels=["left", "right"])
+    with pytest.raises(ValueError, match="A ViT with new labels cannot be written"):
+        zoo.save_checkpoint(model, tmp_path / "ours")
     theirs = getattr(theirs, family.lower(), theirs)
     pixels = np.random.default_rng(1).normal(size=(2, 16, 16, 3)).astype("float32")
     inputs = tiny.torch.tensor(pixels.transpose(0, 3, 1, 2))

@@ -62,12 +62,51 @@ def test_a_translator_comes_back(tmp_path):
         zoo.save_checkpoint(model, path)
 
 
+HEADS = [  # the class of a new head, and what asks for it
+    ("ForSequenceClassification", {"labels": ["no", "yes", "maybe"]}),
+    ("ForTokenClassification", {"labels": ["O", "A"], "problem_type": "token_classification"}),
+    ("ForQuestionAnswering", {"problem_type": "question_answering"}),
+    ("ForSequenceClassification", {"problem_type": "regression"}),
+]
+BEFORE = [
+    ("DistilBert", "ForMaskedLM"),
+    ("Bert", "Model"),
+    ("Electra", "ForPreTraining"),
+    ("Roberta", "ForSequenceClassification"),
+    ("MPNet", "ForMaskedLM"),
+]
+
+
+@pytest.mark.few(3)
+@pytest.mark.parametrize(("family", "kind"), BEFORE)
+@pytest.mark.parametrize(("head", "options"), HEADS)
+def test_transformers_reads_a_new_head(tmp_path, family, kind, head, options):
+    _, pieces = tiny.save(tmp_path / "theirs", family, kind)
+    model = changed(zoo.load(tmp_path / "theirs", **options))
+    path = zoo.save_checkpoint(model, tmp_path / "ours")
+    theirs = getattr(transformers, family + head)
+    again, told = theirs.from_pretrained(path, output_loading_info=True)
+    assert not told["unexpected_keys"]
+    assert not told["missing_keys"]
+    assert not told["mismatched_keys"]
+    inputs = pieces(tiny.TEXTS[0], return_tensors="pt")
+    with torch.no_grad():
+        outputs = again(**inputs)
+    if head == "ForQuestionAnswering":
+        expected = torch.stack([outputs.start_logits, outputs.end_logits], dim=-1)
+    else:
+        expected = outputs.logits
+    np.testing.assert_allclose(model.core(inputs["input_ids"].numpy()), expected, atol=2e-4)
+    loaded = zoo.load(path)
+    assert type(loaded) is type(model)
+    assert getattr(loaded, "labels", None) == options.get("labels")
+    for ours, others in zip(loaded.core.get_weights(), model.core.get_weights(), strict=True):
+        np.testing.assert_array_equal(ours, others)
+
+
 def test_what_did_not_come_from_a_checkpoint(tmp_path):
     tiny.save(tmp_path / "theirs", "Bert", "ForMaskedLM", num_hidden_layers=1)
-    model = zoo.load(str(tmp_path / "theirs"), labels=["no", "yes"])
-    with pytest.raises(ValueError, match="new labels"):
-        zoo.save_checkpoint(model, tmp_path / "ours")
-    model.save_to_preset(tmp_path / "preset")
+    zoo.load(str(tmp_path / "theirs")).save_to_preset(tmp_path / "preset")
     with pytest.raises(ValueError, match="from elsewhere"):
         zoo.save_checkpoint(zoo.load(tmp_path / "preset"), tmp_path / "ours")
 

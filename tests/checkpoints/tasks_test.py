@@ -85,6 +85,24 @@ def test_words_and_labels_that_do_not_match_are_told(tagger):
         model.batches(tf.data.Dataset.from_tensor_slices((words, [["O"] * 3])))
 
 
+def test_a_new_head_for_words(tmp_path):
+    tiny.save(tmp_path / "masked", "DistilBert", "ForMaskedLM", n_layers=1)
+    model = zoo.load(tmp_path / "masked", labels=LABELS, problem_type="token_classification")
+    assert isinstance(model, zoo.Tagger)
+    assert [each.word for each in model.tag("In Rome")] == ["In", "Rome"]
+    with pytest.raises(ValueError, match=r"no head for the labels of words.* pass labels=\['O'"):
+        zoo.load(tmp_path / "masked", problem_type="token_classification")
+    settings = {"id2label": dict(enumerate(LABELS)), "num_hidden_layers": 1}
+    tiny.save(tmp_path / "tags", "Bert", "ForTokenClassification", **settings)
+    for options in ({}, {"labels": LABELS}):
+        model = zoo.load(tmp_path / "tags", problem_type="token_classification", **options)
+        assert isinstance(model, zoo.Tagger)
+    single = {"labels": ["no", "yes"], "problem_type": "single_label_classification"}
+    assert isinstance(zoo.load(tmp_path / "tags", **single), zoo.Classifier)
+    with pytest.raises(ValueError, match=r"does not become one with .* alone: pass labels="):
+        zoo.load(tmp_path / "tags", problem_type="multi_label_classification")
+
+
 def test_words_are_the_same_with_a_tokenizer_that_adds_spaces():
     from zoo.readers.text.word_reader import WordReader
 

@@ -139,6 +139,15 @@ def test_dynamic_scaling_begins_where_positions_end(tmp_path):
     np.testing.assert_allclose(zoo.load(str(tmp_path)).core(ids), expected, atol=1e-4)
 
 
+@pytest.mark.parametrize("kind", ["linear", "dynamic", "llama3", "yarn"])
+def test_scaling_without_a_factor_is_told(tmp_path, kind):
+    config = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], **tiny.LLAMA}
+    config["rope_scaling"] = {"type": kind, "original_max_position_embeddings": 16}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ValueError, match=f"config.json scales .* by '{kind}', .* a 'factor'"):
+        read_checkpoint(tmp_path)
+
+
 def test_another_end_of_beam_search_is_told(tmp_path):
     tiny.save(tmp_path, "GPT2", "LMHeadModel", n_layer=1)
     (tmp_path / "generation_config.json").write_text('{"num_beams": 2, "early_stopping": true}')

@@ -60,7 +60,28 @@ def test_what_is_no_number_is_told(given):
 )
 def test_batches_and_empty_lists_are_told(read):
     batches = tf.data.Dataset.from_tensor_slices((["input"] * 2, [[[0, 1]]] * 2)).batch(2)
-    with pytest.raises(ValueError, match=r"one of examples with dataset\.unbatch\(\)"):
+    with pytest.raises(ValueError, match=r"into examples with dataset\.unbatch\(\)"):
         read(batches)
     with pytest.raises(ValueError, match="for each input. Received: two empty lists"):
         read(([], []))
+    for examples in ([("input", 1)], iter([("input", 1)]), {"input": 1}):
+        with pytest.raises(ValueError, match=r"of examples into two: x, y = zip\(\*examples\)\.$"):
+            read(examples)
+
+
+def test_a_table_is_not_a_list():
+    """It would iterate over the names of its columns."""
+
+    class DataFrame(dict):
+        columns = property(dict.keys)
+
+    table = DataFrame(text=["input"] * 2, label=LABELS)
+    way_out = r"a table of type DataFrame\. Pass one of its columns.*to_numpy\(\)"
+    with pytest.raises(ValueError, match=way_out):
+        labelled((table, ["dark", "light"]), LABELS)
+    with pytest.raises(ValueError, match=way_out):
+        labelled((["text", "label"], table), LABELS)
+    assert [int(number) for _, number in labelled((table["text"], table["label"]), LABELS)] == [
+        0,
+        1,
+    ]

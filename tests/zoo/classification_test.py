@@ -271,6 +271,14 @@ def test_a_loss_of_probabilities_is_refused(model, loss):
     model.twin().compile(loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
 
 
+def test_strings_of_pandas_are_raw_inputs(model):
+    class Series:
+        dtype, shape = object(), (1,)  # TensorFlow does not know the type
+
+    with pytest.raises(ValueError, match="takes batches of numbers here. .* call `classify`"):
+        model.predict(Series())
+
+
 def test_examples_with_a_weight_are_not_batches(model):
     examples = tf.data.Dataset.from_tensor_slices((*pictures(4), np.ones(4)))
     with pytest.raises(ValueError, match=r"of \(input, label\), not batched"):

@@ -12,6 +12,7 @@ from zoo.models.text_encoder import TextEncoder
 from zoo.readers.text import Tokenizer
 from zoo.readers.text.pair_reader import PairReader
 from zoo.readers.text.templates import around
+from zoo.readers.text.word_reader import WordReader
 
 TINY = {"num_layers": 1, "size": 16, "num_heads": 2, "hidden": 32, "max_length": 16, "dropout": 0.0}
 LABELS = ["bad", "good"]
@@ -174,6 +175,39 @@ def test_numbers_of_candidates_are_integers_of_any_kind():
     assert len(model.fill_mask("a [MASK] film", num_candidates=np.int64(2))) == 2
     with pytest.raises(ValueError, match="an integer from 1 to .* num_candidates=2.5"):
         model.fill_mask("a [MASK] film", num_candidates=2.5)
+
+
+def test_a_shipped_encoder_becomes_a_tagger():
+    problem = {"labels": ["O", "P"], "problem_type": "token_classification"}
+    model = zoo.load(ENCODER, **problem)
+    assert isinstance(model, zoo.Tagger)
+    table = zoo.load(ENCODER).core.embedding.tokens
+    np.testing.assert_array_equal(model.core.embedding.tokens, table)
+    assert [each.word for each in model.tag("a film")] == ["a", "film"]
+
+
+def test_pairs_and_words_may_be_arrays(byte_tokenizer):
+    pairs, words = PairReader(byte_tokenizer, 16), WordReader(byte_tokenizer, 16)
+    given = [("a", "b"), ("c", "d")]
+    for array in (np.array(given), np.array(given, object)):
+        assert pairs.requests(array) == (given, False)
+        assert words.requests(array) == words.requests([list(each) for each in given])
+    with pytest.raises(ValueError, match="Expected a list of texts, or one of pairs"):
+        pairs.requests(np.array([["a"], ["b"]]))
+
+
+def test_texts_are_not_padded_to_one_that_is_far_longer(model):
+    texts = ["zzzz"] * 7 + ["a" * 4000]
+    shapes = []
+
+    def respond(requests):
+        shapes.append(tuple(model.reader.read(requests)[0].shape))
+        return type(model).respond(model, requests)
+
+    compiled, model._compiled = model._compiled, lambda *_, **__: respond
+    assert model.classify(texts, batch_size=8) == ["good"] * 7 + ["bad"]
+    model._compiled = compiled
+    assert sorted(shape[:2] for shape in shapes) == [(1, 286), (7, 1)]
 
 
 def test_pairs_may_come_from_generators(byte_tokenizer):

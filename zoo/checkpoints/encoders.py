@@ -5,7 +5,7 @@ import re
 from zoo.checkpoints.generation import ignore_generation
 from zoo.checkpoints.plan import Plan
 from zoo.checkpoints.sentence_transformers import MODULES, lowers_case, pooled
-from zoo.checkpoints.settings import REGRESSION
+from zoo.checkpoints.settings import REGRESSION, settings_of_labels
 from zoo.readers.text.reading import read_tokenizer
 
 HEADS_OF_CLASSES = {
@@ -25,6 +25,7 @@ ARCHITECTURES_OF_HEADS = {
     "embedding": "text_encoder_embedding",
 }
 _OF_CROSS_ENCODERS = "sentence_transformers", "sbert_ce_default_activation_function"
+_CLASS = re.compile(r"(?P<family>[A-Za-z0-9]+?)(?P<head>For[A-Za-z]+|Model)")
 POSITION_IDS = r"(.*\.)?(position_ids|token_type_ids)"  # buffers of older versions
 
 
@@ -37,18 +38,19 @@ def head_of(settings, folder):
         ValueError: If the head is not implemented.
     """
     name = settings.architecture
-    found = re.fullmatch(r"[A-Za-z0-9]+?(For[A-Za-z]+|Model)", name)
-    if found is None or found[1] not in HEADS_OF_CLASSES:
+    found = _CLASS.fullmatch(name)
+    if found is None or found["head"] not in HEADS_OF_CLASSES:
         known = ", ".join("…" + each for each in HEADS_OF_CLASSES)
         raise ValueError(
             f"{settings.path} is the config of a {name or 'model of an unknown class'}, which is "
             f"not implemented. Implemented classes: {known}."
         )
-    head = HEADS_OF_CLASSES[found[1]]
+    head = HEADS_OF_CLASSES[found["head"]]
     if settings.is_of_answers:
         return "span"
+    is_of_tags = settings.is_of_tags(head == "tags")
     if settings.makes_head:
-        return "tags" if head == "tags" and settings.new_labels else "labels"
+        return "tags" if is_of_tags and settings.new_labels else "labels"
     return "embedding" if (folder / MODULES).is_file() else head
 
 
@@ -64,6 +66,8 @@ def encoder_plan(settings, folder, head, options, heads, names):
         names: `Names` of blocks and embedding.
     """
     table, fresh, unused = names.table | heads[head], (), (POSITION_IDS, *names.unused)
+    new_head, new_settings = {}, {}
+    of_head = next(name for name, each in HEADS_OF_CLASSES.items() if each == head)
     ignore_generation(settings)
     if head == "masked":
         settings.require(tie_word_embeddings=True)
@@ -79,7 +83,11 @@ def encoder_plan(settings, folder, head, options, heads, names):
     if head in ("labels", "tags"):
         options = {**options, "labels": settings.new_labels or settings.labels}
     if settings.makes_head:
-        del table["output_layer"]
+        new_head = {"output_layer": table.pop("output_layer")}
+        family = _CLASS.fullmatch(settings.architecture)["family"]
+        kind = REGRESSION if head == "score" else options.get("problem_type")
+        labels = ["LABEL_0"] if head == "score" else settings.new_labels
+        new_settings = {"architectures": [family + of_head], **settings_of_labels(labels, kind)}
         fresh = ("output_layer", "pooler") if options["pooler"] else ("output_layer",)
     if settings.makes_head or head == "embedding":
         of_heads = {name for each in heads.values() for name in each.values()}
@@ -87,7 +95,9 @@ def encoder_plan(settings, folder, head, options, heads, names):
     if head == "embedding":
         options = pooled(folder, options)
     options = {key: value for key, value in options.items() if value is not None}
-    names = names._replace(table=table, unused=unused, fresh=fresh)
+    names = names._replace(
+        table=table, unused=unused, fresh=fresh, new_head=new_head, new_settings=new_settings
+    )
     return Plan(ARCHITECTURES_OF_HEADS[head], options, names, settings.take("vocab_size"))
 
 

@@ -127,22 +127,31 @@ def _scaling(settings, kind, found, length, original):
         length: Number of positions of the model.
         original: Number of positions that it was trained for before.
     """
+
+    def needed(name):
+        if found.get(name) is None:
+            raise ValueError(
+                f"{settings.path} scales rotary positions by {kind!r}, which needs a {name!r}. "
+                f"Received: {found}."
+            )
+        return found.pop(name)
+
     if kind == "default":
         return None
     if kind == "linear":
-        return LinearScaling(factor=found.pop("factor"))
+        return LinearScaling(factor=needed("factor"))
     if kind == "dynamic":
-        return DynamicScaling(factor=found.pop("factor"), original_length=length)
+        return DynamicScaling(factor=needed("factor"), original_length=length)
     if kind == "llama3":
         return Llama3Scaling(
-            factor=found.pop("factor"),
+            factor=needed("factor"),
             original_length=original,
-            low=found.pop("low_freq_factor"),
-            high=found.pop("high_freq_factor"),
+            low=needed("low_freq_factor"),
+            high=needed("high_freq_factor"),
         )
     if kind == "yarn":
         return YaRN(
-            factor=found.pop("factor"),
+            factor=needed("factor"),
             original_length=original,
             fast_rotations=found.pop("beta_fast", None) or 32.0,
             slow_rotations=found.pop("beta_slow", None) or 1.0,

@@ -30,7 +30,7 @@ def read_checkpoint(folder, labels=None, problem_type=None):
     settings.require_all_seen()
     if labels is not None and "labels" not in plan.options:
         raise ValueError(f"{folder} is not a model that `labels` can give a new head.")
-    if problem_type is not None and not plan.has_problem_type:
+    if problem_type is not None and not plan.solves(problem_type):
         raise ValueError(
             f"{folder} is not a classifier, and does not become one with problem_type="
             f"{problem_type!r} alone: pass labels=[...] as well."

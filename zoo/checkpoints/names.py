@@ -48,6 +48,8 @@ class Names(NamedTuple):
         tied: Dictionary from tensors that a file may duplicate to the ones they equal.
         unused: Regular expressions of tensors that the core deliberately does not use.
         fresh: Paths of layers that keep their initial weights if the file has none for them.
+        new_head: Table of the layers of a new head, which are not read from the file, but written.
+        new_settings: Dictionary of the settings of a model with that head.
         transposed: Whether the kernels of dense layers are `(outputs, inputs)` in the file.
     """
 
@@ -57,6 +59,8 @@ class Names(NamedTuple):
     unused: tuple = ()
     fresh: tuple = ()
     transposed: bool = True
+    new_head: dict = {}  # noqa: RUF012
+    new_settings: dict = {}  # noqa: RUF012
 
 
 class _Entry(NamedTuple):

@@ -3,6 +3,13 @@
 import dataclasses
 
 from zoo.checkpoints.names import Names
+from zoo.checkpoints.settings import ANSWERS, REGRESSION, TAGS
+
+_OF_HEADS = {
+    ANSWERS: "text_encoder_span",
+    REGRESSION: "text_encoder_score",
+    TAGS: "text_encoder_tags",
+}
 
 
 @dataclasses.dataclass
@@ -21,8 +28,9 @@ class Plan:
     names: Names
     size: int | None = None
 
-    @property
-    def has_problem_type(self):
-        """Whether the model has a problem type: classification, regression or answers."""
-        others = "text_encoder_score", "text_encoder_span"
-        return "problem_type" in self.options or self.architecture in others
+    def solves(self, problem_type):
+        """Whether the model is for a problem type, as `zoo.checkpoints.settings.Settings` has it.
+
+        A classifier is for that of its options.
+        """
+        return "problem_type" in self.options or self.architecture == _OF_HEADS.get(problem_type)

@@ -1,5 +1,6 @@
 """Writes checkpoints that transformers reads."""
 
+import json
 import os
 import pathlib
 import shutil
@@ -7,16 +8,23 @@ from typing import Any
 
 from zoo.atomic import whole
 from zoo.checkpoints.names import modern, namer, tensors_of
+from zoo.checkpoints.sentence_transformers import MODULES
 from zoo.checkpoints.tensor_files import SAFETENSORS, TensorFiles
+from zoo.storage import CONFIG
+from zoo.storage.json_files import read_json
+from zoo.storage.kinds import LARGEST_CONFIG
 from zoo.storage.weights import require_float
 
+_OF_LABELS = "_num_labels", "num_labels", "id2label", "label2id", "problem_type", "finetuning_task"
 _WEIGHTS = ".safetensors", ".bin", ".index.json", ".h5", ".msgpack", ".onnx"
 
 
 def save_checkpoint(model: Any, path: str | os.PathLike[str]) -> pathlib.Path:
     """Writes a model that was loaded from a checkpoint as a checkpoint, with its current weights.
 
-    Tensors that the model does not use, such as BERT's pooler in an embedder, stay as they are.
+    Tensors that the model does not use, such as BERT's pooler in an embedder, stay as they are. A
+    text encoder with a new head becomes a model of the class that has such a head, such as
+    `BertForSequenceClassification`, with its labels; tensors of the former head are left out.
 
     Args:
         model: A task that `zoo.load` loaded from a checkpoint, which must still be in its place:
@@ -27,8 +35,8 @@ def save_checkpoint(model: Any, path: str | os.PathLike[str]) -> pathlib.Path:
         `pathlib.Path` of the folder.
 
     Raises:
-        ValueError: If the model was not loaded from a checkpoint, the path exists, the labels are
-            new (transformers would name their head differently), or the model is quantized.
+        ValueError: If the model was not loaded from a checkpoint, the path exists, the model is a
+            Vision Transformer with new labels, or it is quantized.
         ImportError: If safetensors is missing.
     """
     try:
@@ -46,28 +54,40 @@ def save_checkpoint(model: Any, path: str | os.PathLike[str]) -> pathlib.Path:
             f"{type(model).__name__} from elsewhere. Use model.save_to_preset instead."
         )
     source, names = model.checkpoint
-    if names.fresh:
+    if names.fresh and not names.new_head:
         raise ValueError(
-            "A model with new labels has a head that the checkpoint did not have, for which the "
-            "format has no names. Use model.save_to_preset instead."
+            f"A {type(model.core).__name__} with new labels cannot be written as a checkpoint. Use "
+            "model.save_to_preset instead."
         )
     require_float(model)
     files = TensorFiles(source)
     stored = {modern(name): name for name in files.shapes}
     local = namer(stored, names)
-    tensors = {local(name): array for name, array in tensors_of(model.core, names)}
-    tensors = {
-        name: array.reshape(files.shapes[stored[name]]).copy() for name, array in tensors.items()
-    }
-    for name in stored.keys() - tensors.keys() - set(map(local, names.tied)):
-        array = files.read(stored[name])
-        tensors[name] = array.astype("float32") if array.dtype.kind == "V" else array  # bfloat16
+    tensors = {}
+    for name, array in tensors_of(model.core, names):
+        shape = files.shapes[stored[local(name)]] if local(name) in stored else array.shape
+        tensors[name if names.new_head else local(name)] = array.reshape(shape).copy()
+    config = None
+    if names.new_head:
+        head = tensors_of(model.core, names._replace(table=names.new_head))
+        tensors |= {name: array.copy() for name, array in head}  # in the order of memory
+        config = read_json(source / CONFIG, LARGEST_CONFIG)
+        config = {name: value for name, value in config.items() if name not in _OF_LABELS}
+        config |= names.new_settings
+    else:
+        for name in stored.keys() - tensors.keys() - set(map(local, names.tied)):
+            array = files.read(stored[name])
+            is_bfloat16 = array.dtype.kind == "V"
+            tensors[name] = array.astype("float32") if is_bfloat16 else array
+    replaced = () if config is None else (CONFIG, MODULES)  # the latter makes an embedder
     with whole(path) as unfinished:
         unfinished.mkdir()
         for file in source.iterdir():
             if file.is_dir() and file.name.endswith("_Pooling"):
                 shutil.copytree(file, unfinished / file.name)
-            elif file.is_file() and not file.name.endswith(_WEIGHTS):
+            elif file.is_file() and not file.name.endswith(_WEIGHTS) and file.name not in replaced:
                 shutil.copy(file, unfinished)
+        if config is not None:
+            (unfinished / CONFIG).write_text(json.dumps(config, indent=2), encoding="utf-8")
         save_file(tensors, unfinished / SAFETENSORS, metadata={"format": "pt"})
     return path

@@ -8,7 +8,7 @@ from zoo.storage.kinds import LARGEST_CONFIG
 SINGLE, MULTI = "single_label_classification", "multi_label_classification"
 REGRESSION = "regression"
 PROBLEM_TYPES = SINGLE, MULTI, REGRESSION  # of labels and numbers
-ANSWERS = "question_answering"
+ANSWERS, TAGS = "question_answering", "token_classification"  # of text encoders
 _REQUIRED = object()
 _WITHOUT_MEANING = {  # without an effect on the outputs of a model
     "architectures",
@@ -69,7 +69,8 @@ class Settings:
         content: Its content.
         new_labels: List of labels for a new head, in place of those of the file.
         problem_type: `"single_label_classification"`, `"multi_label_classification"`,
-            `"regression"` or `"question_answering"`, in place of the one in the file.
+            `"regression"`, `"token_classification"` or `"question_answering"`, in place of the one
+            in the file.
     """
 
     def __init__(self, path, content, new_labels=None, problem_type=None):
@@ -179,6 +180,26 @@ class Settings:
             raise ValueError(f"Answers have no labels. Received: labels={self.new_labels!r}.")
         return self._problem_type == ANSWERS
 
+    def is_of_tags(self, has_tags):
+        """Whether the model labels words: if asked to, or by default if that of the file does.
+
+        Args:
+            has_tags: Whether the head of the file labels words.
+
+        Raises:
+            ValueError: If it was asked to, the head of the file does not, and no labels are given
+                for a new one.
+        """
+        if self._problem_type is None:
+            return has_tags
+        if self._problem_type == TAGS and not has_tags and self.new_labels is None:
+            raise ValueError(
+                f"{self.path} is the config of a {self.architecture}, which has no head for the "
+                f"labels of words. For a new one, pass labels=['O', 'B-PER', ...] with "
+                f"problem_type={TAGS!r}."
+            )
+        return self._problem_type == TAGS
+
     @property
     def makes_head(self):
         """Whether the model gets a new head, whatever head the file has."""
@@ -213,8 +234,8 @@ class Settings:
             )
         if asked not in PROBLEM_TYPES:
             raise ValueError(
-                f"`problem_type` must be one of {', '.join(PROBLEM_TYPES)}, or {ANSWERS} "
-                f"for question answering. Received: {asked!r}."
+                f"`problem_type` must be one of {', '.join(PROBLEM_TYPES)}, or for a text encoder "
+                f"{TAGS} or {ANSWERS}. Received: {asked!r}."
             )
         if asked == SINGLE and len(labels) < 2:
             raise ValueError(
@@ -242,3 +263,17 @@ class Settings:
             name = str(names[str(number)])
             labels.append(f"{name} ({number})" if name in labels else name)
         return labels
+
+
+def settings_of_labels(labels, problem_type):
+    """Returns a dictionary of the settings that tell labels and their kind of problem.
+
+    Args:
+        labels: List of labels, or `None`.
+        problem_type: One of `PROBLEM_TYPES`, or `None`.
+    """
+    found = {} if problem_type is None else {"problem_type": problem_type}
+    if labels is not None:
+        found["id2label"] = dict(enumerate(labels))
+        found["label2id"] = {label: number for number, label in enumerate(labels)}
+    return found

@@ -3,6 +3,8 @@
 import numpy as np
 import tensorflow as tf
 
+from zoo.readers.text.texts import entries_of
+
 
 def label_names(labels):
     """Returns labels as a list; raises a `ValueError` unless they are different names in order."""
@@ -201,7 +203,7 @@ def numbered(examples):
 
 def _of_lists(examples, read, what):
     """Returns a data set of inputs, each with what `read` makes of its label and its position."""
-    inputs, of_inputs = map(list, examples)
+    inputs, of_inputs = map(entries_of, examples)
     if not inputs or len(inputs) != len(of_inputs):
         are_empty = not inputs and not of_inputs
         received = f"{len(inputs)} inputs and {len(of_inputs)} of those"
@@ -215,12 +217,18 @@ def _of_lists(examples, read, what):
 
 def _require_rank(examples, rank, what, as_lists, way_out=""):
     spec = getattr(examples, "element_spec", None)
-    if not isinstance(spec, tuple) or len(spec) != 2 or spec[1].shape.rank != rank:
-        raise ValueError(
-            f"The model learns from a tf.data.Dataset of {what}, not batched, or from {as_lists}. "
-            f"Received: {type(examples) if spec is None else 'a data set of ' + str(spec)}. "
-            f"Turn a data set of batches into one of examples with dataset.unbatch().{way_out}"
-        )
+    if isinstance(spec, tuple) and len(spec) == 2 and spec[1].shape.rank == rank:
+        return
+    if spec is None:
+        received = type(examples)
+        way_out = "Turn a list or a generator of examples into two: x, y = zip(*examples)."
+    else:
+        received = f"a data set of {spec}"
+        way_out = f"Turn batches into examples with dataset.unbatch().{way_out}"
+    raise ValueError(
+        f"The model learns from a tf.data.Dataset of {what}, not batched, or from {as_lists}. "
+        f"Received: {received}. {way_out}"
+    )
 
 
 def _assert_known(known, given, names):

@@ -438,7 +438,10 @@ def _is_dense(layer):
 def _is_text(leaf):
     if isinstance(leaf, str | bytes | os.PathLike):
         return True
-    return hasattr(leaf, "dtype") and tf.as_dtype(leaf.dtype) == tf.string
+    try:
+        return hasattr(leaf, "dtype") and tf.as_dtype(leaf.dtype) == tf.string
+    except TypeError:  # a type of pandas alone, such as its strings
+        return True
 
 
 def _is_image(leaf):

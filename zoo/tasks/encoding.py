@@ -8,10 +8,12 @@ import tensorflow as tf
 
 from zoo import serving
 from zoo.data.batching import in_batches_by_length
+from zoo.readers.text.text_reader import TextReader
 from zoo.serving import Endpoint
 from zoo.tasks.arguments import FilePath
 from zoo.tasks.base import Task
 
+CHARACTERS_A_TOKEN = 4  # about, in English
 REQUESTS = tf.TensorSpec([None], tf.string)
 PAIRS = tf.TensorSpec([None, 2], tf.string)
 NO_GRAPH_OF_SOUNDS = (
@@ -56,11 +58,14 @@ class EncodingTask(Task):
         are_pairs = isinstance(requests[0], tuple)
         run = self._compiled(PAIRS if are_pairs else REQUESTS, **options)
         lengths = [sum(map(len, each)) if are_pairs else len(each) for each in requests]
+        tokens = None  # pairs are truncated or read in windows, and other inputs have no tokens
+        if isinstance(self.reader, TextReader) and not are_pairs:
+            tokens = [length // CHARACTERS_A_TOKEN for length in lengths]
 
         def of_batch(places):
             return run(tf.constant([requests[place] for place in places], tf.string))
 
-        return in_batches_by_length(of_batch, lengths, batch_size)
+        return in_batches_by_length(of_batch, lengths, batch_size, tokens)
 
     def _compile(self, requests, **options):
         respond = functools.partial(self.respond, **options)

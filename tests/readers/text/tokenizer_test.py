@@ -150,6 +150,26 @@ def test_pairs_and_truncation_equal_library(bert, max_length):
     library.no_padding()
 
 
+def test_texts_may_be_truncated_on_the_left(tmp_path, bert):
+    library, _ = bert
+    firsts, seconds = PROSE, [*PROSE[3:], "a", "", "x y"]
+    library.enable_truncation(17, direction="left")
+    expected = [each.ids for each in library.encode_batch(list(zip(firsts, seconds, strict=True)))]
+    single = [each.ids for each in library.encode_batch(firsts)]
+    library.save(str(tmp_path / "tokenizer.json"))
+    library.no_truncation()
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    ours = read_tokenizer(tmp_path)
+    ours.save(tmp_path / "saved.json")
+    for each in (ours, Tokenizer.load(tmp_path / "saved.json"), Tokenizer(**ours.get_config())):
+        found = each.encode(firsts, seconds, max_length=17, dense=False).token_ids
+        assert found.to_list() == expected
+    assert ours.encode(firsts, max_length=17, dense=False).token_ids.to_list() == single
+    (tmp_path / "tokenizer_config.json").write_text('{"truncation_side": "right"}')
+    found = read_tokenizer(tmp_path).encode(firsts, seconds, max_length=17, dense=False).token_ids
+    assert found.to_list() != expected
+
+
 def test_no_room_for_special_tokens(bert):
     with pytest.raises(ValueError, match="max_length=2 has no room for 1 texts and 2 special"):
         bert[1].encode(["a"], max_length=2)

@@ -34,12 +34,14 @@ class TextTokenizer(tf.Module):
         prefix_space: Whether `tokenize` puts a space before a text that is to be put together with
             others.
         templates: `templates.Item`s of a single text and of a pair.
+        truncation_side: Where `encode` truncates texts: `"right"`, at the end, or `"left"`.
     """
 
     mask_id = None
     unknown_id = None
     prefix_space = False
     templates = BARE
+    truncation_side = "right"
 
     @property
     def source(self):
@@ -59,8 +61,8 @@ class TextTokenizer(tf.Module):
     def encode(self, texts, pairs=None, *, special_tokens=True, max_length=None, dense=True):
         """Turns texts, or pairs of texts, into the inputs of a model.
 
-        Texts that are too long are truncated, but keep their special tokens; of a pair, the longer
-        text is truncated first.
+        Texts that are too long are truncated on `truncation_side`, but keep their special tokens;
+        of a pair, the longer text is truncated first.
 
         Args:
             texts: Strings `[batch]`.
@@ -87,7 +89,11 @@ class TextTokenizer(tf.Module):
                     f"max_length={max_length} has no room for {len(read)} texts and "
                     f"{max_length - room} special tokens."
                 )
-            read = _truncated(read, room)
+            lengths = _lengths([each.row_lengths() for each in read], room)
+            is_left = self.truncation_side == "left"
+            read = [
+                _part(each, length, is_left) for each, length in zip(read, lengths, strict=True)
+            ]
         token_ids, segment_ids = arranged(read, items)
         if not dense:
             return Encoded(token_ids, segment_ids)
@@ -119,11 +125,16 @@ def arranged(read, items):
     return tf.concat(token_ids, axis=1), tf.concat(segment_ids, axis=1)
 
 
-def _truncated(read, room):
-    """Truncates one text, or two, to a number of tokens; the longest first, like `tokenizers`."""
-    if len(read) == 1:
-        return [read[0][:, :room]]
-    first, second = (each.row_lengths() for each in read)
+def _lengths(lengths, room):
+    """Returns how many tokens to keep of one text, or of two; the longest first, like `tokenizers`.
+
+    Args:
+        lengths: List of the numbers of tokens of the first texts, and perhaps the second ones.
+        room: Maximum number of tokens of a text or a pair.
+    """
+    if len(lengths) == 1:
+        return [tf.minimum(lengths[0], room)]
+    first, second = lengths
     short = tf.minimum(first, second)
     long = tf.maximum(short, room - short)
     is_halved = short + long > room
@@ -133,13 +144,13 @@ def _truncated(read, room):
     is_swapped = first > second
     fits = first + second <= room
     kept = tf.where(is_swapped, long, short), tf.where(is_swapped, short, long)
-    return [
-        _beginnings(each, tf.where(fits, each.row_lengths(), most))
-        for each, most in zip(read, kept, strict=True)
-    ]
+    return [tf.where(fits, *each) for each in zip(lengths, kept, strict=True)]
 
 
-def _beginnings(ragged, lengths):
+def _part(ragged, lengths, is_left):
+    """Truncates rows to these lengths, at the beginning if `is_left`, otherwise at the end."""
     starts = ragged.row_starts()
+    if is_left:
+        starts += ragged.row_lengths() - lengths
     places = tf.ragged.range(starts, starts + lengths)
     return places.with_values(tf.gather(ragged.values, places.values))

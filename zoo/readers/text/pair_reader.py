@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from zoo.readers.text.text_reader import TextReader, bucketed
-from zoo.readers.text.texts import are_several, as_texts
+from zoo.readers.text.texts import are_several, as_texts, entries_of, is_row
 
 
 class PairReader(TextReader):
@@ -34,11 +34,11 @@ class PairReader(TextReader):
             ValueError: If it is something else.
         """
         if are_several(texts):
-            texts = list(texts)
-        if not isinstance(texts, list) or not any(map(_is_several, texts)):
+            texts = entries_of(texts)
+        if not isinstance(texts, list) or not any(map(is_row, texts)):
             return as_texts(texts)
         for position, each in enumerate(texts):
-            if not _is_several(each) or len(each) != 2:
+            if not is_row(each) or len(each) != 2:
                 raise ValueError(
                     "Expected a list of texts, or one of pairs: [('a text', 'another'), ...]. "
                     f"Received: {each!r} at position {position}."
@@ -92,7 +92,3 @@ class PairReader(TextReader):
 def _as_inputs(token_ids, segment_ids):
     """Returns inputs in which each pair is a single chunk."""
     return {"token_ids": token_ids[:, None], "segment_ids": segment_ids[:, None]}
-
-
-def _is_several(each):
-    return isinstance(each, list | tuple)

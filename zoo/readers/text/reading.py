@@ -63,7 +63,7 @@ def read_tokenizer(folder, side="source", size=None, lowercase=False, **roles):
     `spiece.model` (T5) or `tokenizer.model` (Llama). `tokenizer_config.json`,
     `special_tokens_map.json` and `generation_config.json` name the special tokens; those that no
     file names are those of the class in transformers. As there, options of `tokenizer_config.json`
-    such as `do_lower_case` overrule `tokenizer.json`.
+    such as `do_lower_case` and `truncation_side` overrule `tokenizer.json`.
 
     Marian's language codes, such as `>>fr<<`, are found anywhere in a text.
 
@@ -101,7 +101,7 @@ def read_tokenizer(folder, side="source", size=None, lowercase=False, **roles):
         around = {names.get(number) for item in single for number in item.token_ids}
         found = _roles({**defaults, **{key: named[key] for key in named if named[key]}}, around)
         found = {**found, **_ends(folder, names)}
-        return Tokenizer(definition, {**found, **roles}, size)
+        return Tokenizer(definition, {**found, **roles}, size, _truncation_side(definition, config))
     except (KeyError, TypeError, AttributeError, IndexError) as error:
         raise ValueError(f"{folder} does not hold a tokenizer: {error!r}") from error
     except ValueError as error:
@@ -365,6 +365,12 @@ def _roles(tokens, around):
         if found:
             roles[role] = next((token for token in found if token in around), found[0])
     return roles
+
+
+def _truncation_side(definition, config):
+    """Returns the side on which texts are truncated."""
+    usual = (definition.get("truncation") or {}).get("direction", "right")
+    return (config.get("truncation_side") or usual).lower()
 
 
 def _names(definition):

@@ -4,6 +4,8 @@ import collections.abc
 import os
 import reprlib
 
+import numpy as np
+
 
 def as_texts(texts):
     """Returns a list of texts for a text or a list of them, and whether it was one text.
@@ -17,7 +19,7 @@ def as_texts(texts):
             f"Expected a str or a list of str. Received: {reprlib.repr(texts)} of type "
             f"{type(texts).__name__}."
         )
-    texts = list(texts)
+    texts = entries_of(texts)
     for position, text in enumerate(texts):
         if not isinstance(text, str):
             raise ValueError(
@@ -77,6 +79,26 @@ def are_several(texts):
     is_one = isinstance(texts, str | bytes | collections.abc.Mapping)
     is_one = is_one or getattr(texts, "shape", None) == ()
     return isinstance(texts, collections.abc.Iterable) and not is_one
+
+
+def entries_of(several):
+    """Returns a list of the entries of something iterable.
+
+    Raises:
+        ValueError: If it is a table, such as a `pandas.DataFrame`, which iterates over the names of
+            its columns.
+    """
+    if hasattr(several, "columns"):
+        raise ValueError(
+            f"Expected a list. Received: a table of type {type(several).__name__}. Pass one of its "
+            "columns, such as table['text'], or, for several columns, table[[...]].to_numpy()."
+        )
+    return list(several)
+
+
+def is_row(each):
+    """Returns whether an entry has entries of its own: a list, a tuple or an array with axes."""
+    return isinstance(each, list | tuple) or (isinstance(each, np.ndarray) and each.ndim > 0)
 
 
 def _valid_unicode(text):

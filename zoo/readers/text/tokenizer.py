@@ -22,6 +22,7 @@ from zoo.storage.json_files import read_json
 FILE_FORMAT = "Tokenizer 1"
 LARGEST_FILE = 2**26  # bytes
 ROLES = ("pad", "start", "end", "mask", "unknown")
+SIDES = ("right", "left")
 OF_BERT = {  # the token of each role
     "pad": "[PAD]",
     "unknown": "[UNK]",
@@ -51,10 +52,11 @@ class Tokenizer(TextTokenizer):
             defaults to `end`, as is usual.
         size: Number of ids of the model, which may include unused ones; by default derived from the
             definition.
+        truncation_side: Where `encode` truncates texts: `"right"` or `"left"`.
 
     Raises:
         ValueError: If a part of the definition is not implemented; the message names it. If `size`
-            is too small for the definition.
+            is too small for the definition, or `truncation_side` is neither of these.
 
     Example:
 
@@ -72,8 +74,13 @@ class Tokenizer(TextTokenizer):
     [b'a cats']
     """
 
-    def __init__(self, definition, roles=None, size=None):
+    def __init__(self, definition, roles=None, size=None, truncation_side="right"):
         super().__init__()
+        if truncation_side not in SIDES:
+            raise ValueError(
+                f"truncation_side must be one of {SIDES}. Received: {truncation_side!r}."
+            )
+        self.truncation_side = truncation_side
         roles = roles or {}
         self._size = size
         self._text = json.dumps(definition, ensure_ascii=False)  # a tf.Module tracks dictionaries
@@ -341,6 +348,7 @@ class Tokenizer(TextTokenizer):
             **config["definition"],
             "roles": config["roles"],
             "size": self._size,
+            "truncation_side": self.truncation_side,
             "format": FILE_FORMAT,
         }
         with whole(path) as unfinished:
@@ -362,7 +370,8 @@ class Tokenizer(TextTokenizer):
                 raise ValueError(f'"format" is not "{FILE_FORMAT}".')
             del content["format"]
             roles, size = content.pop("roles", {}), content.pop("size", None)
-            return cls(content, roles, size)
+            truncation_side = content.pop("truncation_side", "right")
+            return cls(content, roles, size, truncation_side)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise ValueError(f"{path} does not hold a Tokenizer: {error!r}") from error
 
@@ -371,6 +380,7 @@ class Tokenizer(TextTokenizer):
             "definition": json.loads(self._text),
             "roles": dict(self._roles),
             "size": self._size,
+            "truncation_side": self.truncation_side,
         }
 
     @classmethod

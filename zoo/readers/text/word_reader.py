@@ -5,7 +5,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from zoo.readers.text.text_reader import TextReader
-from zoo.readers.text.texts import as_texts
+from zoo.readers.text.texts import as_texts, entries_of, is_row
 
 SEPARATOR = "\x1f"  # between the words of a request
 _LETTER = r"\p{L}\p{M}\p{N}_"
@@ -55,9 +55,9 @@ class WordReader(TextReader):
         if isinstance(texts, str):
             texts, is_one = [texts], True
         else:
-            texts, is_one = list(texts), False
+            texts, is_one = entries_of(texts), False
         requests = [None] * len(texts)
-        split = [place for place, text in enumerate(texts) if not isinstance(text, list | tuple)]
+        split = [place for place, text in enumerate(texts) if not is_row(text)]
         if split:
             plain, _ = as_texts([texts[place] for place in split])
             for place, words in zip(split, self.words_of(plain).numpy(), strict=True):
