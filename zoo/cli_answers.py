@@ -14,6 +14,7 @@ from zoo.cli_inputs import (
     batches,
     load,
     pairs_of,
+    refuse_files,
     require_arguments,
 )
 from zoo.cli_options import (
@@ -27,7 +28,7 @@ from zoo.cli_options import (
     with_files,
     with_options,
 )
-from zoo.files import TEXT
+from zoo.files import TEXT, refuse_utf16
 from zoo.readers import PICTURES
 
 TEXTS_AT_ONCE = 1024  # texts that are translated and written before the next ones
@@ -57,8 +58,11 @@ def translate(name, texts, files, show_attention, batch_size, sampler, **options
 
         answer_rows(files, model, answer, name=name, seed=first_seed, **settings)
         return
+    refuse_files(texts)
     if not texts:
-        lines = sys.stdin.buffer.read().decode("utf-8-sig", errors="replace")
+        content = sys.stdin.buffer.read()
+        refuse_utf16(content, "Standard input")
+        lines = content.decode("utf-8-sig", errors="replace")
         texts = lines.replace("\r\n", "\n").split("\n")
         texts = texts[:-1] if texts[-1] == "" else texts
     model = load(name, "translate")
@@ -237,6 +241,7 @@ def generate(name, text, files, max_length, sampler, seed, stop, **options):
     """
     options = {key: value for key, value in options.items() if value is not None}
     is_of_files = are_files(files, text)
+    refuse_files([text])
     model = load(name, "generate")
     arguments = {"max_length": max_length, "sampler": sampler, "seed": seed}
     can_stream = hasattr(model, "stream")
