@@ -234,7 +234,10 @@ class BadWords(Processor):
 
     def __post_init__(self):
         is_several = isinstance(self.words, list | tuple) and len(self.words) > 0
-        expectation = "sequences of token ids, such as [[5], [6, 7]]"
+        expectation = (
+            "sequences of token ids, such as [[5], [6, 7]], or for texts "
+            "model.tokenizer.tokenize(texts).to_list()"
+        )
         require(is_several and all(map(_is_word, self.words)), expectation, bad_words=self.words)
         words = tuple(tuple(int(token) for token in word) for word in self.words)
         object.__setattr__(self, "words", words)
