@@ -37,7 +37,10 @@ def score(name, texts, files, pair, batch_size):
         texts = pairs_of(texts) if pair else texts
     model = load(name, "score")
     if model.task_method != "score":
-        raise ValueError(f"{name} is for another task ({model.task_name}).")
+        raise ValueError(
+            f"{name} is for another task ({model.task_name}). Compute the perplexity of texts in "
+            f"Python: zoo.load({name!r}).score(texts).perplexity."
+        )
     if is_of_files:
 
         def answer(model, texts, before):

@@ -294,6 +294,7 @@ def test_a_model_for_another_task_is_named(run, writer, bahdanau, monkeypatch):
     for arguments, task in (
         (["generate", "nmt"], "translation"),
         (["translate", "lm", "a"], "lan"),
+        (["score", "lm", "a"], "language model). Compute the perplexity"),
     ):
         result = run(*arguments)
         assert result.exit_code == 1

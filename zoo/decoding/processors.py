@@ -216,7 +216,8 @@ class ForcedFirstToken(Processor):
 class BadWords(Processor):
     """Forbids words, each a sequence of tokens: its last token is forbidden after the others.
 
-    This includes the prompt: a word that begins there must not be completed.
+    This includes the prompt: a word that begins there must not be completed. Only these sequences
+    are forbidden: the model may spell the same word with other, shorter pieces.
 
     Args:
         words: Sequences of token ids, such as `model.tokenizer.tokenize(["damn"]).to_list()`.

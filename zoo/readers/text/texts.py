@@ -57,7 +57,7 @@ def refuse_paths(texts):
         raise ValueError(
             "The texts to learn from must be given themselves. Received: the path "
             f'{os.fspath(path)!r}. Read each file first: path.read_text(encoding="utf-8") of its '
-            "pathlib.Path, with .splitlines() if each line is a text."
+            'pathlib.Path, with .strip().split("\\n") if each line is a text.'
         )
 
 
