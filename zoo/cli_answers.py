@@ -14,6 +14,7 @@ from zoo.cli_inputs import (
     batches,
     load,
     pairs_of,
+    refuse_files,
     require_arguments,
 )
 from zoo.cli_options import (
@@ -29,7 +30,7 @@ from zoo.cli_options import (
     with_files,
     with_options,
 )
-from zoo.files import TEXT
+from zoo.files import TEXT, refuse_utf16
 from zoo.readers import PICTURES
 
 TEXTS_AT_ONCE = 1024  # texts that are translated and written before the next ones
@@ -59,6 +60,7 @@ def translate(name, texts, files, show_attention, batch_size, sampler, **options
         model = load(name, "translate")
         answer_rows(files, model, answer, name=name, seed=seed, **settings)
         return
+    refuse_files(texts)
     texts = texts or _lines_of_input()
     model = load(name, "translate")
     for number, some in enumerate(batches(texts, TEXTS_AT_ONCE)):
@@ -73,7 +75,9 @@ def translate(name, texts, files, show_attention, batch_size, sampler, **options
 
 def _lines_of_input():
     """Returns the lines of standard input, without the empty one behind the last line break."""
-    lines = sys.stdin.buffer.read().decode("utf-8-sig", errors="replace")
+    content = sys.stdin.buffer.read()
+    refuse_utf16(content, "Standard input")
+    lines = content.decode("utf-8-sig", errors="replace")
     texts = lines.replace("\r\n", "\n").split("\n")
     return texts[:-1] if texts[-1] == "" else texts
 
@@ -240,6 +244,7 @@ def generate(name, text, files, max_length, sampler, seed, stop, **options):
     """
     options = given(options)
     is_of_files = are_files(files, text)
+    refuse_files([text])
     model = load(name, "generate")
     arguments = {"max_length": max_length, "sampler": sampler, "seed": seed}
     can_stream = hasattr(model, "stream")

@@ -1,6 +1,7 @@
 """The input handling of the commands that use a model."""
 
 import functools
+import os
 import sys
 
 import click
@@ -72,6 +73,14 @@ def answer_rows(files, model, answer, at_once=ROWS_AT_ONCE, kind=None, names=(TE
     if failed:
         click.echo(f"{failed} rows could not be answered: see {output}.errors.", err=True)
         sys.exit(1)
+
+
+def refuse_files(texts):
+    """Raises a `ValueError` if the texts on the command line are files of texts."""
+    if texts and all(map(os.path.isfile, texts)):
+        raise ValueError(
+            f"{texts[0]} is a file. For its texts, give --input {texts[0]} and --output."
+        )
 
 
 def require_arguments(arguments, what):

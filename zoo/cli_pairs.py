@@ -11,6 +11,7 @@ from zoo.cli_inputs import (
     batches,
     load,
     pairs_of,
+    refuse_files,
     require_arguments,
 )
 from zoo.cli_options import PAIR, batch_size_of, with_files
@@ -32,10 +33,14 @@ def score(name, texts, files, pair, batch_size):
     is_of_files = are_files(files, texts)
     if not is_of_files:
         require_arguments(texts, "texts")
+        refuse_files(texts)
         texts = pairs_of(texts) if pair else texts
     model = load(name, "score")
     if model.task_method != "score":
-        raise ValueError(f"{name} is for another task ({model.task_name}).")
+        raise ValueError(
+            f"{name} is for another task ({model.task_name}). Compute the perplexity of texts in "
+            f"Python: zoo.load({name!r}).score(texts).perplexity."
+        )
     if is_of_files:
 
         def answer(model, texts, before):

@@ -53,6 +53,12 @@ class Row(NamedTuple):
     problem: str | None = None
 
 
+def refuse_utf16(content, name):
+    """Raises a `ValueError` if bytes begin like a text in UTF-16."""
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise ValueError(f"{name} is in UTF-16. Save it in UTF-8.")
+
+
 class TextFile:
     """The texts of a file, one row per line.
 
@@ -82,8 +88,7 @@ class TextFile:
         if not self.path.is_file():
             raise ValueError(f"{path} is not a file that can be read again after an interruption.")
         with open(self.path, "rb") as file:
-            if file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-                raise ValueError(f"{path} is in UTF-16. Save it in UTF-8.")
+            refuse_utf16(file.read(2), path)
         told = self.path.stat()
         self.size = told.st_size
         self.state = {"bytes": told.st_size, "modified": told.st_mtime_ns}
@@ -119,6 +124,11 @@ class TextFile:
                     raise ValueError(f"A line is {string}an object with {self._told}.")
                 return self._of_fields(place, fields)
             return self._of_fields(place, {self.names[0]: text})
+        except UnicodeDecodeError as error:
+            return Row(place, {}, problem=f"The line is not in UTF-8: {error}.")
+        except json.JSONDecodeError as error:
+            told = f"{error.msg} at character {error.pos}"
+            return Row(place, {}, problem=f"The line is not JSON: {told}.")
         except (ValueError, RecursionError) as error:
             return Row(place, {}, problem=str(error))
 

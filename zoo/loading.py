@@ -119,6 +119,11 @@ def load(name, weights="pretrained", tokenizer=None, dtype=None, **overrides):
     register()
     from zoo.data.labels import label_names
 
+    if tokenizer is not None and not hasattr(tokenizer, "vocabulary_size"):
+        raise ValueError(
+            "`tokenizer` must be a tokenizer of the zoo, such as zoo.ByteBPETokenizer.train(texts) "
+            f"or zoo.ByteBPETokenizer.load(path). Received: tokenizer={tokenizer!r:.200}."
+        )
     if "labels" in overrides:
         overrides["labels"] = label_names(overrides["labels"])
     if name in ARCHITECTURES:

@@ -245,7 +245,7 @@ def test_a_config_makes_an_equal_sampler():
         ({"no_repeat_ngram_size": 0}, "`no_repeat_ngram_size` must be an integer of at least 1"),
         ({"min_length": 1.5}, "`min_length` must be an integer"),
         ({"forced_first_token": "de"}, "`forced_first_token` must be the id"),
-        ({"bad_words": ["damn"]}, "`bad_words` must be sequences of token ids"),
+        ({"bad_words": ["damn"]}, r"`bad_words` must be sequences of .*tokenize\(texts\)\.to_list"),
         ({"bad_first_tokens": []}, "`bad_first_tokens` must be ids of tokens"),
         ({"end_ids": 7}, "`end_ids` must be a sequence"),
         ({"processors": 7}, "`processors` must be a sequence"),

@@ -157,7 +157,9 @@ def test_numbers_of_numpy_are_numbers():
         ("random", {"temperature": 1e39}, "`temperature` must be a finite number"),
         ("top_p", {"temperature": float("nan")}, "`temperature` must be"),
         ("beam", {"num_beams": 0}, "`num_beams` must be an integer of at least 1. Received"),
-        ("beam", {"length_penalty": float("inf")}, "`length_penalty` must be a finite number"),
+        ("beam", {"length_penalty": float("inf")}, "`length_penalty` must be a number from -10 to"),
+        ("beam", {"length_penalty": float("nan")}, "`length_penalty` must be a number from -10 to"),
+        ("beam", {"length_penalty": -18.0}, "`length_penalty` must be a number from -10 to 10. "),
         (
             "beam",
             {"num_beams": 2, "num_return_sequences": 3},

@@ -132,6 +132,10 @@ def test_several_captions_come_best_first(captioner):
     (several,) = captioner.caption(IMAGES[:1], num_beams=4, num_return_sequences=3)
     assert len(set(several)) == 3
     assert several[0] == CAPTIONS[0]
+    options = {"num_beams": 4, "return_attention": True}
+    log_probs = captioner.caption(IMAGES[:1], num_return_sequences=3, **options).log_probs
+    assert log_probs.shape == (1, 3)
+    assert log_probs[0, 0] == captioner.caption(IMAGES[:1], **options).log_probs[0]
 
 
 def test_captions_of_annotations_equal_those_of_images(captioner):

@@ -177,6 +177,11 @@ def test_what_fresh_weights_need_is_told_and_works(name):
     assert zoo.load(name, weights=None, **needs, **options).core.built
 
 
+def test_a_tokenizer_is_no_path():
+    with pytest.raises(ValueError, match=r"ByteBPETokenizer\.load\(path\).*tokenizer='words.json'"):
+        zoo.load("luong_nmt", weights=None, tokenizer="words.json")
+
+
 def test_an_unknown_option_gets_the_nearest(tokenizer):
     with pytest.raises(ValueError, match="Did you mean 'dropout'"):
         zoo.load("luong_nmt", weights=None, tokenizer=tokenizer, dropuot=0.1)

@@ -129,6 +129,16 @@ def test_a_byte_order_mark_is_no_word(translate):
     assert translate(input="\ufeffa man sleeps\n") == translate("a man sleeps")
 
 
+def test_what_would_be_translated_wrongly_is_refused(run, translate):
+    output = run("translate", "toy", input="a man sleeps\n".encode("utf-16")).output
+    assert output == "Error: Standard input is in UTF-16. Save it in UTF-8.\n"
+    output = run("translate", "toy", __file__).output
+    assert (
+        output
+        == f"Error: {__file__} is a file. For its texts, give --input {__file__} and --output.\n"
+    )
+
+
 def test_empty_lines_stay(translate):
     assert translate(input="\na man sleeps\n\n \n") == ["", "ein mann schläft", "", ""]
 
@@ -284,6 +294,7 @@ def test_a_model_for_another_task_is_named(run, writer, bahdanau, monkeypatch):
     for arguments, task in (
         (["generate", "nmt"], "translation"),
         (["translate", "lm", "a"], "lan"),
+        (["score", "lm", "a"], "language model). Compute the perplexity"),
     ):
         result = run(*arguments)
         assert result.exit_code == 1

@@ -140,6 +140,8 @@ def test_a_poisoned_row_is_an_empty_line_and_harms_no_other(tmp_path):
     assert [each["line"] for each in errors] == [2, 3, 4, 5, 6, 8]
     assert errors[0] == {"line": 2, "text": "poison", "error": "it is poison"}
     assert "object with a 'text'" in errors[2]["error"]
+    assert errors[1]["error"].startswith("The line is not JSON: ")
+    assert errors[3]["error"].startswith("The line is not in UTF-8: ")
 
 
 def test_a_killed_run_goes_on_to_the_same_output(tmp_path):

@@ -1,6 +1,7 @@
 """The language model as a task: strings in, strings out, scores, streams, export."""
 
 import json
+import pathlib
 import random
 
 import keras
@@ -468,8 +469,10 @@ def test_nothing_to_learn_from_is_an_error(byte_tokenizer, generator, texts):
 
 @pytest.mark.parametrize("method", ["fit", "evaluate"])
 def test_a_file_is_read_before_it_is_learned_from(generator, method):
-    with pytest.raises(ValueError, match=r"path of a file, .*Read it first: pathlib\.Path\("):
-        getattr(generator, method)(__file__)
+    file = pathlib.Path(__file__)
+    for paths in (file, str(file), [file], [str(file)] * 2, str(file.parent)):
+        with pytest.raises(ValueError, match=r"given themselves. .*Read each file first: path\."):
+            getattr(generator, method)(paths)
 
 
 def test_one_text_is_streamed(generator):

@@ -1,6 +1,7 @@
 """Training on raw pairs of texts: batches, loss and metrics against NumPy, and what it learns."""
 
 import json
+import pathlib
 
 import keras
 import numpy as np
@@ -61,6 +62,15 @@ def test_batches_teach_the_next_token(batch, tokenizer, sources, targets):
 def test_batches_of_two_lists_are_those_of_a_data_set(bahdanau, batch, sources, targets):
     (from_lists,) = all_batches(bahdanau.batches(sources, targets, batch_size=8))
     tf.nest.map_structure(np.testing.assert_array_equal, from_lists, batch)
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 3, 8])
+def test_the_number_of_batches_of_lists_is_known(bahdanau, sources, targets, batch_size):
+    sources, targets = [*sources, "a man " * 70, "a"], [*targets, "b", "ein mann " * 70]
+    batches = bahdanau.batches(sources, targets, batch_size=batch_size, shuffle=True)
+    assert len(batches) == len(all_batches(batches))
+    dropped = bahdanau.batches(sources, targets, subword_dropout=0.5)
+    assert dropped.cardinality() == tf.data.UNKNOWN_CARDINALITY
 
 
 def test_bucketing_keeps_every_example_next_to_its_like():
@@ -278,12 +288,26 @@ WRONG_DATA = {
     "empty lists": lambda pairs: ([], []),
     "two strs": lambda pairs: ("ab", "cd"),
 }
+FROM_PATHS = "must be given themselves. Received: the path .*training_test.py"
 
 
 @pytest.mark.parametrize("wrong", WRONG_DATA.values(), ids=WRONG_DATA)
 def test_wrong_data_is_explained(bahdanau, dataset, wrong):
     with pytest.raises(ValueError, match="learns from pairs of texts"):
         bahdanau.fit(*wrong(dataset))
+
+
+def test_how_to_split_pairs_and_batches_is_told(bahdanau, dataset):
+    with pytest.raises(ValueError, match=r"Received: a list. .*targets = zip\(\*pairs\)"):
+        bahdanau.fit([("a man", "ein mann")])
+    with pytest.raises(ValueError, match=r"a data set of .*dataset\.unbatch\(\)"):
+        bahdanau.fit(dataset.batch(2))
+
+
+@pytest.mark.parametrize("paths", [__file__, [__file__] * 2, [pathlib.Path(__file__)]])
+def test_files_are_read_before_pairs_are_learned_from(bahdanau, paths):
+    with pytest.raises(ValueError, match=FROM_PATHS):
+        bahdanau.fit(paths, paths)
 
 
 @pytest.mark.parametrize("wrong", [(["a"], ["b"], ["c"]), [("a", "b")], {"a": "b"}])

@@ -136,6 +136,10 @@ def test_sentences_of_a_text_do_not_see_each_other(bahdanau):
     several = bahdanau.translate(sentences, num_return_sequences=2)
     joined = bahdanau.translate(" ".join(sentences), num_return_sequences=2)
     assert joined == [" ".join(each) for each in zip(*several, strict=True)]
+    options = {"num_return_sequences": 2, "return_attention": True}
+    several = bahdanau.translate(sentences, **options).log_probs
+    joined = bahdanau.translate([" ".join(sentences)], **options).log_probs
+    np.testing.assert_allclose(joined, several.sum(axis=0, keepdims=True), rtol=1e-5)
 
 
 @pytest.mark.usefixtures("eagerly")
@@ -323,6 +327,15 @@ def test_several_hypotheses_are_lists_the_best_first(bahdanau, sources, targets)
     assert [len(set(texts)) for texts in several] == [3] * len(sources)
     assert [texts[0] for texts in several] == bahdanau.translate(sources, **options)
     assert bahdanau.translate("a man sleeps", num_return_sequences=3, **options) == several[0]
+
+
+def test_each_hypothesis_has_its_log_probability(bahdanau, sources):
+    options = {"num_beams": 4, "num_return_sequences": 3, "return_attention": True}
+    result = bahdanau.translate(sources[:2], "beam", **options)
+    for source, texts, log_probs in zip(sources, result.texts, result.log_probs, strict=False):
+        tokens = [bahdanau.tokenizer.tokenize([text]).to_list()[0] for text in texts]
+        expected = [teacher_forced_log_prob(bahdanau, source, each) for each in tokens]
+        np.testing.assert_allclose(log_probs, expected, atol=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,14 @@
 
 import concurrent.futures
 
+import numpy as np
 import tensorflow as tf
 
 from keras_attention._checks import is_positive_integer
 
 BUCKET_WIDTH = 4
 LONGEST_BUCKET = 128
+BOUNDARIES = list(range(BUCKET_WIDTH, LONGEST_BUCKET + 1, BUCKET_WIDTH))
 TOKENS_A_PLACE = 400  # source and translation together, before a batch takes fewer
 
 
@@ -23,7 +25,6 @@ def bucket_by_length(dataset, batch_size, pad_id=0):
     Returns:
         A data set of tuples of tensors with the batch first.
     """
-    boundaries = list(range(BUCKET_WIDTH, LONGEST_BUCKET + 1, BUCKET_WIDTH))
     # A row of a ragged tensor is a vector, but tf.data pads only what it knows to be a tensor.
     dataset = dataset.map(lambda *tensors: tuple(map(tf.identity, tensors)))
     padding = tuple(
@@ -32,10 +33,26 @@ def bucket_by_length(dataset, batch_size, pad_id=0):
     )
     return dataset.bucket_by_sequence_length(
         lambda *tensors: tf.reduce_max([tf.size(each) for each in tensors if each.shape.rank == 1]),
-        bucket_boundaries=boundaries,
-        bucket_batch_sizes=[batch_size] * (len(boundaries) + 1),
+        bucket_boundaries=BOUNDARIES,
+        bucket_batch_sizes=[batch_size] * (len(BOUNDARIES) + 1),
         padding_values=padding,
     )
+
+
+def number_of_buckets(lengths, batch_size):
+    """Returns the number of batches of `bucket_by_length`.
+
+    Args:
+        lengths: Length of each example, an array of integers.
+        batch_size: Number of examples per batch.
+
+    Example:
+
+    >>> number_of_buckets([1, 2, 3, 3, 4, 999], batch_size=2)
+    4
+    """
+    sizes = np.bincount(np.searchsorted(BOUNDARIES, lengths, side="right"))
+    return int(np.sum(-(-sizes // batch_size)))
 
 
 def is_batches(dataset):

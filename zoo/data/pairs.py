@@ -4,11 +4,13 @@ import reprlib
 
 import tensorflow as tf
 
-from zoo.readers.text.texts import as_texts
+from zoo.readers.text.texts import as_texts, refuse_paths
 
 
 def pairs_of_lists(sources, targets):
     """Returns a data set of pairs from a list of sources and one of their targets."""
+    for texts in (sources, targets):
+        refuse_paths(texts)
     if isinstance(sources, str) or isinstance(targets, str):
         raise ValueError(
             "The model learns from pairs of texts, given as two lists. Received: a str. Put it "
@@ -69,11 +71,13 @@ def require_pairs(pairs):
     spec = getattr(pairs, "element_spec", None)
     is_pair = isinstance(spec, tuple) and len(spec) == 2
     if not is_pair or any(each.dtype != tf.string or each.shape.rank != 0 for each in spec):
+        received = f"a {type(pairs).__name__}. Split pairs: sources, targets = zip(*pairs)"
+        if spec is not None:
+            received = f"a data set of {spec}. Split batches: dataset.unbatch()"
         raise ValueError(
             "The model learns from pairs of texts: a tf.data.Dataset whose "
             "elements are (source, target) scalar strings, or x=list of sources, y=list of "
-            f"targets. Received: {'a data set of ' + str(spec) if spec else type(pairs)}. "
-            "Turn a data set of batches into one of pairs with dataset.unbatch()."
+            f"targets. Received: {received}."
         )
 
 

@@ -152,4 +152,4 @@ def require(condition, expectation, **argument):
     """Raises a `ValueError` with argument, expectation and value, unless `condition` holds."""
     if not condition:
         ((name, value),) = argument.items()
-        raise ValueError(f"`{name}` must be {expectation}. Received: {name}={value!r}.")
+        raise ValueError(f"`{name}` must be {expectation}. Received: {name}={value!r:.500}.")

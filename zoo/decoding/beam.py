@@ -1,7 +1,6 @@
 """Beam search."""
 
 import dataclasses
-import math
 from numbers import Integral, Real
 
 import keras
@@ -9,6 +8,8 @@ import tensorflow as tf
 
 from zoo.decoding.base import Candidates, Sampler, require
 from zoo.decoding.largest import largest
+
+LARGEST_PENALTY = 10  # with it, the power of a length of 1,000 is far from overflow
 
 
 @keras.saving.register_keras_serializable(package="zoo")
@@ -34,7 +35,8 @@ class BeamSampler(Sampler):
     Args:
         num_beams: Number of live hypotheses per row.
         length_penalty: Exponent of the length. 0 ranks by log-probability alone; above 0 favors
-            long hypotheses, below 0 short ones, since log-probabilities are negative.
+            long hypotheses, below 0 short ones, since log-probabilities are negative. From -10 to
+            10: larger powers of the length overflow.
         num_return_sequences: Number of hypotheses to return per row, best first.
         exact: If True, stop a row when no further hypothesis can change the result, which for a
             positive `length_penalty` is often only at the maximum length. If False, stop it when no
@@ -63,8 +65,9 @@ class BeamSampler(Sampler):
         beams, penalty, returned = self.num_beams, self.length_penalty, self.num_return_sequences
         is_count = isinstance(beams, Integral) and beams >= 1
         require(is_count, "an integer of at least 1", num_beams=beams)
-        is_finite = isinstance(penalty, Real) and math.isfinite(penalty)
-        require(is_finite, "a finite number", length_penalty=penalty)
+        is_usual = isinstance(penalty, Real) and abs(penalty) <= LARGEST_PENALTY
+        expectation = f"a number from -{LARGEST_PENALTY} to {LARGEST_PENALTY}"
+        require(is_usual, expectation, length_penalty=penalty)
         is_part = isinstance(returned, Integral) and 1 <= returned <= beams
         require(is_part, f"an integer from 1 to num_beams={beams}", num_return_sequences=returned)
         self._keep(

@@ -217,7 +217,8 @@ class ForcedFirstToken(Processor):
 class BadWords(Processor):
     """Forbids words, each a sequence of tokens: its last token is forbidden after the others.
 
-    This includes the prompt: a word that begins there must not be completed.
+    This includes the prompt: a word that begins there must not be completed. Only these sequences
+    are forbidden: the model may spell the same word with other, shorter pieces.
 
     Args:
         words: Sequences of token ids, such as `model.tokenizer.tokenize(["damn"]).to_list()`.
@@ -235,7 +236,10 @@ class BadWords(Processor):
 
     def __post_init__(self):
         is_several = isinstance(self.words, list | tuple) and len(self.words) > 0
-        expectation = "sequences of token ids, such as [[5], [6, 7]]"
+        expectation = (
+            "sequences of token ids, such as [[5], [6, 7]], or for texts "
+            "model.tokenizer.tokenize(texts).to_list()"
+        )
         require(is_several and all(map(_is_word, self.words)), expectation, bad_words=self.words)
         words = tuple(tuple(int(token) for token in word) for word in self.words)
         object.__setattr__(self, "words", words)

@@ -27,7 +27,7 @@ from zoo.tasks.arguments import (
     require_dropout,
 )
 from zoo.tasks.generating import LIMITS, SEEDS, USUAL_LENGTH, GeneratingTask, best_texts
-from zoo.tasks.results import Caption
+from zoo.tasks.results import Caption, hypothesis_log_probs
 
 LONGEST_CAPTION = 60
 
@@ -281,7 +281,7 @@ class Captioner(GeneratingTask):
             texts=texts,
             words=[words for words, _ in told],
             attention=[attention for _, attention in told],
-            log_probs=np.array([row["log_prob"][0] for row in rows], "float32"),
+            log_probs=hypothesis_log_probs([row["log_prob"] for row in rows]),
             images=encoded,
         )
 

@@ -11,7 +11,7 @@ from zoo.decoding.base import require
 from zoo.learning.masked import AS_MASK, AS_OTHER
 from zoo.metrics.perplexity import Perplexity
 from zoo.readers.text.text_reader import TextReader
-from zoo.readers.text.texts import as_texts, refuse_file, require_scalar_strings
+from zoo.readers.text.texts import as_texts, refuse_paths, require_scalar_strings
 from zoo.tasks.arguments import Texts
 from zoo.tasks.encoding import EncodingTask
 
@@ -86,7 +86,7 @@ class MaskFiller(EncodingTask):
             ValueError: If `x` does not consist of texts, or is empty.
         """
         require(y is None, "left out: a masked language model learns from texts alone", y=y)
-        refuse_file(x)
+        refuse_paths(x)
         texts = x
         if isinstance(x, tf.data.Dataset):
             require_scalar_strings(x)

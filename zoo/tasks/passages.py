@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from zoo.readers.text.sentences import Part, halve, split_sentences
-from zoo.tasks.results import Translation
+from zoo.tasks.results import Translation, hypothesis_log_probs
 
 POSITIONS_TOLD = 10
 
@@ -97,7 +97,7 @@ def joined_texts(parts, texts):
 
 
 def put_together(tokenizer, texts, of_texts):
-    """Returns a `Translation` of the best hypothesis for each sentence.
+    """Returns a `Translation`, with the tokens and attention of the best hypotheses.
 
     Args:
         tokenizer: A `ByteBPETokenizer`.
@@ -118,8 +118,8 @@ def put_together(tokenizer, texts, of_texts):
             for row, target, source in zip(rows, targets, sources, strict=True)
         ]
         attention.append(block_diagonal(blocks))
-    log_probs = [sum(row["log_prob"][0] for row in rows) for rows in of_texts]
-    return Translation(texts, tokens, source_tokens, attention, np.array(log_probs, "float32"))
+    log_probs = hypothesis_log_probs([sum(row["log_prob"] for row in rows) for rows in of_texts])
+    return Translation(texts, tokens, source_tokens, attention, log_probs)
 
 
 def block_diagonal(blocks):

@@ -25,7 +25,9 @@ class Translation(NamedTuple):
         attention: List of float32 arrays (target tokens × source tokens); rows sum to 1. It is 0
             between sentences, which were translated one by one. For a Transformer it is the average
             over all cross-attention heads; the model's `attention` returns each layer and head.
-        log_probs: float32 array, the log-probability of each translation.
+        log_probs: float32 array, the log-probability of each translation. With
+            `num_return_sequences` above 1 it is (texts × translations), like `texts`; tokens and
+            attention are those of the best ones.
     """
 
     texts: list[str]
@@ -78,7 +80,9 @@ class Caption(NamedTuple):
         words: List of lists of `str`, the words of each caption.
         attention: List of float32 arrays (words × rows × columns), the attention map of each word,
             which sums to 1.
-        log_probs: float32 array, the log-probability of each caption.
+        log_probs: float32 array, the log-probability of each caption. With
+            `num_return_sequences` above 1 it is (images × captions), like `texts`; words and
+            attention are those of the best ones.
         images: List of `bytes`, the encoded images.
     """
 
@@ -354,6 +358,23 @@ def _stacked(rows, name):
 def _brightest_is_one(maps):
     """Scales maps to a maximum of 1, since small weights would have few levels."""
     return maps / np.maximum(maps.max(axis=(-2, -1), keepdims=True), 1e-12)
+
+
+def hypothesis_log_probs(log_probs):
+    """Returns the log-probabilities of results, float32 `(inputs,)`, or `(inputs, n)` of several.
+
+    Args:
+        log_probs: List of an array for each input, with one entry per hypothesis.
+
+    Example:
+
+    >>> hypothesis_log_probs([[-1.0], [-2.0]]).shape
+    (2,)
+    >>> hypothesis_log_probs([[-1.0, -3.0], [-2.0, -4.0]]).shape
+    (2, 2)
+    """
+    log_probs = np.array(log_probs, "float32")
+    return log_probs[:, 0] if log_probs.shape[1:] == (1,) else log_probs
 
 
 def require_entry(entries, position):

@@ -8,7 +8,7 @@ import numpy as np
 from keras_attention.plotting import new_figure
 from zoo.decoding.base import require
 from zoo.tasks.passages import block_diagonal
-from zoo.tasks.results import OF_ATTENTION, joined, looks, require_entry
+from zoo.tasks.results import OF_ATTENTION, hypothesis_log_probs, joined, looks, require_entry
 
 LONGEST_TITLE = 80  # characters
 
@@ -78,7 +78,9 @@ class Transcription(NamedTuple):
         attention: List of float32 arrays (tokens × times), what each token attends to. A time step
             is two frames of the reader, 0.02 seconds; a row sums to 1 minus the attention to the
             silence after the sound. It is 0 outside the window of the token.
-        log_probs: float32 array, the log-probability of each text.
+        log_probs: float32 array, the log-probability of each text. With `num_return_sequences`
+            above 1 it is (sounds × texts), like `texts`; tokens and attention are those of the best
+            ones.
         sounds: List of lists of `bytes`, the windows of each sound as WAV files.
         reader: The `SpeechReader` of the model.
     """
@@ -105,8 +107,8 @@ class Transcription(NamedTuple):
                 for row, each, time in zip(of_sound, ids, times, strict=True)
             ]
             attention.append(block_diagonal(maps))
-        log_probs = [sum(row["log_prob"][0] for row in of_sound) for of_sound in rows]
-        return cls(texts, tokens, attention, np.array(log_probs, "float32"), sounds, reader)
+        log_probs = hypothesis_log_probs([sum(row["log_prob"] for row in each) for each in rows])
+        return cls(texts, tokens, attention, log_probs, sounds, reader)
 
     def spectrogram(self, position=0):
         """Returns the spectrogram of a sound as the model gets it, float32 (frames × bands)."""

@@ -2,9 +2,10 @@
 
 from numbers import Integral, Real
 
+import numpy as np
 import tensorflow as tf
 
-from zoo.data.batching import bucket_by_length
+from zoo.data.batching import bucket_by_length, number_of_buckets
 from zoo.data.pairs import pairs_of_lists, require_pairs
 from zoo.data.seeds import seed_stream
 from zoo.decoding.base import require
@@ -13,6 +14,7 @@ from zoo.tasks.arguments import require_dropout
 from zoo.tasks.generating import GeneratingTask
 
 TEXTS_A_TOKENIZER_CALL = 256
+MOST_COUNTED = 50_000  # pairs in lists that are tokenized in advance, in a few seconds
 LONGEST_TARGET = 400
 LONGEST_SOURCE, SHORTEST_LIMIT = 128, 8  # any character has room in the latter
 
@@ -74,7 +76,9 @@ class SourceToTargetTask(GeneratingTask):
             subword_dropout: Probability of BPE dropout: each epoch splits words differently.
 
         Returns:
-            A data set of `(inputs, labels, weights)`.
+            A data set of `(inputs, labels, weights)`. It has a `len` if `x` and `y` are lists of at
+            most 50,000 texts and `subword_dropout` is 0; otherwise, the number of batches is known
+            after an epoch.
 
         Raises:
             ValueError: If `x` and `y` are not pairs of texts, or `subword_dropout` is not a
@@ -97,7 +101,18 @@ class SourceToTargetTask(GeneratingTask):
         tokens = texts.map(tokenize, num_parallel_calls=tf.data.AUTOTUNE).unbatch()
         batch_size = batch_size or self.usual_batch_size
         batches = bucket_by_length(tokens, batch_size, self.tokenizer.pad_id)
+        if y is not None and len(pairs) <= MOST_COUNTED and not subword_dropout:
+            number = number_of_buckets(self._lengths(pairs), batch_size)
+            batches = batches.apply(tf.data.experimental.assert_cardinality(number))
         return batches.map(self._teach).prefetch(tf.data.AUTOTUNE)
+
+    def _lengths(self, pairs):
+        """Returns the number of tokens of the longer text of each pair, as in a batch."""
+        lengths = [
+            tf.maximum(self.source_lengths(source), self.tokenizer.tokenize(target).row_lengths())
+            for source, target in pairs.batch(TEXTS_A_TOKENIZER_CALL)
+        ]
+        return np.concatenate(lengths)
 
     def source_tokens(self, texts, subword_dropout=0.0, seed=None, longest=None):
         """Returns the ragged tokens of texts, the end token included, as the encoder reads them.

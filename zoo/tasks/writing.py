@@ -12,7 +12,7 @@ from keras_attention._checks import is_positive_integer
 from zoo import decoding
 from zoo.data.windows import random_windows, sliding_windows
 from zoo.decoding.base import Sampler, as_length, as_seed, require
-from zoo.readers.text.texts import as_text, as_texts, refuse_file, require_scalar_strings
+from zoo.readers.text.texts import as_text, as_texts, refuse_paths, require_scalar_strings
 from zoo.readers.text.words import chunks
 from zoo.serving import Start
 from zoo.tasks.arguments import SamplerLike, Texts
@@ -88,7 +88,7 @@ class TextGenerator(GeneratingTask):
             ValueError: If `x` is not a text, holds fewer than two tokens, or `y` is given.
         """
         require(y is None, "left out: a language model learns from texts alone", y=y)
-        refuse_file(x)
+        refuse_paths(x)
         batch_size = batch_size or self.usual_batch_size
         if shuffle:
             stream = self.tokens(x)

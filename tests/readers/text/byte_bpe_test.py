@@ -442,7 +442,9 @@ def test_training_on_little_text_fills_fewer_ids():
         ([], 300, "no text"),
         (["", ""], 300, "no text"),
         ("a text", 300, "Received: a single text, 'a text'. Put it into a list"),
-        (__file__, 300, r"Read it first: pathlib\.Path\(.*byte_bpe_test.py'\)\.read_text"),
+        (__file__, 300, r"byte_bpe_test.py'. Read each file first: path\.read_text\(.*split\("),
+        ([__file__] * 2, 300, "Read each file first"),
+        ([b"a text"], 300, r"a list of str. Received: b'a text' of type bytes at position 0"),
     ],
 )
 def test_training_refuses(sentences, size, complaint):

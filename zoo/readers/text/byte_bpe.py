@@ -23,7 +23,7 @@ from zoo.readers.text.pieces import (
 )
 from zoo.readers.text.tables import KnownWords, row_ids
 from zoo.readers.text.templates import around
-from zoo.readers.text.texts import refuse_one_text
+from zoo.readers.text.texts import as_texts_to_learn
 from zoo.readers.text.words import split_words, to_valid_utf8
 from zoo.readers.tracing import traced_once
 from zoo.storage import LARGEST, TOKENIZER
@@ -129,8 +129,7 @@ class ByteBPETokenizer(TextTokenizer):
                 f"vocabulary_size must be at least {FIRST_MERGE_ID} (special tokens and bytes). "
                 f"Received: {vocabulary_size}."
             )
-        refuse_one_text(sentences=sentences)
-        sentences = list(sentences)
+        sentences = as_texts_to_learn(sentences=sentences)
         if not any(sentences):
             raise ValueError("sentences holds no text to learn from (an exhausted generator?).")
         merges = library.learn_merges(sentences, vocabulary_size - FIRST_BYTE_ID, prefix_space)

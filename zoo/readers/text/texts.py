@@ -44,24 +44,41 @@ def as_text(**argument):
     return _valid_unicode(text)
 
 
-def refuse_file(text):
-    """Raises a `ValueError` for a `str` to learn from that is the path of a file instead."""
-    if isinstance(text, str) and os.path.isfile(text):
+def refuse_paths(texts):
+    """Raises a `ValueError` for the path of a file or folder, or a list of paths of files.
+
+    Args:
+        texts: What was given as texts to learn from.
+    """
+    if isinstance(texts, list | tuple):
+        are_paths, path = texts and all(map(_is_file, texts)), next(iter(texts), None)
+    else:
+        is_folder = isinstance(texts, str) and os.path.isdir(texts)
+        are_paths, path = is_folder or _is_file(texts), texts
+    if are_paths:
         raise ValueError(
-            f"The texts to learn from must be given themselves. Received: the path of a file, "
-            f"{text!r}. Read it first: pathlib.Path({text!r}).read_text()."
+            "The texts to learn from must be given themselves. Received: the path "
+            f'{os.fspath(path)!r}. Read each file first: path.read_text(encoding="utf-8") of its '
+            'pathlib.Path, with .strip().split("\\n") if each line is a text.'
         )
 
 
-def refuse_one_text(**argument):
-    """Raises a `ValueError` for a `str` in place of several texts to learn from."""
+def as_texts_to_learn(**argument):
+    """Returns a list of the texts to learn from, given under the name of the argument.
+
+    Raises:
+        ValueError: If it is a single text or a path, or an entry is not a `str`.
+    """
     ((name, texts),) = argument.items()
+    refuse_paths(texts)
     if isinstance(texts, str):
-        refuse_file(texts)
         raise ValueError(
             f"`{name}` must be several texts. Received: a single text, {reprlib.repr(texts)}. Put "
             "it into a list."
         )
+    texts, _ = as_texts(texts)
+    refuse_paths(texts)
+    return texts
 
 
 def require_scalar_strings(dataset):
@@ -99,6 +116,10 @@ def entries_of(several):
 def is_row(each):
     """Returns whether an entry has entries of its own: a list, a tuple or an array with axes."""
     return isinstance(each, list | tuple) or (isinstance(each, np.ndarray) and each.ndim > 0)
+
+
+def _is_file(text):
+    return isinstance(text, str | os.PathLike) and os.path.isfile(text)
 
 
 def _valid_unicode(text):

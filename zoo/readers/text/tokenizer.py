@@ -14,7 +14,7 @@ from zoo.readers.text.bert import bert_definition
 from zoo.readers.text.pieces import spell
 from zoo.readers.text.tables import array_of_objects, constant
 from zoo.readers.text.templates import templates_of
-from zoo.readers.text.texts import refuse_one_text
+from zoo.readers.text.texts import as_texts_to_learn
 from zoo.readers.text.words import to_valid_utf8
 from zoo.readers.tracing import traced_once
 from zoo.storage.json_files import read_json
@@ -134,8 +134,7 @@ class Tokenizer(TextTokenizer):
         >>> tokenizer.pieces(tokenizer.tokenize(["The hats"]))
         [['the', 'hat', '·s']]
         """
-        refuse_one_text(texts=texts)
-        texts = [_without(text, tokens) for text in texts]
+        texts = [_without(text, tokens) for text in as_texts_to_learn(texts=texts)]
         if not any(texts):
             raise ValueError("texts holds no text to learn from (an exhausted generator?).")
         special = [*OF_BERT.values(), *tokens]
