@@ -26,6 +26,7 @@ from keras_attention._layer import (
     padding_mask,
 )
 from keras_attention._recompute import Recomputable
+from keras_attention._registry import serialize
 from keras_attention.feed_forward import FeedForward
 from keras_attention.multi_head import MultiHeadAttention
 
@@ -190,12 +191,12 @@ class ResidualBlock(ChecksMasks, Recomputable):
             raise ValueError(
                 f"{type(self).__name__} needs {' and '.join(shapes)} of shape (batch, length, "
                 f"size). Received: {received}. Add a length axis to a single step with "
-                "x[:, None, :]."
+                "x[:, None, :]; turn images into sequences with "
+                "keras.layers.Reshape((height * width, channels))."
             )
 
     def get_config(self):
         options = {name: getattr(self, name) for name in self.options}
-        serialize = keras.saving.serialize_keras_object
         config = {name: serialize(option) for name, option in options.items()}
         config["activation"] = activations.serialize(self.activation)
         return {**super().get_config(), **config}
