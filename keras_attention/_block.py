@@ -109,10 +109,12 @@ class ResidualBlock(ChecksMasks, Recomputable):
     def _has_bias(self, part):
         return self.use_bias if isinstance(self.use_bias, bool) else part in self.use_bias
 
-    def call(self, x, mask=None, return_attention_scores=False, training=None):
+    def call(self, x, mask=None, attention_mask=None, return_attention_scores=False, training=None):
         self._require_sequences(x=x.shape)
         mask = self._padding("mask", mask, x)
-        x, weights = self._attend_to_itself(x, mask, return_attention_scores, training)
+        x, weights = self._attend_to_itself(
+            x, mask, attention_mask, return_attention_scores, training
+        )
         x = self._feed_forward(x, training)
         return (x, weights) if return_attention_scores else x
 
@@ -152,12 +154,18 @@ class ResidualBlock(ChecksMasks, Recomputable):
         self.feed_forward_norm = self._make_norm("feed_forward_norm", x_shape)
         self.drop = keras.layers.Dropout(self.dropout, dtype=self.dtype_policy)
 
-    def _attend_to_itself(self, x, mask, with_weights, training):
+    def _attend_to_itself(self, x, mask, attention_mask, with_weights, training):
         """Adds the output of `self.attention`, from `x` to `x`, to its input."""
+        # Not every attention layer has this argument.
+        pairs = {} if attention_mask is None else {"attention_mask": attention_mask}
         norm = self.attention_norm
-        return self._attend(self.attention, norm, x, None, mask, mask, with_weights, training)
+        return self._attend(
+            self.attention, norm, x, None, mask, mask, with_weights, training, **pairs
+        )
 
-    def _attend(self, attention, norm, x, memory, mask, memory_mask, with_weights, training):
+    def _attend(
+        self, attention, norm, x, memory, mask, memory_mask, with_weights, training, **pairs
+    ):
         """Adds the output of an attention to its input; the memory `None` is the input itself."""
         x = as_floats(x, self.compute_dtype)
         query = self._before(norm, x)
@@ -168,6 +176,7 @@ class ResidualBlock(ChecksMasks, Recomputable):
             value_mask=memory_mask,
             return_attention_scores=with_weights,
             training=training,
+            **pairs,
         )
         context, weights = context if with_weights else (context, None)
         return self._after(norm, x, context, training), weights

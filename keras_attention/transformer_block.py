@@ -57,6 +57,7 @@ class TransformerBlock(ResidualBlock):
     Call arguments:
         x: Tensor `(batch, length, size)`.
         mask: Boolean `(batch, length)`, `False` for padding; combined with Keras' implicit mask.
+        attention_mask: As for `EncoderBlock`, for attention layers that support it.
         return_attention_scores: Whether to also return the weights of the attention layer.
         training: Whether to apply dropout.
 
