@@ -75,6 +75,22 @@ def test_with_several_heads_it_is_an_encoder_block():
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
+@pytest.mark.parametrize("name", LAYERS)
+def test_unknown_lengths_are_known_when_called(name):
+    inputs = keras.Input((None, SIZE))
+    block = TransformerBlock(LAYERS[name](), 12)
+    outputs = block(inputs, return_attention_scores=True)
+    assert outputs[0].shape == block(inputs).shape == inputs.shape
+    found = keras.Model(inputs, outputs)(X)
+    for symbolic, each, expected in zip(
+        outputs, found, block(X, return_attention_scores=True), strict=True
+    ):
+        assert symbolic.dtype == keras.backend.standardize_dtype(each.dtype)
+        pairs = zip(symbolic.shape, each.shape, strict=True)
+        assert all(size in (None, real) for size, real in pairs)
+        np.testing.assert_allclose(oracle.float64(each), oracle.float64(expected), atol=1e-5)
+
+
 def test_causal_layers_make_causal_blocks():
     block = TransformerBlock(LinearAttention(2, 4, causal=True), 12)
     other = X.copy()
