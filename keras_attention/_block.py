@@ -22,6 +22,7 @@ from keras_attention._keras import get_keras_mask
 from keras_attention._layer import ChecksMasks, as_floats, both, padding_mask
 from keras_attention._memory import Memory, attend_together
 from keras_attention._recompute import Recomputable
+from keras_attention._registry import serialize
 from keras_attention.feed_forward import FeedForward
 from keras_attention.multi_head import MultiHeadAttention
 
@@ -81,10 +82,12 @@ class ResidualBlock(ChecksMasks, Recomputable):
 
     options = _options(__init__)
 
-    def call(self, x, mask=None, return_attention_scores=False, training=None):
+    def call(self, x, mask=None, attention_mask=None, return_attention_scores=False, training=None):
         self._require_sequences(x=x.shape)
         mask = self._padding("mask", mask, x)
-        x, weights = self._attend_to_itself(x, mask, return_attention_scores, training)
+        x, weights = self._attend_to_itself(
+            x, mask, attention_mask, return_attention_scores, training
+        )
         x = self._feed_forward(x, training)
         return (x, weights) if return_attention_scores else x
 
@@ -124,12 +127,18 @@ class ResidualBlock(ChecksMasks, Recomputable):
         self.feed_forward_norm = self._make_norm("feed_forward_norm", x_shape)
         self.drop = keras.layers.Dropout(self.dropout, dtype=self.dtype_policy)
 
-    def _attend_to_itself(self, x, mask, with_weights, training):
+    def _attend_to_itself(self, x, mask, attention_mask, with_weights, training):
         """Adds the output of `self.attention`, from `x` to `x`, to its input."""
+        # Not every attention layer has this argument.
+        pairs = {} if attention_mask is None else {"attention_mask": attention_mask}
         norm = self.attention_norm
-        return self._attend(self.attention, norm, x, None, mask, mask, with_weights, training)
+        return self._attend(
+            self.attention, norm, x, None, mask, mask, with_weights, training, **pairs
+        )
 
-    def _attend(self, attention, norm, x, memory, mask, memory_mask, with_weights, training):
+    def _attend(
+        self, attention, norm, x, memory, mask, memory_mask, with_weights, training, **pairs
+    ):
         """Adds the output of an attention to its input; the memory `None` is the input itself."""
         x = as_floats(x, self.compute_dtype)
         query = self._before(norm, x)
@@ -140,6 +149,7 @@ class ResidualBlock(ChecksMasks, Recomputable):
             value_mask=memory_mask,
             return_attention_scores=with_weights,
             training=training,
+            **pairs,
         )
         context, weights = context if with_weights else (context, None)
         return self._after(norm, x, context, training), weights
@@ -163,12 +173,12 @@ class ResidualBlock(ChecksMasks, Recomputable):
             raise ValueError(
                 f"{type(self).__name__} needs {' and '.join(shapes)} of shape (batch, length, "
                 f"size). Received: {received}. Add a length axis to a single step with "
-                "x[:, None, :]."
+                "x[:, None, :]; turn images into sequences with "
+                "keras.layers.Reshape((height * width, channels))."
             )
 
     def get_config(self):
         options = {name: getattr(self, name) for name in self.options}
-        serialize = keras.saving.serialize_keras_object
         config = {name: serialize(option) for name, option in options.items()}
         config["activation"] = activations.serialize(self.activation)
         return {**super().get_config(), **config}

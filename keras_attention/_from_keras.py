@@ -51,15 +51,17 @@ def from_keras(layer):
     >>> model.save_weights(f"{folder}/model.weights.h5")
     >>> ours.load_weights(f"{folder}/model.weights.h5")
     """
-    if isinstance(layer, keras.Model):
+    if isinstance(layer, keras.Sequential) or hasattr(layer, "operations"):  # of a functional model
         return _converted_model(layer)
     twin = TWINS.get(type(layer))
     if twin is None:
         known = ", ".join(each.__name__ for each in TWINS)
         raise TypeError(
             f"from_keras takes one of Keras' layers {known}, or a functional or sequential model. "
-            f"Received: {layer!r} of type {type(layer).__name__}. For a subclass, write its "
-            "difference from the parent as a score or a mask of keras_attention.MultiHeadAttention."
+            f"Received: {layer!r} of type {type(layer).__name__}. For a subclass of one of these "
+            "layers, write its difference from the parent as a score or a mask of "
+            "keras_attention.MultiHeadAttention. In the code of your own layer or model, import "
+            "its attention layers from keras_attention.drop_in: they load the same weights."
         )
     if not layer.built:
         raise ValueError(

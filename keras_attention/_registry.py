@@ -78,3 +78,15 @@ class Registry:
             f"of {self.base.__name__}. Received: {identifier!r} of type "
             f"{type(identifier).__name__}.{self.hint}"
         )
+
+
+def serialize(part):
+    """Returns the config of a part, which files keep shared among the layers that hold it.
+
+    While Keras writes a file, it marks an object as shared in every config but the first. Without
+    the mark in the first, each layer would load a part of its own, and the file fits only one.
+    """
+    config, second = (keras.saving.serialize_keras_object(part) for _ in range(2))
+    if isinstance(second, dict) and "shared_object_id" in second:
+        config["shared_object_id"] = second["shared_object_id"]
+    return config

@@ -9,6 +9,7 @@ from keras_attention import compute, masks, normalizers, positions, scores
 from keras_attention._checks import is_positive_number, require_fractions
 from keras_attention._layer import require_built
 from keras_attention._memory import GrowingMemory, Memory, MemoryAttention
+from keras_attention._registry import serialize
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
@@ -145,6 +146,8 @@ class Attention(GrowingMemory, MemoryAttention):
         heads = tuple(query_shape[1:-2])
         if not self.score.built:  # already built if loaded from a file or shared
             self.score.build(query_shape, key_shape)
+        if self.score.pair_size is None:  # a custom `build` may not call that of its base class
+            self.score.pair_size = key_shape[-1]
         self._require_same_heads("score", self.score, heads)
         if self.position is not None:
             if not self.position.built:
@@ -255,7 +258,6 @@ class Attention(GrowingMemory, MemoryAttention):
             )
 
     def get_config(self):
-        serialize = keras.saving.serialize_keras_object
         return {
             **super().get_config(),
             "score": serialize(self.score),

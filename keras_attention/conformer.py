@@ -43,6 +43,7 @@ class ConformerBlock(Block):
         x: Tensor `(batch, length, size)`.
         mask: Boolean `(batch, length)`, `False` for padding; combined with Keras' implicit mask.
             Hidden positions do not affect the outputs at other positions.
+        attention_mask: As for `EncoderBlock`; the convolution ignores it.
         return_attention_scores: Whether to also return the attention weights.
         training: Whether to apply dropout and to update the batch normalization.
 
@@ -115,12 +116,14 @@ class ConformerBlock(Block):
             if self.normalize == "pre":
                 self.output_norm = self._make_norm("output_norm", x_shape)
 
-    def call(self, x, mask=None, return_attention_scores=False, training=None):
+    def call(self, x, mask=None, attention_mask=None, return_attention_scores=False, training=None):
         self._require_sequences(x=x.shape)
         mask = self._padding("mask", mask, x)
         x = as_floats(x, self.compute_dtype)
         x = self._half_step(self.feed_forward, self.feed_forward_norm, x, training)
-        x, weights = self._attend_to_itself(x, mask, return_attention_scores, training)
+        x, weights = self._attend_to_itself(
+            x, mask, attention_mask, return_attention_scores, training
+        )
         norm = self.convolution_input_norm
         added = self.convolution(self._before(norm, x), mask=mask, training=training)
         x = self._after(norm, x, added, training)

@@ -46,6 +46,8 @@ class EncoderBlock(Block):
     Call arguments:
         x: Tensor `(batch, length, size)`.
         mask: Boolean `(batch, length)`, `False` for padding; combined with Keras' implicit mask.
+        attention_mask: Boolean `(length, length)`, optionally with leading axes, as for
+            `Attention`: such as `masks.Document(ids)(length, length)` for packed documents.
         return_attention_scores: Whether to also return the attention weights.
         training: Whether to apply dropout.
 

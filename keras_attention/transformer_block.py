@@ -5,6 +5,7 @@ from typing import Any
 
 import keras
 
+from keras_attention._approximation import Approximation
 from keras_attention._block import ResidualBlock
 
 OPTIONS = ("query_mask", "value_mask", "return_attention_scores", "training")  # of its call
@@ -57,6 +58,7 @@ class TransformerBlock(ResidualBlock):
     Call arguments:
         x: Tensor `(batch, length, size)`.
         mask: Boolean `(batch, length)`, `False` for padding; combined with Keras' implicit mask.
+        attention_mask: As for `EncoderBlock`, for attention layers that support it.
         return_attention_scores: Whether to also return the weights of the attention layer.
         training: Whether to apply dropout.
 
@@ -126,6 +128,20 @@ class TransformerBlock(ResidualBlock):
                 )
             self.attention_norm = self._make_norm("attention_norm", x_shape)
             self._build_feed_forward(x_shape)
+
+    def compute_output_spec(
+        self, x, mask=None, attention_mask=None, return_attention_scores=False, training=None
+    ):
+        if not isinstance(self.attention, Approximation):
+            return super().compute_output_spec(
+                x, mask, attention_mask, return_attention_scores, training
+            )
+        # Not traced, for the reason that `Approximation` gives.
+        _, weights = self.attention.compute_output_spec(
+            x, x, attention_mask=attention_mask, return_attention_scores=True
+        )
+        output = keras.KerasTensor(x.shape, dtype=self.compute_dtype)
+        return (output, weights) if return_attention_scores else output
 
     def get_config(self):
         attention = keras.saving.serialize_keras_object(self.attention)

@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_attention.positions import Position
+from keras_attention.scores.base import logits
 
 
 class Scoring:
@@ -47,14 +48,14 @@ class Scoring:
             with keras.StatelessScope(list(zip(self.variables, weights, strict=True))):
                 return self(queries, key, query_positions, key_positions)
         query, *features = queries
-        logits = self.score.pairwise(query, key)
+        pairs = logits(self.score, query, key)
         if self.has_bias:
             features = features[0] if features else None
             bias = self.position.bias(features, query_positions, key_positions)
-            logits = logits + ops.cast(bias, logits.dtype)
+            pairs = pairs + ops.cast(bias, pairs.dtype)
         if self.soft_cap is not None:
-            logits = self.soft_cap * ops.tanh(logits / self.soft_cap)
-        return logits
+            pairs = self.soft_cap * ops.tanh(pairs / self.soft_cap)
+        return pairs
 
 
 def _weights_of_pairs(score):

@@ -28,6 +28,7 @@ _registry = Registry(
         "t5": T5Bias,
         "transformer_xl": TransformerXL,
     },
+    " Sinusoidal and learned positions are layers for the embeddings: x = SinusoidalPosition()(x).",
 )
 get = _registry.get
 names = _registry.names

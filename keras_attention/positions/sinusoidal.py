@@ -19,7 +19,8 @@ class SinusoidalPosition(PositionEmbedding):
     $$ halves: p_{t,i} = \\sin(t / w^{2i/d}), \\quad p_{t,d/2+i} = \\cos(t / w^{2i/d}) $$
 
     Paper: Vaswani et al. 2017, section 3.5 (https://arxiv.org/abs/1706.03762). The paper first
-    multiplies the embeddings by the square root of their size.
+    multiplies the embeddings by the square root of their size, `keras.layers.Rescaling(size**0.5)`;
+    `x * size**0.5` would lose Keras' implicit mask.
 
     Angles, sines and the sum are computed in float32, whatever the dtype of the embeddings, and
     rounded once. No weights, no maximum length.

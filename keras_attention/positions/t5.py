@@ -20,9 +20,9 @@ class T5Bias(Position):
     Paper: Raffel et al. 2020, Exploring the Limits of Transfer Learning with a Unified
     Text-to-Text Transformer, section 2.1 (https://arxiv.org/abs/1910.10683).
 
-    T5 shares the biases among its layers: pass the same object to all of them. (Files of functional
-    models do not preserve the sharing; files of models that create their layers themselves do.) T5
-    uses `score="dot"`, which leaves the scaling to the initializer. Weights `num_buckets` per head.
+    T5 shares the biases among its layers: pass the same object to all of them. Files preserve the
+    sharing, but `keras.models.clone_model` does not. T5 uses `score="dot"`, which leaves the
+    scaling to the initializer. Weights `num_buckets` per head.
 
     Args:
         num_buckets: Number of buckets.

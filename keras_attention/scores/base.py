@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_attention._checks import fits
 from keras_attention._products import matmul, transposed
 from keras_attention.masks import positions
 
@@ -97,7 +98,10 @@ class Score(keras.layers.Layer):
 
     def call(self, query, key):
         of_query, of_key = positions(ops.shape(query)[-2], ops.shape(key)[-2])
-        return self.pairwise(self.prepare_query(query, of_query), self.prepare_key(key, of_key))
+        return logits(self, self.prepare_query(query, of_query), self.prepare_key(key, of_key))
+
+    def _described(self):
+        return f"score {type(self).__name__}"
 
     def require_equal_sizes(self, query_shape, key_shape):
         """Raises a `ValueError` unless queries and keys have the same number of features."""
@@ -121,3 +125,24 @@ class MatrixProduct(Score):
 
     def pairwise(self, query, key):
         return matmul(query, transposed(key))
+
+
+def logits(score, query, key):
+    """Returns the logits `(..., query_tile, key_tile)` of prepared queries and keys.
+
+    Raises:
+        ValueError: If `pairwise` of the score returns another shape.
+    """
+    pairs = score.pairwise(query, key)
+    fronts = zip(query.shape[:-2], key.shape[:-2], strict=True)
+    front = (of_key if of_query == 1 else of_query for of_query, of_key in fronts)
+    shape, expected = getattr(pairs, "shape", None), (*front, query.shape[-2], key.shape[-2])
+    if shape is None or not fits(shape, expected):
+        raise ValueError(
+            f"The {score._described()} must return logits of the shape (batch, *heads, queries, "
+            f"keys) = {expected}. Received: "
+            f"{'no tensor' if shape is None else f'shape {tuple(shape)}'}, for queries "
+            f"{tuple(query.shape)} and keys {tuple(key.shape)}. Sum over features only, and let "
+            "keras.ops broadcast query[..., :, None, :] with key[..., None, :, :]."
+        )
+    return pairs

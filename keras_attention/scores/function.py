@@ -4,7 +4,6 @@ import inspect
 
 import keras
 
-from keras_attention._checks import fits
 from keras_attention.scores.base import Score
 
 
@@ -48,17 +47,10 @@ class Function(Score):
         self.function = function
 
     def pairwise(self, query, key):
-        logits = self.function(query, key)
-        shape, expected = getattr(logits, "shape", None), (*query.shape[:-1], key.shape[-2])
-        if shape is None or not fits(shape, expected):
-            raise ValueError(
-                f"The score function {_name(self.function)} must return logits of the shape "
-                f"(batch, *heads, queries, keys) = {expected}. Received: "
-                f"{'no tensor' if shape is None else f'shape {tuple(shape)}'}, for queries "
-                f"{tuple(query.shape)} and keys {tuple(key.shape)}. Sum over features only, and "
-                "let keras.ops broadcast query[..., :, None, :] with key[..., None, :, :]."
-            )
-        return logits
+        return self.function(query, key)
+
+    def _described(self):
+        return f"score function {_name(self.function)}"
 
     def get_config(self):
         name = getattr(self.function, "__name__", "<lambda>")

@@ -30,6 +30,11 @@ NARROW = np.ones((2, 5, 6), "float32")
 ADDED = np.array([[0.0, 0.0, -1e9, -1e9, -1e9]] * 2)
 
 
+class Unsummed(scores.Score):
+    def pairwise(self, query, key):
+        return query[..., :, None, :] - key[..., None, :, :]
+
+
 def gru():
     return keras.layers.GRUCell(8)
 
@@ -465,6 +470,18 @@ MISTAKES = {
     "function that returns nothing": (
         attend(Attention(lambda query, key: None)),
         ["score function '<lambda>'", "no tensor", "queries (2, 3, 4)"],
+    ),
+    "score of another shape": (
+        attend(MultiHeadAttention(2, 4, score=Unsummed())),
+        ["score Unsummed", "(2, 2, 3, 5)", "shape (2, 2, 3, 5, 4)", "Sum over features"],
+    ),
+    "score of another shape by itself": (
+        lambda: Unsummed()(QUERY, VALUE),
+        ["score Unsummed", "(2, 3, 5)", "shape (2, 3, 5, 4)"],
+    ),
+    "embeddings of positions inside the heads": (
+        lambda: Attention(position="sinusoidal"),
+        ["Unknown position 'sinusoidal'", "layers for the embeddings", "SinusoidalPosition()(x)"],
     ),
     "lambda in a config": (
         lambda: Attention(lambda query, key: query).get_config(),

@@ -313,6 +313,10 @@ class Subclass(keras.layers.MultiHeadAttention):
     pass
 
 
+class OwnModel(keras.Model):
+    pass
+
+
 def overriding(*names):
     return type(
         "Overrides", (drop_in.MultiHeadAttention,), {name: lambda self: 0 for name in names}
@@ -330,6 +334,11 @@ ERRORS = {
         ["from_keras takes", "GroupedQueryAttention", "Dense"],
     ),
     "a subclass": (lambda: from_keras(Subclass(2, 4)), TypeError, ["of type Subclass"]),
+    "a model of its own code": (
+        lambda: from_keras(OwnModel()),
+        TypeError,
+        ["from_keras takes", "of type OwnModel", "import its attention layers"],
+    ),
     "a method that nobody calls": (
         lambda: overriding("_compute_attention"),
         TypeError,

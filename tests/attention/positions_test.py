@@ -5,7 +5,14 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import Attention, MultiHeadAttention, positions
+from keras_attention import (
+    Attention,
+    EncoderBlock,
+    MultiHeadAttention,
+    normalizers,
+    positions,
+    scores,
+)
 from keras_attention.positions.alibi import slopes
 from keras_attention.positions.t5 import bucket
 from tests.attention import oracle
@@ -470,6 +477,33 @@ def test_what_is_the_same_in_all_heads_serves_any_number_of_them(name):
     own.build(x.shape, x.shape)
     own.set_weights(layer.get_weights())
     np.testing.assert_allclose(oracle.float64(found), oracle.float64(own(x, x)), atol=1e-6)
+
+
+def two_layers(layer_class, *arguments):
+    parts = {
+        "position": positions.T5Bias(),
+        "score": scores.General(),
+        "normalizer": normalizers.Hard(stochastic=True, seed=0),
+    }
+    inputs = x = keras.Input((None, SIZE))
+    for _ in range(2):
+        layer = layer_class(HEADS, *arguments, **parts)
+        x = layer(x, x) if layer_class is MultiHeadAttention else layer(x)
+    return keras.Model(inputs, x)
+
+
+@pytest.mark.parametrize("arguments", [(MultiHeadAttention, 4), (EncoderBlock, 16, 4)])
+def test_files_of_functional_models_keep_parts_shared(arguments, tmp_path):
+    model = two_layers(*arguments)
+    names = [weight.name for weight in model.weights]
+    assert names.count("embeddings") == 1
+    for weight in model.trainable_weights:
+        weight.assign(random(*weight.shape))
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    assert [weight.name for weight in again.weights] == names
+    x = random(BATCH, KEYS, SIZE)
+    np.testing.assert_allclose(oracle.float64(again(x)), oracle.float64(model(x)), atol=1e-5)
 
 
 def test_names_make_the_positions_inside_heads():

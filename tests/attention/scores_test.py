@@ -538,3 +538,22 @@ def test_weights_survive_a_file(name, tmp_path):
     np.testing.assert_allclose(
         loaded.predict(inputs, verbose=0), model.predict(inputs, verbose=0), atol=1e-6
     )
+
+
+class OwnBuild(scores.Score):
+    """Builds without the base class, as layers of Keras may."""
+
+    def build(self, query_shape, key_shape):
+        self.kernel = self.add_weight(name="kernel", shape=(query_shape[-1], key_shape[-1]))
+
+    def pairwise(self, query, key):
+        return ops.matmul(ops.matmul(query, self.kernel), ops.swapaxes(key, -1, -2))
+
+
+@pytest.mark.parametrize("implementation", ["reference", "chunked"])
+def test_a_score_may_build_without_its_base_class(implementation):
+    query, value = np.ones((2, 3, 4), "float32"), np.ones((2, 5, 6), "float32")
+    layer = Attention(OwnBuild(), implementation=implementation)
+    context = layer(query, value)
+    assert layer.choose_implementation(query.shape, value.shape) == implementation
+    np.testing.assert_allclose(ops.convert_to_numpy(context), np.ones((2, 3, 6)), atol=1e-6)

@@ -6,6 +6,7 @@ import pytest
 
 from keras_attention import (
     Attention,
+    ConformerBlock,
     EncoderBlock,
     LinearAttention,
     LinformerAttention,
@@ -16,6 +17,7 @@ from keras_attention import (
     ReformerAttention,
     TransformerBlock,
 )
+from keras_attention._keras import get_keras_mask
 from tests.attention import oracle
 from tests.attention.transformer_test import feed_forward, layer_norm
 
@@ -71,6 +73,22 @@ def test_with_several_heads_it_is_an_encoder_block():
     assert not given
     found, expected = (oracle.float64(each(X, mask=MASK)) for each in (block, encoder))
     np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_unknown_lengths_are_known_when_called(name):
+    inputs = keras.Input((None, SIZE))
+    block = TransformerBlock(LAYERS[name](), 12)
+    outputs = block(inputs, return_attention_scores=True)
+    assert outputs[0].shape == block(inputs).shape == inputs.shape
+    found = keras.Model(inputs, outputs)(X)
+    for symbolic, each, expected in zip(
+        outputs, found, block(X, return_attention_scores=True), strict=True
+    ):
+        assert symbolic.dtype == keras.backend.standardize_dtype(each.dtype)
+        pairs = zip(symbolic.shape, each.shape, strict=True)
+        assert all(size in (None, real) for size, real in pairs)
+        np.testing.assert_allclose(oracle.float64(each), oracle.float64(expected), atol=1e-5)
 
 
 def test_causal_layers_make_causal_blocks():
@@ -135,3 +153,37 @@ def test_a_model_of_such_blocks_learns_and_comes_back_from_its_file(tmp_path, mo
 def test_mistakes(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize("normalize", ["post", "pre"])
+@pytest.mark.parametrize("name", ["encoder", "attention", "several heads", "keras"])
+def test_a_call_takes_a_mask_of_pairs(name, normalize):
+    if name == "encoder":
+        block = EncoderBlock(2, 12, normalize=normalize)
+    else:
+        layer = Attention("general") if name == "attention" else LAYERS[name]()
+        block = TransformerBlock(layer, 12, normalize)
+    packed = np.array([[1, 1, 2, 2, 2, 2], [1, 1, 1, 1, 2, 2]])
+    pairs = packed[:, :, None] == packed[:, None, :]
+    found = oracle.float64(block(X, attention_mask=pairs))
+    for example, ids in enumerate(packed):
+        for each in (1, 2):
+            alone = block(X[example : example + 1, ids == each])
+            np.testing.assert_allclose(found[example, ids == each], alone[0], atol=1e-5)
+
+
+@pytest.mark.parametrize("make", [lambda: EncoderBlock(2, 12), lambda: ConformerBlock(2, 12)])
+def test_a_mask_of_pairs_counts_beside_padding(make):
+    tokens, pairs = keras.Input((LENGTH,)), keras.Input((LENGTH, LENGTH), dtype="bool")
+    x = keras.layers.Embedding(4, SIZE, mask_zero=True)(tokens)
+    output, weights = make()(x, attention_mask=pairs, return_attention_scores=True)
+    assert get_keras_mask(output) is not None
+    ids, earlier = np.array([[1, 2, 3, 1, 0, 0]] * BATCH), np.tri(LENGTH, dtype=bool)
+    found = keras.Model([tokens, pairs], weights)([ids, np.stack([earlier] * BATCH)])
+    seen = earlier & (ids[0] > 0) & (ids[0] > 0)[:, None]
+    np.testing.assert_array_equal(oracle.float64(found) > 0, np.broadcast_to(seen, found.shape))
+
+
+def test_an_approximation_refuses_a_mask_of_pairs():
+    with pytest.raises(ValueError, match="LinearAttention cannot honour `attention_mask`"):
+        TransformerBlock(LAYERS["linear"](), 12)(X, attention_mask=np.ones((LENGTH, LENGTH)))

@@ -16,12 +16,13 @@ FILES = [
     "recurrent_test.py",
     "recompute_test.py",
     "gradient_forms_test.py",
+    "transformer_block_test.py",
 ]
 
 PART = (  # what is run without --full
     "(several and test_equals_the_equations and gaussian and not half)"
     " or (equations and grouped and GRUCell and luong)"
-    " or other_places or closed_form or steps_of_arrays"
+    " or other_places or closed_form or steps_of_arrays or (unknown_lengths and linformer)"
 )
 
 
