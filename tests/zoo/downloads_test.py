@@ -410,7 +410,7 @@ def test_commands_take_archives_and_urls(over_https, answers, archive, monkeypat
     assert run("translate", over_https, "a man", "two dogs").stdout == "a man\ntwo dogs\n"
     measured = run("evaluate", archive)
     assert measured.exit_code == 1
-    assert "comes without one" in measured.output
+    assert "has no recipe" in measured.output
 
 
 # -------------------------------------------------------------------------------------------- Hub

@@ -278,7 +278,8 @@ def run(name, data_dir, run_dir, epochs=None, seed=None):
         ValueError: If there is no such recipe, or the preset is there already.
     """
     if name not in RECIPES:
-        raise ValueError(unknown_name("recipe", name, RECIPES))
+        own = " To train on your own data, use Python: zoo.load(...).fit(...)."
+        raise ValueError(unknown_name("recipe", name, RECIPES) + own)
     recipe, folder = RECIPES[name], pathlib.Path(run_dir) / name
     wanted = {"epochs": epochs, "seed": seed}
     given = {option: value for option, value in wanted.items() if value is not None}
@@ -308,8 +309,8 @@ def of_card(card):
         return recipe(**card["training"]["recipe"])
     except (KeyError, TypeError) as error:
         raise ValueError(
-            "Which data to measure a model on, and how, stands in its recipe, and this model comes "
-            "without one. Measure it in Python: zoo.load(...).evaluate(...)."
+            "This model has no recipe that says what data to measure it on, and how. Measure it in "
+            "Python: zoo.load(...).evaluate(...)."
         ) from error
 
 
