@@ -107,6 +107,12 @@ def classify(name, inputs, files, pair, labels, show_attention, batch_size):
     model = load(name, "classify")
     if pair and (labels or model.tokenizer is None):
         raise ValueError(f"{name} does not classify pairs of texts: leave out --pair.")
+    kind = _kind_of_files(model)
+    folder = next((each for each in inputs if kind and pathlib.Path(each).is_dir()), None)
+    if folder is not None:
+        raise ValueError(
+            f"{folder} is a folder. To classify its {kind}s, write --input {folder} --output FILE."
+        )
     settings = {"batch_size": batch_size} | _labels_for(model, name, labels, show_attention)
 
     def answers(model, inputs):
@@ -124,7 +130,6 @@ def classify(name, inputs, files, pair, labels, show_attention, batch_size):
             return [dict(zip(names, each, strict=True)) for each in answers(model, inputs)]
 
         names = PAIR_OF_TEXTS if pair else (TEXT,)
-        kind = _kind_of_files(model)
         answer_rows(files, model, answer, kind=kind, names=names, name=name, **settings)
         return
     for some in batches(inputs, batch_size):
@@ -145,7 +150,7 @@ def _told(label, share):
 
 def _kind_of_files(model):
     """Returns the kind of the files that a model classifies, or `None` if it classifies texts."""
-    if model.takes_images:
+    if model.takes_images or hasattr(model, "search"):
         return "image"
     return "sound" if model.tokenizer is None else None
 
@@ -175,7 +180,8 @@ def embed(name, inputs):
     model = load(name, "embed")
 
     def is_picture(each):
-        return hasattr(model, "search") and pathlib.Path(each).suffix.lower() in PICTURES
+        path = pathlib.Path(each)
+        return hasattr(model, "search") and (path.suffix.lower() in PICTURES or path.exists())
 
     for of_pictures, neighbours in itertools.groupby(inputs, is_picture):
         kind = "images" if of_pictures else "texts"

@@ -1,5 +1,6 @@
 """The commands that apply a model to image and sound files."""
 
+import functools
 import inspect
 import pathlib
 import sys
@@ -82,8 +83,9 @@ def _describe(name, method, kind, files, paths, show_attention, batch_size, opti
     describe = getattr(model, method)
     _require_options(name, describe, options)
     is_one, failed, first = [*files] == [*paths] and len(files) == 1, False, None
+    content_of = _content_of(kind, getattr(model, "longest_sound", None))
     for some in batches(files, batch_size):
-        found = contents(some, _content_of(kind))
+        found = contents(some, content_of)
         failed = failed or len(found) < len(some)
         texts = describe([content for _, content in found], **options) if found else []
         for (file, _), text in zip(found, texts, strict=True):
@@ -150,15 +152,20 @@ def _files_of(path, kind):
     return files_of(path, kind) if path.is_dir() else [path]
 
 
-def _content_of(kind):
-    """Returns the function that reads a file of a kind, or raises an error."""
+def _content_of(kind, seconds=None):
+    """Returns the function that reads a file of a kind, or raises an error.
+
+    Args:
+        kind: `"image"` or `"sound"`.
+        seconds: Maximum length of a sound, or `None`.
+    """
     if kind == "image":
         from zoo.readers.images import image_bytes
 
         return image_bytes
     from zoo.readers.audio import sound_bytes
 
-    return sound_bytes
+    return functools.partial(sound_bytes, seconds=seconds)
 
 
 COMMANDS = (caption, transcribe, match)

@@ -51,7 +51,7 @@ def _palette_with_transparency():
     return image
 
 
-def _animation(file_format):
+def animation(file_format):
     frames = [Image.new("RGB", (COLUMNS, ROWS), colour) for colour in ("red", "blue")]
     first = scene().quantize(255) if file_format == "GIF" else scene()
     return encoded(first, file_format, save_all=True, append_images=frames)
@@ -71,14 +71,16 @@ FILES = {
     "PNG with palette": encoded(_palette(), "PNG"),
     "PNG with palette of 4 bits": encoded(scene().quantize(12), "PNG", bits=4),
     "PNG with palette and transparency": encoded(_palette_with_transparency(), "PNG"),
-    "animated PNG": _animation("PNG"),
+    "animated PNG": animation("PNG"),
     "GIF": encoded(_palette(), "GIF"),
     "grey GIF": encoded(scene("L"), "GIF"),
-    "animated GIF": _animation("GIF"),
+    "animated GIF": animation("GIF"),
     "BMP": encoded(scene(), "BMP"),
     "grey BMP": encoded(scene("L"), "BMP"),
     "BMP with palette": encoded(_palette(), "BMP"),
     "BMP of 32 bits": encoded(scene("RGBA"), "BMP"),
+    "WebP": encoded(scene(), "WEBP", lossless=True),
+    "WebP with alpha": encoded(scene("RGBA"), "WEBP", lossless=True, exact=True),
     "one pixel": encoded(scene(rows=1, columns=1), "PNG"),
     "one row": encoded(scene(rows=1), "PNG"),
     "large": encoded(scene(rows=700, columns=300), "PNG"),

@@ -31,6 +31,9 @@ BROKEN = {
     "head of a PNG": b"\x89PNG",
     "head of a BMP": b"BM",
     "head of a GIF": b"GIF89a",
+    "head of a WebP": b"RIFF",
+    "truncated WebP": pictures.FILES["WebP with alpha"][:-200],
+    "animated WebP": pictures.animation("WEBP"),
     "BMP of 1 bit": pictures.encoded(pictures.scene("L").convert("1"), "BMP"),
 }
 
@@ -209,6 +212,18 @@ def test_broken_pictures_are_named(tmp_path, name):
     owner = f"An image of {len(BROKEN[name])} bytes"
     with pytest.raises(ValueError, match=f"{owner} (cannot be read|is empty)"):
         image_bytes(BROKEN[name])
+
+
+def test_an_error_tells_why_a_picture_is_refused_and_the_way_out(tmp_path):
+    with pytest.raises(ValueError, match="an animation, which is supported in GIF and PNG files"):
+        image_bytes(BROKEN["animated WebP"])
+    path = tmp_path / "picture.tiff"
+    pictures.scene().save(path)
+    with pytest.raises(ValueError, match=r"or in Python pass PIL\.Image\.open\(path\)"):
+        image_bytes(path)
+    with pytest.raises(TypeError) as raised:
+        image_bytes((tf.range(5000), 1))
+    assert len(str(raised.value)) < 300
 
 
 @pytest.mark.parametrize(

@@ -309,7 +309,7 @@ def test_quality_tells_every_recall(model):
     assert quality[0]["metric"] == "R@1, image to text, %"
 
 
-def test_the_command_line(model, photographs, monkeypatch):
+def test_the_command_line(model, photographs, monkeypatch, tmp_path):
     monkeypatch.setattr(zoo, "load", lambda name: model)
     run = CliRunner().invoke
     found = run(main, ["match", "toy", CAPTIONS[3], str(photographs), "-k", "2"])
@@ -326,6 +326,16 @@ def test_the_command_line(model, photographs, monkeypatch):
     labels = ["--label", "red before blue", "--label", "green before red"]
     found = run(main, ["classify", "toy", str(photographs / "0.png"), *labels])
     assert found.output.split("\t")[0] in labels
+    answers, folder = tmp_path / "answers.tsv", str(photographs)
+    files = ["--input", folder, "--output", str(answers)]
+    assert run(main, ["classify", "toy", *files, *labels]).exit_code == 1  # for broken.jpg
+    assert answers.read_text().split("\t")[:2] == ["0.png", found.output.split("\t")[0]]
+    for command in (["classify", "toy", folder, *labels], ["embed", "toy", folder]):
+        refused = run(main, command)
+        assert (refused.exit_code, "a folder" in refused.stderr) == (1, True)
+    (tmp_path / "album").mkdir()
+    refused = run(main, ["match", "toy", "red before blue", str(tmp_path)])
+    assert "Its subfolders are not searched" in refused.stderr
     refused = run(main, ["classify", "toy", str(photographs / "0.png")])
     assert refused.exit_code == 1
     assert "needs labels to choose from" in refused.output

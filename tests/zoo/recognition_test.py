@@ -212,6 +212,14 @@ def test_the_command_line(model, spoken, tmp_path, monkeypatch):
     assert result.exit_code == 0, result.output
     found = [line.split("\t")[1] for line in result.stdout.splitlines()]
     assert found == texts[:2]
+    rate = sounds[0][1]
+    long = np.zeros(round(rate * (model.reader.seconds + 1)), "int16")
+    (tmp_path / "long.wav").write_bytes(write_wav(long, rate))
+    result = transcribe(tmp_path)
+    assert [line.split("\t")[1] for line in result.stdout.splitlines()] == texts[:2]
+    assert "long.wav' is " in result.stderr
+    assert result.exit_code == 1
+    (tmp_path / "long.wav").unlink()
     result = transcribe("--input", tmp_path, "--output", tmp_path / "texts.tsv")
     assert result.exit_code == 0, result.output
     lines = (tmp_path / "texts.tsv").read_text().splitlines()

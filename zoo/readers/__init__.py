@@ -19,11 +19,18 @@ def pictures_of(folder):
 def files_of(folder, kind):
     """Returns the paths of the files of a kind, `"image"` or `"sound"`, in a folder, sorted.
 
+    Subfolders are not searched.
+
     Raises:
         ValueError: If there is none.
     """
     folder, endings = pathlib.Path(folder), _ENDINGS[kind]
     files = sorted(file for file in folder.iterdir() if file.suffix.lower() in endings)
     if not files:
-        raise ValueError(f"There is no {kind} ({', '.join(endings)}) in the folder {folder}.")
+        way_out = ""
+        if any(each.is_dir() for each in folder.iterdir()):
+            way_out = " Its subfolders are not searched: give one of them."
+        raise ValueError(
+            f"There is no {kind} ({', '.join(endings)}) in the folder {folder}.{way_out}"
+        )
     return files

@@ -186,7 +186,7 @@ def _require_sound(content, owner, seconds):
     except tf.errors.InvalidArgumentError as error:
         told = re.findall(r"b'(.*?)'", error.message) or [error.message]
         raise ValueError(
-            f"{owner} cannot be read as a sound: it must be a complete WAV file. {' '.join(told)} "
+            f"{owner} cannot be read as a sound: it must be a complete WAV file. {''.join(told)} "
             "Convert other formats with: ffmpeg -i sound.mp3 sound.wav"
         ) from None
     length = wave.shape[0] / int(rate)

@@ -4,6 +4,7 @@ import functools
 import io
 import os
 import re
+import reprlib
 import sys
 
 import numpy as np
@@ -23,10 +24,11 @@ def read_images(image_bytes, size, resized=None, keeps_shape=False, interpolatio
     """Decodes images of any size and format into a batch of one size, inside a graph or outside.
 
     The formats are JPEG, PNG, GIF, BMP and WebP. Grayscale, palette and CMYK images become RGB,
-    transparency becomes white (in GIFs black, as TensorFlow decodes them), an animation is reduced
-    to its first frame, and a photograph is rotated according to its EXIF orientation. Images are
-    resized to a square, with antialiasing. An image that cannot be decoded does not affect the
-    others: its row is zeros, and the second output says so.
+    transparency becomes white (in GIFs black, as TensorFlow decodes them), an animated GIF or PNG
+    is reduced to its first frame, and a photograph, in a JPEG file, is rotated according to its
+    EXIF orientation. Images are resized to a square, with antialiasing. An image that cannot be
+    decoded, such as an animated WebP, does not affect the others: its row is zeros, and the second
+    output says so.
 
     Args:
         image_bytes: String tensor (batch,), contents of files. The batch may be empty.
@@ -84,7 +86,7 @@ def read_image(encoded):
     >>> read_image(image_bytes(np.full((8, 12), 0.5)))[0, 0]
     array([128, 128, 128], dtype=uint8)
     """
-    pixels = upright(_decode(encoded), orientation_of(encoded))
+    pixels = upright(_decode(encoded, _float), orientation_of(encoded))
     return np.rint(pixels).astype("uint8")
 
 
@@ -92,7 +94,7 @@ def fitted(image, size, resized=None, keeps_shape=False, interpolation="bilinear
     """Resizes and crops one image, in the graph, as `read_images` does.
 
     Args:
-        image: Float32 tensor (rows, columns, channels), from 0 to 255.
+        image: Uint8 or float32 tensor (rows, columns, channels), from 0 to 255.
         size, resized, keeps_shape, interpolation: As for `read_images`.
 
     Returns:
@@ -145,22 +147,20 @@ def image_bytes(image):
         return _png_of_array(np.asarray(image))
     raise TypeError(
         "An image must be a path, the bytes of a file, a PIL image or an array. "
-        f"Received: {image!r} of type {type(image).__name__}."
+        f"Received: {reprlib.repr(image)} of type {type(image).__name__}."
     )
 
 
 @functools.cache
 def _reader(*how):
-    return traced_once(lambda encoded: _read(encoded, *how))
+    # Pixels are resized as they were decoded: as float32, large photographs would take four times
+    # the memory.
+    fit = traced_once(lambda pixels: fitted(pixels, *how))
+    return traced_once(lambda encoded: upright(_decode(encoded, fit), orientation_of(encoded)))
 
 
-def _read(encoded, size, resized, keeps_shape, interpolation):
-    image = fitted(_decode(encoded), size, resized, keeps_shape, interpolation)
-    return upright(image, orientation_of(encoded))
-
-
-def _decode(encoded):
-    """Returns float32 (rows, columns, 3) for the content of a file."""
+def _decode(encoded, then):
+    """Returns `then(pixels)` for the pixels (rows, columns, 3) of a file, uint8 or float32."""
 
     def starts_with(signature):
         return tf.strings.substr(encoded, 0, len(signature)) == signature
@@ -170,22 +170,49 @@ def _decode(encoded):
             # The default method is off by one shade on average, and no faster.
             (
                 starts_with(b"\xff\xd8"),
-                lambda: _float(tf.io.decode_jpeg(encoded, 3, dct_method="INTEGER_ACCURATE")),
+                lambda: then(tf.io.decode_jpeg(encoded, 3, dct_method="INTEGER_ACCURATE")),
             ),
-            (starts_with(b"\x89PNG"), lambda: _decode_png(encoded)),
-            (starts_with(b"BM"), lambda: _decode_bmp(encoded)),
+            (starts_with(b"\x89PNG"), lambda: _decode_png(encoded, then)),
+            (starts_with(b"RIFF"), lambda: _decode_webp(encoded, then)),
+            (starts_with(b"BM"), lambda: then(_decode_bmp(encoded))),
         ],
-        lambda: _float(tf.io.decode_image(encoded, 3, expand_animations=False)),
+        lambda: then(tf.io.decode_image(encoded, 3, expand_animations=False)),
     )
 
 
-def _decode_png(encoded):
-    pixels = _float(tf.io.decode_png(encoded, channels=4))
-    alpha = pixels[..., 3:]
+def _decode_png(encoded, then):
+    pixels = tf.io.decode_png(encoded, channels=4)
     # To an image of fewer bits TensorFlow adds an alpha of the greatest number of so few bits.
-    bits = tf.cast(tf.io.decode_raw(tf.strings.substr(encoded, 24, 1), tf.uint8)[0], tf.float32)
-    is_opaque = tf.reduce_all(alpha == 2.0**bits - 1.0)
-    opacity = tf.where(is_opaque, 1.0, alpha / 255.0)
+    bits = tf.cast(tf.io.decode_raw(tf.strings.substr(encoded, 24, 1), tf.uint8)[0], tf.int32)
+    opaque = tf.cast(2 ** tf.minimum(bits, 8) - 1, tf.uint8)
+    return tf.cond(
+        tf.reduce_all(pixels[..., 3] == opaque),
+        lambda: then(pixels[..., :3]),
+        lambda: then(_over_white(pixels)),
+    )
+
+
+def _decode_webp(encoded, then):
+    # Of animations, TensorFlow decodes all frames, into the memory of one if only that is wanted.
+    is_extended = tf.strings.substr(encoded, 12, 4) == b"VP8X"
+    flags = tf.io.decode_raw(tf.strings.substr(encoded, 20, 1), tf.uint8)[0]
+    is_animation = is_extended & (tf.bitwise.bitwise_and(flags, tf.constant(2, tf.uint8)) > 0)
+    message = "It is an animation, which is supported in GIF and PNG files only."
+    with tf.control_dependencies([tf.debugging.Assert(~is_animation, [message])]):
+        # Only the number of channels of the file is accepted: 3, or 4 with transparency.
+        pixels = tf.io.decode_image(encoded, channels=0, expand_animations=False)
+    pixels = tf.ensure_shape(pixels, (None, None, None))
+    return tf.cond(
+        tf.shape(pixels)[-1] == 4,
+        lambda: then(_over_white(tf.ensure_shape(pixels, (None, None, 4)))),
+        lambda: then(tf.ensure_shape(pixels, (None, None, 3))),
+    )
+
+
+def _over_white(pixels):
+    """Returns float32 RGB over white for RGBA."""
+    pixels = _float(pixels)
+    opacity = pixels[..., 3:] / 255.0
     return pixels[..., :3] * opacity + WHITE * (1.0 - opacity)
 
 
@@ -215,13 +242,15 @@ def _float(pixels):
 
 def _require_picture(content, owner):
     try:
-        _decode(content)
+        _decode(content, tf.shape)
     except tf.errors.InvalidArgumentError as error:
         if not content:
             raise ValueError(f"{owner} is empty.") from None
-        told = re.sub(r"\{\{function_node .*?\}\} ?| ?\[Op:.*?\]", "", error.message)
+        told = "".join(re.findall(r"b'(.*?)'", error.message)) or error.message
+        told = re.sub(r"\{\{function_node .*?\}\} ?| ?\[Op:.*?\]", "", told)
         raise ValueError(
-            f"{owner} cannot be read as an image: it must be a complete {FORMATS} file. {told}"
+            f"{owner} cannot be read as an image: it must be a complete {FORMATS} file. "
+            f"{told.rstrip('. ')}. Convert other formats, or in Python pass PIL.Image.open(path)."
         ) from None
     return content
 

@@ -8,7 +8,7 @@ import tensorflow as tf
 PCM, FLOAT, EXTENSIBLE = 1, 3, 0xFFFE
 UNTIL_THE_END = (0, 0xFFFFFFFF)  # sizes of data in a file that was written before it was known
 RATES = (1000, 768_000)
-FORMATS = "PCM of 8, 16, 24 or 32 bits, or floats of 32 or 64"
+FORMATS = "PCM of 8, 16, 24 or 32 bits, or floats of 32 or 64 bits"
 
 
 # AutoGraph, which tf.data applies, would take seconds and change nothing.
@@ -141,7 +141,7 @@ def _numbers(data, kind, bits):
     def unknown():
         told = tf.strings.format("Its samples are of kind {} with {} bits", (kind, bits))
         with tf.control_dependencies(
-            [tf.debugging.Assert(False, [told, f"; it must be {FORMATS}"])]
+            [tf.debugging.Assert(False, [told, f"; they must be {FORMATS}."])]
         ):
             return tf.zeros([0])
 

@@ -328,9 +328,10 @@ class Matcher(Task):
             ValueError: If an input is not an image, or `labels` is not a list of texts.
             FileNotFoundError: If a file is missing.
         """
-        labels, is_one_label = as_texts(labels)
-        if is_one_label or not labels:
+        texts, is_one_label = as_texts(labels)
+        if is_one_label or not texts:
             raise ValueError(f"`labels` must be a list of texts. Received: labels={labels!r}.")
+        labels = texts
         requests, is_one = self._requests(images)
         similarities = self.match(requests, labels, batch_size=batch_size)
         names = [labels[place] for place in similarities.argmax(axis=1)]
@@ -346,8 +347,8 @@ class Matcher(Task):
 
         Args:
             text: A text.
-            images: A folder, all of whose images are searched, or a list of images as for
-                `embed`.
+            images: A folder, all of whose images are searched, though not its subfolders; or a
+                list of images as for `embed`.
             k: Maximum number of images to find.
             batch_size: Number of images to process at a time.
 

@@ -76,6 +76,11 @@ class Recognizer(EncodingTask):
     def settings(self):
         return {"reader": keras.saving.serialize_keras_object(self.reader)}
 
+    @property
+    def longest_sound(self):
+        """Maximum length of a sound, in seconds."""
+        return self.reader.seconds
+
     # ----------------------------------------------------------------------------------- training
 
     def usual_loss(self):

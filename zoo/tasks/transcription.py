@@ -9,6 +9,7 @@ import tensorflow as tf
 from keras_attention.errors import unknown_name
 from zoo.data.batching import examples_of
 from zoo.data.pairs import spoken_texts
+from zoo.readers.sound_reader import LONGEST_SOUNDS
 from zoo.readers.text.languages import code_of
 from zoo.serving import Start
 from zoo.tasks.arguments import No, OneEach, Options, SamplerLike, Sound, Yes
@@ -45,6 +46,7 @@ class Transcriber(GeneratingTask):
 
     task_name = "transcription"
     task_method = "transcribe"
+    longest_sound = LONGEST_SOUNDS  # seconds
     usual_batch_size = 16
     request_name = "sound_bytes"
 
