@@ -30,9 +30,9 @@ TAUGHT = {
     "data": "multi30k+flickr8k",
     "teacher": "transformer_nmt_multi30k_en_de",
     "teacher_share": 0.5,
-    "epochs": 18,
+    "epochs": 24,
     "examples_per_epoch": 29_000,
-    "cycles": 1,
+    "cycles": 2,
     "label_smoothing": 0.0,
 }
 WRITER = {
@@ -151,9 +151,7 @@ RECIPES = {
     "bahdanau_nmt_multi30k_en_de": TranslationRecipe(
         "bahdanau_nmt", overrides={**RECURRENT, "order": "conditional"}, **TAUGHT
     ),
-    "luong_nmt_multi30k_en_de": TranslationRecipe(
-        "luong_nmt", overrides=RECURRENT, **{**TAUGHT, "epochs": 24, "cycles": 2}
-    ),
+    "luong_nmt_multi30k_en_de": TranslationRecipe("luong_nmt", overrides=RECURRENT, **TAUGHT),
     "text_encoder_imdb": ReviewsRecipe(
         "text_encoder",
         overrides={"pooling": "mean", "pooler": None, "dropout": 0.2},
