@@ -1,10 +1,8 @@
 """The Flickr8k builder and loader on tiny files, and on the real ones if FLICKR8K_DIR is set."""
 
-import importlib
 import io
 import os
 import shutil
-import sys
 
 import numpy as np
 import pytest
@@ -182,13 +180,6 @@ def test_an_empty_list_is_an_error(tmp_path, manual):
 def test_unknown_splits_list_the_known_ones():
     with pytest.raises(ValueError, match="Unknown split 'dev'.*Known: train, validation, test"):
         load_flickr8k("dev")
-
-
-def test_without_tensorflow_datasets_the_error_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)
-    monkeypatch.delitem(sys.modules, "zoo.data.flickr8k")
-    with pytest.raises(ImportError, match=r'pip install "keras-attention-zoo\[data\]"'):
-        importlib.import_module("zoo.data.flickr8k")
 
 
 @real_data

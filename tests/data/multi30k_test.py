@@ -219,11 +219,13 @@ def test_no_internet_says_what_to_download_and_where_to_put_it(tmp_path, monkeyp
     assert "manual_dir=" in message
 
 
-def test_without_tensorflow_datasets_the_error_says_what_to_install(monkeypatch):
+@pytest.mark.parametrize("name", ["flickr8k", "multi30k", "tatoeba"])
+def test_without_tensorflow_datasets_the_error_says_what_to_install(monkeypatch, name):
     monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)
-    monkeypatch.delitem(sys.modules, "zoo.data.multi30k")
+    for module in (f"zoo.data.{name}", "zoo.data.prepared"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
     with pytest.raises(ImportError, match=r'pip install "keras-attention-zoo\[data\]"'):
-        importlib.import_module("zoo.data.multi30k")
+        importlib.import_module(f"zoo.data.{name}")
 
 
 def test_import_zoo_leaves_tensorflow_datasets_alone():
