@@ -29,7 +29,7 @@ def make(**arguments):
     return layer
 
 
-def number_of_buckets(layer, length):
+def number_of_batches(layer, length):
     """One, or an even number that gives buckets of about `bucket_size`, at most half more."""
     if length <= layer.bucket_size:
         return 1
@@ -41,7 +41,7 @@ def meetings(layer, queries, visible):
     """Pairs that meet in any round, for one sequence of queries (length, size) of one head."""
     length, chunk = len(queries), 2 * layer.bucket_size
     meets = np.zeros((length, length), bool)
-    half = number_of_buckets(layer, length) // 2
+    half = number_of_batches(layer, length) // 2
     for rotation in oracle.weight(layer, "rotations"):
         rotated = queries @ rotation[:, :half]
         both = np.concatenate([rotated, -rotated], axis=-1)

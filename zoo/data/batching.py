@@ -39,7 +39,7 @@ def bucket_by_length(dataset, batch_size, pad_id=0):
     )
 
 
-def number_of_buckets(lengths, batch_size):
+def number_of_batches(lengths, batch_size):
     """Returns the number of batches of `bucket_by_length`.
 
     Args:
@@ -48,7 +48,7 @@ def number_of_buckets(lengths, batch_size):
 
     Example:
 
-    >>> number_of_buckets([1, 2, 3, 3, 4, 999], batch_size=2)
+    >>> number_of_batches([1, 2, 3, 3, 4, 999], batch_size=2)
     4
     """
     sizes = np.bincount(np.searchsorted(BOUNDARIES, lengths, side="right"))

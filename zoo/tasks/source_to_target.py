@@ -5,7 +5,7 @@ from numbers import Integral, Real
 import numpy as np
 import tensorflow as tf
 
-from zoo.data.batching import bucket_by_length, number_of_buckets
+from zoo.data.batching import bucket_by_length, number_of_batches
 from zoo.data.pairs import pairs_of_lists, require_pairs
 from zoo.data.seeds import seed_stream
 from zoo.decoding.base import require
@@ -102,7 +102,7 @@ class SourceToTargetTask(GeneratingTask):
         batch_size = batch_size or self.usual_batch_size
         batches = bucket_by_length(tokens, batch_size, self.tokenizer.pad_id)
         if y is not None and len(pairs) <= MOST_COUNTED and not subword_dropout:
-            number = number_of_buckets(self._lengths(pairs), batch_size)
+            number = number_of_batches(self._lengths(pairs), batch_size)
             batches = batches.apply(tf.data.experimental.assert_cardinality(number))
         return batches.map(self._teach).prefetch(tf.data.AUTOTUNE)
 
