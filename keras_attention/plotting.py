@@ -33,7 +33,8 @@ def plot_alignment(attention, source_tokens, target_tokens, title=None):
     """
     attention = np.asarray(attention, dtype="float32")
     rows, columns = _require_labels(attention.shape, source_tokens, target_tokens)
-    size = min(1.8 + 0.36 * columns, MAX_INCHES), min(1.4 + 0.3 * rows, MAX_INCHES)
+    height = max(1.4 + 0.3 * rows, 2.2)  # room for the label of the color bar
+    size = min(1.8 + 0.36 * columns, MAX_INCHES), min(height, MAX_INCHES)
     figure = new_figure(size)
     axes = figure.add_subplot()
     image = _draw(axes, attention, source_tokens, target_tokens)
@@ -84,6 +85,8 @@ def plot_heads(attention, source_tokens, target_tokens, titles=None):
     grid = list(figure.subplots(down, across, sharex=True, sharey=True, squeeze=False).flat)
     for axes, weights, title in zip(grid[:heads], attention, titles, strict=True):
         image = _draw(axes, weights, source_tokens, target_tokens)
+        # Columns are labeled at the top, so shared labels belong to the first row.
+        axes.tick_params(axis="x", labeltop=axes.get_subplotspec().is_first_row())
         # On a page, a wide figure is scaled down together with its titles.
         axes.set_title(title, fontsize=max(12, figure.get_figwidth()), parse_math=False)
     for axes in grid[heads:]:
@@ -252,8 +255,10 @@ def _draw(axes, attention, source_tokens, target_tokens):
     rows, columns = attention.shape
     image = axes.imshow(attention, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto")
     # parse_math=False here and for titles, because "$$" would be parsed as a formula.
-    slanted = {"rotation": 60, "ha": "left", "rotation_mode": "anchor"}
-    axes.set_xticks(range(columns), source_tokens, parse_math=False, **slanted)
+    axes.set_xticks(range(columns), source_tokens, parse_math=False)
+    for tick, token in zip(axes.xaxis.get_major_ticks(), source_tokens, strict=True):
+        if len(token) > 2:  # short labels fit, and a slanted "▁" would look like "/"
+            tick.label2.set(rotation=60, ha="left", rotation_mode="anchor")  # label2 is at the top
     axes.set_yticks(range(rows), target_tokens, parse_math=False)
     axes.xaxis.tick_top()
     axes.tick_params(length=0)

@@ -61,6 +61,19 @@ def test_heads_are_drawn_side_by_side(heads):
         assert axes.images[0].get_clim() == (0.0, 1.0)
 
 
+def test_only_the_first_row_of_heads_labels_its_columns():
+    *pictures, _ = plot_heads(np.ones((4, 1, 2)) / 2, ["two", "▁"], ["x"]).axes
+    shown = [
+        [tick.label2.get_visible() for tick in each.xaxis.get_major_ticks()] for each in pictures
+    ]
+    assert shown == [[True] * 2] * 2 + [[False] * 2] * 2
+
+
+def test_short_labels_of_columns_are_not_slanted():
+    axes = plot_alignment(WEIGHTS, ["▁", "·a", "dogs"], TARGET).axes[0]
+    assert [label.get_rotation() for label in axes.get_xticklabels()] == [0.0, 0.0, 60.0]
+
+
 def test_weights_of_heads_must_fit_the_labels():
     with pytest.raises(ValueError, match=r"\(1, 2\). Received: shape \(2, 2\)"):
         plot_heads(np.ones((3, 2, 2)), ["a", "b"], ["x"])

@@ -13,6 +13,7 @@ from zoo.readers.text import Tokenizer
 from zoo.readers.text.pair_reader import PairReader
 from zoo.readers.text.templates import around
 from zoo.readers.text.word_reader import WordReader
+from zoo.tasks.results import TextClasses
 
 TINY = {"num_layers": 1, "size": 16, "num_heads": 2, "hidden": 32, "max_length": 16, "dropout": 0.0}
 LABELS = ["bad", "good"]
@@ -83,6 +84,12 @@ def test_attention_tells_tokens(model):
     assert result.tokens[0] == ["<start>", "·a", "·z", "<end>"]
     assert [len(each) for each in result.attention] == [4, 24]
     np.testing.assert_allclose([each.sum() for each in result.attention], 1.0, atol=1e-5)
+
+
+def test_the_plot_shows_which_token_of_a_long_text_contributes_most():
+    attention = np.array([0.01] * 98 + [0.02], "float32")
+    result = TextClasses(["good"], np.ones((1, 1)), [["token"] * 99], [attention])
+    assert result.plot(0).axes[0].images[0].get_clim() == (0.0, attention.max())
 
 
 def test_a_preset_computes_the_same(model, tmp_path):

@@ -234,13 +234,17 @@ class TextClasses(NamedTuple):
     def plot(self, position=0):
         """Plots the tokens of a text with the contribution of each.
 
+        The darkest color is that of the largest contribution, which is small in a long text.
+
         Returns:
             The `matplotlib.figure.Figure`.
         """
         require(self.attention is not None, OF_ATTENTION, attention=None)
         require_entry(self.labels, position)
-        label = [joined(self.labels[position])]
-        return plot_alignment(self.attention[position][None], self.tokens[position], label)
+        label, contributions = [joined(self.labels[position])], self.attention[position]
+        figure = plot_alignment(contributions[None], self.tokens[position], label)
+        figure.axes[0].images[0].set_clim(0.0, contributions.max())
+        return figure
 
 
 class TextScores(NamedTuple):
