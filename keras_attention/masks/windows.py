@@ -71,8 +71,9 @@ class Dilated(Mask):
     $$ visible(q, k) = [-left \\le (k - q) / dilation \\le right] \\cdot [dilation \\mid k - q] $$
 
     Paper: Beltagy et al. 2020, Longformer: The Long-Document Transformer, section 3.1
-    (https://arxiv.org/abs/2004.05150). Without limits, this is the strided attention of Child et
-    al. 2019 (https://arxiv.org/abs/1904.10509).
+    (https://arxiv.org/abs/2004.05150). Without limits, this is one of the two parts of the strided
+    attention of Child et al. 2019, section 4.3 (https://arxiv.org/abs/1904.10509); the other is a
+    `SlidingWindow`.
 
     Args:
         left, right: Number of keys that a query sees on each side, besides its own position; `None`

@@ -58,8 +58,9 @@ class SoftmaxOne(Normalizer):
     nothing to contribute need not attend to the first token or to punctuation. It is the same as
     `add_zero_attn` in PyTorch.
 
-    Paper: Xiao et al. 2024, Efficient Streaming Language Models with Attention Sinks, equation 2
-    (https://arxiv.org/abs/2309.17453).
+    Source: Miller 2023, Attention Is Off By One
+    (https://www.evanmiller.org/attention-is-off-by-one.html); Xiao et al. 2024, Efficient Streaming
+    Language Models with Attention Sinks, equation 2 (https://arxiv.org/abs/2309.17453).
 
     Example:
 

@@ -103,7 +103,7 @@ class Triangular(Kernel):
 
 @keras.saving.register_keras_serializable(package="keras_attention")
 class Epanechnikov(Kernel):
-    """Epanechnikov kernel, a parabola: the kernel with the smallest mean squared error.
+    """Epanechnikov kernel, a parabola: the kernel with the smallest asymptotic squared error.
 
     $$ score(q, k) = \\tfrac{3}{4} \\max(0, 1 - u^2), \\quad u = \\|q - k\\| / width $$
 
