@@ -24,7 +24,7 @@ from zoo.pages import attention_page
 from zoo.server import completions, pages, protocol
 from zoo.server.errors import Refused
 from zoo.server.limits import Limits
-from zoo.server.models import DEFAULT
+from zoo.server.models import DEFAULT, require_distinct
 
 LATENCIES = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 ROWS = (1, 2, 4, 8, 16, 32)
@@ -63,12 +63,8 @@ def make_app(models, limits=None, token=None):
 
 class _Server:
     def __init__(self, models, limits, token):
+        require_distinct([model.name for model in models])
         self.models = {model.name: model for model in models}
-        if len(self.models) < len(models):
-            raise ValueError(
-                "Models on a server have names of their own. Received: "
-                f"{', '.join(model.name for model in models)}."
-            )
         self.limits, self.token = limits, token
         self.waiting, self.running = 0, set()  # tasks that nobody else may hold
         self.metrics = _Metrics()
