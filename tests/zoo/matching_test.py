@@ -333,6 +333,22 @@ def test_the_command_line(model, photographs, monkeypatch, tmp_path):
     for command in (["classify", "toy", folder, *labels], ["embed", "toy", folder]):
         refused = run(main, command)
         assert (refused.exit_code, "a folder" in refused.stderr) == (1, True)
+    found = run(main, ["embed", "toy", "--input", folder, "--output", str(tmp_path / "a.jsonl")])
+    assert found.exit_code == 1
+    rows = [json.loads(line or "{}") for line in (tmp_path / "a.jsonl").read_text().split("\n")]
+    assert (rows[0]["file"], rows[0]["embedding"]) == ("0.png", vectors[1])
+    (tmp_path / "a.txt").write_text("red before blue\n")
+    files = ["--input", str(tmp_path / "a.txt"), "--output", str(tmp_path / "b.jsonl")]
+    assert run(main, ["embed", "toy", *files]).exit_code == 0
+    assert json.loads((tmp_path / "b.jsonl").read_text())["embedding"] == vectors[0]
+    broken, whole = str(photographs / "broken.jpg"), str(photographs / "0.png")
+    for command, *others in (["classify", *labels], ["embed"]):
+        found = run(main, [command, "toy", whole, broken, whole, *others])
+        assert found.stderr.startswith(f"Error: The file '{broken}' cannot be read as an image")
+        assert found.exit_code == 1
+        first, nothing, last = found.stdout.splitlines()
+        assert (first, nothing) == (last, "")
+        assert first
     (tmp_path / "album").mkdir()
     refused = run(main, ["match", "toy", "red before blue", str(tmp_path)])
     assert "Its subfolders are not searched" in refused.stderr
