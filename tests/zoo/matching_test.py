@@ -204,12 +204,17 @@ def photographs(tmp_path_factory):
     return folder
 
 
-def test_search_of_a_folder(model, photographs):
+def test_search_of_a_folder(model, photographs, monkeypatch):
     with pytest.warns(UserWarning, match="broken.jpg.*left out"):
         found = model.search(CAPTIONS[3], photographs, k=2)
     assert found.names[0] == photographs / "3.png"
     assert len(found.names) == 2
     assert found.similarities[0] > found.similarities[1]
+    monkeypatch.setattr("zoo.tasks.matching.FILES_AT_ONCE", 2)
+    with pytest.warns(UserWarning, match="broken.jpg.*left out"):
+        again = model.search(CAPTIONS[3], photographs, k=2)
+    assert again.names == found.names
+    np.testing.assert_allclose(again.similarities, found.similarities, atol=1e-6)
     again = model.search(CAPTIONS[3], IMAGES, k=100)
     assert again.names[0] == 3
     assert len(again.names) == 6
