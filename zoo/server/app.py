@@ -71,11 +71,12 @@ class _Server:
 
     def app(self):
         model = "/v1/models/{name}"
+        complete = self.guarded(self.complete, completions.error_of)
         routes = [
             Route("/", self.page),
             Route("/page/{name}", self.guarded(self.show), methods=["POST"]),
             Route("/v1/models", self.guarded(self.list_models)),
-            Route("/v1/completions", self.guarded(self.complete), methods=["POST"]),
+            Route("/v1/completions", complete, methods=["POST"]),
             Route("/v2/health/live", self.live),
             Route("/v2/health/ready", self.live),
             Route("/metrics", self.guarded(self.tell_metrics)),
@@ -184,8 +185,16 @@ class _Server:
 
     # ------------------------------------------------------------------------------------- guards
 
-    def guarded(self, route):
-        """Returns a route that checks the token, reports refusals, and is measured."""
+    def guarded(self, route, error_of=lambda status, message: message):
+        """Returns a route that checks the token, reports refusals, and is measured.
+
+        Args:
+            route: Function of a request.
+            error_of: Function of a status and a message that returns how the protocol tells them.
+        """
+
+        def failed(status, message, headers=None):
+            return JSONResponse({"error": error_of(status, message)}, status, headers)
 
         async def handle(request):
             name, start = request.path_params.get("name", ""), time.perf_counter()
@@ -193,10 +202,10 @@ class _Server:
                 self.require_token(request)
                 response = await route(request)
             except Refused as error:
-                response = JSONResponse({"error": str(error)}, error.status, error.headers)
+                response = failed(error.status, str(error), error.headers)
             except Exception as error:  # a fault of the server, for whoever runs it to read
                 traceback.print_exception(error)
-                response = JSONResponse({"error": "The server failed at this request."}, 500)
+                response = failed(500, "The server failed at this request.")
             name = name if name in self.models else ""
             self.metrics.requests.labels(name, response.status_code).inc()
             self.metrics.latency.labels(name).observe(time.perf_counter() - start)

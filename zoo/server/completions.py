@@ -180,6 +180,12 @@ def listing(models):
     return {"object": "list", "data": data}
 
 
+def error_of(status, message):
+    """Returns the JSON of an error, as a Python object."""
+    kind = "invalid_request_error" if status < 500 else "server_error"
+    return {"message": message, "type": kind, "param": None, "code": None}
+
+
 def _head(wanted):
     return {
         "id": f"cmpl-{uuid.uuid4().hex}",
