@@ -1,5 +1,6 @@
 """The commands that apply a model to texts or to any input, each named after its task."""
 
+import functools
 import itertools
 import json
 import pathlib
@@ -16,6 +17,7 @@ from zoo.cli_inputs import (
     pairs_of,
     refuse_files,
     require_arguments,
+    write_answers,
 )
 from zoo.cli_options import (
     PAIR,
@@ -98,7 +100,8 @@ def classify(name, inputs, files, pair, labels, show_attention, batch_size):
     Writes one line per input: the label, a tab, and its probability. With --pair, every two texts,
     such as a premise and a hypothesis, are one input. For a multi-label model, the line contains
     all labels, separated by commas, and their probabilities. A model that matches images and texts
-    takes any labels: --label "a dog" --label "a cat".
+    takes any labels: --label "a dog" --label "a cat". Files that are not images or sounds are
+    reported, with an empty line in their place, and the command then exits with status 1.
     """
     is_of_files = are_files(files, inputs, show_attention)
     if not is_of_files:
@@ -132,17 +135,19 @@ def classify(name, inputs, files, pair, labels, show_attention, batch_size):
         names = PAIR_OF_TEXTS if pair else (TEXT,)
         answer_rows(files, model, answer, kind=kind, names=names, name=name, **settings)
         return
-    for some in batches(inputs, batch_size):
-        for each in answers(model, some):
-            click.echo(_told(*each))
-        sys.stdout.flush()
-    if show_attention:
-        result = model.classify([inputs[0]], return_attention=True)
+    if kind is None and not pair:
+        refuse_files(inputs)
+    answered = write_answers(inputs, functools.partial(answers, model), _told, batch_size)
+    if show_attention and answered:
+        result = model.classify([answered[0]], return_attention=True)
         save_plot(result, show_attention)
+    if len(answered) < len(inputs):
+        sys.exit(1)
 
 
-def _told(label, share):
-    """Returns a line for one label and its probability, or for lists of them."""
+def _told(answer):
+    """Returns a line for a label and its probability, or for lists of them."""
+    label, share = answer
     if isinstance(label, str):
         return f"{label}\t{share:.4f}"
     return f"{', '.join(label)}\t{', '.join(f'{each:.4f}' for each in share)}"
@@ -171,37 +176,85 @@ def _labels_for(model, name, labels, show_attention):
 
 @click.command()
 @click.argument("name")
-@click.argument("inputs", nargs=-1, required=True)
-def embed(name, inputs):
+@click.argument("inputs", nargs=-1)
+@with_files("File of texts, .jsonl, .tsv, or one text per line, or folder of images")
+@batch_size_of(32)
+def embed(name, inputs, files, batch_size):
     """Embed INPUTS, which are texts or image files, with the model NAME.
 
-    Writes one vector per line, as JSON.
+    Writes one vector per line, as JSON. Files that are not images are reported, with an empty line
+    in their place, and the command then exits with status 1.
     """
+    is_of_files = are_files(files, inputs)
+    if not is_of_files:
+        require_arguments(inputs, "texts or images")
     model = load(name, "embed")
+    kind = "image" if hasattr(model, "search") else None
+
+    def vectors(model, are_pictures, inputs):
+        of_kind = {"images" if are_pictures else "texts": inputs}
+        found = model.embed(**of_kind, batch_size=batch_size)
+        return [[round(float(number), 6) for number in vector] for vector in found]
+
+    if is_of_files:
+        are_pictures = files.source.is_dir()
+
+        def answer(model, inputs, before):
+            return [{"embedding": each} for each in vectors(model, are_pictures, inputs)]
+
+        answer_rows(files, model, answer, kind=kind, name=name, batch_size=batch_size)
+        return
+    if kind is None:
+        refuse_files(inputs)
 
     def is_picture(each):
         path = pathlib.Path(each)
-        return hasattr(model, "search") and (path.suffix.lower() in PICTURES or path.exists())
+        return kind is not None and (path.suffix.lower() in PICTURES or path.exists())
 
-    for of_pictures, neighbours in itertools.groupby(inputs, is_picture):
-        kind = "images" if of_pictures else "texts"
-        for vector in model.embed(**{kind: list(neighbours)}):
-            click.echo(json.dumps([round(float(number), 6) for number in vector]))
+    failed = False
+    for are_pictures, neighbours in itertools.groupby(inputs, is_picture):
+        some, embed_them = list(neighbours), functools.partial(vectors, model, are_pictures)
+        failed |= len(write_answers(some, embed_them, json.dumps, batch_size)) < len(some)
+    if failed:
+        sys.exit(1)
 
 
 @click.command()
 @click.argument("name")
-@click.argument("texts", nargs=-1, required=True)
-def tag(name, texts):
+@click.argument("texts", nargs=-1)
+@with_files("File of texts: .jsonl, .tsv, or one text per line")
+@batch_size_of(32)
+def tag(name, texts, files, batch_size):
     """Label each word of TEXTS with the model NAME.
 
-    Writes one line per word: the word, a tab, and its label; and an empty line after each text.
+    Writes one line per word: the word, a tab, and its label; and an empty line after each text. For
+    --input, the answer to each text is the lists of its words, labels and probabilities.
     """
+    is_of_files = are_files(files, texts)
+    if not is_of_files:
+        require_arguments(texts, "texts")
+        refuse_files(texts)
     model = load(name, "tag")
-    for tags in model.tag(list(texts)):
-        for each in tags:
-            click.echo(f"{each.word}\t{each.label}")
-        click.echo()
+    if is_of_files:
+
+        def answer(model, texts, before):
+            return [
+                {
+                    "words": [each.word for each in tags],
+                    "labels": [each.label for each in tags],
+                    "probabilities": [each.probability for each in tags],
+                }
+                for tags in model.tag(texts, batch_size)
+            ]
+
+        answer_rows(files, model, answer, name=name, batch_size=batch_size)
+        return
+    for some in batches(texts, batch_size):
+        for tags in model.tag(some, batch_size):
+            for each in tags:
+                click.echo(f"{each.word}\t{each.label}")
+            click.echo()
+        sys.stdout.flush()
 
 
 @click.command("fill-mask")

@@ -9,7 +9,7 @@ import click
 import zoo
 from zoo import quiet
 from zoo.cli_options import require_writable
-from zoo.files import TEXT, FileFolder, TextFile, answer_file
+from zoo.files import TEXT, FileFolder, TextFile, answer_file, answers_of
 
 PAIR_OF_TEXTS = TEXT, "text_pair"  # as an exported classifier calls them
 ROWS_AT_ONCE = 256  # rows of a file; at most this many are lost if the process is killed
@@ -100,6 +100,33 @@ def batches(everything, size):
     """Yields lists of `size` consecutive entries, and the rest."""
     for first in range(0, len(everything), size):
         yield list(everything[first : first + size])
+
+
+def write_answers(inputs, answer, line_of, at_once):
+    """Writes a line for each input on the command line, as `answer_rows` does for rows of a file.
+
+    An input that cannot be answered is reported, and its line is empty.
+
+    Args:
+        inputs: List of inputs, such as texts, or paths of images.
+        answer: Function of a list of inputs that returns an answer for each, no `str`.
+        line_of: Function of an answer that returns its line.
+        at_once: Number of inputs to answer at a time.
+
+    Returns:
+        List of the inputs that were answered.
+    """
+    answered = []
+    for some in batches(inputs, at_once):
+        for each, told in zip(some, answers_of(some, lambda some, _: answer(some)), strict=True):
+            if isinstance(told, str):
+                click.echo()
+                click.echo(f"Error: {told}", err=True)
+            else:
+                click.echo(line_of(told))
+                answered.append(each)
+        sys.stdout.flush()
+    return answered
 
 
 def contents(files, content_of):

@@ -7,7 +7,15 @@ import sys
 
 import click
 
-from zoo.cli_inputs import answer_rows, are_files, batches, contents, load, require_arguments
+from zoo.cli_inputs import (
+    ROWS_AT_ONCE,
+    answer_rows,
+    are_files,
+    batches,
+    contents,
+    load,
+    require_arguments,
+)
 from zoo.cli_options import (
     batch_size_of,
     decoding_options,
@@ -138,12 +146,18 @@ def match(name, text, images, k):
     """
     files = [file for path in images for file in _files_of(path, "image")]
     model = load(name, "search")
-    found = contents(files, _content_of("image"))
-    if found:
-        best = model.search(text, [content for _, content in found], k)
-        for place, similarity in zip(best.names, best.similarities, strict=True):
-            click.echo(f"{similarity:.4f}\t{click.format_filename(found[place][0])}")
-    if len(found) < len(files):
+    best, failed = [], False
+    for some in batches(files, ROWS_AT_ONCE):
+        found = contents(some, _content_of("image"))
+        failed = failed or len(found) < len(some)
+        if found:
+            result = model.search(text, [content for _, content in found], k)
+            paths = [found[place][0] for place in result.names]
+            best += zip(result.similarities, paths, strict=True)
+            best = sorted(best, key=lambda each: -each[0])[:k]
+    for similarity, path in best:
+        click.echo(f"{similarity:.4f}\t{click.format_filename(path)}")
+    if failed:
         sys.exit(1)
 
 

@@ -306,13 +306,23 @@ def _answered(answer, chunk):
     found = [row.problem for row in rows]
     places = [place for place, problem in enumerate(found) if problem is None]
     contents = [rows[place].content for place in places]
-    try:
-        answers = answer(contents, before) if contents else []
-    except Exception:  # one of them, which is to harm no other
-        answers = [_answer_of_one(content, answer, before) for content in contents]
-    for place, each in zip(places, answers, strict=True):
+    for place, each in zip(places, answers_of(contents, answer, before), strict=True):
         found[place] = each
     return found
+
+
+def answers_of(contents, answer, before=0):
+    """Returns the answer to each content, or a `str` that says why there is none.
+
+    Args:
+        contents: List of contents.
+        answer: As for `answer_file`; its answers may be anything but a `str`.
+        before: Number of contents before them.
+    """
+    try:
+        return answer(contents, before) if contents else []
+    except Exception:  # one of them, which is to harm no other
+        return [_answer_of_one(content, answer, before) for content in contents]
 
 
 def _answer_of_one(content, answer, before):

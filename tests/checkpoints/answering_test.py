@@ -11,6 +11,7 @@ import tensorflow as tf
 import zoo
 from zoo.cli import main
 from zoo.data.answers import answer_spans, spans_of_examples
+from zoo.readers.text.span_reader import SpanReader
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -262,3 +263,11 @@ def test_the_command_line(bert, tmp_path, monkeypatch):
 
 def run(*arguments):
     return click.testing.CliRunner().invoke(main, list(map(str, arguments)))
+
+
+def test_questions_may_be_truncated_on_the_left():
+    tokenizer = zoo.ByteBPETokenizer([], prefix_space=False)
+    tokenizer.truncation_side = "left"
+    windows = SpanReader(tokenizer, max_length=11).read(tf.constant([["abcdefgh", "xy"]]))
+    question = tokenizer.tokenize(tf.constant(["efgh"])).to_list()[0]
+    assert windows.inputs["token_ids"][0, 1:6].numpy().tolist() == [*question, tokenizer.end_id]

@@ -35,6 +35,12 @@ def test_tag(tmp_path):
     assert [line.partition("\t")[0] for line in lines] == ["The", "cats", "sat", ".", "", "a", ""]
     assert {line.partition("\t")[2] for line in lines} <= {"", "LABEL_0", "LABEL_1"}
     assert "BertForTokenClassification" in run("info", tmp_path)[1]
+    (tmp_path / "in.txt").write_text("The cats sat.\na\n")
+    run("tag", tmp_path, "--input", tmp_path / "in.txt", "--output", tmp_path / "out.jsonl")
+    rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    told = [list(map("\t".join, zip(row["words"], row["labels"], strict=True))) for row in rows]
+    assert told == [lines[:4], lines[5:6]]
+    assert all(0.5 <= each <= 1.0 for row in rows for each in row["probabilities"])
 
 
 @pytest.mark.full

@@ -74,6 +74,17 @@ def test_numbers_are_those_of_transformers(checkpoint, model, photos):
     np.testing.assert_allclose(model.embed(texts=TEXTS), expected.text_embeds, atol=1e-4)
 
 
+def test_texts_may_be_truncated_on_the_left(checkpoint, model, monkeypatch):
+    *_, pieces, _ = checkpoint
+    for each in (pieces, model.tokenizer):
+        monkeypatch.setattr(each, "truncation_side", "left")
+    texts = ["one cat, two cats, " * 9 + "the mat", "a cat"]
+    expected = pieces(texts, truncation=True, max_length=LENGTH)["input_ids"]
+    found = model.read_texts(tf.constant(texts)).numpy().tolist()
+    assert found[0] == expected[0]
+    assert found[1][: len(expected[1])] == expected[1]
+
+
 def test_pictures_are_seen_as_the_processor_does(checkpoint, model, photos):
     *_, theirs, _, processor = checkpoint
     pixels = read(processor, photos)

@@ -129,7 +129,7 @@ def test_completions_that_are_not_offered(client, options, status):
     content = {"model": "transformer_lm", "prompt": "a", **options}
     found, answer, _ = client("/v1/completions", content)
     assert found == status
-    assert answer["error"]
+    assert answer["error"]["message"]
 
 
 def test_tokens_are_those_that_were_generated():
@@ -254,4 +254,6 @@ def test_a_server_without_language_models_says_so(served):
     with serving([served("luong_nmt")]) as client:
         status, answer, _ = client("/v1/completions", {"model": "luong_nmt", "prompt": "a"})
     assert status == 404
-    assert answer["error"] == "This server has no language model. Send requests to :predict."
+    message = "This server has no language model. Send requests to :predict."
+    kind = "invalid_request_error"
+    assert answer["error"] == {"message": message, "type": kind, "param": None, "code": None}

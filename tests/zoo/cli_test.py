@@ -472,6 +472,12 @@ def test_a_port_in_use_is_told_before_the_models_are_loaded(run):
     assert f"Cannot listen on port {port} of 127.0.0.1: " in result.stderr
 
 
+def test_two_models_of_one_name_are_told_before_the_models_are_loaded(run):
+    result = run("serve", "hf://me/no_such_model", "hf://you/no_such_model@main")
+    assert result.exit_code == 1
+    assert "names of their own. Received: no_such_model, no_such_model. Rename" in result.stderr
+
+
 def test_a_reader_that_has_gone_away_is_no_mistake(run, monkeypatch):
     def print_into_closed_pipe():
         raise BrokenPipeError(32, "Broken pipe")

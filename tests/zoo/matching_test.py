@@ -204,12 +204,17 @@ def photographs(tmp_path_factory):
     return folder
 
 
-def test_search_of_a_folder(model, photographs):
+def test_search_of_a_folder(model, photographs, monkeypatch):
     with pytest.warns(UserWarning, match="broken.jpg.*left out"):
         found = model.search(CAPTIONS[3], photographs, k=2)
     assert found.names[0] == photographs / "3.png"
     assert len(found.names) == 2
     assert found.similarities[0] > found.similarities[1]
+    monkeypatch.setattr("zoo.tasks.matching.FILES_AT_ONCE", 2)
+    with pytest.warns(UserWarning, match="broken.jpg.*left out"):
+        again = model.search(CAPTIONS[3], photographs, k=2)
+    assert again.names == found.names
+    np.testing.assert_allclose(again.similarities, found.similarities, atol=1e-6)
     again = model.search(CAPTIONS[3], IMAGES, k=100)
     assert again.names[0] == 3
     assert len(again.names) == 6
@@ -333,6 +338,22 @@ def test_the_command_line(model, photographs, monkeypatch, tmp_path):
     for command in (["classify", "toy", folder, *labels], ["embed", "toy", folder]):
         refused = run(main, command)
         assert (refused.exit_code, "a folder" in refused.stderr) == (1, True)
+    found = run(main, ["embed", "toy", "--input", folder, "--output", str(tmp_path / "a.jsonl")])
+    assert found.exit_code == 1
+    rows = [json.loads(line or "{}") for line in (tmp_path / "a.jsonl").read_text().split("\n")]
+    assert (rows[0]["file"], rows[0]["embedding"]) == ("0.png", vectors[1])
+    (tmp_path / "a.txt").write_text("red before blue\n")
+    files = ["--input", str(tmp_path / "a.txt"), "--output", str(tmp_path / "b.jsonl")]
+    assert run(main, ["embed", "toy", *files]).exit_code == 0
+    assert json.loads((tmp_path / "b.jsonl").read_text())["embedding"] == vectors[0]
+    broken, whole = str(photographs / "broken.jpg"), str(photographs / "0.png")
+    for command, *others in (["classify", *labels], ["embed"]):
+        found = run(main, [command, "toy", whole, broken, whole, *others])
+        assert found.stderr.startswith(f"Error: The file '{broken}' cannot be read as an image")
+        assert found.exit_code == 1
+        first, nothing, last = found.stdout.splitlines()
+        assert (first, nothing) == (last, "")
+        assert first
     (tmp_path / "album").mkdir()
     refused = run(main, ["match", "toy", "red before blue", str(tmp_path)])
     assert "Its subfolders are not searched" in refused.stderr

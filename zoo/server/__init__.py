@@ -2,7 +2,17 @@
 
 from zoo.server.app import make_app
 from zoo.server.limits import Limits
-from zoo.server.models import ExportedModel, LoadedModel, model_of
+from zoo.server.models import ExportedModel, LoadedModel, model_of, name_of, require_distinct
 from zoo.server.run import bind, run
 
-__all__ = ["ExportedModel", "Limits", "LoadedModel", "bind", "make_app", "model_of", "run"]
+__all__ = [
+    "ExportedModel",
+    "Limits",
+    "LoadedModel",
+    "bind",
+    "make_app",
+    "model_of",
+    "name_of",
+    "require_distinct",
+    "run",
+]

@@ -24,7 +24,7 @@ from zoo.pages import attention_page
 from zoo.server import completions, pages, protocol
 from zoo.server.errors import Refused
 from zoo.server.limits import Limits
-from zoo.server.models import DEFAULT
+from zoo.server.models import DEFAULT, require_distinct
 
 LATENCIES = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 ROWS = (1, 2, 4, 8, 16, 32)
@@ -63,23 +63,20 @@ def make_app(models, limits=None, token=None):
 
 class _Server:
     def __init__(self, models, limits, token):
+        require_distinct([model.name for model in models])
         self.models = {model.name: model for model in models}
-        if len(self.models) < len(models):
-            raise ValueError(
-                "Models on a server have names of their own. Received: "
-                f"{', '.join(model.name for model in models)}."
-            )
         self.limits, self.token = limits, token
         self.waiting, self.running = 0, set()  # tasks that nobody else may hold
         self.metrics = _Metrics()
 
     def app(self):
         model = "/v1/models/{name}"
+        complete = self.guarded(self.complete, completions.error_of)
         routes = [
             Route("/", self.page),
             Route("/page/{name}", self.guarded(self.show), methods=["POST"]),
             Route("/v1/models", self.guarded(self.list_models)),
-            Route("/v1/completions", self.guarded(self.complete), methods=["POST"]),
+            Route("/v1/completions", complete, methods=["POST"]),
             Route("/v2/health/live", self.live),
             Route("/v2/health/ready", self.live),
             Route("/metrics", self.guarded(self.tell_metrics)),
@@ -188,8 +185,16 @@ class _Server:
 
     # ------------------------------------------------------------------------------------- guards
 
-    def guarded(self, route):
-        """Returns a route that checks the token, reports refusals, and is measured."""
+    def guarded(self, route, error_of=lambda status, message: message):
+        """Returns a route that checks the token, reports refusals, and is measured.
+
+        Args:
+            route: Function of a request.
+            error_of: Function of a status and a message that returns how the protocol tells them.
+        """
+
+        def failed(status, message, headers=None):
+            return JSONResponse({"error": error_of(status, message)}, status, headers)
 
         async def handle(request):
             name, start = request.path_params.get("name", ""), time.perf_counter()
@@ -197,10 +202,10 @@ class _Server:
                 self.require_token(request)
                 response = await route(request)
             except Refused as error:
-                response = JSONResponse({"error": str(error)}, error.status, error.headers)
+                response = failed(error.status, str(error), error.headers)
             except Exception as error:  # a fault of the server, for whoever runs it to read
                 traceback.print_exception(error)
-                response = JSONResponse({"error": "The server failed at this request."}, 500)
+                response = failed(500, "The server failed at this request.")
             name = name if name in self.models else ""
             self.metrics.requests.labels(name, response.status_code).inc()
             self.metrics.latency.labels(name).observe(time.perf_counter() - start)

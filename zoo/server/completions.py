@@ -72,8 +72,10 @@ def request_of(body, models, limits):
     _require_supported(content)
     model = _model_of(content, models)
     values = _values_of(content, limits)
-    prompts = _prompts_of(content, limits)
-    stops = _stops_of(content, limits)
+    prompts = _texts_of(content, "prompt", LARGEST, limits)
+    stops = _texts_of(content, "stop", MOST_STOPS, limits)
+    if not all(stops):
+        raise Refused(400, "'stop' must not be empty.")
     if values["stream"] and len(prompts) > 1:
         raise Refused(400, "Only one prompt can be streamed at a time.")
     logprobs = _logprobs(content, prompts)
@@ -178,6 +180,12 @@ def listing(models):
     return {"object": "list", "data": data}
 
 
+def error_of(status, message):
+    """Returns the JSON of an error, as a Python object."""
+    kind = "invalid_request_error" if status < 500 else "server_error"
+    return {"message": message, "type": kind, "param": None, "code": None}
+
+
 def _head(wanted):
     return {
         "id": f"cmpl-{uuid.uuid4().hex}",
@@ -231,31 +239,17 @@ def _values_of(content, limits):
     return values
 
 
-def _prompts_of(content, limits):
-    prompts = _texts(content.get("prompt"), "prompt")
-    if len(prompts) > LARGEST:
-        raise Refused(400, f"A request may have at most {LARGEST} prompts, not {len(prompts)}.")
-    for prompt in prompts:
-        limits.require_text(prompt.encode())
-    return prompts
-
-
-def _stops_of(content, limits):
-    stops = _texts(content.get("stop"), "stop")
-    if not all(stops):
-        raise Refused(400, "'stop' must not be empty.")
-    if len(stops) > MOST_STOPS:
-        raise Refused(400, f"'stop' has at most {MOST_STOPS} strings, this one {len(stops)}.")
-    for stop in stops:
-        limits.require_text(stop.encode())
-    return stops
-
-
-def _texts(value, name):
-    values = [] if value is None else value if isinstance(value, list) else [value]
-    if not all(isinstance(each, str) and is_unicode(each) for each in values):
+def _texts_of(content, name, most, limits):
+    """Returns the list of texts that an option of a request holds."""
+    value = content.get(name)
+    texts = [] if value is None else value if isinstance(value, list) else [value]
+    if not all(isinstance(each, str) and is_unicode(each) for each in texts):
         raise Refused(400, f"{name!r} must be a string or a list of strings, in valid Unicode.")
-    return values
+    if len(texts) > most:
+        raise Refused(400, f"{name!r} has at most {most} strings, this one {len(texts)}.")
+    for text in texts:
+        limits.require_text(text.encode())
+    return texts
 
 
 def _logprobs(content, prompts):

@@ -96,19 +96,37 @@ def model_of(name, is_batched=True):
     """Returns the model for a name on the command line.
 
     Args:
-        name: A folder of exported versions, whose name is that of the model; or a name for
-            `zoo.load`: the model of `hf://user/name@revision` is called `name`.
+        name: A folder of exported versions, or a name for `zoo.load`.
         is_batched: Whether concurrent requests share batches.
     """
-    folder = pathlib.Path(name)
-    if any(folder.glob("*/saved_model.pb")):
-        return ExportedModel(folder.resolve().name, folder, is_batched)
-    task = loading.load(name)
-    if folder.exists():
-        name = folder.resolve().name if folder.is_dir() else folder.stem
-    else:  # what the path of a URL can hold
-        name = re.split("[@#]", name.rpartition("/")[2])[0].removesuffix(".zip")
-    return LoadedModel(name, task, is_batched)
+    if _is_exported(name):
+        return ExportedModel(name_of(name), name, is_batched)
+    return LoadedModel(name_of(name), loading.load(name), is_batched)
+
+
+def name_of(name):
+    """Returns what a server calls the model for a name on the command line.
+
+    A folder or a file gives its own name, and `hf://user/name@revision` is called `name`.
+    """
+    path = pathlib.Path(name)
+    if path.exists():
+        return path.resolve().name if path.is_dir() else path.stem
+    # What the path of a URL can hold.
+    return re.split("[@#]", name.rpartition("/")[2])[0].removesuffix(".zip")
+
+
+def require_distinct(names):
+    """Raises a `ValueError` if two models of a server have the same name."""
+    if len(set(names)) < len(names):
+        raise ValueError(
+            f"Models on a server have names of their own. Received: {', '.join(names)}. Rename the "
+            "folder of one, or start a server for each."
+        )
+
+
+def _is_exported(name):
+    return any(pathlib.Path(name).glob("*/saved_model.pb"))
 
 
 def _content(folder):

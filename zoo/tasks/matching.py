@@ -1,6 +1,7 @@
 """The task of matching: which image belongs to which text."""
 
 import functools
+import itertools
 import os
 import pathlib
 from typing import overload
@@ -37,13 +38,17 @@ from zoo.tasks.results import PictureClasses
 from zoo.tasks.seeing import pictures_in, require_eyes_that_fit
 
 REQUESTS = tf.TensorSpec([None], tf.string)
+FILES_AT_ONCE = 512  # of a folder, in memory
 
 
 @keras.saving.register_keras_serializable(package="zoo")
 class Matcher(Task):
     """A joint embedding model of images and texts, together with the preprocessing of both.
 
-    All methods take raw texts and images; the same graph reads them everywhere.
+    All methods take raw texts and images; the same graph reads them everywhere. `evaluate` returns
+    the loss, which is that of batches. Recall is a property of a whole collection: compute it with
+    `zoo.metrics.retrieval_scores(model.match(images, texts), owners)`, where `owners[j]` is the
+    index of the image of text `j`.
 
     Args:
         core: A model with `embed_images` and `embed_texts`, such as `zoo.models.clip.Clip`.
@@ -189,13 +194,13 @@ class Matcher(Task):
         """Returns the padded ids `(batch, length)` of texts `(batch,)`, in the graph.
 
         Each text begins with the start token and ends with the end token. Texts are truncated to
-        the `max_length` of the core.
+        the `max_length` of the core, on the tokenizer's `truncation_side`.
         """
         if self.plain_texts:
             texts = plain(texts)
         dropout = (subword_dropout, seed) if subword_dropout else ()
         tokens = tf.cast(self.tokenizer.tokenize(texts, *dropout), tf.int32)
-        tokens = tokens[:, : self.core.config.max_length - 2]
+        tokens = self.tokenizer.truncated(tokens, self.core.config.max_length - 2)
         one = tf.ones((tokens.nrows(), 1), tf.int32)
         tokens = tf.concat(
             [self.tokenizer.start_id * one, tokens, self.core.config.end_id * one], 1
@@ -363,27 +368,23 @@ class Matcher(Task):
             raise ValueError(f"`text` of search must be one text. Received: text={text!r}.")
         if k < 1:
             raise ValueError(f"`k` must be at least 1. Received: k={k}.")
-        names, requests = self._pictures(images)
-        if not requests:
+        if isinstance(images, str | os.PathLike):
+            pictures = pictures_in(images)
+        else:
+            pictures = enumerate(self._requests(images)[0])
+        best = []  # so far: the images of a large folder are not in memory all at once
+        while some := list(itertools.islice(pictures, FILES_AT_ONCE)):
+            names, requests = zip(*some, strict=True)
+            similarities = self.match(list(requests), texts, batch_size=batch_size)[:, 0]
+            best += zip(names, similarities, requests, strict=True)
+            order = np.argsort([-similarity for _, similarity, _ in best], kind="stable")
+            best = [best[place] for place in order[:k]]
+        if not best:
             raise ValueError(
                 "`images` of search must hold at least one image. Received: an empty list."
             )
-        similarities = self.match(requests, texts, batch_size=batch_size)[:, 0]
-        best = np.argsort(-similarities, kind="stable")[:k]
-        return Findings(
-            texts[0],
-            [names[place] for place in best],
-            similarities[best],
-            [requests[place] for place in best],
-        )
-
-    def _pictures(self, images):
-        """Returns the names of images, and their bytes."""
-        if not isinstance(images, str | os.PathLike):
-            requests, _ = self._requests(images)
-            return list(range(len(requests))), requests
-        found = pictures_in(images)
-        return list(found), list(found.values())
+        names, similarities, requests = zip(*best, strict=True)
+        return Findings(texts[0], list(names), np.array(similarities), list(requests))
 
     def _requests(self, images):
         return as_requests(images, image_bytes, "images", picture_rank=3)

@@ -17,6 +17,12 @@ from zoo.tasks.base import part_of
 from zoo.tasks.encoding import NO_GRAPH_OF_SOUNDS, EncodingTask
 from zoo.tasks.sound_results import Recognition
 
+NO_ROOM = (
+    "A text needs more time steps than its sound has: one for each token, and one between equal "
+    "neighbors. Leave it out, or use a tokenizer with a larger vocabulary, which needs fewer "
+    "tokens."
+)
+
 
 @keras.saving.register_keras_serializable(package="zoo")
 class Recognizer(EncodingTask):
@@ -122,9 +128,9 @@ class Recognizer(EncodingTask):
         repeats = tf.cast(is_token & (tokens[:, 1:] == tokens[:, :-1]), tf.int32)
         needed = tf.math.count_nonzero(tokens, axis=1, dtype=tf.int32) + tf.reduce_sum(repeats, 1)
         times = self.core.subsampling.tokens_of(sounds["lengths"])
-        has_room = tf.debugging.assert_less_equal(
-            needed, times, "A text has more tokens than its sound has times. Leave it out."
-        )
+        worst = tf.argmax(needed - times)
+        received = "Received", texts[worst], "needs", needed[worst], "its sound has", times[worst]
+        has_room = tf.debugging.Assert(tf.reduce_all(needed <= times), [NO_ROOM, *received])
         with tf.control_dependencies([has_room]):
             return sounds, tf.identity(tokens), tf.ones_like(needed, tf.float32)
 

@@ -39,12 +39,12 @@ def require_eyes_that_fit(config, backbone, reader):
 
 
 def pictures_in(folder):
-    """Returns a dictionary from the paths of the images in a folder to their contents.
+    """Yields the path and the content of each image in a folder; warns of unreadable ones.
 
     Raises:
         ValueError: If it is not a folder, or none of its images can be read.
     """
-    folder, found = pathlib.Path(folder).expanduser(), {}
+    folder, is_empty = pathlib.Path(folder).expanduser(), True
     if not folder.is_dir():
         what = "a file. Put it into a list" if folder.exists() else "which does not exist"
         raise ValueError(
@@ -52,9 +52,11 @@ def pictures_in(folder):
         )
     for path in pictures_of(folder):
         try:
-            found[path] = image_bytes(path)
+            content = image_bytes(path)
         except ValueError as error:
-            warnings.warn(f"{error} It is left out.", stacklevel=4)
-    if not found:
+            warnings.warn(f"{error} It is left out.", stacklevel=3)
+            continue
+        is_empty = False
+        yield path, content
+    if is_empty:
         raise ValueError(f"None of the images in {folder} can be read.")
-    return found

@@ -34,7 +34,7 @@ class TextTokenizer(tf.Module):
         prefix_space: Whether `tokenize` puts a space before a text that is to be put together with
             others.
         templates: `templates.Item`s of a single text and of a pair.
-        truncation_side: Where `encode` truncates texts: `"right"`, at the end, or `"left"`.
+        truncation_side: Where texts are truncated: `"right"`, at the end, or `"left"`.
     """
 
     mask_id = None
@@ -90,16 +90,27 @@ class TextTokenizer(tf.Module):
                     f"{max_length - room} special tokens."
                 )
             lengths = _lengths([each.row_lengths() for each in read], room)
-            is_left = self.truncation_side == "left"
-            read = [
-                _part(each, length, is_left) for each, length in zip(read, lengths, strict=True)
-            ]
+            read = list(map(self.truncated, read, lengths))
         token_ids, segment_ids = arranged(read, items)
         if not dense:
             return Encoded(token_ids, segment_ids)
         if self.pad_id is None:
             raise ValueError("there is no padding token: use dense=False, or set pad_id.")
         return Encoded(token_ids.to_tensor(self.pad_id), segment_ids.to_tensor(0))
+
+    def truncated(self, tokens, lengths):
+        """Truncates texts on `truncation_side`.
+
+        Args:
+            tokens: Ragged ids `[batch, (pieces)]`.
+            lengths: Maximum number of tokens: of each text, int64 `[batch]`, or of all, an `int`.
+        """
+        sizes = tf.minimum(tokens.row_lengths(), lengths)
+        starts = tokens.row_starts()
+        if self.truncation_side == "left":
+            starts += tokens.row_lengths() - sizes
+        places = tf.ragged.range(starts, starts + sizes)
+        return places.with_values(tf.gather(tokens.values, places.values))
 
 
 def arranged(read, items):
@@ -145,12 +156,3 @@ def _lengths(lengths, room):
     fits = first + second <= room
     kept = tf.where(is_swapped, long, short), tf.where(is_swapped, short, long)
     return [tf.where(fits, *each) for each in zip(lengths, kept, strict=True)]
-
-
-def _part(ragged, lengths, is_left):
-    """Truncates rows to these lengths, at the beginning if `is_left`, otherwise at the end."""
-    starts = ragged.row_starts()
-    if is_left:
-        starts += ragged.row_lengths() - lengths
-    places = tf.ragged.range(starts, starts + lengths)
-    return places.with_values(tf.gather(ragged.values, places.values))

@@ -38,7 +38,8 @@ class SpanReader(TextReader):
     """Prepares questions, each with a context that may answer it, for question answering.
 
     A context that is too long is split into windows, which share 128 tokens with the next one, or
-    half of a window if that is less. A question of more than half of the tokens is truncated.
+    half of a window if that is less. A question of more than half of the tokens is truncated, on
+    the tokenizer's `truncation_side`.
 
     The offsets of a token are those of its characters. If a tokenizer changes a word beyond
     recognition, such as an unknown one, its tokens get the offsets of the whole word, from white
@@ -109,7 +110,8 @@ class SpanReader(TextReader):
         Returns:
             `Windows`.
         """
-        questions = self.tokenizer.tokenize(requests[:, 0])[:, : self._room // 2]
+        questions = self.tokenizer.tokenize(requests[:, 0])
+        questions = self.tokenizer.truncated(questions, self._room // 2)
         tokens, starts, ends = self.tokens(requests[:, 1])
         # Of each context: how many tokens fit beside the question, and how many there are.
         space = self._room - tf.cast(questions.row_lengths(), tf.int32)

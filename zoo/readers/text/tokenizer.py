@@ -52,7 +52,7 @@ class Tokenizer(TextTokenizer):
             defaults to `end`, as is usual.
         size: Number of ids of the model, which may include unused ones; by default derived from the
             definition.
-        truncation_side: Where `encode` truncates texts: `"right"` or `"left"`.
+        truncation_side: Where texts are truncated: `"right"` or `"left"`.
 
     Raises:
         ValueError: If a part of the definition is not implemented; the message names it. If `size`
