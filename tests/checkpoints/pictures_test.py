@@ -62,6 +62,14 @@ def test_numbers_are_those_of_transformers(tmp_path, family, kind, photo):
     assert result.attention.shape == (1, 4, 4)
 
 
+@pytest.mark.usefixtures("eagerly")
+def test_the_activation_of_gpt2(tmp_path):
+    theirs = save(tmp_path, "ViT", "ForImageClassification", hidden_act="gelu_new")
+    pixels = np.random.default_rng(1).normal(size=(1, 16, 16, 3)).astype("float32")
+    expected = theirs(tiny.torch.tensor(pixels.transpose(0, 3, 1, 2))).logits.detach()
+    np.testing.assert_allclose(zoo.load(tmp_path).core(pixels), expected, atol=1e-4)
+
+
 def test_pictures_are_cropped_as_the_processor_does(tmp_path, photo):
     processor = transformers.CLIPImageProcessor(
         size={"shortest_edge": 20}, crop_size={"height": 16, "width": 16}

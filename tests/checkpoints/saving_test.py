@@ -48,6 +48,17 @@ def test_transformers_reads_what_is_written(tmp_path, family, kind):
         np.testing.assert_array_equal(ours, others)
 
 
+def test_weights_of_half_precision_are_written_whole(tmp_path):
+    """transformers would round them again if the config still named the former type."""
+    theirs, _ = tiny.save(tmp_path / "theirs", "GPT2", "LMHeadModel", n_layer=1)
+    theirs.to(torch.bfloat16).save_pretrained(tmp_path / "theirs")
+    model = changed(zoo.load(tmp_path / "theirs"))
+    path = zoo.save_checkpoint(model, tmp_path / "ours")
+    again = transformers.AutoModelForCausalLM.from_pretrained(path)
+    found = again.transformer.wte.weight.detach()
+    np.testing.assert_array_equal(found, model.core.embedding.table)
+
+
 def test_a_translator_comes_back(tmp_path):
     (tmp_path / "marian").mkdir()
     tiny.save_marian(tmp_path / "marian")

@@ -63,15 +63,14 @@ def save_checkpoint(model: Any, path: str | os.PathLike[str]) -> pathlib.Path:
     files = TensorFiles(source)
     stored = {modern(name): name for name in files.shapes}
     local = namer(stored, names)
+    config = _with_dtype(read_json(source / CONFIG, LARGEST_CONFIG), model.core.variable_dtype)
     tensors = {}
     for name, array in tensors_of(model.core, names):
         shape = files.shapes[stored[local(name)]] if local(name) in stored else array.shape
         tensors[name if names.new_head else local(name)] = array.reshape(shape).copy()
-    config = None
     if names.new_head:
         head = tensors_of(model.core, names._replace(table=names.new_head))
         tensors |= {name: array.copy() for name, array in head}  # in the order of memory
-        config = read_json(source / CONFIG, LARGEST_CONFIG)
         config = {name: value for name, value in config.items() if name not in _OF_LABELS}
         config |= names.new_settings
     else:
@@ -79,7 +78,7 @@ def save_checkpoint(model: Any, path: str | os.PathLike[str]) -> pathlib.Path:
             array = files.read(stored[name])
             is_bfloat16 = array.dtype.kind == "V"
             tensors[name] = array.astype("float32") if is_bfloat16 else array
-    replaced = () if config is None else (CONFIG, MODULES)  # the latter makes an embedder
+    replaced = CONFIG, *([MODULES] if names.new_head else [])  # the latter makes an embedder
     with whole(path) as unfinished:
         unfinished.mkdir()
         for file in source.iterdir():
@@ -87,7 +86,16 @@ def save_checkpoint(model: Any, path: str | os.PathLike[str]) -> pathlib.Path:
                 shutil.copytree(file, unfinished / file.name)
             elif file.is_file() and not file.name.endswith(_WEIGHTS) and file.name not in replaced:
                 shutil.copy(file, unfinished)
-        if config is not None:
-            (unfinished / CONFIG).write_text(json.dumps(config, indent=2), encoding="utf-8")
+        (unfinished / CONFIG).write_text(json.dumps(config, indent=2), encoding="utf-8")
         save_file(tensors, unfinished / SAFETENSORS, metadata={"format": "pt"})
     return path
+
+
+def _with_dtype(config, dtype):
+    """Returns a config for weights of this type: transformers converts them to the one it names."""
+    if not isinstance(config, dict):
+        return config
+    return {
+        name: dtype if name in ("dtype", "torch_dtype") else _with_dtype(value, dtype)
+        for name, value in config.items()
+    }

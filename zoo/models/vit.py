@@ -9,7 +9,7 @@ import math
 import keras
 from keras import ops
 
-from keras_attention import EncoderBlock
+from keras_attention import EncoderBlock, activations
 from keras_attention.errors import unknown_name
 from keras_attention.positions.sinusoidal import angles_of
 from zoo.models.core import Core
@@ -252,7 +252,7 @@ class PatchEmbedding(keras.layers.Layer):
     def __init__(self, size, patch_size, stem=(), activation="gelu", **kwargs):
         super().__init__(**kwargs)
         self.size, self.patch_size, self.stem = size, patch_size, tuple(stem)
-        self.activation = keras.activations.get(activation)
+        self.activation = activations.get(activation)
 
     def build(self, images_shape):
         dtype, shape, left = self.dtype_policy, images_shape, self.patch_size
@@ -284,7 +284,7 @@ class PatchEmbedding(keras.layers.Layer):
             "size": self.size,
             "patch_size": self.patch_size,
             "stem": self.stem,
-            "activation": keras.activations.serialize(self.activation),
+            "activation": activations.serialize(self.activation),
         }
 
 

@@ -229,6 +229,41 @@ def test_vocabulary_and_merges_folder(tmp_path, name):
     assert read.encode(texts, dense=False).token_ids.to_list() == expected
 
 
+@pytest.mark.parametrize("name", ["Bert", "GPT2"])
+def test_added_tokens_of_older_folders(tmp_path, name):
+    """Before version 4.34 of transformers, they were in a file of their own."""
+    transformers = pytest.importorskip("transformers")
+    library = {"Bert": small_tokenizers.bert, "GPT2": small_tokenizers.ALL["gpt2"]}[name]()
+    library.model.save(str(tmp_path))
+    size = library.get_vocab_size()
+    files = {
+        "added_tokens.json": {"<User>": size, "[pad]": size + 1},
+        "special_tokens_map.json": {"pad_token": "[pad]"},
+        "tokenizer_config.json": {"tokenizer_class": f"{name}Tokenizer"},
+    }
+    for file, content in files.items():
+        (tmp_path / file).write_text(json.dumps(content), encoding="utf-8")
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    ours = read_tokenizer(tmp_path)
+    texts = ["a <User> [pad] says", "<user>A<User>"]
+    expected = theirs(texts)["input_ids"]
+    assert size in expected[0]
+    assert ours.encode(texts, dense=False).token_ids.to_list() == expected
+    assert ours.pad_id == theirs.pad_token_id == size + 1
+
+
+def test_the_number_of_extra_tokens_of_t5(tmp_path):
+    model = small_tokenizers.sentencepiece_model()
+    (tmp_path / "spiece.model").write_bytes(model)
+    config = {"tokenizer_class": "T5Tokenizer", "extra_ids": 2, "pad_token": "</s>"}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
+    ours = read_tokenizer(tmp_path)
+    texts = [f"<extra_id_{number}>" for number in range(3)]
+    last, first, *others = ours.tokenize(texts).to_list()
+    assert (last, first) == ([ours.vocabulary_size - 1], [ours.vocabulary_size - 2])
+    assert len(others[0]) > 1
+
+
 def test_marian_folder(tmp_path):
     transformers = pytest.importorskip("transformers")
     import sentencepiece
@@ -270,6 +305,18 @@ def test_the_end_token_of_the_generation_settings(tmp_path):
     settings = {"eos_token_id": 2}
     (tmp_path / "generation_config.json").write_text(json.dumps(settings), encoding="utf-8")
     assert read_tokenizer(tmp_path).end_ids == (2,)
+
+
+@pytest.mark.parametrize(("kind", "end"), [("LlamaForCausalLM", 2), ("LlamaModel", 1)])
+def test_the_end_token_of_the_config(tmp_path, kind, end):
+    """Older folders have no file for generation settings."""
+    library, *_ = library_and_ours("llama3")
+    library.save(str(tmp_path / "tokenizer.json"))
+    named = {"eos_token": "<|end_of_text|>"}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(named), encoding="utf-8")
+    config = {"model_type": "llama", "architectures": [kind], "eos_token_id": 2}
+    (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    assert read_tokenizer(tmp_path).end_ids == (end,)
 
 
 @pytest.mark.parametrize("name", ["Bert", "Roberta", "XLMRoberta", "GPT2", "T5", "Camembert"])

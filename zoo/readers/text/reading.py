@@ -52,6 +52,7 @@ _OF_BERT = {  # options of the normalizer, by their names in `tokenizer_config.j
     "strip_accents": "strip_accents",
     "tokenize_chinese_chars": "handle_chinese_chars",
 }
+_GENERATES = re.compile("(LMHeadModel|ForCausalLM|MTModel|ForConditionalGeneration)$")  # classes
 _WITHOUT_OPTIONS = "PreTrainedTokenizerFast", "TokenizersBackend"  # which take the file as it is
 
 
@@ -63,7 +64,8 @@ def read_tokenizer(folder, side="source", size=None, lowercase=False, **roles):
     `spiece.model` (T5) or `tokenizer.model` (Llama). `tokenizer_config.json`,
     `special_tokens_map.json` and `generation_config.json` name the special tokens; those that no
     file names are those of the class in transformers. As there, options of `tokenizer_config.json`
-    such as `do_lower_case` and `truncation_side` overrule `tokenizer.json`.
+    such as `do_lower_case` and `truncation_side` overrule `tokenizer.json`, and older folders list
+    further tokens in `added_tokens.json`.
 
     Marian's language codes, such as `>>fr<<`, are found anywhere in a text.
 
@@ -87,7 +89,7 @@ def read_tokenizer(folder, side="source", size=None, lowercase=False, **roles):
     named = {**_json(folder / "special_tokens_map.json"), **config}
     try:
         definition, defaults = _definition(folder, config, side)
-        _add_tokens(definition, config)
+        _add_tokens(definition, config, named, _json(folder / "added_tokens.json"))
         _hide_times(definition)
         if lowercase:
             normalizers = [{"type": "Lowercase"}, definition.get("normalizer")]
@@ -124,13 +126,15 @@ def _definition(folder, config, side):
     if "vocab.txt" in files:
         return _word_piece(folder, kind, config)
     if "spiece.model" in files and kind in ("T5", ""):
-        return _t5(folder)
+        return _t5(folder, config.get("extra_ids", _EXTRA_IDS))
     if "tokenizer.model" in files and kind in ("Llama", ""):
         return _llama(folder, config)
     raise ValueError(
         f"for a {kind or 'model'}, there should be tokenizer.json, vocab.txt, vocab.json with "
         "merges.txt, source.spm with target.spm and vocab.json, spiece.model (T5) or "
-        f"tokenizer.model (Llama). Found: {', '.join(sorted(files)) or 'nothing'}."
+        f"tokenizer.model (Llama). Found: {', '.join(sorted(files)) or 'nothing'}. From files of "
+        "other names, transformers writes tokenizer.json: "
+        "AutoTokenizer.from_pretrained(folder).save_pretrained(folder)."
     )
 
 
@@ -229,12 +233,12 @@ def _marian(folder, side):
     return definition, tokens
 
 
-def _t5(folder):
+def _t5(folder, extra_ids):
     definition, roles = read_model(folder / "spiece.model")
     size = len(definition["model"]["vocab"])
     tokens = {"eos_token": "</s>", "unk_token": roles["unknown"], "pad_token": "<pad>"}
     ids = {piece: number for number, (piece, *_) in enumerate(definition["model"]["vocab"])}
-    extra = {f"<extra_id_{i}>": size + _EXTRA_IDS - 1 - i for i in range(_EXTRA_IDS)}
+    extra = {f"<extra_id_{i}>": size + extra_ids - 1 - i for i in range(extra_ids)}
     definition["added_tokens"] = []
     _mark_special(definition, [*tokens.values(), *extra], ids | extra)
     definition["post_processor"] = _behind("</s>", ids["</s>"])
@@ -330,13 +334,27 @@ def _overrule(definition, config):
         words["add_prefix_space"] = config["add_prefix_space"]
 
 
-def _add_tokens(definition, config):
-    """Adds the tokens of `tokenizer_config.json` that the definition lacks."""
-    added = definition.setdefault("added_tokens", [])
-    known = {token["content"] for token in added}
+def _add_tokens(definition, config, named, older):
+    """Adds the tokens that the definition lacks.
+
+    Args:
+        definition: The definition.
+        config: Content of `tokenizer_config.json`.
+        named: Dictionary of special tokens by the names that files give them.
+        older: Content of `added_tokens.json`: a dictionary from tokens to ids.
+    """
+    roles = [named[name] for name in named if name.endswith("_token")]
+    roles += named.get("additional_special_tokens") or []
+    special = set(map(_content, roles))
+    tokens = {token["content"]: token for token in definition.get("added_tokens", [])}
     for number, token in (config.get("added_tokens_decoder") or {}).items():
-        if token["content"] not in known:
-            added.append({**token, "id": int(number)})
+        tokens.setdefault(token["content"], {**token, "id": int(number)})
+    is_raw = definition["model"].get("type", "").startswith("SentencePiece")
+    for token, number in older.items():
+        is_special = token in special
+        flags = {"special": is_special, "normalized": not (is_special or is_raw)}
+        tokens.setdefault(token, {"id": number, "content": token, **flags})
+    definition["added_tokens"] = [*tokens.values()]
 
 
 def _hide_times(definition):
@@ -380,8 +398,17 @@ def _names(definition):
 
 
 def _ends(folder, names):
-    """Returns the tokens that end a text, if the generation settings name them."""
-    numbers = _json(folder / "generation_config.json").get("eos_token_id")
+    """Returns the tokens that end a text, if the generation settings name them.
+
+    In older folders, these are in the config of the model, where only models that generate texts
+    use them.
+    """
+    settings = _json(folder / "generation_config.json")
+    if not (folder / "generation_config.json").is_file():
+        settings = _json(folder / "config.json")
+        if not any(map(_GENERATES.search, settings.get("architectures") or [])):
+            return {}
+    numbers = settings.get("eos_token_id")
     if isinstance(numbers, list):
         return {"end": [names[number] for number in numbers]}
     return {"end": names[numbers]} if numbers in names else {}
