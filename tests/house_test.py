@@ -1,10 +1,14 @@
 """The architecture: dependencies only point down, and the layers do not use TensorFlow."""
 
 import ast
+import configparser
 import graphlib
+import importlib.metadata
+import sys
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 REPOSITORY = Path(__file__).parents[1]
 PACKAGES = ("keras_attention", "zoo")
@@ -74,3 +78,43 @@ def test_layers_know_nothing_of_models(graph):
 def test_a_circle_is_found():
     assert circle({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) is not None
     assert circle({"a": {"b"}, "b": {"c"}, "d": {"a"}}) is None
+
+
+NAMES_IN_INDEX = {"PIL": "pillow"}  # of libraries that have another name there
+
+
+def installed_by(requirements):
+    """Returns the names of the distributions that pip installs with requirements."""
+    found, todo = set(), [(Requirement(each), {""}) for each in requirements]
+    while todo:
+        requirement, extras = todo.pop()
+        marker, name = requirement.marker, requirement.name.lower().replace("_", "-")
+        if marker and not any(marker.evaluate({"extra": each}) for each in extras):
+            continue
+        if (name, *requirement.extras) not in found:
+            found.add((name, *requirement.extras))
+            needed = importlib.metadata.requires(name) or []
+            todo += [(Requirement(each), requirement.extras or {""}) for each in needed]
+    return {name for name, *_ in found}
+
+
+def libraries(file):
+    """Returns the libraries that a file imports when it is imported itself."""
+    statements = ast.parse(file.read_text(encoding="utf-8")).body
+    plain = [each for each in statements if isinstance(each, ast.Import)]
+    found = {alias.name for each in plain for alias in each.names}
+    found |= {each.module for each in statements if isinstance(each, ast.ImportFrom)}
+    return {name.split(".")[0] for name in found} - sys.stdlib_module_names - {*PACKAGES}
+
+
+def test_what_is_imported_is_installed():
+    declared = configparser.ConfigParser()
+    declared.read(REPOSITORY / "setup.cfg", encoding="utf-8")
+    always = declared["options"]["install_requires"].split("\n")[1:]
+    of_server = declared["options.extras_require"]["server"].split("\n")[1:]
+    always, with_server = installed_by(always), installed_by([*always, *of_server])
+    for name, file in modules().items():
+        known = with_server if name.startswith("zoo.server") else always
+        for library in libraries(file):
+            distribution = NAMES_IN_INDEX.get(library, library).replace("_", "-")
+            assert distribution in known, f"{name} imports {library}, which is not in setup.cfg"

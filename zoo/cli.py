@@ -3,9 +3,11 @@
 The commands that need TensorFlow import it, quietly.
 """
 
+import importlib
 import inspect
 import itertools
 import pathlib
+from importlib.util import find_spec
 
 import click
 
@@ -94,6 +96,23 @@ _data_dir = click.option(
 )
 
 
+# Recipes import some of these when they measure, which may be hours after they began.
+_OF_EVALUATION = "tensorflow_datasets", "sacrebleu", "sacremoses", "pycocoevalcap"
+_OF_TRAINING = *_OF_EVALUATION, "tensorboard"
+
+
+def _recipes(libraries):
+    """Returns the module of the recipes, or raises an `ImportError` if a library is missing."""
+    for library in libraries:
+        if not find_spec(library):
+            raise ImportError(
+                f'zoo train and zoo evaluate need {library}: pip install "keras-attention-zoo'
+                '[train]"'
+            )
+    quiet.import_tensorflow()
+    return importlib.import_module("zoo.training.recipes")
+
+
 @main.command()
 @click.argument("name")
 @_data_dir
@@ -122,10 +141,8 @@ def train(name, data_dir, run_dir, epochs, seed, strategy):
 
     To train a model on your own data, use Python: zoo.load(...).fit(...).
     """
-    quiet.import_tensorflow()
+    recipes = _recipes(_OF_TRAINING)
     import tensorflow as tf
-
-    from zoo.training import recipes
 
     run_dir = run_dir or pathlib.Path("runs") / name
     require_writable(run_dir)
@@ -146,9 +163,7 @@ def evaluate(name, data_dir, split, **options):
 
     Prints each metric with its protocol.
     """
-    quiet.import_tensorflow()
-    from zoo.training import recipes
-
+    recipes = _recipes(_OF_EVALUATION)
     model = zoo.load(name)
     recipe = recipes.of_card(zoo.info(name).card)
     options = given(options)

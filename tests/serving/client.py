@@ -1,6 +1,7 @@
 """A client of the server, which runs in a thread of this process."""
 
 import contextlib
+import functools
 import http.client
 import json
 import socket
@@ -9,17 +10,24 @@ import time
 
 import uvicorn
 
-from zoo.server import make_app
+from zoo.server import Limits, make_app
+from zoo.server.connections import Connection
 
 
 class Client:
     """Sends requests to a server in a thread of this process."""
 
-    def __init__(self, app):
+    def __init__(self, app, limits=None):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
-        config = uvicorn.Config(app, port=self.port, log_level="error", timeout_graceful_shutdown=9)
+        config = uvicorn.Config(
+            app,
+            http=functools.partial(Connection, limits or Limits()),
+            port=self.port,
+            log_level="error",
+            timeout_graceful_shutdown=9,
+        )
         self.server = uvicorn.Server(config)
         self.thread = threading.Thread(target=self.server.run, daemon=True)
         self.thread.start()
@@ -43,7 +51,7 @@ class Client:
 
 @contextlib.contextmanager
 def serving(models, limits=None, token=None):
-    client = Client(make_app(models, limits, token))
+    client = Client(make_app(models, limits, token), limits)
     try:
         yield client
     finally:

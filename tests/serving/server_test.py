@@ -254,17 +254,62 @@ def test_a_full_server_says_when_to_try_again_and_finishes_what_runs(waiting):
     assert not client.thread.is_alive()
 
 
-def test_a_body_that_does_not_arrive_is_given_up(waiting):
-    head = b"POST /v1/models/waiting:predict HTTP/1.1\r\nHost: x\r\nContent-Length: 20\r\n\r\n"
-    with (
-        serving([waiting], Limits(seconds=0.1)) as client,
-        socket.create_connection(("127.0.0.1", client.port), timeout=30) as connection,
-    ):
-        connection.sendall(head + b"{")
-        response = http.client.HTTPResponse(connection)
-        response.begin()
-        assert response.status == 408
-        assert "did not arrive within 0.1 seconds" in response.read().decode()
+HEAD = b"POST /v1/models/waiting:predict HTTP/1.1\r\nHost: x\r\nContent-Length: 20\r\n\r\n"
+
+
+def connected(client):
+    return socket.create_connection(("127.0.0.1", client.port), timeout=30)
+
+
+def answer_on(connection):
+    response = http.client.HTTPResponse(connection)
+    response.begin()
+    return response.status, response.read().decode()
+
+
+@pytest.mark.parametrize("beginning", [HEAD + b"{", HEAD[:20], b""])
+def test_a_request_that_does_not_arrive_is_given_up(waiting, beginning):
+    with serving([waiting], Limits(seconds=0.1)) as client, connected(client) as connection:
+        connection.sendall(beginning)
+        status, told = answer_on(connection)
+    assert status == 408
+    assert "did not arrive within 0.1 seconds" in told
+
+
+@pytest.mark.parametrize("beginning", [b"GET /?", b"GET / HTTP/1.1\r\nHost: x\r\nCookie: "])
+def test_a_long_head_is_refused_before_it_ends(waiting, beginning):
+    with serving([waiting], Limits(head_bytes=1000)) as client, connected(client) as connection:
+        connection.sendall(beginning + 900 * b"a")
+        time.sleep(0.1)  # so that it arrives in two pieces
+        connection.sendall(900 * b"a")
+        status, told = answer_on(connection)
+        assert status == 431
+        assert "at most 1000 bytes" in told
+        assert client("/v2/health/live")[0] == 200
+
+
+def test_bodies_that_arrive_count_as_requests_in_progress(waiting):
+    with serving([waiting], Limits(waiting=1)) as client:
+        with connected(client) as connection:
+            connection.sendall(HEAD + b"{")
+            time.sleep(0.1)
+            assert predict(client, "waiting", {"instances": ["a"]})[0] == 503
+        waiting.go_on.set()
+        deadline, status = time.time() + 30, 503
+        while status == 503 and time.time() < deadline:
+            status, *_ = predict(client, "waiting", {"instances": ["a"]})
+        assert status == 200
+
+
+def test_a_client_that_hangs_up_is_no_fault_of_the_server(waiting, capfd):
+    with serving([waiting]) as client:
+        with connected(client) as connection:
+            connection.sendall(HEAD + b"{")
+        deadline, counted = time.time() + 30, ""
+        while 'model="waiting",status=' not in counted and time.time() < deadline:
+            counted = client("/metrics")[1]
+    assert 'zoo_requests_total{model="waiting",status="400"} 1.0' in counted
+    assert capfd.readouterr().err == ""
 
 
 def test_an_answer_that_takes_too_long_is_given_up(waiting):

@@ -1,6 +1,7 @@
 """The command line: its output, and mistakes that print one line instead of a traceback."""
 
 import functools
+import importlib.util
 import os
 import re
 import socket
@@ -365,6 +366,20 @@ def test_train_passes_everything_on(run, monkeypatch, tmp_path):
     options = ["--data-dir", tmp_path, "--run-dir", tmp_path / "run", "--epochs", 3, "--seed", 2]
     output = run("train", "toy", *options).stdout
     assert str(("toy", tmp_path, tmp_path / "run", 3, 2)) in output
+
+
+@pytest.mark.parametrize(
+    ("command", "library"),
+    [("train", "tensorboard"), ("train", "sacrebleu"), ("evaluate", "sacrebleu")],
+)
+def test_a_missing_library_is_told_before_the_work(run, monkeypatch, command, library):
+    found = importlib.util.find_spec
+    monkeypatch.setattr("zoo.cli.find_spec", lambda name: name != library and found(name))
+    monkeypatch.setattr(recipes, "run", lambda *_: pytest.fail("trained"))
+    monkeypatch.setattr(zoo, "load", lambda name: pytest.fail("loaded"))
+    result = run(command, "toy")
+    assert result.exit_code == 1
+    assert f'need {library}: pip install "keras-attention-zoo[train]"' in result.stderr
 
 
 def test_train_mirrors_the_model(run, monkeypatch, tmp_path):

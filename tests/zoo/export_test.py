@@ -249,6 +249,21 @@ def test_an_export_that_fails_leaves_no_version(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_full_disk_is_told_and_leaves_no_version(tmp_path):
+    resource = pytest.importorskip("resource", reason="Windows has no limit of sizes")
+    layer = keras.layers.Dense(100)
+    layer.build((None, 100))
+    endpoint = Endpoint(lambda x: {"y": layer(x)}, [tf.TensorSpec((None, 100), name="x")], [])
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))
+    try:
+        with pytest.raises(OSError, match="could not be written. Is the disk full"):
+            write_version(tmp_path, [layer], {"serving_default": endpoint})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("name", ["1", "20261124", "2/", "live/1"])
 def test_a_version_holds_no_versions(tmp_path, name):
     live = tmp_path / "live" / "1"

@@ -65,6 +65,8 @@ def test_what_a_card_lacks_is_named(folder, key, function):
         (lambda card: {**card, "files": {**card["files"], "../x": {}}}, "'files' should be"),
         (lambda card: {**card, "files": dict.fromkeys(card["files"], {})}, "no 'sha256'"),
         (lambda card: {**card, "format": 2}, "of format 2.*pip install --upgrade"),
+        (lambda card: {**card, "format": "2"}, "'format' should be 1, and is '2'"),
+        (lambda card: {**card, "format": -1}, "'format' should be 1, and is -1"),
         (lambda card: {**card, "training": 3}, "'training' should be a dict, and is 3"),
         (lambda card: {**card, "remarks": mutations.nested(900)}, "more than 32 deep"),
     ],

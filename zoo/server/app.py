@@ -11,6 +11,7 @@ from anyio import to_thread
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import (
     HTMLResponse,
     JSONResponse,
@@ -236,8 +237,13 @@ class _Server:
         return model
 
     async def body(self, request):
-        """Returns the body of a request, unless it is too large or too slow."""
+        """Returns the body of a request, unless it is too large or too slow.
+
+        It takes memory, so the request counts as one in progress meanwhile.
+        """
         largest, seconds, body = self.limits.body_bytes, self.limits.seconds, bytearray()
+        self.require_room()
+        self.waiting += 1
         try:
             async with asyncio.timeout(seconds):
                 async for chunk in request.stream():
@@ -246,11 +252,15 @@ class _Server:
                         raise Refused(413, f"The body of a request has at most {largest} bytes.")
         except TimeoutError as error:
             raise Refused(408, f"The request did not arrive within {seconds} seconds.") from error
+        except ClientDisconnect as error:
+            raise Refused(400, "The request ended before its body was complete.") from error
+        finally:
+            self.waiting -= 1
         return bytes(body)
 
     @contextlib.contextmanager
     def counted(self, model):
-        """Counts a request in progress."""
+        """Counts a request that is being answered."""
         self.waiting += 1
         gauge = self.metrics.waiting.labels(model.name)
         gauge.inc()

@@ -15,16 +15,18 @@ class Limits:
     """The limits of a server.
 
     Args:
+        head_bytes: Maximum size of the head of a request: its address and headers.
         body_bytes: Maximum size of the body of a request.
         text_bytes: Maximum size of a text, in UTF-8.
         picture_pixels: Maximum rows times columns of an image; a small file may have many.
         waiting: Maximum number of requests in progress; others are told to try again.
-        seconds: Maximum time for the body of a request to arrive, for an answer, and for a client
-            to take the next event of a stream; a whole stream may take longer.
+        seconds: Maximum time for the head of a request and for its body to arrive, for an answer,
+            and for a client to take the next event of a stream; a whole stream may take longer.
         new_tokens: Maximum number of tokens that a completion adds.
         refresh_seconds: Interval at which folders are checked for a new version.
     """
 
+    head_bytes: int = 64 * 2**10
     body_bytes: int = 16 * 2**20
     text_bytes: int = 100_000
     picture_pixels: int = 50_000_000

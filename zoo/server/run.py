@@ -1,5 +1,6 @@
 """The process of a server."""
 
+import functools
 import signal
 import socket
 import sys
@@ -7,6 +8,8 @@ import sys
 import uvicorn
 
 from zoo.server.app import make_app
+from zoo.server.connections import Connection
+from zoo.server.limits import Limits
 
 SECONDS_TO_FINISH = 30
 
@@ -51,8 +54,10 @@ def run(models, bound, token=None, limits=None):
     """
     # uvicorn finishes what runs, and then hands the signal on to whoever handled it before.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    limits = limits or Limits()
     config = uvicorn.Config(
         make_app(models, limits, token),
+        http=functools.partial(Connection, limits),
         log_level="warning",
         access_log=False,
         timeout_graceful_shutdown=SECONDS_TO_FINISH,

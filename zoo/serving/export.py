@@ -55,7 +55,12 @@ def write_saved_model(folder, resources, signatures):
         name: tf.function(function, inputs, autograph=False)
         for name, (function, inputs) in signatures.items()
     }
-    tf.saved_model.save(saved, str(folder), functions)
+    try:
+        tf.saved_model.save(saved, str(folder), functions)
+    except (tf.errors.OutOfRangeError, tf.errors.ResourceExhaustedError) as error:
+        raise OSError(
+            f"{folder} could not be written. Is the disk full? {error.message}"
+        ) from error
 
 
 def _variables_or_tables(resource):

@@ -138,6 +138,8 @@ def _problem_of(card):
         if not isinstance(card.get(key), kind):
             found = reprlib.repr(card.get(key, "missing"))
             return f"{key!r} should be a {kind.__name__}, and is {found}"
+    if card.get("format", 1) != FORMAT:
+        return f"'format' should be {FORMAT}, and is {reprlib.repr(card['format'])}"
     if not isinstance(card["data"].get("name"), str):
         return "'data' has no 'name'"
     for entry in card["quality"]:
