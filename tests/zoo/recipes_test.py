@@ -180,16 +180,23 @@ def test_a_preset_uses_the_length_penalty_that_did_best(run, dataset):
 
 def test_self_critical_training_goes_on_with_the_best_weights(dataset, tmp_path, monkeypatch):
     folders, losses, biases = [tmp_path, tmp_path / "self_critical"], [], []
+    numbers = []
 
     def fit(model, x, **options):
         losses.append(model.loss)
+        numbers.append(int(x.cardinality()))
         biases.append(model.core.output_bias.numpy())
         model.core.output_bias.assign_add(np.full(biases[-1].shape, 0.5))
         model.save_weights(folders[len(losses) - 1] / runs.BEST)
 
     monkeypatch.setattr(zoo.Translator, "fit", fit)
     monkeypatch.setattr("zoo.training.translation.best_sampler", lambda *given: given[-1][0])
-    trained = dataclasses.replace(RECIPE, self_critical_epochs=1).train(dataset, dataset, tmp_path)
+    monkeypatch.setattr(
+        "zoo.training.translation.self_critical_translations", lambda model, pairs, **_: pairs
+    )
+    recipe = dataclasses.replace(RECIPE, self_critical_epochs=1, self_critical_examples_per_epoch=3)
+    trained = recipe.train(dataset, dataset, tmp_path)
+    assert numbers[1] == 3
     assert [type(loss) for loss in losses] == [TokenCrossentropy, self_critical.PolicyGradientLoss]
     np.testing.assert_array_equal(biases[1], biases[0] + 0.5)
     np.testing.assert_array_equal(trained.core.output_bias, biases[0] + 1.0)

@@ -208,7 +208,7 @@ RECIPES = {
             "dropout": 0.1,
         },
         begin_with="transformer_nmt_multi30k_en_de",
-        epochs=4,
+        epochs=8,
         cycles=1,
         batch_size=128,
         examples_per_epoch=90_000,
@@ -216,6 +216,8 @@ RECIPES = {
         learning_rate=1.2e-3,
         warmup_steps=200,
         subword_dropout=0.0,
+        self_critical_epochs=4,
+        self_critical_examples_per_epoch=6_000,
     ),
     "transformer_lm_shakespeare": LanguageRecipe(
         "transformer_lm",

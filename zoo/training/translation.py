@@ -46,9 +46,10 @@ class TranslationRecipe:
         cycles: Number of times that it falls to 1% of that; each cycle starts 20% lower.
         label_smoothing, subword_dropout: As for `TokenCrossentropy` and `Translator.batches`.
         average_momentum: Momentum of the moving average of the weights, which is kept.
-        self_critical_epochs: Number of additional passes over the sources, which learn from the
-            BLEU of sampled translations, see `self_critical_translations`.
-        self_critical_learning_rate: Start of the cosine schedule of these passes.
+        self_critical_epochs: Number of additional epochs, which learn from the BLEU of sampled
+            translations, see `self_critical_translations`.
+        self_critical_examples_per_epoch: How many examples each of these draws; 0 for all.
+        self_critical_learning_rate: Start of the cosine schedule of these epochs.
         dtype: Dtype policy of the training.
         num_beams: Number of beams that the trained model translates with.
         length_penalties: Candidates; the one that does best on the validation pairs is used.
@@ -74,6 +75,7 @@ class TranslationRecipe:
     subword_dropout: float = 0.05
     average_momentum: float = 0.998
     self_critical_epochs: int = 0
+    self_critical_examples_per_epoch: int = 0
     self_critical_learning_rate: float = 5e-5
     dtype: str = "mixed_bfloat16"
     num_beams: int = 5
@@ -194,16 +196,19 @@ class TranslationRecipe:
 
     def _learn_from_bleu(self, model, train, validation, run_dir):
         run_dir.mkdir(exist_ok=True)
-        train_pairs = draw_pairs(train, self.seed)
-        steps = -(-int(train_pairs.cardinality()) // SOURCES_THAT_EARN) * self.self_critical_epochs
+        num_examples = int(train.cardinality())
+        examples_per_epoch = self.self_critical_examples_per_epoch or num_examples
+        steps = -(-examples_per_epoch // SOURCES_THAT_EARN) * self.self_critical_epochs
         model.compile(
             optimizer=runs.self_critical_optimizer(self.self_critical_learning_rate, steps),
             loss=PolicyGradientLoss(model.tokenizer),
             weighted_metrics=[],
         )
         done = runs.restore(model, run_dir)
+        seed = self.seed + done
+        drawn = train.shuffle(num_examples, seed=seed).take(examples_per_epoch)
         batches = self_critical_translations(
-            model, train_pairs, batch_size=SOURCES_THAT_EARN, seed=self.seed + done
+            model, draw_pairs(drawn, seed), batch_size=SOURCES_THAT_EARN, seed=seed
         )
         bleu = ValidationBleu(validation)
         model.fit(
