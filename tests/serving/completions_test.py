@@ -75,14 +75,20 @@ def test_streamed_events_put_together_are_the_completion(client, options):
     free = client("/v1/completions", content)[1]["choices"][0]["text"]
     # One stop string occurs; another only begins to, and its text is held back for a while.
     for stops in [[], [free[7:9], free[4] + "nowhere"]]:
-        whole = client("/v1/completions", {**content, "stop": stops})[1]["choices"][0]
+        answer = client("/v1/completions", {**content, "stop": stops})[1]
+        (whole,) = answer["choices"]
         asked = {**content, "stop": stops, "stream": True}
+        asked["stream_options"] = {"include_usage": True}
         status, text, response = client("/v1/completions", asked)
         assert status == 200
         assert response.getheader("content-type").startswith("text/event-stream")
         *events, last = [event.removeprefix("data: ") for event in text.strip().split("\n\n")]
         assert last == "[DONE]"
-        choices = [json.loads(event)["choices"][0] for event in events]
+        *told, of_all = map(json.loads, events)
+        assert of_all["choices"] == []
+        assert of_all["usage"] == answer["usage"]
+        assert {each["usage"] for each in told} == {None}
+        choices = [each["choices"][0] for each in told]
         assert len(choices) > 2
         assert "".join(choice["text"] for choice in choices) == whole["text"]
         assert {choice["finish_reason"] for choice in choices[:-1]} == {None}
@@ -123,6 +129,9 @@ def test_streamed_events_put_together_are_the_completion(client, options):
         ({"logprobs": True}, 400),
         ({"logprobs": 1, "prompt": ["a", "b"]}, 400),
         ({"top_k": 7}, 400),
+        ({"stream_options": {"include_usage": True}}, 400),
+        ({"stream": True, "stream_options": True}, 400),
+        ({"stream": True, "stream_options": {"include_usage": 1}}, 400),
     ],
 )
 def test_completions_that_are_not_offered(client, options, status):

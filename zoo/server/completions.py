@@ -26,7 +26,7 @@ TYPES = {
     "n": (int, 1),
 }
 NAMES = {int: "an integer", (int, float): "a number", bool: "true or false"}
-OTHERS = ("model", "prompt", "stop", "user", "logprobs", "top_k")
+OTHERS = ("model", "prompt", "stop", "user", "logprobs", "top_k", "stream_options")
 # Options that only have their default here, which some clients send.
 FIXED = {
     "best_of": 1,
@@ -52,6 +52,7 @@ class Completion(NamedTuple):
     seed: int
     stream: bool
     logprobs: int | None
+    tells_usage: bool = False
 
 
 def request_of(body, models, limits):
@@ -93,6 +94,7 @@ def request_of(body, models, limits):
         values["seed"],
         values["stream"],
         logprobs,
+        _tells_usage(content, values["stream"]),
     )
 
 
@@ -112,14 +114,8 @@ def answer_of(wanted):
         texts, parts, (*_, reason) = zip(*_pieces(wanted), strict=True)
         tokens = list(itertools.chain(*parts))
         choices = [_choice(0, "".join(texts), reason, _logprobs_of(tokens))]
-        written = sum(not token.is_end for token, _ in tokens)
-    read = int(tf.size(task.tokenizer.tokenize(wanted.prompts).values))
-    usage = {
-        "prompt_tokens": read,
-        "completion_tokens": written,
-        "total_tokens": read + written,
-    }
-    return {**_head(wanted), "choices": choices, "usage": usage}
+        written = _number_written(tokens)
+    return {**_head(wanted), "choices": choices, "usage": _usage(wanted, written)}
 
 
 def _pieces(wanted):
@@ -166,12 +162,30 @@ def _logprobs_of(tokens):
 
 def events_of(wanted):
     """Yields the server-sent events of a stream."""
-    head = _head(wanted)
+    head, written = _head(wanted), 0
+    no_usage = {"usage": None} if wanted.tells_usage else {}
     for text, tokens, reason in _pieces(wanted):
+        written += _number_written(tokens)
         logprobs = None if wanted.logprobs is None else _logprobs_of(tokens)
         if text or reason or logprobs:
-            yield _event({**head, "choices": [_choice(0, text, reason, logprobs)]})
+            yield _event({**head, "choices": [_choice(0, text, reason, logprobs)], **no_usage})
+    if wanted.tells_usage:
+        yield _event({**head, "choices": [], "usage": _usage(wanted, written)})
     yield "data: [DONE]\n\n"
+
+
+def _number_written(tokens):
+    """Returns the number of tokens, as `_pieces` yields them, without the end token."""
+    return sum(not token.is_end for token, _ in tokens)
+
+
+def _usage(wanted, written):
+    read = int(tf.size(wanted.model.task.tokenizer.tokenize(wanted.prompts).values))
+    return {
+        "prompt_tokens": read,
+        "completion_tokens": written,
+        "total_tokens": read + written,
+    }
 
 
 def listing(models):
@@ -262,6 +276,21 @@ def _logprobs(content, prompts):
     if len(prompts) > 1:
         raise Refused(400, "'logprobs' are for one prompt at a time.")
     return number
+
+
+def _tells_usage(content, stream):
+    """Returns whether a client requests the numbers of tokens at the end of a stream."""
+    options = content.get("stream_options")
+    if options is None:
+        return False
+    if not stream:
+        raise Refused(400, "'stream_options' are for \"stream\": true.")
+    if not isinstance(options, dict) or options.keys() - {"include_usage"}:
+        raise Refused(400, "'stream_options' must be an object, with 'include_usage' only.")
+    tells_usage = options.get("include_usage", False)
+    if not isinstance(tells_usage, bool):
+        raise Refused(400, "'include_usage' must be true or false.")
+    return tells_usage
 
 
 def _top_k(content):
