@@ -84,11 +84,11 @@ def test_streamed_events_put_together_are_the_completion(client, options):
         assert response.getheader("content-type").startswith("text/event-stream")
         *events, last = [event.removeprefix("data: ") for event in text.strip().split("\n\n")]
         assert last == "[DONE]"
-        *told, of_all = map(json.loads, events)
+        *parts, of_all = map(json.loads, events)
         assert of_all["choices"] == []
         assert of_all["usage"] == answer["usage"]
-        assert {each["usage"] for each in told} == {None}
-        choices = [each["choices"][0] for each in told]
+        assert {each["usage"] for each in parts} == {None}
+        choices = [each["choices"][0] for each in parts]
         assert len(choices) > 2
         assert "".join(choice["text"] for choice in choices) == whole["text"]
         assert {choice["finish_reason"] for choice in choices[:-1]} == {None}

@@ -26,6 +26,7 @@ from zoo.training.spoken_numbers import SpokenNumbersRecipe
 from zoo.training.translation import TranslationRecipe
 
 RECURRENT = {"decoder_units": 384, "dropout": 0.3}
+TRANSFORMER = {"num_layers": 4, "size": 192, "num_heads": 4, "hidden": 512, "normalize": "pre"}
 TAUGHT = {
     "data": "multi30k+flickr8k",
     "teacher": "transformer_nmt_multi30k_en_de",
@@ -178,14 +179,7 @@ RECIPES = {
     ),
     "transformer_nmt_multi30k_en_de": TranslationRecipe(
         "transformer_nmt",
-        overrides={
-            "num_layers": 4,
-            "size": 192,
-            "num_heads": 4,
-            "hidden": 512,
-            "normalize": "pre",
-            "dropout": 0.2,
-        },
+        overrides={**TRANSFORMER, "dropout": 0.2},
         epochs=72,
         cycles=3,
         batch_size=128,
@@ -199,14 +193,7 @@ RECIPES = {
     "transformer_nmt_tatoeba_en_de": TranslationRecipe(
         "transformer_nmt",
         data="tatoeba+multi30k",
-        overrides={
-            "num_layers": 4,
-            "size": 192,
-            "num_heads": 4,
-            "hidden": 512,
-            "normalize": "pre",
-            "dropout": 0.1,
-        },
+        overrides={**TRANSFORMER, "dropout": 0.1},
         begin_with="transformer_nmt_multi30k_en_de",
         epochs=8,
         cycles=1,
