@@ -11,9 +11,10 @@ import tensorflow as tf
 import zoo
 from zoo import decoding
 from zoo.checkpoints.loading import read_checkpoint
+from zoo.tasks.passages import passages_of
 
 torch = pytest.importorskip("torch")
-pytest.importorskip("transformers")
+transformers = pytest.importorskip("transformers")
 
 from tests.checkpoints import tiny  # noqa: E402
 
@@ -91,6 +92,51 @@ def test_settings_of_the_converter_change_nothing(checkpoint, tmp_path):
     more |= {"encoder_layerdrop": 0.1}
     path.write_text(json.dumps({**json.loads(path.read_text()), **more}))
     assert read_checkpoint(tmp_path)[0] == read_checkpoint(checkpoint[0])[0]
+
+
+def test_an_unknown_language_code_is_told(model, monkeypatch):
+    monkeypatch.setattr(model.tokenizer.source, "language_codes", (">>de<<", ">>fr<<"))
+    with pytest.raises(ValueError, match="Unknown language code '>>fra<<'. Did you mean '>>fr<<'"):
+        model.translate(["a", ">>fra<< The cats."])
+
+
+@pytest.mark.full
+def test_a_language_code_holds_for_all_sentences_of_a_text(checkpoint, tmp_path):
+    """transformers, which does not split texts, reads a single code as well."""
+    shutil.copytree(checkpoint[0], tmp_path, dirs_exist_ok=True)
+    path = tmp_path / "vocab.json"
+    ids = json.loads(path.read_text())
+    *pieces, _, pad = ids
+    path.write_text(json.dumps(dict(zip([*pieces, ">>fr<<", pad], ids.values(), strict=True))))
+    theirs, tokens = checkpoint[1], transformers.MarianTokenizer.from_pretrained(tmp_path)
+    model = zoo.load(tmp_path)
+    assert model.tokenizer.source.language_codes == (">>fr<<",)
+    written, beams = [], {"num_beams": 4, "early_stopping": "never", "forced_eos_token_id": None}
+    for text in SENTENCES[:2]:
+        inputs = tokens(f">>fr<< {text}", return_tensors="pt")
+        ids = theirs.generate(**inputs, max_new_tokens=20, **beams)
+        written.append(model.tokenizer.detokenize(ids.numpy()).numpy()[0].decode())
+    text = " ".join(SENTENCES[:2])
+    found = model.translate([f">>fr<< {text}", text], max_length=20)
+    assert found[0] == " ".join(written)
+    assert found[1] != found[0]
+
+
+def test_a_language_code_holds_for_all_parts_of_a_long_sentence():
+    def count(texts):
+        return [len(text.split()) for text in texts]
+
+    texts = [">>fr<< one two, three four. Five", "six >>fr<<", ">>fr<<", ">>> one"]
+    with pytest.warns(UserWarning, match="The text at position 0 has a sentence of more than 3"):
+        found = passages_of(texts, 3, count, [">>fr<<"])
+    assert [(each.text, each.place, each.offset) for each in found] == [
+        (">>fr<< one two,", 0, 7),
+        (">>fr<< three four.", 0, 16),
+        (">>fr<< Five", 0, 28),
+        ("six >>fr<<", 1, 0),
+        (">>fr<<", 2, 6),
+        (">>> one", 3, 0),
+    ]
 
 
 @pytest.mark.full

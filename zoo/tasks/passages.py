@@ -1,14 +1,17 @@
 """Splits texts into parts that a translator takes one by one, and joins their translations."""
 
+import re
 import warnings
 from typing import NamedTuple
 
 import numpy as np
 
+from keras_attention.errors import unknown_name
 from zoo.readers.text.sentences import Part, halve, split_sentences
 from zoo.tasks.results import Translation, hypothesis_log_probs
 
 POSITIONS_TOLD = 10
+_CODE = re.compile(r"\s*(?P<code>>>[^\s<>]+<<)\s*")
 
 
 class Passage(NamedTuple):
@@ -19,50 +22,71 @@ class Passage(NamedTuple):
         offset: Where the part begins in the text.
         part: The `Part`.
         tokens: Number of its tokens, or an upper bound.
+        code: The language code in front of the text, such as `">>fr<< "`; may be empty.
     """
 
     place: int
     offset: int
     part: Part
     tokens: int
+    code: str
+
+    @property
+    def text(self):
+        """What the translator reads."""
+        return self.code + self.part.text
 
 
-def passages_of(texts, longest, count):
+def passages_of(texts, longest, count, codes=()):
     """Splits texts at sentence ends, and halves sentences that are too long, with a warning.
 
     Args:
         texts: List of `str`.
         longest: Maximum number of tokens in a part.
         count: Function that takes a list of texts and returns the number of tokens of each.
+        codes: The language codes of the tokenizer, such as `[">>fr<<"]`. If a text begins with one,
+            so does each of its parts.
 
     Returns:
         List of `Passage`, in order.
+
+    Raises:
+        ValueError: If a text begins with a language code that is not among `codes`, and there are
+            some.
     """
-    done, cut = [], set()
-    waiting = [
-        passage
-        for place, text in enumerate(texts)
-        for passage in _passages(place, 0, split_sentences(text))
-    ]
+    done, cut, waiting = [], set(), []
+    for place, text in enumerate(texts):
+        code = _code_of(text, codes)
+        waiting += _passages(place, len(code), split_sentences(text[len(code) :]), code)
     while waiting:
-        counts, halves = count([passage.part.text for passage in waiting]), []
-        for (place, offset, part, _), tokens in zip(waiting, counts, strict=True):
+        counts, halves = count([passage.text for passage in waiting]), []
+        for (place, offset, part, _, code), tokens in zip(waiting, counts, strict=True):
             if tokens <= longest or len(part.text) < 2:
-                done.append(Passage(place, offset, part, min(tokens, longest)))
+                done.append(Passage(place, offset, part, min(tokens, longest), code))
             else:
                 cut.add(place)
-                halves += _passages(place, offset, halve(part))
+                halves += _passages(place, offset, halve(part), code)
         waiting = halves
     if cut:
         _warn(sorted(cut), longest)
     return sorted(done)
 
 
-def _passages(place, offset, parts):
+def _code_of(text, codes):
+    """Returns the language code in front of a text, with the white space around it."""
+    found = _CODE.match(text) if codes else None
+    if found is None:
+        return ""
+    if found["code"] not in codes:
+        raise ValueError(unknown_name("language code", found["code"], codes))
+    return found[0]
+
+
+def _passages(place, offset, parts, code):
     """Yields the parts of a text, the first of which begins at an offset."""
     for row, part in enumerate(parts):
         offset += len(part.gap) if row else 0
-        yield Passage(place, offset, part, 0)
+        yield Passage(place, offset, part, 0, code)
         offset += len(part.text)
 
 

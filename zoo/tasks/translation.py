@@ -94,6 +94,9 @@ class Translator(SourceToTargetTask):
         them. The translation of a text does not depend on the other texts. The translation of a
         text of only white space is empty.
 
+        If a model translates into several languages, a text begins with the code of one, such as
+        `">>fr<< It rains."`, which holds for all of its sentences.
+
         A sentence of more than `max_source_length` tokens is split, if possible at clause ends, and
         its parts are translated one by one, with a `UserWarning`.
 
@@ -118,19 +121,21 @@ class Translator(SourceToTargetTask):
             several sentences, the n-th joins the n-th of each.
 
         Raises:
-            ValueError: If a text is not a `str`, or the sampler or an option is unknown.
+            ValueError: If a text is not a `str`, or the sampler, an option or a language code is
+                unknown.
         """
         texts, is_one = as_texts(texts)
         max_length = options.get("max_length")
         longest = options.pop("max_source_length", self.max_source_length)
         longest = self._room(as_source_length(longest))
-        passages = passages_of(texts, longest, functools.partial(self._count, longest=longest))
+        count = functools.partial(self._count, longest=longest)
+        passages = passages_of(texts, longest, count, self.tokenizer.source.language_codes)
 
         def tokens(passage):
             usual = min(2 * passage.tokens + 10, LONGEST_TARGET)
             return passage.tokens + (usual if max_length is None else as_length(max_length))
 
-        parts = [passage.part.text for passage in passages]
+        parts = [passage.text for passage in passages]
         rows = self._answers(
             parts,
             sampler,

@@ -285,6 +285,7 @@ def test_marian_folder(tmp_path):
         ours.encode(texts, dense=False).token_ids.to_list(), theirs(texts)["input_ids"], texts
     )
     assert (ours.pad_id, ours.end_id) == (theirs.pad_token_id, theirs.eos_token_id)
+    assert list(ours.language_codes) == theirs.supported_language_codes
 
 
 def test_several_end_tokens(tmp_path):

@@ -35,6 +35,7 @@ class TextTokenizer(tf.Module):
             others.
         templates: `templates.Item`s of a single text and of a pair.
         truncation_side: Where texts are truncated: `"right"`, at the end, or `"left"`.
+        language_codes: The tokens that name the language of a translation, such as `">>fr<<"`.
     """
 
     mask_id = None
@@ -42,6 +43,7 @@ class TextTokenizer(tf.Module):
     prefix_space = False
     templates = BARE
     truncation_side = "right"
+    language_codes = ()
 
     @property
     def source(self):

@@ -1,6 +1,7 @@
 """Tokenizers of existing models, with their ids, inside the TensorFlow graph."""
 
 import json
+import re
 
 import keras
 import numpy as np
@@ -30,6 +31,7 @@ OF_BERT = {  # the token of each role
     "end": "[SEP]",
     "mask": "[MASK]",
 }
+_LANGUAGE_CODE = re.compile(r">>[^\s<>]+<<")
 
 
 @keras.saving.register_keras_serializable(package="zoo")
@@ -89,6 +91,8 @@ class Tokenizer(TextTokenizer):
         vocabulary = models.vocabulary_of(model)
         ids = {**vocabulary, **{token["content"]: token["id"] for token in added}}
         self._set_roles(roles, ids)
+        contents = [token["content"] for token in added]
+        self.language_codes = tuple(filter(_LANGUAGE_CODE.fullmatch, sorted(contents)))
         self.templates = templates_of(definition.get("post_processor"))
 
         steps = normalizers.steps_of(definition.get("normalizer"))
