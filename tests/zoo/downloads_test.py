@@ -1,10 +1,12 @@
 """Presets from elsewhere: archives and what they may hold, URLs, the Hugging Face Hub."""
 
+import fnmatch
 import functools
 import hashlib
 import http.server
 import json
 import pathlib
+import re
 import shutil
 import stat
 import sys
@@ -456,6 +458,17 @@ def test_a_checkpoint_comes_with_what_it_has(tmp_path, monkeypatch):
     (tmp_path / "model.safetensors").write_bytes(b"")
     zoo.info("hf://somebody/bert")
     assert len(asked) == 3
+
+
+def test_all_files_that_checkpoints_are_read_from_are_downloaded():
+    package = pathlib.Path(zoo.__file__).parent
+    modules = [package / "readers" / "text" / "reading.py", *package.glob("checkpoints/*.py")]
+    text = "".join(module.read_text() for module in modules)
+    names = set(re.findall(r'"([a-z_]+\.(?:json|txt|model|spm))"', text))
+    assert {"merges.txt", "added_tokens.json"} <= names
+    patterns = *FILES, *OF_CHECKPOINTS
+    left = {each for each in names if not any(fnmatch.fnmatch(each, one) for one in patterns)}
+    assert left == set()
 
 
 def test_a_repository_without_a_preset_is_named(hub):

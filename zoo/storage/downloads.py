@@ -22,6 +22,7 @@ HUB, PIN = "hf://", "#sha256="
 OF_CHECKPOINTS = (
     "*.spm",
     "*_Pooling/config.json",
+    "added_tokens.json",
     "config_sentence_transformers.json",
     "generation_config.json",
     "merges.txt",
