@@ -305,7 +305,7 @@ def folder_of(name):
     if os.path.isdir(name):
         raise ValueError(
             f"The folder {name} holds neither a preset nor a checkpoint of transformers: it has no "
-            f"{CARD}, and no {CONFIG} of a model."
+            f"{CARD}, and no readable {CONFIG} of a model."
         )
     near = difflib.get_close_matches(str(name), [model.name for model in list_models()])
     hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""

@@ -1,5 +1,6 @@
 """Hugging Face text encoders: the same numbers as transformers, and nothing overlooked."""
 
+import io
 import json
 
 import keras
@@ -7,8 +8,9 @@ import numpy as np
 import pytest
 
 import zoo
+from zoo.checkpoints.tensor_files import TensorFiles
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from tests.checkpoints import tiny  # noqa: E402
@@ -323,6 +325,29 @@ def test_tensors_that_do_not_fit(checkpoint, tmp_path):
     path.write_bytes(b"\xff" * 20)
     with pytest.raises(ValueError, match="is damaged"):
         zoo.load(str(tmp_path))
+    path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:ab\nsize 12\n")
+    with pytest.raises(ValueError, match="model.safetensors is damaged.*git lfs pull"):
+        zoo.load(str(tmp_path))
+    path.unlink()
+    (tmp_path / "model.safetensors.index.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"index.json is damaged: KeyError\('weight_map'\)"):
+        zoo.load(str(tmp_path))
+
+
+def test_pickled_files_that_are_not_read(tmp_path):
+    tensors, pickled = {"weight": torch.zeros(300)}, io.BytesIO()
+    torch.save(tensors, pickled)
+    half = pickled.getvalue()[: len(pickled.getvalue()) // 2]
+    path = tmp_path / "pytorch_model.bin"
+    for content in (b"", b"version https://git-lfs.github.com/spec/v1", half):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match="pytorch_model.bin is damaged, or holds something"):
+            TensorFiles(tmp_path)
+    for content in ([1], {"model": tensors}, torch.nn.Linear(2, 2)):
+        torch.save(content, path)
+        with pytest.raises(ValueError, match="other than a dictionary of tensors") as found:
+            TensorFiles(tmp_path)
+        assert "weights_only" not in str(found.value)  # no advice to run the code in it
 
 
 def test_labels_where_there_is_no_place_for_them(tmp_path):

@@ -15,6 +15,7 @@ from zoo.storage import CONFIG
 from zoo.storage.json_files import read_json
 
 SAFETENSORS, PICKLED = "model.safetensors", "pytorch_model.bin"
+_POINTER = b"version https://git-lfs"
 _OF_NEW_HEADS = 2**24  # numbers
 LARGEST_HEADER = 100 * 2**20  # bytes, what the format allows
 _DTYPES = {
@@ -104,7 +105,10 @@ class TensorFiles:
         if not index.is_file():
             path = self._folder / name
             return [path] if path.is_file() else []
-        names = sorted(set(read_json(index, LARGEST_HEADER)["weight_map"].values()))
+        try:
+            names = sorted(set(read_json(index, LARGEST_HEADER)["weight_map"].values()))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"{index} is damaged: {error!r}. {_advice(index)}") from error
         missing = [each for each in names if not _is_in(self._folder, each)]
         if missing:
             raise ValueError(
@@ -127,7 +131,7 @@ class TensorFiles:
                     self.shapes[name] = tuple(entry["shape"])
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(
-                f"{path} is damaged, or not a safetensors file: {error!r}. Get it again."
+                f"{path} is damaged, or not a safetensors file: {error!r}. {_advice(path)}"
             ) from error
 
     def _add_pickled(self, path):
@@ -140,9 +144,16 @@ class TensorFiles:
             ) from error
         options = {"map_location": "cpu", "weights_only": True}
         try:
-            tensors = torch.load(path, mmap=True, **options)
-        except (RuntimeError, ValueError):  # a file of the old format cannot be mapped
-            tensors = torch.load(path, **options)
+            try:
+                tensors = torch.load(path, mmap=True, **options)
+            except (RuntimeError, ValueError):  # a file of the old format cannot be mapped
+                tensors = torch.load(path, **options)
+            shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+        except Exception as error:  # those of a damaged file are of many kinds
+            raise ValueError(
+                f"{path} is damaged, or holds something other than a dictionary of tensors, which "
+                f"is not read because it could run code ({type(error).__name__}). {_advice(path)}"
+            ) from error
 
         def read(tensor, first, last):
             tensor = tensor[first:last] if tensor.ndim else tensor
@@ -151,7 +162,16 @@ class TensorFiles:
 
         for name, tensor in tensors.items():
             self._read[name] = functools.partial(read, tensor)
-            self.shapes[name] = tuple(tensor.shape)
+        self.shapes |= shapes
+
+
+def _advice(path):
+    """Returns how to get the file that a damaged one should be."""
+    with open(path, "rb") as file:
+        is_pointer = file.read(len(_POINTER)) == _POINTER
+    return (
+        "Git LFS put a pointer in its place: run `git lfs pull`." if is_pointer else "Get it again."
+    )
 
 
 def _is_in(folder, name):
