@@ -48,6 +48,21 @@ def test_transformers_reads_what_is_written(tmp_path, family, kind):
         np.testing.assert_array_equal(ours, others)
 
 
+def test_only_files_of_the_model_are_copied(tmp_path):
+    """Trainer leaves the state of its optimizer beside the weights; both are of another model."""
+    tiny.save(tmp_path / "theirs", "Bert", "Model")
+    model = zoo.load(tmp_path / "theirs")
+    for name in ("optimizer.pt", "rng_state.pth", "training_args.bin", "rust_model.ot"):
+        (tmp_path / "theirs" / name).write_bytes(b"")
+    path = zoo.save_checkpoint(model, tmp_path / "ours")
+    assert sorted(each.name for each in path.iterdir()) == [
+        "config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "tokenizer_config.json",
+    ]
+
+
 def test_weights_of_half_precision_are_written_whole(tmp_path):
     """transformers would round them again if the config still named the former type."""
     theirs, _ = tiny.save(tmp_path / "theirs", "GPT2", "LMHeadModel", n_layer=1)

@@ -16,7 +16,19 @@ from zoo.storage.kinds import LARGEST_CONFIG
 from zoo.storage.weights import require_float
 
 _OF_LABELS = "_num_labels", "num_labels", "id2label", "label2id", "problem_type", "finetuning_task"
-_WEIGHTS = ".safetensors", ".bin", ".index.json", ".h5", ".msgpack", ".onnx"
+_WEIGHTS = (  # endings of files of weights, and of the state of an optimizer
+    ".bin",
+    ".ckpt",
+    ".gguf",
+    ".h5",
+    ".index.json",
+    ".msgpack",
+    ".onnx",
+    ".ot",
+    ".pt",
+    ".pth",
+    ".safetensors",
+)
 
 
 def save_checkpoint(model: Any, path: str | os.PathLike[str]) -> pathlib.Path:
