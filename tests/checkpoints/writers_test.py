@@ -157,6 +157,10 @@ def test_another_end_of_beam_search_is_told(tmp_path):
 
 def test_settings_of_generation_that_are_not_implemented(tmp_path):
     tiny.save(tmp_path, "GPT2", "LMHeadModel", n_layer=1)
-    (tmp_path / "generation_config.json").write_text('{"penalty_alpha": 0.6}')
+    path = tmp_path / "generation_config.json"
+    path.write_text('{"penalty_alpha": 0.6}')
     with pytest.raises(ValueError, match="generation_config.json.*not implemented: penalty_alpha"):
+        zoo.load(str(tmp_path))
+    path.write_text('{"forced_bos_token_id": 5}')  # which transformers only obeys at position 1
+    with pytest.raises(ValueError, match="forced_bos_token_id=5, which is not implemented"):
         zoo.load(str(tmp_path))

@@ -95,6 +95,15 @@ def sampler_of(settings, folder, ignored=()):
     return keras.saving.serialize_keras_object(decoding.get(name, **more, **options))
 
 
+def sampler_of_continuations(settings, folder):
+    """Returns the same for a model that continues texts.
+
+    There, `forced_bos_token_id` only holds for prompts of a single token.
+    """
+    settings_of(settings, folder).require(forced_bos_token_id=None)
+    return sampler_of(settings, folder)
+
+
 def ignore_generation(settings):
     """Marks the generation settings as seen, in the config of a model that generates nothing."""
     settings.ignore("prefix", "renormalize_logits", *_OLD, *_NEUTRAL)

@@ -10,7 +10,7 @@ from keras_attention.positions import (
     YaRN,
 )
 from zoo.checkpoints.activations import activation
-from zoo.checkpoints.generation import sampler_of
+from zoo.checkpoints.generation import sampler_of_continuations
 from zoo.checkpoints.names import Names
 from zoo.checkpoints.plan import Plan
 
@@ -64,7 +64,7 @@ def plan(settings, folder):
         "scaled": False,
         "tied": is_tied,
         "pad_id": -1,
-        "sampler": sampler_of(settings, folder),
+        "sampler": sampler_of_continuations(settings, folder),
     }
     table = TABLE | (NORMS if kind == "qwen3" else {})
     tied = {"lm_head.weight": "model.embed_tokens.weight"}
