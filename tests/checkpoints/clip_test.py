@@ -174,6 +174,21 @@ def test_settings_that_do_not_fit(checkpoint, tmp_path, change, message):
         zoo.load(str(tmp_path))
 
 
+def test_the_second_copy_of_settings_in_older_configs_counts(checkpoint, tmp_path):
+    """What it lacks has the usual value, whatever the first copy says."""
+    for path in checkpoint[0].iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["text_config"]["hidden_act"] = "gelu"
+    config["text_config_dict"] = {"hidden_size": 16, "vocab_size": 400}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    expected = transformers.CLIPConfig.from_pretrained(tmp_path).text_config
+    found = read_checkpoint(tmp_path)[0].options["text"]
+    assert found["activation"] == expected.hidden_act == "quick_gelu"
+    assert found["num_layers"] == expected.num_hidden_layers == 12
+    assert found["size"] == expected.hidden_size == 16
+
+
 @pytest.mark.full
 def test_configs_of_older_versions(checkpoint, model, tmp_path):
     """They name another end token, hold generation settings, and give the text settings twice."""
@@ -182,7 +197,7 @@ def test_configs_of_older_versions(checkpoint, model, tmp_path):
     config = json.loads((tmp_path / "config.json").read_text())
     old = {"eos_token_id": 2, "top_k": 50, "num_beams": 1, "typical_p": 1.0, "prefix": None}
     config["text_config"] |= {"hidden_act": "relu", **old, "tie_word_embeddings": True}
-    config["text_config_dict"] = {"hidden_act": "quick_gelu"}
+    config["text_config_dict"] = {**config["text_config"], "hidden_act": "quick_gelu"}
     (tmp_path / "config.json").write_text(json.dumps(config))
     path = tmp_path / "preprocessor_config.json"
     of_pictures = json.loads(path.read_text())

@@ -68,9 +68,9 @@ def plan(settings, folder):
 
 
 def _of_tower(settings, name):
-    """Returns the `Settings` of a tower; older files have two copies of them."""
-    content = settings.take(name, default={}) | settings.take(f"{name}_dict", default={})
-    found = Settings(settings.path, content)
+    """Returns the `Settings` of a tower; older files have two copies, of which the other counts."""
+    content, other = settings.take(name, default={}), settings.take(f"{name}_dict", default=None)
+    found = Settings(settings.path, content if other is None else other)
     ignore_generation(found)
     found.require(is_decoder=False, add_cross_attention=False, chunk_size_feed_forward=0)
     found.ignore("projection_dim", "tie_word_embeddings")
