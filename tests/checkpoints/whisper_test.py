@@ -14,6 +14,7 @@ import zoo
 from zoo.checkpoints.settings import Settings
 from zoo.checkpoints.whisper import _prompt
 from zoo.cli import main
+from zoo.readers.text.languages import code_of
 from zoo.readers.wav import write_wav
 
 torch = pytest.importorskip("torch")
@@ -280,6 +281,12 @@ def test_settings_that_do_not_fit(checkpoint, tmp_path, file, change, message):
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
     with pytest.raises(ValueError, match=message):
         zoo.load(str(tmp_path))
+
+
+def test_names_of_languages_are_those_of_transformers():
+    from transformers.models.whisper.tokenization_whisper import TO_LANGUAGE_CODE
+
+    assert {name: code_of(name) for name in TO_LANGUAGE_CODE} == TO_LANGUAGE_CODE
 
 
 def test_a_model_of_one_language(tmp_path):

@@ -13,7 +13,9 @@ ne nepali, nl dutch, nn nynorsk, no norwegian, oc occitan, pa punjabi, pl polish
 pt portuguese, ro romanian, ru russian, sa sanskrit, sd sindhi, si sinhala, sk slovak,
 sl slovenian, sn shona, so somali, sq albanian, sr serbian, su sundanese, sv swedish, sw swahili,
 ta tamil, te telugu, tg tajik, th thai, tk turkmen, tl tagalog, tr turkish, tt tatar,
-uk ukrainian, ur urdu, uz uzbek, vi vietnamese, yi yiddish, yo yoruba, yue cantonese, zh chinese
+uk ukrainian, ur urdu, uz uzbek, vi vietnamese, yi yiddish, yo yoruba, yue cantonese, zh chinese,
+ca valencian, es castilian, ht haitian, lb letzeburgesch, my burmese, nl flemish, pa panjabi,
+ps pushto, ro moldavian, ro moldovan, si sinhalese, zh mandarin
 """
 CODES = {
     name: code for code, _, name in (each.strip().partition(" ") for each in _CODES.split(","))
