@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import zoo
+from zoo.checkpoints.loading import read_checkpoint
 from zoo.checkpoints.tensor_files import TensorFiles
 
 torch = pytest.importorskip("torch")
@@ -128,6 +129,13 @@ def test_sentence_transformers_pool_and_normalize(tmp_path):
     settings = {"max_seq_length": 48, "do_lower_case": True}
     (tmp_path / "sentence_bert_config.json").write_text(json.dumps(settings))
     check(3, unit)
+    path = tmp_path / "sentence_bert_config.json"
+    path.write_text('{"max_seq_length": 514}')  # some folders count positions that do not exist
+    assert read_checkpoint(tmp_path)[0].options["max_tokens"] == 64
+    path.write_text('{"max_seq_')
+    with pytest.raises(ValueError, match="sentence_bert_config.json is damaged: it is not JSON"):
+        read_checkpoint(tmp_path)
+    path.unlink()
     pooling = {"pooling_mode_max_tokens": True}
     (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
     with pytest.raises(ValueError, match="pooling_mode_max_tokens, which is not implemented"):

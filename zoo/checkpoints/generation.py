@@ -6,7 +6,7 @@ import keras
 
 from zoo import decoding
 from zoo.checkpoints.settings import Settings
-from zoo.storage.json_files import read_json
+from zoo.storage.json_files import read_named_json
 from zoo.storage.kinds import LARGEST_CONFIG
 
 FILE = "generation_config.json"
@@ -49,7 +49,7 @@ def settings_of(settings, folder):
     if not path.is_file():
         return settings
     settings.ignore(*_OLD)
-    return Settings(path, read_json(path, LARGEST_CONFIG))
+    return Settings(path, read_named_json(path, LARGEST_CONFIG))
 
 
 def sampler_of(settings, folder, ignored=()):

@@ -1,6 +1,6 @@
 """`preprocessor_config.json` or, in newer folders, a part of `processor_config.json`."""
 
-from zoo.storage.json_files import read_json
+from zoo.storage.json_files import read_named_json
 
 FILE, OF_ALL = "preprocessor_config.json", "processor_config.json"
 
@@ -17,8 +17,8 @@ def preprocessor_of(folder, part, largest):
         `(path, content)`; the content is empty if there is none.
     """
     path = folder / FILE
-    content = read_json(path, largest) if path.is_file() else {}
+    content = read_named_json(path, largest) if path.is_file() else {}
     if not content and (folder / OF_ALL).is_file():
         path = folder / OF_ALL
-        content = read_json(path, largest).get(part) or {}
+        content = read_named_json(path, largest).get(part) or {}
     return path, content

@@ -1,6 +1,6 @@
 """Folders of sentence-transformers: the pooling after the encoder of texts."""
 
-from zoo.storage.json_files import read_json
+from zoo.storage.json_files import read_named_json
 
 MODULES, SETTINGS = "modules.json", "sentence_bert_config.json"
 PROMPTS = "config_sentence_transformers.json"
@@ -21,14 +21,16 @@ def pooled(folder, options):
     if not path.is_file():
         return options
     _require_no_prompt(folder / PROMPTS)
-    kinds = [module["type"].rsplit(".", 1)[-1] for module in read_json(path, LARGEST)]
+    kinds = [module["type"].rsplit(".", 1)[-1] for module in read_named_json(path, LARGEST)]
     expected = ["Transformer", "Pooling", "Normalize"]
     if kinds not in (expected, expected[:2]):
         raise ValueError(
             f"{path} has the modules {', '.join(kinds)}. Implemented: "
             f"{', '.join(expected)}, the last one optional."
         )
-    pooling = read_json(folder / read_json(path, LARGEST)[1]["path"] / "config.json", LARGEST)
+    pooling = read_named_json(
+        folder / read_named_json(path, LARGEST)[1]["path"] / "config.json", LARGEST
+    )
     chosen = [key for key, value in pooling.items() if key.startswith("pooling_mode") and value]
     chosen = [f"pooling_mode_{pooling[key]}" if key == "pooling_mode" else key for key in chosen]
     known = {
@@ -44,7 +46,9 @@ def pooled(folder, options):
         )
     options = {**options, "pooling": known[chosen[0]], "unit_length": len(kinds) == 3}
     length = _content(folder / SETTINGS).get("max_seq_length")
-    return options if length is None else {**options, "max_tokens": length}
+    if length is None:
+        return options
+    return {**options, "max_tokens": min(length, options["max_length"])}
 
 
 def lowers_case(folder):
@@ -66,4 +70,4 @@ def _require_no_prompt(path):
 
 
 def _content(path):
-    return read_json(path, LARGEST) if path.is_file() else {}
+    return read_named_json(path, LARGEST) if path.is_file() else {}

@@ -2,7 +2,7 @@
 
 import json
 
-from zoo.storage.json_files import read_json
+from zoo.storage.json_files import read_named_json
 from zoo.storage.kinds import LARGEST_CONFIG
 
 SINGLE, MULTI = "single_label_classification", "multi_label_classification"
@@ -87,10 +87,7 @@ class Settings:
         """
         if not path.is_file():
             raise ValueError(f"{path} is missing: it describes the model.")
-        try:
-            content = read_json(path, LARGEST_CONFIG)
-        except ValueError as error:
-            raise ValueError(f"{path} is damaged: {error}") from error
+        content = read_named_json(path, LARGEST_CONFIG)
         if not isinstance(content, dict) or not isinstance(content.get("model_type"), str):
             raise ValueError(f"{path} is not the config of a model: it has no 'model_type'.")
         return cls(path, content, new_labels, problem_type)

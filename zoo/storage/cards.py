@@ -5,7 +5,7 @@ import reprlib
 from numbers import Real
 
 from zoo.storage import CARD, HASHED, LARGEST, TOKENIZER
-from zoo.storage.json_files import read_json
+from zoo.storage.json_files import read_named_json
 
 FORMAT = 1  # a card without a number is of format 1
 
@@ -114,10 +114,7 @@ def read_card(folder):
         ValueError: If it is not a card, is incomplete, or has a newer format.
     """
     path = folder / CARD
-    try:
-        card = read_json(path, LARGEST[CARD])
-    except ValueError as error:
-        raise ValueError(f"{path} is damaged: {error}") from error
+    card = read_named_json(path, LARGEST[CARD])
     found = card.get("format", 1) if isinstance(card, dict) else None
     if isinstance(found, int) and found > FORMAT:
         raise ValueError(

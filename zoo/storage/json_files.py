@@ -33,6 +33,14 @@ def read_json(path, largest):
     return content
 
 
+def read_named_json(path, largest):
+    """Returns the same as `read_json`, whose errors name the file here."""
+    try:
+        return read_json(path, largest)
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged: {error}") from error
+
+
 def _children(content):
     if isinstance(content, dict):
         return content.values()

@@ -9,7 +9,7 @@ from zoo.readers.text.pretokenizers import CLIP, QWEN2
 from zoo.readers.text.sentencepiece_files import read_model
 from zoo.readers.text.templates import templates_of
 from zoo.readers.text.tokenizer import LARGEST_FILE, Tokenizer
-from zoo.storage.json_files import read_json
+from zoo.storage.json_files import read_named_json
 
 # For each role, these tokens are used if a folder names them: the one that the template puts around
 # texts, otherwise the first.
@@ -115,7 +115,7 @@ def _definition(folder, config, side):
     files = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
     kind = _kind(folder, config)
     if "tokenizer.json" in files:
-        definition = read_json(folder / "tokenizer.json", LARGEST_FILE)
+        definition = read_named_json(folder / "tokenizer.json", LARGEST_FILE)
         _require_same_template(definition, config, kind)
         _overrule(definition, config)
         return definition, {}
@@ -174,7 +174,7 @@ def _word_piece(folder, kind, config):
 
 
 def _byte_pairs(folder, kind, config):
-    vocabulary = read_json(folder / "vocab.json", LARGEST_FILE)
+    vocabulary = read_named_json(folder / "vocab.json", LARGEST_FILE)
     lines = (folder / "merges.txt").read_text(encoding="utf-8").split("\n")
     lines = lines[1:] if lines[0].startswith("#version") else lines
     tokens = {"GPT2": _GPT2, "Roberta": _ROBERTA, "CLIP": _CLIP, "Qwen2": _QWEN2}.get(kind)
@@ -223,7 +223,7 @@ def _marian(folder, side):
     if side not in ("source", "target"):
         raise ValueError(f"side must be 'source' or 'target'. Received: {side!r}.")
     definition, _ = read_model(folder / f"{side}.spm")
-    ids = read_json(folder / "vocab.json", LARGEST_FILE)
+    ids = read_named_json(folder / "vocab.json", LARGEST_FILE)
     tokens = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
     definition["model"]["ids"] = ids
     definition["added_tokens"] = []
@@ -419,4 +419,4 @@ def _content(token):
 
 
 def _json(path):
-    return read_json(path, LARGEST_FILE) if path.is_file() else {}
+    return read_named_json(path, LARGEST_FILE) if path.is_file() else {}
