@@ -9,8 +9,11 @@ import pytest
 import tensorflow as tf
 
 import zoo
+from zoo.checkpoints.loading import read_checkpoint
 from zoo.cli import main
 from zoo.data.labels import multi_labelled
+from zoo.readers.text.pair_reader import PairReader
+from zoo.readers.text.tokenizer import Tokenizer
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -31,6 +34,22 @@ def expected_of(theirs, pieces, pairs, max_length=64, **labels):
     inputs = pieces(texts, others, padding=True, return_tensors="pt", **cut)
     with torch.no_grad():
         return theirs(**inputs, **labels, output_attentions=True), inputs
+
+
+def test_pairs_end_where_the_tokenizer_says(tmp_path):
+    tiny.save(tmp_path, "Bert", KIND)
+    assert read_checkpoint(tmp_path)[1].longest_pair is None  # the file says 10**30
+    pieces = transformers.AutoTokenizer.from_pretrained(tmp_path, model_max_length=16)
+    pieces.save_pretrained(tmp_path)
+    texts, others = [tiny.TEXTS[3], "a"], [tiny.TEXTS[0], "b"]
+    expected = pieces(texts, others, truncation=True, padding=True)
+    read_checkpoint(tmp_path)[1].save(tmp_path / "saved.json")
+    tokenizer = Tokenizer.load(tmp_path / "saved.json")
+    assert tokenizer.get_config()["longest_pair"] == 16
+    found, _ = PairReader(tokenizer, 64).read(list(zip(texts, others, strict=True)))
+    assert found["token_ids"][:, 0].numpy().tolist() == expected["input_ids"]
+    assert found["segment_ids"][:, 0].numpy().tolist() == expected["token_type_ids"]
+    assert PairReader(tokenizer, 8).read([(texts[0], others[0])])[0]["token_ids"].shape[-1] == 8
 
 
 @pytest.mark.few(1)

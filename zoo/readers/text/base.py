@@ -35,6 +35,7 @@ class TextTokenizer(tf.Module):
             others.
         templates: `templates.Item`s of a single text and of a pair.
         truncation_side: Where texts are truncated: `"right"`, at the end, or `"left"`.
+        longest_pair: Maximum number of tokens of a pair of texts, or `None`.
         language_codes: The tokens that name the language of a translation, such as `">>fr<<"`.
     """
 
@@ -43,6 +44,7 @@ class TextTokenizer(tf.Module):
     prefix_space = False
     templates = BARE
     truncation_side = "right"
+    longest_pair = None
     language_codes = ()
 
     @property

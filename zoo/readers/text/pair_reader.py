@@ -10,7 +10,8 @@ class PairReader(TextReader):
     """Prepares texts, and pairs of texts such as a question and an answer, for a classifier.
 
     A pair is one input, with special tokens between its texts, as in the tokenizer's template, and
-    segment ids. A pair of more than `max_length` tokens is truncated, the longer text first.
+    segment ids. A pair of more than `max_length` tokens, or more than the `longest_pair` of the
+    tokenizer, is truncated, the longer text first.
 
     Args:
         tokenizer, max_length: As for `TextReader`.
@@ -86,7 +87,8 @@ class PairReader(TextReader):
 
     def _encode(self, pairs):
         texts, others = pairs[:, 0], pairs[:, 1]
-        return self.tokenizer.encode(texts, others, max_length=self.max_length, dense=False)
+        longest = min(self.max_length, self.tokenizer.longest_pair or self.max_length)
+        return self.tokenizer.encode(texts, others, max_length=longest, dense=False)
 
 
 def _as_inputs(token_ids, segment_ids):

@@ -52,6 +52,7 @@ _OF_BERT = {  # options of the normalizer, by their names in `tokenizer_config.j
     "strip_accents": "strip_accents",
     "tokenize_chinese_chars": "handle_chinese_chars",
 }
+_NO_LIMIT = 10**9  # where transformers knows no maximum, files say 10**30
 _GENERATES = re.compile("(LMHeadModel|ForCausalLM|MTModel|ForConditionalGeneration)$")  # classes
 _WITHOUT_OPTIONS = "PreTrainedTokenizerFast", "TokenizersBackend"  # which take the file as it is
 
@@ -103,7 +104,8 @@ def read_tokenizer(folder, side="source", size=None, lowercase=False, **roles):
         around = {names.get(number) for item in single for number in item.token_ids}
         found = _roles({**defaults, **{key: named[key] for key in named if named[key]}}, around)
         found = {**found, **_ends(folder, names)}
-        return Tokenizer(definition, {**found, **roles}, size, _truncation_side(definition, config))
+        side, longest = _truncation_side(definition, config), _longest_pair(config)
+        return Tokenizer(definition, {**found, **roles}, size, side, longest)
     except (KeyError, TypeError, AttributeError, IndexError) as error:
         raise ValueError(f"{folder} does not hold a tokenizer: {error!r}") from error
     except ValueError as error:
@@ -389,6 +391,12 @@ def _truncation_side(definition, config):
     """Returns the side on which texts are truncated."""
     usual = (definition.get("truncation") or {}).get("direction", "right")
     return (config.get("truncation_side") or usual).lower()
+
+
+def _longest_pair(config):
+    """Returns the maximum number of tokens of a pair of texts; `None` if a file says none."""
+    longest = config.get("model_max_length") or _NO_LIMIT
+    return None if longest >= _NO_LIMIT else longest
 
 
 def _names(definition):

@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_attention._checks import require_positive_integers_or_none
 from zoo.atomic import whole
 from zoo.readers.text import decoders, library, models, normalizers, pretokenizers
 from zoo.readers.text.added_tokens import AddedTokens
@@ -55,10 +56,13 @@ class Tokenizer(TextTokenizer):
         size: Number of ids of the model, which may include unused ones; by default derived from the
             definition.
         truncation_side: Where texts are truncated: `"right"` or `"left"`.
+        longest_pair: Maximum number of tokens of a pair of texts, if a model reads fewer than it
+            has positions for; `None` for no limit.
 
     Raises:
         ValueError: If a part of the definition is not implemented; the message names it. If `size`
-            is too small for the definition, or `truncation_side` is neither of these.
+            is too small for the definition, `truncation_side` is neither of these, or
+            `longest_pair` is not a positive number.
 
     Example:
 
@@ -76,13 +80,16 @@ class Tokenizer(TextTokenizer):
     [b'a cats']
     """
 
-    def __init__(self, definition, roles=None, size=None, truncation_side="right"):
+    def __init__(
+        self, definition, roles=None, size=None, truncation_side="right", longest_pair=None
+    ):
         super().__init__()
         if truncation_side not in SIDES:
             raise ValueError(
                 f"truncation_side must be one of {SIDES}. Received: {truncation_side!r}."
             )
-        self.truncation_side = truncation_side
+        require_positive_integers_or_none("Tokenizer", longest_pair=longest_pair)
+        self.truncation_side, self.longest_pair = truncation_side, longest_pair
         roles = roles or {}
         self._size = size
         self._text = json.dumps(definition, ensure_ascii=False)  # a tf.Module tracks dictionaries
@@ -352,6 +359,7 @@ class Tokenizer(TextTokenizer):
             "roles": config["roles"],
             "size": self._size,
             "truncation_side": self.truncation_side,
+            "longest_pair": self.longest_pair,
             "format": FILE_FORMAT,
         }
         with whole(path) as unfinished:
@@ -374,7 +382,8 @@ class Tokenizer(TextTokenizer):
             del content["format"]
             roles, size = content.pop("roles", {}), content.pop("size", None)
             truncation_side = content.pop("truncation_side", "right")
-            return cls(content, roles, size, truncation_side)
+            longest_pair = content.pop("longest_pair", None)
+            return cls(content, roles, size, truncation_side, longest_pair)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise ValueError(f"{path} does not hold a Tokenizer: {error!r}") from error
 
@@ -384,6 +393,7 @@ class Tokenizer(TextTokenizer):
             "roles": dict(self._roles),
             "size": self._size,
             "truncation_side": self.truncation_side,
+            "longest_pair": self.longest_pair,
         }
 
     @classmethod
