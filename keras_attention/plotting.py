@@ -287,7 +287,7 @@ def _lines(texts):
 def _extra(source_tokens, target_tokens):
     """Returns the inches beside and above the cells that labels need beyond eight letters each."""
     source, target = (
-        LETTER * FONT_SIZE * max([0, *(len(token) - 8 for token in tokens)])
+        LETTER * FONT_SIZE * max([0, *(len(line) - 8 for line in "\n".join(tokens).splitlines())])
         for tokens in (source_tokens, target_tokens)
     )
     return target + source / 2, source  # slanted by 60 degrees
