@@ -1,12 +1,15 @@
 """Plots of attention. Needs matplotlib, which is only imported when something is drawn."""
 
 import math
+import textwrap
 
 import numpy as np
 
 from keras_attention._checks import require_positive_integers
 
 MAX_INCHES = 30.0
+FONT_SIZE, TITLE_SIZE = 10, 12  # points, where there is room
+LETTER = 0.6 / 72  # inches, the mean width of a letter for each point of its size
 
 
 def plot_alignment(attention, source_tokens, target_tokens, title=None):
@@ -33,14 +36,16 @@ def plot_alignment(attention, source_tokens, target_tokens, title=None):
     """
     attention = np.asarray(attention, dtype="float32")
     rows, columns = _require_labels(attention.shape, source_tokens, target_tokens)
-    height = max(1.4 + 0.3 * rows, 2.2)  # room for the label of the color bar
-    size = min(1.8 + 0.36 * columns, MAX_INCHES), min(height, MAX_INCHES)
-    figure = new_figure(size)
+    beside, above = _extra(source_tokens, target_tokens)
+    width, cell_width = _fit(1.8 + beside, 0.36, columns)
+    title = wrapped(title or "", width)
+    height, cell_height = _fit(1.4 + above + 0.2 * _lines([title]), 0.3, rows)
+    figure = new_figure((width, height))
     axes = figure.add_subplot()
-    image = _draw(axes, attention, source_tokens, target_tokens)
+    image = _draw(axes, attention, source_tokens, target_tokens, cell_width, cell_height)
     figure.colorbar(image, ax=axes, label="attention weight", shrink=0.8)
     if title:
-        axes.set_title(title, parse_math=False)
+        figure.suptitle(title, parse_math=False)
     return figure
 
 
@@ -80,15 +85,20 @@ def plot_heads(attention, source_tokens, target_tokens, titles=None):
         )
     across = math.ceil(math.sqrt(heads))
     down = math.ceil(heads / across)
-    inches = across * (1.4 + 0.22 * columns), down * (1.2 + 0.2 * rows)
-    figure = new_figure([min(each, MAX_INCHES) for each in inches])
+    beside, above = _extra(source_tokens, target_tokens)
+    width, cell_width = _fit(across * 1.4 + beside, 0.22, across * columns)
+    # On a page, a wide figure is scaled down together with its titles.
+    title_size = max(TITLE_SIZE, width)
+    titles = [wrapped(title, (width - beside) / across, title_size) for title in titles]
+    of_head = 1.0 + title_size / 60 * _lines(titles)
+    height, cell_height = _fit(down * of_head + above, 0.2, down * rows)
+    figure = new_figure((width, height))
     grid = list(figure.subplots(down, across, sharex=True, sharey=True, squeeze=False).flat)
     for axes, weights, title in zip(grid[:heads], attention, titles, strict=True):
-        image = _draw(axes, weights, source_tokens, target_tokens)
+        image = _draw(axes, weights, source_tokens, target_tokens, cell_width, cell_height)
         # Columns are labeled at the top, so shared labels belong to the first row.
         axes.tick_params(axis="x", labeltop=axes.get_subplotspec().is_first_row())
-        # On a page, a wide figure is scaled down together with its titles.
-        axes.set_title(title, fontsize=max(12, figure.get_figwidth()), parse_math=False)
+        axes.set_title(title, fontsize=title_size, parse_math=False)
     for axes in grid[heads:]:
         axes.remove()
     figure.colorbar(image, ax=figure.axes, label="attention weight", shrink=0.8)
@@ -135,7 +145,10 @@ def plot_caption(image, words, attention, columns=5, title=None):
     across = min(columns, pictures)
     down = math.ceil(pictures / across)
     height, width, _ = image.shape
-    inches = across * 2.0, down * (2.0 * height / width + 0.3) + (0.4 if title else 0.0)
+    title = wrapped(title or "", across * 2.0)
+    words = [wrapped(word, 1.9) for word in words]
+    of_row = 2.0 * height / width + 0.1 + 0.2 * max(_lines(words), 1)
+    inches = across * 2.0, down * of_row + (0.2 + 0.2 * _lines([title]) if title else 0.0)
     figure = new_figure([min(each, MAX_INCHES) for each in inches])
     places = figure.subplots(down, across, squeeze=False).flat
     for axes in places:
@@ -250,7 +263,43 @@ def new_figure(size):
     return Figure(figsize=size, layout="constrained")
 
 
-def _draw(axes, attention, source_tokens, target_tokens):
+def wrapped(title, inches, size=TITLE_SIZE):
+    """Returns a title in lines that fit a width.
+
+    Args:
+        title: `str`.
+        inches: The width.
+        size: Size of the letters, in points.
+
+    Example:
+
+    >>> wrapped("Two dogs play in the snow", inches=1.5).split("\\n")
+    ['Two dogs play', 'in the snow']
+    """
+    return textwrap.fill(title, max(8, int(inches / (LETTER * size))))
+
+
+def _lines(texts):
+    """Returns the largest number of lines of a text."""
+    return max((len(text.splitlines()) for text in texts), default=0)
+
+
+def _extra(source_tokens, target_tokens):
+    """Returns the inches beside and above the cells that labels need beyond eight letters each."""
+    source, target = (
+        LETTER * FONT_SIZE * max([0, *(len(line) - 8 for line in "\n".join(tokens).splitlines())])
+        for tokens in (source_tokens, target_tokens)
+    )
+    return target + source / 2, source  # slanted by 60 degrees
+
+
+def _fit(fixed, cell, count):
+    """Returns the inches of cells with what surrounds them, at most `MAX_INCHES`, and of a cell."""
+    cell = min(cell, max(MAX_INCHES - fixed, 1.0) / max(count, 1))
+    return min(fixed + max(cell * count, 0.8), MAX_INCHES), cell  # the color bar has a label
+
+
+def _draw(axes, attention, source_tokens, target_tokens, cell_width, cell_height):
     """Draws one heat map and returns its image."""
     rows, columns = attention.shape
     image = axes.imshow(attention, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto")
@@ -262,9 +311,12 @@ def _draw(axes, attention, source_tokens, target_tokens):
     axes.set_yticks(range(rows), target_tokens, parse_math=False)
     axes.xaxis.tick_top()
     axes.tick_params(length=0)
+    # Many labels are small rather than on top of each other.
+    axes.tick_params(axis="x", labelsize=min(FONT_SIZE, 50 * cell_width))
+    axes.tick_params(axis="y", labelsize=min(FONT_SIZE, 50 * cell_height))
     axes.set_xticks(np.arange(columns + 1) - 0.5, minor=True)
     axes.set_yticks(np.arange(rows + 1) - 0.5, minor=True)
-    axes.grid(which="minor", color="white", linewidth=1.5)
+    axes.grid(which="minor", color="white", linewidth=min(1.5, 8 * cell_width, 8 * cell_height))
     axes.tick_params(which="minor", length=0)
     axes.spines[:].set_visible(False)
     return image

@@ -26,10 +26,11 @@ def texts(labels):
 
 
 def test_columns_are_sources_and_rows_are_targets():
-    axes = plot_alignment(WEIGHTS, SOURCE, TARGET, title="Dogs").axes[0]
+    figure = plot_alignment(WEIGHTS, SOURCE, TARGET, title="Dogs")
+    axes = figure.axes[0]
     assert texts(axes.get_xticklabels()) == SOURCE
     assert texts(axes.get_yticklabels()) == TARGET
-    assert axes.get_title() == "Dogs"
+    assert figure.get_suptitle() == "Dogs"
     np.testing.assert_allclose(axes.images[0].get_array(), WEIGHTS)
 
 
@@ -102,6 +103,44 @@ def test_a_huge_alignment_stays_printable():
     assert max(figure.get_size_inches()) <= MAX_INCHES <= 30
     figure = plot_caption(PHOTO, tokens[:30], np.ones((30, 1, 1)), columns=1)
     assert max(figure.get_size_inches()) <= MAX_INCHES
+
+
+def extents(labels):
+    """The bounds of labels in a figure that is drawn, as x0, y0, x1, y1 in pixels."""
+    return np.array([label.get_window_extent().extents for label in labels])
+
+
+@pytest.mark.parametrize("plot", ["alignment", "heads"])
+def test_many_labels_do_not_overlap(plot):
+    rows = ["Ägypten"] * 2 + [""] * 298
+    weights = np.ones((300, 1))
+    figure = (
+        plot_alignment(weights, ["a"], rows)
+        if plot == "alignment"
+        else plot_heads(weights[None], ["a"], rows)
+    )
+    figure.draw_without_rendering()
+    _, bottoms, _, tops = extents(figure.axes[0].get_yticklabels()[:2]).T
+    assert tops[1] <= bottoms[0]
+
+
+@pytest.mark.filterwarnings("error")  # matplotlib warns if labels leave no room for the weights
+def test_long_labels_and_titles_are_inside_the_figure():
+    compound = "Donaudampfschifffahrtsgesellschaft"
+    sentence = "The captain of the steamship company on the Danube is on board today"
+    weights, source, target = np.ones((1, 2)) / 2, [compound, "is"], [compound]
+    alignment = plot_alignment(weights, source, target, title=sentence)
+    heads = plot_heads(weights[None], source, target, titles=[sentence])
+    caption = plot_caption(PHOTO, [compound, sentence], LOOKS[:2], title=sentence)
+    for figure in (alignment, heads, caption):
+        figure.draw_without_rendering()
+        drawn = [axes.title for axes in figure.axes] + figure.texts
+        if figure is not caption:
+            axes = figure.axes[0]
+            drawn += axes.get_yticklabels() + axes.get_xticklabels()
+        bounds = extents([text for text in drawn if text.get_text()])
+        assert (bounds[:, :2] >= 0).all()
+        assert (bounds[:, 2:] <= figure.bbox.size).all()
 
 
 def test_a_caption_is_drawn_over_its_image():

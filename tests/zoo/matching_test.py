@@ -73,6 +73,12 @@ def test_what_is_not_a_number_is_not_found():
     assert (found.image_to_text[1], found.text_to_image[1]) == (50.0, 0.0)
 
 
+@pytest.mark.parametrize("owners", [[0, 2], [0, -1], [0], [0, 1, 1], [0.0, 1.0]], ids=str)
+def test_the_owners_of_texts_are_images(owners):
+    with pytest.raises(ValueError, match="`owners` .* 2 integers from 0 to 1. Received"):
+        retrieval_scores(np.eye(2), owners)
+
+
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])
 @pytest.mark.parametrize("owners", [[0, 1, 2], [0, 0, 1, 2, 2, 2]])
 def test_the_loss_is_two_cross_entropies(owners, smoothing):
@@ -221,6 +227,8 @@ def test_search_of_a_folder(model, photographs, monkeypatch):
     assert [axes.get_title() for axes in found.plot().axes] == [
         f"{value:.2f}" for value in found.similarities
     ]
+    text = "a dog and another dog and a third dog run"
+    assert "\n" in found._replace(text=text + " on grass").plot().get_suptitle()
     with pytest.raises(ValueError, match="There is no image"):
         model.search("a dog", pathlib.Path(__file__).parent)
     with pytest.raises(ValueError, match="at least one image. Received: an empty list"):

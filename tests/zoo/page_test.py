@@ -256,6 +256,26 @@ def test_a_browser_shows_words_and_where_they_look(tmp_path):
 
 @pytest.mark.full
 @needs_browser
+def test_a_browser_shows_whole_words_in_every_script(tmp_path):
+    script = """
+      const texts = () => [...document.querySelectorAll("[aria-label=rows] .token")]
+        .map(each => each.textContent).join("|");
+      document.body.dataset.words = texts();
+      [...document.querySelectorAll("button")].find(each => each.textContent === "Whole words")
+        .click();
+      document.body.dataset.pieces = texts();
+    """
+    shalom = ["▁", *(f"·<0x{byte:02X}>" for byte in "שלום".encode())]
+    pieces = [*shalom, ",", "a", "·<0xC3>", "▁"]
+    weights = np.full((1, 1, len(pieces), 1), 1.0)
+    page = attention_page("Words", [text_view("words", weights, pieces, ["b"])])
+    found = seen(page, script, tmp_path)
+    assert found["words"] == "שלום|,|a<0xC3>|▁"
+    assert found["pieces"].replace("|", "") == "".join(pieces).replace("·", "")
+
+
+@pytest.mark.full
+@needs_browser
 def test_a_browser_shows_a_picture_on_a_narrow_screen(tmp_path):
     areas = np.zeros((2, 3, 4), "float32")
     areas[0, 2, 1] = areas[1, 0, 3] = 1.0

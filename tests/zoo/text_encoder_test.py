@@ -92,6 +92,13 @@ def test_the_plot_shows_which_token_of_a_long_text_contributes_most():
     assert result.plot(0).axes[0].images[0].get_clim() == (0.0, attention.max())
 
 
+def test_many_labels_of_a_text_are_plotted_in_lines():
+    labels = ["complaint", "question about a delivery", "request for a refund"]
+    result = TextClasses([labels], np.ones((1, 3)), [["a"]], [np.ones(1)])
+    (label,) = result.plot().axes[0].get_yticklabels()
+    assert label.get_text() == "complaint, question about a\ndelivery, request for a refund"
+
+
 def test_a_preset_computes_the_same(model, tmp_path):
     model.save_to_preset(tmp_path / "toy")
     texts = ["aazz", "", "z" * 30]

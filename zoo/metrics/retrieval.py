@@ -28,6 +28,9 @@ def retrieval_scores(similarities, owners):
         similarities: Array (images × texts).
         owners: For each text the index of its image.
 
+    Raises:
+        ValueError: If `owners` does not name an image for each text.
+
     Example:
 
     >>> scores = retrieval_scores(np.array([[0.9, 0.2, 0.5], [0.3, 0.1, 0.4]]), [0, 0, 1])
@@ -35,12 +38,19 @@ def retrieval_scores(similarities, owners):
     (100.0, 66.66...)
     """
     similarities, owners = np.asarray(similarities), np.asarray(owners)
+    images = len(similarities)
+    is_index = owners.dtype.kind in "iu" and ((owners >= 0) & (owners < images)).all()
+    if owners.shape != similarities.shape[1:] or not is_index:
+        raise ValueError(
+            "`owners` must have the index of an image for each text: here "
+            f"{similarities.shape[1]} integers from 0 to {images - 1}. Received: {owners!r}."
+        )
     texts = np.arange(len(owners))
     own = similarities[owners, texts]  # (texts,)
     image_ranks = (~(similarities < own)).sum(axis=0) - 1
-    best = np.full(len(similarities), -np.inf)
+    best = np.full(images, -np.inf)
     np.fmax.at(best, owners, own)
-    belongs = owners == np.arange(len(similarities))[:, None]
+    belongs = owners == np.arange(images)[:, None]
     text_ranks = (~(similarities < best[:, None]) & ~belongs).sum(axis=1)
     return RetrievalScores(
         {k: 100.0 * float(np.mean(text_ranks < k)) for k in RANKS},

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from keras_attention.plotting import MAX_INCHES, new_figure
+from keras_attention.plotting import MAX_INCHES, new_figure, wrapped
 from zoo.readers.images import read_image
 
 LINE = 36  # characters of a text in a line of a plot
@@ -82,11 +82,12 @@ class Findings(NamedTuple):
             The `matplotlib.figure.Figure`. It is not displayed or registered with pyplot.
         """
         width = min(2.2 * len(self.images), MAX_INCHES)
-        figure = new_figure((width, 2.9))
+        title = wrapped(self.text, width)
+        figure = new_figure((width, 2.7 + 0.2 * len(title.splitlines())))
         places = figure.subplots(1, len(self.images), squeeze=False)[0]
         for place, image, value in zip(places, self.images, self.similarities, strict=True):
             place.imshow(read_image(image))
             place.set_axis_off()
             place.set_title(f"{value:.2f}")
-        figure.suptitle(self.text, parse_math=False)
+        figure.suptitle(title, parse_math=False)
         return figure

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import textwrap
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ from zoo.decoding.base import require
 from zoo.pages import attention_page, framed, picture_view, save_page, text_view
 from zoo.readers.images import read_image
 
+LINE = 36  # characters of a label in a line of a plot
 OF_ATTENTION = "that of `Classifier.classify(..., return_attention=True)`"
 
 
@@ -241,8 +243,9 @@ class TextClasses(NamedTuple):
         """
         require(self.attention is not None, OF_ATTENTION, attention=None)
         require_entry(self.labels, position)
-        label, contributions = [joined(self.labels[position])], self.attention[position]
-        figure = plot_alignment(contributions[None], self.tokens[position], label)
+        label = textwrap.fill(joined(self.labels[position]), LINE)
+        contributions = self.attention[position]
+        figure = plot_alignment(contributions[None], self.tokens[position], [label])
         figure.axes[0].images[0].set_clim(0.0, contributions.max())
         return figure
 
