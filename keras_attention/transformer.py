@@ -7,6 +7,7 @@ from keras import ops
 from keras_attention import masks
 from keras_attention._block import Block
 from keras_attention._layer import require_built
+from keras_attention.compute._backend import known_values
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
@@ -110,12 +111,18 @@ class EncoderBlock(Block):
         return self._room(self.attention, batch, max_length, mask)
 
     def _sees_the_last(self, length):
-        """Whether some position certainly sees the last one, which is written later."""
+        """Whether some position sees the last one, which is written later.
+
+        While a graph is traced, only what the mask certainly shows counts.
+        """
         if not isinstance(length, int) or length < 2:
             return False
         earlier, last = np.arange(length - 1, dtype="int32"), np.int32(length - 1)
-        certain = self.mask.sees_all((earlier, earlier), (last, last))
-        return not ops.is_tensor(certain) and bool(np.any(certain))
+        positions = ops.convert_to_tensor(earlier), ops.convert_to_tensor(last[None])
+        seen = known_values(self.mask.tile(*positions))
+        if seen is None:
+            seen = self.mask.sees_all((earlier, earlier), (last, last))
+        return not ops.is_tensor(seen) and bool(np.any(seen))
 
     def step(self, x, cache, start, return_attention_scores=False):
         """Processes the next positions like `call`, with the previous ones in the cache.

@@ -1,4 +1,4 @@
-"""What keras.ops lacks, for every backend: gradients of functions, and a list of tensors."""
+"""What keras.ops lacks, for every backend: gradients of functions, a list of tensors, …"""
 
 import keras
 from keras import ops
@@ -168,6 +168,21 @@ def _torch_uniform(shape, seed):
 
 
 _UNIFORM = {"tensorflow": _tensorflow_uniform, "jax": _jax_uniform, "torch": _torch_uniform}
+
+
+def known_values(tensor):
+    """Returns the values of a tensor as a NumPy array, or `None` while TensorFlow or JAX traces."""
+    backend = keras.backend.backend()
+    is_traced = False
+    if backend == "tensorflow":
+        import tensorflow as tf
+
+        is_traced = tf.is_symbolic_tensor(tensor)
+    elif backend == "jax":
+        import jax
+
+        is_traced = isinstance(tensor, jax.core.Tracer)
+    return None if is_traced else ops.convert_to_numpy(tensor)
 
 
 def has_fast_kernel():

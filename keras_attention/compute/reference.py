@@ -3,6 +3,7 @@
 from keras import ops
 
 from keras_attention import masks
+from keras_attention._checks import fits
 from keras_attention._products import matmul
 from keras_attention.compute.tiles import visible_pairs
 
@@ -37,8 +38,21 @@ def attend_at_once(
     if mask is not None:
         visible = visible_pairs(mask, positions, _lead(queries[0], value))
     weights = normalizer(scores, visible, training)
+    _require_weights(weights, scores, normalizer)
     mixing = weights if dropout is None else dropout(weights)
     return matmul(ops.cast(mixing, value.dtype), value), weights
+
+
+def _require_weights(weights, scores, normalizer):
+    """Raises a `ValueError` unless a normalizer returned one weight for each score."""
+    shape = getattr(weights, "shape", None)
+    if shape is None or not fits(shape, scores.shape):
+        raise ValueError(
+            f"The normalizer {type(normalizer).__name__} must return weights of the shape of the "
+            f"scores, (batch, *heads, queries, keys) = {tuple(scores.shape)}. Received: "
+            f"{'no tensor' if shape is None else f'shape {tuple(shape)}'}. Reduce over the keys "
+            "with axis=-1 and keepdims=True."
+        )
 
 
 def _lead(query, value):

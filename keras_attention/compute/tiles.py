@@ -1,5 +1,6 @@
 """Queries and keys cut into tiles, and the pairs of tiles that have to be computed."""
 
+import keras
 import numpy as np
 from keras import ops
 
@@ -133,9 +134,17 @@ def visible_pairs(mask, positions, lead):
         lead: Shape `(batch, *heads)` of the scores; sizes that are not integers are unknown.
 
     Raises:
-        ValueError: If the mask has a different batch size or number of heads.
+        ValueError: If the mask does not return booleans, or has a different batch size or number
+            of heads.
     """
     visible = mask.tile(*positions)
+    dtype = keras.backend.standardize_dtype(visible.dtype)
+    if dtype != "bool":
+        raise ValueError(
+            f"`tile` of the mask {mask!r} must return booleans, True where a query may see a key. "
+            f"Received: dtype {dtype}. Return a comparison, such as key_positions <= "
+            "query_positions; for an additive mask of 0 and -1e9, mask == 0."
+        )
     own, whole = tuple(visible.shape), (*lead, 1)[:2]
     if len(own) != 4 or not all(map(_broadcasts, own[:2], whole)):
         raise ValueError(

@@ -99,9 +99,10 @@ def integers(mask, name, value, ranks, shape):
     array = value if is_tensor else np.asarray(value)
     dtype = keras.backend.standardize_dtype(array.dtype) if is_tensor else array.dtype.name
     if "int" not in dtype or len(array.shape) not in ranks:
+        cast, reshape = f"keras.ops.cast({name}, 'int32')", f"keras.ops.reshape({name}, ...)"
         raise ValueError(
             f"`{name}` of {type(mask).__name__} must be {shape}. Received: dtype {dtype}, shape "
-            f"{tuple(array.shape)}. Cast numbers with keras.ops.cast({name}, 'int32')."
+            f"{tuple(array.shape)}. Use {reshape if 'int' in dtype else cast}."
         )
     return ops.cast(array, "int32") if is_tensor else array.astype("int32")
 

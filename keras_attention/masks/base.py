@@ -33,6 +33,21 @@ class Mask(Part):
     >>> from keras_attention.masks import Causal
     >>> Causal()(2, 3)[0, 0].numpy().astype(int).tolist()
     [[1, 1, 0], [1, 1, 1]]
+
+    A custom mask, which shows keys at multiples of a distance. `[None, None]` adds the axes of
+    batch and heads:
+
+    >>> @keras.saving.register_keras_serializable(package="my_masks")
+    ... class Strided(Mask):
+    ...     def __init__(self, stride):
+    ...         self.stride = stride
+    ...     def tile(self, query_positions, key_positions):
+    ...         distance = query_positions[:, None] - key_positions[None, :]
+    ...         return (distance % self.stride == 0)[None, None]
+    ...     def get_config(self):
+    ...         return {"stride": self.stride}
+    >>> Strided(2)(3, 3)[0, 0].numpy().astype(int).tolist()
+    [[1, 0, 1], [0, 1, 0], [1, 0, 1]]
     """
 
     longest_tile = None

@@ -25,6 +25,21 @@ class Normalizer(Part):
         scores: Tensor `(..., key_length)`. Hidden scores, even NaN, have no effect.
         visible: Boolean tensor that broadcasts to `scores`, or `None` for all visible.
         training: Whether the layer is training, for normalizers that sample only then.
+
+    Example:
+
+    A custom normalizer, which divides scores above 0 by the highest one. It has to apply `visible`
+    itself:
+
+    >>> @keras.saving.register_keras_serializable(package="my_normalizers")
+    ... class OfHighest(Normalizer):
+    ...     def __call__(self, scores, visible=None, training=None):
+    ...         scores = ops.relu(ops.cast(scores, "float32"))
+    ...         if visible is not None:
+    ...             scores = ops.where(visible, scores, 0.0)
+    ...         return scores / ops.maximum(ops.max(scores, axis=-1, keepdims=True), 1e-9)
+    >>> OfHighest()(np.array([[1.0, 4.0, 9.0]]), np.array([True, True, False])).numpy().tolist()
+    [[0.25, 1.0, 0.0]]
     """
 
     seed_generator = None

@@ -76,6 +76,21 @@ class Flat(masks.Mask):
         return key_positions[None, :] <= query_positions[:, None]
 
 
+class Added(masks.Mask):
+    """A custom mask of numbers that are added to the scores."""
+
+    def tile(self, query_positions, key_positions):
+        is_later = key_positions[None, :] > query_positions[:, None]
+        return keras.ops.where(is_later, -1e9, 0.0)[None, None]
+
+
+class WithoutKeepdims(normalizers.Normalizer):
+    """A custom normalizer whose weights would still broadcast with the values."""
+
+    def __call__(self, scores, visible=None, training=None):
+        return keras.ops.max(scores, axis=-1)
+
+
 def causal_performer_step(start):
     layer = PerformerAttention(2, 3, causal=True)
     layer(QUERY, VALUE)
@@ -282,9 +297,21 @@ MISTAKES = {
         lambda: masks.Lengths(ones(2, 5)),
         ["`lengths` of Lengths", "dtype bool, shape (2, 5)"],
     ),
+    "custom mask that is added to scores": (
+        lambda: Attention(mask=Added())(QUERY, VALUE),
+        ["`tile` of the mask Added() must return booleans", "dtype float32", "mask == 0"],
+    ),
+    "custom normalizer without keepdims": (
+        lambda: MultiHeadAttention(2, 4, normalizer=WithoutKeepdims())(QUERY, QUERY),
+        ["WithoutKeepdims must return weights", "(2, 2, 3, 3)", "shape (2, 2, 3)", "keepdims=True"],
+    ),
     "documents without a batch": (
         lambda: masks.Document([0, 0, 1]),
-        ["`ids` of Document must be integers (batch, key_length)", "shape (3,)"],
+        [
+            "`ids` of Document must be integers (batch, key_length)",
+            "shape (3,)",
+            "keras.ops.reshape",
+        ],
     ),
     "documents of floats": (
         lambda: masks.Document(np.zeros((2, 3), "float32")),

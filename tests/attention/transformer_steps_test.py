@@ -101,8 +101,23 @@ def test_steps_go_through_a_prefix_at_once():
     np.testing.assert_allclose(found, oracle.float64(block(X)), atol=2e-5)
 
 
+class SameParity(masks.Mask):
+    """A mask with nothing but `tile`, as users write them."""
+
+    def tile(self, query_positions, key_positions):
+        return ((query_positions[:, None] - key_positions[None, :]) % 2 == 0)[None, None]
+
+
 @pytest.mark.parametrize(
-    "mask", [None, masks.SlidingWindow(2, 1), masks.Causal() | masks.GlobalTokens(1)]
+    "mask",
+    [
+        None,
+        masks.SlidingWindow(2, 1),
+        masks.Causal() | masks.GlobalTokens(1),
+        masks.Dilated(2, 2, dilation=2),
+        masks.Document([[0] * LENGTH]),
+        SameParity(),
+    ],
 )
 def test_block_that_looks_ahead_has_no_steps(mask):
     with pytest.raises(ValueError, match="`mask` of EncoderBlock must be causal for steps"):
