@@ -1,4 +1,4 @@
-"""What keras.ops lacks, for every backend: gradients of functions, a list of tensors, …"""
+"""What keras.ops lacks, for every backend."""
 
 import keras
 from keras import ops
