@@ -9,6 +9,7 @@ from keras_attention._checks import require_positive_integers
 
 MAX_INCHES = 30.0
 FONT_SIZE, TITLE_SIZE = 10, 12  # points, where there is room
+LINE = 36  # letters in a line of a long label
 LETTER = 0.6 / 72  # inches, the mean width of a letter for each point of its size
 
 

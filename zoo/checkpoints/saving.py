@@ -11,7 +11,7 @@ from zoo.checkpoints.names import modern, namer, tensors_of
 from zoo.checkpoints.sentence_transformers import MODULES
 from zoo.checkpoints.tensor_files import SAFETENSORS, TensorFiles
 from zoo.storage import CONFIG
-from zoo.storage.json_files import read_json
+from zoo.storage.json_files import read_named_json
 from zoo.storage.kinds import LARGEST_CONFIG
 from zoo.storage.weights import require_float
 
@@ -75,7 +75,8 @@ def save_checkpoint(model: Any, path: str | os.PathLike[str]) -> pathlib.Path:
     files = TensorFiles(source)
     stored = {modern(name): name for name in files.shapes}
     local = namer(stored, names)
-    config = _with_dtype(read_json(source / CONFIG, LARGEST_CONFIG), model.core.variable_dtype)
+    config = read_named_json(source / CONFIG, LARGEST_CONFIG)
+    config = _with_dtype(config, model.core.variable_dtype)
     tensors = {}
     for name, array in tensors_of(model.core, names):
         shape = files.shapes[stored[local(name)]] if local(name) in stored else array.shape

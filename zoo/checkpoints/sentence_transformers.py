@@ -21,16 +21,15 @@ def pooled(folder, options):
     if not path.is_file():
         return options
     _require_no_prompt(folder / PROMPTS)
-    kinds = [module["type"].rsplit(".", 1)[-1] for module in read_named_json(path, LARGEST)]
+    modules = read_named_json(path, LARGEST)
+    kinds = [module["type"].rsplit(".", 1)[-1] for module in modules]
     expected = ["Transformer", "Pooling", "Normalize"]
     if kinds not in (expected, expected[:2]):
         raise ValueError(
             f"{path} has the modules {', '.join(kinds)}. Implemented: "
             f"{', '.join(expected)}, the last one optional."
         )
-    pooling = read_named_json(
-        folder / read_named_json(path, LARGEST)[1]["path"] / "config.json", LARGEST
-    )
+    pooling = read_named_json(folder / modules[1]["path"] / "config.json", LARGEST)
     chosen = [key for key, value in pooling.items() if key.startswith("pooling_mode") and value]
     chosen = [f"pooling_mode_{pooling[key]}" if key == "pooling_mode" else key for key in chosen]
     known = {

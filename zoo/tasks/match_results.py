@@ -5,10 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from keras_attention.plotting import MAX_INCHES, new_figure, wrapped
+from keras_attention.plotting import LINE, MAX_INCHES, new_figure, wrapped
 from zoo.readers.images import read_image
-
-LINE = 36  # characters of a text in a line of a plot
 
 
 class Matches(NamedTuple):

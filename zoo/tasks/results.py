@@ -7,12 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from keras_attention.plotting import plot_alignment, plot_caption, plot_heads
+from keras_attention.plotting import LINE, plot_alignment, plot_caption, plot_heads
 from zoo.decoding.base import require
 from zoo.pages import attention_page, framed, picture_view, save_page, text_view
 from zoo.readers.images import read_image
 
-LINE = 36  # characters of a label in a line of a plot
 OF_ATTENTION = "that of `Classifier.classify(..., return_attention=True)`"
 
 
