@@ -277,8 +277,9 @@ def _with_labels(trained, weights, dtype, overrides):
     from zoo.storage.weights import load_weights
 
     options = {**trained.core.get_config(), **overrides}
-    for decided in ("name", "trainable", "dtype", "head", "vocabulary_size", "num_labels"):
-        options.pop(decided, None)
+    decided = "name", "trainable", "dtype", "head", "vocabulary_size", "num_labels", "vector_size"
+    for each in decided:
+        options.pop(each, None)
     name = "text_encoder"
     if options.get("problem_type") == TAGS:
         name = "text_encoder_tags"

@@ -14,6 +14,9 @@ from zoo.checkpoints.tensor_files import TensorFiles
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
+import safetensors.numpy  # noqa: E402
+import safetensors.torch  # noqa: E402
+
 from tests.checkpoints import tiny  # noqa: E402
 from tests.checkpoints.signatures import default_signature  # noqa: E402
 
@@ -140,6 +143,55 @@ def test_sentence_transformers_pool_and_normalize(tmp_path):
     (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
     with pytest.raises(ValueError, match="pooling_mode_max_tokens, which is not implemented"):
         zoo.load(str(tmp_path))
+
+
+@pytest.mark.parametrize("is_pickled", [False, pytest.param(True, marks=pytest.mark.full)])
+@pytest.mark.usefixtures("eagerly")
+def test_sentence_transformers_with_a_dense_layer(tmp_path, is_pickled):
+    folder, place = tmp_path / "hf", tmp_path / "hf" / "2_Dense"
+    theirs, pieces = tiny.save(folder, "Bert", "Model", num_hidden_layers=1)
+    kinds = ["Transformer", "Pooling", "Dense", "Normalize"]
+    paths = ["", "1_Pooling", "2_Dense", "3_Normalize"]
+    modules = [
+        {"path": path, "type": f"sentence_transformers.models.{kind}"}
+        for path, kind in zip(paths, kinds, strict=True)
+    ]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling" / "config.json").write_text('{"pooling_mode_cls_token": true}')
+    place.mkdir()
+    dense = {"in_features": 16, "out_features": 10, "bias": True}
+    dense["activation_function"] = "torch.nn.modules.activation.Tanh"
+    (place / "config.json").write_text(json.dumps(dense))
+    layer = torch.nn.Linear(16, 10)
+    state = {f"linear.{name}": tensor for name, tensor in layer.state_dict().items()}
+    if is_pickled:
+        torch.save(state, place / "pytorch_model.bin")
+    else:
+        safetensors.torch.save_file(state, place / "model.safetensors")
+
+    output, _ = tiny.outputs(theirs, pieces)
+    with torch.no_grad():
+        expected = torch.tanh(layer(output.last_hidden_state[:, 0])).numpy()
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    model = zoo.load(folder)
+    np.testing.assert_allclose(model.embed(tiny.TEXTS), expected, atol=1e-5)
+    model.save_to_preset(tmp_path / "preset")
+    zoo.save_checkpoint(model, tmp_path / "saved")
+    for saved in ("preset", "saved"):
+        found = zoo.load(tmp_path / saved).embed(tiny.TEXTS[0])
+        np.testing.assert_allclose(found, expected[0], atol=1e-5)
+    names = safetensors.numpy.load_file(tmp_path / "saved" / "2_Dense" / "model.safetensors")
+    assert set(names) == set(state)
+
+    classifier = zoo.load(folder, labels=["a", "b"])
+    assert classifier.core.pooler.units == 16  # BERT's own, which is new
+    zoo.save_checkpoint(classifier, tmp_path / "classifier")
+    assert not (tmp_path / "classifier" / "2_Dense").exists()
+    assert zoo.load(tmp_path / "preset", labels=["a", "b"]).core.pooler.units == 16
+    (place / "config.json").write_text(json.dumps({**dense, "bias": False}))
+    with pytest.raises(ValueError, match="bias=False, which is not implemented"):
+        zoo.load(folder)
 
 
 @pytest.mark.full

@@ -458,6 +458,9 @@ def test_a_checkpoint_comes_with_what_it_has(tmp_path, monkeypatch):
     (tmp_path / "model.safetensors").write_bytes(b"")
     zoo.info("hf://somebody/bert")
     assert len(asked) == 3
+    (tmp_path / "2_Dense").mkdir()  # of sentence-transformers, and pickled here
+    zoo.info("hf://somebody/bert")
+    assert asked[3:] == [sorted([*FILES, *OF_CHECKPOINTS]), sorted(PICKLED)]
 
 
 def test_all_files_that_checkpoints_are_read_from_are_downloaded():

@@ -26,6 +26,7 @@ ARCHITECTURES_OF_HEADS = {
 }
 _OF_CROSS_ENCODERS = "sentence_transformers", "sbert_ce_default_activation_function"
 _CLASS = re.compile(r"(?P<family>[A-Za-z0-9]+?)(?P<head>For[A-Za-z]+|Model)")
+DENSE = r"[^.]*_Dense\..*"  # of sentence-transformers, without use for other tasks
 POSITION_IDS = r"(.*\.)?(position_ids|token_type_ids)"  # buffers of older versions
 
 
@@ -65,7 +66,8 @@ def encoder_plan(settings, folder, head, options, heads, names):
         heads: Dictionary from each head to a table of the names of its weights.
         names: `Names` of blocks and embedding.
     """
-    table, fresh, unused = names.table | heads[head], (), (POSITION_IDS, *names.unused)
+    table, fresh = names.table | heads[head], ()
+    unused = POSITION_IDS, DENSE, *names.unused
     new_head, new_settings = {}, {}
     of_head = next(name for name, each in HEADS_OF_CLASSES.items() if each == head)
     ignore_generation(settings)
@@ -93,7 +95,8 @@ def encoder_plan(settings, folder, head, options, heads, names):
         of_heads = {name for each in heads.values() for name in each.values()}
         unused += tuple(rf"{re.escape(name)}(\..*)?" for name in [*of_heads, *names.tied])
     if head == "embedding":
-        options = pooled(folder, options)
+        options, of_dense = pooled(folder, options)
+        table |= of_dense
     options = {key: value for key, value in options.items() if value is not None}
     names = names._replace(
         table=table, unused=unused, fresh=fresh, new_head=new_head, new_settings=new_settings

@@ -9,7 +9,7 @@ from typing import Any
 from zoo.atomic import whole
 from zoo.checkpoints.names import modern, namer, tensors_of
 from zoo.checkpoints.sentence_transformers import MODULES
-from zoo.checkpoints.tensor_files import SAFETENSORS, TensorFiles
+from zoo.checkpoints.tensor_files import OF_DENSE, SAFETENSORS, TensorFiles
 from zoo.storage import CONFIG
 from zoo.storage.json_files import read_named_json
 from zoo.storage.kinds import LARGEST_CONFIG
@@ -100,6 +100,12 @@ def save_checkpoint(model: Any, path: str | os.PathLike[str]) -> pathlib.Path:
             elif file.is_file() and not file.name.endswith(_WEIGHTS) and file.name not in replaced:
                 shutil.copy(file, unfinished)
         (unfinished / CONFIG).write_text(json.dumps(config, indent=2), encoding="utf-8")
+        for place in [] if names.new_head else source.glob(OF_DENSE):
+            (unfinished / place.name).mkdir()
+            shutil.copy(place / CONFIG, unfinished / place.name)
+            of_dense = [name for name in tensors if name.startswith(f"{place.name}.")]
+            of_dense = {name.partition(".")[2]: tensors.pop(name) for name in of_dense}
+            save_file(of_dense, unfinished / place.name / SAFETENSORS, metadata={"format": "pt"})
         save_file(tensors, unfinished / SAFETENSORS, metadata={"format": "pt"})
     return path
 

@@ -15,6 +15,7 @@ from zoo.storage import CONFIG
 from zoo.storage.json_files import read_json
 
 SAFETENSORS, PICKLED = "model.safetensors", "pytorch_model.bin"
+OF_DENSE = "*_Dense"  # subfolders of sentence-transformers with files of their own
 _POINTER = b"version https://git-lfs"
 _OF_NEW_HEADS = 2**24  # numbers
 LARGEST_HEADER = 100 * 2**20  # bytes, what the format allows
@@ -32,6 +33,8 @@ _DTYPES = {
 
 class TensorFiles:
     """The tensors of `model.safetensors`, of its shards, or of `pytorch_model.bin`.
+
+    Those of a dense layer of sentence-transformers follow, such as `"2_Dense.linear.weight"`.
 
     Files are read, not mapped, so that a tensor takes memory only while it is used. A pickled file
     is read by `torch.load(weights_only=True)`, which runs no code from the file. It may take as
@@ -52,16 +55,9 @@ class TensorFiles:
         self._folder = pathlib.Path(folder)
         self._read = {}  # functions by name
         self.shapes = {}
-        for path in self._paths(SAFETENSORS):
-            self._add_safetensors(path)
-        if not self._read:
-            for path in self._paths(PICKLED):
-                self._add_pickled(path)
-        if not self._read:
-            raise ValueError(
-                f"{folder} holds no weights: there should be {SAFETENSORS}, {SAFETENSORS}.index."
-                f"json with its shards, or {PICKLED}."
-            )
+        self._add(self._folder)
+        for folder in sorted(self._folder.glob(OF_DENSE)):
+            self._add(folder, f"{folder.name}.")
 
     @contextlib.contextmanager
     def limit(self, all_are_filled=False):
@@ -99,25 +95,20 @@ class TensorFiles:
         """Returns a tensor as a NumPy array, or only its rows from `first` to `last`."""
         return self._read[name](first, last)
 
-    def _paths(self, name):
-        """Returns the paths of a file, or of its shards."""
-        index = self._folder / f"{name}.index.json"
-        if not index.is_file():
-            path = self._folder / name
-            return [path] if path.is_file() else []
-        try:
-            names = sorted(set(read_json(index, LARGEST_HEADER)["weight_map"].values()))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"{index} is damaged: {error!r}. {_advice(index)}") from error
-        missing = [each for each in names if not _is_in(self._folder, each)]
-        if missing:
-            raise ValueError(
-                f"{index} speaks of files that are not there: {', '.join(missing)}. Put all shards "
-                "into one folder."
-            )
-        return [self._folder / each for each in names]
+    def _add(self, folder, prefix=""):
+        """Adds the tensors of a folder, with a prefix to their names."""
+        for kind, add in ((SAFETENSORS, self._add_safetensors), (PICKLED, self._add_pickled)):
+            paths = _paths(folder, kind)
+            for path in paths:
+                add(path, prefix)
+            if paths:
+                return
+        raise ValueError(
+            f"{folder} holds no weights: there should be {SAFETENSORS}, {SAFETENSORS}.index."
+            f"json with its shards, or {PICKLED}."
+        )
 
-    def _add_safetensors(self, path):
+    def _add_safetensors(self, path, prefix):
         size = path.stat().st_size
         try:
             with open(path, "rb") as file:
@@ -127,14 +118,14 @@ class TensorFiles:
                 header = json.loads(file.read(length))
             for name, entry in header.items():
                 if name != "__metadata__":
-                    self._read[name] = _reader(path, size, 8 + length, **entry)
-                    self.shapes[name] = tuple(entry["shape"])
+                    self._read[prefix + name] = _reader(path, size, 8 + length, **entry)
+                    self.shapes[prefix + name] = tuple(entry["shape"])
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(
                 f"{path} is damaged, or not a safetensors file: {error!r}. {_advice(path)}"
             ) from error
 
-    def _add_pickled(self, path):
+    def _add_pickled(self, path, prefix):
         try:
             import torch
         except ImportError as error:
@@ -148,7 +139,7 @@ class TensorFiles:
                 tensors = torch.load(path, mmap=True, **options)
             except (RuntimeError, ValueError):  # a file of the old format cannot be mapped
                 tensors = torch.load(path, **options)
-            shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+            shapes = {prefix + name: tuple(tensor.shape) for name, tensor in tensors.items()}
         except Exception as error:  # those of a damaged file are of many kinds
             raise ValueError(
                 f"{path} is damaged, or holds something other than a dictionary of tensors, which "
@@ -161,8 +152,27 @@ class TensorFiles:
             return (tensor.float() if is_half else tensor).numpy()
 
         for name, tensor in tensors.items():
-            self._read[name] = functools.partial(read, tensor)
+            self._read[prefix + name] = functools.partial(read, tensor)
         self.shapes |= shapes
+
+
+def _paths(folder, name):
+    """Returns the paths of a file, or of its shards."""
+    index = folder / f"{name}.index.json"
+    if not index.is_file():
+        path = folder / name
+        return [path] if path.is_file() else []
+    try:
+        names = sorted(set(read_json(index, LARGEST_HEADER)["weight_map"].values()))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{index} is damaged: {error!r}. {_advice(index)}") from error
+    missing = [each for each in names if not _is_in(folder, each)]
+    if missing:
+        raise ValueError(
+            f"{index} speaks of files that are not there: {', '.join(missing)}. Put all shards "
+            "into one folder."
+        )
+    return [folder / each for each in names]
 
 
 def _advice(path):

@@ -60,6 +60,8 @@ class TextEncoderConfig(TransformerConfig):
         pooling: `"first"` for the vector of the start token, `"mean"` for the mean of all tokens.
         pooler: Activation of a dense layer after pooling: `"tanh"` in BERT and RoBERTa, `"relu"` in
             DistilBERT; `None` for no layer.
+        vector_size: Number of outputs of that layer with the head `"embedding"`; defaults to
+            `size`.
         masked_activation: Activation of the dense layer in the head for masked tokens.
         unit_length: Whether vectors of the head `"embedding"` are normalized to length 1.
     """
@@ -81,6 +83,7 @@ class TextEncoderConfig(TransformerConfig):
     num_segments: int = 0
     pooling: str = "first"
     pooler: str | None = "tanh"
+    vector_size: int | None = None
     masked_activation: str = "gelu"
     unit_length: bool = True
 
@@ -98,6 +101,13 @@ class TextEncoderConfig(TransformerConfig):
                 f"{self.num_labels}."
             )
         object.__setattr__(self, "embedding_size", self.embedding_size or self.size)
+        object.__setattr__(self, "vector_size", self.vector_size or self.size)
+        if self.vector_size != self.size and (self.head != "embedding" or self.pooler is None):
+            raise ValueError(
+                f"`vector_size` other than size={self.size} needs head='embedding' and a `pooler`. "
+                f"Received: vector_size={self.vector_size}, head={self.head!r}, "
+                f"pooler={self.pooler!r}."
+            )
 
 
 @keras.saving.register_keras_serializable(package="zoo")
@@ -125,7 +135,7 @@ class TextEncoder(Core):
         Float32: logits `(batch, num_labels)`; with `head="score"`, numbers `(batch, 1)`; with
         `head="tags"`, logits `(batch, length, num_labels)`; with `head="span"`, `(batch, length,
         2)`, logits of the start and the end of an answer; with `head="masked"`, `(batch,
-        length, vocabulary_size)`; with `head="embedding"`, vectors `(batch, size)`. With
+        length, vocabulary_size)`; with `head="embedding"`, vectors `(batch, vector_size)`. With
         `return_attention_scores` also a list of `(batch * chunks, num_heads, length, length)`, a
         tensor for each block.
 
@@ -159,7 +169,7 @@ class TextEncoder(Core):
                 epsilon=config.epsilon, dtype=dtype
             )
         elif config.pooler is not None and config.head not in OF_TOKENS:
-            self.pooler = keras.layers.Dense(config.size, config.pooler, dtype=dtype)
+            self.pooler = keras.layers.Dense(config.vector_size, config.pooler, dtype=dtype)
         outputs = {"labels": config.num_labels, "tags": config.num_labels, "score": 1, "span": 2}
         if config.head in outputs:
             self.output_layer = keras.layers.Dense(outputs[config.head], dtype=dtype)
@@ -274,7 +284,7 @@ class TextEncoder(Core):
         return masked_mean(x, ops.not_equal(ids, self.config.pad_id))
 
     def _mean_of_chunks(self, x, token_ids):
-        """Returns a vector for each text, `(batch, size)`."""
+        """Returns a vector for each text, `(batch, vector_size)`."""
         if len(token_ids.shape) == 2:
             return x
         tokens = ops.cast(ops.not_equal(token_ids, self.config.pad_id), "float32")

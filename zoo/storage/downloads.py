@@ -21,6 +21,8 @@ HUB, PIN = "hf://", "#sha256="
 # The files of a transformers checkpoint, besides those of a preset; no code.
 OF_CHECKPOINTS = (
     "*.spm",
+    "*_Dense/config.json",
+    "*_Dense/model.safetensors",
     "*_Pooling/config.json",
     "added_tokens.json",
     "config_sentence_transformers.json",
@@ -39,7 +41,11 @@ OF_CHECKPOINTS = (
     "vocab.json",
     "vocab.txt",
 )
-PICKLED = "pytorch_model*.bin", "pytorch_model.bin.index.json"  # if there is nothing better
+PICKLED = (  # if there is nothing better
+    "*_Dense/pytorch_model.bin",
+    "pytorch_model*.bin",
+    "pytorch_model.bin.index.json",
+)
 SECONDS = 30  # to wait for a server
 _BLOCK = 2**16  # bytes
 
@@ -228,4 +234,6 @@ def _from_hub(name):
             f"{HUB}{name} holds neither a preset nor a checkpoint of transformers: in the root of "
             f"the repository there is no {CARD}, and no {CONFIG} of a model."
         )
-    return folder if list(folder.glob("model*.safetensors")) else download(*PICKLED)
+    places = folder, *folder.glob("*_Dense")
+    are_safe = all(any(place.glob("model*.safetensors")) for place in places)
+    return folder if are_safe else download(*PICKLED)

@@ -104,15 +104,15 @@ class Embedder(EncodingTask):
             batch_size: Number of texts to process at a time.
 
         Returns:
-            float32 array `(texts, size)`, or `(size,)` for one text. The vectors have unit length,
-            so that dot products are cosines, unless the core is configured otherwise.
+            float32 array `(texts, vector_size)`, or `(vector_size,)` for one text. The vectors have
+            unit length, so that dot products are cosines, unless the core is configured otherwise.
 
         Raises:
             ValueError: If an input is not a text.
         """
         texts, is_one = as_texts(texts)
         rows = [row["embedding"] for row in self._answers(texts, batch_size)]
-        vectors = np.reshape(rows, (-1, self.core.config.size)).astype("float32")
+        vectors = np.reshape(rows, (-1, self.core.config.vector_size)).astype("float32")
         return vectors[0] if is_one else vectors
 
     def match(self, texts: str | Texts, others: str | Texts, batch_size: int = 32) -> np.ndarray:
@@ -133,7 +133,7 @@ class Embedder(EncodingTask):
         return vectors[0] @ vectors[1].T
 
     def respond(self, requests):
-        """Returns a dictionary of `embedding`, float32 `(batch, size)`, in the graph."""
+        """Returns a dictionary of `embedding`, float32 `(batch, vector_size)`, in the graph."""
         inputs, _ = self.reader.read(requests)
         return {"embedding": self.core(inputs, training=False)}
 
