@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import click
 
+from zoo.file_workers import require_workers
+
 
 def require_writable(path):
     """Raises a `ValueError` early unless a folder with files can be created at a path."""
@@ -36,6 +38,12 @@ def _check_plot(context, option, path):
         raise ValueError(f"There is no folder {path.parent} for {path}. Create it first.")
     require_writable(path.parent)
     return path
+
+
+def _check_workers(_context, _option, where):
+    if where is not None:
+        require_workers(where)
+    return where
 
 
 def show_attention_of(what):
@@ -148,6 +156,7 @@ def with_files(what):
         ),
         click.option(
             "--workers",
+            callback=_check_workers,
             help="Workers for --input: a number of processes, or dask://HOST:PORT.  [default: this "
             "process]",
         ),

@@ -10,6 +10,26 @@ import functools
 CLUSTER = "dask://"
 
 
+def require_workers(where):
+    """Raises an error unless `workers` can be asked for.
+
+    Raises:
+        ImportError: If Dask is not installed.
+        ValueError: If they are neither a number of processes nor a cluster.
+    """
+    try:
+        import distributed  # noqa: F401
+    except ImportError as error:
+        raise ImportError(
+            '--workers needs Dask: pip install "keras-attention-zoo[distributed]"'
+        ) from error
+    is_number = where.isdecimal() and int(where) > 0
+    if not is_number and not where.startswith(CLUSTER):
+        raise ValueError(
+            f"--workers must be a number of processes, or {CLUSTER}HOST:PORT. Received: {where!r}."
+        )
+
+
 @contextlib.contextmanager
 def workers(where):
     """Yields the `run` argument of `zoo.files.answer_file`, with which workers answer the chunks.
@@ -17,25 +37,13 @@ def workers(where):
     Args:
         where: A number of processes of this machine, or `"dask://HOST:PORT"`, the scheduler of a
             cluster whose workers have this package and see the same models.
-
-    Raises:
-        ImportError: If Dask is not installed.
-        ValueError: If `where` is neither.
     """
-    try:
-        from distributed import Client
-    except ImportError as error:
-        raise ImportError(
-            '--workers needs Dask: pip install "keras-attention-zoo[distributed]"'
-        ) from error
+    from distributed import Client
+
     if where.startswith(CLUSTER):
         client = Client(f"tcp://{where.removeprefix(CLUSTER)}")
-    elif where.isdecimal() and int(where) > 0:
-        client = Client(n_workers=int(where), threads_per_worker=1, dashboard_address=None)
     else:
-        raise ValueError(
-            f"--workers must be a number of processes, or {CLUSTER}HOST:PORT. Received: {where!r}."
-        )
+        client = Client(n_workers=int(where), threads_per_worker=1, dashboard_address=None)
     with client:
         yield functools.partial(_in_order, client)
 

@@ -253,6 +253,8 @@ def test_workers_answer_as_one_process_does_and_as_quietly(tmp_path, monkeypatch
     assert capfd.readouterr().err == ""
 
 
-def test_what_are_no_workers_is_an_error():
-    with pytest.raises(ValueError, match="'two'"), workers("two"):
-        pass
+def test_what_are_no_workers_is_an_error_before_the_model_loads():
+    asked = ["translate", "no_such_model", "--workers", "two"]
+    result = click.testing.CliRunner().invoke(main, asked)
+    assert result.exit_code == 1
+    assert "Received: 'two'" in result.output
