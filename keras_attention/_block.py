@@ -1,5 +1,6 @@
 """What the blocks of a Transformer have in common: options, residual connections, memories."""
 
+import functools
 import inspect
 from collections.abc import Collection
 from typing import Any
@@ -27,7 +28,11 @@ from keras_attention.feed_forward import FeedForward
 from keras_attention.multi_head import MultiHeadAttention
 
 NORMALIZE = ("post", "pre")
-NORMS = {"layer": keras.layers.LayerNormalization, "rms": keras.layers.RMSNormalization}
+NORMS = {
+    "layer": keras.layers.LayerNormalization,
+    "layer_without_bias": functools.partial(keras.layers.LayerNormalization, center=False),
+    "rms": keras.layers.RMSNormalization,
+}
 BIASES = ("attention", *PROJECTIONS, "feed_forward")
 
 

@@ -42,7 +42,8 @@ class EncoderBlock(Block):
             `"value"`, `"output"` and `"feed_forward"`.
         score, mask, position, num_key_value_heads, query_key_norm, normalizer, implementation:
             Options of the attention, as for `MultiHeadAttention`.
-        norm: `"layer"` or `"rms"` (Zhang and Sennrich 2019, https://arxiv.org/abs/1910.07467).
+        norm: `"layer"`, `"layer_without_bias"` or `"rms"` (Zhang and Sennrich 2019,
+            https://arxiv.org/abs/1910.07467).
 
     Call arguments:
         x: Tensor `(batch, length, size)`.

@@ -53,7 +53,7 @@ class TransformerBlock(ResidualBlock):
             training.
         activation, gated: Options of the feed-forward network, as for `FeedForward`.
         use_bias: Whether the feed-forward network adds biases.
-        norm: `"layer"` or `"rms"`, as for `EncoderBlock`.
+        norm: `"layer"`, `"layer_without_bias"` or `"rms"`, as for `EncoderBlock`.
 
     Call arguments:
         x: Tensor `(batch, length, size)`.

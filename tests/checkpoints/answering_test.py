@@ -92,7 +92,7 @@ def test_answers_of_every_family(tmp_path, family):
         score, start, end = best_span(pieces, inputs, expected, 8)
         assert answers["score"][place] == pytest.approx(score, rel=1e-3)
         text = answers["answer"][place].decode()
-        assert text == context[start:end]
+        assert text == context[start:end].lstrip()  # some tokenizers count the space before
         assert context[answers["start"][place] : answers["end"][place]] == text
     assert sum(windows.owners.numpy() == 1) > 2
 

@@ -145,6 +145,50 @@ def test_sentence_transformers_pool_and_normalize(tmp_path):
         zoo.load(str(tmp_path))
 
 
+@pytest.mark.full
+def test_settings_of_modernbert(tmp_path):
+    folder = tmp_path / "hf"
+    labels = {"id2label": dict(enumerate(LABELS)), "classifier_pooling": "mean"}
+    theirs, pieces = tiny.save(folder, "ModernBert", "ForSequenceClassification", **labels)
+    expected, _ = tiny.outputs(theirs, pieces)
+
+    def check():
+        logits = zoo.load(folder).core(model.reader.read(tiny.TEXTS)[0])
+        np.testing.assert_allclose(logits, expected.logits, atol=1e-4)
+
+    model = zoo.load(folder)
+    check()
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    older = {
+        name: x for name, x in config.items() if name not in ("layer_types", "rope_parameters")
+    }
+    path.write_text(json.dumps({**older, "global_attn_every_n_layers": 2}))
+    check()
+    wavelengths = {"local_rope_theta": 50.0, "global_rope_theta": 9.0}
+    path.write_text(json.dumps({**older, "global_attn_every_n_layers": 2, **wavelengths}))
+    first, second, third = (block.position for block in zoo.load(folder).core.blocks)
+    assert [each.max_wavelength for each in (first, second, third)] == [9.0, 50.0, 9.0]
+    for change, message in (
+        ({"layer_types": ["full_attention"] * 2 + ["sliding_attention"]}, "layer_types"),
+        ({"classifier_pooling": "max"}, "classifier_pooling='max'"),
+        ({"norm_bias": True}, "norm_bias=True"),
+        ({"rope_parameters": {"full_attention": {"rope_type": "linear"}}}, "full_attention"),
+    ):
+        path.write_text(json.dumps(config | change))
+        with pytest.raises(ValueError, match=f"{message}.*not implemented"):
+            read_checkpoint(folder)
+
+
+@pytest.mark.full
+def test_a_new_head_of_modernbert_begins_with_that_of_masked_tokens(tmp_path):
+    theirs, _ = tiny.save(tmp_path, "ModernBert", "ForMaskedLM")
+    core = zoo.load(tmp_path, labels=LABELS).core
+    np.testing.assert_array_equal(core.transform.kernel, theirs.head.dense.weight.detach().T)
+    np.testing.assert_array_equal(core.transform_norm.gamma, theirs.head.norm.weight.detach())
+    assert core.output_layer.units == 3
+
+
 @pytest.mark.parametrize("is_pickled", [False, pytest.param(True, marks=pytest.mark.full)])
 @pytest.mark.usefixtures("eagerly")
 def test_sentence_transformers_with_a_dense_layer(tmp_path, is_pickled):

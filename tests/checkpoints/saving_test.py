@@ -15,6 +15,7 @@ KINDS = [
     ("MPNet", "ForMaskedLM"),
     ("GPT2", "LMHeadModel"),
     ("Qwen3", "ForCausalLM"),
+    ("ModernBert", "ForMaskedLM"),
 ]
 
 
@@ -100,6 +101,8 @@ BEFORE = [
     ("Electra", "ForPreTraining"),
     ("Roberta", "ForSequenceClassification"),
     ("MPNet", "ForMaskedLM"),
+    ("ModernBert", "ForMaskedLM"),
+    ("ModernBert", "Model"),
 ]
 
 

@@ -56,6 +56,13 @@ FAMILIES = {  # the class of a tokenizer, and settings
     "DistilBert": {"tokenizer": "BertTokenizer", **DISTIL},
     "Electra": {"tokenizer": "BertTokenizer", **SIZES, "embedding_size": 8},
     "MPNet": {"tokenizer": "MPNetTokenizer", **SIZES, "max_position_embeddings": 66},
+    "ModernBert": {
+        **SIZES,
+        "tokenizer": "ModernBertTokenizer",
+        "num_hidden_layers": 3,
+        "global_attn_every_n_layers": 2,
+        "local_attention": 6,
+    },
 }
 
 
@@ -67,6 +74,29 @@ def tokenizer(name):
         special = ["<s>", "<pad>", "</s>", "[UNK]", "<mask>"]
         vocabulary = {word: number for number, word in enumerate([*special, *sorted(words)])}
         return transformers.MPNetTokenizer(vocabulary)
+    if name == "ModernBertTokenizer":  # not a class of its own
+        roles = {f"{role}_token": f"[{role.upper()}]" for role in ("cls", "sep", "pad", "mask")}
+        special = [*roles.values(), "[UNK]"]
+        backend = tokenizers.Tokenizer(tokenizers.models.BPE())
+        backend.normalizer = tokenizers.normalizers.NFC()
+        backend.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+        backend.decoder = tokenizers.decoders.ByteLevel()
+        alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
+        trainer = tokenizers.trainers.BpeTrainer(
+            vocab_size=300, special_tokens=special, initial_alphabet=alphabet, show_progress=False
+        )
+        backend.train_from_iterator(TEXTS * 3, trainer)
+        backend.post_processor = tokenizers.processors.TemplateProcessing(
+            single="[CLS] $A [SEP]",
+            pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+            special_tokens=[(token, backend.token_to_id(token)) for token in ("[CLS]", "[SEP]")],
+        )
+        return transformers.PreTrainedTokenizerFast(
+            tokenizer_object=backend,
+            unk_token="[UNK]",
+            model_input_names=["input_ids", "attention_mask"],
+            **roles,
+        )
     if name == "CLIPTokenizer":  # its special tokens come last, as in CLIP's own
         trained = transformers.CLIPTokenizer().train_new_from_iterator(TEXTS * 3, 300)
         model = json.loads(trained.backend_tokenizer.to_str())["model"]
@@ -117,6 +147,10 @@ def save(folder, family, kind, **settings):
     settings["vocab_size"] = len(pieces)
     for role in ("pad", "bos", "eos"):
         settings[f"{role}_token_id"] = getattr(pieces, f"{role}_token_id")
+    if family == "ModernBert":  # whose own are those of its tokenizer
+        settings |= {
+            f"{role}_token_id": getattr(pieces, f"{role}_token_id") for role in ("cls", "sep")
+        }
     config = getattr(transformers, f"{family}Config")(**settings)
     model = _random(getattr(transformers, f"{family}{kind}"), config)
     model.save_pretrained(folder)

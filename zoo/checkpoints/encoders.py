@@ -66,7 +66,8 @@ def encoder_plan(settings, folder, head, options, heads, names):
         heads: Dictionary from each head to a table of the names of its weights.
         names: `Names` of blocks and embedding.
     """
-    table, fresh = names.table | heads[head], ()
+    layers, fresh = heads[head], ()
+    table = names.table | layers
     unused = POSITION_IDS, DENSE, *names.unused
     new_head, new_settings = {}, {}
     of_head = next(name for name, each in HEADS_OF_CLASSES.items() if each == head)
@@ -90,7 +91,7 @@ def encoder_plan(settings, folder, head, options, heads, names):
         kind = REGRESSION if head == "score" else options.get("problem_type")
         labels = ["LABEL_0"] if head == "score" else settings.new_labels
         new_settings = {"architectures": [family + of_head], **settings_of_labels(labels, kind)}
-        fresh = ("output_layer", "pooler") if options["pooler"] else ("output_layer",)
+        fresh = tuple(layers)
     if settings.makes_head or head == "embedding":
         of_heads = {name for each in heads.values() for name in each.values()}
         unused += tuple(rf"{re.escape(name)}(\..*)?" for name in [*of_heads, *names.tied])

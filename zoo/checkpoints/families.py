@@ -13,6 +13,7 @@ FAMILIES = {
     "llama": "zoo.checkpoints.llama",
     "marian": "zoo.checkpoints.marian",
     "mistral": "zoo.checkpoints.llama",
+    "modernbert": "zoo.checkpoints.modernbert",
     "mpnet": "zoo.checkpoints.mpnet",
     "qwen2": "zoo.checkpoints.llama",
     "qwen3": "zoo.checkpoints.llama",

@@ -189,7 +189,8 @@ def _of_object(found, rule, number, transposed):
             yield _Entry(found.bias, f"{name}.bias", None, part and part._replace(axis=0))
     elif isinstance(found, keras.layers.LayerNormalization):
         yield _Entry(found.gamma, f"{name}.weight", None, part)
-        yield _Entry(found.beta, f"{name}.bias", None, part)
+        if found.beta is not None:
+            yield _Entry(found.beta, f"{name}.bias", None, part)
     elif isinstance(found, keras.layers.RMSNormalization):
         yield _Entry(found.scale, f"{name}.weight", None, part)
     elif isinstance(found, keras.layers.Conv1D | keras.layers.Conv2D):
@@ -197,7 +198,7 @@ def _of_object(found, rule, number, transposed):
         yield _Entry(found.kernel, f"{name}.weight", (*axes, 1, 0), part)
         if found.bias is not None:
             yield _Entry(found.bias, f"{name}.bias", None, part)
-    else:
+    elif not isinstance(found, keras.layers.Identity):
         raise TypeError(f"{name}: no rule for {type(found).__name__}.")
 
 

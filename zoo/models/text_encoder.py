@@ -10,12 +10,18 @@ import dataclasses
 import keras
 from keras import ops
 
-from keras_attention import EncoderBlock, activations, positions
+from keras_attention import EncoderBlock, activations, masks, positions
 from keras_attention.errors import unknown_name
 from zoo.models.core import Core
 from zoo.models.pooling import masked_mean
 from zoo.models.rollout import attention_rollout
-from zoo.models.transformer import TransformerConfig, final_norm, make_blocks, run_blocks
+from zoo.models.transformer import (
+    TransformerConfig,
+    final_norm,
+    make_blocks,
+    make_norm,
+    run_blocks,
+)
 
 HEADS = {  # the architecture, and what it is
     "labels": ("text_encoder", "Text encoder for classification (Devlin et al. 2019)"),
@@ -34,7 +40,7 @@ HEADS = {  # the architecture, and what it is
         "Text encoder for text embeddings (Reimers and Gurevych 2019)",
     ),
 }
-OF_TOKENS = "tags", "span"  # heads whose output layer reads the vector of each token
+OF_TOKENS = "tags", "span", "masked"  # heads whose output layer reads the vector of each token
 POOLINGS = ("first", "mean")
 
 
@@ -50,8 +56,16 @@ class TextEncoderConfig(TransformerConfig):
         num_labels: Number of labels; `labels=` of `zoo.load` determines it.
         embedding_size: Size of the embeddings, which a dense layer projects to `size` if it
             differs, as in ELECTRA; defaults to `size`.
+        position: `"learned"`, added to the embedding; or a position inside self-attention, as for
+            `TransformerConfig`, such as `"rotary"`.
+        window: How far a token sees to each side; `None` for no limit.
+        global_every: Every how many blocks one sees all tokens despite the `window`, the first
+            block included; 0 for none.
+        global_position: Position inside the attention of these blocks; defaults to `position`.
+        first_norm: Whether with `normalize="pre"` the first block normalizes its input, which the
+            embedding has already normalized.
         relative_buckets: Number of buckets of a learned relative position bias, which all blocks
-            share and which is added to the positions, as in MPNet; 0 for none.
+            share and which is added to learned positions, as in MPNet; 0 for none.
         max_length: Number of positions; longer texts are read in chunks.
         position_offset: Number of rows of the position table before the first position, as in
             RoBERTa.
@@ -62,7 +76,9 @@ class TextEncoderConfig(TransformerConfig):
             DistilBERT; `None` for no layer.
         vector_size: Number of outputs of that layer with the head `"embedding"`; defaults to
             `size`.
-        masked_activation: Activation of the dense layer in the head for masked tokens.
+        transform: Whether the output layer of every head, not only that of `"masked"`, reads the
+            result of a dense layer and a normalization, which replace the `pooler`.
+        masked_activation: Activation of that dense layer.
         unit_length: Whether vectors of the head `"embedding"` are normalized to length 1.
     """
 
@@ -77,6 +93,10 @@ class TextEncoderConfig(TransformerConfig):
     head: str = "labels"
     num_labels: int = 0
     embedding_size: int | None = None
+    window: int | None = None
+    global_every: int = 0
+    global_position: str | dict | None = None
+    first_norm: bool = True
     relative_buckets: int = 0
     max_length: int = 512
     position_offset: int = 0
@@ -84,13 +104,21 @@ class TextEncoderConfig(TransformerConfig):
     pooling: str = "first"
     pooler: str | None = "tanh"
     vector_size: int | None = None
+    transform: bool = False
     masked_activation: str = "gelu"
     unit_length: bool = True
 
     def __post_init__(self):
         super().__post_init__()
-        if self.position != "learned":
-            raise ValueError(unknown_name("position of an encoder", self.position, ["learned"]))
+        if self.position == "sinusoidal":
+            known = sorted(["learned", *positions.names()])
+            raise ValueError(unknown_name("position of an encoder", self.position, known))
+        if self.position != "learned" and (self.relative_buckets or self.position_offset):
+            raise ValueError(
+                "`relative_buckets` and `position_offset` need position='learned'. Received: "
+                f"position={self.position!r}, relative_buckets={self.relative_buckets}, "
+                f"position_offset={self.position_offset}."
+            )
         if self.head not in HEADS:
             raise ValueError(unknown_name("head", self.head, HEADS))
         if self.pooling not in POOLINGS:
@@ -156,18 +184,18 @@ class TextEncoder(Core):
         self.by_distance = None
         if config.relative_buckets:
             self.by_distance = positions.T5Bias(config.relative_buckets, dtype=dtype)
-        self.blocks = make_blocks(
-            EncoderBlock, "block", config, position=self.by_distance, dtype=dtype
-        )
+        self.blocks = [self._make_block(place) for place in range(config.num_layers)]
         self.norm = final_norm(config, "norm", dtype)
         self.drop = keras.layers.Dropout(config.dropout, dtype=dtype)
         self.pooler = self.output_layer = self.transform = None
-        if config.head == "masked":
-            activation = activations.get(config.masked_activation)
-            self.transform = keras.layers.Dense(config.embedding_size, activation, dtype=dtype)
-            self.transform_norm = keras.layers.LayerNormalization(
-                epsilon=config.epsilon, dtype=dtype
+        if config.head == "masked" or (config.transform and config.head != "embedding"):
+            self.transform = keras.layers.Dense(
+                config.embedding_size if config.head == "masked" else config.size,
+                activations.get(config.masked_activation),
+                use_bias=config.use_bias is not False,
+                dtype=dtype,
             )
+            self.transform_norm = make_norm(config, "transform_norm", dtype)
         elif config.pooler is not None and config.head not in OF_TOKENS:
             self.pooler = keras.layers.Dense(config.vector_size, config.pooler, dtype=dtype)
         outputs = {"labels": config.num_labels, "tags": config.num_labels, "score": 1, "span": 2}
@@ -190,7 +218,8 @@ class TextEncoder(Core):
         self.norm.build(tokens)
         if self.transform is not None:
             self.transform.build(tokens)
-            self.transform_norm.build((None, None, self.config.embedding_size))
+            self.transform_norm.build((None, None, self.transform.units))
+        if self.config.head == "masked":
             self.output_bias = self.add_weight(
                 name="output_bias", shape=(self.config.vocabulary_size,), initializer="zeros"
             )
@@ -201,12 +230,14 @@ class TextEncoder(Core):
     def call(self, inputs, return_attention_scores=False, training=None):
         token_ids, _ = _parts(inputs)
         x, weights = self.encode(inputs, return_attention_scores, training)
-        if self.transform is not None:
-            x = self.tell(x)
-        elif self.config.head not in OF_TOKENS:
+        if self.config.head not in OF_TOKENS:
             x = self._pool(x, token_ids)
             x = x if self.pooler is None else self.pooler(x)
             x = self._mean_of_chunks(x, token_ids)
+        if self.config.head == "masked":
+            x = self.tell(x)
+        elif self.transform is not None:
+            x = self.transform_norm(self.transform(x))
         if self.output_layer is not None:
             x = self.output_layer(self.drop(x, training=training))
         x = ops.cast(x, "float32")
@@ -229,6 +260,25 @@ class TextEncoder(Core):
             training=training,
         )
         return self.norm(x), [each for (each,) in weights]
+
+    def _make_block(self, place):
+        config = self.config
+        is_global = config.global_every and place % config.global_every == 0
+        is_local = config.window is not None and not is_global
+        position = self.by_distance
+        if config.position != "learned":
+            position = config.position if is_local else config.global_position or config.position
+        (block,) = make_blocks(
+            EncoderBlock if place or config.first_norm else BlockOfNormalized,
+            "block",
+            config,
+            number=1,
+            first=place,
+            position=position,
+            mask=masks.SlidingWindow(config.window, config.window) if is_local else None,
+            dtype=self.dtype_policy,
+        )
+        return block
 
     def begin_with(self, other):
         """Copies the weights of the embeddings and blocks of another encoder, but not of its head.
@@ -302,9 +352,19 @@ def _parts(inputs):
 
 
 @keras.saving.register_keras_serializable(package="zoo")
+class BlockOfNormalized(EncoderBlock):
+    """The block after an embedding that is normalized, so that its attention reads it as it is."""
+
+    def _make_norm(self, name, x_shape):
+        if name != "attention_norm":
+            return super()._make_norm(name, x_shape)
+        return keras.layers.Identity(dtype=self.dtype_policy, name=name)
+
+
+@keras.saving.register_keras_serializable(package="zoo")
 class TextEmbedding(keras.layers.Layer):
-    """The sum of token, position and segment embeddings, normalized, and projected to the size of
-    the blocks.
+    """The sum of token, learned position and segment embeddings, normalized, and projected to the
+    size of the blocks.
 
     Args:
         config: A `TextEncoderConfig`, or its fields as a dictionary.
@@ -320,9 +380,7 @@ class TextEmbedding(keras.layers.Layer):
     def __init__(self, config, **kwargs):
         super().__init__(**kwargs)
         self.config = TextEncoderConfig(**config) if isinstance(config, dict) else config
-        self.norm = keras.layers.LayerNormalization(
-            epsilon=self.config.epsilon, dtype=self.dtype_policy, name="norm"
-        )
+        self.norm = make_norm(self.config, "norm", self.dtype_policy)
         self.drop = keras.layers.Dropout(self.config.dropout, dtype=self.dtype_policy)
         self.project = None
         if self.config.embedding_size != self.config.size:
@@ -338,7 +396,9 @@ class TextEmbedding(keras.layers.Layer):
             return self.add_weight(name=name, shape=(rows, size), initializer=normal)
 
         self.tokens = table("tokens", config.vocabulary_size)
-        self.places = table("places", config.max_length + config.position_offset)
+        self.places = None
+        if config.position == "learned":
+            self.places = table("places", config.max_length + config.position_offset)
         self.segments = table("segments", config.num_segments) if config.num_segments else None
         self.norm.build((None, None, size))
         if self.project is not None:
@@ -347,7 +407,8 @@ class TextEmbedding(keras.layers.Layer):
     def call(self, ids, segment_ids=None, training=None):
         first, length = self.config.position_offset, ops.shape(ids)[1]
         x = ops.take(ops.convert_to_tensor(self.tokens), ids, axis=0)
-        x = x + ops.convert_to_tensor(self.places)[first : first + length]
+        if self.places is not None:
+            x = x + ops.convert_to_tensor(self.places)[first : first + length]
         if self.segments is not None:
             segment_ids = ops.zeros_like(ids) if segment_ids is None else segment_ids
             x = x + ops.take(ops.convert_to_tensor(self.segments), segment_ids, axis=0)

@@ -27,7 +27,7 @@ class StackConfig:
             `"t5"` or `"shaw"`, which act in self-attention, or the config of such a position.
         activation: Activation of the feed-forward networks.
         gated: Whether the feed-forward networks are gated, as in Llama.
-        norm: `"layer"` or `"rms"`, the kind of normalization.
+        norm: `"layer"`, `"layer_without_bias"` or `"rms"`, the kind of normalization.
         key_dim: Size of a head; defaults to `size / num_heads`.
         num_key_value_heads: Number of heads of keys and values; defaults to `num_heads`.
         query_key_norm: Epsilon of a normalization of queries and keys, or `None` for none.
@@ -94,7 +94,7 @@ class WriterConfig(TransformerConfig):
     output_bias: bool = False
 
 
-def make_blocks(kind, name, config, number=None, **arguments):
+def make_blocks(kind, name, config, number=None, first=0, **arguments):
     """Returns the blocks of a stack.
 
     Args:
@@ -102,6 +102,7 @@ def make_blocks(kind, name, config, number=None, **arguments):
         name: Prefix of their names.
         config: A `StackConfig`.
         number: Number of blocks; defaults to that in the config.
+        first: Place of the first of them in the stack.
         **arguments: Additional arguments of a block, which override the config.
     """
     of_config = {
@@ -121,7 +122,7 @@ def make_blocks(kind, name, config, number=None, **arguments):
     }
     return [
         kind(config.num_heads, config.hidden, name=f"{name}_{place}", **of_config | arguments)
-        for place in range(number or config.num_layers)
+        for place in range(first, first + (number or config.num_layers))
     ]
 
 
