@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from zoo.tasks.sound_results import Recognition, Transcription
     from zoo.tasks.tagging import Tagger
     from zoo.tasks.text_to_text import TextToText
+    from zoo.tasks.timed_texts import Segment, TimedTranscription
     from zoo.tasks.transcription import Transcriber
     from zoo.tasks.translation import Translator
     from zoo.tasks.writing import TextGenerator
@@ -51,12 +52,14 @@ __all__ = [
     "Recognition",
     "Recognizer",
     "Scorer",
+    "Segment",
     "SoundReader",
     "SpeechReader",
     "Tagger",
     "TextGenerator",
     "TextScores",
     "TextToText",
+    "TimedTranscription",
     "Transcriber",
     "Transcription",
     "Translation",
@@ -81,12 +84,14 @@ _HOMES = {
     "Recognition": "zoo.tasks.sound_results",
     "Recognizer": "zoo.tasks.recognition",
     "Scorer": "zoo.tasks.scoring",
+    "Segment": "zoo.tasks.timed_texts",
     "SoundReader": "zoo.readers.sound_reader",
     "SpeechReader": "zoo.readers.speech_reader",
     "Tagger": "zoo.tasks.tagging",
     "TextGenerator": "zoo.tasks.writing",
     "TextScores": "zoo.tasks.results",
     "TextToText": "zoo.tasks.text_to_text",
+    "TimedTranscription": "zoo.tasks.timed_texts",
     "Transcriber": "zoo.tasks.transcription",
     "Transcription": "zoo.tasks.sound_results",
     "Translation": "zoo.tasks.results",

@@ -20,11 +20,13 @@ from zoo.cli_options import (
     batch_size_of,
     decoding_options,
     given,
+    require_writable,
     save_plot,
     show_attention_of,
     with_files,
 )
 from zoo.readers import files_of
+from zoo.tasks.subtitles import require_subtitles
 
 _images = click.argument("images", nargs=-1, type=click.Path(path_type=pathlib.Path))
 _sounds = click.argument("sounds", nargs=-1, type=click.Path(path_type=pathlib.Path))
@@ -48,6 +50,13 @@ def caption(name, images, files, show_attention, batch_size, sampler, **options)
     _describe(name, "caption", "image", files, images, show_attention, batch_size, options)
 
 
+def _check_subtitles(_context, _option, path):
+    if path is not None:
+        require_subtitles(path)
+        require_writable(path.absolute().parent)
+    return path
+
+
 @click.command()
 @click.argument("name")
 @_sounds
@@ -57,7 +66,13 @@ def caption(name, images, files, show_attention, batch_size, sampler, **options)
 @decoding_options
 @batch_size_of(16)
 @show_attention_of("the times of the tokens of the first text")
-def transcribe(name, sounds, files, show_attention, batch_size, sampler, **options):
+@click.option(
+    "--subtitles",
+    type=click.Path(dir_okay=False, path_type=pathlib.Path),
+    callback=_check_subtitles,
+    help="Save the segments of the text of one sound to FILE, .srt or .vtt.",
+)
+def transcribe(name, sounds, files, show_attention, subtitles, batch_size, sampler, **options):
     """Transcribe SOUNDS, which are WAV files or folders of them, with the model NAME.
 
     Writes one line per sound. If there are several, each line begins with the path of the file and
@@ -65,7 +80,28 @@ def transcribe(name, sounds, files, show_attention, batch_size, sampler, **optio
     status 1.
     """
     options = {"sampler": sampler, **options}
+    if subtitles is not None:
+        if files != (None, None, None) or show_attention is not None:
+            raise ValueError("--subtitles is for one sound, without --input or --show-attention.")
+        _subtitle(name, sounds, subtitles, batch_size, given(options))
+        return
     _describe(name, "transcribe", "sound", files, sounds, show_attention, batch_size, options)
+
+
+def _subtitle(name, sounds, path, batch_size, options):
+    """Writes the text of a sound, and a file of subtitles."""
+    if len(sounds) != 1 or not sounds[0].is_file():
+        told = ", ".join(map(str, sounds))
+        raise ValueError(f"--subtitles is for one sound, a WAV file. Received: {told}.")
+    model = load(name, "transcribe")
+    if "return_timestamps" not in inspect.signature(model.transcribe).parameters:
+        raise ValueError(f"{name} has no timestamps, which --subtitles needs.")
+    result = model.transcribe(
+        str(sounds[0]), batch_size=batch_size, return_timestamps=True, **options
+    )
+    result.save_subtitles(path)
+    click.echo(result.texts[0])
+    click.echo(f"Wrote {path}.", err=True)
 
 
 def _describe(name, method, kind, files, paths, show_attention, batch_size, options):

@@ -67,8 +67,8 @@ FAMILIES = {  # the class of a tokenizer, and settings
 
 
 @functools.cache
-def tokenizer(name):
-    """Returns a tokenizer, trained on `TEXTS`."""
+def tokenizer(name, timestamps=4):
+    """Returns a tokenizer, trained on `TEXTS`; Whisper's with a number of timestamps."""
     if name == "MPNetTokenizer":  # the model always takes token 1 for padding
         words = [word for word in tokenizer("BertTokenizer").get_vocab() if word[0] != "["]
         special = ["<s>", "<pad>", "</s>", "[UNK]", "<mask>"]
@@ -109,7 +109,7 @@ def tokenizer(name):
         trained = transformers.WhisperTokenizer().train_new_from_iterator(TEXTS * 3, 300)
         special = [f"<|{each}|>" for each in SPECIAL]
         trained.add_tokens([transformers.AddedToken(each, special=True) for each in special])
-        trained.add_tokens([f"<|{0.02 * place:.2f}|>" for place in range(4)])
+        trained.add_tokens([f"<|{0.02 * place:.2f}|>" for place in range(timestamps)])
         return trained
     if name == "LlamaTokenizer":  # needs a piece for each byte
         trained = transformers.LlamaTokenizer().train_new_from_iterator(TEXTS * 3, 300)
@@ -261,15 +261,16 @@ def save_t5(folder, untied=False, **settings):
     return model, pieces
 
 
-def save_whisper(folder, is_multilingual=True, **generation):
+def save_whisper(folder, is_multilingual=True, timestamps=4, **generation):
     """Like `save`, for a Whisper of two seconds with 8 bands; also its feature extractor.
 
     Args:
         folder: Folder for the checkpoint.
         is_multilingual: Whether it knows languages and tasks.
+        timestamps: Number of timestamps; 101 for all of two seconds.
         **generation: Generation settings.
     """
-    pieces = tokenizer("WhisperTokenizer")
+    pieces = tokenizer("WhisperTokenizer", timestamps)
     ids = {name: pieces.convert_tokens_to_ids(f"<|{name}|>") for name in SPECIAL}
     sizes = {f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in MARIAN}
     ends = dict.fromkeys(("eos_token_id", "pad_token_id"), pieces.eos_token_id)

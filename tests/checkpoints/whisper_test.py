@@ -14,8 +14,10 @@ import zoo
 from zoo.checkpoints.settings import Settings
 from zoo.checkpoints.whisper import _prompt
 from zoo.cli import main
+from zoo.decoding import Progress, Timestamps
 from zoo.readers.text.languages import code_of
-from zoo.readers.wav import write_wav
+from zoo.readers.wav import read_wav, write_wav
+from zoo.tasks.timed_texts import Segment, TimedTranscription, segments_of
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -227,6 +229,161 @@ def test_what_it_learns_from(model):
 def test_arguments_that_do_not_fit(model, options, message):
     with pytest.raises(ValueError, match=message):
         model.transcribe(SOUNDS, **options)
+
+
+# ------------------------------------------------------------------------------------- timestamps
+
+
+@pytest.fixture(scope="module")
+def timed(tmp_path_factory):
+    """A checkpoint that writes timestamps, and what transformers loads from it."""
+    folder = tmp_path_factory.mktemp("timed")
+    pieces = tiny.tokenizer("WhisperTokenizer", timestamps=101)
+    first, last = map(pieces.convert_tokens_to_ids, ("<|startoftranscript|>", "<|notimestamps|>"))
+    suppressed = [7, 9, *range(first, last)]
+    settings = {"suppress_tokens": suppressed, "max_initial_timestamp_index": 50}
+    theirs, *_, processor = tiny.save_whisper(folder, timestamps=101, **settings)
+    with torch.no_grad():
+        for name, weight in theirs.model.decoder.named_parameters():
+            weight.mul_(4.0 if "encoder_attn" in name else 1.0)
+        theirs.model.decoder.embed_tokens.weight[last + 1 :] *= 0.8
+    theirs.save_pretrained(folder)
+    return zoo.load(folder), theirs, processor
+
+
+@pytest.mark.parametrize("latest_start", [None, 3])
+def test_rules_of_timestamps_are_those_of_transformers(latest_start):
+    first, end, width = 30, 20, 5
+    config = transformers.GenerationConfig(no_timestamps_token_id=first - 1, eos_token_id=end)
+    config.max_initial_timestamp_index = latest_start
+    theirs = transformers.WhisperTimeStampLogitsProcessor(config, begin_index=1)
+    random = np.random.default_rng(1)
+    for step in range(width):
+        scores = random.normal(size=(300, 40)).astype("float32")
+        scores[:100, first:] += 3.0
+        times = np.sort(random.integers(first, 37, (300, step)), axis=1)  # they never decrease
+        ids = np.where(
+            random.random((300, step)) < 0.5, random.integers(0, end, (300, step)), times
+        )
+        history = np.full((300, width + 1), -1, "int32")
+        history[:, 0], history[:, 1 : step + 1] = 25, ids
+        progress = Progress(tf.constant(history), tf.constant(step + 1), tf.constant(step), (end,))
+        found = Timestamps(first, latest_start)(tf.constant(scores), progress)
+        expected = theirs(torch.tensor(history[:, : step + 1]), torch.tensor(scores))
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_segments_are_those_of_transformers():
+    retrieve = transformers.WhisperForConditionalGeneration._retrieve_segment
+    random, first, several = np.random.default_rng(2), 100, 0
+    for _ in range(300):
+        time, ids = 0, []
+        for _ in range(random.integers(1, 4)):
+            start, end = time + np.sort(random.integers(0, 20, 2))
+            ids += [first + start, *random.integers(0, 9, random.integers(1, 3)), first + end + 1]
+            time = end + 1
+        ids = np.array(ids[: random.integers(1, len(ids) + 1)], "int32")
+        numbers = torch.tensor([100]), 0.02, 0.01, 2, 0, 0, False, torch.zeros(1, 1)
+        expected, frames = retrieve(
+            torch.tensor(ids), [{}], torch.zeros(1, dtype=torch.float64), first, *numbers
+        )
+        found, seconds = segments_of(ids, first, seconds=1.0, step=0.02)
+        several += len(found) > 1
+        for (start, end, part), each in zip(found, expected, strict=True):
+            assert (start, end) == pytest.approx((each["start"].item(), each["end"].item()))
+            assert part.tolist() == [token for token in each["tokens"].tolist() if token < first]
+        assert seconds == pytest.approx(int(frames) * 0.01)
+    assert several > 50
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_timestamps_are_those_of_transformers(timed):
+    model, theirs, processor = timed
+    lengths = [32000, 31900, 31500]
+    waves = [wave(*each) for each in zip(lengths, (0.11, 0.3, 0.02), strict=True)]
+    features = processor(waves, sampling_rate=RATE, return_tensors="pt").input_features
+    options = {"language": "de", "task": "transcribe", "return_timestamps": True}
+    expected = theirs.generate(features, return_segments=True, **options)["segments"]
+    result = model.transcribe([(each, RATE) for each in waves], **options)
+    for found, others, length in zip(result.segments, expected, lengths, strict=True):
+        ends = [min(each["end"].item(), length / RATE) for each in others]
+        assert [each.end for each in found] == pytest.approx(ends)
+        assert [each.start for each in found] == pytest.approx(
+            [each["start"].item() for each in others]
+        )
+        ids = tf.ragged.constant([each["tokens"].tolist() for each in others])
+        assert [each.text for each in found] == [
+            text.decode() for text in model.texts_of(ids).numpy()
+        ]
+    assert len(set(map(len, result.segments))) > 1
+    assert result.texts[0] == " ".join(each.text for each in result.segments[0])
+
+
+def test_the_next_window_starts_where_a_segment_ended(timed, monkeypatch):
+    model, *_ = timed
+    first, a = model.first_timestamp, int(model.tokenizer.tokenize(["a"]).values[0])
+    written = [[0, a, 25, 25, a], [10, a, 50], [], [0, a, 90], []]
+    ids = [[each if each == a else first + each for each in row] for row in written]
+    heard = []
+
+    def answers(requests, sampler, **options):
+        heard.extend(read_wav(tf.constant(request[0]))[0] for request in requests)
+        return [{"token_ids": np.array([ids.pop(0)], "int32")}]
+
+    monkeypatch.setattr(model, "_answers", answers)
+    long = np.concatenate([WAVES[2]] * 4)
+    result = model.transcribe((long, RATE), return_timestamps=True)
+    assert result.segments == [
+        [Segment(0.0, 0.5, "a"), Segment(0.5, 1.5, "a"), Segment(4.5, 6.3, "a")]
+    ]
+    starts = [0, 8000, 40000, 72000, 104000]
+    for found, start in zip(heard, starts, strict=True):
+        np.testing.assert_allclose(found, long[start : start + 32000], atol=1e-4)
+
+
+def test_subtitles(tmp_path):
+    segments = [Segment(0.0, 1.5, "Cats & dogs"), Segment(3599.99, 3600.0, "ß")]
+    result = TimedTranscription(["Cats & dogs ß"], [segments])
+    assert result.save_subtitles(tmp_path / "a.srt").read_text(encoding="utf-8") == (
+        "1\n00:00:00,000 --> 00:00:01,500\nCats & dogs\n\n2\n00:59:59,990 --> 01:00:00,000\nß\n"
+    )
+    assert result.save_subtitles(tmp_path / "a.VTT").read_text(encoding="utf-8") == (
+        "WEBVTT\n\n00:00:00.000 --> 00:00:01.500\nCats &amp; dogs\n\n"
+        "00:59:59.990 --> 01:00:00.000\nß\n"
+    )
+    with pytest.raises(ValueError, match="ends with .srt or .vtt. Received"):
+        result.save_subtitles(tmp_path / "a.txt")
+    with pytest.raises(ValueError, match="position"):
+        result.save_subtitles(tmp_path / "a.srt", position=1)
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_the_command_writes_subtitles(timed, tmp_path, monkeypatch):
+    model, *_ = timed
+    monkeypatch.setattr(zoo, "load", lambda name: model)
+    path, subtitles = tmp_path / "talk.wav", tmp_path / "talk.srt"
+    path.write_bytes(write_wav(*SOUNDS[2]))
+    run = click.testing.CliRunner().invoke
+    asked = ["transcribe", "toy", str(path), "--language", "de", "--subtitles", str(subtitles)]
+    expected = model.transcribe(str(path), "de", return_timestamps=True)
+    assert run(main, asked).stdout == f"{expected.texts[0]}\n"
+    written = subtitles.read_text(encoding="utf-8")
+    assert written.count("-->") == len(expected.segments[0]) > 0
+    assert "one sound" in run(main, [*asked, str(path)]).output
+    assert "ends with .srt or .vtt" in run(main, [*asked, "--subtitles", "talk.txt"]).output
+
+
+def test_timestamps_that_are_not_to_be_had(timed, tmp_path):
+    model, *_ = timed
+    for options, message in (
+        ({"return_attention": True}, "`return_attention` must be False together with timestamps"),
+        ({"sampler": "beam", "num_return_sequences": 2}, "must be 1 with timestamps"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            model.transcribe(SOUNDS, return_timestamps=True, **options)
+    tiny.save_whisper(tmp_path, no_timestamps_token_id=None)
+    with pytest.raises(ValueError, match="a model without timestamps"):
+        zoo.load(tmp_path).transcribe(SOUNDS, return_timestamps=True)
 
 
 LANGUAGES = {

@@ -116,6 +116,8 @@ def _prompt(settings, generation):
         "tasks": tasks,
         "language": language and code_of(language),
         "task": task,
+        "first_timestamp": last and last + 1,
+        "latest_start": generation.take("max_initial_timestamp_index", default=None),
     }
 
 

@@ -17,6 +17,7 @@ from zoo.decoding.processors import (
     Progress,
     Renormalized,
     RepetitionPenalty,
+    Timestamps,
 )
 from zoo.decoding.samplers import (
     GreedySampler,
@@ -44,6 +45,7 @@ __all__ = [
     "Renormalized",
     "RepetitionPenalty",
     "Sampler",
+    "Timestamps",
     "TopKSampler",
     "TopPSampler",
     "decode",

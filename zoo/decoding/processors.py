@@ -286,6 +286,56 @@ class BadFirstTokens(Processor):
 
 @keras.saving.register_keras_serializable(package="zoo")
 @dataclasses.dataclass(frozen=True)
+class Timestamps(Processor):
+    """Makes a text consist of segments, each between a timestamp and a later one, as in Whisper.
+
+    If timestamps together are more probable than any other token, the next token is one of them.
+
+    Paper: Radford et al. 2022, Robust Speech Recognition via Large-Scale Weak Supervision, sections
+    3.8 and 4.5 (https://arxiv.org/abs/2212.04356).
+
+    Args:
+        first: Id of the timestamp 0; later ones follow to the end of the vocabulary. The token
+            before it, which stands for a text without timestamps, is forbidden.
+        latest_start: How many timestamps after the first the text may begin; `None` for no limit.
+
+    Raises:
+        ValueError: If `first` is not such an id.
+
+    Example:
+
+    >>> Timestamps(50364, latest_start=50)
+    Timestamps(first=50364, latest_start=50)
+    """
+
+    first: int
+    latest_start: int | None = None
+
+    def __post_init__(self):
+        is_token = isinstance(self.first, Integral) and self.first > 0
+        require(is_token, "the id of a token with another before it", first=self.first)
+
+    def __call__(self, scores, progress):
+        tokens = tf.range(tf.shape(scores)[1])
+        is_time, is_text = tokens >= self.first, tokens < min(progress.end_ids)
+        was_time = progress.last(2) >= self.first
+        has_begun = was_time[:, 1:] & (was_time[:, :1] | (progress.step < 2))  # a segment
+        has_ended = was_time[:, 1:] & ~has_begun
+        latest = tf.reduce_max(progress.history, axis=1, keepdims=True)
+        earliest = tf.where(has_ended, latest, latest + 1)
+        is_banned = (tokens == self.first - 1) | (is_time & (tokens < earliest))
+        is_banned |= (has_begun & is_time) | (has_ended & is_text)
+        last_start = tokens[-1] if self.latest_start is None else self.first + self.latest_start
+        is_banned |= (progress.step == 0) & (~is_time | (tokens > last_start))
+        scores = _banned(scores, is_banned)
+        log_probs = tf.nn.log_softmax(scores)
+        of_times = tf.reduce_logsumexp(log_probs[:, self.first :], axis=1, keepdims=True)
+        others = tf.reduce_max(log_probs[:, : self.first], axis=1, keepdims=True)
+        return _banned(scores, ~is_time & (of_times > others))
+
+
+@keras.saving.register_keras_serializable(package="zoo")
+@dataclasses.dataclass(frozen=True)
 class Renormalized(Processor):
     """Makes the probabilities of the tokens that are left sum to 1, if it is the last processor.
 

@@ -66,13 +66,26 @@ class SpeechReader(SoundReader):
         Returns:
             A list of lists of the bytes of WAV files, and whether it was one sound.
         """
-        longer = SoundReader(self.rate, self.bands, self.window, self.hop, LONGEST_SOUNDS)
-        requests, is_one = longer.requests(sounds)
+        requests, is_one = self._requests(sounds)
         return [self._cut(request) for request in requests], is_one
+
+    def waves(self, sounds):
+        """Returns a list of `(samples, rate)`, float32 `(samples,)`, of sounds of up to an hour.
+
+        Args:
+            sounds: As for `requests`.
+        """
+        requests, _ = self._requests(sounds)
+        found = ([each.numpy() for each in read_wav(tf.constant(one))] for one in requests)
+        return [(wave.astype("float32"), int(rate)) for wave, rate in found]
 
     def get_config(self):
         config = super().get_config()
         return {name: config[name] for name in ("rate", "bands", "window", "hop", "seconds")}
+
+    def _requests(self, sounds):
+        longer = SoundReader(self.rate, self.bands, self.window, self.hop, LONGEST_SOUNDS)
+        return longer.requests(sounds)
 
     def _cut(self, content):
         wave, rate = (each.numpy() for each in read_wav(tf.constant(content)))

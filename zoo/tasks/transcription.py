@@ -1,5 +1,6 @@
 """The task of transcription: speech in, strings out."""
 
+import dataclasses
 from collections.abc import Iterable
 from typing import Any, Unpack, overload
 
@@ -9,16 +10,21 @@ import tensorflow as tf
 from keras_attention.errors import unknown_name
 from zoo.data.batching import examples_of
 from zoo.data.pairs import spoken_texts
+from zoo.decoding.base import require
+from zoo.decoding.processors import Timestamps
 from zoo.readers.sound_reader import LONGEST_SOUNDS
 from zoo.readers.text.languages import code_of
+from zoo.readers.wav import write_wav
 from zoo.serving import Start
 from zoo.tasks.arguments import No, OneEach, Options, SamplerLike, Sound, Yes
 from zoo.tasks.base import part_of
 from zoo.tasks.generating import GeneratingTask, best_texts
 from zoo.tasks.sound_results import Transcription
+from zoo.tasks.timed_texts import Segment, TimedTranscription, segments_of
 
 LANGUAGE, TASK = "language", "task"
 DETECTED = -1  # stands for the language that the model detects
+LEFT_OUT = -2  # stands for the last token of a prompt, which asks for a text without timestamps
 
 
 @keras.saving.register_keras_serializable(package="zoo")
@@ -39,6 +45,10 @@ class Transcriber(GeneratingTask):
         language: The default language of sounds; `None` to detect it, from the logits of the first
             step. May be set.
         task: The default task; may be set.
+        first_timestamp: Id of the token for the time 0, to which those of later times are next;
+            `None` for a model without timestamps. The token before it, the last of the prompt, asks
+            for a text without them.
+        latest_start: How many timestamps after the first a text may begin; `None` for no limit.
 
     Raises:
         ValueError: If the parts do not match, or language or task are unknown.
@@ -61,9 +71,12 @@ class Transcriber(GeneratingTask):
         tasks=None,
         language=None,
         task=None,
+        first_timestamp=None,
+        latest_start=None,
         **kwargs,
     ):
         super().__init__(core, tokenizer, sampler, **kwargs)
+        self.first_timestamp, self.latest_start = first_timestamp, latest_start
         self.reader = part_of(reader)
         self.prompt, self.languages, self.tasks = list(prompt), languages or {}, tasks or {}
         self.language, self.task = language, task
@@ -110,6 +123,8 @@ class Transcriber(GeneratingTask):
             "tasks": dict(self.tasks),
             "language": self.language,
             "task": self.task,
+            "first_timestamp": self.first_timestamp,
+            "latest_start": self.latest_start,
         }
 
     @classmethod
@@ -214,9 +229,21 @@ class Transcriber(GeneratingTask):
         language: str | None = None,
         task: str | None = None,
         sampler: SamplerLike = None,
+        *,
+        return_timestamps: Yes,
+        **options: Unpack[OneEach],
+    ) -> TimedTranscription: ...
+    @overload
+    def transcribe(
+        self,
+        sounds: Sound | Iterable[Sound],
+        language: str | None = None,
+        task: str | None = None,
+        sampler: SamplerLike = None,
         return_attention: bool = False,
         batch_size: int = 16,
         jit_compile: bool = False,
+        return_timestamps: bool = False,
         **options: Unpack[Options],
     ) -> Any: ...
     def transcribe(
@@ -228,12 +255,15 @@ class Transcriber(GeneratingTask):
         return_attention=False,
         batch_size=16,
         jit_compile=False,
+        return_timestamps=False,
         **options,
     ):
         """Transcribes a sound, or each sound in a list.
 
         A sound that is longer than the window of the model, 30 seconds, is split into consecutive
         windows, whose texts are joined by spaces. A word at the border of two windows may be lost.
+        With `return_timestamps`, a window starts where the last complete segment of the one before
+        ended, so that none is lost.
 
         Args:
             sounds: The path of a WAV file, its `bytes`, a tuple (samples, rate), or a list of
@@ -248,12 +278,15 @@ class Transcriber(GeneratingTask):
             batch_size: Number of windows to process at a time.
             jit_compile: Whether to compile with XLA: this takes seconds for the first batch of a
                 shape, and is faster afterwards.
+            return_timestamps: Whether to return the segments of texts with their times, if the
+                model has timestamps.
             **options: `seed` for the random samplers; `max_length`, the maximum number of tokens of
                 a window; and options of the sampler, such as `num_beams=4`.
 
         Returns:
-            A `str` for one sound, a list of `str` for a list; or a `Transcription`. With
-            `num_return_sequences` above 1 each text is a list, best first.
+            A `str` for one sound, a list of `str` for a list; or a `Transcription`, or a
+            `TimedTranscription`. With `num_return_sequences` above 1 each text is a list, best
+            first.
 
         Raises:
             ValueError: If an input is not a sound, or an argument is unknown.
@@ -261,13 +294,16 @@ class Transcriber(GeneratingTask):
             FileNotFoundError: If a file is missing.
         """
         opening = [str(token) for token in self._opening(language, task)]
+        sizes = {"batch_size": batch_size, "jit_compile": jit_compile}
+        if return_timestamps:
+            self._require_timestamps(return_attention)
+            return self._timed(sounds, opening, sampler, options, sizes)
         windows, is_one = self.reader.windows(sounds)
         rows = self._answers(
             [[window, *opening] for each in windows for window in each],
             sampler,
             return_attention,
-            batch_size=batch_size,
-            jit_compile=jit_compile,
+            **sizes,
             **options,
         )
         rows = iter(rows)
@@ -276,6 +312,56 @@ class Transcriber(GeneratingTask):
         if return_attention:
             return Transcription.of(texts, of_sounds, windows, self.reader, self.tokenizer)
         return texts[0] if is_one else texts
+
+    def _require_timestamps(self, return_attention):
+        has_them = self.prompt[-1:] == [(self.first_timestamp or 0) - 1]
+        require(has_them, "False for a model without timestamps", return_timestamps=True)
+        require(not return_attention, "False together with timestamps", return_attention=True)
+
+    def _timed(self, sounds, opening, sampler, options, sizes):
+        """Returns the `TimedTranscription` of sounds, each heard window after window.
+
+        Args:
+            sounds, sampler: As for `transcribe`.
+            opening: The tokens of the prompt, as strings.
+            options: As for `transcribe`.
+            sizes: Dictionary of further arguments of `_answers`.
+        """
+        sizes |= {name: options.pop(name) for name in ("seed", "max_length") if name in options}
+        chosen = self.sampler(sampler, **options)
+        one = chosen.num_return_sequences == 1
+        require(one, "1 with timestamps", num_return_sequences=chosen.num_return_sequences)
+        rule = Timestamps(self.first_timestamp, self.latest_start)
+        chosen = dataclasses.replace(chosen, processors=(*chosen.processors, rule))
+        opening = [*opening[:-1], str(LEFT_OUT)]
+        step = 2 * self.reader.hop
+        waves = self.reader.waves(sounds)
+        lengths = [len(wave) / rate for wave, rate in waves]
+        segments, starts = [[] for _ in waves], [0.0] * len(waves)
+        while left := [x for x, start in enumerate(starts) if start + step <= lengths[x]]:
+            windows = [self._window(*waves[each], starts[each]) for each in left]
+            rows = self._answers([[window, *opening] for window in windows], chosen, **sizes)
+            for each, row in zip(left, rows, strict=True):
+                start = starts[each]
+                ids = row["token_ids"][0]
+                ids = ids[(ids != self.tokenizer.pad_id) & (ids != self.tokenizer.end_id)]
+                seconds = min(self.reader.seconds, lengths[each] - start)
+                found, heard = segments_of(ids, self.first_timestamp, seconds, step)
+                for begin, end, part in found:
+                    text = self.texts_of(tf.constant(part[None]))[0].numpy().decode()
+                    if text and begin < seconds:  # behind the end, a model may dream
+                        end = min(end, seconds)
+                        segments[each].append(
+                            Segment(float(start + begin), float(start + end), text)
+                        )
+                starts[each] += heard or seconds
+        texts = [" ".join(segment.text for segment in each) for each in segments]
+        return TimedTranscription(texts, segments)
+
+    def _window(self, wave, rate, start):
+        """Returns the bytes of a WAV file with the window from a time on."""
+        first, number = round(start * rate), int(self.reader.seconds * rate)
+        return write_wav(wave[first : first + number], rate)
 
     def _opening(self, language, task):
         """Returns the ids of the prompt, with the tokens of a language and a task."""
@@ -329,10 +415,16 @@ class Transcriber(GeneratingTask):
         tokens = tf.fill(tf.shape(prompts)[:1], self.tokenizer.start_id)
         step = tf.function(self.core.step, autograph=False)  # traced once for all of the prompt
         for place, entry in enumerate(self.prompt):
+            before = tokens, state
             logits, state, _ = step(tokens, state, context)
             tokens = prompts[:, place]
             if entry == LANGUAGE:
                 tokens = tf.where(tokens == DETECTED, self._likeliest_language(logits), tokens)
+        if self.prompt and self.first_timestamp:  # of all rows or of none
+            is_left_out = tf.reduce_all(tokens == LEFT_OUT)
+            tokens, state = tf.nest.map_structure(
+                lambda old, new: tf.where(is_left_out, old, new), before, (tokens, state)
+            )
         return context, state, tokens
 
     def _likeliest_language(self, logits):
