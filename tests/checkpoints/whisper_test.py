@@ -319,6 +319,15 @@ def test_timestamps_are_those_of_transformers(timed):
     assert result.texts[0] == " ".join(each.text for each in result.segments[0])
 
 
+@pytest.mark.full
+def test_timestamps_compiled(timed):
+    model, *_ = timed
+    options = {"language": "de", "return_timestamps": True}
+    result = model.transcribe(SOUNDS, **options)
+    assert model.transcribe(SOUNDS, jit_compile=True, **options) == result
+    assert model.transcribe(SOUNDS, sampler="beam", num_beams=1, **options) == result
+
+
 def test_the_next_window_starts_where_a_segment_ended(timed, monkeypatch):
     model, *_ = timed
     first, a = model.first_timestamp, int(model.tokenizer.tokenize(["a"]).values[0])

@@ -350,10 +350,8 @@ class Transcriber(GeneratingTask):
                 for begin, end, part in found:
                     text = self.texts_of(tf.constant(part[None]))[0].numpy().decode()
                     if text and begin < seconds:  # behind the end, a model may dream
-                        end = min(end, seconds)
-                        segments[each].append(
-                            Segment(float(start + begin), float(start + end), text)
-                        )
+                        times = start + begin, start + min(end, seconds)
+                        segments[each].append(Segment(*(round(float(x), 3) for x in times), text))
                 starts[each] += heard or seconds
         texts = [" ".join(segment.text for segment in each) for each in segments]
         return TimedTranscription(texts, segments)
@@ -420,8 +418,10 @@ class Transcriber(GeneratingTask):
             tokens = prompts[:, place]
             if entry == LANGUAGE:
                 tokens = tf.where(tokens == DETECTED, self._likeliest_language(logits), tokens)
-        if self.prompt and self.first_timestamp:  # of all rows or of none
-            is_left_out = tf.reduce_all(tokens == LEFT_OUT)
+        if self.prompt and self.first_timestamp:
+            is_left_out = tf.reduce_any(
+                tokens == LEFT_OUT
+            )  # of all rows, apart from filled-up ones
             tokens, state = tf.nest.map_structure(
                 lambda old, new: tf.where(is_left_out, old, new), before, (tokens, state)
             )
