@@ -71,6 +71,12 @@ ARCHITECTURES = {
         {"order": "bahdanau", "score": "additive", "cell": "gru"},
         needs={"tokenizer": _OF_LANGUAGES},
     ),
+    "bart": Architecture(
+        "text to text",
+        "Text-to-text Transformer (Lewis et al. 2020)",
+        "zoo.tasks.text_to_text.TextToText",
+        "zoo.models.bart.Bart",
+    ),
     "clip": Architecture(
         "matching",
         "Joint embedding of images and texts (Radford et al. 2021)",

@@ -244,6 +244,36 @@ def save_clip(folder, length):
     return model, pieces, processor
 
 
+def save_bart(folder, **generation):
+    """Like `save`, for a BART.
+
+    Args:
+        folder: Folder for the checkpoint.
+        **generation: Generation settings.
+    """
+    pieces = tokenizer("RobertaTokenizer")
+    stacks = {f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in MARIAN}
+    ids = {
+        f"{role}_token_id": getattr(pieces, f"{role}_token_id") for role in ("pad", "bos", "eos")
+    }
+    config = transformers.BartConfig(
+        **stacks,
+        **ids,
+        vocab_size=len(pieces),
+        d_model=16,
+        max_position_embeddings=64,
+        decoder_start_token_id=pieces.eos_token_id,
+        forced_bos_token_id=None,
+        forced_eos_token_id=None,
+    )
+    model = _random(transformers.BartForConditionalGeneration, config)
+    for name, value in generation.items():
+        setattr(model.generation_config, name, value)
+    model.save_pretrained(folder)
+    pieces.save_pretrained(folder)
+    return model, pieces
+
+
 def save_t5(folder, untied=False, **settings):
     """Like `save`, for a T5; `untied` gives the output layer a table of its own."""
     pieces = tokenizer("T5Tokenizer")

@@ -3,6 +3,7 @@
 import importlib
 
 FAMILIES = {
+    "bart": "zoo.checkpoints.bart",
     "bert": "zoo.checkpoints.bert",
     "camembert": "zoo.checkpoints.roberta",
     "clip": "zoo.checkpoints.clip",

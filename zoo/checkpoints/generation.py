@@ -52,13 +52,15 @@ def settings_of(settings, folder):
     return Settings(path, read_named_json(path, LARGEST_CONFIG))
 
 
-def sampler_of(settings, folder, ignored=()):
+def sampler_of(settings, folder, ignored=(), counts_start=False):
     """Returns the config of the default sampler of a checkpoint.
 
     Args:
         settings: `Settings` of the model, which in older files include those of generation.
         folder: The folder.
         ignored: Names of further generation settings, which the family reads itself.
+        counts_start: Whether the start token, and nothing else, comes before the tokens of a text,
+            so that `min_length` is a number of them and the start token.
 
     Raises:
         ValueError: If a setting is not implemented; the message names it.
@@ -70,7 +72,7 @@ def sampler_of(settings, folder, ignored=()):
     options = {
         "repetition_penalty": found.take("repetition_penalty", default=None),
         "no_repeat_ngram_size": found.take("no_repeat_ngram_size", default=None),
-        "min_length": found.take("min_new_tokens", default=None),
+        "min_length": _min_length(found, counts_start),
         "bad_words": [*bad_words, *([token] for token in suppressed)],
         "bad_first_tokens": found.take("begin_suppress_tokens", default=None),
         "forced_first_token": found.take("forced_bos_token_id", default=None),
@@ -88,7 +90,7 @@ def sampler_of(settings, folder, ignored=()):
         options["end_ids"] = end_ids
     name, more = _kind(found)
     found.ignore(*_NEUTRAL)
-    found.require(min_length=0, diversity_penalty=0.0, num_beam_groups=1, typical_p=1.0)
+    found.require(diversity_penalty=0.0, num_beam_groups=1, typical_p=1.0)
     found.require(encoder_no_repeat_ngram_size=0, num_return_sequences=1)
     if found is not settings:
         found.require_all_seen()
@@ -107,6 +109,16 @@ def sampler_of_continuations(settings, folder):
 def ignore_generation(settings):
     """Marks the generation settings as seen, in the config of a model that generates nothing."""
     settings.ignore("prefix", "renormalize_logits", *_OLD, *_NEUTRAL)
+
+
+def _min_length(settings, counts_start):
+    """Returns the minimum number of tokens of a text."""
+    length = settings.take("min_new_tokens", default=None)
+    if not counts_start:
+        settings.require(min_length=0)
+        return length
+    with_start = settings.take("min_length", default=0)
+    return max(length or 0, with_start - 1)
 
 
 def _kind(settings):

@@ -61,7 +61,7 @@ def plan(settings, folder):
         "max_length": longest,
         "pad_id": settings.take("pad_token_id"),
         "max_source_length": min(longest, LONGEST_SOURCE),
-        "sampler": sampler_of(settings, folder),
+        "sampler": sampler_of(settings, folder, counts_start=True),
     }
     if settings.take("decoder_start_token_id") != options["pad_id"]:
         raise ValueError(

@@ -56,7 +56,7 @@ def plan(settings, folder):
         "tied": is_tied,
         "pad_id": settings.take("pad_token_id", default=0),
         "max_source_length": LONGEST_SOURCE,
-        "sampler": sampler_of(settings, folder),
+        "sampler": sampler_of(settings, folder, counts_start=True),
     }
     if settings.take("decoder_start_token_id", default=0) != options["pad_id"]:
         raise ValueError(

@@ -65,7 +65,7 @@ class TransformerTranslator(Core):
     def __init__(self, vocabulary_size, **options):
         super().__init__(vocabulary_size, **options)
         config, dtype = self.config, self.dtype_policy
-        self.embedding = embedding_of(config, config.max_length, dtype, config.layout)
+        self.embedding = self.make_embedding()
         self.encoder = make_blocks(
             EncoderBlock, "encoder", config, dtype=dtype, **self.of_attention("encoder")
         )
@@ -79,6 +79,22 @@ class TransformerTranslator(Core):
             **self.of_attention("decoder"),
         )
         self.decoder_norm = final_norm(config, "decoder_norm", dtype)
+
+    def make_embedding(self):
+        """Returns the `TokenEmbedding` of both stacks."""
+        config = self.config
+        return embedding_of(config, config.max_length, self.dtype_policy, config.layout)
+
+    def embed(self, stack, ids, start=0, training=None):
+        """Returns the input of a stack, `"encoder"` or `"decoder"`, for tokens from a position on.
+
+        Args:
+            stack: The stack.
+            ids: int32 `(batch, length)`.
+            start: Position of the first token.
+            training: Whether to apply dropout.
+        """
+        return self.embedding(ids, start=start, training=training)
 
     def of_attention(self, stack):
         """Returns additional arguments of the blocks of a stack, `"encoder"` or `"decoder"`."""
@@ -97,7 +113,7 @@ class TransformerTranslator(Core):
     def call(self, inputs, return_attention_scores=False, training=None):
         options = {"return_attention_scores": return_attention_scores, "training": training}
         encoded, mask, of_encoder = self._encode(inputs[self.source], **options)
-        x = self.embedding(inputs["target_ids"], training=training)
+        x = self.embed("decoder", inputs["target_ids"], training=training)
         x, of_decoder = run_blocks(self.decoder, x, encoded, encoded_mask=mask, **options)
         logits = self.logits(x)
         if not return_attention_scores:
@@ -152,7 +168,7 @@ class TransformerTranslator(Core):
             of cross-attention `(rows, source_length)`, the average of all layers and heads.
         """
         time, source = state["time"], context["of_source"]
-        x = self.embedding(tokens[:, None], start=time, training=False)
+        x = self.embed("decoder", tokens[:, None], start=time, training=False)
         caches, weights = [], []
         for block, cache, memory in zip(
             self.decoder, state["caches"], source["memories"], strict=True
@@ -180,7 +196,7 @@ class TransformerTranslator(Core):
 
     def _encode(self, source_ids, **options):
         mask = ops.not_equal(source_ids, self.config.pad_id)
-        x = self.embedding(source_ids, training=options["training"])
+        x = self.embed("encoder", source_ids, training=options["training"])
         return self._encoded(x, mask, **options)
 
     def _encoded(self, x, mask, **options):

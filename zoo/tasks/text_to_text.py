@@ -9,7 +9,7 @@ from zoo.decoding.base import as_length
 from zoo.readers.text.texts import as_texts
 from zoo.tasks.arguments import OneEach, Options, SamplerLike, Texts
 from zoo.tasks.generating import best_texts
-from zoo.tasks.source_to_target import LONGEST_TARGET, SourceToTargetTask
+from zoo.tasks.source_to_target import LONGEST_SOURCE, LONGEST_TARGET, SourceToTargetTask
 
 TEXTS_A_COUNT = 1024
 
@@ -27,11 +27,44 @@ class TextToText(SourceToTargetTask):
         sampler: The default sampler; greedy search if omitted.
         max_source_length: Maximum number of tokens that the exported model reads, the end token
             included: it answers longer texts with an empty one. `generate` reads texts of any
-            length.
+            length, or truncates them to the positions of the core.
+        begin_id: Id of a token that begins every input and output, such as BART's `<s>`, or `None`.
     """
 
     task_name = "text to text"
     task_method = "generate"
+
+    def __init__(
+        self,
+        core,
+        tokenizer,
+        sampler=None,
+        max_source_length=LONGEST_SOURCE,
+        begin_id=None,
+        **kwargs,
+    ):
+        super().__init__(core, tokenizer, sampler, max_source_length, **kwargs)
+        self.begin_id = begin_id
+
+    @property
+    def settings(self):
+        return {**super().settings, "begin_id": self.begin_id}
+
+    def source_tokens(self, texts, subword_dropout=0.0, seed=None, longest=None):
+        if self.begin_id is None:
+            return super().source_tokens(texts, subword_dropout, seed, longest)
+        longest = longest and longest - 1
+        tokens = super().source_tokens(texts, subword_dropout, seed, longest)
+        return tf.concat([tf.fill([tf.shape(texts)[0], 1], self.begin_id), tokens], axis=1)
+
+    def example_request(self, length):
+        return super().example_request(length - (self.begin_id is not None))
+
+    def _teach(self, source_ids, target_ids):
+        if self.begin_id is not None:
+            begin = tf.fill([tf.shape(target_ids)[0], 1], self.begin_id)
+            target_ids = tf.concat([begin, target_ids], axis=1)
+        return super()._teach(source_ids, target_ids)
 
     @overload
     def generate(

@@ -144,11 +144,17 @@ def _kind(folder, config):
     """Returns `"Bert"` for a `BertTokenizerFast`, or by the model's type; `""` if unknown."""
     name = config.get("tokenizer_class") or ""
     if name and name != "PreTrainedTokenizerFast":
-        return name.removesuffix("Fast").removesuffix("Tokenizer")
+        name = name.removesuffix("Fast").removesuffix("Tokenizer")
+        return "Roberta" if name == "Bart" else name
     types = {"bert": "Bert", "roberta": "Roberta", "gpt2": "GPT2", "clip": "CLIP", "t5": "T5"}
     types |= {"qwen2": "Qwen2", "llama": "Llama", "distilbert": "DistilBert", "mpnet": "MPNet"}
     types |= {"electra": "Electra", "marian": "Marian", "mistral": "Llama", "whisper": "Whisper"}
-    types |= {"camembert": "Camembert", "qwen3": "Qwen2", "xlm-roberta": "XLMRoberta"}
+    types |= {
+        "bart": "Roberta",
+        "camembert": "Camembert",
+        "qwen3": "Qwen2",
+        "xlm-roberta": "XLMRoberta",
+    }
     return types.get(_json(folder / "config.json").get("model_type"), "")
 
 

@@ -1,0 +1,75 @@
+"""BART (Lewis et al. 2020) and models of its structure, such as DistilBART."""
+
+from zoo.checkpoints.activations import activation
+from zoo.checkpoints.bart_blocks import table_of_blocks
+from zoo.checkpoints.generation import sampler_of
+from zoo.checkpoints.names import Names
+from zoo.checkpoints.plan import Plan
+from zoo.readers.text.reading import read_tokenizer
+
+_COPIES = "lm_head.weight", "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"
+TABLE = table_of_blocks() | {
+    "embedding.table": "model.shared.weight",
+    "embedding.bias": "final_logits_bias",
+    "encoder_place.embeddings": "model.encoder.embed_positions.weight",
+    "decoder_place.embeddings": "model.decoder.embed_positions.weight",
+    "encoder_embedding_norm": "model.encoder.layernorm_embedding",
+    "decoder_embedding_norm": "model.decoder.layernorm_embedding",
+}
+TIED = dict.fromkeys(_COPIES, "model.shared.weight")
+CLASSES = ("BartForConditionalGeneration",)
+
+
+def plan(settings, folder):
+    settings.require_class(CLASSES)
+    settings.require(
+        add_bias_logits=False,
+        add_final_layer_norm=False,
+        chunk_size_feed_forward=0,
+        is_decoder=False,
+        normalize_before=False,
+        normalize_embedding=True,
+        static_position_embeddings=False,
+        tie_word_embeddings=True,
+    )
+    settings.ignore("init_std", "classif_dropout", "add_cross_attention", "num_hidden_layers")
+    settings.ignore("encoder_layerdrop", "decoder_layerdrop", "output_past", "extra_pos_embeddings")
+    settings.ignore("force_bos_token_to_be_generated")  # an older forced_bos_token_id
+    settings.ignore("prefix", "replacing_rate", "save_step")  # of pipelines and distillation
+    heads, hidden = (
+        settings.take_same(f"encoder_{name}", f"decoder_{name}")
+        for name in ("attention_heads", "ffn_dim")
+    )
+    longest = settings.take("max_position_embeddings")
+    options = {
+        "num_layers": settings.take("encoder_layers"),
+        "decoder_layers": settings.take("decoder_layers"),
+        "size": settings.take("d_model"),
+        "num_heads": heads,
+        "hidden": hidden,
+        "activation": activation(settings, settings.take("activation_function", default="gelu")),
+        "scaled": settings.take("scale_embedding", default=False),
+        "dropout": settings.take("dropout", default=0.1),
+        "attention_dropout": settings.take("attention_dropout", default=0.0),
+        "hidden_dropout": settings.take("activation_dropout", default=0.0),
+        "max_length": longest,
+        "pad_id": settings.take("pad_token_id", default=1),
+        "max_source_length": longest,
+        "begin_id": settings.take("bos_token_id", default=0),
+        "sampler": sampler_of(settings, folder, counts_start=True),
+    }
+    ends = (
+        settings.take("eos_token_id", default=2),
+        settings.take("decoder_start_token_id", default=2),
+    )
+    if ends[0] != ends[1]:
+        raise ValueError(
+            f"{settings.path} begins answers with another token than the end token, which is not "
+            "implemented."
+        )
+    return Plan("bart", options, Names(TABLE, "", TIED), settings.take("vocab_size"))
+
+
+def tokenizer(folder, size):
+    """Returns the tokenizer; outputs begin with the end token."""
+    return read_tokenizer(folder, size=size, start="</s>")
