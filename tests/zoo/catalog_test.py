@@ -248,6 +248,7 @@ def test_architectures_are_listed_last():
     assert names[: len(SHIPPED)] == SHIPPED
     assert names[len(SHIPPED) :] == [
         "bahdanau_nmt",
+        "bart",
         "clip",
         "conformer",
         "conformer_ctc",
