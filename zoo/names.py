@@ -16,7 +16,7 @@ RecognizerName = Literal["conformer_ctc", "conformer_ctc_spoken_digit"]
 ScorerName = Literal["text_encoder_score"]
 TaggerName = Literal["text_encoder_tags"]
 TextGeneratorName = Literal["transformer_lm", "transformer_lm_shakespeare"]
-TextToTextName = Literal["t5"]
+TextToTextName = Literal["bart", "t5"]
 TranscriberName = Literal["whisper"]
 TranslatorName = Literal[
     "bahdanau_nmt",

@@ -1,5 +1,6 @@
 """Texts with times: the segments of a transcription."""
 
+import itertools
 import os
 import pathlib
 from typing import NamedTuple
@@ -91,6 +92,6 @@ def segments_of(ids, first, seconds, step):
         return [(0.0, end, ids[~is_time])] if len(ids) else [], seconds
     ends_itself = not is_time[-2] and is_time[-1]  # nothing is said behind
     borders = [0, *starts, *([len(ids)] if ends_itself else [])]
-    parts = [slice(*pair) for pair in zip(borders, borders[1:], strict=False)]
+    parts = [slice(*pair) for pair in itertools.pairwise(borders)]
     segments = [(times[part][0], times[part][-1], ids[part][~is_time[part]]) for part in parts]
     return segments, seconds if ends_itself else segments[-1][1]

@@ -337,10 +337,13 @@ class Transcriber(GeneratingTask):
         step = 2 * self.reader.hop
         waves = self.reader.waves(sounds)
         lengths = [len(wave) / rate for wave, rate in waves]
-        segments, starts = [[] for _ in waves], [0.0] * len(waves)
+        segments, starts, number = [[] for _ in waves], [0.0] * len(waves), 0
         while left := [x for x, start in enumerate(starts) if start + step <= lengths[x]]:
             windows = [self._window(*waves[each], starts[each]) for each in left]
-            rows = self._answers([[window, *opening] for window in windows], chosen, **sizes)
+            requests = [[window, *opening] for window in windows]
+            draws = range(number, number + len(left))
+            rows = self._answers(requests, chosen, draws=draws, **sizes)
+            number += len(left)
             for each, row in zip(left, rows, strict=True):
                 start = starts[each]
                 ids = row["token_ids"][0]
@@ -419,9 +422,8 @@ class Transcriber(GeneratingTask):
             if entry == LANGUAGE:
                 tokens = tf.where(tokens == DETECTED, self._likeliest_language(logits), tokens)
         if self.prompt and self.first_timestamp:
-            is_left_out = tf.reduce_any(
-                tokens == LEFT_OUT
-            )  # of all rows, apart from filled-up ones
+            # It is left out of all rows or none, apart from those that fill up a batch.
+            is_left_out = tf.reduce_any(tokens == LEFT_OUT)
             tokens, state = tf.nest.map_structure(
                 lambda old, new: tf.where(is_left_out, old, new), before, (tokens, state)
             )
