@@ -158,6 +158,10 @@ def test_settings_of_modernbert(tmp_path):
 
     model = zoo.load(folder)
     check()
+    model.save_to_preset(tmp_path / "preset")
+    again = zoo.load(tmp_path / "preset")
+    assert again.core.config == model.core.config
+    np.testing.assert_array_equal(again.classify(tiny.TEXTS), model.classify(tiny.TEXTS))
     path = folder / "config.json"
     config = json.loads(path.read_text())
     older = {

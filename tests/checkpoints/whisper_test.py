@@ -307,7 +307,7 @@ def test_timestamps_are_those_of_transformers(timed):
     result = model.transcribe([(each, RATE) for each in waves], **options)
     for found, others, length in zip(result.segments, expected, lengths, strict=True):
         ends = [min(each["end"].item(), length / RATE) for each in others]
-        assert [each.end for each in found] == pytest.approx(ends)
+        assert [each.end for each in found] == pytest.approx(ends, abs=1e-3)
         assert [each.start for each in found] == pytest.approx(
             [each["start"].item() for each in others]
         )

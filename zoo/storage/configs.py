@@ -14,12 +14,17 @@ from zoo.storage.json_files import read_json
 
 _OBJECTS = {  # that arguments may be: classes, or what they are registered as
     "backbone": Backbone,
+    "global_position": Position,
     "position": Position,
     "reader": ("zoo>ImageReader", "zoo>SoundReader", "zoo>SpeechReader"),
     "sampler": Sampler,
     "score": Score,
 }
-_WITHIN = {"position": RotaryScaling, "sampler": Processor}  # what an object may hold, or scores
+_WITHIN = {  # what an object may hold, besides scores
+    "global_position": RotaryScaling,
+    "position": RotaryScaling,
+    "sampler": Processor,
+}
 _PACKAGES = "keras_attention", "zoo"
 
 
