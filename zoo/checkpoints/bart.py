@@ -11,10 +11,10 @@ _COPIES = "lm_head.weight", "model.encoder.embed_tokens.weight", "model.decoder.
 TABLE = table_of_blocks() | {
     "embedding.table": "model.shared.weight",
     "embedding.bias": "final_logits_bias",
-    "encoder_place.embeddings": "model.encoder.embed_positions.weight",
-    "decoder_place.embeddings": "model.decoder.embed_positions.weight",
-    "encoder_embedding_norm": "model.encoder.layernorm_embedding",
-    "decoder_embedding_norm": "model.decoder.layernorm_embedding",
+    "encoder_entry.place.embeddings": "model.encoder.embed_positions.weight",
+    "encoder_entry.norm": "model.encoder.layernorm_embedding",
+    "decoder_entry.place.embeddings": "model.decoder.embed_positions.weight",
+    "decoder_entry.norm": "model.decoder.layernorm_embedding",
 }
 TIED = dict.fromkeys(_COPIES, "model.shared.weight")
 CLASSES = ("BartForConditionalGeneration",)
@@ -58,11 +58,8 @@ def plan(settings, folder):
         "begin_id": settings.take("bos_token_id", default=0),
         "sampler": sampler_of(settings, folder, counts_start=True),
     }
-    ends = (
-        settings.take("eos_token_id", default=2),
-        settings.take("decoder_start_token_id", default=2),
-    )
-    if ends[0] != ends[1]:
+    start = settings.take("decoder_start_token_id", default=2)
+    if start != settings.take("eos_token_id", default=2):
         raise ValueError(
             f"{settings.path} begins answers with another token than the end token, which is not "
             "implemented."

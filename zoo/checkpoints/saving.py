@@ -100,12 +100,13 @@ def save_checkpoint(model: Any, path: str | os.PathLike[str]) -> pathlib.Path:
             elif file.is_file() and not file.name.endswith(_WEIGHTS) and file.name not in replaced:
                 shutil.copy(file, unfinished)
         (unfinished / CONFIG).write_text(json.dumps(config, indent=2), encoding="utf-8")
-        for place in [] if names.new_head else source.glob(OF_DENSE):
-            (unfinished / place.name).mkdir()
-            shutil.copy(place / CONFIG, unfinished / place.name)
-            of_dense = [name for name in tensors if name.startswith(f"{place.name}.")]
-            of_dense = {name.partition(".")[2]: tensors.pop(name) for name in of_dense}
-            save_file(of_dense, unfinished / place.name / SAFETENSORS, metadata={"format": "pt"})
+        for dense in source.glob(OF_DENSE):
+            here = [name for name in tensors if name.startswith(f"{dense.name}.")]
+            here = {name.partition(".")[2]: tensors.pop(name) for name in here}
+            if here:
+                (unfinished / dense.name).mkdir()
+                shutil.copy(dense / CONFIG, unfinished / dense.name)
+                save_file(here, unfinished / dense.name / SAFETENSORS, metadata={"format": "pt"})
         save_file(tensors, unfinished / SAFETENSORS, metadata={"format": "pt"})
     return path
 

@@ -13,7 +13,6 @@ from zoo.models.transformer import TokenEmbedding, make_norm
 from zoo.models.transformer_nmt import TransformerNMTConfig, TransformerTranslator
 
 OFFSET = 2  # rows of the tables of positions before the first position
-STACKS = "encoder", "decoder"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -68,13 +67,9 @@ class Bart(TransformerTranslator):
 
     def __init__(self, vocabulary_size, **options):
         super().__init__(vocabulary_size, **options)
-        config, dtype = self.config, self.dtype_policy
-        for stack in STACKS:
-            name, rows = f"{stack}_place", config.max_length + OFFSET
-            setattr(self, name, LearnedPosition(rows, dtype=dtype, name=name))
-            name = f"{stack}_embedding_norm"
-            setattr(self, name, make_norm(config, name, dtype))
-        self.drop = keras.layers.Dropout(config.dropout, dtype=dtype)
+        dtype = self.dtype_policy
+        self.encoder_entry = Entry(self.config, dtype=dtype, name="encoder_entry")
+        self.decoder_entry = Entry(self.config, dtype=dtype, name="decoder_entry")
 
     def make_embedding(self):
         config = self.config
@@ -88,15 +83,42 @@ class Bart(TransformerTranslator):
         )
 
     def build(self, input_shape=None):
-        for stack in STACKS:
-            for layer in (
-                getattr(self, f"{stack}_place"),
-                getattr(self, f"{stack}_embedding_norm"),
-            ):
-                layer.build((None, None, self.config.size))
+        for entry in (self.encoder_entry, self.decoder_entry):
+            entry.build((None, None, self.config.size))
         super().build(input_shape)
 
     def embed(self, stack, ids, start=0, training=None):
-        x = self.embedding(ids)
-        x = getattr(self, f"{stack}_place")(x, start=start + OFFSET)
-        return self.drop(getattr(self, f"{stack}_embedding_norm")(x), training=training)
+        entry = self.encoder_entry if stack == "encoder" else self.decoder_entry
+        return entry(self.embedding(ids), start=start, training=training)
+
+
+@keras.saving.register_keras_serializable(package="zoo")
+class Entry(keras.layers.Layer):
+    """Adds the positions of a stack to embedded tokens, and normalizes the sums.
+
+    Args:
+        config: A `BartConfig`, or its fields as a dictionary.
+
+    Call arguments:
+        x: Tensor `(batch, length, size)`.
+        start: Position of the first token, an integer or a scalar tensor.
+    """
+
+    def __init__(self, config, **kwargs):
+        super().__init__(**kwargs)
+        self.config = BartConfig(**config) if isinstance(config, dict) else config
+        dtype = self.dtype_policy
+        self.place = LearnedPosition(self.config.max_length + OFFSET, dtype=dtype, name="place")
+        self.norm = make_norm(self.config, "norm", dtype)
+        self.drop = keras.layers.Dropout(self.config.dropout, dtype=dtype)
+
+    def build(self, x_shape):
+        self.place.build(x_shape)
+        self.norm.build(x_shape)
+
+    def call(self, x, start=0, training=None):
+        x = self.norm(self.place(x, start=start + OFFSET))
+        return self.drop(x, training=training)
+
+    def get_config(self):
+        return {**super().get_config(), "config": dataclasses.asdict(self.config)}
