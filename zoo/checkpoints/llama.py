@@ -10,6 +10,7 @@ from keras_attention.positions import (
     YaRN,
 )
 from zoo.checkpoints.activations import activation
+from zoo.checkpoints.chat import chat_of
 from zoo.checkpoints.generation import sampler_of_continuations
 from zoo.checkpoints.names import Names
 from zoo.checkpoints.plan import Plan
@@ -64,6 +65,7 @@ def plan(settings, folder):
         "scaled": False,
         "tied": is_tied,
         "pad_id": -1,
+        "chat": chat_of(folder),
         "sampler": sampler_of_continuations(settings, folder),
     }
     table = TABLE | (NORMS if kind == "qwen3" else {})

@@ -25,6 +25,7 @@ OF_CHECKPOINTS = (
     "*_Dense/model.safetensors",
     "*_Pooling/config.json",
     "added_tokens.json",
+    "chat_template.jinja",
     "config_sentence_transformers.json",
     "generation_config.json",
     "merges.txt",

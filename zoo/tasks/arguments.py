@@ -26,6 +26,7 @@ Picture: TypeAlias = str | os.PathLike[str] | bytes | Image
 Pictures: TypeAlias = Iterable[Picture | np.ndarray]
 PictureOrPictures: TypeAlias = Picture | np.ndarray | Pictures
 Sound: TypeAlias = str | os.PathLike[str] | bytes | tuple[np.ndarray, int]
+Conversation: TypeAlias = Sequence[dict[str, str]]
 SamplerLike: TypeAlias = str | Sampler | None
 No: TypeAlias = Literal[False]
 Yes: TypeAlias = Literal[True]

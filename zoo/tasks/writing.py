@@ -1,7 +1,7 @@
 """The task of language modeling: continuing texts, and scoring how probable texts are."""
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal, overload
 
 import keras
@@ -12,10 +12,11 @@ from keras_attention._checks import is_positive_integer
 from zoo import decoding
 from zoo.data.windows import random_windows, sliding_windows
 from zoo.decoding.base import Sampler, as_length, as_seed, require
+from zoo.readers.text.chat import is_conversation, text_of
 from zoo.readers.text.texts import as_text, as_texts, refuse_paths, require_scalar_strings
 from zoo.readers.text.words import chunks
 from zoo.serving import Start
-from zoo.tasks.arguments import SamplerLike, Texts
+from zoo.tasks.arguments import Conversation, SamplerLike, Texts
 from zoo.tasks.continuation import TOKENS, Continuation, Continued, room
 from zoo.tasks.generating import GeneratingTask
 from zoo.tasks.results import AttentionMaps, TextScores, stacked
@@ -40,6 +41,8 @@ class TextGenerator(GeneratingTask):
         opening: What precedes each text. `None` for the tokenizer's own opening, usually a start
             token; each text is then complete, and ends with an end token. A `str` such as `"\\n"`
             if texts are passages of a longer one, which begin and end anywhere.
+        chat: The template that turns conversations into prompts, as for
+            `zoo.readers.text.chat.text_of`; `None` for a model that was not trained on them.
     """
 
     task_name = "language model"
@@ -49,8 +52,9 @@ class TextGenerator(GeneratingTask):
     explains = False
     begins_texts = False
 
-    def __init__(self, core, tokenizer, sampler=None, opening=None, **kwargs):
+    def __init__(self, core, tokenizer, sampler=None, opening=None, chat=None, **kwargs):
         super().__init__(core, tokenizer, sampler, **kwargs)
+        self._chat = None if chat is None else tuple(chat.items())  # Keras tracks dictionaries
         if tokenizer.prefix_space:
             raise ValueError(
                 "A text generator joins texts, so its tokenizer must not add spaces. Create "
@@ -196,7 +200,7 @@ class TextGenerator(GeneratingTask):
     @overload
     def generate(
         self,
-        prompts: str,
+        prompts: str | Conversation,
         max_length: int = 200,
         sampler: SamplerLike = None,
         seed: int = 0,
@@ -210,7 +214,7 @@ class TextGenerator(GeneratingTask):
     @overload
     def generate(
         self,
-        prompts: Texts,
+        prompts: Texts | Iterable[Conversation],
         max_length: int = 200,
         sampler: SamplerLike = None,
         seed: int = 0,
@@ -224,7 +228,7 @@ class TextGenerator(GeneratingTask):
     @overload
     def generate(
         self,
-        prompts: str | Texts,
+        prompts: str | Texts | Conversation | Iterable[Conversation],
         max_length: int = 200,
         sampler: SamplerLike = None,
         seed: int = 0,
@@ -244,13 +248,15 @@ class TextGenerator(GeneratingTask):
         jit_compile=False,
         **options,
     ):
-        """Continues texts.
+        """Continues texts, or answers conversations.
 
         A continuation depends on the prompt, its index in the list, the sampler and the seed, but
         not on the other prompts.
 
         Args:
-            prompts: A `str` or a list of `str`.
+            prompts: A `str` or a list of `str`. Or a conversation, a list of messages such as
+                `{"role": "user", "content": "Hello!"}`, or a list of conversations, for a model
+                with a chat template, which says how they are written.
             max_length: Maximum number of tokens to add.
             sampler: `"greedy"`, `"random"`, `"top_k"`, `"top_p"`, `"beam"`, a sampler object of
                 `zoo.decoding`, or `None` for the model's own, `model.default_sampler`. With beam
@@ -270,14 +276,14 @@ class TextGenerator(GeneratingTask):
             ValueError: If a prompt is not a `str`, or an argument is unknown or out of range.
         """
         sampler = self.sampler(sampler, **options)
-        prompts, is_one = as_texts(prompts)
+        streams, is_one = self._streams_of_prompts(prompts)
         run = functools.partial(self._continuation.texts, jit_compile=jit_compile)
-        texts = self._in_batches(run, prompts, max_length, sampler, seed, stop, batch_size)
+        texts = self._in_batches(run, streams, max_length, sampler, seed, stop, batch_size)
         return texts[0] if is_one else texts
 
     def continuations(
         self,
-        prompts: Texts,
+        prompts: Texts | Iterable[Conversation],
         max_length: int = 200,
         sampler: SamplerLike = None,
         seed: int = 0,
@@ -288,7 +294,7 @@ class TextGenerator(GeneratingTask):
         """Continues texts as `generate` does, and says how long each became, and why it ended.
 
         Args:
-            prompts: A list of `str`.
+            prompts: A list of `str`, or of conversations.
             max_length, sampler, seed, stop, batch_size, **options: As for `generate`, without beam
                 search.
 
@@ -304,18 +310,23 @@ class TextGenerator(GeneratingTask):
         """
         sampler = self.sampler(sampler, **options)
         require(sampler.num_beams == 1, "a sampler with one beam", sampler=sampler)
-        prompts, _ = as_texts(prompts)
+        streams, _ = self._streams_of_prompts(prompts)
         run = self._continuation.continued
-        return self._in_batches(run, prompts, max_length, sampler, seed, stop, batch_size)
+        return self._in_batches(run, streams, max_length, sampler, seed, stop, batch_size)
 
-    def _in_batches(self, run, prompts, max_length, sampler, seed, stop, batch_size):
-        """Returns the results of a method of `Continuation` for each prompt, in order."""
+    def _in_batches(self, run, streams, max_length, sampler, seed, stop, batch_size):
+        """Returns the results of a method of `Continuation` for each prompt, in order.
+
+        Args:
+            run: The method.
+            streams: The tokens of each prompt.
+            max_length, sampler, seed, stop, batch_size: As for `generate`.
+        """
         require(is_positive_integer(batch_size), "at least 1, an integer", batch_size=batch_size)
         stops, max_length, seed = _stops(stop), as_length(max_length), as_seed(seed)
-        streams = [self._prompt_ids(prompt) for prompt in prompts]
-        by_length = sorted(range(len(prompts)), key=lambda place: len(streams[place]))
-        results = [None] * len(prompts)
-        for first in range(0, len(prompts), batch_size):
+        by_length = sorted(range(len(streams)), key=lambda place: len(streams[place]))
+        results = [None] * len(streams)
+        for first in range(0, len(streams), batch_size):
             places = by_length[first : first + batch_size]
             batch = [streams[place] for place in places]
             seeds = [[seed, place] for place in places]
@@ -326,7 +337,7 @@ class TextGenerator(GeneratingTask):
 
     def stream(
         self,
-        prompt: str,
+        prompt: str | Conversation,
         max_length: int = 200,
         sampler: SamplerLike = None,
         seed: int = 0,
@@ -338,7 +349,7 @@ class TextGenerator(GeneratingTask):
         Joined, the pieces are the result of `generate`.
 
         Args:
-            prompt: A `str`.
+            prompt: A `str`, or a conversation.
             max_length, sampler, seed, stop, **options: As for `generate`; beam search cannot be
                 streamed.
 
@@ -346,8 +357,8 @@ class TextGenerator(GeneratingTask):
             An iterator of `str`.
 
         Raises:
-            ValueError: If the prompt is not a `str`, the sampler has several beams, or an argument
-                is unknown or out of range.
+            ValueError: If the prompt is neither, the sampler has several beams, or an argument is
+                unknown or out of range.
         """
         stops = _stops(stop)
         given = self._stepwise(prompt, max_length, sampler, seed, options)
@@ -355,7 +366,7 @@ class TextGenerator(GeneratingTask):
 
     def stream_tokens(
         self,
-        prompt: str,
+        prompt: str | Conversation,
         max_length: int = 200,
         sampler: SamplerLike = None,
         seed: int = 0,
@@ -394,7 +405,30 @@ class TextGenerator(GeneratingTask):
         sampler = self.sampler(sampler, **options)
         is_stepwise = type(sampler).pick is not Sampler.pick
         require(is_stepwise, "a sampler that picks token after token", sampler=sampler)
+        if is_conversation(prompt):
+            return self._chat_ids(prompt), max_length, sampler, seed
         return self._prompt_ids(as_text(prompt=prompt)), max_length, sampler, seed
+
+    def _streams_of_prompts(self, prompts):
+        """Returns the tokens of each prompt, and whether it was one."""
+        if is_conversation(prompts):
+            return [self._chat_ids(prompts)], True
+        if isinstance(prompts, list | tuple) and prompts and all(map(is_conversation, prompts)):
+            return [self._chat_ids(each) for each in prompts], False
+        prompts, is_one = as_texts(prompts)
+        return [self._prompt_ids(prompt) for prompt in prompts], is_one
+
+    def _chat_ids(self, messages):
+        """Returns the tokens of a conversation, up to where the answer begins."""
+        require(
+            self._chat is not None, "texts for a model without a chat template", prompts=messages
+        )
+        ids = self._ids(text_of(dict(self._chat), messages)).astype("int32")
+        longest = self.core.context_length - 1
+        require(
+            len(ids) <= longest, f"a conversation of at most {longest} tokens", prompts=messages
+        )
+        return ids
 
     def _prompt_ids(self, prompt):
         """Returns the tokens of a prompt, truncated to the last ones that there is room for."""
@@ -465,7 +499,8 @@ class TextGenerator(GeneratingTask):
 
     @property
     def settings(self):
-        return {**super().settings, "opening": self.opening}
+        chat = None if self._chat is None else dict(self._chat)
+        return {**super().settings, "opening": self.opening, "chat": chat}
 
 
 def _stops(stop):

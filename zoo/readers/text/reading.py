@@ -112,6 +112,17 @@ def read_tokenizer(folder, side="source", size=None, lowercase=False, **roles):
         raise ValueError(f"The tokenizer in {folder} cannot be read: {error}") from error
 
 
+def special_tokens_of(folder):
+    """Returns a dictionary of the special tokens that the files of a folder name."""
+    config = _json(folder / "tokenizer_config.json")
+    named = {**_json(folder / "special_tokens_map.json"), **config}
+    return {
+        name: _content(token)
+        for name, token in named.items()
+        if name.endswith("_token") and isinstance(_content(token), str)
+    }
+
+
 def _definition(folder, config, side):
     """Returns the definition, and the special tokens to use if no file names them."""
     files = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
