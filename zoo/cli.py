@@ -245,7 +245,7 @@ def serve(names, host, port, token, batch, threads):
     """Serve the models NAME over HTTP: names of models, presets, or folders of exported versions.
 
     The protocols are that of TensorFlow Serving, /v1/models/NAME:predict, and for language models
-    also that of OpenAI, /v1/completions.
+    also that of OpenAI, /v1/completions and /v1/chat/completions.
     """
     quiet.import_tensorflow()
     import tensorflow as tf

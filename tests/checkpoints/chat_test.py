@@ -67,7 +67,7 @@ def test_answers_are_those_of_transformers(checkpoint, tmp_path):
             talk, add_generation_prompt=True, return_tensors="pt", return_dict=True
         )
         ids = inputs["input_ids"]
-        assert model._chat_ids(talk).tolist() == ids[0].tolist()
+        assert model.conversation_ids(talk).tolist() == ids[0].tolist()
         written = theirs.generate(ids, max_new_tokens=4, do_sample=False)[0, ids.shape[1] :]
         expected.append(pieces.decode(written, skip_special_tokens=True))
     options = {"max_length": 4, "sampler": "greedy"}

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import hmac
 import time
 import traceback
@@ -22,7 +23,7 @@ from starlette.responses import (
 from starlette.routing import Route
 
 from zoo.pages import attention_page
-from zoo.server import completions, pages, protocol
+from zoo.server import chat, completions, pages, protocol
 from zoo.server.errors import Refused
 from zoo.server.limits import Limits
 from zoo.server.models import DEFAULT, require_distinct
@@ -45,6 +46,7 @@ def make_app(models, limits=None, token=None):
     | `POST /v1/models/NAME[/versions/N]:predict` | TF Serving's protocol |
     | `GET /v1/models` | all models, in OpenAI's format |
     | `POST /v1/completions` | OpenAI's protocol, for language models |
+    | `POST /v1/chat/completions` | the same for conversations |
     | `GET /v2/health/live`, `/v2/health/ready` | whether the server is live, and ready |
     | `GET /metrics` | for Prometheus |
 
@@ -72,12 +74,16 @@ class _Server:
 
     def app(self):
         model = "/v1/models/{name}"
-        complete = self.guarded(self.complete, completions.error_of)
+        complete, chat_on = (
+            self.guarded(functools.partial(self.complete, kind), completions.error_of)
+            for kind in (completions, chat)
+        )
         routes = [
             Route("/", self.page),
             Route("/page/{name}", self.guarded(self.show), methods=["POST"]),
             Route("/v1/models", self.guarded(self.list_models)),
             Route("/v1/completions", complete, methods=["POST"]),
+            Route("/v1/chat/completions", chat_on, methods=["POST"]),
             Route("/v2/health/live", self.live),
             Route("/v2/health/ready", self.live),
             Route("/metrics", self.guarded(self.tell_metrics)),
@@ -165,15 +171,14 @@ class _Server:
     async def refuse_verb(self, request):
         raise _no_verb(request.path_params["verb"])
 
-    async def complete(self, request):
+    async def complete(self, kind, request):
+        """Answers a request by the protocol of a module, `completions` or `chat`."""
         body = await self.body(request)
-        wanted = completions.request_of(body, self.models, self.limits)
+        wanted = kind.request_of(body, self.models, self.limits)
         if not wanted.stream:
-            return await self.in_time(
-                wanted.model, lambda: JSONResponse(completions.answer_of(wanted))
-            )
+            return await self.in_time(wanted.model, lambda: JSONResponse(kind.answer_of(wanted)))
         self.require_room()  # while there still is a status to tell it by
-        events = self.streamed(wanted, completions.events_of(wanted))
+        events = self.streamed(wanted, kind.events_of(wanted))
         return _Events(events, self.limits.seconds)
 
     async def streamed(self, wanted, events):

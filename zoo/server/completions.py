@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from zoo.readers.text import stopping
+from zoo.readers.text.chat import is_conversation
 from zoo.server.batches import LARGEST
 from zoo.server.bodies import is_unicode, object_of, require_seed
 from zoo.server.errors import Refused
@@ -38,6 +39,7 @@ FIXED = {
 MOST_STOPS = 16  # each is looked for after every token
 MOST_LIKELY = 5  # tokens of which log-probabilities are told, as in OpenAI's API
 TOP_K = (5, 10, 20, 50, 100)  # each is compiled, so there are few
+LAST_EVENT = "data: [DONE]\n\n"
 LEAST_LOG_PROB = -9999.0  # JSON has no infinity
 
 
@@ -45,7 +47,7 @@ class Completion(NamedTuple):
     """A completion request of a client."""
 
     model: Any
-    prompts: list
+    prompts: list  # texts, or one conversation
     stops: list
     max_tokens: int
     sampler: Any
@@ -60,6 +62,16 @@ def request_of(body, models, limits):
 
     Args:
         body: `bytes`.
+        models, limits: As for `completion_of`.
+    """
+    return completion_of(object_of(body), models, limits)
+
+
+def completion_of(content, models, limits):
+    """Returns what a client asks for.
+
+    Args:
+        content: Dictionary, the content of the body.
         models: Dictionary of names to models.
         limits: A `Limits`, of texts and of `max_tokens`.
 
@@ -69,7 +81,6 @@ def request_of(body, models, limits):
     Raises:
         Refused: If something is missing, unknown or out of range.
     """
-    content = object_of(body)
     _require_supported(content)
     model = _model_of(content, models)
     values = _values_of(content, limits)
@@ -162,16 +173,21 @@ def _logprobs_of(tokens):
 
 def events_of(wanted):
     """Yields the server-sent events of a stream."""
+    yield from map(event_of, chunks_of(wanted))
+    yield LAST_EVENT
+
+
+def chunks_of(wanted):
+    """Yields the JSON of the parts of a streamed answer, as Python objects."""
     head, written = _head(wanted), 0
     no_usage = {"usage": None} if wanted.tells_usage else {}
     for text, tokens, reason in _pieces(wanted):
         written += _number_written(tokens)
         logprobs = None if wanted.logprobs is None else _logprobs_of(tokens)
         if text or reason or logprobs:
-            yield _event({**head, "choices": [_choice(0, text, reason, logprobs)], **no_usage})
+            yield {**head, "choices": [_choice(0, text, reason, logprobs)], **no_usage}
     if wanted.tells_usage:
-        yield _event({**head, "choices": [], "usage": _usage(wanted, written)})
-    yield "data: [DONE]\n\n"
+        yield {**head, "choices": [], "usage": _usage(wanted, written)}
 
 
 def _number_written(tokens):
@@ -180,7 +196,11 @@ def _number_written(tokens):
 
 
 def _usage(wanted, written):
-    read = int(tf.size(wanted.model.task.tokenizer.tokenize(wanted.prompts).values))
+    task = wanted.model.task
+    if is_conversation(wanted.prompts[0]):
+        read = len(task.conversation_ids(wanted.prompts[0]))
+    else:
+        read = int(tf.size(task.tokenizer.tokenize(wanted.prompts).values))
     return {
         "prompt_tokens": read,
         "completion_tokens": written,
@@ -209,7 +229,8 @@ def _head(wanted):
     }
 
 
-def _event(content):
+def event_of(content):
+    """Returns a server-sent event with JSON."""
     return f"data: {json.dumps(content)}\n\n"
 
 

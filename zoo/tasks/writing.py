@@ -406,19 +406,19 @@ class TextGenerator(GeneratingTask):
         is_stepwise = type(sampler).pick is not Sampler.pick
         require(is_stepwise, "a sampler that picks token after token", sampler=sampler)
         if is_conversation(prompt):
-            return self._chat_ids(prompt), max_length, sampler, seed
+            return self.conversation_ids(prompt), max_length, sampler, seed
         return self._prompt_ids(as_text(prompt=prompt)), max_length, sampler, seed
 
     def _streams_of_prompts(self, prompts):
         """Returns the tokens of each prompt, and whether it was one."""
         if is_conversation(prompts):
-            return [self._chat_ids(prompts)], True
+            return [self.conversation_ids(prompts)], True
         if isinstance(prompts, list | tuple) and prompts and all(map(is_conversation, prompts)):
-            return [self._chat_ids(each) for each in prompts], False
+            return [self.conversation_ids(each) for each in prompts], False
         prompts, is_one = as_texts(prompts)
         return [self._prompt_ids(prompt) for prompt in prompts], is_one
 
-    def _chat_ids(self, messages):
+    def conversation_ids(self, messages):
         """Returns the tokens of a conversation, up to where the answer begins."""
         require(
             self._chat is not None, "texts for a model without a chat template", prompts=messages

@@ -1,0 +1,91 @@
+"""OpenAI's protocol of chat completions over a real socket."""
+
+import json
+
+import pytest
+
+import zoo
+from tests.serving.client import serving
+from tests.serving.conftest import TINY_TRANSFORMER
+from zoo.server import Limits, LoadedModel
+
+ADDRESS = "/v1/chat/completions"
+TEMPLATE = (
+    "{% for each in messages %}{% if each.role == 'tool' %}{{ raise_exception('No tools.') }}"
+    "{% endif %}{{ each.role[0] }}: {{ each.content }}\n{% endfor %}a: "
+)
+TALK = [{"role": "user", "content": "Hi!"}]
+
+
+@pytest.fixture(scope="module")
+def task(model):
+    options = {"context_length": 64, **TINY_TRANSFORMER}
+    tokenizer = model("transformer_lm").tokenizer
+    return zoo.load(
+        "transformer_lm",
+        weights=None,
+        tokenizer=tokenizer,
+        chat={"template": TEMPLATE},
+        **options,
+    )
+
+
+@pytest.fixture(scope="module")
+def client(task, served):
+    models = [LoadedModel("talker", task), served("transformer_lm")]
+    with serving(models, Limits(text_bytes=500, new_tokens=20)) as found:
+        yield found
+
+
+def test_answers_are_those_of_generate(client, task):
+    content = {"model": "talker", "messages": TALK, "max_tokens": 9, "seed": 3, "logprobs": False}
+    status, answer, _ = client(ADDRESS, content)
+    assert status == 200
+    expected = task.generate(TALK, 9, "random", temperature=1.0, seed=3)
+    (choice,) = answer["choices"]
+    assert choice["message"] == {"role": "assistant", "content": expected}
+    assert answer["object"] == "chat.completion"
+    assert answer["usage"]["prompt_tokens"] == len("u: Hi!\na: ")
+    longest = {"model": "talker", "messages": TALK, "temperature": 0}
+    for sent, number in ((longest, 20), ({**longest, "max_completion_tokens": 7}, 7)):
+        answer = client(ADDRESS, sent)[1]
+        assert answer["choices"][0]["message"]["content"] == task.generate(TALK, number, "greedy")
+
+
+def test_streamed_events_put_together_are_the_answer(client):
+    content = {"model": "talker", "messages": TALK, "max_tokens": 12, "seed": 9}
+    (whole,) = client(ADDRESS, content)[1]["choices"]
+    asked = {**content, "stream": True, "stream_options": {"include_usage": True}}
+    _, text, _ = client(ADDRESS, asked)
+    *events, last = [event.removeprefix("data: ") for event in text.strip().split("\n\n")]
+    assert last == "[DONE]"
+    *parts, of_all = map(json.loads, events)
+    assert of_all["usage"]["completion_tokens"] == 12
+    assert {each["object"] for each in parts} == {"chat.completion.chunk"}
+    choices = [each["choices"][0] for each in parts]
+    assert "".join(each["delta"]["content"] for each in choices) == whole["message"]["content"]
+    assert choices[-1]["finish_reason"] == whole["finish_reason"] == "length"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"messages": None}, "'messages' must be a list"),
+        ({"messages": []}, "'messages' must be a list"),
+        ({"messages": ["Hi!"]}, "a 'role' and a 'content'"),
+        ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "both strings"),
+        ({"messages": [{"role": "user", "content": "\ud800"}]}, "both strings"),
+        ({"messages": [{"role": "tool", "content": "1"}]}, "No tools."),
+        ({"messages": [{"role": "user", "content": "b" * 100}]}, "at most 63 tokens"),
+        ({"messages": [{"role": "user", "content": "b" * 501}]}, "500"),
+        ({"model": "transformer_lm"}, "without a chat template"),
+        ({"prompt": "a"}, "'prompt' is for"),
+        ({"logprobs": True}, "'logprobs' are for"),
+        ({"tools": [{}]}, "not supported: tools"),
+        ({"max_tokens": 21}, "from 1 to 20"),
+    ],
+)
+def test_what_is_not_offered(client, options, message):
+    status, answer, _ = client(ADDRESS, {"model": "talker", "messages": TALK, **options})
+    assert status in (400, 413)
+    assert message in answer["error"]["message"]

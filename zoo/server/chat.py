@@ -1,0 +1,63 @@
+"""OpenAI's protocol of chat completions, for language models with a chat template.
+
+https://platform.openai.com/docs/api-reference/chat
+"""
+
+from zoo.server import completions
+from zoo.server.bodies import is_unicode, object_of
+from zoo.server.errors import Refused
+
+MOST_MESSAGES = 256
+
+
+def request_of(body, models, limits):
+    """Reads the body of a request; arguments and result as for `completions.request_of`."""
+    content = object_of(body)
+    messages = content.pop("messages", None)
+    _require_messages(messages, limits)
+    if content.pop("prompt", None) is not None:
+        raise Refused(400, "'prompt' is for /v1/completions.")
+    if content.pop("logprobs", None):
+        raise Refused(400, "'logprobs' are for /v1/completions.")
+    longest = content.pop("max_completion_tokens", None), content.get("max_tokens")
+    content["max_tokens"] = next((x for x in longest if x is not None), limits.new_tokens)
+    wanted = completions.completion_of(content, models, limits)
+    try:
+        wanted.model.task.conversation_ids(messages)
+    except ValueError as error:
+        raise Refused(400, str(error)) from error
+    return wanted._replace(prompts=[messages])
+
+
+def answer_of(wanted):
+    """Returns the JSON of an answer, as a Python object."""
+    return _of_chat(completions.answer_of(wanted), "chat.completion", "message")
+
+
+def events_of(wanted):
+    """Yields the server-sent events of a stream."""
+    for chunk in completions.chunks_of(wanted):
+        yield completions.event_of(_of_chat(chunk, "chat.completion.chunk", "delta"))
+    yield completions.LAST_EVENT
+
+
+def _of_chat(answer, kind, name):
+    """Returns a completion, or a chunk of one, as the protocol of chats has it."""
+    choices = []
+    for choice in answer["choices"]:
+        text = choice.pop("text")
+        choices.append({**choice, name: {"role": "assistant", "content": text}})
+    identity = answer["id"].replace("cmpl", "chatcmpl")
+    return {**answer, "id": identity, "object": kind, "choices": choices}
+
+
+def _require_messages(messages, limits):
+    if not isinstance(messages, list) or not 1 <= len(messages) <= MOST_MESSAGES:
+        raise Refused(400, f"'messages' must be a list of 1 to {MOST_MESSAGES} messages.")
+    for message in messages:
+        texts = (
+            [message.get(key) for key in ("role", "content")] if isinstance(message, dict) else []
+        )
+        if not texts or not all(isinstance(each, str) and is_unicode(each) for each in texts):
+            raise Refused(400, "A message must have a 'role' and a 'content', both strings.")
+        limits.require_text(texts[1].encode())
