@@ -1,11 +1,14 @@
 """Conversations: the same prompts and answers as transformers."""
 
+import functools
 import json
 
+import click.testing
 import pytest
 
 import zoo
 from zoo.checkpoints.chat import chat_of
+from zoo.cli import main
 from zoo.readers.text.chat import text_of
 
 torch = pytest.importorskip("torch")
@@ -29,6 +32,7 @@ OTHER = """{%- set ns = namespace(seen=0) -%}
 [{{ ns.seen }}] {{ {'role': message.role, 'text': message.content} | tojson }}
 {% generation %}{{ strftime_now('%Y') | length }}{% endgeneration %}
 {%- endfor -%}"""
+zoo_load = zoo.load
 TALK = [
     {"role": "system", "content": "You sail <boats>. "},
     {"role": "user", "content": "Trains & boats?"},
@@ -80,6 +84,26 @@ def test_answers_are_those_of_transformers(checkpoint, tmp_path):
     assert zoo.load(tmp_path / "preset").settings == model.settings
     again = zoo.load(zoo.save_checkpoint(model, tmp_path / "saved"))
     assert again.settings["chat"] == model.settings["chat"]
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_the_command(checkpoint, monkeypatch):
+    *_, model = checkpoint
+    monkeypatch.setattr(zoo, "load", lambda name: model)
+    asked = ["chat", "toy", "--system", "Be kind.", "--max-length", "3", "--sampler", "greedy"]
+    run = functools.partial(click.testing.CliRunner().invoke, main)
+    talk, answers = [{"role": "system", "content": "Be kind."}], []
+    for text in ("Hello!", "And boats?"):
+        talk.append({"role": "user", "content": text})
+        answers.append(model.generate(talk, 3, "greedy"))
+        talk.append({"role": "assistant", "content": answers[-1].strip()})
+    result = run(asked, input="Hello!\n\n And boats?\n")
+    assert (result.exit_code, result.stdout) == (0, "".join(f"{each}\n" for each in answers))
+    monkeypatch.setattr(zoo, "load", lambda name: zoo_load("transformer_lm_shakespeare"))
+    result = run(["chat", "transformer_lm_shakespeare"])
+    assert result.exit_code == 1
+    assert "transformer_lm_shakespeare has no chat template" in result.stderr
+    assert "Traceback" not in result.output
 
 
 def test_where_templates_are(checkpoint, tmp_path):

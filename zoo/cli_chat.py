@@ -1,0 +1,55 @@
+"""The command that talks to a language model."""
+
+import sys
+
+import click
+
+from zoo.cli_inputs import load
+from zoo.cli_options import RANDOM, RULES, SAMPLER, given, with_options
+
+
+@click.command()
+@click.argument("name")
+@click.option("--system", help="Instructions before the conversation.")
+@click.option(
+    "--max-length",
+    type=int,
+    default=500,
+    show_default=True,
+    help="Maximum number of tokens of an answer.",
+)
+@with_options([SAMPLER, *RANDOM])
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of a random sampler.")
+@with_options(RULES)
+def chat(name, system, max_length, sampler, seed, **options):
+    """Talk to the language model NAME, which must have a chat template.
+
+    Reads messages, one per line, and writes each answer as it is generated. Ctrl-D, or the end of
+    the input, ends the conversation.
+    """
+    model = load(name, "stream")
+    if model.settings["chat"] is None:
+        raise ValueError(f"{name} has no chat template. Use `generate` to continue a text.")
+    model.sampler(sampler, **given(options))  # which refuses wrong options before the first line
+    messages = [] if system is None else [{"role": "system", "content": system}]
+    for number, text in enumerate(_lines()):
+        messages.append({"role": "user", "content": text})
+        answer = ""
+        for piece in model.stream(messages, max_length, sampler, seed + number, **given(options)):
+            click.echo(piece, nl=False)
+            sys.stdout.flush()
+            answer += piece
+        click.echo()
+        messages.append({"role": "assistant", "content": answer.strip()})
+
+
+def _lines():
+    """Yields the lines of the input that are not blank; asks for them if it is a terminal."""
+    while True:
+        if sys.stdin.isatty():
+            click.echo("> ", nl=False, err=True)
+        line = sys.stdin.readline()
+        if not line:
+            return
+        if line.strip():
+            yield line.strip()
