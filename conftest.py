@@ -13,7 +13,11 @@ import pytest
 
 LONG = ("tests/zoo/", "tests/serving/", "tests/backends/", "tests/readme_test.py")
 # Examples that take seconds; tests cover the same with tiny models.
-DOCTESTS_WITH_FULL = ("recognition.Recognizer", "TextGenerator.stream_tokens")
+DOCTESTS_WITH_FULL = (
+    "recognition.Recognizer",
+    "TextGenerator.continuations",
+    "TextGenerator.stream_tokens",
+)
 
 
 def pytest_addoption(parser):
