@@ -18,8 +18,9 @@ TEXTS_A_COUNT = 1024
 class TextToText(SourceToTargetTask):
     """A model that answers a text with another one, together with its tokenizer and decoding.
 
-    The text starts with an instruction that the model was trained with, such as `"translate
-    English to German: "` or `"summarize: "`. Texts are read whole.
+    For a model such as T5, the text starts with an instruction that it was trained with, such as
+    `"translate English to German: "` or `"summarize: "`. A BART does what it was trained for, such
+    as summarizing. Texts are read whole.
 
     Args:
         core: A model of token ids with `start` and `step`, such as `zoo.models.t5.T5`.
@@ -27,7 +28,7 @@ class TextToText(SourceToTargetTask):
         sampler: The default sampler; greedy search if omitted.
         max_source_length: Maximum number of tokens that the exported model reads, the end token
             included: it answers longer texts with an empty one. `generate` reads texts of any
-            length, or truncates them to the positions of the core.
+            length; a core with a number of positions reads their beginnings.
         begin_id: Id of a token that begins every input and output, such as BART's `<s>`, or `None`.
     """
 
