@@ -1,6 +1,5 @@
 """The task of matching: which image belongs to which text."""
 
-import functools
 import itertools
 import os
 import pathlib
@@ -14,6 +13,7 @@ from keras_attention._checks import require_positive_integers_or_none
 from zoo import serving
 from zoo.data.batching import in_batches_by_length
 from zoo.data.captions import annotated, examples_of_lists, images_with_captions, plain
+from zoo.decoding.compiled import made_once
 from zoo.metrics.contrastive import ContrastiveLoss
 from zoo.models.backbone import Backbone
 from zoo.readers.image_reader import ImageReader
@@ -86,7 +86,7 @@ class Matcher(Task):
 
     def forget_compiled(self):
         super().forget_compiled()
-        self._compiled = functools.cache(self._compile)
+        self._compiled = made_once(self._compile)
 
     @classmethod
     def decides(cls, tokenizer=None, reader=None, **settings):
