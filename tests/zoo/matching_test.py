@@ -131,8 +131,9 @@ def test_a_causal_tower_pools_at_the_end_token():
     assert np.abs(found[0] - found[2]).max() > 1e-3
 
 
-def test_the_scale_is_100_at_most():
-    core = Clip(50, **TINY, temperature=1e-3)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
+def test_the_scale_is_100_at_most(dtype):
+    core = Clip(50, **TINY, temperature=1e-3, dtype=dtype)
     inputs = {"images": np.ones((1, 4, CHANNELS)), "token_ids": np.array([[1, 2]])}
     assert abs(float(core(inputs)[0, 0])) <= 100.0
     assert float(core.scale()) == 100.0
