@@ -79,6 +79,11 @@ def test_the_owners_of_texts_are_images(owners):
         retrieval_scores(np.eye(2), owners)
 
 
+def test_similarities_have_two_axes():
+    with pytest.raises(ValueError, match=r"`similarities` must be .*Received: .* shape \(2,\)"):
+        retrieval_scores(np.ones(2), [0, 1])
+
+
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])
 @pytest.mark.parametrize("owners", [[0, 1, 2], [0, 0, 1, 2, 2, 2]])
 def test_the_loss_is_two_cross_entropies(owners, smoothing):
