@@ -176,6 +176,17 @@ def test_embeddings_are_unit_vectors(model):
         model.embed(texts="a", images=IMAGES)
 
 
+def test_annotations_have_the_vectors_of_their_images(model):
+    annotations = model.annotate(tf.constant([image_bytes(image) for image in IMAGES])).numpy()
+    found = model.embed_annotations(annotations, batch_size=4)
+    np.testing.assert_allclose(found, model.embed(images=IMAGES), atol=1e-6)
+    assert model.embed_annotations(annotations[:0]).shape == (0, 16)
+    with pytest.raises(ValueError, match=r"array \(images, 4, 4\). Received: .*shape \(4, 4\)"):
+        model.embed_annotations(annotations[0])
+    with pytest.raises(ValueError, match="`batch_size` must be at least 1"):
+        model.embed_annotations(annotations, batch_size=0)
+
+
 def test_case_and_punctuation_do_not_count(model):
     found = model.embed(texts=["red before blue", "Red, before BLUE."])
     np.testing.assert_allclose(found[0], found[1], atol=1e-6)
