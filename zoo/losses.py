@@ -35,6 +35,7 @@ class TokenCrossentropy(keras.losses.Loss):
 
     def __init__(self, label_smoothing=0.0, name="token_crossentropy", **kwargs):
         kwargs.setdefault("reduction", "mean_with_sample_weight")
+        kwargs.setdefault("dtype", "float32")  # Keras casts labels to it: half precision rounds ids
         super().__init__(name=name, **kwargs)
         if not 0.0 <= label_smoothing < 1.0:
             raise ValueError(

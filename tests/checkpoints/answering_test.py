@@ -239,6 +239,12 @@ def test_loss_and_scores(request, bert):
     assert loss > 0.0
     assert accuracy < 1.0
     assert exact_match == f1 == pytest.approx(200 / 3)
+    *_, exact_match, f1 = model.evaluate(
+        pairs, [first, second, other], batch_size=1, steps=2, verbose=0
+    )
+    assert exact_match == f1 == 100.0
+    endless = model.evaluate(examples.repeat(), batch_size=3, steps=1, verbose=0)
+    assert endless == model.evaluate(examples, batch_size=3, verbose=0)
 
 
 def test_the_command_line(bert, tmp_path, monkeypatch):

@@ -1,5 +1,9 @@
 """One compiled loop for all parameters of a sampler decodes like a loop for each of them."""
 
+import concurrent.futures
+import contextlib
+import threading
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -65,3 +69,18 @@ def test_other_forms_are_compiled_anew():
         compiled(decoding.get(sampler), True)
     compiled(decoding.get("greedy"), False)
     assert forms == [(True,)] * 5 + [(False,)]
+
+
+def test_threads_that_need_the_same_form_compile_it_once():
+    forms, both = [], threading.Barrier(2)
+
+    def compile_form(with_numbers):
+        forms.append(with_numbers)
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both.wait(timeout=0.1)  # until the other thread is here as well, which it must not be
+        return lambda numbers: len(forms)
+
+    compiled = for_every_form(compile_form)
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        found = pool.map(lambda temperature: compiled(decoding.get("random"))(), range(2))
+        assert list(found) == [1, 1]

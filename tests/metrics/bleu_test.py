@@ -149,6 +149,8 @@ def test_what_cannot_be_scored_is_refused():
         sacrebleu_score([], [])
     with pytest.raises(ValueError, match="3 hypotheses and 2 references"):
         moses_lowercase_bleu(HYPOTHESES, REFERENCES[:2], "en")
+    with pytest.raises(TypeError, match="hypotheses must be a list of strings.*generator"):
+        sacrebleu_score((text for text in ["a"]), ["a"])
     with pytest.raises(TypeError, match="hypotheses must be a list of strings.*'a text'"):
         sacrebleu_score("a text", ["a text"])
     with pytest.raises(TypeError, match="references must be a list of strings"):

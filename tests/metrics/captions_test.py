@@ -157,6 +157,10 @@ def test_what_cannot_be_scored_is_refused():
         caption_scores(HYPOTHESES, REFERENCES[:3])
     with pytest.raises(ValueError, match=r"at least one reference.*references\[1\]=\[\]"):
         caption_scores(["a", "b"], [["a"], []])
+    with pytest.raises(ValueError, match=r"No reference has a word.*\['\.\.\.', ''\]"):
+        caption_scores(["a dog"], [["...", ""]], with_meteor=False)
+    with pytest.raises(TypeError, match="hypotheses must be a list of strings.*generator"):
+        caption_scores((text for text in ["a"]), [["a"]])
     with pytest.raises(TypeError, match="hypotheses must be a list of strings.*'a dog'"):
         caption_scores("a dog", [["a dog"]])
     with pytest.raises(TypeError, match=r"references\[0\] must be a list of strings.*'a dog'"):

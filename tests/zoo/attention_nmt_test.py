@@ -48,6 +48,16 @@ def test_steps_equal_the_full_forward_pass(core, batch):
     np.testing.assert_allclose(logits_step_by_step(core, batch), full, atol=1e-5)
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float64"])
+def test_other_precisions_give_logits_in_float32(dtype, fresh_model, batch):
+    core, other = (fresh_model(dtype=each).core for each in ("float32", dtype))
+    other.set_weights(core.get_weights())
+    other.output_bias.assign(other.output_bias + 1.0)
+    logits = other(batch)
+    assert logits.dtype == "float32"
+    np.testing.assert_allclose(logits, core(batch) + 1.0, atol=0.02)
+
+
 @pytest.mark.few(1)
 def test_padding_of_the_source_changes_nothing(core, batch):
     padded = {**batch, "source_ids": np.hstack([batch["source_ids"], PADDING])}

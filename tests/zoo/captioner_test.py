@@ -145,6 +145,8 @@ def test_captions_of_annotations_equal_those_of_images(captioner):
     annotations = captioner.backbone(images).numpy()
     assert captioner.caption_annotations(annotations, batch_size=4) == CAPTIONS
     assert captioner.caption_annotations(annotations.astype("float16")) == CAPTIONS
+    with pytest.raises(ValueError, match=r"`annotations` must .*positions, 4\).*shape \(4, 4\)"):
+        captioner.caption_annotations(annotations[0])
 
 
 def test_max_length_cuts(captioner):
@@ -243,6 +245,9 @@ def test_training_adds_the_loss_of_the_attention(tokenizer):
     added = model.core.attention_loss(outputs, labels, weights)
     np.testing.assert_allclose(trained, tested + added, rtol=1e-5)
     assert float(added) > 1e-3
+    without = model.train_on_batch(inputs, labels, return_dict=True)["loss"]
+    of_ones = model.train_on_batch(inputs, labels, np.ones_like(weights), return_dict=True)["loss"]
+    np.testing.assert_allclose(without, of_ones, rtol=1e-5)
 
 
 @pytest.mark.full  # `normalizers_test` checks the gradient

@@ -289,6 +289,19 @@ def test_a_data_set_is_the_same_as_a_list(generator):
     np.testing.assert_array_equal(generator.tokens(dataset), generator.tokens(texts))
 
 
+@pytest.mark.filterwarnings("error:Your input ran out of data")
+def test_windows_of_a_data_set_last_for_as_many_steps_as_wanted(fresh_model, byte_tokenizer):
+    model = fresh_model("transformer_lm", tokenizer=byte_tokenizer, opening="\n")
+    model.compile("adam", run_eagerly=True)
+    texts = tf.data.Dataset.from_tensor_slices(["the dog"])
+    assert len(model.batches(texts, batch_size=2, shuffle=True)) == 1
+    model.fit(texts, batch_size=2, steps_per_epoch=3, verbose=0)
+    assert int(model.optimizer.iterations) == 3
+    for method in (model.fit, model.evaluate):
+        with pytest.raises(ValueError, match=r"`x` must be a finite data set.*leave out repeat"):
+            method(texts.repeat())
+
+
 def test_what_fit_learns_from_is_every_text(generator, whole_texts):
     ids = [3 + each for each in b"\nab\ncd"]
     np.testing.assert_array_equal(generator.tokens(["ab", "cd"]), ids)

@@ -79,6 +79,11 @@ def test_the_owners_of_texts_are_images(owners):
         retrieval_scores(np.eye(2), owners)
 
 
+def test_similarities_have_two_axes():
+    with pytest.raises(ValueError, match=r"`similarities` must be .*Received: .* shape \(2,\)"):
+        retrieval_scores(np.ones(2), [0, 1])
+
+
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])
 @pytest.mark.parametrize("owners", [[0, 1, 2], [0, 0, 1, 2, 2, 2]])
 def test_the_loss_is_two_cross_entropies(owners, smoothing):
@@ -131,8 +136,9 @@ def test_a_causal_tower_pools_at_the_end_token():
     assert np.abs(found[0] - found[2]).max() > 1e-3
 
 
-def test_the_scale_is_100_at_most():
-    core = Clip(50, **TINY, temperature=1e-3)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
+def test_the_scale_is_100_at_most(dtype):
+    core = Clip(50, **TINY, temperature=1e-3, dtype=dtype)
     inputs = {"images": np.ones((1, 4, CHANNELS)), "token_ids": np.array([[1, 2]])}
     assert abs(float(core(inputs)[0, 0])) <= 100.0
     assert float(core.scale()) == 100.0
@@ -168,6 +174,17 @@ def test_embeddings_are_unit_vectors(model):
     assert model.embed(texts=[]).shape == (0, 16)
     with pytest.raises(ValueError, match="either texts=... or images=.*both"):
         model.embed(texts="a", images=IMAGES)
+
+
+def test_annotations_have_the_vectors_of_their_images(model):
+    annotations = model.annotate(tf.constant([image_bytes(image) for image in IMAGES])).numpy()
+    found = model.embed_annotations(annotations, batch_size=4)
+    np.testing.assert_allclose(found, model.embed(images=IMAGES), atol=1e-6)
+    assert model.embed_annotations(annotations[:0]).shape == (0, 16)
+    with pytest.raises(ValueError, match=r"array \(images, 4, 4\). Received: .*shape \(4, 4\)"):
+        model.embed_annotations(annotations[0])
+    with pytest.raises(ValueError, match="`batch_size` must be at least 1"):
+        model.embed_annotations(annotations, batch_size=0)
 
 
 def test_case_and_punctuation_do_not_count(model):

@@ -56,6 +56,12 @@ def test_equals_the_equations(attention):
     assert len(np.unique(weights.argmax(-1))) > 1
 
 
+def test_half_precision_gives_nearly_the_same():
+    model, half = make(), make(dtype="bfloat16")
+    half.set_weights(model.get_weights())
+    np.testing.assert_allclose(half(INPUTS)["logits"], model(INPUTS)["logits"], atol=0.1)
+
+
 @pytest.mark.parametrize("attention", ["soft", "hard"])
 def test_step_by_step_equals_teacher_forcing(attention):
     model = make(attention=attention)

@@ -35,6 +35,18 @@ def test_bert_has_the_published_sizes(layers, size, published):
     assert one.count_params() + (30522 - 1000) * size + (layers - 1) * block == published
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float64"])
+def test_logits_of_tokens_are_in_float32(dtype):
+    core, other = (TextEncoder(30, head="masked", dtype=each, **TINY) for each in (None, dtype))
+    for each in (core, other):
+        each.build()
+    other.set_weights(core.get_weights())
+    ids = np.array([[1, 5, 6, 2], [1, 7, 2, 0]])
+    logits = other(ids)
+    assert logits.dtype == "float32"
+    np.testing.assert_allclose(logits, core(ids), atol=0.1)
+
+
 @pytest.fixture(scope="module")
 def model(byte_tokenizer):
     random.seed(1)

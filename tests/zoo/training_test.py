@@ -139,6 +139,17 @@ def test_loss_survives_its_config():
     assert loss.label_smoothing == 0.2
 
 
+def test_labels_are_not_rounded_in_half_precision():
+    try:
+        keras.config.set_floatx("bfloat16")
+        loss = TokenCrossentropy()
+    finally:
+        keras.config.set_floatx("float32")
+    labels, logits = np.array([[1001, 1003]]), 9 * np.eye(1100)[[[1001, 1003]]]
+    expected = token_losses(labels, logits).mean()
+    assert float(loss(labels, logits)) == pytest.approx(expected, rel=1e-5)
+
+
 def test_evaluate_equals_numpy(bahdanau, batch, sources, targets):
     wrong = targets[1:] + targets[:1]  # so that there is something to measure
     result = bahdanau.evaluate(sources, wrong, batch_size=8, return_dict=True, verbose=0)
@@ -202,9 +213,21 @@ def test_lists_last_for_as_many_steps_as_wanted(fresh_model, sources, targets):
     assert min(history["loss"]) > 0.0
 
 
-def test_weights_of_16_bits_are_warned_of_before_training(fresh_model):
+def test_weights_of_16_bits_are_warned_of_before_training(fresh_model, recwarn):
     with pytest.warns(UserWarning, match='load the model with dtype="mixed_bfloat16"'):
         fresh_model(dtype="bfloat16").compile("adam")
+    fresh_model(dtype="float64").compile("adam")
+    assert not recwarn.list
+
+
+def test_a_model_without_metrics_comes_back_without_them(fresh_model, sources, targets, tmp_path):
+    model = fresh_model("transformer_nmt")
+    model.compile("adam", weighted_metrics=[], run_eagerly=True)
+    model.optimizer.build(model.trainable_variables)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    measured = loaded.evaluate(sources[:2], targets[:2], return_dict=True, verbose=0)
+    assert set(measured) == {"loss"}
 
 
 @pytest.mark.full

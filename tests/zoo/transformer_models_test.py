@@ -308,6 +308,17 @@ def test_an_embedding_is_scaled_and_moved_by_its_position():
     np.testing.assert_allclose(layer.logits(x), x @ table.T, atol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float64"])
+def test_logits_with_a_bias_are_in_float32(dtype):
+    layer = TokenEmbedding(10, 4, output_bias=True, dtype=dtype)
+    layer.build()
+    layer.table.assign(np.ones((10, 4)))
+    layer.bias.assign(np.arange(10.0))
+    logits = layer.logits(keras.ops.ones((1, 4), dtype))
+    assert logits.dtype == "float32"
+    np.testing.assert_array_equal(logits[0], 4.0 + np.arange(10.0))
+
+
 @pytest.mark.parametrize("kind", [TransformerTranslator, TransformerLanguageModel])
 def test_an_unknown_position_gets_the_nearest(kind):
     with pytest.raises(ValueError, match="position 'rotery'.*Did you mean 'rotary'"):

@@ -97,3 +97,13 @@ def test_wrong_options_are_named(options, message):
 def test_pictures_of_a_wrong_shape_are_named():
     with pytest.raises(ValueError, match=r"multiples of 4. Received: shape \(1, 9, 8, 1\)"):
         ViT(3, **TINY)(np.zeros((1, 9, 8, 1), "float32"))
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float64"])
+def test_other_precisions_give_nearly_the_same(dtype):
+    images = np.random.default_rng(0).normal(size=(2, 8, 8, 1)).astype("float32")
+    core, other = (ViT(3, **TINY, dtype=each) for each in ("float32", dtype))
+    for each in (core, other):
+        each.build()
+    other.set_weights(core.get_weights())
+    np.testing.assert_allclose(other(images), core(images), atol=0.05)

@@ -1,5 +1,6 @@
 """MNIST, whose builder is in TensorFlow Datasets."""
 
+from keras_attention.errors import unknown_name
 from zoo.data.prepared import prepared
 
 VALIDATION = 5000  # images at the end of the training part
@@ -23,11 +24,14 @@ def load_mnist(split="train", data_dir=None):
         A `tf.data.Dataset` of (uint8 `(28, 28, 1)`, int64 digit).
 
     Raises:
+        ValueError: If there is no such split.
         FileNotFoundError: If `data_dir` lacks the data set.
 
     Example:
 
     >>> train = load_mnist("train")  # doctest: +SKIP
     """
+    if split not in _SPLITS:
+        raise ValueError(unknown_name("split of MNIST", split, _SPLITS))
     builder = prepared("mnist", "MNIST", data_dir)
     return builder.as_dataset(split=_SPLITS[split], as_supervised=True)

@@ -171,11 +171,11 @@ def _moses_lowercase_tokenizer(language):
 
 def _checked_sentences(hypotheses, references):
     """Returns a list of hypotheses, and for each a list of its references."""
-    if isinstance(hypotheses, str) or not _are_texts(hypotheses):
+    if not _are_texts(hypotheses):
         raise TypeError(
             f"hypotheses must be a list of strings. Received: hypotheses={hypotheses!r:.80}"
         )
-    each_has_one = not isinstance(references, str) and _are_texts(references)
+    each_has_one = _are_texts(references)
     each_has_some = isinstance(references, list | tuple) and all(
         isinstance(each, list | tuple) and each and _are_texts(each) for each in references
     )
@@ -195,7 +195,8 @@ def _checked_sentences(hypotheses, references):
 
 
 def _are_texts(texts):
-    return all(isinstance(text, str) for text in texts)
+    is_list = hasattr(texts, "__len__") and not isinstance(texts, str)
+    return is_list and all(isinstance(text, str) for text in texts)
 
 
 def _streams(references):

@@ -74,8 +74,8 @@ def caption_scores(hypotheses, references, with_meteor=True):
         The `CaptionScores`. The CIDEr of a single image is 0: every n-gram is in every image.
 
     Raises:
-        ValueError: If there are no hypotheses, the number of lists of references differs, or one of
-            these is empty.
+        ValueError: If there are no hypotheses, the number of lists of references differs, one of
+            these is empty, or no reference has a word.
         TypeError: If one of the arguments holds something else.
         ImportError: If pycocoevalcap is not installed.
         RuntimeError: If Java is installed, but fails.
@@ -97,6 +97,8 @@ def caption_scores(hypotheses, references, with_meteor=True):
     texts = iter(tokenize([*hypotheses, *(text for texts in references for text in texts)]))
     proposed = {image: [next(texts)] for image in range(len(hypotheses))}
     expected = {image: [next(texts) for _ in each] for image, each in enumerate(references)}
+    if not any(map(any, expected.values())):
+        raise ValueError(f"No reference has a word. Received: references={references!r:.80}.")
 
     bleu, brevity_penalty = _bleu(expected, proposed)
     rouge_l, _ = coco_caption("rouge.rouge").Rouge().compute_score(expected, proposed)
@@ -185,7 +187,8 @@ def require_references(hypotheses, references, require):
 
 
 def _require_captions(name, captions):
-    if isinstance(captions, str) or not all(isinstance(text, str) for text in captions):
+    is_list = hasattr(captions, "__len__") and not isinstance(captions, str)
+    if not is_list or not all(isinstance(text, str) for text in captions):
         raise TypeError(f"{name} must be a list of strings. Received: {name}={captions!r:.80}")
 
 

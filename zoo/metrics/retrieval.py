@@ -29,7 +29,8 @@ def retrieval_scores(similarities, owners):
         owners: For each text the index of its image.
 
     Raises:
-        ValueError: If `owners` does not name an image for each text.
+        ValueError: If `similarities` has other axes, or `owners` does not name an image for each
+            text.
 
     Example:
 
@@ -38,6 +39,11 @@ def retrieval_scores(similarities, owners):
     (100.0, 66.66...)
     """
     similarities, owners = np.asarray(similarities), np.asarray(owners)
+    if similarities.ndim != 2:
+        raise ValueError(
+            "`similarities` must be an array (images × texts). Received: an array of shape "
+            f"{similarities.shape}."
+        )
     images = len(similarities)
     is_index = owners.dtype.kind in "iu" and ((owners >= 0) & (owners < images)).all()
     if owners.shape != similarities.shape[1:] or not is_index:

@@ -84,7 +84,7 @@ class Clip(Core):
 
     def scale(self):
         """Returns the factor of the cosines, a scalar."""
-        return ops.minimum(ops.exp(ops.convert_to_tensor(self.log_scale)), SHARPEST)
+        return ops.minimum(ops.exp(ops.cast(self.log_scale, "float32")), SHARPEST)
 
     def embed_images(self, images, training=None):
         """Returns float32 unit vectors `(images, embedding_size)`."""

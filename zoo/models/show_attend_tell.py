@@ -237,4 +237,4 @@ class ShowAttendTell(Core):
         readout = self.dropout(self.readout(features), training=training)
         table = ops.cast(self.embedding.embeddings, readout.dtype)
         logits = ops.matmul(readout, ops.transpose(table))
-        return ops.cast(logits, "float32") + self.output_bias
+        return ops.cast(logits, "float32") + ops.cast(self.output_bias, "float32")

@@ -298,7 +298,8 @@ class TextEncoder(Core):
 
     def tell(self, x):
         """Returns the logits of tokens for vectors `(..., size)`, with `head="masked"`."""
-        return self.embedding.logits(self.transform_norm(self.transform(x))) + self.output_bias
+        logits = self.embedding.logits(self.transform_norm(self.transform(x)))
+        return logits + ops.cast(self.output_bias, "float32")
 
     def told(self, inputs, weights):
         """Explains an answer by attention, see `zoo.tasks.classification.Classifier.respond`.

@@ -246,7 +246,7 @@ class TokenEmbedding(keras.layers.Layer):
         """
         table = self.laid_out() if table is None else table
         logits = ops.cast(ops.matmul(x, ops.cast(table, x.dtype)), "float32")
-        return logits if self.bias is None else logits + self.bias
+        return logits if self.bias is None else logits + ops.cast(self.bias, "float32")
 
     def get_config(self):
         return {

@@ -327,7 +327,7 @@ class GridPosition(keras.layers.Layer):
         if self.position == "sinusoidal":
             table = sinusoids_of_grid(rows, columns, size)
         else:
-            table = ops.convert_to_tensor(self.table)
+            table = ops.cast(self.table, "float32")
             if (rows, columns) != self.grid:
                 table = ops.image.resize(
                     table, (rows, columns), interpolation="bicubic", antialias=False

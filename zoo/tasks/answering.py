@@ -1,5 +1,6 @@
 """The task of question answering: a question and a text in, the answer, a part of it, out."""
 
+import itertools
 from typing import NamedTuple, overload
 
 import keras
@@ -131,15 +132,20 @@ class Answerer(EncodingTask):
         Args:
             x, y, batch_size: As for `batches`. If `y` holds lists, the best match in each counts.
             return_dict: Whether to return a dictionary instead of a list.
-            **kwargs: Additional arguments of `keras.Model.evaluate`.
+            **kwargs: Additional arguments of `keras.Model.evaluate`, such as `steps`, the number of
+                batches of questions to measure.
         """
         found = super().evaluate(x, y, batch_size, return_dict=return_dict, **kwargs)
         if is_batches(x):
             return found
+        batch_size, steps = batch_size or self.usual_batch_size, kwargs.get("steps")
+        count = None if steps is None else steps * batch_size
+        examples = x.as_numpy_iterator() if y is None else zip(x, y, strict=True)
+        examples = list(itertools.islice(examples, count))
         if y is None:
-            rows = [tf.nest.map_structure(bytes.decode, row) for row in x.as_numpy_iterator()]
-            x, y = zip(*rows, strict=True)
-        answers = self.answer(*zip(*x, strict=True), batch_size or self.usual_batch_size)
+            examples = [tf.nest.map_structure(bytes.decode, each) for each in examples]
+        x, y = zip(*examples, strict=True)
+        answers = self.answer(*zip(*x, strict=True), batch_size)
         scores = answer_scores([each.text for each in answers], [texts_of(each) for each in y])
         return found | scores._asdict() if return_dict else [*tf.nest.flatten(found), *scores]
 

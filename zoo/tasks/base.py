@@ -120,7 +120,7 @@ class Task(keras.Model, abc.ABC):
             ValueError: If the loss is a cross-entropy of probabilities.
         """
         _require_loss_of_logits(loss)
-        if self.core.variable_dtype != "float32":
+        if self.core.variable_dtype in ("bfloat16", "float16"):
             warnings.warn(
                 f"The weights are {self.core.variable_dtype}, so small updates are rounded away; "
                 "with Adam, nothing is learned. To train in half the precision, load the model "
@@ -138,7 +138,9 @@ class Task(keras.Model, abc.ABC):
 
     def compile_from_config(self, config):
         """Compiles a model loaded from a file; its optimizer continues where it stopped."""
-        self.compile(**keras.saving.deserialize_keras_object(config))
+        config = keras.saving.deserialize_keras_object(config)
+        # `compile` hands an empty list to Keras as `None`, which stands for the usual metrics here.
+        self.compile(**{**config, "weighted_metrics": config.get("weighted_metrics") or []})
         if self.built:
             self.optimizer.build(self.trainable_variables)
 
@@ -164,7 +166,8 @@ class Task(keras.Model, abc.ABC):
                 `batch_size`.
             **kwargs: Additional options of `batches`, and arguments of `keras.Model.fit`. With
                 `steps_per_epoch`, each epoch continues where the last one stopped, and lists start
-                again when all of their batches were seen; for a data set call `repeat()`.
+                again when all of their batches were seen; for a data set call `repeat()`, except
+                for one that `batches` reads at once.
 
         Returns:
             A `keras.callbacks.History`.
@@ -191,7 +194,7 @@ class Task(keras.Model, abc.ABC):
             with self.distribute_strategy.scope():
                 self.optimizer.build(self.trainable_variables)
         counted = kwargs.get("steps_per_epoch") is not None
-        if counted and not hasattr(x, "element_spec"):
+        if counted and not self._is_read_by_step(x):
             train = train.repeat()
         with contextlib.nullcontext() if counted else _unknown_number_of_batches():
             return super().fit(train, validation_data=validation_data, shuffle=False, **kwargs)
@@ -226,6 +229,10 @@ class Task(keras.Model, abc.ABC):
         batch_size = options.get("batch_size")
         require_positive_integers_or_none(type(self).__name__, batch_size=batch_size)
         return x if y is None and is_batches(x) else self.batches(x, y, **options)
+
+    def _is_read_by_step(self, x):
+        """Whether training reads `x` batch by batch, so that it may be infinite."""
+        return hasattr(x, "element_spec")
 
     def _validation_arguments(self, validation_data):
         """Returns the arguments of `batches` for the validation data of `fit`."""

@@ -127,7 +127,8 @@ class Captioner(GeneratingTask):
         loss = super().compute_loss(x, y, y_pred["logits"], sample_weight, training)
         if not training:
             return loss
-        return loss + self.core.attention_loss(y_pred, y, ops.not_equal(sample_weight, 0))
+        weights = ops.ones_like(y) if sample_weight is None else sample_weight
+        return loss + self.core.attention_loss(y_pred, y, ops.not_equal(weights, 0))
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
         return super().compute_metrics(x, y, y_pred["logits"], sample_weight)
@@ -212,9 +213,15 @@ class Captioner(GeneratingTask):
             A list of `str`; with `num_return_sequences` above 1, a list of lists of `str`.
 
         Raises:
-            ValueError: If the sampler or an option is unknown.
+            ValueError: If `annotations` has another shape, or the sampler or an option is unknown.
         """
         annotations = np.asarray(annotations, "float32")
+        channels = self.backbone.channels
+        if annotations.ndim != 3 or annotations.shape[2] != channels:
+            raise ValueError(
+                f"`annotations` must be an array (images, positions, {channels}). Received: an "
+                f"array of shape {annotations.shape}."
+            )
         compiled = self._compiled_of_annotations
         rows = self._answers(
             annotations, sampler, batch_size=batch_size, compiled=compiled, **options

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from zoo import serving
 from zoo.data.batching import in_batches_by_length
+from zoo.decoding.compiled import made_once
 from zoo.readers.text.text_reader import TextReader
 from zoo.serving import Endpoint
 from zoo.tasks.arguments import FilePath
@@ -40,7 +41,7 @@ class EncodingTask(Task):
 
     def forget_compiled(self):
         super().forget_compiled()
-        self._compiled = functools.cache(self._compile)
+        self._compiled = made_once(self._compile)
 
     @abc.abstractmethod
     def respond(self, requests, **options):

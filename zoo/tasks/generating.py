@@ -2,7 +2,6 @@
 
 import abc
 import dataclasses
-import functools
 import pathlib
 from typing import Any
 
@@ -12,7 +11,7 @@ import tensorflow as tf
 from zoo import decoding, serving
 from zoo.data.batching import in_batches_by_length
 from zoo.decoding.base import Sampler, as_length, as_seed
-from zoo.decoding.compiled import NUMBERS, for_every_form
+from zoo.decoding.compiled import NUMBERS, for_every_form, made_once
 from zoo.metrics.perplexity import Perplexity
 from zoo.serving import buckets
 from zoo.tasks.arguments import FilePath, SamplerLike
@@ -320,7 +319,7 @@ class GeneratingTask(Task):
         """The same, with the decoding compiled by XLA, for a few sizes only."""
         read = tf.function(self.read, [self.request_spec], autograph=False)
 
-        @functools.cache
+        @made_once
         def decoder(max_length):
             def decode(inputs, seeds, limits, numbers):
                 sampler = with_numbers(numbers)

@@ -1,6 +1,5 @@
 """The task of matching: which image belongs to which text."""
 
-import functools
 import itertools
 import os
 import pathlib
@@ -10,10 +9,14 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_attention._checks import require_positive_integers_or_none
+from keras_attention._checks import (
+    require_positive_integers,
+    require_positive_integers_or_none,
+)
 from zoo import serving
 from zoo.data.batching import in_batches_by_length
 from zoo.data.captions import annotated, examples_of_lists, images_with_captions, plain
+from zoo.decoding.compiled import made_once
 from zoo.metrics.contrastive import ContrastiveLoss
 from zoo.models.backbone import Backbone
 from zoo.readers.image_reader import ImageReader
@@ -86,7 +89,7 @@ class Matcher(Task):
 
     def forget_compiled(self):
         super().forget_compiled()
-        self._compiled = functools.cache(self._compile)
+        self._compiled = made_once(self._compile)
 
     @classmethod
     def decides(cls, tokenizer=None, reader=None, **settings):
@@ -249,13 +252,18 @@ class Matcher(Task):
 
         Returns:
             float32 `(images, embedding_size)`.
+
+        Raises:
+            ValueError: If `annotations` has another shape.
         """
-        run = self._compiled("annotations")
-        batches = (
-            run(tf.constant(annotations[start : start + batch_size], tf.float32))["embedding"]
-            for start in range(0, len(annotations), batch_size)
-        )
-        return np.concatenate([batch.numpy() for batch in batches])
+        annotations = np.asarray(annotations, "float32")
+        if annotations.shape[1:] != self._shape_of_image():
+            told = ", ".join(map(str, self._shape_of_image()))
+            raise ValueError(
+                f"`annotations` must be an array (images, {told}). Received: an array of shape "
+                f"{annotations.shape}."
+            )
+        return self._embed("annotations", annotations, batch_size)
 
     @overload
     def match(
@@ -366,8 +374,7 @@ class Matcher(Task):
         texts, is_one = as_texts(text)
         if not is_one:
             raise ValueError(f"`text` of search must be one text. Received: text={text!r}.")
-        if k < 1:
-            raise ValueError(f"`k` must be at least 1. Received: k={k}.")
+        require_positive_integers("search", k=k)
         if isinstance(images, str | os.PathLike):
             pictures = pictures_in(images)
         else:
@@ -389,13 +396,13 @@ class Matcher(Task):
     def _requests(self, images):
         return as_requests(images, image_bytes, "images", picture_rank=3)
 
-    def _embed(self, kind, requests, batch_size):
+    def _embed(self, kind, inputs, batch_size):
         run = self._compiled(kind)
 
         def of_batch(places):
-            return run(tf.constant([requests[place] for place in places], tf.string))
+            return run(tf.convert_to_tensor([inputs[place] for place in places]))
 
-        rows = in_batches_by_length(of_batch, list(map(len, requests)), batch_size)
+        rows = in_batches_by_length(of_batch, list(map(len, inputs)), batch_size)
         vectors = [row["embedding"] for row in rows]
         return np.reshape(vectors, (-1, self.core.config.embedding_size)).astype("float32")
 
@@ -421,11 +428,15 @@ class Matcher(Task):
     def _answer_annotations(self, annotations):
         return {"embedding": self.core.embed_images(annotations, training=False)}
 
+    def _shape_of_image(self):
+        """Returns the shape of the input of the core for an image, a tuple."""
+        config, reader = self.core.config, self.reader
+        shape = (config.positions,) if reader is None else (reader.size, reader.size)
+        return *shape, config.channels
+
     def _compile(self, kind):
         if kind == "annotations":
-            config, reader = self.core.config, self.reader
-            shape = [config.positions] if reader is None else [reader.size, reader.size]
-            inputs = tf.TensorSpec([None, *shape, config.channels])
+            inputs = tf.TensorSpec([None, *self._shape_of_image()])
             answer = self._answer_annotations
         else:
             inputs = REQUESTS

@@ -10,8 +10,10 @@ import tensorflow as tf
 
 from keras_attention._checks import is_positive_integer
 from zoo import decoding
+from zoo.data.batching import is_batches
 from zoo.data.windows import random_windows, sliding_windows
 from zoo.decoding.base import Sampler, as_length, as_seed, require
+from zoo.decoding.compiled import made_once
 from zoo.readers.text.chat import is_conversation, text_of
 from zoo.readers.text.texts import as_text, as_texts, refuse_paths, require_scalar_strings
 from zoo.readers.text.words import chunks
@@ -70,7 +72,7 @@ class TextGenerator(GeneratingTask):
     def forget_compiled(self):
         super().forget_compiled()
         self._continuation = Continuation(self)
-        self._compiled_log_probs = functools.cache(self._compile_log_probs)
+        self._compiled_log_probs = made_once(self._compile_log_probs)
 
     # ------------------------------------------------------------------------------------ training
 
@@ -78,7 +80,8 @@ class TextGenerator(GeneratingTask):
         """Turns texts into windows for Keras.
 
         Args:
-            x: A `str`, a list of `str`, or a `tf.data.Dataset` of scalar strings.
+            x: A `str`, a list of `str`, or a finite `tf.data.Dataset` of scalar strings, all of
+                which are read at once. With `steps_per_epoch`, `fit` repeats its windows.
             y: Not used: a text is its own target.
             batch_size: Number of windows per batch. Defaults to 32.
             shuffle: Whether the windows start at random positions of the concatenated texts, as
@@ -89,7 +92,8 @@ class TextGenerator(GeneratingTask):
             A data set of `(inputs, labels, weights)`.
 
         Raises:
-            ValueError: If `x` is not a text, holds fewer than two tokens, or `y` is given.
+            ValueError: If `x` is not a text, is infinite, holds fewer than two tokens, or `y` is
+                given.
         """
         require(y is None, "left out: a language model learns from texts alone", y=y)
         refuse_paths(x)
@@ -102,6 +106,9 @@ class TextGenerator(GeneratingTask):
         require(windows, "texts", x=x)
         arrays = tuple(np.concatenate(parts) for parts in zip(*windows, strict=True))
         return tf.data.Dataset.from_tensor_slices(arrays).batch(batch_size)
+
+    def _is_read_by_step(self, x):
+        return is_batches(x)
 
     def _validation_arguments(self, validation_data):
         return (validation_data,)
@@ -147,6 +154,9 @@ class TextGenerator(GeneratingTask):
         """Yields the tokens of each text, with opening and end, and the length of the opening."""
         if isinstance(texts, tf.data.Dataset):
             require_scalar_strings(texts)
+            is_finite = texts.cardinality() != tf.data.INFINITE_CARDINALITY
+            expected = "a finite data set, since it is read at once: leave out repeat()"
+            require(is_finite, expected, x=texts)
             texts = [text.decode("utf-8", "replace") for text in texts.as_numpy_iterator()]
         texts, _ = as_texts(texts)
         end = [self.tokenizer.end_id] if self.opening is None else []

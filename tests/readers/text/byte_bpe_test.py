@@ -1,10 +1,12 @@
 """The tokenizer against the `tokenizers` library, as the oracle, and on its own promises."""
 
+import copy
 import gzip
 import itertools
 import json
 import os
 import pathlib
+import pickle
 import random
 import subprocess
 import sys
@@ -107,8 +109,9 @@ def test_without_a_space_in_front_texts_can_be_taken_apart_and_joined(tmp_path):
     bare.save(tmp_path / "bare.json")
     loaded = ByteBPETokenizer.load(tmp_path / "bare.json")
     assert loaded.tokenize(texts).to_list() == ids.to_list()
-    copied = ByteBPETokenizer.from_config(bare.get_config())
-    assert copied.tokenize(texts).to_list() == ids.to_list()
+    copies = pickle.loads(pickle.dumps(bare)), copy.deepcopy(bare)
+    for each in (ByteBPETokenizer.from_config(bare.get_config()), *copies):
+        assert each.tokenize(texts).to_list() == ids.to_list()
 
 
 def test_random_texts_equal_library(tokenizer):

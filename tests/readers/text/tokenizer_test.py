@@ -1,6 +1,7 @@
 """Tokenizers of known kinds against the libraries that define them, and on their own promises."""
 
 import json
+import pickle
 import subprocess
 import sys
 
@@ -161,7 +162,8 @@ def test_texts_may_be_truncated_on_the_left(tmp_path, bert):
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
     ours = read_tokenizer(tmp_path)
     ours.save(tmp_path / "saved.json")
-    for each in (ours, Tokenizer.load(tmp_path / "saved.json"), Tokenizer(**ours.get_config())):
+    copies = Tokenizer(**ours.get_config()), pickle.loads(pickle.dumps(ours))
+    for each in (ours, Tokenizer.load(tmp_path / "saved.json"), *copies):
         found = each.encode(firsts, seconds, max_length=17, dense=False).token_ids
         assert found.to_list() == expected
     assert ours.encode(firsts, max_length=17, dense=False).token_ids.to_list() == single

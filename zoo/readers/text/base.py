@@ -61,6 +61,9 @@ class TextTokenizer(tf.Module):
     def end_ids(self):
         return () if self.end_id is None else (self.end_id,)
 
+    def __reduce__(self):  # for pickle and copy, which cannot take the tables of TensorFlow
+        return type(self).from_config, (self.get_config(),)
+
     @tf.autograph.experimental.do_not_convert
     def encode(self, texts, pairs=None, *, special_tokens=True, max_length=None, dense=True):
         """Turns texts, or pairs of texts, into the inputs of a model.
