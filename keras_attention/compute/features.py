@@ -54,6 +54,8 @@ def weights(query, key, mask=None, query_mask=None, causal=False):
 
 def _features(query, key, mask):
     """Returns features in place of their logarithms, zeros for hidden keys."""
+    # Keras casts a memory that is an argument of another layer to half precision, where e³⁰ is inf.
+    query, key = ops.cast(query, "float32"), ops.cast(key, "float32")
     visible = True if mask is None else mask[:, None, :, None]
     lowest = -float("inf")
     peak = ops.max(ops.where(visible, key, lowest), axis=-2, keepdims=True, initial=lowest)
