@@ -152,7 +152,11 @@ class LinformerAttention(MemoryAttention, Approximation):
         """(batch, heads, key_length, size) -> (batch, heads, projected_length, size)."""
         if mask is not None:  # hidden inputs are zeros, but the projection adds its bias
             x = ops.where(mask[:, None, :, None], x, ops.cast(0.0, x.dtype))
-        return matmul(ops.cast(mixtures, x.dtype)[:, : ops.shape(x)[2]], x)
+        mixtures, length = ops.cast(mixtures, x.dtype), ops.shape(x)[2]
+        if isinstance(length, int) or ops.is_tensor(length):
+            return matmul(mixtures[:, :length], x)
+        # A symbolic length of JAX, which cannot know that it is at most max_length.
+        return matmul(ops.take(mixtures, ops.arange(length, dtype="int32"), axis=1), x)
 
     def get_config(self):
         return {

@@ -174,13 +174,10 @@ class AttentionCell(keras.layers.Layer):
         query_shape = (batch, 1, self.cell.units)
         if not self.attention.built:  # already built if loaded from a file or shared
             self.attention.build(query_shape, memory_shape)
-        context_size = self.attention.compute_output_spec(
-            keras.KerasTensor(query_shape), keras.KerasTensor(memory_shape)
-        ).shape[-1]
-        self.output_size = self.cell.units + context_size
+        context_size = self._context_size(memory_shape)
+        self.output_size = self._output_size(memory_shape)
         if self.order == "luong":
-            self.combine.build((batch, self.output_size))
-            self.output_size = self.combine.units
+            self.combine.build((batch, self.cell.units + context_size))
         self.cell_input_sizes = {
             "bahdanau": [input_size + context_size],
             "conditional": [input_size, context_size],
@@ -191,6 +188,16 @@ class AttentionCell(keras.layers.Layer):
                 cell.build((batch, size))
         if self.gated:
             self.gate.build((batch, self.cell.units))
+
+    def _output_size(self, memory_shape):
+        """Returns the size of the output `o_t` for a memory of this shape."""
+        if self.order == "luong":
+            return self.combine.units
+        return self.cell.units + self._context_size(memory_shape)
+
+    def _context_size(self, memory_shape):
+        query_shape = (memory_shape[0], 1, self.cell.units)
+        return self.attention.compute_output_shape(query_shape, memory_shape)[-1]
 
     @property
     def cells(self):
@@ -388,6 +395,16 @@ class AttentionRNN(ChecksMasks, keras.layers.Layer):
         if not return_attention_scores:
             return outputs
         return outputs, ops.moveaxis(history[1], 0, -2)  # (batch, *heads, length, memory_length)
+
+    def compute_output_shape(self, inputs_shape, memory_shape):
+        """Returns the shape of the outputs, without that of the weights."""
+        self._require_sequences(inputs_shape, memory_shape)
+        return (*inputs_shape[:2], self.cell._output_size(memory_shape))
+
+    def compute_output_spec(self, *args, **kwargs):
+        # The spec of what `call` returns, including the weights. `keras.layers.Layer` would use
+        # `compute_output_shape`.
+        return keras.Operation.compute_output_spec(self, *args, **kwargs)
 
     def _require_sequences(self, inputs_shape, memory_shape):
         if len(inputs_shape) != 3 or len(memory_shape) != 3:

@@ -140,7 +140,8 @@ class ReformerAttention(Approximation):
         chunk = 2 * self.bucket_size
         if isinstance(length, int):
             chunk = min(chunk, max(length, 1))
-        padding = [(0, 0), (0, -length % chunk)]  # at the end, hidden
+        # Not `-length % chunk`: JAX could not tell that a symbolic length has a first chunk.
+        padding = [(0, 0), (0, -(-length // chunk) * chunk - length)]  # at the end, hidden
 
         def pad(x):
             return ops.pad(self._ready(x, visible), [*padding, (0, 0)])

@@ -185,6 +185,17 @@ def known_values(tensor):
     return None if is_traced else ops.convert_to_numpy(tensor)
 
 
+def larger(first, second):
+    """Returns the larger of two sizes: integers, scalar tensors, or symbolic sizes of JAX."""
+    if isinstance(first, int) and isinstance(second, int):
+        return max(first, second)
+    if keras.backend.backend() != "jax":
+        return ops.maximum(first, second)
+    import jax
+
+    return jax.core.max_dim(first, second)
+
+
 def has_fast_kernel():
     """Whether `keras.ops.dot_product_attention` is a dedicated kernel: on a GPU, except with
     TensorFlow, for which Keras has none."""

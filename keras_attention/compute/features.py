@@ -10,6 +10,7 @@ from keras import ops
 
 from keras_attention import masks
 from keras_attention._products import matmul, transposed
+from keras_attention.compute._backend import larger
 
 CHUNK = 128  # number of queries and keys that the causal computation processes together
 ROOM = 30.0  # logarithm of the largest feature: exp(2 · 30) may be added up 10⁹ times in float32
@@ -54,6 +55,8 @@ def weights(query, key, mask=None, query_mask=None, causal=False):
 
 def _features(query, key, mask):
     """Returns features in place of their logarithms, zeros for hidden keys."""
+    # Keras casts a memory that is an argument of another layer to half precision, where e³⁰ is inf.
+    query, key = ops.cast(query, "float32"), ops.cast(key, "float32")
     visible = True if mask is None else mask[:, None, :, None]
     lowest = -float("inf")
     peak = ops.max(ops.where(visible, key, lowest), axis=-2, keepdims=True, initial=lowest)
@@ -72,7 +75,7 @@ def _sums_of_all(query, key, value):
 def _sums_up_to_now(query, key, value):
     """Adds up the pairs inside each chunk and the sums of all previous chunks."""
     query_length, key_length = ops.shape(query)[2], ops.shape(key)[2]
-    longest = _larger(_larger(query_length, key_length), 1)
+    longest = larger(larger(query_length, key_length), 1)
     chunk = min(CHUNK, longest) if isinstance(longest, int) else CHUNK
     number = -(-longest // chunk)
 
@@ -85,8 +88,8 @@ def _sums_up_to_now(query, key, value):
 
     query, key, value = cut(query), cut(key), cut(value)
     of_chunks = matmul(transposed(key), value)  # (batch, heads, chunks, features, size)
-    up_to = ops.cumsum(of_chunks[:, :, :-1], axis=2)
-    before = ops.concatenate([ops.zeros_like(of_chunks[:, :, :1]), up_to], axis=2)
+    up_to = ops.cumsum(of_chunks, axis=2)
+    before = ops.pad(up_to, [(0, 0), (0, 0), (1, 0), (0, 0), (0, 0)])[:, :, :-1]
     pairs = matmul(query, transposed(key)) * ops.tril(ops.ones((chunk, chunk), "float32"))
     sums = matmul(pairs, value) + matmul(query, before)
     batch, heads, _, _, size = ops.shape(sums)
@@ -103,8 +106,3 @@ def _normalized(sums, query_mask):
     # First divide by a constant: the gradient of a division squares the divisor and may overflow.
     sums = ops.where(seen, sums, 1.0) / ops.stop_gradient(ops.where(seen, total, 1.0))
     return ops.where(seen, sums[..., :-1] / sums[..., -1:], 0.0)
-
-
-def _larger(first, second):
-    are_known = isinstance(first, int) and isinstance(second, int)
-    return max(first, second) if are_known else ops.maximum(first, second)

@@ -157,6 +157,6 @@ def _join(x):
 
 def _with_previous(x, nobody):
     """Prepends to each chunk the previous one, and to the first one `nobody`."""
-    first = ops.full_like(x[..., :1, :, :], nobody)
-    previous = ops.concatenate([first, x[..., :-1, :, :]], axis=-3)
-    return ops.concatenate([previous, x], axis=-2)
+    sides = [(0, 0)] * (len(x.shape) - 3) + [(1, 0), (0, 0), (0, 0)]
+    shifted = ops.pad(x, sides, constant_values=nobody)  # one chunk more
+    return ops.concatenate([shifted[..., :-1, :, :], x], axis=-2)

@@ -5,7 +5,14 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import Attention, AttentionCell, AttentionRNN, MultiHeadAttention
+from keras_attention import (
+    Attention,
+    AttentionCell,
+    AttentionRNN,
+    LinearAttention,
+    MultiHeadAttention,
+    PerformerAttention,
+)
 from keras_attention.normalizers import Hard
 from keras_attention.recurrent import ORDERS
 from tests.attention import oracle
@@ -184,6 +191,29 @@ def test_half_precision_is_near_the_equations(dtype, order):
     tolerance = 5e-3 if dtype == "mixed_float16" else 5e-2
     np.testing.assert_allclose(oracle.float64(outputs), expected, atol=tolerance)
     np.testing.assert_allclose(oracle.float64(weights), expected_weights, atol=tolerance)
+
+
+@pytest.mark.parametrize("make", [LinearAttention, PerformerAttention])
+def test_linear_attention_in_half_precision_is_near_float32(make):
+    layers = {}
+    for dtype in ("float32", "mixed_float16"):
+        cell = keras.layers.GRUCell(UNITS, dtype=dtype)
+        cell = AttentionCell(cell, make(2, 3, dtype=dtype), dtype=dtype)
+        layers[dtype] = AttentionRNN(cell, dtype=dtype)
+        layers[dtype].build(INPUTS.shape, ENCODED.shape)
+    layers["mixed_float16"].set_weights(layers["float32"].get_weights())
+    expected, found = (map(oracle.float64, run(layer)) for layer in layers.values())
+    for half, single in zip(found, expected, strict=True):
+        np.testing.assert_allclose(half, single, atol=1e-2)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("attention", ATTENTIONS)
+def test_output_shape_is_that_of_the_output(order, attention):
+    attention = ATTENTIONS[attention]()
+    layer = AttentionRNN(AttentionCell(keras.layers.LSTMCell(UNITS), attention, order=order))
+    found = layer.compute_output_shape((None, *INPUTS.shape[1:]), (None, None, MEMORY_SIZE))
+    assert found == (None, *layer(INPUTS, ENCODED).shape[1:])
 
 
 @pytest.mark.parametrize("shape", [(0, LENGTH, MEMORY), (BATCH, 0, MEMORY), (BATCH, 1, 1)])

@@ -91,6 +91,23 @@ def test_unknown_lengths_are_known_when_called(name):
         np.testing.assert_allclose(oracle.float64(each), oracle.float64(expected), atol=1e-5)
 
 
+@pytest.mark.skipif(keras.backend.backend() != "jax", reason="is about symbolic sizes of JAX")
+@pytest.mark.parametrize("name", ["linear", "linformer", "reformer"])
+def test_exported_for_unknown_lengths(name):
+    import jax
+    from jax import export
+
+    layer = LAYERS[name]()
+    layer.build(X.shape, X.shape)
+    call = jax.jit(lambda x, mask: layer(x, x, value_mask=mask))
+    shape = export.symbolic_shape("batch, length")
+    inputs = (jax.ShapeDtypeStruct((*shape, SIZE), "float32"), jax.ShapeDtypeStruct(shape, "bool"))
+    exported = export.export(call)(*inputs)
+    x, mask = X[:, :5], MASK[:, :5]
+    found, expected = oracle.float64(exported.call(x, mask)), oracle.float64(call(x, mask))
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
 def test_causal_layers_make_causal_blocks():
     block = TransformerBlock(LinearAttention(2, 4, causal=True), 12)
     other = X.copy()
