@@ -270,8 +270,8 @@ def list_models() -> list[ModelInfo]:
     Example:
 
     >>> [model.name for model in list_models() if not model.card]  # doctest: +NORMALIZE_WHITESPACE
-    ['bahdanau_nmt', 'clip', 'conformer', 'conformer_ctc', 'luong_nmt', 'show_attend_tell', 't5',
-     'text_encoder', 'text_encoder_embedding', 'text_encoder_masked', 'text_encoder_score',
+    ['bahdanau_nmt', 'bart', 'clip', 'conformer', 'conformer_ctc', 'luong_nmt', 'show_attend_tell',
+     't5', 'text_encoder', 'text_encoder_embedding', 'text_encoder_masked', 'text_encoder_score',
      'text_encoder_span', 'text_encoder_tags', 'transformer_lm', 'transformer_nmt', 'vit',
      'whisper']
     """

@@ -139,8 +139,9 @@ def test_conversations_that_do_not_fit(checkpoint, talk, message):
 
 
 def test_templates_that_do_not_work(checkpoint):
-    with pytest.raises(ValueError, match="refuses the conversation"):
-        text_of({"template": "{% if %}"}, TALK)
+    for template in ("{% if %}", "{{ messages + 1 }}", "{{ 1 / 0 }}"):
+        with pytest.raises(ValueError, match="refuses the conversation"):
+            text_of({"template": template}, TALK)
     with pytest.raises(ValueError, match="refuses the conversation.*unsafe"):
         text_of({"template": "{{ messages.__class__.__mro__ }}"}, TALK)
 

@@ -396,7 +396,10 @@ def test_settings_without_an_effect(checkpoint, tmp_path):
         ({"rotary_theta": 2}, "not implemented: rotary_theta=2"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type='relative_key'"),
         ({"hidden_act": "mish"}, "activation 'mish'"),
-        ({"model_type": "roformer"}, "'roformer', which is not implemented. Implemented: bert"),
+        (
+            {"model_type": "roformer"},
+            "'roformer', which is not implemented. Implemented: bart, bert",
+        ),
         ({"architectures": ["BertForMultipleChoice"]}, "BertForMultipleChoice"),
         ({"problem_type": "ranking"}, "must be one of.*regression.*Received: 'ranking'"),
         ({"problem_type": "regression"}, "model with 2 outputs, which is not implemented"),

@@ -52,7 +52,7 @@ def text_of(chat, messages):
     try:
         template = _compiled(chat["template"])
         return template.render(messages=messages, add_generation_prompt=True, **tokens)
-    except jinja2.TemplateError as error:
+    except (jinja2.TemplateError, ArithmeticError, LookupError, TypeError) as error:
         raise ValueError(
             f"The chat template refuses the conversation: {error}. Received: {messages!r:.500}."
         ) from error
