@@ -3,10 +3,13 @@
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import zoo
 from tests.serving.client import serving
 from tests.serving.conftest import TINY_TRANSFORMER
+from tests.serving.hostile_clients_test import anything, completions, quick, scalars
 from zoo.server import Limits, LoadedModel
 
 ADDRESS = "/v1/chat/completions"
@@ -65,6 +68,24 @@ def test_streamed_events_put_together_are_the_answer(client):
     choices = [each["choices"][0] for each in parts]
     assert "".join(each["delta"]["content"] for each in choices) == whole["message"]["content"]
     assert choices[-1]["finish_reason"] == whole["finish_reason"] == "length"
+
+
+messages = st.lists(
+    st.fixed_dictionaries(
+        {"role": st.sampled_from(["user", "assistant", "tool"]) | scalars},
+        optional={"content": st.text(max_size=20) | anything, "name": scalars},
+    ),
+    max_size=4,
+)
+
+
+@pytest.mark.full
+@given(options=completions, talk=messages | anything, longest=st.integers(-1, 3) | scalars)
+@quick
+def test_no_conversation_is_a_fault_of_the_server(client, options, talk, longest):
+    content = {**options, "model": "talker", "messages": talk, "max_completion_tokens": longest}
+    status, answer, _ = client(ADDRESS, json.dumps(content).encode())
+    assert status < 500, (content, answer)
 
 
 @pytest.mark.parametrize(
