@@ -1,6 +1,7 @@
 """GPT-2 (Radford et al. 2019): a language model with learned positions."""
 
 from zoo.checkpoints.activations import activation
+from zoo.checkpoints.chat import chat_of
 from zoo.checkpoints.generation import sampler_of_continuations
 from zoo.checkpoints.names import Names, Part
 from zoo.checkpoints.plan import Plan
@@ -48,6 +49,7 @@ def plan(settings, folder):
         "use_bias": True,
         "scaled": False,
         "pad_id": -1,
+        "chat": chat_of(folder),
         "sampler": sampler_of_continuations(settings, folder),
     }
     settings.ignore("embd_pdrop")  # the embedding has the dropout of the blocks
