@@ -205,7 +205,6 @@ def test_a_preset_without_a_tokenizer_goes_into_an_archive(model, tmp_path):
     ("argument", "instead"),
     [
         ({"validation_split": 0.5}, r"validation_data=\(x\[n:\], y\[n:\]\)"),
-        ({"sample_weight": np.ones(4)}, r"shuffle=True\).*weights \* "),
     ],
 )
 def test_what_keras_takes_with_arrays_has_another_way(model, argument, instead):
@@ -241,6 +240,38 @@ def test_labels_have_weights_in_the_loss_alone(model, class_weight):
 def test_weights_of_labels_are_checked(model, class_weight, message):
     with pytest.raises(ValueError, match=message):
         model.fit(*pictures(4), class_weight=class_weight)
+
+
+def test_inputs_have_weights_in_the_loss_alone(model):
+    images, labels = pictures(4)
+    labels = [*labels[:2], "light", "light"]  # the third is dark: a mistake of the model
+    weights = [0.0, 1.0, 3.0, 0.5]
+    weighed = model.batches(images, labels, sample_weight=weights)
+    found = model.evaluate(weighed, return_dict=True, verbose=0)
+    losses = [model.evaluate([x], [y], verbose=0)[0] for x, y in zip(images, labels, strict=True)]
+    assert found["loss"] == pytest.approx(np.average(losses, weights=weights), rel=1e-5)
+    assert found["accuracy"] == 0.75
+    both = model.batches(
+        images, labels, class_weight={"light": 2.0}, sample_weight=weights, shuffle=True
+    )
+    ((_, numbers, found),) = both
+    expected = [(0, 0.0), (1, 2.0), (1, 6.0), (1, 1.0)]
+    numbers = numbers.numpy().tolist()
+    assert sorted(zip(numbers, found.numpy().tolist(), strict=True)) == sorted(expected)
+
+
+@pytest.mark.parametrize(
+    "weights", [[1.0] * 3, [[1.0]] * 4, [1.0, -1.0, 1.0, 1.0], [np.nan] * 4, ["a"] * 4, 2.0]
+)
+def test_weights_of_inputs_are_checked(model, weights):
+    with pytest.raises(ValueError, match="`sample_weight` must be 4 finite numbers"):
+        model.fit(*pictures(4), sample_weight=weights)
+
+
+def test_weights_of_inputs_are_for_lists(model):
+    examples = tf.data.Dataset.from_tensor_slices((np.zeros((2, 8, 8, 3), "uint8"), [0, 1]))
+    with pytest.raises(ValueError, match="`sample_weight` is for lists. Of a data set, weigh"):
+        model.batches(examples, sample_weight=[1.0, 2.0])
 
 
 def test_weights_of_labels_come_too_late_for_batches(model):

@@ -212,6 +212,28 @@ def test_a_shipped_encoder_becomes_a_tagger():
     assert [each.word for each in model.tag("a film")] == ["a", "film"]
 
 
+@pytest.mark.parametrize("kind", ["labels", "several labels", "numbers"])
+def test_texts_keep_their_weights(byte_tokenizer, kind):
+    texts = ["a" * length for length in (1, 30, 3, 12)]
+    weights = [0.5, 2.0, 0.0, 1.0]
+    options = {"labels": ["O", "P"], "tokenizer": byte_tokenizer, "weights": None, **TINY}
+    targets = {"labels": ["O", "P"] * 2, "several labels": [["O", "P"], []] * 2}
+    if kind == "numbers":
+        options.pop("labels")
+        model = zoo.load("text_encoder_score", **options)
+    else:
+        several = {"problem_type": "multi_label_classification"} if "several" in kind else {}
+        model = zoo.load("text_encoder", **several, **options)
+    given = targets.get(kind, [1.0, 2.0, 3.0, 4.0])
+    letter, found = int(byte_tokenizer.tokenize(["a"]).values[0]), {}
+    for pairs in (texts, [(each, "b") for each in texts]):
+        for inputs, _, each in model.batches(pairs, given, shuffle=True, sample_weight=weights):
+            ids = inputs["token_ids"] if isinstance(inputs, dict) else inputs
+            for row, weight in zip(ids.numpy(), each.numpy(), strict=True):
+                found[np.count_nonzero(row == letter)] = float(weight)
+        assert [found[len(text)] for text in texts] == weights
+
+
 def test_pairs_and_words_may_be_arrays(byte_tokenizer):
     pairs, words = PairReader(byte_tokenizer, 16), WordReader(byte_tokenizer, 16)
     given = [("a", "b"), ("c", "d")]

@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_attention._checks import is_positive_integer
+from zoo.data.labels import sample_weights
 
 BUCKET_WIDTH = 4
 LONGEST_BUCKET = 128
@@ -113,7 +114,7 @@ def _batches(lengths, batch_size, tokens):
         yield batch
 
 
-def examples_of(reader, x, y, kind, make, shuffle, seed):
+def examples_of(reader, x, y, kind, make, shuffle, seed, weights=None):
     """Returns a data set of examples for a task that learns from lists or from a data set.
 
     Args:
@@ -123,14 +124,26 @@ def examples_of(reader, x, y, kind, make, shuffle, seed):
         make: Function of a tuple of two lists, or of a data set, that returns the data set.
         shuffle: Whether to shuffle lists; a data set is not shuffled.
         seed: Seed of the shuffling.
+        weights: `sample_weight` of `fit`, for lists; the targets are then pairs of a target and a
+            weight.
 
     Raises:
-        ValueError: If `x` is a single input, or `make` raises it.
+        ValueError: If `x` is a single input, `weights` do not fit, or `make` raises it.
     """
     if y is None:
+        if weights is not None:
+            raise ValueError(
+                "`sample_weight` is for lists. Of a data set, weigh the batches: model.batches(x)"
+                ".map(lambda inputs, labels, weights: (inputs, labels, weights * ...))."
+            )
         return make(x)
     requests, is_one = reader.requests(x)
     if is_one:
         raise ValueError(f"`x` must be a list of {kind}s. Received: one {kind}.")
     examples = make((requests, y))
+    if weights is not None:
+        weights = tf.data.Dataset.from_tensor_slices(sample_weights(weights, len(requests)))
+        examples = tf.data.Dataset.zip(examples, weights).map(
+            lambda example, weight: (example[0], (example[1], weight))
+        )
     return examples.shuffle(len(requests), seed=seed) if shuffle else examples

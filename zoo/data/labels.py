@@ -1,5 +1,7 @@
 """Inputs with labels or numbers: training data of classifiers and regression models."""
 
+import reprlib
+
 import numpy as np
 import tensorflow as tf
 
@@ -78,6 +80,36 @@ def label_weights(class_weight, labels):
         names[number] = label
         weights[number] = weight
     return weights
+
+
+def sample_weights(weights, number):
+    """Returns float32 `(number,)`, the weight of each input.
+
+    Raises:
+        ValueError: If these are not as many finite numbers, at least 0.
+
+    Example:
+
+    >>> sample_weights([1, 0.5], 2).tolist()
+    [1.0, 0.5]
+    """
+    array = np.asarray(weights)
+    is_right = array.shape == (number,) and array.dtype.kind in "iuf"
+    if not is_right or not np.all(np.isfinite(array)) or np.any(array < 0):
+        raise ValueError(
+            f"`sample_weight` must be {number} finite numbers, one for each input, at least 0. "
+            f"Received: {reprlib.repr(weights)}."
+        )
+    return array.astype("float32")
+
+
+def weighed(labels):
+    """Returns labels, and the weight of each input.
+
+    Args:
+        labels: The labels of a batch, or a pair of these and of the `sample_weight` of each.
+    """
+    return labels if isinstance(labels, tuple) else (labels, tf.ones(tf.shape(labels)[:1]))
 
 
 def labelled(examples, labels):

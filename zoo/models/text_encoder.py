@@ -59,8 +59,8 @@ class TextEncoderConfig(TransformerConfig):
         position: `"learned"`, added to the embedding; or a position inside self-attention, as for
             `TransformerConfig`, such as `"rotary"`.
         window: How far a token sees to each side; `None` for no limit.
-        global_every: Every how many blocks one sees all tokens despite the `window`, the first
-            block included; 0 for none.
+        global_every: With a `window`, every `global_every`-th block, beginning with the first, sees
+            all tokens; 0 for none.
         global_position: Position inside the attention of these blocks; defaults to `position`.
         first_norm: Whether with `normalize="pre"` the first block normalizes its input, which the
             embedding has already normalized.

@@ -173,8 +173,8 @@ class Task(keras.Model, abc.ABC):
             A `keras.callbacks.History`.
 
         Raises:
-            ValueError: If the data have another form, or if `validation_split`, `sample_weight` or,
-                except for classifiers, `class_weight` is given: the message names the alternative.
+            ValueError: If the data have another form, or if `validation_split`, or weights that the
+                task does not take, are given: the message names the alternative.
         """
         options = {name: kwargs.pop(name) for name in self.data_options if name in kwargs}
         _refuse_what_needs_arrays(**kwargs)

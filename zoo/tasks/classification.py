@@ -11,7 +11,7 @@ import tensorflow as tf
 from keras_attention.errors import unknown_name
 from zoo import serving
 from zoo.data.batching import examples_of
-from zoo.data.labels import label_weights, labelled, multi_labelled, require_labels
+from zoo.data.labels import label_weights, labelled, multi_labelled, require_labels, weighed
 from zoo.readers.image_reader import ImageReader
 from zoo.readers.sound_reader import SoundReader
 from zoo.readers.text.pair_reader import PairReader
@@ -46,7 +46,7 @@ class Classifier(EncodingTask):
 
     task_name = "classification"
     task_method = "classify"
-    data_options = ("class_weight",)
+    data_options = ("class_weight", "sample_weight")
 
     def __init__(self, core, tokenizer=None, reader=None, labels=(), problem_type=SINGLE, **kwargs):
         reader = part_of(reader)
@@ -112,7 +112,16 @@ class Classifier(EncodingTask):
             kw.setdefault("metrics", self.usual_metrics())
         super().compile(optimizer, loss, weighted_metrics or [], jit_compile, **kw)
 
-    def batches(self, x, y=None, batch_size=None, shuffle=False, seed=0, class_weight=None):
+    def batches(
+        self,
+        x,
+        y=None,
+        batch_size=None,
+        shuffle=False,
+        seed=0,
+        class_weight=None,
+        sample_weight=None,
+    ):
         """Turns inputs with labels into batches for Keras.
 
         Args:
@@ -127,12 +136,13 @@ class Classifier(EncodingTask):
             seed: Seed of the shuffling.
             class_weight: Dictionary from labels, names or indices, to the weights of their inputs
                 in the loss, such as `{"rare": 5.0}`. Other labels weigh 1.
+            sample_weight: If `x` is a list: the weight of each input in the loss, `(inputs,)`.
 
         Returns:
             A data set of `(inputs, labels, weights)`.
 
         Raises:
-            ValueError: If the data or `class_weight` have another form.
+            ValueError: If the data or the weights have another form.
         """
         if class_weight is not None and self._is_multi:
             raise ValueError(
@@ -143,9 +153,11 @@ class Classifier(EncodingTask):
         weights = label_weights({} if class_weight is None else class_weight, self.labels)
         of_kind = multi_labelled if self._is_multi else labelled
         make = functools.partial(of_kind, labels=self.labels)
-        examples = examples_of(self.reader, x, y, "input", make, shuffle, seed)
+        examples = examples_of(self.reader, x, y, "input", make, shuffle, seed, sample_weight)
         batches = self.reader.batched(examples, batch_size or self.usual_batch_size)
-        return batches.map(lambda *batch: _weighted(*batch, weights)).prefetch(tf.data.AUTOTUNE)
+        return batches.map(lambda inputs, labels: _weighted(inputs, labels, weights)).prefetch(
+            tf.data.AUTOTUNE
+        )
 
     # ----------------------------------------------------------------------------- classification
 
@@ -279,6 +291,7 @@ class Classifier(EncodingTask):
 
 
 def _weighted(inputs, labels, weights):
-    is_one_label = labels.shape.rank == 1
-    of_inputs = tf.gather(weights, labels) if is_one_label else tf.ones(tf.shape(labels)[:1])
+    labels, of_inputs = weighed(labels)
+    if labels.shape.rank == 1:
+        of_inputs *= tf.gather(weights, labels)
     return inputs, labels, of_inputs

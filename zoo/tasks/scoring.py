@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from zoo.data.batching import examples_of
-from zoo.data.labels import numbered
+from zoo.data.labels import numbered, weighed
 from zoo.readers.text.pair_reader import PairReader
 from zoo.tasks.encoding import EncodingTask
 
@@ -41,7 +41,9 @@ class Scorer(EncodingTask):
     def usual_metrics(self):
         return [keras.metrics.MeanAbsoluteError("mean_absolute_error")]
 
-    def batches(self, x, y=None, batch_size=None, shuffle=False, seed=0):
+    data_options = ("sample_weight",)
+
+    def batches(self, x, y=None, batch_size=None, shuffle=False, seed=0, sample_weight=None):
         """Turns texts with numbers into batches for Keras.
 
         Args:
@@ -51,14 +53,15 @@ class Scorer(EncodingTask):
             batch_size: Number of texts per batch. Defaults to 64.
             shuffle: Whether to shuffle lists; a data set is not shuffled.
             seed: Seed of the shuffling.
+            sample_weight: If `x` is a list: the weight of each entry in the loss, `(entries,)`.
 
         Returns:
             A data set of `(inputs, numbers, weights)`.
 
         Raises:
-            ValueError: If `x` and `y` have another form.
+            ValueError: If `x`, `y` or `sample_weight` has another form.
         """
-        examples = examples_of(self.reader, x, y, "text", numbered, shuffle, seed)
+        examples = examples_of(self.reader, x, y, "text", numbered, shuffle, seed, sample_weight)
         batches = self.reader.batched(examples, batch_size or self.usual_batch_size)
         return batches.map(_weighted).prefetch(tf.data.AUTOTUNE)
 
@@ -99,4 +102,4 @@ class Scorer(EncodingTask):
 
 
 def _weighted(inputs, numbers):
-    return inputs, numbers, tf.ones_like(numbers[:, 0])
+    return inputs, *weighed(numbers)

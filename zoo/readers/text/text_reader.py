@@ -95,7 +95,7 @@ def bucketed(examples, read, batch_size, padding):
     """Returns batches of examples of similar length.
 
     Args:
-        examples: Data set of (input, label).
+        examples: Data set of (input, label); a label may be a structure of tensors.
         read: Function of batches of them that returns a tuple, ragged tensors first, then labels.
         batch_size: Number of examples per batch.
         padding: Tuple of the padding values of the ragged tensors.
@@ -104,12 +104,15 @@ def bucketed(examples, read, batch_size, padding):
         A data set of such tuples, of dense tensors.
     """
     rows = examples.batch(256).map(read, num_parallel_calls=tf.data.AUTOTUNE).unbatch()
-    rows = rows.map(lambda *tensors: tuple(map(tf.identity, tensors)))  # no longer ragged
+    rows = rows.map(lambda *row: tf.nest.map_structure(tf.identity, row))  # no longer ragged
     boundaries = list(range(BUCKET_WIDTH, LONGEST_BUCKET + 1, BUCKET_WIDTH))
     *_, label = rows.element_spec
     return rows.bucket_by_sequence_length(
         lambda ids, *_: tf.size(ids),
         boundaries,
         [batch_size] * (len(boundaries) + 1),
-        padding_values=(*padding, tf.zeros((), label.dtype)),
+        padding_values=(
+            *padding,
+            tf.nest.map_structure(lambda spec: tf.zeros((), spec.dtype), label),
+        ),
     )
