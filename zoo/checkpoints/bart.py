@@ -1,13 +1,11 @@
 """BART (Lewis et al. 2020) and models of its structure, such as DistilBART."""
 
-from zoo.checkpoints.activations import activation
-from zoo.checkpoints.bart_blocks import table_of_blocks
+from zoo.checkpoints.bart_blocks import TIED, stack_options, table_of_blocks
 from zoo.checkpoints.generation import sampler_of
 from zoo.checkpoints.names import Names
 from zoo.checkpoints.plan import Plan
 from zoo.readers.text.reading import read_tokenizer
 
-_COPIES = "lm_head.weight", "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"
 TABLE = table_of_blocks() | {
     "embedding.table": "model.shared.weight",
     "embedding.bias": "final_logits_bias",
@@ -16,7 +14,6 @@ TABLE = table_of_blocks() | {
     "decoder_entry.place.embeddings": "model.decoder.embed_positions.weight",
     "decoder_entry.norm": "model.decoder.layernorm_embedding",
 }
-TIED = dict.fromkeys(_COPIES, "model.shared.weight")
 CLASSES = ("BartForConditionalGeneration",)
 
 
@@ -32,26 +29,13 @@ def plan(settings, folder):
         static_position_embeddings=False,
         tie_word_embeddings=True,
     )
-    settings.ignore("init_std", "classif_dropout", "add_cross_attention", "num_hidden_layers")
-    settings.ignore("encoder_layerdrop", "decoder_layerdrop", "output_past", "extra_pos_embeddings")
+    settings.ignore("extra_pos_embeddings")
     settings.ignore("force_bos_token_to_be_generated")  # an older forced_bos_token_id
     settings.ignore("prefix", "replacing_rate", "save_step")  # of pipelines and distillation
-    heads, hidden = (
-        settings.take_same(f"encoder_{name}", f"decoder_{name}")
-        for name in ("attention_heads", "ffn_dim")
-    )
     longest = settings.take("max_position_embeddings")
     options = {
-        "num_layers": settings.take("encoder_layers"),
-        "decoder_layers": settings.take("decoder_layers"),
-        "size": settings.take("d_model"),
-        "num_heads": heads,
-        "hidden": hidden,
-        "activation": activation(settings, settings.take("activation_function", default="gelu")),
+        **stack_options(settings, "gelu"),
         "scaled": settings.take("scale_embedding", default=False),
-        "dropout": settings.take("dropout", default=0.1),
-        "attention_dropout": settings.take("attention_dropout", default=0.0),
-        "hidden_dropout": settings.take("activation_dropout", default=0.0),
         "max_length": longest,
         "pad_id": settings.take("pad_token_id", default=1),
         "max_source_length": longest,

@@ -1,19 +1,16 @@
 """Marian (Junczys-Dowmunt et al. 2018): the translation models of OPUS-MT."""
 
-from zoo.checkpoints.activations import activation
-from zoo.checkpoints.bart_blocks import table_of_blocks
+from zoo.checkpoints.bart_blocks import TIED, stack_options, table_of_blocks
 from zoo.checkpoints.generation import sampler_of
 from zoo.checkpoints.names import Names
 from zoo.checkpoints.plan import Plan
 from zoo.readers.text import TwoSidedTokenizer
 from zoo.readers.text.reading import read_tokenizer
 
-_COPIES = "lm_head.weight", "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"
 TABLE = table_of_blocks() | {
     "embedding.table": "model.shared.weight",
     "embedding.bias": "final_logits_bias",
 }
-TIED = dict.fromkeys(_COPIES, "model.shared.weight")
 UNUSED = (r"model\.(encoder|decoder)\.embed_positions\.weight",)  # sinusoids
 CLASSES = ("MarianMTModel",)
 LONGEST_SOURCE = 256  # tokens of a sentence that is not cut
@@ -35,29 +32,15 @@ def plan(settings, folder):
         static_position_embeddings=True,
         tie_word_embeddings=True,
     )
-    settings.ignore("init_std", "classif_dropout", "add_cross_attention", "num_hidden_layers")
-    settings.ignore("encoder_layerdrop", "decoder_layerdrop")  # of training
     settings.ignore("extra_pos_embeddings")  # without an effect; often the size of the vocabulary
-    heads, hidden = (
-        settings.take_same(f"encoder_{name}", f"decoder_{name}")
-        for name in ("attention_heads", "ffn_dim")
-    )
     longest = settings.take("max_position_embeddings")
     size = settings.take("vocab_size")
     if settings.take("decoder_vocab_size", default=size) != size:
         raise ValueError(f"{settings.path} has two vocabularies, which is not implemented.")
     options = {
-        "num_layers": settings.take("encoder_layers"),
-        "decoder_layers": settings.take("decoder_layers"),
-        "size": settings.take("d_model"),
-        "num_heads": heads,
-        "hidden": hidden,
-        "activation": activation(settings, settings.take("activation_function", default="swish")),
+        **stack_options(settings, "swish"),
         "layout": "halves",
         "output_bias": True,
-        "dropout": settings.take("dropout", default=0.1),
-        "attention_dropout": settings.take("attention_dropout", default=0.0),
-        "hidden_dropout": settings.take("activation_dropout", default=0.0),
         "max_length": longest,
         "pad_id": settings.take("pad_token_id"),
         "max_source_length": min(longest, LONGEST_SOURCE),

@@ -2,8 +2,7 @@
 
 import keras
 
-from zoo.checkpoints.activations import activation
-from zoo.checkpoints.bart_blocks import table_of_blocks
+from zoo.checkpoints.bart_blocks import stack_options, table_of_blocks
 from zoo.checkpoints.generation import sampler_of, settings_of
 from zoo.checkpoints.names import Names
 from zoo.checkpoints.plan import Plan
@@ -48,28 +47,21 @@ _OF_GENERATION = (  # settings that `_prompt` and `plan` read, and those of time
 def plan(settings, folder):
     settings.require_class(CLASSES)
     settings.require(scale_embedding=False, tie_word_embeddings=True)
-    settings.ignore("init_std", "num_hidden_layers", "median_filter_width")
+    settings.ignore("median_filter_width")
     settings.ignore("use_weighted_layer_sum", "classifier_proj_size")  # of classes of sounds
-    settings.ignore("apply_spec_augment", "encoder_layerdrop", "decoder_layerdrop")  # of training
+    settings.ignore("apply_spec_augment")  # of training
     settings.ignore(*(f"mask_{axis}_{what}" for axis in ("time", "feature") for what in _MASKS))
     generation = settings_of(settings, folder)
     generation.require(return_timestamps=False)
-    heads = settings.take_same("encoder_attention_heads", "decoder_attention_heads")
-    layers = settings.take("decoder_layers")
+    stacks = stack_options(settings, "gelu", dropout=0.0)
     options = {
-        "num_layers": settings.take("encoder_layers"),
-        "decoder_layers": layers,
-        "size": settings.take("d_model"),
-        "num_heads": heads,
-        "hidden": settings.take_same("encoder_ffn_dim", "decoder_ffn_dim"),
-        "activation": activation(settings, settings.take("activation_function", default="gelu")),
-        "dropout": settings.take("dropout", default=0.0),
-        "attention_dropout": settings.take("attention_dropout", default=0.0),
-        "hidden_dropout": settings.take("activation_dropout", default=0.0),
+        **stacks,
         "max_length": settings.take("max_target_positions"),
         "bands": settings.take("num_mel_bins"),
         "source_length": settings.take("max_source_positions"),
-        "alignment_heads": _numbers(generation.take("alignment_heads", default=None), heads),
+        "alignment_heads": _numbers(
+            generation.take("alignment_heads", default=None), stacks["num_heads"]
+        ),
         "reader": _reader(folder),
         "sampler": sampler_of(settings, folder, _OF_GENERATION),
         **_prompt(settings, generation),

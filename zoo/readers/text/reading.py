@@ -86,8 +86,7 @@ def read_tokenizer(folder, side="source", size=None, lowercase=False, **roles):
             message says what.
     """
     folder = pathlib.Path(folder)
-    config = _json(folder / "tokenizer_config.json")
-    named = {**_json(folder / "special_tokens_map.json"), **config}
+    config, named = _json(folder / "tokenizer_config.json"), _named(folder)
     try:
         definition, defaults = _definition(folder, config, side)
         _add_tokens(definition, config, named, _json(folder / "added_tokens.json"))
@@ -114,13 +113,17 @@ def read_tokenizer(folder, side="source", size=None, lowercase=False, **roles):
 
 def special_tokens_of(folder):
     """Returns a dictionary of the special tokens that the files of a folder name."""
-    config = _json(folder / "tokenizer_config.json")
-    named = {**_json(folder / "special_tokens_map.json"), **config}
     return {
         name: _content(token)
-        for name, token in named.items()
+        for name, token in _named(folder).items()
         if name.endswith("_token") and isinstance(_content(token), str)
     }
+
+
+def _named(folder):
+    """Returns the content of the files that name special tokens."""
+    files = "special_tokens_map.json", "tokenizer_config.json"
+    return {name: value for file in files for name, value in _json(folder / file).items()}
 
 
 def _definition(folder, config, side):
