@@ -24,6 +24,7 @@ from zoo.cli_options import (
     RANDOM,
     RULES,
     SAMPLER,
+    SEED,
     batch_size_of,
     decoding_options,
     given,
@@ -293,7 +294,7 @@ def fill_mask(name, text, k):
     help="Maximum number of tokens to add.",
 )
 @with_options([SAMPLER, *RANDOM])
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of a random sampler.")
+@SEED
 @with_options(RULES)
 @click.option("--stop", multiple=True, help="Text to stop at; repeatable.")
 def generate(name, text, files, max_length, sampler, seed, stop, **options):

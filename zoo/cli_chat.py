@@ -5,7 +5,7 @@ import sys
 import click
 
 from zoo.cli_inputs import load
-from zoo.cli_options import RANDOM, RULES, SAMPLER, given, with_options
+from zoo.cli_options import RANDOM, RULES, SAMPLER, SEED, given, with_options
 
 
 @click.command()
@@ -19,7 +19,7 @@ from zoo.cli_options import RANDOM, RULES, SAMPLER, given, with_options
     help="Maximum number of tokens of an answer.",
 )
 @with_options([SAMPLER, *RANDOM])
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of a random sampler.")
+@SEED
 @with_options(RULES)
 def chat(name, system, max_length, sampler, seed, **options):
     """Talk to the language model NAME, which must have a chat template.

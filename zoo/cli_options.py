@@ -78,6 +78,9 @@ def save_plot(result, path):
     click.echo(f"Wrote {path}.", err=True)
 
 
+SEED = click.option(
+    "--seed", type=int, default=0, show_default=True, help="Seed of a random sampler."
+)
 SAMPLER = click.option(
     "--sampler", help="greedy, beam, random, top_k or top_p.  [default: the model's own]"
 )

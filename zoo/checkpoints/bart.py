@@ -30,7 +30,7 @@ def plan(settings, folder):
         tie_word_embeddings=True,
     )
     settings.ignore("extra_pos_embeddings")
-    settings.ignore("force_bos_token_to_be_generated")  # an older forced_bos_token_id
+    settings.ignore("force_bos_token_to_be_generated")  # as transformers 5 does
     settings.ignore("prefix", "replacing_rate", "save_step")  # of pipelines and distillation
     longest = settings.take("max_position_embeddings")
     options = {
