@@ -35,7 +35,8 @@ class Attention(GrowingMemory, MemoryAttention):
             config.
         mask: A mask that applies to every call: `"causal"`, a `Mask`, its config, or `None`.
         position: How positions enter the scores: `"rotary"`, `"alibi"`, `"t5"`, `"shaw"`,
-            `"transformer_xl"`, an object of `keras_attention.positions`, its config, or `None`.
+            `"transformer_xl"`, `"disentangled"`, an object of `keras_attention.positions`, its
+            config, or `None`.
         soft_cap: `c` in `c · tanh(scores / c)`, which keeps scores between -c and c, or `None`.
         dropout: Fraction of the weights to drop during training.
         implementation: How attention is computed; the results are the same. `"reference"` holds the
@@ -185,9 +186,15 @@ class Attention(GrowingMemory, MemoryAttention):
             start: Position of the first key.
         """
         positions = ops.arange(ops.shape(key)[-2], dtype="int32") + start
+        features = None if self.position is None else self.position.key_features(key)
         if self.position is not None and self.score.uses_key:
             key = self.position.rotate(key, positions)
-        return Memory(self.score.prepare_key(key, positions), value, mask)
+        key = self.score.prepare_key(key, positions)
+        if features is not None:
+            is_float = keras.backend.is_float_dtype(key.dtype)  # or places, which stay exact
+            dtype = key.dtype if is_float else features.dtype
+            key = ops.concatenate([ops.cast(key, dtype), ops.cast(features, dtype)], axis=-1)
+        return Memory(key, value, mask)
 
     def attend_heads(
         self,

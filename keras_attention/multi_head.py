@@ -168,17 +168,22 @@ class MultiHeadAttention(GrowingMemory, MemoryAttention, MultiHeadLayer):
 
         # An unused projection is not created: it would never get a gradient.
         reads_query = score.uses_query or (position is not None and position.uses_query)
+        reads_key = score.uses_key or (position is not None and position.uses_key)
         self.query_projection = self.key_projection = self.query_norm = self.key_norm = None
         if reads_query:
             self.query_projection = self._projection("query", heads * self.key_dim, query_shape)
             self.query_norm = self._norm("query_norm")
-        if score.uses_key:
+        if reads_key:
             self.key_projection = self._projection("key", key_heads * self.key_dim, key_shape)
             self.key_norm = self._norm("key_norm")
         if self.use_gate:
             self.gate_projection = self._projection("gate", heads * self.value_dim, query_shape)
         self.value_projection = self._projection("value", key_heads * self.value_dim, value_shape)
         self._build_output(query_shape)
+        if position is not None:
+            position.use_projections(
+                self._queries_of_heads, self._keys_of_heads, query_shape[-1], key_shape[-1]
+            )
         self.attention.build_heads(
             (query_shape[0], heads, query_shape[1], self.key_dim),
             (query_shape[0], heads, key_shape[1], self.key_dim),
@@ -266,15 +271,17 @@ class MultiHeadAttention(GrowingMemory, MemoryAttention, MultiHeadLayer):
         )
 
     def _prepare(self, key, value, mask, start):
+        score, position = self.attention.score, self.attention.position
         key = self._of_heads(self.key_projection, self.key_norm, key)
-        value = self._project(self.value_projection, value, self.value_dim)
-        # Heads that share keys still have separate weights for them.
-        if self.attention.score.weights and self.attention.score.uses_key:
+        # Heads that share keys still have separate weights and distances for them.
+        has_weights = score.weights and score.uses_key
+        if has_weights or (position is not None and position.uses_key):
             key = self._for_each_head(key)
+        value = self._project(self.value_projection, value, self.value_dim)
         return self.attention.prepare_heads(key, value, mask, start)
 
     def _attend(self, query, memory, *arguments):
-        heads = self._of_heads(self.query_projection, self.query_norm, query)
+        heads = self._queries_of_heads(query)
         key, value = self._for_each_head(memory.key), self._for_each_head(memory.value)
         memory = memory._replace(key=key, value=value)
         context, weights = self.attention.attend_heads(heads, memory, *arguments)
@@ -285,6 +292,13 @@ class MultiHeadAttention(GrowingMemory, MemoryAttention, MultiHeadLayer):
         if self._output_shape is not None and len(self._output_shape) > 1:
             output = ops.reshape(output, (*ops.shape(output)[:2], *self._output_shape))
         return output, weights
+
+    def _queries_of_heads(self, query):
+        return self._of_heads(self.query_projection, self.query_norm, query)
+
+    def _keys_of_heads(self, key):
+        """Returns keys with all heads, even if some share them."""
+        return self._for_each_head(self._of_heads(self.key_projection, self.key_norm, key))
 
     def _of_heads(self, projection, norm, x):
         """Returns queries or keys `(batch, heads, length, key_dim)`.

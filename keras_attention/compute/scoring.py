@@ -39,8 +39,8 @@ class Scoring:
         """Returns the logits `(batch, *heads, query_tile, key_tile)`.
 
         Args:
-            queries: Prepared queries of a tile and, if the position has a bias, its features.
-            key: Prepared keys of a tile.
+            queries: Prepared queries of a tile and, if the position uses queries, its features.
+            key: Prepared keys of a tile, joined with its features if the position uses keys.
             query_positions, key_positions: int32 vectors, the positions of queries and keys.
             weights: Values to use instead of those of `variables`, in the order of `weights()`.
         """
@@ -48,11 +48,15 @@ class Scoring:
             with keras.StatelessScope(list(zip(self.variables, weights, strict=True))):
                 return self(queries, key, query_positions, key_positions)
         query, *features = queries
+        features = features[0] if features else None
+        if self.has_bias and self.position.uses_key:
+            size = key.shape[-1] - self.position.num_key_features
+            features, key = (features, key[..., size:]), key[..., :size]
         pairs = logits(self.score, query, key)
         if self.has_bias:
-            features = features[0] if features else None
             bias = self.position.bias(features, query_positions, key_positions)
-            pairs = pairs + ops.cast(bias, pairs.dtype)
+            scale = self.position.score_scale
+            pairs = (pairs if scale == 1.0 else scale * pairs) + ops.cast(bias, pairs.dtype)
         if self.soft_cap is not None:
             pairs = self.soft_cap * ops.tanh(pairs / self.soft_cap)
         return pairs

@@ -3,6 +3,7 @@
 from keras_attention._registry import Registry
 from keras_attention.positions.alibi import ALiBi
 from keras_attention.positions.base import Position
+from keras_attention.positions.disentangled import Disentangled, DistanceEmbedding
 from keras_attention.positions.embedding import PositionEmbedding
 from keras_attention.positions.learned import LearnedPosition
 from keras_attention.positions.rotary import Rotary
@@ -23,6 +24,7 @@ _registry = Registry(
     Position,
     {
         "alibi": ALiBi,
+        "disentangled": Disentangled,
         "rotary": Rotary,
         "shaw": Shaw,
         "t5": T5Bias,
@@ -35,6 +37,8 @@ names = _registry.names
 
 __all__ = [
     "ALiBi",
+    "Disentangled",
+    "DistanceEmbedding",
     "DynamicScaling",
     "LearnedPosition",
     "LinearScaling",

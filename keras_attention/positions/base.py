@@ -12,7 +12,7 @@ class Position(keras.layers.Layer):
 
     1. `rotate` changes queries and keys before they are compared, depending on their positions.
     2. `bias` is added to the logits of the pairs. If it depends on the contents of the queries,
-       `features` computes what it needs, once.
+       `features` computes what it needs, once; if it depends on those of the keys, `key_features`.
 
     Queries and keys have the shape `(batch, length, size)`, or `(batch, heads, length, size)`
     inside multi-head attention. `self.heads` is the shape of the axes between batch and length,
@@ -22,6 +22,8 @@ class Position(keras.layers.Layer):
     Class attributes:
         per_head: Whether it may hold separate values for each head, `True` by default. Layers with
             different numbers of heads then cannot share it.
+        score_scale: Factor of the scores to which the bias is added.
+        num_key_features: Size of what `key_features` returns, known once it is built.
 
     Example:
 
@@ -37,11 +39,27 @@ class Position(keras.layers.Layer):
     """
 
     per_head = True
+    score_scale = 1.0
+    num_key_features = 0
 
     @property
     def uses_query(self):
         """Whether it depends on the contents of queries, that is, overrides `features`."""
         return type(self).features is not Position.features
+
+    @property
+    def uses_key(self):
+        """Whether it depends on the contents of keys, that is, overrides `key_features`."""
+        return type(self).key_features is not Position.key_features
+
+    def use_projections(self, query, key, query_size, key_size):
+        """Receives the projections of multi-head attention, before `build`.
+
+        Args:
+            query, key: Functions of tensors `(batch, length, query_size)` and `(batch, length,
+                key_size)` that return `(batch, heads, length, size)`.
+            query_size, key_size: Sizes of the inputs.
+        """
 
     def build(self, heads, size):
         """Creates the weights.
@@ -73,11 +91,21 @@ class Position(keras.layers.Layer):
                 by the score.
         """
 
+    def key_features(self, key):
+        """Returns another input of `bias`, `(batch, *heads, key_length, num_key_features)`, or
+        `None`.
+
+        Args:
+            key: Tensor `(batch, *heads, key_length, size)`, projected, but not yet prepared by the
+                score.
+        """
+
     def bias(self, features, query_positions, key_positions):
         """Returns a bias to add to the logits of a tile of pairs, or `None`.
 
         Args:
-            features: What `features` returned for the queries of this tile.
+            features: What `features` returned for the queries of this tile. If the position uses
+                keys, a pair of it and of what `key_features` returned for the keys of this tile.
             query_positions: int32 `(query_tile,)`, the positions of the queries.
             key_positions: int32 `(key_tile,)`, the positions of the keys.
 
@@ -98,3 +126,20 @@ def relative(query_positions, key_positions, max_distance):
     """
     after = ops.cast(key_positions[None, :] - query_positions[:, None], "int32")
     return ops.clip(after, -max_distance, max_distance) + max_distance
+
+
+def looked_up(features, places):
+    """Returns a feature for each pair.
+
+    Args:
+        features: Tensor `(batch, *heads, query_tile, n)`.
+        places: int32 `(query_tile, key_tile)`, which of the features of a query belongs to a pair.
+
+    Returns:
+        Tensor `(batch, *heads, query_tile, key_tile)`.
+    """
+    *front, queries, number = ops.shape(features)
+    places = ops.arange(queries, dtype="int32")[:, None] * number + places
+    flat = ops.reshape(features, (*front, queries * number))
+    shape = (*front, *ops.shape(places))  # for JAX, which drops an axis if all are empty
+    return ops.reshape(ops.take(flat, places, axis=-1), shape)

@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_attention._checks import require_positive_integers
 from keras_attention._products import matmul
-from keras_attention.positions.base import Position, relative
+from keras_attention.positions.base import Position, looked_up, relative
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
@@ -63,12 +63,8 @@ class Shaw(Position):
         return matmul(ops.cast(query, "float32"), ops.transpose(vectors))
 
     def bias(self, features, query_positions, key_positions):
-        *front, queries, distances = ops.shape(features)
         tile = relative(query_positions, key_positions, self.max_distance)
-        places = ops.arange(queries, dtype="int32")[:, None] * distances + tile
-        flat = ops.reshape(features, (*front, queries * distances))
-        shape = (*front, *ops.shape(places))  # for JAX, which drops an axis if all are empty
-        return ops.reshape(ops.take(flat, places, axis=-1), shape)
+        return looked_up(features, tile)
 
     def get_config(self):
         return {

@@ -41,6 +41,7 @@ POSITIONS = {
     "t5": lambda: positions.T5Bias(8, 6),
     "shaw": lambda: positions.Shaw(2),
     "transformer_xl": positions.TransformerXL,
+    "disentangled": lambda: positions.Disentangled(positions.DistanceEmbedding(9, 8, 1e-3)),
 }
 # Masks that depend on the batch size are passed in the call.
 RULES = [name for name in mask_cases.NUMBERS if name not in ("prefixes", "lengths", "nested")]

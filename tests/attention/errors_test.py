@@ -50,6 +50,11 @@ def attend_again(query, value, layer=None):
     return layer(query, value)
 
 
+def share_position(position):
+    for _ in range(2):
+        MultiHeadAttention(2, 4, position=position)(QUERY, QUERY)
+
+
 def share(**part):
     """Passes one object to layers with different numbers of heads."""
     Attention(**part)(QUERY, VALUE)
@@ -834,6 +839,30 @@ MISTAKES = {
     "waves without a length": (
         lambda: positions.TransformerXL(max_wavelength=1),
         ["`max_wavelength` of TransformerXL must be above 1", "max_wavelength=1"],
+    ),
+    "buckets of distances that no quarter divides": (
+        lambda: positions.DistanceEmbedding(num_buckets=10),
+        ["`num_buckets` of DistanceEmbedding must be a positive multiple of 4", "num_buckets=10"],
+    ),
+    "distance within the exact buckets": (
+        lambda: positions.DistanceEmbedding(5, 16),
+        ["`max_distance` of DistanceEmbedding must be above 5", "num_buckets=16, max_distance=5"],
+    ),
+    "normalization of distances without an epsilon": (
+        lambda: positions.DistanceEmbedding(epsilon=0),
+        ["`epsilon` of DistanceEmbedding must be a number above 0", "None for none"],
+    ),
+    "number in place of an embedding of distances": (
+        lambda: positions.Disentangled(512),
+        ["`embedding` of Disentangled must be a DistanceEmbedding", "Received: 512"],
+    ),
+    "disentangled position in two layers": (
+        lambda: share_position(positions.Disentangled()),
+        ["the projections of one multi-head layer", "share the vectors: Disentangled(embedding)"],
+    ),
+    "disentangled position of queries and keys of two sizes": (
+        lambda: MultiHeadAttention(2, 4, position="disentangled")(QUERY, QUERY[..., :3]),
+        ["must have the same size", f"queries of size {QUERY.shape[-1]}, keys of size 3"],
     ),
     "position embedding without vectors": (
         lambda: positions.PositionEmbedding()(QUERY),

@@ -170,7 +170,9 @@ def attention(layer, query, value, key=None, visible=None, **masks):
     if visible is None:
         visible = visible_pairs(len(query), 1, query.shape[1], key.shape[1], **masks)
     places = _places(query, key)
-    bias = position_equations.bias(layer.position, query, *places)
+    vectors = position_equations.vectors(layer.position)
+    projected = () if vectors is None else (vectors, vectors)
+    bias = position_equations.bias(layer.position, query, key, *places, *projected)
     scores = _scores(layer, query, key, places, bias)
     weights = normalized(_name(layer.normalizer), scores, visible[:, 0])
     return weights @ value, weights
@@ -185,17 +187,24 @@ def multi_head_attention(layer, query, value, key=None, visible=None, **masks):
     key = value if key is None else key
     if visible is None:
         visible = visible_pairs(len(query), layer.num_heads, query.shape[1], key.shape[1], **masks)
-    groups = layer.num_key_value_heads
-    queries = _heads(layer.query_projection, query, layer.num_heads)
-    keys, values = (
-        np.repeat(_heads(projection, x, groups), layer.num_heads // groups, axis=0)
-        for projection, x in ((layer.key_projection, key), (layer.value_projection, value))
-    )
+    heads, groups = layer.num_heads, layer.num_key_value_heads
+
+    def of_queries(x):
+        return np.stack(_heads(layer.query_projection, x, heads))
+
+    def of_keys(x, projection=layer.key_projection):
+        return np.repeat(_heads(projection, x, groups), heads // groups, axis=0)
+
+    queries, keys, values = of_queries(query), of_keys(key), of_keys(value, layer.value_projection)
     weights = np.zeros(visible.shape)
     places = _places(query, key)
-    biases = np.zeros(visible.shape)
     inner = layer.attention
-    biases += position_equations.bias(inner.position, np.stack(queries, axis=1), *places)
+    vectors = position_equations.vectors(inner.position)
+    projected = () if vectors is None else (of_keys(vectors), of_queries(vectors))
+    biases = np.zeros(visible.shape)
+    biases += position_equations.bias(
+        inner.position, queries.swapaxes(0, 1), keys.swapaxes(0, 1), *places, *projected
+    )
     contexts = []
     for head in range(layer.num_heads):
         scores = _scores(inner, queries[head], keys[head], places, biases[:, head], head)
@@ -216,7 +225,8 @@ def _scores(layer, query, key, places, bias, head=()):
         position_equations.rotated(layer.position, *each)
         for each in zip((query, key), places, strict=True)
     )
-    scores = logits(layer.score, query, key, head) + bias
+    scale = position_equations.score_scale(layer.position)
+    scores = scale * logits(layer.score, query, key, head) + bias
     return scores if layer.soft_cap is None else layer.soft_cap * np.tanh(scores / layer.soft_cap)
 
 

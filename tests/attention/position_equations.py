@@ -1,5 +1,7 @@
 """Positions inside heads, from their equations in float64 NumPy."""
 
+import math
+
 import numpy as np
 from keras import ops
 
@@ -69,13 +71,65 @@ def transformer_xl_bias(position, query, queries, keys):
     return bias
 
 
+def vectors(position):
+    """The normalized vectors of a `Disentangled` position, or `None`."""
+    if not isinstance(position, positions.Disentangled):
+        return None
+    embedding = position.embedding
+    table = _embeddings(embedding)
+    if embedding.norm is None:
+        return table
+    gamma, beta = (ops.convert_to_numpy(each).astype("float64") for each in embedding.norm.weights)
+    centered = table - table.mean(-1, keepdims=True)
+    return gamma * centered / np.sqrt(table.var(-1, keepdims=True) + embedding.epsilon) + beta
+
+
+def disentangled_bias(position, query, key, queries, keys, for_query, for_key):
+    """The last two terms of equation 4 of He et al., pair by pair.
+
+    Args:
+        for_query, for_key: Vectors `(*heads, number, size)` that queries and keys are compared
+            with.
+    """
+    bias = np.zeros((*query.shape[:-1], len(keys)))
+    for *front, i, j in np.ndindex(bias.shape):
+        place = distance_place(position.embedding, int(queries[i]) - int(keys[j]))
+        asked, found = for_query[tuple(front[1:])][place], for_key[tuple(front[1:])][place]
+        bias[(*front, i, j)] = query[(*front, i)] @ asked + key[(*front, j)] @ found
+    return bias / np.sqrt(3 * query.shape[-1])
+
+
+def distance_place(embedding, distance):
+    """The place of the vector of a distance, from the code of DeBERTa."""
+    buckets, longest = embedding.num_buckets, embedding.max_distance
+    middle = longest if buckets is None else buckets // 2
+    if buckets is not None and abs(distance) > middle // 2:
+        ratio = math.log(abs(distance) / (middle // 2)) / math.log((longest - 1) / (middle // 2))
+        place = middle // 2 + math.ceil(ratio * (middle // 2 - 1))
+        distance = place if distance > 0 else -place
+    return min(max(distance + middle, 0), 2 * middle - 1)
+
+
+def score_scale(position):
+    """The factor of the scores to which a position adds its bias."""
+    return 1 / np.sqrt(3) if isinstance(position, positions.Disentangled) else 1.0
+
+
 def rotated(position, x, places):
     """Returns queries or keys after rotation by a position object."""
     return rotary(x, places) if isinstance(position, positions.Rotary) else x
 
 
-def bias(position, query, queries, keys):
-    """Returns the bias that a position object, or `None`, adds to the logits."""
+def bias(position, query, key, queries, keys, *projected):
+    """Returns the bias that a position object, or `None`, adds to the logits.
+
+    Args:
+        query, key: Queries and keys `(batch, *heads, length, size)`.
+        queries, keys: Their positions.
+        *projected: The last arguments of `disentangled_bias`, for such a position.
+    """
+    if projected:
+        return disentangled_bias(position, query, key, queries, keys, *projected)
     found = BIASES.get(type(position))
     return 0.0 if found is None else found(position, query, queries, keys)
 

@@ -314,6 +314,14 @@ def test_buckets_equal_their_formula(num_buckets, max_distance):
         assert bucket(-distance, num_buckets, max_distance, False) == expected
 
 
+def bias_of(position, query, queries, keys, key=None):
+    """Returns the bias of a position for queries and keys at the positions `queries` and `keys`."""
+    features = position.features(query)
+    if position.uses_key:
+        features = features, position.key_features(key)
+    return position.bias(features, queries, keys)
+
+
 BIASES = {
     "alibi": (positions.ALiBi, alibi_bias),
     "t5": (lambda **arguments: positions.T5Bias(8, 6, **arguments), t5_bias),
@@ -343,7 +351,7 @@ def test_bias_equals_the_equation_in_float32(kind, heads, places, dtype):
     compute = dtype.removeprefix("mixed_")
     query = ops.cast(random(BATCH, *heads, len(queries), SIZE), compute)
     with_autocast = keras.layers.Layer(dtype=dtype)  # calls run in its scope
-    with_autocast.call = lambda x: position.bias(position.features(x), queries, keys)
+    with_autocast.call = lambda x: bias_of(position, x, queries, keys)
     bias = with_autocast(query)
     assert keras.backend.standardize_dtype(bias.dtype) == "float32"
     expected = expect(position, oracle.float64(query), queries, keys)
@@ -368,7 +376,7 @@ def test_weights_of_a_bias_get_their_gradient(kind):
 
     def call(table):
         with keras.StatelessScope([(position.embeddings, table)]):
-            bias = position.bias(position.features(query), queries, keys)
+            bias = bias_of(position, query, queries, keys)
         return bias * weights
 
     (found,) = gradients(call, position.embeddings.value)
@@ -388,7 +396,7 @@ def test_shaw_sends_a_gradient_to_its_query():
     randomize(position)
     queries, keys = (each.astype("int32") for each in PLACES["all"])
     query = random(1, QUERIES, SIZE)
-    (found,) = gradients(lambda x: position.bias(position.features(x), queries, keys), query)
+    (found,) = gradients(lambda x: bias_of(position, x, queries, keys), query)
     clipped = np.clip(keys[None] - queries[:, None], -2, 2) + 2
     expected = oracle.weight(position, "embeddings")[clipped].sum(1) / np.sqrt(SIZE)
     np.testing.assert_allclose(oracle.float64(found)[0], expected, atol=1e-5)
@@ -435,27 +443,28 @@ def test_positions_compile_for_unknown_lengths(kind, jit_compile):
     position = positions.get(kind)
     position.build((HEADS,), SIZE)
 
-    def act(x, queries, keys):
+    def act(x, key, queries, keys):
         rotated = position.rotate(x, queries)
-        bias = position.bias(position.features(x), queries, keys)
+        bias = bias_of(position, x, queries, keys, key)
         return [rotated] if bias is None else [rotated, bias]
 
     places = tf.TensorSpec((None,), tf.int32)
-    unknown = [tf.TensorSpec((None, HEADS, None, SIZE)), places, places]
+    vectors = tf.TensorSpec((None, HEADS, None, SIZE))
+    unknown = [vectors, vectors, places, places]
     compiled = tf.function(
         act, input_signature=None if jit_compile else unknown, jit_compile=jit_compile
     )
     for lengths in [(4, 6), (1, 9)]:
-        x = tf.constant(random(BATCH, HEADS, lengths[0], SIZE))
-        queries, keys = (tf.range(length, dtype=tf.int32) + 20 for length in lengths)
-        pairs = zip(compiled(x, queries, keys), act(x, queries, keys), strict=True)
+        inputs = [tf.constant(random(BATCH, HEADS, length, SIZE)) for length in lengths]
+        inputs += [tf.range(length, dtype=tf.int32) + 20 for length in lengths]
+        pairs = zip(compiled(*inputs), act(*inputs), strict=True)
         for found, expected in pairs:
             np.testing.assert_allclose(
                 oracle.float64(found), oracle.float64(expected), atol=1e-4, rtol=1e-4
             )
 
 
-@pytest.mark.parametrize("name", positions.names())
+@pytest.mark.parametrize("name", [name for name in positions.names() if name != "disentangled"])
 def test_layers_of_equally_many_heads_share_a_position(name):
     position = positions.get(name)
     x = random(BATCH, KEYS, SIZE)
@@ -507,7 +516,7 @@ def test_files_of_functional_models_keep_parts_shared(arguments, tmp_path):
 
 
 def test_names_make_the_positions_inside_heads():
-    assert positions.names() == ["alibi", "rotary", "shaw", "t5", "transformer_xl"]
+    assert positions.names() == ["alibi", "disentangled", "rotary", "shaw", "t5", "transformer_xl"]
     for name in positions.names():
         position = positions.get(name)
         assert positions.get(position) is position
@@ -541,6 +550,15 @@ ARGUMENTS = [
     (
         positions.Shaw,
         {"max_distance": 3, "embeddings_initializer": keras.initializers.HeNormal(seed=3)},
+    ),
+    (
+        positions.DistanceEmbedding,
+        {
+            "max_distance": 7,
+            "num_buckets": 8,
+            "epsilon": 1e-7,
+            "embeddings_initializer": keras.initializers.HeNormal(seed=5),
+        },
     ),
     (
         positions.TransformerXL,

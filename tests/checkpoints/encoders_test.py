@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import zoo
+from keras_attention import MultiHeadAttention, positions
 from zoo.checkpoints.loading import read_checkpoint
 from zoo.checkpoints.tensor_files import TensorFiles
 
@@ -182,6 +183,71 @@ def test_settings_of_modernbert(tmp_path):
         path.write_text(json.dumps(config | change))
         with pytest.raises(ValueError, match=f"{message}.*not implemented"):
             read_checkpoint(folder)
+
+
+@pytest.mark.full
+def test_settings_of_deberta(tmp_path):
+    folder = tmp_path / "hf"
+    theirs, pieces = tiny.save(folder, "DebertaV2", "Model", norm_rel_ebd="none", type_vocab_size=0)
+    expected, inputs = tiny.outputs(theirs, pieces, tiny.TEXTS[:1])
+    ids = inputs["input_ids"].numpy()
+    path = folder / "config.json"
+    config = json.loads(path.read_text()) | {"pos_att_type": "p2c|c2p"}
+    del config["architectures"]  # as in Microsoft's files
+    path.write_text(json.dumps(config))
+    model = zoo.load(folder)
+    assert isinstance(model, zoo.Embedder)
+    np.testing.assert_allclose(model.core.encode(ids)[0], expected.last_hidden_state, atol=1e-4)
+    distances = model.core.distances
+    assert distances.embeddings.shape == (8, 16)
+    assert all(block.position.embedding is distances for block in model.core.blocks)
+    model.save_to_preset(tmp_path / "preset")
+    again = zoo.load(tmp_path / "preset")
+    assert again.core.config == model.core.config
+    np.testing.assert_array_equal(again.embed(tiny.TEXTS), model.embed(tiny.TEXTS))
+    classifier = zoo.load(folder, labels=LABELS)
+    assert len(classifier.core.trainable_weights) == len(model.core.weights) + 4
+    for change, message in (
+        ({"pos_att_type": "c2p"}, "pos_att_type"),
+        ({"share_att_key": False}, "share_att_key=False"),
+        ({"position_biased_input": True}, "position_biased_input=True"),
+        ({"conv_kernel_size": 3}, "conv_kernel_size=3"),
+        ({"norm_rel_ebd": "batch_norm"}, "norm_rel_ebd='batch_norm'"),
+    ):
+        path.write_text(json.dumps(config | change))
+        with pytest.raises(ValueError, match=f"{message}.*not implemented"):
+            read_checkpoint(folder)
+
+
+@pytest.mark.parametrize(("buckets", "longest"), [(16, 512), (8, 20), (-1, 12)])
+def test_disentangled_attention_is_that_of_transformers(buckets, longest):
+    from transformers.models.deberta_v2 import modeling_deberta_v2
+
+    config = transformers.DebertaV2Config(
+        hidden_size=12,
+        num_attention_heads=3,
+        relative_attention=True,
+        position_buckets=buckets,
+        max_relative_positions=longest,
+        pos_att_type="p2c|c2p",
+        share_att_key=True,
+    )
+    theirs = modeling_deberta_v2.DisentangledSelfAttention(config).eval()
+    number, length = 2 * (buckets if buckets > 0 else longest), longest + 20
+    vectors, x = torch.randn(number, 12), torch.randn(1, length, 12)
+    with torch.no_grad():
+        visible = torch.ones(1, 1, length, length)
+        _, expected = theirs(x, visible, output_attentions=True, rel_embeddings=vectors)
+    embedding = positions.DistanceEmbedding(longest, number if buckets > 0 else None)
+    ours = MultiHeadAttention(3, 4, position=positions.Disentangled(embedding))
+    ours.build(x.shape, x.shape)
+    embedding.embeddings.assign(vectors)
+    for name in ("query", "key"):
+        own, other = getattr(ours, f"{name}_projection"), getattr(theirs, f"{name}_proj")
+        own.kernel.assign(other.weight.detach().T)
+        own.bias.assign(other.bias.detach())
+    _, found = ours(x.numpy(), x.numpy(), return_attention_scores=True)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 @pytest.mark.full

@@ -16,6 +16,7 @@ KINDS = [
     ("GPT2", "LMHeadModel"),
     ("Qwen3", "ForCausalLM"),
     ("ModernBert", "ForMaskedLM"),
+    ("DebertaV2", "ForMaskedLM"),
 ]
 
 
@@ -103,6 +104,7 @@ BEFORE = [
     ("MPNet", "ForMaskedLM"),
     ("ModernBert", "ForMaskedLM"),
     ("ModernBert", "Model"),
+    ("DebertaV2", "ForMaskedLM"),
 ]
 
 

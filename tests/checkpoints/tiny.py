@@ -55,6 +55,17 @@ FAMILIES = {  # the class of a tokenizer, and settings
     "Camembert": {**SIZES, **BYTES, "type_vocab_size": 1},
     "DistilBert": {"tokenizer": "BertTokenizer", **DISTIL},
     "Electra": {"tokenizer": "BertTokenizer", **SIZES, "embedding_size": 8},
+    "DebertaV2": {
+        **SIZES,
+        "tokenizer": "DebertaV2Tokenizer",
+        "type_vocab_size": 2,
+        "relative_attention": True,
+        "position_biased_input": False,
+        "position_buckets": 4,
+        "norm_rel_ebd": "layer_norm",
+        "share_att_key": True,
+        "pos_att_type": ["p2c", "c2p"],
+    },
     "MPNet": {"tokenizer": "MPNetTokenizer", **SIZES, "max_position_embeddings": 66},
     "ModernBert": {
         **SIZES,

@@ -7,6 +7,7 @@ FAMILIES = {
     "bert": "zoo.checkpoints.bert",
     "camembert": "zoo.checkpoints.roberta",
     "clip": "zoo.checkpoints.clip",
+    "deberta-v2": "zoo.checkpoints.deberta",
     "deit": "zoo.checkpoints.vit",
     "distilbert": "zoo.checkpoints.distilbert",
     "electra": "zoo.checkpoints.electra",

@@ -138,6 +138,11 @@ class Settings:
         """Marks settings without an effect here as seen."""
         self._seen.update(names)
 
+    def assume_class(self, name):
+        """Takes the model for one of this class of transformers if the file names none."""
+        if not self.architecture:
+            self._content = {**self._content, "architectures": [name]}
+
     def require_class(self, names):
         """Raises a `ValueError` unless the model has one of these classes of transformers."""
         if self.architecture not in names:

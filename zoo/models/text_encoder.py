@@ -57,7 +57,8 @@ class TextEncoderConfig(TransformerConfig):
         embedding_size: Size of the embeddings, which a dense layer projects to `size` if it
             differs, as in ELECTRA; defaults to `size`.
         position: `"learned"`, added to the embedding; or a position inside self-attention, as for
-            `TransformerConfig`, such as `"rotary"`.
+            `TransformerConfig`, such as `"rotary"`. All blocks share the vectors of
+            `"disentangled"`, as in DeBERTa.
         window: How far a token sees to each side; `None` for no limit.
         global_every: With a `window`, every `global_every`-th block, beginning with the first, sees
             all tokens; 0 for none.
@@ -181,7 +182,11 @@ class TextEncoder(Core):
         super().__init__(vocabulary_size=vocabulary_size, **options)
         config, dtype = self.config, self.dtype_policy
         self.embedding = TextEmbedding(config, dtype=dtype, name="embedding")
-        self.by_distance = None
+        self.distances = self.by_distance = None
+        if config.position != "learned":
+            position = positions.get(config.position)
+            if isinstance(position, positions.Disentangled):
+                self.distances = position.embedding
         if config.relative_buckets:
             self.by_distance = positions.T5Bias(config.relative_buckets, dtype=dtype)
         self.blocks = [self._make_block(place) for place in range(config.num_layers)]
@@ -268,6 +273,8 @@ class TextEncoder(Core):
         position = self.by_distance
         if config.position != "learned":
             position = config.position if is_local else config.global_position or config.position
+        if self.distances is not None:
+            position = positions.Disentangled(self.distances, dtype=self.dtype_policy)
         (block,) = make_blocks(
             EncoderBlock if place or config.first_norm else BlockOfNormalized,
             "block",

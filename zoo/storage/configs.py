@@ -5,7 +5,7 @@ import reprlib
 
 import keras
 
-from keras_attention.positions import Position, RotaryScaling
+from keras_attention.positions import DistanceEmbedding, Position, RotaryScaling
 from keras_attention.scores import Score
 from zoo.decoding import Processor, Sampler
 from zoo.models.backbone import Backbone
@@ -21,8 +21,8 @@ _OBJECTS = {  # that arguments may be: classes, or what they are registered as
     "score": Score,
 }
 _WITHIN = {  # what an object may hold, besides scores
-    "global_position": RotaryScaling,
-    "position": RotaryScaling,
+    "global_position": (RotaryScaling, DistanceEmbedding),
+    "position": (RotaryScaling, DistanceEmbedding),
     "sampler": Processor,
 }
 _PACKAGES = "keras_attention", "zoo"

@@ -266,6 +266,27 @@ def test_the_number_of_extra_tokens_of_t5(tmp_path):
     assert len(others[0]) > 1
 
 
+def test_deberta_folder(tmp_path):
+    """Pieces are those of SentencePiece; the mask comes after them."""
+    import sentencepiece
+
+    special = {"pad": "[PAD]", "bos": "[CLS]", "eos": "[SEP]", "unk": "[UNK]"}
+    options = {f"{role}_id": number for number, role in enumerate(special)}
+    options |= {f"{role}_piece": piece for role, piece in special.items()}
+    model = small_tokenizers.sentencepiece_model(**options)
+    library = sentencepiece.SentencePieceProcessor(model_proto=model)
+    (tmp_path / "spm.model").write_bytes(model)
+    (tmp_path / "config.json").write_text('{"model_type": "deberta-v2"}', encoding="utf-8")
+    ours = read_tokenizer(tmp_path)
+    texts = hostile_texts(100)
+    expected = [[1, *library.encode(text), 2] for text in texts]
+    check_equal(ours.encode(texts, dense=False).token_ids.to_list(), expected, texts)
+    assert (ours.pad_id, ours.mask_id) == (0, library.get_piece_size())
+    (tmp_path / "tokenizer_config.json").write_text('{"split_by_punct": true}', encoding="utf-8")
+    with pytest.raises(ValueError, match="split_by_punct=true is not implemented"):
+        read_tokenizer(tmp_path)
+
+
 def test_marian_folder(tmp_path):
     transformers = pytest.importorskip("transformers")
     import sentencepiece

@@ -11,7 +11,11 @@ from zoo.readers.text.characters import WHITE_SPACE, CharacterMap, normal_form
 from zoo.readers.text.normal_forms import Composed, MarkOrder
 
 SPACE = r"\t-\r \x{85}\p{Z}"  # inside a class of RE2, whose `\s` is ASCII
-_KNOWN_PATTERNS = {" {2,}": " {2,}", r"\s+": f"[{SPACE}]+"}
+_KNOWN_PATTERNS = {
+    " {2,}": " {2,}",
+    r"\s+": f"[{SPACE}]+",
+    r"\s{2,}|[\n\r\t]": rf"[{SPACE}]{{2,}}|[\n\r\t]",
+}
 _CHINESE = (
     (0x4E00, 0x9FFF),
     (0x3400, 0x4DBF),

@@ -35,6 +35,7 @@ _USUAL = {  # of classes of transformers, unless files name others
     "Bert": _BERT,
     "CLIP": _CLIP,
     "Camembert": _ROBERTA,
+    "DebertaV2": _BERT,
     "DistilBert": _BERT,
     "Electra": _BERT,
     "GPT2": _GPT2,
@@ -62,11 +63,11 @@ def read_tokenizer(folder, side="source", size=None, lowercase=False, **roles):
 
     `tokenizer.json` comes first, otherwise `vocab.txt` (WordPiece), `vocab.json` with `merges.txt`
     (the BPE of GPT-2, RoBERTa, CLIP and Qwen2), `source.spm` and `target.spm` (Marian),
-    `spiece.model` (T5) or `tokenizer.model` (Llama). `tokenizer_config.json`,
-    `special_tokens_map.json` and `generation_config.json` name the special tokens; those that no
-    file names are those of the class in transformers. As there, options of `tokenizer_config.json`
-    such as `do_lower_case` and `truncation_side` overrule `tokenizer.json`, and older folders list
-    further tokens in `added_tokens.json`.
+    `spiece.model` (T5), `spm.model` (DeBERTa) or `tokenizer.model` (Llama).
+    `tokenizer_config.json`, `special_tokens_map.json` and `generation_config.json` name the special
+    tokens; those that no file names are those of the class in transformers. As there, options of
+    `tokenizer_config.json` such as `do_lower_case` and `truncation_side` overrule `tokenizer.json`,
+    and older folders list further tokens in `added_tokens.json`.
 
     Marian's language codes, such as `>>fr<<`, are found anywhere in a text.
 
@@ -143,13 +144,15 @@ def _definition(folder, config, side):
         return _word_piece(folder, kind, config)
     if "spiece.model" in files and kind in ("T5", ""):
         return _t5(folder, config.get("extra_ids", _EXTRA_IDS))
+    if "spm.model" in files and kind in ("DebertaV2", ""):
+        return _deberta(folder, config)
     if "tokenizer.model" in files and kind in ("Llama", ""):
         return _llama(folder, config)
     raise ValueError(
         f"for a {kind or 'model'}, there should be tokenizer.json, vocab.txt, vocab.json with "
-        "merges.txt, source.spm with target.spm and vocab.json, spiece.model (T5) or "
-        f"tokenizer.model (Llama). Found: {', '.join(sorted(files)) or 'nothing'}. From files of "
-        "other names, transformers writes tokenizer.json: "
+        "merges.txt, source.spm with target.spm and vocab.json, spiece.model (T5), spm.model "
+        f"(DeBERTa) or tokenizer.model (Llama). Found: {', '.join(sorted(files)) or 'nothing'}. "
+        "From files of other names, transformers writes tokenizer.json: "
         "AutoTokenizer.from_pretrained(folder).save_pretrained(folder)."
     )
 
@@ -166,6 +169,7 @@ def _kind(folder, config):
     types |= {
         "bart": "Roberta",
         "camembert": "Camembert",
+        "deberta-v2": "DebertaV2",
         "qwen3": "Qwen2",
         "xlm-roberta": "XLMRoberta",
     }
@@ -265,6 +269,24 @@ def _t5(folder, extra_ids):
     _mark_special(definition, [*tokens.values(), *extra], ids | extra)
     definition["post_processor"] = _behind("</s>", ids["</s>"])
     return definition, tokens
+
+
+def _deberta(folder, config):
+    for option in ("do_lower_case", "split_by_punct"):
+        if config.get(option):
+            raise ValueError(f"spm.model with {option}=true is not implemented.")
+    definition, _ = read_model(folder / "spm.model")
+    ids = {piece: number for number, (piece, *_) in enumerate(definition["model"]["vocab"])}
+    ids.setdefault(_BERT["mask_token"], len(ids))
+    definition["added_tokens"] = []
+    _mark_special(definition, _BERT.values(), ids)
+    start, end = _BERT["cls_token"], _BERT["sep_token"]
+    definition["post_processor"] = {
+        "type": "BertProcessing",
+        "cls": [start, ids[start]],
+        "sep": [end, ids[end]],
+    }
+    return definition, _BERT
 
 
 def _llama(folder, config):
