@@ -93,16 +93,25 @@ def _lines_of_input():
 @click.option(
     "--label", "labels", multiple=True, help="A label for zero-shot classification; repeatable."
 )
+@click.option(
+    "--hypothesis", help="With --label, for texts: the sentence about a label, which is {} in it."
+)
+@click.option(
+    "--multi-label", is_flag=True, help="With --label: texts can have several labels, or none."
+)
 @batch_size_of(32)
 @show_attention_of("the attention for the first input")
-def classify(name, inputs, files, pair, labels, show_attention, batch_size):
+def classify(
+    name, inputs, files, pair, labels, hypothesis, multi_label, show_attention, batch_size
+):
     """Classify INPUTS, which are texts, image files or WAV files, with the model NAME.
 
     Writes one line per input: the label, a tab, and its probability. With --pair, every two texts,
     such as a premise and a hypothesis, are one input. For a multi-label model, the line contains
-    all labels, separated by commas, and their probabilities. A model that matches images and texts
-    takes any labels: --label "a dog" --label "a cat". Files that are not images or sounds are
-    reported, with an empty line in their place, and the command then exits with status 1.
+    all labels, separated by commas, and their probabilities. A model that matches images and texts,
+    or one of textual entailment, takes any labels: --label "a dog" --label "a cat". Files that are
+    not images or sounds are reported, with an empty line in their place, and the command then exits
+    with status 1.
     """
     is_of_files = are_files(files, inputs, show_attention)
     if not is_of_files:
@@ -117,11 +126,13 @@ def classify(name, inputs, files, pair, labels, show_attention, batch_size):
         raise ValueError(
             f"{folder} is a folder. To classify its {kind}s, write --input {folder} --output FILE."
         )
-    settings = {"batch_size": batch_size} | _labels_for(model, name, labels, show_attention)
+    asked = given({"hypothesis": hypothesis, "multi_label": multi_label or None})
+    settings = {"batch_size": batch_size} | _labels_for(model, name, labels, asked, show_attention)
 
     def answers(model, inputs):
         result = model.classify(inputs, return_probabilities=True, **settings)
-        if getattr(model, "problem_type", None) != "multi_label_classification":
+        is_multi = getattr(model, "problem_type", None) == "multi_label_classification"
+        if not (multi_label if labels else is_multi):
             shares = [float(each.max()) for each in result.probabilities]
         else:
             shares = [row[row > 0.5].tolist() for row in result.probabilities]
@@ -161,18 +172,22 @@ def _kind_of_files(model):
     return "sound" if model.tokenizer is None else None
 
 
-def _labels_for(model, name, labels, show_attention):
-    """Returns the option of `classify` for a model that takes any labels."""
-    if not hasattr(model, "search"):
-        if labels:
-            raise ValueError(f"{name} has its own labels: leave out --label.")
-        return {}
-    if not labels or show_attention:
+def _labels_for(model, name, labels, asked, show_attention):
+    """Returns the options of `classify` for a model that takes any labels.
+
+    Args:
+        asked: The options for the labels of texts.
+    """
+    matches = hasattr(model, "search")
+    if asked and (matches or not labels):
+        raise ValueError("--hypothesis and --multi-label are for texts with --label.")
+    if matches and not labels:
         raise ValueError(
-            f'{name} needs labels to choose from, such as --label "a dog" --label "a cat", and '
-            "does not support --show-attention."
+            f'{name} needs labels to choose from, such as --label "a dog" --label "a cat".'
         )
-    return {"labels": list(labels)}
+    if labels and show_attention:
+        raise ValueError("--show-attention does not go with --label.")
+    return {"labels": list(labels), **asked} if labels else {}
 
 
 @click.command()

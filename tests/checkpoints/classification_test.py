@@ -14,6 +14,7 @@ from zoo.cli import main
 from zoo.data.labels import multi_labelled
 from zoo.readers.text.pair_reader import PairReader
 from zoo.readers.text.tokenizer import Tokenizer
+from zoo.tasks import entailment
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -50,6 +51,83 @@ def test_pairs_end_where_the_tokenizer_says(tmp_path):
     assert found["token_ids"][:, 0].numpy().tolist() == expected["input_ids"]
     assert found["segment_ids"][:, 0].numpy().tolist() == expected["token_type_ids"]
     assert PairReader(tokenizer, 8).read([(texts[0], others[0])])[0]["token_ids"].shape[-1] == 8
+
+
+NLI = ["contradiction", "neutral", "entailment"]
+TOPICS = ["travel", "cats and dogs", "a"]
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_new_labels_by_entailment(tmp_path):
+    theirs, pieces = tiny.save(tmp_path, "Bert", KIND, id2label=dict(enumerate(NLI)))
+    theirs.config.label2id = {name: place for place, name in enumerate(NLI)}
+    model = zoo.load(tmp_path)
+    kind = "zero-shot-classification"
+    pipeline = transformers.pipeline(kind, model=theirs, tokenizer=pieces)
+
+    def check(labels, **options):
+        names = {"hypothesis": "hypothesis_template", "multi_label": "multi_label"}
+        renamed = {names[name]: value for name, value in options.items()}
+        expected = pipeline(tiny.TEXTS, candidate_labels=labels, **renamed)
+        found = model.classify(tiny.TEXTS, return_probabilities=True, labels=labels, **options)
+        for each, row in zip(expected, found.probabilities, strict=True):
+            scores = dict(zip(each["labels"], each["scores"], strict=True))
+            np.testing.assert_allclose(row, [scores[label] for label in labels], atol=1e-5)
+        if not options.get("multi_label"):
+            assert found.labels == [each["labels"][0] for each in expected]
+            return
+        for names, row in zip(found.labels, found.probabilities, strict=True):
+            assert names == [label for label, x in zip(labels, row, strict=True) if x > 0.5]
+
+    check(TOPICS)
+    check(TOPICS[:1])
+    check(TOPICS, hypothesis="It is about {}.", multi_label=True)
+    assert model.classify(tiny.TEXTS[0], labels=TOPICS) in TOPICS
+    assert model.classify([], labels=TOPICS) == []
+    for names, places in {
+        ("entailment", "neutral", "contradiction"): (0, 2),
+        ("ENTAILMENT", "not_entailment"): (0, 1),
+        ("yes", "Entails", "no"): (1, 0),
+    }.items():
+        assert entailment.places_of_entailment(names) == places
+    for arguments, message in (
+        ({"labels": "travel"}, "`labels` must be a list of labels"),
+        ({"labels": TOPICS, "hypothesis": "None."}, "`hypothesis` must be a sentence with {}"),
+        ({"labels": TOPICS, "return_attention": True}, "no attention"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            model.classify(tiny.TEXTS, **arguments)
+    with pytest.raises(ValueError, match="pairs of texts"):
+        model.classify(PAIRS, labels=TOPICS)
+    model.labels = ["good", "bad", "ugly"]
+    with pytest.raises(ValueError, match="one of whose labels is 'entailment'.*'ugly'"):
+        model.classify(tiny.TEXTS, labels=TOPICS)
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_commands_for_new_labels(tmp_path, monkeypatch):
+    tiny.save(tmp_path, "Bert", KIND, id2label=dict(enumerate(NLI)), num_hidden_layers=1)
+    model = zoo.load(tmp_path)
+    monkeypatch.setattr(zoo, "load", lambda name: model)
+    labels = [part for topic in TOPICS for part in ("--label", topic)]
+
+    def run(*arguments):
+        arguments = ["classify", str(tmp_path), *arguments]
+        return click.testing.CliRunner().invoke(main, arguments)
+
+    found = model.classify([tiny.TEXTS[0]], return_probabilities=True, labels=TOPICS)
+    line = run(tiny.TEXTS[0], *labels).stdout
+    assert line == f"{found.labels[0]}\t{found.probabilities.max():.4f}\n"
+    options = {"labels": TOPICS, "hypothesis": "About {}.", "multi_label": True}
+    (names,) = model.classify([tiny.TEXTS[0]], **options)
+    line = run(tiny.TEXTS[0], *labels, "--hypothesis", "About {}.", "--multi-label").stdout
+    assert line.partition("\t")[0] == ", ".join(names)
+    path = tmp_path / "out.jsonl"
+    (tmp_path / "in.txt").write_text(tiny.TEXTS[0])
+    run("--input", str(tmp_path / "in.txt"), "--output", str(path), *labels)
+    assert json.loads(path.read_text())["label"] == found.labels[0]
+    assert "are for texts with --label" in run("a", "--multi-label").stderr
+    assert "does not go with --label" in run("a", *labels, "--show-attention", "a.png").stderr
 
 
 @pytest.mark.few(1)

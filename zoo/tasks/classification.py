@@ -1,6 +1,7 @@
 """The task of classification: texts, images or sounds in, labels out."""
 
 import functools
+import itertools
 from collections.abc import Iterable
 from typing import Any, overload
 
@@ -15,9 +16,10 @@ from zoo.data.labels import label_weights, labelled, multi_labelled, require_lab
 from zoo.readers.image_reader import ImageReader
 from zoo.readers.sound_reader import SoundReader
 from zoo.readers.text.pair_reader import PairReader
-from zoo.tasks.arguments import No, Picture, Sound
+from zoo.tasks.arguments import No, Picture, Sound, Texts
 from zoo.tasks.base import part_of
 from zoo.tasks.encoding import NO_GRAPH_OF_SOUNDS, EncodingTask
+from zoo.tasks.entailment import HYPOTHESIS, hypotheses_of, probabilities_of
 from zoo.tasks.results import PictureClasses, TextClasses
 from zoo.tasks.sound_results import SoundClasses
 
@@ -184,9 +186,27 @@ class Classifier(EncodingTask):
         return_probabilities: bool = False,
         return_attention: bool = False,
         batch_size: int = 32,
+        *,
+        labels: Texts | None = None,
+        hypothesis: str = HYPOTHESIS,
+        multi_label: bool = False,
     ) -> Any: ...
-    def classify(self, inputs, return_probabilities=False, return_attention=False, batch_size=32):
+    def classify(
+        self,
+        inputs,
+        return_probabilities=False,
+        return_attention=False,
+        batch_size=32,
+        *,
+        labels=None,
+        hypothesis=HYPOTHESIS,
+        multi_label=False,
+    ):
         """Returns the best label of an input, or of each input in a list.
+
+        A model of textual entailment (natural language inference) also takes labels that it was not
+        trained with: a text has a label if it entails the hypothesis about it (Yin et al. 2019,
+        https://aclanthology.org/D19-1404).
 
         Args:
             inputs: A text, an image or a sound, or a list; or a list of pairs of texts, such as
@@ -196,20 +216,32 @@ class Classifier(EncodingTask):
                 `zoo.readers.audio.sound_bytes`.
             return_probabilities: Whether to also return the probabilities of all labels.
             return_attention: Whether to also return the probabilities and the attention.
-            batch_size: Number of inputs to process at a time.
+            batch_size: Number of inputs to process at a time; with `labels`, of pairs of a text and
+                a label.
+            labels: List of labels in place of those of the model, for texts.
+            hypothesis: The sentence about a label, with `{}` in its place.
+            multi_label: Whether texts can have several of the `labels`, or none.
 
         Returns:
             A `str` for one input, a list of `str` for a list; or a `TextClasses`, `PictureClasses`
-            or `SoundClasses` with `labels`, `probabilities` (inputs × `model.labels`, float32) and,
-            if requested, `attention`. A multi-label model returns a list of `str` in place of each
-            `str`: the labels whose probability is above 0.5.
+            or `SoundClasses` with `labels`, `probabilities` (inputs × labels, float32) and, if
+            requested, `attention`. A multi-label model returns a list of `str` in place of each
+            `str`: the labels whose probability is above 0.5. So does `multi_label`.
 
         Raises:
-            ValueError: If an input is not a text, an image or a sound.
+            ValueError: If an input is not a text, an image or a sound, or `labels` are given and
+                the model does not know entailment.
             TypeError: If an input has another type.
             FileNotFoundError: If a file is missing.
         """
         requests, is_one = self.reader.requests(inputs)
+        if labels is not None:
+            if return_attention:
+                raise ValueError("With `labels` there is no attention. Leave out return_attention.")
+            result = self._entailed(requests, labels, hypothesis, multi_label, batch_size)
+            if return_probabilities:
+                return result
+            return result.labels[0] if is_one else result.labels
         rows = self._answers(requests, batch_size, return_attention=return_attention)
         labels = [self._told(row["label"]) for row in rows]
         if not return_probabilities and not return_attention:
@@ -222,17 +254,34 @@ class Classifier(EncodingTask):
             return PictureClasses.of(labels, probabilities, rows, requests)
         return TextClasses.of(labels, probabilities, rows, self.tokenizer)
 
+    def _entailed(self, texts, labels, hypothesis, multi_label, batch_size):
+        """Returns the `TextClasses` of texts with labels that are not those of the model."""
+        if self.tokenizer is None or any(isinstance(text, tuple) for text in texts):
+            raise ValueError("`labels` are for texts. Received: images, sounds or pairs of texts.")
+        labels, hypotheses = hypotheses_of(labels, hypothesis)
+        pairs = list(itertools.product(texts, hypotheses))
+        rows = self._answers(pairs, batch_size, return_logits=True)
+        shape = len(texts), len(labels), len(self.labels)
+        logits = np.reshape([row["logits"] for row in rows], shape).astype("float32")
+        probabilities = probabilities_of(logits, self.labels, multi_label)
+        if multi_label:
+            names = [list(itertools.compress(labels, row > 0.5)) for row in probabilities]
+        else:
+            names = [labels[place] for place in probabilities.argmax(axis=1)]
+        return TextClasses(names, probabilities, None, None)
+
     def _told(self, label):
         if not self._is_multi:
             return label.decode()
         return [each.decode() for each in label if each]
 
-    def respond(self, requests, return_attention=False):
+    def respond(self, requests, return_attention=False, return_logits=False):
         """Turns requests into labels: the graph behind Python and the exported model.
 
         Args:
             requests: Strings `(batch,)`, or `(batch, 2)` for pairs of texts.
             return_attention: Whether to also return the attention of the core.
+            return_logits: Whether to also return the logits of the core.
 
         Returns:
             Dictionary of `label`, strings `(batch,)`, empty where a request cannot be read, and
@@ -252,6 +301,8 @@ class Classifier(EncodingTask):
             probabilities = tf.nn.softmax(logits) * kept
             label = tf.where(is_read, tf.gather(names, tf.argmax(logits, axis=-1)), "")
         outputs = {"label": label, "probabilities": probabilities}
+        if return_logits:
+            outputs["logits"] = logits
         return outputs | (self.core.told(inputs, weights) if return_attention else {})
 
     # ------------------------------------------------------------------------------------- export
