@@ -185,6 +185,8 @@ def _labels_for(model, name, labels, asked, show_attention):
         raise ValueError(
             f'{name} needs labels to choose from, such as --label "a dog" --label "a cat".'
         )
+    if labels and not matches and model.tokenizer is None:
+        raise ValueError(f"{name} has its own labels: leave out --label.")
     if labels and show_attention:
         raise ValueError("--show-attention does not go with --label.")
     return {"labels": list(labels), **asked} if labels else {}
