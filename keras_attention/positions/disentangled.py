@@ -12,6 +12,7 @@ from keras_attention._checks import (
     require_positive_integers,
 )
 from keras_attention._products import matmul, transposed
+from keras_attention._registry import serialize
 from keras_attention.positions.base import Position, looked_up, relative
 
 
@@ -243,5 +244,4 @@ class Disentangled(Position):
         return matmul(ops.cast(x, "float32"), transposed(vectors))
 
     def get_config(self):
-        embedding = keras.saving.serialize_keras_object(self.embedding)
-        return {**super().get_config(), "embedding": embedding}
+        return {**super().get_config(), "embedding": serialize(self.embedding)}

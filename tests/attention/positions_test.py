@@ -515,6 +515,20 @@ def test_files_of_functional_models_keep_parts_shared(arguments, tmp_path):
     np.testing.assert_allclose(oracle.float64(again(x)), oracle.float64(model(x)), atol=1e-5)
 
 
+def test_files_keep_vectors_of_distances_shared(tmp_path):
+    embedding = positions.DistanceEmbedding(20, 8, 1e-5)
+    inputs = x = keras.Input((None, SIZE))
+    for _ in range(2):
+        x = MultiHeadAttention(HEADS, 4, position=positions.Disentangled(embedding))(x, x)
+    model = keras.Model(inputs, x)
+    randomize(model)
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    assert len(again.weights) == len(model.weights) == 2 * 8 + 3
+    x = random(BATCH, KEYS, SIZE)
+    np.testing.assert_allclose(oracle.float64(again(x)), oracle.float64(model(x)), atol=1e-5)
+
+
 def test_names_make_the_positions_inside_heads():
     assert positions.names() == ["alibi", "disentangled", "rotary", "shaw", "t5", "transformer_xl"]
     for name in positions.names():
