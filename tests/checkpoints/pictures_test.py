@@ -81,14 +81,59 @@ def test_pictures_are_cropped_as_the_processor_does(tmp_path, photo):
     np.testing.assert_allclose(found, theirs, atol=0.03)
 
 
+def check_written(model, family, path):
+    """Checks that transformers reads a model with new labels."""
+    theirs = getattr(transformers, f"{family}ForImageClassification")
+    zoo.save_checkpoint(model, path)
+    again, told = theirs.from_pretrained(path, output_loading_info=True)
+    assert not told["unexpected_keys"] | told["missing_keys"] | told["mismatched_keys"]
+    assert list(again.config.id2label.values()) == model.labels
+    rows = model.core.config.image_size
+    pixels = np.random.default_rng(1).normal(size=(2, rows, rows, 3)).astype("float32")
+    expected = again(tiny.torch.tensor(pixels.transpose(0, 3, 1, 2))).logits.detach()
+    np.testing.assert_allclose(model.core(pixels), expected, atol=1e-4)
+    assert zoo.load(path).labels == model.labels
+
+
+@pytest.mark.parametrize("kind", ["ForImageClassification", "Model"])
+def test_dinov2(tmp_path, kind):
+    size = {"crop_size": {"height": 12, "width": 12}, "size": {"shortest_edge": 16}}
+    sizes = {**tiny.VIT, "image_size": 20, "mlp_ratio": 2}
+    del sizes["intermediate_size"]
+    config = transformers.Dinov2Config(**sizes, id2label={0: "cat", 1: "dog"}, layerscale_value=0.5)
+    theirs = tiny._random(getattr(transformers, f"Dinov2{kind}"), config)
+    theirs.save_pretrained(tmp_path)
+    transformers.BitImageProcessor(**size).save_pretrained(tmp_path)
+    if kind == "Model":
+        with pytest.raises(ValueError, match="Dinov2Model, which is not implemented"):
+            zoo.load(tmp_path)
+    else:
+        model = zoo.load(tmp_path)
+        assert model.reader.size == 12  # there are positions for 20 × 20 pixels
+        pixels = np.random.default_rng(1).normal(size=(2, 12, 12, 3)).astype("float32")
+        inputs = tiny.torch.tensor(pixels.transpose(0, 3, 1, 2))
+        expected = theirs(inputs, output_attentions=True)
+        found, weights = model.core(pixels, return_attention_scores=True)
+        np.testing.assert_allclose(found, expected.logits.detach(), atol=1e-4)
+        for ours, others in zip(weights, expected.attentions, strict=True):
+            np.testing.assert_allclose(ours, others.detach(), atol=1e-4)
+        model.save_to_preset(tmp_path / "preset")
+        np.testing.assert_array_equal(zoo.load(tmp_path / "preset").core(pixels), found)
+    model = zoo.load(tmp_path, labels=["left", "right", "both"])
+    check_written(model, "Dinov2", tmp_path / "ours")
+    model.compile("adam")
+    photos = [np.full((20, 30, 3), 255 * side, "uint8") for side in (0, 1)] * 2
+    model.fit(photos, ["left", "right"] * 2, verbose=0)
+    assert model.classify(photos[0], return_attention=True).attention.shape == (1, 3, 3)
+
+
 @pytest.mark.parametrize(
     ("family", "kind"), [("DeiT", "ForImageClassificationWithTeacher"), ("ViT", "Model")]
 )
 def test_new_labels_in_place_of_another_head(tmp_path, family, kind):
     theirs = save(tmp_path, family, kind)
     model = zoo.load(str(tmp_path), labels=["left", "right"])
-    with pytest.raises(ValueError, match="A ViT with new labels cannot be written"):
-        zoo.save_checkpoint(model, tmp_path / "ours")
+    check_written(model, family, tmp_path / "ours")
     theirs = getattr(theirs, family.lower(), theirs)
     pixels = np.random.default_rng(1).normal(size=(2, 16, 16, 3)).astype("float32")
     inputs = tiny.torch.tensor(pixels.transpose(0, 3, 1, 2))

@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
+from zoo.models.grid_position import interpolated, sinusoids_of_grid
 from zoo.models.rollout import attention_rollout
-from zoo.models.vit import PatchEmbedding, ViT, ViTConfig, sinusoids_of_grid
+from zoo.models.vit import PatchEmbedding, ViT, ViTConfig
 
 TINY = {
     "image_size": 8,
@@ -59,31 +61,34 @@ def test_sinusoids_tell_rows_and_columns():
         np.testing.assert_allclose(table[row, column], np.concatenate(parts), atol=1e-6)
 
 
-@pytest.mark.parametrize("pooling", ["first", "mean"])
+@pytest.mark.parametrize("pooling", ["first", "mean", "both"])
 @pytest.mark.parametrize("position", ["learned", "sinusoidal"])
 def test_pictures_of_other_sizes_have_interpolated_positions(pooling, position):
     core = ViT(3, pooling=pooling, position=position, **TINY)
     images = np.random.default_rng(0).normal(size=(2, 16, 12, 1)).astype("float32")
     logits, weights = core(images, return_attention_scores=True)
-    tokens = 12 + (pooling == "first")
+    tokens = 12 + (pooling != "mean")
     assert tuple(logits.shape) == (2, 3)
     assert [tuple(each.shape) for each in weights] == [(2, 2, tokens, tokens)]
     assert tuple(core.told(images, weights)["attention"].shape) == (2, 4, 3)
 
 
-def test_interpolation_keeps_a_plane():
-    """A table that grows linearly still does so when interpolated."""
-    core = ViT(3, **{**TINY, "image_size": 32})
-    core.build()
-    core.place.table.assign(np.arange(8.0)[:, None, None] * np.ones((8, 8, 8)))
-    finer = core.place(np.zeros((1, 16, 16, 8), "float32")).numpy()[0, 4:12, 0, 0]
-    np.testing.assert_allclose(np.diff(finer), 0.5, atol=0.03)
+@pytest.mark.parametrize("grid", [(3, 9), (7, 5), (1, 1)])
+def test_interpolation_is_that_of_pytorch(grid):
+    torch = pytest.importorskip("torch")
+    table = np.random.default_rng(0).normal(size=(7, 5, 4)).astype("float32")
+    expected = torch.nn.functional.interpolate(
+        torch.tensor(table.transpose(2, 0, 1)[None]), grid, mode="bicubic", align_corners=False
+    )
+    found = interpolated(tf.constant(table), grid)
+    np.testing.assert_allclose(found, expected[0].numpy().transpose(1, 2, 0), atol=1e-5)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"patch_size": 3}, "multiple of `patch_size`.*image_size=8, patch_size=3"),
+        ({"position_size": 9}, "multiple of `patch_size`.*position_size=9, patch_size=4"),
         ({"stem": (4,)}, r"at least as many convolutions.*stem=\(4,\), patch_size=4"),
         ({"pooling": "frist"}, "Did you mean 'first'"),
         ({"position": "rotary"}, "position of an image.*rotary"),

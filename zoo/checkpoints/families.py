@@ -9,6 +9,7 @@ FAMILIES = {
     "clip": "zoo.checkpoints.clip",
     "deberta-v2": "zoo.checkpoints.deberta",
     "deit": "zoo.checkpoints.vit",
+    "dinov2": "zoo.checkpoints.dinov2",
     "distilbert": "zoo.checkpoints.distilbert",
     "electra": "zoo.checkpoints.electra",
     "gpt2": "zoo.checkpoints.gpt2",

@@ -66,11 +66,6 @@ def save_checkpoint(model: Any, path: str | os.PathLike[str]) -> pathlib.Path:
             f"{type(model).__name__} from elsewhere. Use model.save_to_preset instead."
         )
     source, names = model.checkpoint
-    if names.fresh and not names.new_head:
-        raise ValueError(
-            f"A {type(model.core).__name__} with new labels cannot be written as a checkpoint. Use "
-            "model.save_to_preset instead."
-        )
     require_float(model)
     files = TensorFiles(source)
     stored = {modern(name): name for name in files.shapes}

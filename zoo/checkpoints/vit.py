@@ -4,7 +4,7 @@ from zoo.checkpoints.activations import activation
 from zoo.checkpoints.names import Names, Part
 from zoo.checkpoints.pictures import reader_of
 from zoo.checkpoints.plan import Plan
-from zoo.checkpoints.settings import REGRESSION
+from zoo.checkpoints.settings import REGRESSION, settings_of_labels
 
 BLOCK = {
     "attention.query_projection": "attention.attention.query",
@@ -29,22 +29,48 @@ def plan(settings, folder):
     settings.require(chunk_size_feed_forward=0)
     settings.ignore("encoder_stride", "pooler_act", "pooler_output_size")
     kind = settings.model_type
+    options = picture_options(settings, folder) | {
+        "hidden": settings.take("intermediate_size"),
+        "epsilon": settings.take("layer_norm_eps", default=1e-12),
+        "patch_size": settings.take("patch_size", default=16),
+    }
+    table = table_of(kind, BLOCK, first=2 if kind == "deit" else 1)
+    unused = (r"pooler\..*",)
     with_teacher = settings.architecture.endswith("WithTeacher") and not settings.new_labels
+    if kind == "deit":
+        options["distillation"] = "head" if with_teacher else "token"
+        places = table["class_place"].name
+        table["distillation_token"] = f"{kind}.embeddings.distillation_token"
+        table["distillation_place"] = Part(places, 1, 1, 2)
+        unused += (r"(cls|distillation)_classifier\.(weight|bias)",)
+    if with_teacher:
+        table |= {"head": "cls_classifier", "distillation_head": "distillation_classifier"}
+        return Plan("vit", options, Names(table, f"{kind}."))
+    family = settings.architecture.partition("For")[0].removesuffix("Model")
+    return Plan("vit", options, names_with_head(settings, options, table, kind, family, unused))
+
+
+def picture_options(settings, folder):
+    """Returns the options whose settings have the same names in all Vision Transformers.
+
+    Raises:
+        ValueError: If it is a regression model.
+    """
     biases = ["query", "key", "value"] if settings.take("qkv_bias", default=True) else []
-    image_size = settings.take("image_size", default=224)
-    channels = settings.take("num_channels", default=3)
     options = {
         "num_layers": settings.take("num_hidden_layers"),
         "size": settings.take("hidden_size"),
         "num_heads": settings.take("num_attention_heads"),
-        "hidden": settings.take("intermediate_size"),
         "activation": activation(settings, settings.take("hidden_act", default="gelu")),
         "dropout": settings.take("hidden_dropout_prob", default=0.0),
         "attention_dropout": settings.take("attention_probs_dropout_prob", default=0.0),
-        "epsilon": settings.take("layer_norm_eps", default=1e-12),
-        "patch_size": settings.take("patch_size", default=16),
         "use_bias": [*biases, "output", "feed_forward"],
-        "reader": reader_of(settings, folder, image_size, channels),
+        "reader": reader_of(
+            settings,
+            folder,
+            settings.take("image_size", default=224),
+            settings.take("num_channels", default=3),
+        ),
         "labels": settings.new_labels or settings.labels,
         "problem_type": settings.problem_type,
     }
@@ -52,35 +78,51 @@ def plan(settings, folder):
         raise ValueError(
             f"{settings.path} is of a regression model of images, which is not implemented."
         )
-    first = 1
-    if kind == "deit":
-        options["distillation"] = "head" if with_teacher else "token"
-        first = 2
-    names = Names(_table(kind, with_teacher, first, settings.new_labels), f"{kind}.")
-    if settings.new_labels:
-        unused = r"(cls_|distillation_)?classifier\.(weight|bias)", r"pooler\..*"
-        names = names._replace(unused=unused, fresh=("head",))
-    return Plan("vit", options, names)
+    return options
 
 
-def _table(kind, with_teacher, first, new_labels):
+def table_of(kind, block, first=1):
+    """Returns the names of everything but the head.
+
+    Args:
+        kind: Prefix of the names.
+        block: Table of the names in a block.
+        first: Number of tokens in front of the patches.
+    """
     table = {
         f"blocks.{{}}.{ours}": f"{kind}.encoder.layer.{{}}.{theirs}"
-        for ours, theirs in BLOCK.items()
+        for ours, theirs in block.items()
     }
     places = f"{kind}.embeddings.position_embeddings"  # of the tokens in front, then of patches
-    table |= {
+    return table | {
         "patches.cut": f"{kind}.embeddings.patch_embeddings.projection",
         "class_token": f"{kind}.embeddings.cls_token",
         "class_place": Part(places, 1, 0, 1),
         "place.table": Part(places, 1, first, None),
         "norm": f"{kind}.layernorm",
     }
-    if first == 2:
-        table["distillation_token"] = f"{kind}.embeddings.distillation_token"
-        table["distillation_place"] = Part(places, 1, 1, 2)
-    if with_teacher:
-        table |= {"head": "cls_classifier", "distillation_head": "distillation_classifier"}
-    elif not new_labels:
-        table["head"] = "classifier"
-    return table
+
+
+def names_with_head(settings, options, table, kind, family, unused=()):
+    """Returns the `Names` of a classifier, whose head is new if there are new labels.
+
+    Args:
+        settings: `Settings`.
+        options: Options of the model.
+        table: Result of `table_of`.
+        kind: Prefix of the names.
+        family: First part of the names of classes in transformers, such as `"ViT"`.
+        unused: Regular expressions of the tensors of other heads.
+    """
+    head = {"head": "classifier"}
+    if not settings.new_labels:
+        return Names(table | head, f"{kind}.")
+    of_labels = settings_of_labels(settings.new_labels, options["problem_type"])
+    return Names(
+        table,
+        f"{kind}.",
+        unused=(r"classifier\.(weight|bias)", *unused),
+        fresh=("head",),
+        new_head=head,
+        new_settings={"architectures": [f"{family}ForImageClassification"], **of_labels},
+    )

@@ -11,13 +11,13 @@ from keras import ops
 
 from keras_attention import EncoderBlock, activations
 from keras_attention.errors import unknown_name
-from keras_attention.positions.sinusoidal import angles_of
 from zoo.models.core import Core
+from zoo.models.grid_position import GridPosition
 from zoo.models.rollout import attention_rollout
 from zoo.models.transformer import StackConfig, final_norm, make_blocks, run_blocks
 
 POSITIONS = ("learned", "sinusoidal")
-POOLINGS = ("first", "mean")
+POOLINGS = ("first", "mean", "both")
 DISTILLATIONS = (None, "token", "head")
 
 
@@ -28,16 +28,21 @@ class ViTConfig(StackConfig):
 
     Args:
         num_labels: Number of labels.
-        image_size: Rows and columns of the images that there are positions for; for images of
-            another size, positions are interpolated. The reader determines it.
+        image_size: Rows and columns of the images; for images of another size, positions are
+            interpolated. The reader determines it.
         channels: Number of channels of a pixel; the reader determines it.
         patch_size: Rows and columns of a patch.
         position: `"learned"`, or `"sinusoidal"`: half of a vector encodes the row, half the column.
-        pooling: `"first"` for a class token in front, `"mean"` for the mean of all patches.
+        position_size: Rows and columns of the images that there are positions for, if that is not
+            `image_size`, as in DINOv2.
+        pooling: `"first"` for a class token in front, `"mean"` for the mean of all patches,
+            `"both"` for both, one after the other.
         stem: Channels of 3 × 3 convolutions applied before the image is cut into patches; the
             last ones halve it, as often as `patch_size` can be halved. The original has none.
         distillation: `"token"` for a second token in front, as in DeiT, `"head"` for one with its
             own logits, which are averaged with those of the class token; or `None`.
+        layer_scale: Initial value of a learned scale of the output of each part of a block, as in
+            DINOv2 (Touvron et al. 2021, https://arxiv.org/abs/2103.17239), or `None` for none.
     """
 
     num_labels: int
@@ -53,9 +58,11 @@ class ViTConfig(StackConfig):
     image_size: int = 224
     channels: int = 3
     patch_size: int = 16
+    position_size: int | None = None
     pooling: str = "first"
     stem: tuple = ()
     distillation: str | None = None
+    layer_scale: float | None = None
 
     def __post_init__(self):
         object.__setattr__(self, "stem", tuple(self.stem))
@@ -70,17 +77,23 @@ class ViTConfig(StackConfig):
                 "A distillation token stands behind the class token of pooling='first'. Received: "
                 f"pooling={self.pooling!r}."
             )
-        if self.image_size % self.patch_size:
-            raise ValueError(
-                "`image_size` must be a multiple of `patch_size`. Received: image_size="
-                f"{self.image_size}, patch_size={self.patch_size}."
-            )
+        object.__setattr__(self, "position_size", self.position_size or self.image_size)
+        for name in ("image_size", "position_size"):
+            if getattr(self, name) % self.patch_size:
+                raise ValueError(
+                    f"`{name}` must be a multiple of `patch_size`. Received: "
+                    f"{name}={getattr(self, name)}, patch_size={self.patch_size}."
+                )
         if self.stem and 2 ** min(len(self.stem), self.halvings) != self.patch_size:
             raise ValueError(
                 "Each of the last convolutions of `stem` halves the image, so `patch_size` must "
                 "be a power of two, with at least as many convolutions. Received: stem="
                 f"{self.stem}, patch_size={self.patch_size}."
             )
+
+    @property
+    def has_class_token(self):
+        return self.pooling != "mean"
 
     @property
     def halvings(self):
@@ -107,8 +120,8 @@ class ViT(Core):
 
     Output shape:
         Logits, float32 `(batch, num_labels)`; with `return_attention_scores` also a list of
-        `(batch, num_heads, tokens, tokens)`, a tensor for each block. With `pooling="first"` the
-        class token is the first one.
+        `(batch, num_heads, tokens, tokens)`, a tensor for each block. The class token, if there is
+        one, is the first.
 
     Example:
 
@@ -128,11 +141,16 @@ class ViT(Core):
         self.patches = PatchEmbedding(
             config.size, config.patch_size, config.stem, config.activation, dtype=dtype
         )
-        grid = config.image_size // config.patch_size
+        grid = config.position_size // config.patch_size
         self.place = GridPosition((grid, grid), config.position, dtype=dtype, name="place")
         self.drop = keras.layers.Dropout(config.dropout, dtype=dtype)
         # Positions stand in the patches already: blocks see none.
-        self.blocks = make_blocks(EncoderBlock, "block", config, dtype=dtype)
+        if config.layer_scale is None:
+            self.blocks = make_blocks(EncoderBlock, "block", config, dtype=dtype)
+        else:
+            self.blocks = make_blocks(
+                ScaledBlock, "block", config, layer_scale=config.layer_scale, dtype=dtype
+            )
         self.norm = final_norm(config, "norm", dtype)
         self.head = keras.layers.Dense(config.num_labels, dtype=dtype, name="head")
         self.distillation_head = None
@@ -151,7 +169,7 @@ class ViT(Core):
             normal = keras.initializers.TruncatedNormal(stddev=0.02)
             return self.add_weight(name=name, shape=(config.size,), initializer=normal)
 
-        if config.pooling == "first":
+        if config.has_class_token:
             self.class_token, self.class_place = vector("class_token"), vector("class_place")
         if config.distillation:
             self.distillation_token = vector("distillation_token")
@@ -159,7 +177,7 @@ class ViT(Core):
         for block in self.blocks:
             block.build(tokens)
         self.norm.build(tokens)
-        self.head.build((None, config.size))
+        self.head.build((None, config.size * (2 if config.pooling == "both" else 1)))
         if self.distillation_head is not None:
             self.distillation_head.build((None, config.size))
 
@@ -175,16 +193,23 @@ class ViT(Core):
             training=training,
         )
         x = self.norm(x)
-        first = x[:, 0] if self.config.pooling == "first" else ops.mean(x, axis=1)
-        logits = ops.cast(self.head(first), "float32")
+        logits = ops.cast(self.head(self._pool(x)), "float32")
         if self.distillation_head is not None:
             logits = (logits + ops.cast(self.distillation_head(x[:, 1]), "float32")) / 2
         return (logits, [each for (each,) in weights]) if return_attention_scores else logits
 
+    def _pool(self, x):
+        """Returns a vector for each image."""
+        if self.config.pooling == "first":
+            return x[:, 0]
+        if self.config.pooling == "mean":
+            return ops.mean(x, axis=1)
+        return ops.concatenate([x[:, 0], ops.mean(x[:, 1:], axis=1)], axis=-1)
+
     def _with_tokens(self, x):
         """Returns patches `(batch, patches, size)` with the tokens that precede them."""
         tokens = []
-        if self.config.pooling == "first":
+        if self.config.has_class_token:
             tokens.append(self.class_token + self.class_place)
         if self.config.distillation:
             tokens.append(self.distillation_token + self.distillation_place)
@@ -213,8 +238,8 @@ class ViT(Core):
 
     def _maps(self, weights, images):
         """Returns attention maps of the answer from weights `(batch, ..., tokens, tokens)`."""
-        is_first = self.config.pooling == "first"
         tokens = 2 if self.config.distillation else 1
+        is_first = self.config.has_class_token
         maps = weights[..., 0, tokens:] if is_first else ops.mean(weights, axis=-2)
         maps = ops.cast(maps, "float32")
         maps = maps / ops.maximum(ops.sum(maps, axis=-1, keepdims=True), 1e-9)
@@ -289,68 +314,32 @@ class PatchEmbedding(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="zoo")
-class GridPosition(keras.layers.Layer):
-    """Adds a position embedding to each patch, interpolated if the grid differs.
+class ScaledBlock(EncoderBlock):
+    """A block that multiplies the output of each part by a learned vector before adding it.
 
     Args:
-        grid: Rows and columns of the grid that there are positions for.
-        position: `"learned"` or `"sinusoidal"`.
-
-    Call arguments:
-        x: `(batch, rows, columns, size)`.
-
-    Raises:
-        ValueError: If sines and cosines of rows and columns do not fill the size evenly.
+        layer_scale: Initial value of these vectors.
+        **kwargs: As for `EncoderBlock`.
     """
 
-    def __init__(self, grid, position="learned", **kwargs):
-        super().__init__(**kwargs)
-        self.grid, self.position = tuple(grid), position
+    def __init__(self, *args, layer_scale, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.layer_scale = layer_scale
 
     def build(self, x_shape):
-        size = x_shape[-1]
-        if self.position == "learned":
-            self.table = self.add_weight(
-                name="table",
-                shape=(*self.grid, size),
-                initializer=keras.initializers.TruncatedNormal(stddev=0.02),
-                autocast=False,  # else mixed precision would round the vectors before the sum
+        super().build(x_shape)
+        for part in ("attention", "feed_forward"):
+            scale = self.add_weight(
+                name=f"{part}_scale",
+                shape=(self.size,),
+                initializer=keras.initializers.Constant(self.layer_scale),
             )
-        elif size % 4:
-            raise ValueError(
-                "Sinusoidal positions of images need a size that is a multiple of 4. Received: "
-                f"size={size}."
-            )
+            setattr(self, f"{part}_scale", scale)
 
-    def call(self, x):
-        rows, columns, size = x.shape[1:]
-        if self.position == "sinusoidal":
-            table = sinusoids_of_grid(rows, columns, size)
-        else:
-            table = ops.cast(self.table, "float32")
-            if (rows, columns) != self.grid:
-                table = ops.image.resize(
-                    table, (rows, columns), interpolation="bicubic", antialias=False
-                )
-        return ops.cast(ops.cast(x, "float32") + table, self.compute_dtype)
+    def _after(self, norm, x, added, training):
+        is_attention = norm is self.attention_norm
+        scale = self.attention_scale if is_attention else self.feed_forward_scale
+        return super()._after(norm, x, added * ops.cast(scale, added.dtype), training)
 
     def get_config(self):
-        return {**super().get_config(), "grid": self.grid, "position": self.position}
-
-
-def sinusoids_of_grid(rows, columns, size):
-    """Returns float32 `(rows, columns, size)`: sines and cosines of the row, then of the column.
-
-    Example:
-
-    >>> sinusoids_of_grid(1, 2, 4).numpy().round(2).tolist()
-    [[[0.0, 1.0, 0.0, 1.0], [0.0, 1.0, 0.8399999737739563, 0.5400000214576721]]]
-    """
-
-    def of_line(length):
-        angles = angles_of(ops.arange(length), size // 2, 10000)
-        return ops.concatenate([ops.sin(angles), ops.cos(angles)], axis=-1)
-
-    shape = (rows, columns, size // 2)
-    of_rows = ops.broadcast_to(of_line(rows)[:, None], shape)
-    return ops.concatenate([of_rows, ops.broadcast_to(of_line(columns)[None], shape)], axis=-1)
+        return {**super().get_config(), "layer_scale": self.layer_scale}
