@@ -182,6 +182,14 @@ ARCHITECTURES = {
         "zoo.models.vit.ViT",
         needs={"reader": "zoo.ImageReader()", "labels": _LABELS},
     ),
+    "vit_embedding": Architecture(
+        "embedding",
+        "Vision Transformer for image embeddings (Dosovitskiy et al. 2021)",
+        "zoo.tasks.embedding.Embedder",
+        "zoo.models.vit.ViT",
+        {"num_labels": 0},
+        needs={"reader": "zoo.ImageReader()"},
+    ),
     "whisper": Architecture(
         "transcription",
         "Transformer for speech transcription (Radford et al. 2022)",
@@ -273,7 +281,7 @@ def list_models() -> list[ModelInfo]:
     ['bahdanau_nmt', 'bart', 'clip', 'conformer', 'conformer_ctc', 'luong_nmt', 'show_attend_tell',
      't5', 'text_encoder', 'text_encoder_embedding', 'text_encoder_masked', 'text_encoder_score',
      'text_encoder_span', 'text_encoder_tags', 'transformer_lm', 'transformer_nmt', 'vit',
-     'whisper']
+     'vit_embedding', 'whisper']
     """
     trained = sorted(folder.parent for folder in PRESETS.glob(f"*/{CARD}"))
     return [_preset_info(folder) for folder in trained] + [

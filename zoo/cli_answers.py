@@ -207,11 +207,15 @@ def embed(name, inputs, files, batch_size):
     if not is_of_files:
         require_arguments(inputs, "texts or images")
     model = load(name, "embed")
-    kind = "image" if hasattr(model, "search") else None
+    has_both = hasattr(model, "search")
+    kind = "image" if model.takes_images or has_both else None
 
     def vectors(model, are_pictures, inputs):
-        of_kind = {"images" if are_pictures else "texts": inputs}
-        found = model.embed(**of_kind, batch_size=batch_size)
+        if has_both:
+            of_kind = {"images" if are_pictures else "texts": inputs}
+            found = model.embed(**of_kind, batch_size=batch_size)
+        else:
+            found = model.embed(inputs, batch_size=batch_size)
         return [[round(float(number), 6) for number in vector] for vector in found]
 
     if is_of_files:
@@ -227,7 +231,7 @@ def embed(name, inputs, files, batch_size):
 
     def is_picture(each):
         path = pathlib.Path(each)
-        return kind is not None and (path.suffix.lower() in PICTURES or path.exists())
+        return has_both and (path.suffix.lower() in PICTURES or path.exists())
 
     failed = False
     for are_pictures, neighbours in itertools.groupby(inputs, is_picture):

@@ -9,7 +9,7 @@ CaptionerName = Literal[
 ClassifierName = Literal[
     "conformer", "conformer_spoken_digit", "text_encoder", "text_encoder_imdb", "vit", "vit_mnist"
 ]
-EmbedderName = Literal["text_encoder_embedding"]
+EmbedderName = Literal["text_encoder_embedding", "vit_embedding"]
 MaskFillerName = Literal["text_encoder_masked", "text_encoder_masked_imdb"]
 MatcherName = Literal["clip", "clip_flickr8k"]
 RecognizerName = Literal["conformer_ctc", "conformer_ctc_spoken_digit"]

@@ -7,6 +7,7 @@ import PIL.Image
 import pytest
 
 import zoo
+from zoo.readers.images import image_bytes
 
 pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -55,7 +56,7 @@ def test_numbers_are_those_of_transformers(tmp_path, family, kind, photo):
     for ours, others in zip(weights, expected.attentions, strict=True):
         np.testing.assert_allclose(ours, others.detach(), atol=1e-4)
     inputs = processor(photo, return_tensors="pt")
-    found, _ = model.reader.read([zoo.readers.images.image_bytes(photo)])
+    found, _ = model.reader.read([image_bytes(photo)])
     theirs = inputs["pixel_values"].numpy().transpose(0, 2, 3, 1)
     np.testing.assert_allclose(found, theirs, atol=0.02)  # transformers rounds in between
     result = model.classify([photo], return_attention=True)
@@ -77,7 +78,7 @@ def test_pictures_are_cropped_as_the_processor_does(tmp_path, photo):
     save(tmp_path, "ViT", "ForImageClassification", processor)
     model = zoo.load(str(tmp_path))
     theirs = processor(photo, return_tensors="pt")["pixel_values"].numpy().transpose(0, 2, 3, 1)
-    found, _ = model.reader.read([zoo.readers.images.image_bytes(photo)])
+    found, _ = model.reader.read([image_bytes(photo)])
     np.testing.assert_allclose(found, theirs, atol=0.03)
 
 
@@ -95,21 +96,25 @@ def check_written(model, family, path):
     assert zoo.load(path).labels == model.labels
 
 
-@pytest.mark.parametrize("kind", ["ForImageClassification", "Model"])
-def test_dinov2(tmp_path, kind):
-    size = {"crop_size": {"height": 12, "width": 12}, "size": {"shortest_edge": 16}}
+def save_dinov2(folder, kind):
+    """Saves a model with positions for 20 × 20 pixels that gets 12 × 12."""
     sizes = {**tiny.VIT, "image_size": 20, "mlp_ratio": 2}
     del sizes["intermediate_size"]
     config = transformers.Dinov2Config(**sizes, id2label={0: "cat", 1: "dog"}, layerscale_value=0.5)
-    theirs = tiny._random(getattr(transformers, f"Dinov2{kind}"), config)
-    theirs.save_pretrained(tmp_path)
-    transformers.BitImageProcessor(**size).save_pretrained(tmp_path)
-    if kind == "Model":
-        with pytest.raises(ValueError, match="Dinov2Model, which is not implemented"):
-            zoo.load(tmp_path)
-    else:
+    model = tiny._random(getattr(transformers, f"Dinov2{kind}"), config)
+    model.save_pretrained(folder)
+    transformers.BitImageProcessor(
+        crop_size={"height": 12, "width": 12}, size={"shortest_edge": 16}
+    ).save_pretrained(folder)
+    return model
+
+
+@pytest.mark.parametrize("kind", ["ForImageClassification", "Model"])
+def test_dinov2(tmp_path, kind):
+    theirs = save_dinov2(tmp_path, kind)
+    if kind == "ForImageClassification":
         model = zoo.load(tmp_path)
-        assert model.reader.size == 12  # there are positions for 20 × 20 pixels
+        assert model.reader.size == 12
         pixels = np.random.default_rng(1).normal(size=(2, 12, 12, 3)).astype("float32")
         inputs = tiny.torch.tensor(pixels.transpose(0, 3, 1, 2))
         expected = theirs(inputs, output_attentions=True)
@@ -140,9 +145,27 @@ def test_new_labels_in_place_of_another_head(tmp_path, family, kind):
     first = theirs(inputs).last_hidden_state.detach().numpy()[:, 0]
     kernel, bias = model.core.head.get_weights()
     np.testing.assert_allclose(model.core(pixels), first @ kernel + bias, atol=1e-4)
-    if kind == "Model":
-        with pytest.raises(ValueError, match="ViTModel, which is not implemented"):
-            zoo.load(str(tmp_path))
+
+
+@pytest.mark.parametrize("family", ["Dinov2", "ViT", pytest.param("DeiT", marks=pytest.mark.full)])
+def test_embeddings(tmp_path, family, photo):
+    folder = tmp_path / "hf"
+    if family == "Dinov2":
+        theirs = save_dinov2(folder, "Model")
+    else:
+        processor = transformers.ViTImageProcessor(size={"height": 16, "width": 16})
+        theirs = save(folder, family, "Model", processor)
+    model = zoo.load(folder)
+    assert isinstance(model, zoo.Embedder)
+    images, _ = model.reader.read([image_bytes(photo)])
+    output = theirs(tiny.torch.tensor(images.numpy().transpose(0, 3, 1, 2)))
+    expected = output.last_hidden_state[0, 0].detach()  # of the class token
+    if family == "Dinov2":
+        np.testing.assert_array_equal(expected, output.pooler_output[0].detach())
+    np.testing.assert_allclose(model.embed(photo), expected, atol=1e-4)
+    again = zoo.load(zoo.save_checkpoint(model, tmp_path / "ours"))
+    np.testing.assert_array_equal(again.embed([photo])[0], model.embed(photo))
+    getattr(transformers, f"{family}Model").from_pretrained(tmp_path / "ours")
 
 
 @pytest.mark.full

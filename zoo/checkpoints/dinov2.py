@@ -3,8 +3,7 @@
 Not implemented is the stochastic depth of its training.
 """
 
-from zoo.checkpoints.plan import Plan
-from zoo.checkpoints.vit import BLOCK, names_with_head, picture_options, table_of
+from zoo.checkpoints.vit import BLOCK, is_embedder, picture_options, plan_of, table_of
 
 OF_DINO = {
     "attention_norm": "norm1",
@@ -14,12 +13,10 @@ OF_DINO = {
     "feed_forward_norm": "norm2",
     "feed_forward_scale": "layer_scale2.lambda1",
 }
-WITHOUT_HEAD = ("Dinov2Model",)  # for new labels
 
 
 def plan(settings, folder):
-    without_head = WITHOUT_HEAD if settings.new_labels else ()
-    settings.require_class(("Dinov2ForImageClassification", *without_head))
+    settings.require_class(("Dinov2ForImageClassification", "Dinov2Model"))
     settings.require(use_swiglu_ffn=False)
     settings.ignore(
         "apply_layernorm",
@@ -35,16 +32,12 @@ def plan(settings, folder):
         "patch_size": settings.take("patch_size", default=14),
         "position_size": settings.take("image_size", default=224),
         "layer_scale": settings.take("layerscale_value", default=1.0),
-        "pooling": "both",
+        "pooling": "first" if is_embedder(settings) else "both",
     }
     options["hidden"] = options["size"] * settings.take("mlp_ratio", default=4)
+    of_mask = (r"(dinov2\.)?embeddings\.mask_token",)  # of hidden patches in pretraining
     table = table_of("dinov2", BLOCK | OF_DINO)
-    names = names_with_head(settings, options, table, "dinov2", "Dinov2")
-    return Plan("vit", options, _without_mask(names))
-
-
-def _without_mask(names):
-    """Returns the names of a model without the token of masked patches, used in pretraining."""
-    settings = {**names.new_settings, "use_mask_token": False} if names.new_head else {}
-    unused = (*names.unused, r"(dinov2\.)?embeddings\.mask_token")
-    return names._replace(unused=unused, new_settings=settings)
+    found = plan_of(settings, options, table, "dinov2", "Dinov2", of_mask)
+    if found.names.new_head:
+        found.names.new_settings["use_mask_token"] = False  # the file will have none
+    return found

@@ -47,8 +47,8 @@ def save_checkpoint(model: Any, path: str | os.PathLike[str]) -> pathlib.Path:
         `pathlib.Path` of the folder.
 
     Raises:
-        ValueError: If the model was not loaded from a checkpoint, the path exists, the model is a
-            Vision Transformer with new labels, or it is quantized.
+        ValueError: If the model was not loaded from a checkpoint, the path exists, or the model is
+            quantized.
         ImportError: If safetensors is missing.
     """
     try:

@@ -1,4 +1,4 @@
-"""ViT (Dosovitskiy et al. 2021) and DeiT (Touvron et al. 2021): image classifiers."""
+"""ViT (Dosovitskiy et al. 2021) and DeiT (Touvron et al. 2021)."""
 
 from zoo.checkpoints.activations import activation
 from zoo.checkpoints.names import Names, Part
@@ -21,11 +21,11 @@ CLASSES = (
     "DeiTForImageClassification",
     "DeiTForImageClassificationWithTeacher",
 )
-WITHOUT_HEAD = "ViTModel", "DeiTModel"  # for new labels
+WITHOUT_HEAD = "ViTModel", "DeiTModel"  # for embeddings, and for new labels
 
 
 def plan(settings, folder):
-    settings.require_class((*CLASSES, *(WITHOUT_HEAD if settings.new_labels else ())))
+    settings.require_class((*CLASSES, *WITHOUT_HEAD))
     settings.require(chunk_size_feed_forward=0)
     settings.ignore("encoder_stride", "pooler_act", "pooler_output_size")
     kind = settings.model_type
@@ -47,7 +47,7 @@ def plan(settings, folder):
         table |= {"head": "cls_classifier", "distillation_head": "distillation_classifier"}
         return Plan("vit", options, Names(table, f"{kind}."))
     family = settings.architecture.partition("For")[0].removesuffix("Model")
-    return Plan("vit", options, names_with_head(settings, options, table, kind, family, unused))
+    return plan_of(settings, options, table, kind, family, unused)
 
 
 def picture_options(settings, folder):
@@ -71,14 +71,21 @@ def picture_options(settings, folder):
             settings.take("image_size", default=224),
             settings.take("num_channels", default=3),
         ),
-        "labels": settings.new_labels or settings.labels,
-        "problem_type": settings.problem_type,
     }
+    if is_embedder(settings):
+        return options
+    options["labels"] = settings.new_labels or settings.labels
+    options["problem_type"] = settings.problem_type
     if options["problem_type"] == REGRESSION:
         raise ValueError(
             f"{settings.path} is of a regression model of images, which is not implemented."
         )
     return options
+
+
+def is_embedder(settings):
+    """Whether a model has no head, and gets none."""
+    return settings.architecture.endswith("Model") and not settings.new_labels
 
 
 def table_of(kind, block, first=1):
@@ -103,8 +110,8 @@ def table_of(kind, block, first=1):
     }
 
 
-def names_with_head(settings, options, table, kind, family, unused=()):
-    """Returns the `Names` of a classifier, whose head is new if there are new labels.
+def plan_of(settings, options, table, kind, family, unused=()):
+    """Returns the `Plan` of an embedder, or of a classifier, whose head may be new.
 
     Args:
         settings: `Settings`.
@@ -115,14 +122,16 @@ def names_with_head(settings, options, table, kind, family, unused=()):
         unused: Regular expressions of the tensors of other heads.
     """
     head = {"head": "classifier"}
+    names = Names(table, f"{kind}.", unused=unused)
+    if is_embedder(settings):
+        return Plan("vit_embedding", options, names)
     if not settings.new_labels:
-        return Names(table | head, f"{kind}.")
+        return Plan("vit", options, names._replace(table=table | head))
     of_labels = settings_of_labels(settings.new_labels, options["problem_type"])
-    return Names(
-        table,
-        f"{kind}.",
+    names = names._replace(
         unused=(r"classifier\.(weight|bias)", *unused),
         fresh=("head",),
         new_head=head,
         new_settings={"architectures": [f"{family}ForImageClassification"], **of_labels},
     )
+    return Plan("vit", options, names)

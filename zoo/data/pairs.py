@@ -16,12 +16,20 @@ def pairs_of_lists(sources, targets):
             "The model learns from pairs of texts, given as two lists. Received: a str. Put it "
             "into a list."
         )
-    sources, targets = _texts(sources, "sources"), _texts(targets, "targets")
+    return _zipped(_texts(sources, "sources"), _texts(targets, "targets"), "texts")
+
+
+def pairs_of_images(sources, targets):
+    """Returns a data set of pairs from two lists of encoded images."""
+    return _zipped(sources, targets, "images")
+
+
+def _zipped(sources, targets, kind):
     if not sources or len(sources) != len(targets):
         are_empty = not sources and not targets
         received = f"{len(sources)} sources and {len(targets)} targets"
         raise ValueError(
-            "The model learns from pairs of texts, a target for each source. Received: "
+            f"The model learns from pairs of {kind}, a target for each source. Received: "
             f"{'two empty lists' if are_empty else received}."
         )
     return tf.data.Dataset.from_tensor_slices((sources, targets))

@@ -27,7 +27,8 @@ class ViTConfig(StackConfig):
     differ.
 
     Args:
-        num_labels: Number of labels.
+        num_labels: Number of labels; `labels=` of `zoo.load` determines it. 0 for a model without a
+            head, which returns the pooled vector.
         image_size: Rows and columns of the images; for images of another size, positions are
             interpolated. The reader determines it.
         channels: Number of channels of a pixel; the reader determines it.
@@ -45,7 +46,7 @@ class ViTConfig(StackConfig):
             DINOv2 (Touvron et al. 2021, https://arxiv.org/abs/2103.17239), or `None` for none.
     """
 
-    num_labels: int
+    num_labels: int = 0
     num_layers: int = 12
     size: int = 768
     num_heads: int = 12
@@ -96,6 +97,11 @@ class ViTConfig(StackConfig):
         return self.pooling != "mean"
 
     @property
+    def vector_size(self):
+        """Size of the pooled vector."""
+        return self.size * (2 if self.pooling == "both" else 1)
+
+    @property
     def halvings(self):
         """How many times the stem halves an image."""
         return round(math.log2(self.patch_size))
@@ -119,7 +125,8 @@ class ViT(Core):
         return_attention_scores: Whether to also return the weights of all blocks.
 
     Output shape:
-        Logits, float32 `(batch, num_labels)`; with `return_attention_scores` also a list of
+        Logits, float32 `(batch, num_labels)`, or without labels vectors `(batch, vector_size)`;
+        with `return_attention_scores` also a list of
         `(batch, num_heads, tokens, tokens)`, a tensor for each block. The class token, if there is
         one, is the first.
 
@@ -132,8 +139,6 @@ class ViT(Core):
     """
 
     Config = ViTConfig
-    architecture = "vit"
-    description = "Vision Transformer (Dosovitskiy et al. 2021)"
 
     def __init__(self, num_labels, **options):
         super().__init__(num_labels=num_labels, **options)
@@ -152,12 +157,22 @@ class ViT(Core):
                 ScaledBlock, "block", config, layer_scale=config.layer_scale, dtype=dtype
             )
         self.norm = final_norm(config, "norm", dtype)
-        self.head = keras.layers.Dense(config.num_labels, dtype=dtype, name="head")
-        self.distillation_head = None
+        self.head = self.distillation_head = None
+        if config.num_labels:
+            self.head = keras.layers.Dense(config.num_labels, dtype=dtype, name="head")
         if config.distillation == "head":
             self.distillation_head = keras.layers.Dense(
                 config.num_labels, dtype=dtype, name="distillation_head"
             )
+
+    @property
+    def architecture(self):
+        return "vit" if self.config.num_labels else "vit_embedding"
+
+    @property
+    def description(self):
+        kind = "Vision Transformer" + ("" if self.config.num_labels else " for image embeddings")
+        return f"{kind} (Dosovitskiy et al. 2021)"
 
     def build(self, images_shape=None):
         config = self.config
@@ -177,9 +192,9 @@ class ViT(Core):
         for block in self.blocks:
             block.build(tokens)
         self.norm.build(tokens)
-        self.head.build((None, config.size * (2 if config.pooling == "both" else 1)))
-        if self.distillation_head is not None:
-            self.distillation_head.build((None, config.size))
+        for head in (self.head, self.distillation_head):
+            if head is not None:
+                head.build((None, config.vector_size))
 
     def call(self, images, return_attention_scores=False, training=None):
         self._require_pictures(images)
@@ -193,7 +208,8 @@ class ViT(Core):
             training=training,
         )
         x = self.norm(x)
-        logits = ops.cast(self.head(self._pool(x)), "float32")
+        logits = self._pool(x)
+        logits = ops.cast(logits if self.head is None else self.head(logits), "float32")
         if self.distillation_head is not None:
             logits = (logits + ops.cast(self.distillation_head(x[:, 1]), "float32")) / 2
         return (logits, [each for (each,) in weights]) if return_attention_scores else logits

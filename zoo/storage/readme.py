@@ -13,6 +13,7 @@ LIBRARY = "keras-attention-zoo"
 TASKS = {
     "translation": "translation",
     "captioning": "image-to-text",
+    "classification": "text-classification",
     "language model": "text-generation",
     "masked language model": "fill-mask",
     "question answering": "question-answering",
@@ -23,7 +24,11 @@ TASKS = {
     "matching": "zero-shot-image-classification",
 }
 METRICS = {"word error rate, %": "wer"}  # others go by their first word
-CLASSIFICATION = {"vit": "image-classification", "conformer": "audio-classification"}
+BY_ARCHITECTURE = {  # where the task alone does not tell
+    "conformer": "audio-classification",
+    "vit": "image-classification",
+    "vit_embedding": "image-feature-extraction",
+}
 LICENSES = (
     "apache-2.0",
     "mit",
@@ -85,9 +90,7 @@ def _license(text):
 
 
 def _pipeline_of(card):
-    if card["task"] == "classification":
-        return CLASSIFICATION.get(card.get("architecture"), "text-classification")
-    return TASKS.get(card["task"])
+    return BY_ARCHITECTURE.get(card.get("architecture")) or TASKS.get(card["task"])
 
 
 def _model_index(card):

@@ -10,15 +10,13 @@ import numpy as np
 import tensorflow as tf
 
 from keras_attention.errors import unknown_name
-from zoo import serving
 from zoo.data.batching import examples_of
 from zoo.data.labels import label_weights, labelled, multi_labelled, require_labels, weighed
-from zoo.readers.image_reader import ImageReader
 from zoo.readers.sound_reader import SoundReader
 from zoo.readers.text.pair_reader import PairReader
 from zoo.tasks.arguments import No, Picture, Sound, Texts
 from zoo.tasks.base import part_of
-from zoo.tasks.encoding import NO_GRAPH_OF_SOUNDS, EncodingTask
+from zoo.tasks.encoding import EncodingTask
 from zoo.tasks.entailment import HYPOTHESIS, hypotheses_of, probabilities_of
 from zoo.tasks.results import PictureClasses, TextClasses
 from zoo.tasks.sound_results import SoundClasses
@@ -71,7 +69,6 @@ class Classifier(EncodingTask):
             )
         self.problem_type = problem_type
         self._own_reader = reader
-        self.takes_images = isinstance(reader, ImageReader)
 
     @classmethod
     def decides(cls, tokenizer=None, reader=None, labels=(), **settings):
@@ -306,21 +303,6 @@ class Classifier(EncodingTask):
         return outputs | (self.core.told(inputs, weights) if return_attention else {})
 
     # ------------------------------------------------------------------------------------- export
-
-    def serving_encoders(self):
-        if self.tokenizer is not None:
-            return super().serving_encoders()
-        if not self.takes_images:
-            raise ValueError(NO_GRAPH_OF_SOUNDS)
-
-        def encode(pixels):
-            return self.named(self.core(pixels, training=False))
-
-        return serving.Encoders({"model": (encode, serving.pixel_inputs(self.reader))})
-
-    def serving_contents(self):
-        of_pictures = {serving.PROCESSOR: self.reader.processor} if self.takes_images else {}
-        return super().serving_contents() | of_pictures
 
     def endpoints(self):
         """Returns a dictionary of the `zoo.serving.Endpoint`s to export and serve.

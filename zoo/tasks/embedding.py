@@ -1,14 +1,14 @@
-"""The task of embedding: texts in, vectors out. Similar meanings have similar vectors."""
+"""The task of embedding: texts or images in, vectors out. Similar ones have similar vectors."""
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from zoo.data.pairs import pairs_of_lists, require_pairs
+from zoo.data.pairs import pairs_of_images, pairs_of_lists, require_pairs
 from zoo.decoding.base import require
 from zoo.readers.text.text_reader import TextReader
-from zoo.readers.text.texts import as_texts
-from zoo.tasks.arguments import Texts
+from zoo.tasks.arguments import PictureOrPictures, Texts
+from zoo.tasks.base import part_of
 from zoo.tasks.encoding import EncodingTask
 
 SCALE = 20.0  # of cosines, before the softmax in training
@@ -16,11 +16,11 @@ SCALE = 20.0  # of cosines, before the softmax in training
 
 @keras.saving.register_keras_serializable(package="zoo")
 class Embedder(EncodingTask):
-    """A text embedding model together with its preprocessing.
+    """An embedding model of texts or of images, together with its preprocessing.
 
-    `embed` and `match` take texts; `fit` and `evaluate` take pairs of texts that belong together,
-    such as a question and its answer. Each first text should be nearest to its own second text
-    among all second texts of the batch, so larger batches are harder and teach more:
+    `embed` and `match` take texts or images; `fit` and `evaluate` take pairs of them that belong
+    together, such as a question and its answer. Each first entry should be nearest to its own
+    second entry among all those of the batch, so larger batches are harder and teach more:
 
     $$ loss_i = - \\log softmax_j(20 \\cos(first_i, second_j))_i $$
 
@@ -30,31 +30,52 @@ class Embedder(EncodingTask):
     Args:
         core: A model that returns vectors, such as
             `zoo.models.text_encoder.TextEncoder(head="embedding")`.
-        tokenizer: The tokenizer.
+        tokenizer: The tokenizer, for a model of texts.
         max_tokens: Maximum number of tokens read at once, start and end included; by default as
             many as the core has positions for. The vector of a longer text is the mean of its
             parts.
+        reader: The reader, for a model of images: a `zoo.ImageReader`.
+
+    Raises:
+        ValueError: If the parts do not match.
     """
 
     task_name = "embedding"
     task_method = "embed"
 
-    def __init__(self, core, tokenizer, max_tokens=None, **kwargs):
-        self.max_tokens = max_tokens
-        longest = core.config.max_length
-        is_length = max_tokens is None or 3 <= max_tokens <= longest
-        require(is_length, f"None, or from 3 to {longest}", max_tokens=max_tokens)
-        super().__init__(core, tokenizer, TextReader(tokenizer, max_tokens or longest), **kwargs)
+    def __init__(self, core, tokenizer=None, max_tokens=None, reader=None, **kwargs):
+        reader = part_of(reader)
+        if (tokenizer is None) == (reader is None):
+            raise ValueError(
+                "An embedder needs either tokenizer=..., for texts, or reader=zoo.ImageReader(). "
+                f"Received: tokenizer={tokenizer!r}, reader={reader!r}."
+            )
+        self._own_reader, self.max_tokens = reader, max_tokens
+        if reader is None:
+            longest = core.config.max_length
+            is_length = max_tokens is None or 3 <= max_tokens <= longest
+            require(is_length, f"None, or from 3 to {longest}", max_tokens=max_tokens)
+            reader = TextReader(tokenizer, max_tokens or longest)
+        else:
+            require(max_tokens is None, "None for a model of images", max_tokens=max_tokens)
+        super().__init__(core, tokenizer, reader, **kwargs)
+
+    @classmethod
+    def decides(cls, tokenizer=None, max_tokens=None, reader=None):
+        reader = part_of(reader)
+        return {**super().decides(tokenizer), **({} if reader is None else reader.decides)}
 
     @property
     def settings(self):
-        return {"max_tokens": self.max_tokens}
+        reader = keras.saving.serialize_keras_object(self._own_reader)
+        of_reader = {} if self._own_reader is None else {"reader": reader}
+        return {"max_tokens": self.max_tokens} | of_reader
 
     # ----------------------------------------------------------------------------------- training
 
     def call(self, inputs, training=None):
-        """Returns vectors of token ids; for a dictionary of `first` and `second`, the similarities
-        of each first text to all second ones: cosines times 20, `(batch, batch)`.
+        """Returns vectors of token ids or pixels; for a dictionary of `first` and `second`, the
+        similarities of each first entry to all second ones: cosines times 20, `(batch, batch)`.
         """
         if not isinstance(inputs, dict):
             return self.core(inputs, training=training)
@@ -66,11 +87,12 @@ class Embedder(EncodingTask):
         return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
     def batches(self, x, y=None, batch_size=None, shuffle=False, seed=0):
-        """Turns pairs of texts into batches for Keras.
+        """Turns pairs of texts or of images into batches for Keras.
 
         Args:
-            x: A list of texts, or a `tf.data.Dataset` of pairs of scalar strings.
-            y: If `x` is a list: the matching text for each.
+            x: A list of texts or images, or a `tf.data.Dataset` of pairs of scalar strings: texts,
+                or encoded images.
+            y: If `x` is a list: the matching text or image for each.
             batch_size: Number of pairs per batch. Defaults to 64.
             shuffle: Whether to shuffle lists; a data set is not shuffled.
             seed: Seed of the shuffling.
@@ -79,9 +101,14 @@ class Embedder(EncodingTask):
             A data set of `(inputs, labels, weights)`.
 
         Raises:
-            ValueError: If `x` and `y` are not pairs of texts.
+            ValueError: If `x` and `y` are not such pairs.
         """
-        pairs = x if y is None else pairs_of_lists(x, y)
+        if y is None:
+            pairs = x
+        elif self.takes_images:
+            pairs = pairs_of_images(*(self.reader.requests(images)[0] for images in (x, y)))
+        else:
+            pairs = pairs_of_lists(x, y)
         require_pairs(pairs)
         if shuffle and y is not None:
             pairs = pairs.shuffle(len(pairs), seed=seed)
@@ -96,46 +123,58 @@ class Embedder(EncodingTask):
 
     # ---------------------------------------------------------------------------------- embedding
 
-    def embed(self, texts: str | Texts, batch_size: int = 32) -> np.ndarray:
-        """Returns vectors of texts.
+    def embed(self, inputs: str | Texts | PictureOrPictures, batch_size: int = 32) -> np.ndarray:
+        """Returns vectors of texts or images.
 
         Args:
-            texts: A `str` or a list of `str`.
-            batch_size: Number of texts to process at a time.
+            inputs: A text or an image, or a list of them. An image is a path, encoded `bytes`, a
+                `PIL.Image`, or an array, see `zoo.readers.images.image_bytes`.
+            batch_size: Number of inputs to process at a time.
 
         Returns:
-            float32 array `(texts, vector_size)`, or `(vector_size,)` for one text. The vectors have
-            unit length, so that dot products are cosines, unless the core is configured otherwise.
+            float32 array `(inputs, vector_size)`, or `(vector_size,)` for one input. The vectors of
+            texts have unit length, so that dot products are cosines, unless the core is configured
+            otherwise. Those of images are as long as the model makes them.
 
         Raises:
-            ValueError: If an input is not a text.
+            ValueError: If an input is not a text or an image.
+            FileNotFoundError: If a file is missing.
         """
-        texts, is_one = as_texts(texts)
-        rows = [row["embedding"] for row in self._answers(texts, batch_size)]
+        requests, is_one = self.reader.requests(inputs)
+        rows = [row["embedding"] for row in self._answers(requests, batch_size)]
         vectors = np.reshape(rows, (-1, self.core.config.vector_size)).astype("float32")
         return vectors[0] if is_one else vectors
 
-    def match(self, texts: str | Texts, others: str | Texts, batch_size: int = 32) -> np.ndarray:
-        """Returns the cosine similarities of texts to others.
+    def match(
+        self,
+        inputs: str | Texts | PictureOrPictures,
+        others: str | Texts | PictureOrPictures,
+        batch_size: int = 32,
+    ) -> np.ndarray:
+        """Returns the cosine similarities of texts to others, or of images to others.
 
         Args:
-            texts, others: Lists of `str`.
-            batch_size: Number of texts to process at a time.
+            inputs, others: As for `embed`.
+            batch_size: Number of inputs to process at a time.
 
         Returns:
-            float32 array `(texts, others)`.
+            float32 array `(inputs, others)`.
 
         Raises:
-            ValueError: If an input is not a text.
+            ValueError: If an input is not a text or an image.
+            FileNotFoundError: If a file is missing.
         """
-        vectors = [np.atleast_2d(self.embed(each, batch_size)) for each in (texts, others)]
+        vectors = [np.atleast_2d(self.embed(each, batch_size)) for each in (inputs, others)]
         vectors = [x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12) for x in vectors]
         return vectors[0] @ vectors[1].T
 
     def respond(self, requests):
-        """Returns a dictionary of `embedding`, float32 `(batch, vector_size)`, in the graph."""
-        inputs, _ = self.reader.read(requests)
-        return {"embedding": self.core(inputs, training=False)}
+        """Returns a dictionary of `embedding`, float32 `(batch, vector_size)`, in the graph; zeros
+        where a request cannot be read.
+        """
+        inputs, is_read = self.reader.read(requests)
+        vectors = self.core(inputs, training=False)
+        return {"embedding": tf.where(is_read[:, None], vectors, 0.0)}
 
     def named(self, outputs):
         return {"embedding": outputs}

@@ -9,6 +9,7 @@ import tensorflow as tf
 from zoo import serving
 from zoo.data.batching import in_batches_by_length
 from zoo.decoding.compiled import made_once
+from zoo.readers.image_reader import ImageReader
 from zoo.readers.text.text_reader import TextReader
 from zoo.serving import Endpoint
 from zoo.tasks.arguments import FilePath
@@ -37,6 +38,7 @@ class EncodingTask(Task):
     def __init__(self, core, tokenizer, reader, **kwargs):
         super().__init__(core, tokenizer, **kwargs)
         self.reader = reader
+        self.takes_images = isinstance(reader, ImageReader)
         self.forget_compiled()
 
     def forget_compiled(self):
@@ -108,7 +110,13 @@ class EncodingTask(Task):
         return serving.write_version(path, resources, self.endpoints())
 
     def serving_encoders(self):
-        """Returns the `zoo.serving.Encoders` of the model exported as a graph of numbers."""
+        """Returns the `zoo.serving.Encoders` of the model exported as a graph of numbers.
+
+        Raises:
+            ValueError: If the model takes sounds.
+        """
+        if self.tokenizer is None:
+            return self._encoders_of_images()
         config = self.core.config
         has_segments = config.num_segments > 1
 
@@ -120,10 +128,20 @@ class EncodingTask(Task):
         graphs = {"model": (encode, serving.token_inputs(has_segments))}
         return serving.Encoders(graphs, config.max_length)
 
+    def _encoders_of_images(self):
+        if not self.takes_images:
+            raise ValueError(NO_GRAPH_OF_SOUNDS)
+
+        def encode(pixels):
+            return self.named(self.core(pixels, training=False))
+
+        return serving.Encoders({"model": (encode, serving.pixel_inputs(self.reader))})
+
     def serving_contents(self):
         """Returns the files that accompany the graph: a dictionary of file names to JSON."""
         labels = getattr(self, "labels", None)
-        return {} if labels is None else {serving.LABELS: labels}
+        contents = {} if labels is None else {serving.LABELS: labels}
+        return contents | ({serving.PROCESSOR: self.reader.processor} if self.takes_images else {})
 
     def named(self, outputs):
         """Returns a dictionary of the outputs of the core, by their names in the export."""
