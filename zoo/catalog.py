@@ -77,6 +77,13 @@ ARCHITECTURES = {
         "zoo.tasks.text_to_text.TextToText",
         "zoo.models.bart.Bart",
     ),
+    "bart_classifier": Architecture(
+        "classification",
+        "Text-to-text Transformer for classification (Lewis et al. 2020)",
+        "zoo.tasks.classification.Classifier",
+        "zoo.models.bart_classifier.BartClassifier",
+        needs={"tokenizer": _TOKENIZER, "labels": _LABELS},
+    ),
     "clip": Architecture(
         "matching",
         "Joint embedding of images and texts (Radford et al. 2021)",
@@ -278,10 +285,10 @@ def list_models() -> list[ModelInfo]:
     Example:
 
     >>> [model.name for model in list_models() if not model.card]  # doctest: +NORMALIZE_WHITESPACE
-    ['bahdanau_nmt', 'bart', 'clip', 'conformer', 'conformer_ctc', 'luong_nmt', 'show_attend_tell',
-     't5', 'text_encoder', 'text_encoder_embedding', 'text_encoder_masked', 'text_encoder_score',
-     'text_encoder_span', 'text_encoder_tags', 'transformer_lm', 'transformer_nmt', 'vit',
-     'vit_embedding', 'whisper']
+    ['bahdanau_nmt', 'bart', 'bart_classifier', 'clip', 'conformer', 'conformer_ctc', 'luong_nmt',
+     'show_attend_tell', 't5', 'text_encoder', 'text_encoder_embedding', 'text_encoder_masked',
+     'text_encoder_score', 'text_encoder_span', 'text_encoder_tags', 'transformer_lm',
+     'transformer_nmt', 'vit', 'vit_embedding', 'whisper']
     """
     trained = sorted(folder.parent for folder in PRESETS.glob(f"*/{CARD}"))
     return [_preset_info(folder) for folder in trained] + [

@@ -7,7 +7,13 @@ CaptionerName = Literal[
     "show_attend_tell", "show_attend_tell_flickr8k", "show_attend_tell_hard_flickr8k"
 ]
 ClassifierName = Literal[
-    "conformer", "conformer_spoken_digit", "text_encoder", "text_encoder_imdb", "vit", "vit_mnist"
+    "bart_classifier",
+    "conformer",
+    "conformer_spoken_digit",
+    "text_encoder",
+    "text_encoder_imdb",
+    "vit",
+    "vit_mnist",
 ]
 EmbedderName = Literal["text_encoder_embedding", "vit_embedding"]
 MaskFillerName = Literal["text_encoder_masked", "text_encoder_masked_imdb"]

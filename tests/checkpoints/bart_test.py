@@ -125,7 +125,7 @@ def test_older_files_name_no_class_of_their_tokenizer(checkpoint, tmp_path):
     ("change", "message"),
     [
         ({"decoder_start_token_id": 0}, "begins answers with another token"),
-        ({"architectures": ["BartForSequenceClassification"]}, "BartForSequenceClassification"),
+        ({"architectures": ["BartForQuestionAnswering"]}, "BartForQuestionAnswering"),
         ({"normalize_before": True}, "normalize_before=True"),
     ],
 )
@@ -136,3 +136,73 @@ def test_settings_that_do_not_fit(checkpoint, tmp_path, change, message):
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
     with pytest.raises(ValueError, match=message):
         zoo.load(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bart_classifier")
+    labels = dict(enumerate(["contradiction", "neutral", "entailment"]))
+    theirs, pieces = tiny.save_bart(folder, "ForSequenceClassification", id2label=labels)
+    return folder, theirs, pieces, zoo.load(folder)
+
+
+def test_labels_are_those_of_transformers(classifier, tmp_path):
+    folder, theirs, pieces, model = classifier
+    pairs = [(tiny.TEXTS[0], "The mat."), (tiny.TEXTS[3], "a"), ("", "Trains")]
+    assert model.labels == ["contradiction", "neutral", "entailment"]
+    for texts in (tiny.TEXTS, pairs):
+        split = zip(*texts, strict=True) if texts is pairs else [texts]
+        inputs = pieces(*map(list, split), padding=True, return_tensors="pt")
+        with torch.no_grad():
+            expected = theirs(**inputs).logits
+        found, _ = model.reader.read(tf.constant(texts))
+        np.testing.assert_allclose(model.core(found), expected, atol=1e-4)
+        probabilities = model.classify(texts, return_probabilities=True).probabilities
+        np.testing.assert_allclose(probabilities, expected.softmax(-1), atol=1e-5)
+    told = model.classify(tiny.TEXTS, return_attention=True)
+    np.testing.assert_allclose([row.sum() for row in told.attention], 1.0, atol=1e-5)
+    assert [len(row) for row in told.tokens] == [
+        len(ids) for ids in pieces(tiny.TEXTS)["input_ids"]
+    ]
+    theirs.config.label2id = {label: place for place, label in enumerate(model.labels)}
+    kind = "zero-shot-classification"
+    pipeline = transformers.pipeline(kind, model=theirs, tokenizer=pieces)
+    expected = pipeline(tiny.TEXTS[0], candidate_labels=["cats", "trips"])
+    found = model.classify(tiny.TEXTS[:1], return_probabilities=True, labels=["cats", "trips"])
+    assert found.labels == expected["labels"][:1]
+    np.testing.assert_allclose(found.probabilities.max(), expected["scores"][0], atol=1e-5)
+    long = model.classify(tiny.TEXTS[3] * 4, return_attention=True)  # read in chunks
+    np.testing.assert_allclose(long.attention[0].sum(), 1.0, atol=1e-5)
+
+
+def test_classifiers_saved_and_with_new_labels(classifier, tmp_path):
+    folder, _, pieces, model = classifier
+    model.save_to_preset(tmp_path / "preset")
+    np.testing.assert_array_equal(
+        zoo.load(tmp_path / "preset").core.get_weights()[-1], model.core.get_weights()[-1]
+    )
+    new = zoo.load(folder, labels=["no", "yes"])
+    np.testing.assert_array_equal(new.core.pooler.kernel, model.core.pooler.kernel)
+    kind = transformers.BartForSequenceClassification
+    for each, path in ((model, tmp_path / "same"), (new, tmp_path / "new")):
+        zoo.save_checkpoint(each, path)
+        again, told = kind.from_pretrained(path, output_loading_info=True)
+        assert not told["unexpected_keys"] | told["missing_keys"] | told["mismatched_keys"]
+        ids = pieces(tiny.TEXTS[:1], return_tensors="pt")["input_ids"]
+        with torch.no_grad():
+            expected = again(ids).logits
+        np.testing.assert_allclose(each.core(ids.numpy()), expected, atol=1e-4)
+    new.compile("adam")
+    new.fit(tiny.TEXTS, ["yes", "no"] * 2, verbose=0)
+    new.export(tmp_path / "exported")
+
+
+@pytest.mark.full
+def test_fresh_classifier():
+    tokenizer = zoo.readers.text.Tokenizer.train(tiny.TEXTS, vocabulary_size=300)
+    sizes = {"size": 8, "num_heads": 2, "hidden": 16, "num_layers": 1}
+    options = {"tokenizer": tokenizer, "labels": ["no", "yes"], "pad_id": tokenizer.pad_id}
+    model = zoo.load("bart_classifier", weights=None, **options, **sizes)
+    model.compile("adam")
+    model.fit(tiny.TEXTS, ["yes", "no"] * 2, verbose=0)
+    assert model.classify(tiny.TEXTS[0]) in model.labels

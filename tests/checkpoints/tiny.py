@@ -255,11 +255,13 @@ def save_clip(folder, length):
     return model, pieces, processor
 
 
-def save_bart(folder, **generation):
+def save_bart(folder, kind="ForConditionalGeneration", id2label=None, **generation):
     """Like `save`, for a BART.
 
     Args:
         folder: Folder for the checkpoint.
+        kind: What the class does.
+        id2label: Dictionary of labels, for a classifier.
         **generation: Generation settings.
     """
     pieces = tokenizer("RobertaTokenizer")
@@ -276,8 +278,9 @@ def save_bart(folder, **generation):
         decoder_start_token_id=pieces.eos_token_id,
         forced_bos_token_id=None,
         forced_eos_token_id=None,
+        **({} if id2label is None else {"id2label": id2label}),
     )
-    model = _random(transformers.BartForConditionalGeneration, config)
+    model = _random(getattr(transformers, f"Bart{kind}"), config)
     for name, value in generation.items():
         setattr(model.generation_config, name, value)
     model.save_pretrained(folder)

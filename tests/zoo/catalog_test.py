@@ -249,6 +249,7 @@ def test_architectures_are_listed_last():
     assert names[len(SHIPPED) :] == [
         "bahdanau_nmt",
         "bart",
+        "bart_classifier",
         "clip",
         "conformer",
         "conformer_ctc",

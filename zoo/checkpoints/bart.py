@@ -1,20 +1,26 @@
 """BART (Lewis et al. 2020) and models of its structure, such as DistilBART."""
 
 from zoo.checkpoints.bart_blocks import TIED, stack_options, table_of_blocks
-from zoo.checkpoints.generation import sampler_of
+from zoo.checkpoints.generation import ignore_generation, sampler_of
 from zoo.checkpoints.names import Names
 from zoo.checkpoints.plan import Plan
+from zoo.checkpoints.settings import REGRESSION, settings_of_labels
 from zoo.readers.text.reading import read_tokenizer
 
 TABLE = table_of_blocks() | {
     "embedding.table": "model.shared.weight",
-    "embedding.bias": "final_logits_bias",
     "encoder_entry.place.embeddings": "model.encoder.embed_positions.weight",
     "encoder_entry.norm": "model.encoder.layernorm_embedding",
     "decoder_entry.place.embeddings": "model.decoder.embed_positions.weight",
     "decoder_entry.norm": "model.decoder.layernorm_embedding",
 }
-CLASSES = ("BartForConditionalGeneration",)
+OF_TEXTS = {"embedding.bias": "final_logits_bias"}
+OF_LABELS = {
+    "pooler": "classification_head.dense",
+    "output_layer": "classification_head.out_proj",
+}
+WITH_LABELS = "BartForSequenceClassification"
+CLASSES = "BartForConditionalGeneration", WITH_LABELS
 
 
 def plan(settings, folder):
@@ -32,15 +38,11 @@ def plan(settings, folder):
     settings.ignore("extra_pos_embeddings")
     settings.ignore("force_bos_token_to_be_generated")  # as transformers 5 does
     settings.ignore("prefix", "replacing_rate", "save_step")  # of pipelines and distillation
-    longest = settings.take("max_position_embeddings")
     options = {
         **stack_options(settings, "gelu"),
         "scaled": settings.take("scale_embedding", default=False),
-        "max_length": longest,
+        "max_length": settings.take("max_position_embeddings"),
         "pad_id": settings.take("pad_token_id", default=1),
-        "max_source_length": longest,
-        "begin_id": settings.take("bos_token_id", default=0),
-        "sampler": sampler_of(settings, folder, counts_start=True),
     }
     start = settings.take("decoder_start_token_id", default=2)
     if start != settings.take("eos_token_id", default=2):
@@ -48,7 +50,35 @@ def plan(settings, folder):
             f"{settings.path} begins answers with another token than the end token, which is not "
             "implemented."
         )
-    return Plan("bart", options, Names(TABLE, "", TIED), settings.take("vocab_size"))
+    if settings.architecture == WITH_LABELS:
+        return _plan_of_labels(settings, options | {"begin_id": start})
+    options |= {
+        "max_source_length": options["max_length"],
+        "begin_id": settings.take("bos_token_id", default=0),
+        "sampler": sampler_of(settings, folder, counts_start=True),
+    }
+    return Plan("bart", options, Names(TABLE | OF_TEXTS, "", TIED), settings.take("vocab_size"))
+
+
+def _plan_of_labels(settings, options):
+    """Returns the plan of a classifier, whose head is new if there are new labels."""
+    ignore_generation(settings)
+    kind = settings.problem_type
+    if kind == REGRESSION:
+        raise ValueError(f"{settings.path} is of a BART for regression, which is not implemented.")
+    options |= {"labels": settings.new_labels or settings.labels, "problem_type": kind}
+    names = Names(TABLE | OF_LABELS, "", TIED, unused=("final_logits_bias",))
+    if settings.new_labels:
+        table = dict(names.table)
+        new_head = {"output_layer": table.pop("output_layer")}
+        names = names._replace(
+            table=table,
+            unused=(*names.unused, r"classification_head\.out_proj\..*"),
+            fresh=("output_layer",),
+            new_head=new_head,
+            new_settings=settings_of_labels(settings.new_labels, kind),
+        )
+    return Plan("bart_classifier", options, names, settings.take("vocab_size"))
 
 
 def tokenizer(folder, size):

@@ -105,13 +105,13 @@ def encoder_plan(settings, folder, head, options, heads, names):
     return Plan(ARCHITECTURES_OF_HEADS[head], options, names, settings.take("vocab_size"))
 
 
-def is_encoder(plan):
-    """Whether a plan is of a text encoder."""
-    return plan.architecture in ARCHITECTURES_OF_HEADS.values()
+def reads_as_encoder(plan):
+    """Whether a plan is of a text encoder, or of another model that reads texts as they do."""
+    return plan.architecture in (*ARCHITECTURES_OF_HEADS.values(), "bart_classifier")
 
 
 def tokenizer_of(plan, folder):
-    """Returns the tokenizer of a text encoder, and sets the padding token of the plan to its own.
+    """Returns the tokenizer of such a model, and sets the padding token of the plan to its own.
 
     In transformers the tokenizer says what is padding; `pad_token_id` of `config.json` may differ.
 

@@ -2,7 +2,7 @@
 
 import pathlib
 
-from zoo.checkpoints.encoders import is_encoder, tokenizer_of
+from zoo.checkpoints.encoders import reads_as_encoder, tokenizer_of
 from zoo.checkpoints.families import family_of
 from zoo.checkpoints.settings import Settings
 from zoo.readers.text.reading import read_tokenizer
@@ -37,7 +37,7 @@ def read_checkpoint(folder, labels=None, problem_type=None):
         )
     if plan.size is None:
         return plan, None
-    if is_encoder(plan):
+    if reads_as_encoder(plan):
         return plan, tokenizer_of(plan, folder)
     read = getattr(family, "tokenizer", read_tokenizer)
     tokenizer = read(folder, size=plan.size)

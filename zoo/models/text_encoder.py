@@ -12,6 +12,7 @@ from keras import ops
 
 from keras_attention import EncoderBlock, activations, masks, positions
 from keras_attention.errors import unknown_name
+from zoo.models.chunks import by_chunk, mean_of_chunks, parts_of, told_of_chunks
 from zoo.models.core import Core
 from zoo.models.pooling import masked_mean
 from zoo.models.rollout import attention_rollout
@@ -233,12 +234,12 @@ class TextEncoder(Core):
                 layer.build(vectors)
 
     def call(self, inputs, return_attention_scores=False, training=None):
-        token_ids, _ = _parts(inputs)
+        token_ids, _ = parts_of(inputs)
         x, weights = self.encode(inputs, return_attention_scores, training)
         if self.config.head not in OF_TOKENS:
             x = self._pool(x, token_ids)
             x = x if self.pooler is None else self.pooler(x)
-            x = self._mean_of_chunks(x, token_ids)
+            x = mean_of_chunks(x, token_ids, self.config.pad_id)
         if self.config.head == "masked":
             x = self.tell(x)
         elif self.transform is not None:
@@ -252,11 +253,9 @@ class TextEncoder(Core):
 
     def encode(self, inputs, return_attention_scores=False, training=None):
         """Returns the vectors of tokens `(batch * chunks, length, size)`, and a list of weights."""
-        token_ids, segment_ids = _parts(inputs)
-        by_chunk = -1, ops.shape(token_ids)[-1]  # (batch * chunks, length)
-        ids = ops.reshape(token_ids, by_chunk)
-        if segment_ids is not None:
-            segment_ids = ops.reshape(segment_ids, by_chunk)
+        token_ids, segment_ids = parts_of(inputs)
+        ids = by_chunk(token_ids)
+        segment_ids = None if segment_ids is None else by_chunk(segment_ids)
         x, weights = run_blocks(
             self.blocks,
             self.embedding(ids, segment_ids, training=training),
@@ -319,44 +318,15 @@ class TextEncoder(Core):
             Dictionary of int32 `token_ids` and float32 `attention`, both `(batch, chunks *
             length)`: the tokens that the answer came from, by rollout. A row sums to 1.
         """
-        token_ids, _ = _parts(inputs)
-        shape = ops.shape(token_ids)
-        ids = ops.reshape(token_ids, (-1, shape[-1]))
-        counts = ops.cast(ops.not_equal(ids, self.config.pad_id), "float32")
-        joint = attention_rollout(weights)
-        if self.config.pooling == "first":
-            looks = joint[:, 0]
-        else:
-            looks = ops.sum(joint * counts[..., None], axis=1)
-            looks = looks / ops.maximum(ops.sum(counts, axis=1, keepdims=True), 1.0)
-        looks = looks * ops.sum(counts, axis=1, keepdims=True)
-        looks = ops.reshape(looks * counts, (shape[0], -1))
-        looks = looks / ops.sum(looks, axis=1, keepdims=True)
-        return {"token_ids": ops.reshape(token_ids, (shape[0], -1)), "attention": looks}
+        token_ids, _ = parts_of(inputs)
+        looks = self._pool(attention_rollout(weights), token_ids)
+        return told_of_chunks(looks, token_ids, self.config.pad_id)
 
     def _pool(self, x, token_ids):
         """Returns a vector for each chunk, `(batch * chunks, size)`."""
         if self.config.pooling == "first":
             return x[:, 0]
-        ids = ops.reshape(token_ids, (-1, ops.shape(token_ids)[-1]))
-        return masked_mean(x, ops.not_equal(ids, self.config.pad_id))
-
-    def _mean_of_chunks(self, x, token_ids):
-        """Returns a vector for each text, `(batch, vector_size)`."""
-        if len(token_ids.shape) == 2:
-            return x
-        tokens = ops.cast(ops.not_equal(token_ids, self.config.pad_id), "float32")
-        shares = ops.sum(tokens, axis=-1)  # (batch, chunks)
-        shares = shares / ops.maximum(ops.sum(shares, axis=1, keepdims=True), 1.0)
-        x = ops.reshape(ops.cast(x, "float32"), (*ops.shape(shares), x.shape[-1]))
-        return ops.cast(ops.sum(x * shares[..., None], axis=1), self.compute_dtype)
-
-
-def _parts(inputs):
-    """Returns int32 token ids, and segment ids or `None`."""
-    if not isinstance(inputs, dict):
-        return ops.cast(inputs, "int32"), None
-    return ops.cast(inputs["token_ids"], "int32"), ops.cast(inputs["segment_ids"], "int32")
+        return masked_mean(x, ops.not_equal(by_chunk(token_ids), self.config.pad_id))
 
 
 @keras.saving.register_keras_serializable(package="zoo")
