@@ -1,38 +1,23 @@
 """DeBERTa, versions 2 and 3 (He et al. 2021): BERT with disentangled attention.
 
-Not implemented is the dropout of the vectors of distances in training.
+The dropout of the vectors of distances in training is not implemented.
 """
 
 import keras
 
 from keras_attention.positions import Disentangled, DistanceEmbedding
-from zoo.checkpoints.bert import stack_options, with_prefix
+from zoo.checkpoints import bert
 from zoo.checkpoints.encoders import encoder_plan, head_of
 from zoo.checkpoints.names import Names
 
-BLOCK = {
+BLOCK = bert.BLOCK | {
     "blocks.{}.attention.query_projection": "encoder.layer.{}.attention.self.query_proj",
     "blocks.{}.attention.key_projection": "encoder.layer.{}.attention.self.key_proj",
     "blocks.{}.attention.value_projection": "encoder.layer.{}.attention.self.value_proj",
-    "blocks.{}.attention.output_projection": "encoder.layer.{}.attention.output.dense",
-    "blocks.{}.attention_norm": "encoder.layer.{}.attention.output.LayerNorm",
-    "blocks.{}.feed_forward.inner": "encoder.layer.{}.intermediate.dense",
-    "blocks.{}.feed_forward.outer": "encoder.layer.{}.output.dense",
-    "blocks.{}.feed_forward_norm": "encoder.layer.{}.output.LayerNorm",
     "distances.embeddings": "encoder.rel_embeddings.weight",
     "distances.norm": "encoder.LayerNorm",
 }
-HEADS = {
-    "labels": {"pooler": "pooler.dense", "output_layer": "classifier"},
-    "tags": {"output_layer": "classifier"},
-    "span": {"output_layer": "qa_outputs"},
-    "masked": {
-        "transform": "cls.predictions.transform.dense",
-        "transform_norm": "cls.predictions.transform.LayerNorm",
-        "output_bias": "cls.predictions.bias",
-    },
-    "embedding": {},
-}
+HEADS = bert.HEADS | {"labels": {"pooler": "pooler.dense", "output_layer": "classifier"}}
 TIED = {
     "cls.predictions.decoder.weight": "deberta.embeddings.word_embeddings.weight",
     "cls.predictions.decoder.bias": "cls.predictions.bias",
@@ -50,17 +35,16 @@ def plan(settings, folder):
     }.items():
         settings.take(name)  # which must be there, since the default is the other value
         settings.require(**{name: expected})
-    options = stack_options(settings)
+    options = bert.stack_options(settings)
     settings.require(
         legacy=True,  # the kind of head for masked tokens
         conv_kernel_size=0,
         embedding_size=options["size"],
         pooler_hidden_size=options["size"],
         attention_head_size=options["size"] // options["num_heads"],
-        pooler_dropout=0.0,
         pooler_hidden_act="gelu",
     )
-    settings.ignore("conv_act", "cls_dropout", "vocab_type")
+    settings.ignore("conv_act", "cls_dropout", "pooler_dropout", "vocab_type")
     length = settings.take("max_position_embeddings")
     options |= {
         "max_length": length,
@@ -69,7 +53,7 @@ def plan(settings, folder):
         "pooler": "gelu" if head == "labels" else None,
         "pooling": "mean" if head == "embedding" else "first",
     }
-    table = with_prefix("deberta.", BLOCK)
+    table = bert.with_prefix("deberta.", BLOCK)
     del table["embedding.places"]
     if not options["num_segments"]:
         del table["embedding.segments"]

@@ -1,6 +1,6 @@
 """DINOv2 (Oquab et al. 2023): a Vision Transformer that was trained without labels.
 
-Not implemented is the stochastic depth of its training.
+The stochastic depth of its training is not implemented.
 """
 
 from zoo.checkpoints.vit import BLOCK, is_embedder, picture_options, plan_of, table_of
