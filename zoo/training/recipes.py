@@ -188,7 +188,8 @@ RECIPES = {
         warmup_steps=200,
         subword_dropout=0.05,
         average_momentum=0.999,
-        self_critical_epochs=1,
+        self_critical_epochs=4,
+        self_critical_examples_per_epoch=6_000,
     ),
     "transformer_nmt_tatoeba_en_de": TranslationRecipe(
         "transformer_nmt",
