@@ -37,6 +37,7 @@ OF_CHECKPOINTS = (
     "sentence_bert_config.json",
     "special_tokens_map.json",
     "spiece.model",
+    "spm.model",
     "tokenizer.model",
     "tokenizer_config.json",
     "vocab.json",
