@@ -138,6 +138,9 @@ def classify(
             shares = [row[row > 0.5].tolist() for row in result.probabilities]
         return list(zip(result.labels, shares, strict=True))
 
+    if labels:
+        answers(model, [])  # which refuses wrong options before the first input
+
     if is_of_files:
 
         def answer(model, inputs, before):

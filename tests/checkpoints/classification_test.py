@@ -127,6 +127,7 @@ def test_commands_for_new_labels(tmp_path, monkeypatch):
     run("--input", str(tmp_path / "in.txt"), "--output", str(path), *labels)
     assert json.loads(path.read_text())["label"] == found.labels[0]
     assert "are for texts with --label" in run("a", "--multi-label").stderr
+    assert "a sentence with {}" in run("a", *labels, "--hypothesis", "None.").stderr
     assert "does not go with --label" in run("a", *labels, "--show-attention", "a.png").stderr
 
 

@@ -17,7 +17,12 @@ from zoo.readers.text.pair_reader import PairReader
 from zoo.tasks.arguments import No, Picture, Sound, Texts
 from zoo.tasks.base import part_of
 from zoo.tasks.encoding import EncodingTask
-from zoo.tasks.entailment import HYPOTHESIS, hypotheses_of, probabilities_of
+from zoo.tasks.entailment import (
+    HYPOTHESIS,
+    hypotheses_of,
+    places_of_entailment,
+    probabilities_of,
+)
 from zoo.tasks.results import PictureClasses, TextClasses
 from zoo.tasks.sound_results import SoundClasses
 
@@ -255,12 +260,13 @@ class Classifier(EncodingTask):
         """Returns the `TextClasses` of texts with labels that are not those of the model."""
         if self.tokenizer is None or any(isinstance(text, tuple) for text in texts):
             raise ValueError("`labels` are for texts. Received: images, sounds or pairs of texts.")
+        places = places_of_entailment(self.labels)
         labels, hypotheses = hypotheses_of(labels, hypothesis)
         pairs = list(itertools.product(texts, hypotheses))
         rows = self._answers(pairs, batch_size, return_logits=True)
         shape = len(texts), len(labels), len(self.labels)
         logits = np.reshape([row["logits"] for row in rows], shape).astype("float32")
-        probabilities = probabilities_of(logits, self.labels, multi_label)
+        probabilities = probabilities_of(logits, places, multi_label)
         if multi_label:
             names = [list(itertools.compress(labels, row > 0.5)) for row in probabilities]
         else:

@@ -26,30 +26,34 @@ def hypotheses_of(labels, hypothesis):
     return names, [hypothesis.replace("{}", name) for name in names]
 
 
-def probabilities_of(logits, names, multi_label):
+def probabilities_of(logits, places, multi_label):
     """Returns how probable each of the new labels is.
 
     Args:
         logits: float32 `(texts, new labels, labels)`, of each text with each hypothesis.
-        names: The labels of the model.
+        places: Result of `places_of_entailment`.
         multi_label: Whether the new labels are independent: the probability is then that of
             entailment against contradiction. Otherwise that of its hypothesis against the others,
             if there are any.
 
     Returns:
         float32 `(texts, new labels)`.
-
-    Raises:
-        ValueError: If the model does not know entailment.
     """
-    yes, no = places_of_entailment(names)
+    yes, no = places
     if multi_label or logits.shape[1] == 1:
         return tf.sigmoid(logits[..., yes] - logits[..., no]).numpy()
     return tf.nn.softmax(logits[..., yes]).numpy()
 
 
 def places_of_entailment(names):
-    """Returns the places of the labels for entailment and for its opposite."""
+    """Returns the places of the labels for entailment and for its opposite.
+
+    Args:
+        names: The labels of the model.
+
+    Raises:
+        ValueError: If the model does not know entailment.
+    """
     yes = _place(names, "entail")
     if yes is None:
         raise ValueError(
