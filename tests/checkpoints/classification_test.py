@@ -94,6 +94,7 @@ def test_new_labels_by_entailment(tmp_path):
         ({"labels": "travel"}, "`labels` must be a list of labels"),
         ({"labels": TOPICS, "hypothesis": "None."}, "`hypothesis` must be a sentence with {}"),
         ({"labels": TOPICS, "return_attention": True}, "no attention"),
+        ({"multi_label": True}, "go with `labels`"),
     ):
         with pytest.raises(ValueError, match=message):
             model.classify(tiny.TEXTS, **arguments)

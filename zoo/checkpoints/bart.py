@@ -69,15 +69,8 @@ def _plan_of_labels(settings, options):
     options |= {"labels": settings.new_labels or settings.labels, "problem_type": kind}
     names = Names(TABLE | OF_LABELS, "", TIED, unused=("final_logits_bias",))
     if settings.new_labels:
-        table = dict(names.table)
-        new_head = {"output_layer": table.pop("output_layer")}
-        names = names._replace(
-            table=table,
-            unused=(*names.unused, r"classification_head\.out_proj\..*"),
-            fresh=("output_layer",),
-            new_head=new_head,
-            new_settings=settings_of_labels(settings.new_labels, kind),
-        )
+        of_labels = settings_of_labels(settings.new_labels, kind)
+        names = names.with_new_head("output_layer", of_labels)
     return Plan("bart_classifier", options, names, settings.take("vocab_size"))
 
 

@@ -62,6 +62,22 @@ class Names(NamedTuple):
     new_head: dict = {}  # noqa: RUF012
     new_settings: dict = {}  # noqa: RUF012
 
+    def with_new_head(self, layer, settings):
+        """Returns the names of a model in which a dense layer is new.
+
+        Args:
+            layer: Path of the layer in the table.
+            settings: Dictionary of the settings of a model with that head.
+        """
+        name = self.table[layer]
+        return self._replace(
+            table={path: each for path, each in self.table.items() if path != layer},
+            unused=(*self.unused, rf"{re.escape(name)}\.(weight|bias)"),
+            fresh=(layer,),
+            new_head={layer: name},
+            new_settings=settings,
+        )
+
 
 class _Entry(NamedTuple):
     """A weight of the core, and its tensor in the file."""

@@ -121,17 +121,11 @@ def plan_of(settings, options, table, kind, family, unused=()):
         family: First part of the names of classes in transformers, such as `"ViT"`.
         unused: Regular expressions of the tensors of other heads.
     """
-    head = {"head": "classifier"}
-    names = Names(table, f"{kind}.", unused=unused)
     if is_embedder(settings):
-        return Plan("vit_embedding", options, names)
-    if not settings.new_labels:
-        return Plan("vit", options, names._replace(table=table | head))
-    of_labels = settings_of_labels(settings.new_labels, options["problem_type"])
-    names = names._replace(
-        unused=(r"classifier\.(weight|bias)", *unused),
-        fresh=("head",),
-        new_head=head,
-        new_settings={"architectures": [f"{family}ForImageClassification"], **of_labels},
-    )
+        return Plan("vit_embedding", options, Names(table, f"{kind}.", unused=unused))
+    names = Names(table | {"head": "classifier"}, f"{kind}.", unused=unused)
+    if settings.new_labels:
+        of_labels = settings_of_labels(settings.new_labels, options["problem_type"])
+        of_class = {"architectures": [f"{family}ForImageClassification"]}
+        names = names.with_new_head("head", of_class | of_labels)
     return Plan("vit", options, names)

@@ -12,6 +12,7 @@ from zoo.models.bart import Bart, BartConfig
 from zoo.models.chunks import by_chunk, mean_of_chunks, parts_of, told_of_chunks
 from zoo.models.rollout import attention_rollout
 from zoo.models.transformer import run_blocks
+from zoo.models.transformer_nmt import weights_of_stacks
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -83,11 +84,7 @@ class BartClassifier(Bart):
         logits = ops.cast(self.output_layer(x), "float32")
         if not return_attention_scores:
             return logits
-        return logits, {
-            "encoder": [weights for (weights,) in of_encoder],
-            "decoder": [weights for weights, _ in of_decoder],
-            "cross": [weights for _, weights in of_decoder],
-        }
+        return logits, weights_of_stacks(of_encoder, of_decoder)
 
     def _last(self, ids):
         """Returns the place of the last token of each chunk, int32 `(batch,)`."""

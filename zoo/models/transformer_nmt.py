@@ -118,11 +118,7 @@ class TransformerTranslator(Core):
         logits = self.logits(x)
         if not return_attention_scores:
             return logits
-        return logits, {
-            "encoder": [weights for (weights,) in of_encoder],
-            "decoder": [weights for weights, _ in of_decoder],
-            "cross": [weights for _, weights in of_decoder],
-        }
+        return logits, weights_of_stacks(of_encoder, of_decoder)
 
     def logits(self, x, table=None):
         """Returns float32 `(batch, length, vocabulary_size)` for the outputs of the last block.
@@ -203,3 +199,12 @@ class TransformerTranslator(Core):
         """Returns the outputs of the encoder, the mask unchanged, and the weights."""
         x, weights = run_blocks(self.encoder, x, mask=mask, **options)
         return self.encoder_norm(x), mask, weights
+
+
+def weights_of_stacks(of_encoder, of_decoder):
+    """Returns the weights that `run_blocks` returned for both stacks as a dictionary of lists."""
+    return {
+        "encoder": [weights for (weights,) in of_encoder],
+        "decoder": [weights for weights, _ in of_decoder],
+        "cross": [weights for _, weights in of_decoder],
+    }

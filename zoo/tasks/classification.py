@@ -231,11 +231,16 @@ class Classifier(EncodingTask):
             `str`: the labels whose probability is above 0.5. So does `multi_label`.
 
         Raises:
-            ValueError: If an input is not a text, an image or a sound, or `labels` are given and
-                the model does not know entailment.
+            ValueError: If an input is not a text, an image or a sound, `labels` are given and the
+                model does not know entailment, or their options are given without `labels`.
             TypeError: If an input has another type.
             FileNotFoundError: If a file is missing.
         """
+        if labels is None and (multi_label or hypothesis != HYPOTHESIS):
+            raise ValueError(
+                "`hypothesis` and `multi_label` go with `labels`. Received: "
+                f"hypothesis={hypothesis!r}, multi_label={multi_label!r} without labels."
+            )
         requests, is_one = self.reader.requests(inputs)
         if labels is not None:
             if return_attention:
