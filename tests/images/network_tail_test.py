@@ -125,5 +125,5 @@ def test_patches_have_no_tail():
 
 
 def test_vectors_that_the_tail_does_not_take():
-    with pytest.raises(ValueError, match="Create the model with positions=4, channels=1024"):
+    with pytest.raises(ValueError, match="takes 4 vectors of size 1024 .*channels=96"):
         Clip(9, channels=96, positions=4, tail=TAIL, text=TOWER, image=TOWER)

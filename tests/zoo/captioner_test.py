@@ -294,7 +294,7 @@ def test_wrong_data_gets_a_clear_error(captioner, tokenizer):
     with pytest.raises(ValueError, match="cannot be read") as raised:
         captioner.fit([IMAGES[0], b"none"], ["red", "blue"])
     assert raised.value.__notes__ == ["This is number 1 of 2 images, from 0."]
-    with pytest.raises(ValueError, match=r"takes annotations of 5.*channels=4"):
+    with pytest.raises(ValueError, match=r"takes vectors of 5.*channels=4"):
         make(tokenizer, channels=5)
 
 

@@ -73,18 +73,19 @@ def annotated(examples, annotate):
     return examples.map(lambda example: (example["annotations"], example["captions"]))
 
 
-def pairs(examples, tokenize, shuffle, seed):
+def pairs(examples, refine, tokenize, shuffle, seed):
     """Returns a data set of `(annotations, ids)`, one element for each caption.
 
     Args:
         examples: Data set of `(annotations, captions)`.
+        refine: Function of a batch of annotations that returns those of the pairs.
         tokenize: Function of captions `[batch]` and a seed that returns ragged ids.
         shuffle: Whether to shuffle captions within a buffer.
         seed: Seed of both.
     """
 
     def of_images(images, seed):
-        annotations, captions = images[0], _ragged(images[1])
+        annotations, captions = refine(images[0]), _ragged(images[1])
         tokens = tokenize(captions.flat_values, seed)
         rows = tf.data.Dataset.from_tensor_slices((captions.value_rowids(), tokens))
         return rows.map(lambda row, ids: (annotations[row], ids))

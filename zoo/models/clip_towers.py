@@ -219,7 +219,7 @@ class GridTower(_Tower):
         self.tail = NetworkTail(**whole.tail, name="tail") if whole.tail else None
         self.positions, self.channels = whole.positions, whole.channels
         if self.tail is not None:
-            _require_taken(self.tail, self.positions, self.channels)
+            self.tail.require_taken(self.positions, self.channels)
             self.positions, self.channels = self.tail.positions, self.tail.channels
         self.input_norm = keras.layers.LayerNormalization(epsilon=config.epsilon, dtype=dtype)
         self.input_drop = keras.layers.Dropout(config.input_dropout, (None, 1, None), dtype=dtype)
@@ -242,16 +242,6 @@ class GridTower(_Tower):
     def normalized(self, images):
         """Returns the input vectors of the tower, `(batch, positions, channels)`."""
         return self.input_norm(images if self.tail is None else self.tail(images))
-
-
-def _require_taken(tail, positions, channels):
-    rows, columns, size = tail.upper.input.shape[1:]
-    if (positions, channels) != (rows * columns, size):
-        raise ValueError(
-            f"The tail takes {rows * columns} vectors of size {size} per image. Create the "
-            f"model with positions={rows * columns}, channels={size}. Received: "
-            f"positions={positions}, channels={channels}."
-        )
 
 
 @keras.saving.register_keras_serializable(package="zoo")

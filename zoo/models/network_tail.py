@@ -29,6 +29,7 @@ class NetworkTail(keras.layers.Layer):
             the first layer.
 
     Attributes:
+        grid: Rows and columns of the grid.
         positions, channels: Number of vectors of an image, and their size.
 
     Call arguments:
@@ -60,7 +61,8 @@ class NetworkTail(keras.layers.Layer):
         finest = grids[0].shape[1:3]
         self.coarser = None if grid is None else require_coarser("NetworkTail", grid, finest)
         try:
-            annotations = vectors_of(grids, self.coarser or finest)
+            self.grid = self.coarser or finest
+            annotations = vectors_of(grids, self.grid)
             self.upper = keras.Model(start, annotations, name="upper")
         except ValueError as error:
             raise ValueError(
@@ -73,18 +75,33 @@ class NetworkTail(keras.layers.Layer):
         """Does nothing: the network was built with its layers."""
 
     def start_from(self, weights="imagenet"):
-        """Loads the weights of a pretrained network.
+        """Loads the weights of a pretrained network, or copies those of another tail.
 
         Args:
-            weights: `"imagenet"`, or the path of a weights file for `keras.applications`.
+            weights: `"imagenet"`, the path of a weights file for `keras.applications`, or a
+                `NetworkTail` of the same network that has all layers of this one.
 
         Raises:
             ConnectionError: If the weights are missing and cannot be downloaded.
+            ValueError: If the other tail lacks a layer.
         """
-        whole = make_network(self.network, self.image_size, weights)
+        if isinstance(weights, NetworkTail):
+            source = weights.upper
+        else:
+            source = make_network(self.network, self.image_size, weights)
         for layer in self.upper.layers:
             if layer.weights:
-                layer.set_weights(whole.get_layer(layer.name).get_weights())
+                layer.set_weights(source.get_layer(layer.name).get_weights())
+
+    def require_taken(self, positions, channels):
+        """Raises a `ValueError` unless it takes as many vectors of an image, and of this size."""
+        rows, columns, size = self.upper.input.shape[1:]
+        if (positions, channels) != (rows * columns, size):
+            raise ValueError(
+                f"The tail takes {rows * columns} vectors of size {size} per image, those of "
+                f"Backbone({self.network!r}, [{self.after!r}], image_size={self.image_size}). "
+                f"Received: positions={positions}, channels={channels}."
+            )
 
     def call(self, vectors):
         grid = ops.reshape(vectors, (-1, *self.upper.input.shape[1:]))

@@ -13,6 +13,7 @@ from keras_attention import Attention, AttentionCell, AttentionRNN, Memory
 from keras_attention.normalizers import Hard
 from zoo.models.core import Core
 from zoo.models.initializers import Orthogonal
+from zoo.models.network_tail import NetworkTail
 
 BASELINE_MOMENTUM = 0.9
 
@@ -23,7 +24,9 @@ class ShowAttendTellConfig:
 
     Args:
         vocabulary_size: Number of tokens; 0 is padding.
-        channels: Size of an annotation vector.
+        channels: Size of a vector of the backbone: an annotation vector, unless there is a tail.
+        tail: Dictionary of the arguments of the `NetworkTail` that makes annotation vectors of
+            those of the backbone, see `ShowAttendTell.refine`. By default, they are the same.
         size: Size of the embeddings, and of the annotations that the decoder sees.
         units: Size of the LSTM.
         attention: `"soft"` or `"hard"`.
@@ -39,6 +42,7 @@ class ShowAttendTellConfig:
 
     vocabulary_size: int
     channels: int = 1280
+    tail: dict | None = None
     size: int = 512
     units: int = 512
     attention: str = "soft"
@@ -76,8 +80,8 @@ class ShowAttendTell(Core):
         **options: The fields of `ShowAttendTellConfig`.
 
     Call arguments:
-        inputs: Dictionary of `annotations` `(batch, positions, channels)` and int32 `target_ids`
-            `(batch, length)`, the latter beginning with the start token.
+        inputs: Dictionary of `annotations` `(batch, positions, channels)`, as returned by
+            `refine`, and int32 `target_ids` `(batch, length)`, beginning with the start token.
 
     Returns:
         Dictionary of float32 `logits` `(batch, length, vocabulary_size)` and `weights` `(batch,
@@ -94,6 +98,9 @@ class ShowAttendTell(Core):
         config = self.config
         self.is_hard = config.attention == "hard"
         dtype = self.dtype_policy
+        self.tail = NetworkTail(**config.tail, name="tail") if config.tail else None
+        if self.tail is not None:
+            self.tail.trainable = False
         self.dropout = keras.layers.Dropout(config.dropout, dtype=dtype)
         self.embedding = keras.layers.Embedding(
             vocabulary_size,
@@ -133,11 +140,23 @@ class ShowAttendTell(Core):
     def build(self, input_shape=None):
         size = self.embedding.output_dim
         self.embedding.build((None, None))
-        self.annotate.build((None, None, self.config.channels))
+        channels = self.config.channels if self.tail is None else self.tail.channels
+        self.annotate.build((None, None, channels))
         self.initial_hidden.build((None, size))
         self.initial_memory.build((None, size))
         self.decoder.build((None, None, size), (None, None, size))
         self.readout.build((None, None, size + self.decoder.cell.output_size))
+
+    def refine(self, vectors):
+        """Returns the annotation vectors of images: the vectors of the backbone after the tail.
+
+        The tail has the weights of another model, see `NetworkTail.start_from`, and is not trained
+        here: so the annotations of an image are computed once for all of its captions.
+
+        Args:
+            vectors: `(batch, positions, channels)`, as returned by the backbone.
+        """
+        return vectors if self.tail is None else self.tail(vectors)
 
     def call(self, inputs, training=None):
         annotations, state = self._look(inputs["annotations"], training)
@@ -202,7 +221,7 @@ class ShowAttendTell(Core):
         """Reads the images: returns the context, constant during decoding, and the first state.
 
         Args:
-            annotations: `(batch, positions, channels)`.
+            annotations: `(batch, positions, channels)`, as in a call.
             max_length: Ignored: the size of a recurrent state does not depend on it.
         """
         annotations, state = self._look(annotations, training=False)

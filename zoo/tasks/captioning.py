@@ -1,5 +1,6 @@
 """The task of captioning: images in, strings out."""
 
+import math
 from typing import Any, Unpack, overload
 
 import keras
@@ -58,9 +59,11 @@ class Captioner(GeneratingTask):
         if isinstance(backbone, dict):
             backbone = keras.saving.deserialize_keras_object(backbone)
         self.backbone = Backbone() if backbone is None else backbone
+        if core.tail is not None:
+            core.tail.require_taken(math.prod(self.backbone.grid), self.backbone.channels)
         if self.backbone.channels != core.config.channels:
             raise ValueError(
-                f"The model takes annotations of {core.config.channels} channels, and the "
+                f"The model takes vectors of {core.config.channels} channels, and the "
                 f"backbone returns {self.backbone.channels}. Create the model with "
                 f"channels={self.backbone.channels}, or choose other layers of the backbone."
             )
@@ -118,7 +121,7 @@ class Captioner(GeneratingTask):
         def tokenize(captions, seed):
             return self.tokenizer.tokenize(captions, subword_dropout, seed)
 
-        tokens = pairs(examples, tokenize, shuffle, seed)
+        tokens = pairs(examples, self.core.refine, tokenize, shuffle, seed)
         batches = bucket_by_length(tokens, batch_size or self.usual_batch_size)
         return batches.map(self._teach).prefetch(tf.data.AUTOTUNE)
 
@@ -206,7 +209,7 @@ class Captioner(GeneratingTask):
         """Describes images, given as precomputed annotation vectors.
 
         Args:
-            annotations: Array `(images, positions, channels)`.
+            annotations: Array `(images, positions, channels)`, as returned by `annotate`.
             sampler, batch_size, **options: As for `caption`.
 
         Returns:
@@ -229,7 +232,7 @@ class Captioner(GeneratingTask):
         return [best_texts(row) for row in rows]
 
     def annotate(self, encoded):
-        """Returns the annotation vectors `(batch, positions, channels)` of encoded images."""
+        """Returns the vectors of the backbone `(batch, positions, channels)` of encoded images."""
         images, is_image = read_images(encoded, self.backbone.image_size)
         with tf.control_dependencies([assert_decoded(is_image, "images")]):
             return self.backbone(tf.identity(images))
@@ -237,15 +240,17 @@ class Captioner(GeneratingTask):
     # ---------------------------------------------------------------------------------- the graph
 
     def read(self, requests, served=False):
-        """Returns the annotation vectors of encoded images; anything else may have no caption."""
+        """Returns what the core takes of encoded images; anything else may have no caption."""
         images, is_image = read_images(requests, self.backbone.image_size)
-        return self.backbone(images), tf.where(is_image, LONGEST_CAPTION, 0)
+        annotations = self.core.refine(self.backbone(images))
+        return annotations, tf.where(is_image, LONGEST_CAPTION, 0)
 
     def write(self, decoded):
         """As every task does; the attention is `[batch, n, length, rows, columns]`."""
         outputs = super().write(decoded)
         if decoded.attention is not None:
-            shape = tf.concat([tf.shape(decoded.attention)[:3], self.backbone.grid], axis=0)
+            grid = (self.core.tail or self.backbone).grid
+            shape = tf.concat([tf.shape(decoded.attention)[:3], grid], axis=0)
             outputs["attention"] = tf.reshape(decoded.attention, shape)
         return outputs
 
@@ -258,7 +263,7 @@ class Captioner(GeneratingTask):
 
     def serving_start(self):
         def start(images):
-            return self.core.start(self.backbone(images), LONGEST_CAPTION)
+            return self.core.start(self.core.refine(self.backbone(images)), LONGEST_CAPTION)
 
         size = self.backbone.image_size
         return Start(start, tf.TensorSpec([None, size, size, 3], tf.float32, name="images"))
@@ -269,6 +274,7 @@ class Captioner(GeneratingTask):
         def compiled(numbers, annotations, seeds, max_lengths):
             limits = tf.where(max_lengths == USUAL_LENGTH, LONGEST_CAPTION, max_lengths)
             sampler = with_numbers(numbers)
+            annotations = self.core.refine(annotations)
             return self.answer_inputs(annotations, seeds, limits, sampler, return_attention)
 
         annotations = tf.TensorSpec([None, None, self.backbone.channels], tf.float32)

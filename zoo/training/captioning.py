@@ -70,6 +70,8 @@ class CaptioningRecipe:
         architecture: Name of the architecture.
         overrides: Arguments of the model that differ from the defaults of the architecture.
         begin_with: Name of a trained model whose weights and tokenizer it begins with, or `""`.
+        tail_of: Name of a trained `Matcher` whose tail gives the weights of that in `overrides`, or
+            `""` for those of ImageNet.
         backbone: Arguments of `zoo.Backbone` that differ from its own.
         views: Number of views of each training image in an epoch: the whole, mirrored, cropped.
         vocabulary_size: Number of tokens in the vocabulary.
@@ -95,6 +97,7 @@ class CaptioningRecipe:
     architecture: str
     overrides: dict = dataclasses.field(default_factory=dict)
     begin_with: str = ""
+    tail_of: str = ""
     backbone: dict = dataclasses.field(default_factory=dict)
     views: int = 4
     vocabulary_size: int = 3000
@@ -175,13 +178,18 @@ class CaptioningRecipe:
 
     def _begin(self, train_images, run_dir):
         """Returns the model before its first step."""
-        if not self.begin_with:
+        if self.begin_with:
+            trained = load(self.begin_with)
+            model = self._build(trained.tokenizer, self.dtype)
+            # Soft and hard attention differ in a baseline alone, which is not trained by gradients.
+            runs.copy_weights(trained, model)
+            tail = trained.core.tail
+        else:
             tokenizer = self._tokenizer(train_images, run_dir / "tokenizer.json")
-            return self._build(tokenizer, self.dtype)
-        trained = load(self.begin_with)
-        model = self._build(trained.tokenizer, self.dtype)
-        # Soft and hard attention differ in a baseline alone, which is not trained by gradients.
-        runs.copy_weights(trained, model)
+            model = self._build(tokenizer, self.dtype)
+            tail = load(self.tail_of).core.image_tower.tail if self.tail_of else "imagenet"
+        if model.core.tail is not None:
+            model.core.tail.start_from(tail)
         return model
 
     def _learn_captions(self, model, images, train, validation, run_dir):

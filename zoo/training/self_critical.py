@@ -60,6 +60,10 @@ def self_critical_captions(
     sampler = RandomSampler()
 
     @tf.function(reduce_retracing=True, autograph=False)
+    def annotate(annotations):
+        return model.core.refine(tf.cast(annotations, tf.float32))
+
+    @tf.function(reduce_retracing=True, autograph=False)
     def draw(annotations, seeds):
         limits = tf.fill([tf.shape(annotations)[0]], max_length)
         drawn = model.answer_inputs(annotations, seeds, limits, sampler)
@@ -67,7 +71,7 @@ def self_critical_captions(
 
     def generate():
         for images, annotations in batches:
-            annotations = tf.repeat(tf.cast(annotations, tf.float32), samples, axis=0)
+            annotations = tf.repeat(annotate(annotations), samples, axis=0)
             owners = np.repeat(images.numpy(), samples)
             seeds = draws.integers(2**31, size=(len(owners), 2)).astype("int32")
             ids, texts = draw(annotations, seeds)
@@ -76,8 +80,7 @@ def self_critical_captions(
             inputs, labels, weights = _weighed(model, ids, earned, samples, max_length)
             yield {"annotations": annotations, "target_ids": inputs}, labels, weights
 
-    shape = features.element_spec["annotations"].shape
-    inputs = {"annotations": tf.TensorSpec([None, *shape], tf.float32), "target_ids": IDS}
+    inputs = {"annotations": tf.TensorSpec([None] * 3, tf.float32), "target_ids": IDS}
     drawn = tf.data.Dataset.from_generator(generate, output_signature=(inputs, IDS, WEIGHTS))
     number = -(-len(corpus) // batch_size)
     return drawn.apply(tf.data.experimental.assert_cardinality(number))
