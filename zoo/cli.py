@@ -244,8 +244,9 @@ def export(name, path, **options):
 def serve(names, host, port, token, batch, threads):
     """Serve the models NAME over HTTP: names of models, presets, or folders of exported versions.
 
-    The protocols are that of TensorFlow Serving, /v1/models/NAME:predict, and for language models
-    also that of OpenAI, /v1/completions and /v1/chat/completions.
+    The protocols are that of TensorFlow Serving, /v1/models/NAME:predict, and that of OpenAI:
+    /v1/completions and /v1/chat/completions for language models, /v1/embeddings for models that
+    turn texts into vectors.
     """
     quiet.import_tensorflow()
     import tensorflow as tf

@@ -23,7 +23,7 @@ from starlette.responses import (
 from starlette.routing import Route
 
 from zoo.pages import attention_page
-from zoo.server import chat, completions, pages, protocol
+from zoo.server import chat, completions, embeddings, pages, protocol
 from zoo.server.errors import Refused
 from zoo.server.limits import Limits
 from zoo.server.models import DEFAULT, require_distinct
@@ -47,6 +47,7 @@ def make_app(models, limits=None, token=None):
     | `GET /v1/models` | all models, in OpenAI's format |
     | `POST /v1/completions` | OpenAI's protocol, for language models |
     | `POST /v1/chat/completions` | the same for conversations |
+    | `POST /v1/embeddings` | OpenAI's protocol, for models that turn texts into vectors |
     | `GET /v2/health/live`, `/v2/health/ready` | whether the server is live, and ready |
     | `GET /metrics` | for Prometheus |
 
@@ -78,12 +79,14 @@ class _Server:
             self.guarded(functools.partial(self.complete, kind), completions.error_of)
             for kind in (completions, chat)
         )
+        embed = self.guarded(self.embed, completions.error_of)
         routes = [
             Route("/", self.page),
             Route("/page/{name}", self.guarded(self.show), methods=["POST"]),
             Route("/v1/models", self.guarded(self.list_models)),
             Route("/v1/completions", complete, methods=["POST"]),
             Route("/v1/chat/completions", chat_on, methods=["POST"]),
+            Route("/v1/embeddings", embed, methods=["POST"]),
             Route("/v2/health/live", self.live),
             Route("/v2/health/ready", self.live),
             Route("/metrics", self.guarded(self.tell_metrics)),
@@ -180,6 +183,15 @@ class _Server:
         self.require_room()  # while there still is a status to tell it by
         events = self.streamed(wanted, kind.events_of(wanted))
         return _Events(events, self.limits.seconds)
+
+    async def embed(self, request):
+        body = await self.body(request)
+        wanted = embeddings.request_of(body, self.models, self.limits)
+        self.metrics.rows.labels(wanted.model.name).observe(len(wanted.texts))
+        observe = self.metrics.batches.labels(wanted.model.name).observe
+        return await self.in_time(
+            wanted.model, lambda: JSONResponse(embeddings.answer_of(wanted, observe))
+        )
 
     async def streamed(self, wanted, events):
         with self.counted(wanted.model):

@@ -29,3 +29,26 @@ def require_seed(seed):
     """Raises `Refused` unless a seed is an integer that int32 holds, at least 0."""
     if type(seed) is not int or not 0 <= seed < 2**31:
         raise Refused(400, "'seed' must be from 0 to 2147483647.")
+
+
+def texts_of(content, name, most, limits):
+    """Returns the list of texts that an option of a request holds, a text or a list of them.
+
+    Args:
+        content: Dictionary, the content of a body.
+        name: Name of the option.
+        most: Maximum number of texts.
+        limits: A `Limits`, of the length of a text.
+
+    Raises:
+        Refused: If it holds anything else, or too much.
+    """
+    value = content.get(name)
+    texts = [] if value is None else value if isinstance(value, list) else [value]
+    if not all(isinstance(each, str) and is_unicode(each) for each in texts):
+        raise Refused(400, f"{name!r} must be a string or a list of strings, in valid Unicode.")
+    if len(texts) > most:
+        raise Refused(400, f"{name!r} has at most {most} strings, this one {len(texts)}.")
+    for text in texts:
+        limits.require_text(text.encode())
+    return texts

@@ -15,7 +15,7 @@ import tensorflow as tf
 from zoo.readers.text import stopping
 from zoo.readers.text.chat import is_conversation
 from zoo.server.batches import LARGEST
-from zoo.server.bodies import is_unicode, object_of, require_seed
+from zoo.server.bodies import object_of, require_seed, texts_of
 from zoo.server.errors import Refused
 
 TYPES = {
@@ -84,8 +84,8 @@ def completion_of(content, models, limits):
     _require_supported(content)
     model = _model_of(content, models)
     values = _values_of(content, limits)
-    prompts = _texts_of(content, "prompt", LARGEST, limits)
-    stops = _texts_of(content, "stop", MOST_STOPS, limits)
+    prompts = texts_of(content, "prompt", LARGEST, limits)
+    stops = texts_of(content, "stop", MOST_STOPS, limits)
     if not all(stops):
         raise Refused(400, "'stop' must not be empty.")
     if values["stream"] and len(prompts) > 1:
@@ -272,19 +272,6 @@ def _values_of(content, limits):
     if not 1 <= values["max_tokens"] <= limits.new_tokens:
         raise Refused(400, f"'max_tokens' must be from 1 to {limits.new_tokens}.")
     return values
-
-
-def _texts_of(content, name, most, limits):
-    """Returns the list of texts that an option of a request holds."""
-    value = content.get(name)
-    texts = [] if value is None else value if isinstance(value, list) else [value]
-    if not all(isinstance(each, str) and is_unicode(each) for each in texts):
-        raise Refused(400, f"{name!r} must be a string or a list of strings, in valid Unicode.")
-    if len(texts) > most:
-        raise Refused(400, f"{name!r} has at most {most} strings, this one {len(texts)}.")
-    for text in texts:
-        limits.require_text(text.encode())
-    return texts
 
 
 def _logprobs(content, prompts):
