@@ -49,14 +49,6 @@ WRITERS = [  # the teachers of the language model
     {**WRITER, "dropout": 0.35, "size": 384},
     {**WRITER, "dropout": 0.3, "num_layers": 8},
 ]
-LOWER = {"layers": ["block_12_add"], "image_size": 288}  # of MobileNetV2
-UPPER = {
-    "network": "MobileNetV2",
-    "image_size": 288,
-    "after": "block_12_add",
-    "layers": ["out_relu"],
-}
-LOOKER = {"size": 384, "tail": UPPER}
 POOLED = {"num_layers": 0, "size": 256, "num_heads": 4, "normalize": "post", "dropout": 0.0}
 
 LICENSE = (
@@ -72,9 +64,15 @@ RECIPES = {
             "temperature": 0.05,
             "text": {**POOLED, "hiding": 0.3, "scaled": False},
             "image": {**POOLED, "input_dropout": 0.5},
-            "tail": {**UPPER, "layers": ["out_relu", "block_13_expand_relu"], "grid": [3, 3]},
+            "tail": {
+                "network": "MobileNetV2",
+                "image_size": 288,
+                "after": "block_12_add",
+                "layers": ["out_relu", "block_13_expand_relu"],
+                "grid": [3, 3],
+            },
         },
-        backbone=LOWER,
+        backbone={"layers": ["block_12_add"], "image_size": 288},
         views=4,
         batch_size=250,
         epochs=12,
@@ -119,9 +117,7 @@ RECIPES = {
     ),
     "show_attend_tell_flickr8k": CaptioningRecipe(
         "show_attend_tell",
-        overrides={**LOOKER, "doubly_stochastic": 0.25},
-        tail_of="clip_flickr8k",
-        backbone=LOWER,
+        overrides={"doubly_stochastic": 0.25},
         epochs=3,
         self_critical_epochs=6,
         self_critical_learning_rate=2e-4,
@@ -147,9 +143,8 @@ RECIPES = {
     ),
     "show_attend_tell_hard_flickr8k": CaptioningRecipe(
         "show_attend_tell",
-        overrides={**LOOKER, "attention": "hard"},
+        overrides={"attention": "hard"},
         begin_with="show_attend_tell_flickr8k",
-        backbone=LOWER,
         views=2,
         epochs=1,
         learning_rate=4e-4,
