@@ -12,7 +12,7 @@ from click.testing import CliRunner
 import zoo
 from tests.zoo.pictures import CAPTIONS, CHANNELS, IMAGES, MeanColours
 from zoo.cli import main
-from zoo.metrics import ContrastiveLoss, retrieval_scores
+from zoo.metrics import ContrastiveLoss, SigmoidLoss, retrieval_scores
 from zoo.models.clip import Clip, ClipConfig
 from zoo.readers.images import image_bytes
 from zoo.tasks.match_results import Matches
@@ -106,6 +106,23 @@ def test_the_loss_is_two_cross_entropies(owners, smoothing):
         losses[-1] += 2 * smoothing * spread
     found = float(ContrastiveLoss(smoothing)(belongs, logits.astype("float32")))
     assert found == pytest.approx(np.mean(losses), rel=1e-5)
+
+
+@pytest.mark.parametrize("owners", [[0, 1, 2], [0, 0, 1, 2, 2, 2]])
+def test_the_sigmoid_loss_judges_each_pair_by_itself(owners):
+    logits = np.random.default_rng(0).normal(size=(3, len(owners)), scale=9.0)
+    belongs = (np.arange(3)[:, None] == owners).astype("float64")
+    signs = 2.0 * belongs - 1.0
+    expected = np.sum(np.log1p(np.exp(-signs * logits))) / len(owners)
+    assert float(SigmoidLoss()(belongs, logits.astype("float32"))) == pytest.approx(expected, 1e-5)
+    far = np.array([[1e4, -1e4]], "float32")  # finite, and not rounded to 0
+    assert float(SigmoidLoss()(np.array([[0.0, 1.0]]), far)) == pytest.approx(1e4)
+    with tf.GradientTape() as tape:
+        x = tf.constant(logits, tf.float32)
+        tape.watch(x)
+        loss = SigmoidLoss()(belongs, x)
+    expected = (1.0 / (1.0 + np.exp(-logits)) - belongs) / len(owners)
+    np.testing.assert_allclose(tape.gradient(loss, x), expected, rtol=1e-4, atol=1e-7)
 
 
 # -------------------------------------------------------------------------------------- the towers
