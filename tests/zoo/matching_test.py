@@ -161,6 +161,41 @@ def test_the_scale_is_100_at_most(dtype):
     assert float(core.scale()) == 100.0
 
 
+@pytest.fixture(scope="module")
+def siglip(tokenizer):
+    sizes = {"positions": 4, "patch_size": 4, "text": TOWER, "image": TOWER, "max_length": 9}
+    reader = zoo.ImageReader(size=8)
+    return zoo.load("siglip", weights=None, tokenizer=tokenizer, reader=reader, **sizes)
+
+
+def test_texts_of_a_siglip_have_one_length_and_no_start(siglip, tokenizer):
+    ids = siglip.read_texts(tf.constant(["Red!", "red " * 9])).numpy()
+    (red,) = tokenizer.tokenize(["red"]).to_list()
+    assert ids[0].tolist() == [*red, 2, *[0] * (8 - len(red))]
+    assert ids[1, -1] == 2
+    assert ids.shape == (2, 9)
+
+
+def test_padding_of_a_siglip_counts(siglip):
+    core, ids = siglip.core, np.array([[7, 8, 2, 0, 0], [7, 8, 2, 0, 9], [7, 8, 2, 9, 0]])
+    found = core.embed_texts(ids).numpy()
+    assert min(np.abs(found[0] - found[1]).max(), np.abs(found[0] - found[2]).max()) > 1e-3
+
+
+def test_each_pair_of_a_siglip_has_a_logit_of_its_own(siglip):
+    core = siglip.core
+    cosines = siglip.match(IMAGES, CAPTIONS)
+    images, _ = siglip.see(tf.constant([image_bytes(image) for image in IMAGES]))
+    ids = siglip.read_texts(tf.constant(CAPTIONS))
+    logits = core({"images": images, "token_ids": ids})
+    np.testing.assert_allclose(logits, 10.0 * cosines - 10.0, atol=1e-4)
+    found = siglip.classify(IMAGES, CAPTIONS, return_probabilities=True)
+    np.testing.assert_allclose(found.probabilities, 1.0 / (1.0 + np.exp(-logits)), atol=1e-6)
+    few = siglip.classify(IMAGES, CAPTIONS[:2], return_probabilities=True)
+    np.testing.assert_allclose(few.probabilities, found.probabilities[:, :2], atol=1e-6)
+    assert isinstance(siglip.usual_loss(), SigmoidLoss)
+
+
 def test_wrong_options_are_named(tokenizer):
     with pytest.raises(ValueError, match="An image has no end token"):
         ClipConfig(vocabulary_size=9, image={"pooling": "end"})
@@ -168,6 +203,9 @@ def test_wrong_options_are_named(tokenizer):
         ClipConfig(vocabulary_size=9, image={"pooling": "maen"})
     with pytest.raises(ValueError, match="takes 49 vectors.*returns 4 of size 4"):
         zoo.load("clip", weights=None, tokenizer=tokenizer, backbone=MeanColours(), channels=4)
+    parts = {"tokenizer": tokenizer, "reader": zoo.ImageReader(size=32)}
+    with pytest.raises(ValueError, match="takes 196 vectors.*returns 4 of.*positions=4"):
+        zoo.load("siglip", weights=None, **parts, text=TOWER, image=TOWER)
 
 
 # ---------------------------------------------------------------------------------------- the task
