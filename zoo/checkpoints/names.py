@@ -28,13 +28,13 @@ class Part(NamedTuple):
 
 
 class Turned(NamedTuple):
-    """A tensor whose two axes are swapped in the file.
+    """A tensor, or a part of one, whose two axes are swapped in the file.
 
     Attributes:
-        name: Name of the tensor.
+        name: Name of the tensor, or the `Part` of it, along an axis of the file.
     """
 
-    name: str
+    name: str | Part
 
 
 class Names(NamedTuple):
@@ -191,10 +191,12 @@ def _entries(core, names):
 
 def _of_object(found, rule, number, transposed):
     """Yields the `_Entry` of every weight of a layer, or of a weight."""
+    turn = (1, 0) if isinstance(rule, Turned) else None
+    rule = rule.name if isinstance(rule, Turned) else rule
     part = rule if isinstance(rule, Part) else None
     name = (rule if isinstance(rule, str) else rule.name).format(number)
     if isinstance(found, keras.Variable):
-        yield _Entry(found, name, (1, 0) if isinstance(rule, Turned) else None, part)
+        yield _Entry(found, name, turn, part)
     elif isinstance(found, keras.layers.Dense):
         turn = (1, 0) if transposed else None
         cut = part

@@ -47,6 +47,7 @@ _USUAL = {  # of classes of transformers, unless files name others
     "Qwen2": _QWEN2,
     "Roberta": _ROBERTA,
     "Siglip": _SIGLIP,
+    "Siglip2": _GEMMA,
     "T5": _T5,
     "Whisper": _GPT2,
     "XLMRoberta": _ROBERTA,
@@ -382,8 +383,8 @@ def _mark_special(definition, tokens, ids, lstrip=()):
 
 
 def _require_same_template(definition, config, kind):
-    """Llama's classes rebuild the template from options; the file must agree with them."""
-    if kind not in ("Llama", "CodeLlama", "Gemma") or "add_bos_token" not in config:
+    """Classes of Llama and Gemma rebuild the template from options; the file must agree."""
+    if kind not in ("Llama", "CodeLlama", "Gemma", "Siglip2") or "add_bos_token" not in config:
         return
     single = (definition.get("post_processor") or {}).get("single") or []
     special = [entry["SpecialToken"]["id"] for entry in single if "SpecialToken" in entry]
