@@ -7,7 +7,7 @@ from zoo.checkpoints.clip import (
     settings_of_towers,
     table_of_blocks,
 )
-from zoo.checkpoints.names import Names, Part, Turned
+from zoo.checkpoints.names import Names, Part
 from zoo.checkpoints.pictures import reader_of
 from zoo.checkpoints.plan import Plan
 from zoo.readers.text.reading import read_tokenizer
@@ -108,11 +108,10 @@ def _side(settings, name, usual):
 
 def _table_of_pooling(size):
     """Returns the names of the projections of queries, keys and values, which one tensor holds."""
-    table = {}
-    for number, role in enumerate(("query", "key", "value")):
-        rows = 0, number * size, (number + 1) * size
-        layer = f"image_tower.pool.attention.{role}_projection"
-        held = "vision_model.head.attention.in_proj"
-        table[f"{layer}.kernel"] = Turned(Part(f"{held}_weight", *rows))
-        table[f"{layer}.bias"] = Part(f"{held}_bias", *rows)
-    return table
+    held = "vision_model.head.attention.in_proj"
+    return {
+        f"image_tower.pool.attention.{role}_projection": Part(
+            held, -1, number * size, (number + 1) * size, separator="_"
+        )
+        for number, role in enumerate(("query", "key", "value"))
+    }
