@@ -10,6 +10,7 @@ import tensorflow as tf
 
 import zoo
 from zoo.checkpoints.loading import read_checkpoint
+from zoo.checkpoints.siglip import tokenizer
 from zoo.metrics import SigmoidLoss
 from zoo.readers.images import image_bytes
 
@@ -190,8 +191,8 @@ def test_saved_and_back(checkpoint, model, tmp_path):
     assert not told["missing_keys"]
     for name, tensor in theirs.state_dict().items():
         assert torch.equal(back.state_dict()[name], tensor), name
-    tokenizer = transformers.AutoTokenizer.from_pretrained(path)
-    assert tokenizer(TEXTS)["input_ids"] == pieces(TEXTS)["input_ids"]
+    again = transformers.AutoTokenizer.from_pretrained(path)
+    assert again(TEXTS)["input_ids"] == pieces(TEXTS)["input_ids"]
 
 
 @pytest.mark.parametrize(
@@ -220,6 +221,15 @@ def test_settings_that_do_not_fit(checkpoint, tmp_path, change, message):
 )
 def test_tokenizers_that_do_not_fit(checkpoint, tmp_path, change, message):
     check_refused(checkpoint[0], tmp_path, "tokenizer_config.json", change, message)
+
+
+def test_texts_end_with_a_token_and_do_not_begin_with_one(tmp_path):
+    pieces = tiny.tokenizer("GemmaTokenizer")
+    transformers.GemmaTokenizer(pieces.get_vocab(), [], add_eos_token=False).save_pretrained(
+        tmp_path
+    )
+    with pytest.raises(ValueError, match="The post_processor.*an end token behind"):
+        tokenizer(tmp_path, len(pieces))
 
 
 def check_refused(folder, copy, name, change, message):

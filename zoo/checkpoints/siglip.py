@@ -31,7 +31,7 @@ TABLE = {
     "bias": "logit_bias",
 }
 CLASSES = ("SiglipModel",)
-WORDS = PATCHES  # the default sizes of both towers are equal
+SIZES = PATCHES  # the defaults of both towers
 CONFIG_OF_TOKENIZER = "tokenizer_config.json"
 
 
@@ -45,8 +45,7 @@ def plan(settings, folder):
     patch_size = _side(pictures, "patch_size", 16)
     channels = pictures.take("num_channels", default=3)
     of_texts, of_images = (
-        options_of_tower(each, defaults, "gelu_pytorch_tanh", 1e-6)
-        for each, defaults in ((texts, WORDS), (pictures, PATCHES))
+        options_of_tower(each, SIZES, "gelu_pytorch_tanh", 1e-6) for each in (texts, pictures)
     )
     projected = texts.take("projection_size", default=of_texts["size"])
     if projected != of_images["size"]:
