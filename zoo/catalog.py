@@ -118,6 +118,13 @@ ARCHITECTURES = {
         "zoo.tasks.captioning.Captioner",
         "zoo.models.show_attend_tell.ShowAttendTell",
     ),
+    "siglip": Architecture(
+        "matching",
+        "Joint embedding of images and texts by a sigmoid loss (Zhai et al. 2023)",
+        "zoo.tasks.matching.Matcher",
+        "zoo.models.siglip.Siglip",
+        needs={"reader": "zoo.ImageReader()", "tokenizer": _TOKENIZER},
+    ),
     "t5": Architecture(
         "text to text",
         "Text-to-text Transformer (Raffel et al. 2020)",
@@ -286,9 +293,9 @@ def list_models() -> list[ModelInfo]:
 
     >>> [model.name for model in list_models() if not model.card]  # doctest: +NORMALIZE_WHITESPACE
     ['bahdanau_nmt', 'bart', 'bart_classifier', 'clip', 'conformer', 'conformer_ctc', 'luong_nmt',
-     'show_attend_tell', 't5', 'text_encoder', 'text_encoder_embedding', 'text_encoder_masked',
-     'text_encoder_score', 'text_encoder_span', 'text_encoder_tags', 'transformer_lm',
-     'transformer_nmt', 'vit', 'vit_embedding', 'whisper']
+     'show_attend_tell', 'siglip', 't5', 'text_encoder', 'text_encoder_embedding',
+     'text_encoder_masked', 'text_encoder_score', 'text_encoder_span', 'text_encoder_tags',
+     'transformer_lm', 'transformer_nmt', 'vit', 'vit_embedding', 'whisper']
     """
     trained = sorted(folder.parent for folder in PRESETS.glob(f"*/{CARD}"))
     return [_preset_info(folder) for folder in trained] + [

@@ -17,7 +17,7 @@ ClassifierName = Literal[
 ]
 EmbedderName = Literal["text_encoder_embedding", "vit_embedding"]
 MaskFillerName = Literal["text_encoder_masked", "text_encoder_masked_imdb"]
-MatcherName = Literal["clip", "clip_flickr8k"]
+MatcherName = Literal["clip", "clip_flickr8k", "siglip"]
 RecognizerName = Literal["conformer_ctc", "conformer_ctc_spoken_digit"]
 ScorerName = Literal["text_encoder_score"]
 TaggerName = Literal["text_encoder_tags"]

@@ -124,8 +124,9 @@ def check(matcher, folder, file_format, images, texts):
     vectors = graph("text", **ids)["embedding"]
     np.testing.assert_allclose(vectors, matcher.embed(texts=texts), atol=1e-5)
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1.0, atol=1e-5)
-    scale = read(folder, "config.json")["logit_scale"]
-    assert scale == pytest.approx(float(matcher.core.scale()))
+    numbers = read(folder, "config.json")
+    logits = numbers["logit_scale"] * np.eye(2, dtype="float32") + numbers.get("logit_bias", 0.0)
+    np.testing.assert_allclose(logits, matcher.core.logits(np.eye(2, dtype="float32")), rtol=1e-6)
 
 
 @pytest.mark.full
@@ -143,6 +144,21 @@ def test_a_clip_of_others(clip, tmp_path, file_format):
     processor = transformers.CLIPImageProcessor.from_pretrained(folder)
     theirs = np.stack(processor(photo)["pixel_values"]).transpose(0, 2, 3, 1)
     np.testing.assert_allclose(clip.reader.read([image_bytes(photo)])[0], theirs, atol=0.03)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("file_format", ["litert", "onnx"])
+def test_a_siglip_of_others(tmp_path, file_format):
+    """Its graph pads texts to the length that they have in training."""
+    pytest.importorskip("tf2onnx")
+    pytest.importorskip("transformers")
+    from tests.checkpoints import tiny
+
+    tiny.save_siglip(tmp_path, 24, name="GemmaTokenizer")
+    siglip = zoo.load(str(tmp_path))
+    folder = siglip.export(tmp_path / "siglip", format=file_format)
+    pixels = RANDOM.normal(size=(2, 16, 16, 3)).astype("float32")
+    check(siglip, folder, file_format, pixels, TEXTS)
 
 
 @pytest.fixture(scope="module")

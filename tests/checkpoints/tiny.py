@@ -122,14 +122,22 @@ def tokenizer(name, timestamps=4):
         trained.add_tokens([transformers.AddedToken(each, special=True) for each in special])
         trained.add_tokens([f"<|{0.02 * place:.2f}|>" for place in range(timestamps)])
         return trained
-    if name == "LlamaTokenizer":  # needs a piece for each byte
+    if name in (
+        "LlamaTokenizer",
+        "GemmaTokenizer",
+        "Siglip2Tokenizer",
+    ):  # need a piece for each byte
         trained = transformers.LlamaTokenizer().train_new_from_iterator(TEXTS * 3, 300)
         model = json.loads(trained.backend_tokenizer.to_str())["model"]
-        special = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256))]
-        words = [word for word in model["vocab"] if word not in special]
+        is_llama = name == "LlamaTokenizer"
+        special = ["<unk>", "<s>", "</s>"] if is_llama else ["<pad>", "<eos>", "<bos>", "<unk>"]
+        special += [f"<0x{byte:02X}>" for byte in range(256)]
+        words = [word for word in model["vocab"] if word not in ("<s>", "</s>", *special)]
         vocabulary = {word: number for number, word in enumerate([*special, *words])}
         merges = [tuple(merge) for merge in model["merges"]]
-        return transformers.LlamaTokenizer(vocabulary, merges)
+        flags = {"add_bos_token": False, "add_eos_token": True, "padding_side": "right"}
+        flags["model_input_names"] = ["input_ids"]  # all as in the files of SigLIP 2
+        return getattr(transformers, name)(vocabulary, merges, **({} if is_llama else flags))
     trained = getattr(transformers, name)().train_new_from_iterator(TEXTS * 3, 300)
     backend = trained.backend_tokenizer
     model = json.loads(backend.to_str())["model"]
@@ -209,7 +217,7 @@ def save_marian(folder):
     return model, tokens
 
 
-def _sentence_pieces(texts):
+def _sentence_pieces(texts, **options):
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(texts * 5),
@@ -217,6 +225,7 @@ def _sentence_pieces(texts):
         vocab_size=80,
         hard_vocab_limit=False,
         minloglevel=2,
+        **options,
     )
     return model.getvalue()
 
@@ -250,6 +259,36 @@ def save_clip(folder, length):
     processor = transformers.CLIPImageProcessor(
         size={"shortest_edge": 16}, crop_size={"height": 16, "width": 16}
     )
+    for part in (model, pieces, processor):
+        part.save_pretrained(folder)
+    return model, pieces, processor
+
+
+def save_siglip(folder, length, image_size=16, name="SiglipTokenizer"):
+    """Like `save`, for a SigLIP with texts of `length` tokens; also its image processor.
+
+    As in the files of Google, the tokenizer returns no masks, since the model uses none.
+    """
+    if name != "SiglipTokenizer":
+        pieces = tokenizer(name)
+    else:
+        ids = {"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1}
+        (folder / "spiece.model").write_bytes(_sentence_pieces(TEXTS, **ids))
+        flags = {"model_max_length": length, "model_input_names": ["input_ids"]}
+        pieces = transformers.SiglipTokenizer(str(folder / "spiece.model"), **flags)
+    sizes = {"num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
+    texts = {"hidden_size": 16, "vocab_size": len(pieces), "max_position_embeddings": length}
+    pictures = {"hidden_size": 20, "image_size": image_size, "patch_size": 5}
+    config = transformers.SiglipConfig(
+        text_config={**sizes, **texts, "projection_size": 20},
+        vision_config={**sizes, **pictures},
+    )
+    model = _random(transformers.SiglipModel, config)
+    with torch.no_grad():
+        model.logit_scale.fill_(3.0)
+        model.logit_bias.fill_(-1.5)
+    square = {"height": image_size, "width": image_size}
+    processor = transformers.SiglipImageProcessor(size=square)
     for part in (model, pieces, processor):
         part.save_pretrained(folder)
     return model, pieces, processor

@@ -255,6 +255,7 @@ def test_architectures_are_listed_last():
         "conformer_ctc",
         "luong_nmt",
         "show_attend_tell",
+        "siglip",
         "t5",
         "text_encoder",
         "text_encoder_embedding",

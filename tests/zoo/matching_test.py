@@ -12,7 +12,7 @@ from click.testing import CliRunner
 import zoo
 from tests.zoo.pictures import CAPTIONS, CHANNELS, IMAGES, MeanColours
 from zoo.cli import main
-from zoo.metrics import ContrastiveLoss, retrieval_scores
+from zoo.metrics import ContrastiveLoss, SigmoidLoss, retrieval_scores
 from zoo.models.clip import Clip, ClipConfig
 from zoo.readers.images import image_bytes
 from zoo.tasks.match_results import Matches
@@ -108,6 +108,23 @@ def test_the_loss_is_two_cross_entropies(owners, smoothing):
     assert found == pytest.approx(np.mean(losses), rel=1e-5)
 
 
+@pytest.mark.parametrize("owners", [[0, 1, 2], [0, 0, 1, 2, 2, 2]])
+def test_the_sigmoid_loss_judges_each_pair_by_itself(owners):
+    logits = np.random.default_rng(0).normal(size=(3, len(owners)), scale=9.0)
+    belongs = (np.arange(3)[:, None] == owners).astype("float64")
+    signs = 2.0 * belongs - 1.0
+    expected = np.sum(np.log1p(np.exp(-signs * logits))) / len(owners)
+    assert float(SigmoidLoss()(belongs, logits.astype("float32"))) == pytest.approx(expected, 1e-5)
+    far = np.array([[1e4, -1e4]], "float32")  # finite, and not rounded to 0
+    assert float(SigmoidLoss()(np.array([[0.0, 1.0]]), far)) == pytest.approx(1e4)
+    with tf.GradientTape() as tape:
+        x = tf.constant(logits, tf.float32)
+        tape.watch(x)
+        loss = SigmoidLoss()(belongs, x)
+    expected = (1.0 / (1.0 + np.exp(-logits)) - belongs) / len(owners)
+    np.testing.assert_allclose(tape.gradient(loss, x), expected, rtol=1e-4, atol=1e-7)
+
+
 # -------------------------------------------------------------------------------------- the towers
 
 
@@ -144,6 +161,41 @@ def test_the_scale_is_100_at_most(dtype):
     assert float(core.scale()) == 100.0
 
 
+@pytest.fixture(scope="module")
+def siglip(tokenizer):
+    sizes = {"positions": 4, "patch_size": 4, "text": TOWER, "image": TOWER, "max_length": 9}
+    reader = zoo.ImageReader(size=8)
+    return zoo.load("siglip", weights=None, tokenizer=tokenizer, reader=reader, **sizes)
+
+
+def test_texts_of_a_siglip_have_one_length_and_no_start(siglip, tokenizer):
+    ids = siglip.read_texts(tf.constant(["Red!", "red " * 9])).numpy()
+    (red,) = tokenizer.tokenize(["red"]).to_list()
+    assert ids[0].tolist() == [*red, 2, *[0] * (8 - len(red))]
+    assert ids[1, -1] == 2
+    assert ids.shape == (2, 9)
+
+
+def test_padding_of_a_siglip_counts(siglip):
+    core, ids = siglip.core, np.array([[7, 8, 2, 0, 0], [7, 8, 2, 0, 9], [7, 8, 2, 9, 0]])
+    found = core.embed_texts(ids).numpy()
+    assert min(np.abs(found[0] - found[1]).max(), np.abs(found[0] - found[2]).max()) > 1e-3
+
+
+def test_each_pair_of_a_siglip_has_a_logit_of_its_own(siglip):
+    core = siglip.core
+    cosines = siglip.match(IMAGES, CAPTIONS)
+    images, _ = siglip.see(tf.constant([image_bytes(image) for image in IMAGES]))
+    ids = siglip.read_texts(tf.constant(CAPTIONS))
+    logits = core({"images": images, "token_ids": ids})
+    np.testing.assert_allclose(logits, 10.0 * cosines - 10.0, atol=1e-4)
+    found = siglip.classify(IMAGES, CAPTIONS, return_probabilities=True)
+    np.testing.assert_allclose(found.probabilities, 1.0 / (1.0 + np.exp(-logits)), atol=1e-6)
+    few = siglip.classify(IMAGES, CAPTIONS[:2], return_probabilities=True)
+    np.testing.assert_allclose(few.probabilities, found.probabilities[:, :2], atol=1e-6)
+    assert isinstance(siglip.usual_loss(), SigmoidLoss)
+
+
 def test_wrong_options_are_named(tokenizer):
     with pytest.raises(ValueError, match="An image has no end token"):
         ClipConfig(vocabulary_size=9, image={"pooling": "end"})
@@ -151,6 +203,9 @@ def test_wrong_options_are_named(tokenizer):
         ClipConfig(vocabulary_size=9, image={"pooling": "maen"})
     with pytest.raises(ValueError, match="takes 49 vectors.*returns 4 of size 4"):
         zoo.load("clip", weights=None, tokenizer=tokenizer, backbone=MeanColours(), channels=4)
+    parts = {"tokenizer": tokenizer, "reader": zoo.ImageReader(size=32)}
+    with pytest.raises(ValueError, match="takes 196 vectors.*returns 4 of.*positions=4"):
+        zoo.load("siglip", weights=None, **parts, text=TOWER, image=TOWER)
 
 
 # ---------------------------------------------------------------------------------------- the task

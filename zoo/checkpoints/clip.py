@@ -42,7 +42,7 @@ WORDS = {"num_layers": 12, "size": 512, "num_heads": 8, "hidden": 2048}
 def plan(settings, folder):
     settings.require_class(CLASSES)
     settings.ignore("logit_scale_init_value", "tie_word_embeddings")
-    texts, pictures = (_of_tower(settings, name) for name in ("text_config", "vision_config"))
+    texts, pictures = settings_of_towers(settings)
     size = texts.take("vocab_size", default=49408)
     end_id = texts.take("eos_token_id", default=OLD_END)
     image_size = pictures.take("image_size", default=224)
@@ -55,8 +55,8 @@ def plan(settings, folder):
         "max_length": texts.take("max_position_embeddings", default=77),
         "end_id": size - 1 if end_id == OLD_END else end_id,
         "pad_id": -1,
-        "text": _tower(texts, WORDS, pooling="end", is_causal=True, scaled=False),
-        "image": _tower(pictures, PATCHES, pooling="first"),
+        "text": _tower(texts, WORDS) | {"pooling": "end", "is_causal": True, "scaled": False},
+        "image": _tower(pictures, PATCHES) | {"pooling": "first"},
         "reader": reader_of(
             settings, folder, image_size, channels, "bicubic", MEAN, DEVIATION, keeps_shape=True
         ),
@@ -64,20 +64,33 @@ def plan(settings, folder):
     }
     for each in (texts, pictures):
         each.require_all_seen()
-    return Plan("clip", options, Names(_table(), "", {}, UNUSED), size)
+    return Plan("clip", options, Names(TABLE | table_of_blocks(), "", {}, UNUSED), size)
 
 
-def _of_tower(settings, name):
-    """Returns the `Settings` of a tower; older files have two copies, of which the other counts."""
-    content, other = settings.take(name, default={}), settings.take(f"{name}_dict", default=None)
-    found = Settings(settings.path, content if other is None else other)
-    ignore_generation(found)
-    found.require(is_decoder=False, add_cross_attention=False, chunk_size_feed_forward=0)
-    found.ignore("projection_dim", "tie_word_embeddings")
-    return found
+def settings_of_towers(settings):
+    """Returns the `Settings` of the text tower and of the image tower.
+
+    Older files have two copies, of which the other counts.
+    """
+    towers = []
+    for name in ("text_config", "vision_config"):
+        content = settings.take(name, default={})
+        found = Settings(settings.path, settings.take(f"{name}_dict", default=content))
+        ignore_generation(found)
+        found.require(is_decoder=False, add_cross_attention=False, chunk_size_feed_forward=0)
+        found.ignore("projection_dim", "tie_word_embeddings")
+        towers.append(found)
+    return towers
 
 
-def _tower(settings, defaults, **options):
+def options_of_tower(settings, defaults, usual_activation, epsilon):
+    """Returns the options of a tower that have the same names in all families.
+
+    Args:
+        settings: `Settings` of the tower.
+        defaults: Dictionary of the number of layers and the sizes to use if there are none.
+        usual_activation, epsilon: The same.
+    """
     names = {
         "num_layers": "num_hidden_layers",
         "size": "hidden_size",
@@ -87,18 +100,21 @@ def _tower(settings, defaults, **options):
     sizes = {ours: settings.take(names[ours], default=usual) for ours, usual in defaults.items()}
     return {
         **sizes,
-        **options,
-        "activation": activation(settings, settings.take("hidden_act", default="quick_gelu")),
-        "epsilon": settings.take("layer_norm_eps", default=1e-5),
-        "dropout": settings.take("dropout", default=0.0),
+        "activation": activation(settings, settings.take("hidden_act", default=usual_activation)),
+        "epsilon": settings.take("layer_norm_eps", default=epsilon),
         "attention_dropout": settings.take("attention_dropout", default=0.0),
     }
 
 
-def _table():
-    table = dict(TABLE)
-    for ours, theirs in {"text": "text", "image": "vision"}.items():
-        for part, name in BLOCK.items():
-            path = f"{ours}_tower.blocks.{{}}.{part}"
-            table[path] = f"{theirs}_model.encoder.layers.{{}}.{name}"
-    return table
+def table_of_blocks():
+    """Returns the names of everything in the blocks of both towers."""
+    return {
+        f"{ours}_tower.blocks.{{}}.{part}": f"{theirs}_model.encoder.layers.{{}}.{name}"
+        for ours, theirs in {"text": "text", "image": "vision"}.items()
+        for part, name in BLOCK.items()
+    }
+
+
+def _tower(settings, defaults):
+    dropout = settings.take("dropout", default=0.0)
+    return options_of_tower(settings, defaults, "quick_gelu", 1e-5) | {"dropout": dropout}

@@ -21,6 +21,7 @@ FAMILIES = {
     "qwen2": "zoo.checkpoints.llama",
     "qwen3": "zoo.checkpoints.llama",
     "roberta": "zoo.checkpoints.roberta",
+    "siglip": "zoo.checkpoints.siglip",
     "t5": "zoo.checkpoints.t5",
     "vit": "zoo.checkpoints.vit",
     "whisper": "zoo.checkpoints.whisper",

@@ -42,6 +42,7 @@ def read_checkpoint(folder, labels=None, problem_type=None):
     read = getattr(family, "tokenizer", read_tokenizer)
     tokenizer = read(folder, size=plan.size)
     _require_same_padding(folder, plan, tokenizer)
+    plan.options |= {name: getattr(tokenizer, name) for name in plan.of_tokenizer}
     return plan, tokenizer
 
 

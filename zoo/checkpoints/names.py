@@ -19,12 +19,14 @@ class Part(NamedTuple):
         name: Name of the tensor, or of the layer.
         axis: The axis to slice; -1 is the axis of outputs of a layer.
         start, stop: The slice; `stop` may be `None` for the end.
+        separator: What comes in the file between the name of a layer and that of a tensor.
     """
 
     name: str
     axis: int
     start: int
     stop: int | None
+    separator: str = "."
 
 
 class Turned(NamedTuple):
@@ -200,9 +202,10 @@ def _of_object(found, rule, number, transposed):
         cut = part
         if part is not None and transposed:  # the axis of outputs is the first one in the file
             cut = part._replace(axis=0)
-        yield _Entry(found.kernel, f"{name}.weight", turn, cut)
+        name += "." if part is None else part.separator
+        yield _Entry(found.kernel, f"{name}weight", turn, cut)
         if found.bias is not None:
-            yield _Entry(found.bias, f"{name}.bias", None, part and part._replace(axis=0))
+            yield _Entry(found.bias, f"{name}bias", None, part and part._replace(axis=0))
     elif isinstance(found, keras.layers.LayerNormalization):
         yield _Entry(found.gamma, f"{name}.weight", None, part)
         if found.beta is not None:
@@ -221,7 +224,7 @@ def _of_object(found, rule, number, transposed):
 def _of_tensor(tensor, entry):
     """Returns the array of a weight."""
     if entry.part is not None:
-        axis, start, stop = entry.part[1:]
+        axis, start, stop, _ = entry.part[1:]
         tensor = np.take(tensor, range(*slice(start, stop).indices(tensor.shape[axis])), axis)
     array = tensor if entry.turn is None else np.transpose(tensor, entry.turn)
     shape = tuple(entry.weight.shape)

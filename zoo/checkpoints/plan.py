@@ -21,12 +21,14 @@ class Plan:
         options: Options of the core and the task.
         names: `Names` of the weights.
         size: Number of token ids, `None` for a model without texts.
+        of_tokenizer: Names of further options, which are those attributes of the tokenizer.
     """
 
     architecture: str
     options: dict
     names: Names
     size: int | None = None
+    of_tokenizer: tuple = ()
 
     def solves(self, problem_type):
         """Whether the model is for a problem type, as `zoo.checkpoints.settings.Settings` has it.

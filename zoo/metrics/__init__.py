@@ -7,6 +7,7 @@ from zoo.metrics.captions import CaptionScores, caption_scores
 from zoo.metrics.contrastive import ContrastiveLoss
 from zoo.metrics.perplexity import Perplexity
 from zoo.metrics.retrieval import RetrievalScores, retrieval_scores
+from zoo.metrics.sigmoid import SigmoidLoss
 from zoo.metrics.token_errors import TokenErrorRate
 from zoo.metrics.word_errors import word_error_rate
 
@@ -19,6 +20,7 @@ __all__ = [
     "ContrastiveLoss",
     "Perplexity",
     "RetrievalScores",
+    "SigmoidLoss",
     "TokenErrorRate",
     "answer_scores",
     "caption_scores",

@@ -8,8 +8,10 @@ import math
 import keras
 from keras import ops
 
+from zoo.metrics.contrastive import ContrastiveLoss
 from zoo.models.clip_towers import ClipConfig, GridTower, PatchTower, TextTower
 from zoo.models.core import Core
+from zoo.models.pooling import unit_vectors
 
 SHARPEST = 100.0  # at most, similarities are multiplied by this
 
@@ -52,6 +54,8 @@ class Clip(Core):
     Config = ClipConfig
     architecture = "clip"
     description = "Joint embedding of images and texts (Radford et al. 2021)"
+    has_start = True  # texts begin with a special token
+    is_padded = False  # texts may have any length, and padding is masked
 
     def __init__(self, vocabulary_size, **options):
         super().__init__(vocabulary_size=vocabulary_size, **options)
@@ -80,20 +84,32 @@ class Clip(Core):
     def call(self, inputs, training=None):
         images = self.embed_images(inputs["images"], training=training)
         texts = self.embed_texts(inputs["token_ids"], training=training)
-        return self.scale() * ops.matmul(images, ops.transpose(texts))
+        return self.logits(ops.matmul(images, ops.transpose(texts)))
 
     def scale(self):
         """Returns the factor of the cosines, a scalar."""
         return ops.minimum(ops.exp(ops.cast(self.log_scale, "float32")), SHARPEST)
 
+    def logits(self, cosines):
+        """Returns the logits of cosines `(images, texts)`."""
+        return self.scale() * cosines
+
+    def probabilities(self, cosines):
+        """Returns for cosines `(images, texts)` the probability of each text among all of them."""
+        return ops.softmax(self.logits(cosines))
+
+    def usual_loss(self):
+        """Returns the `zoo.metrics.ContrastiveLoss`."""
+        return ContrastiveLoss()
+
+    def settings_of_logits(self):
+        """Returns a dictionary of the numbers that turn cosines into logits."""
+        return {"logit_scale": float(self.scale())}
+
     def embed_images(self, images, training=None):
         """Returns float32 unit vectors `(images, embedding_size)`."""
-        return _unit(self.image_projection(self.image_tower(images, training=training)))
+        return unit_vectors(self.image_projection(self.image_tower(images, training=training)))
 
     def embed_texts(self, token_ids, training=None):
         """Returns float32 unit vectors `(texts, embedding_size)`."""
-        return _unit(self.text_projection(self.text_tower(token_ids, training=training)))
-
-
-def _unit(x):
-    return ops.normalize(ops.cast(x, "float32"), axis=-1)
+        return unit_vectors(self.text_projection(self.text_tower(token_ids, training=training)))

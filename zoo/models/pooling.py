@@ -13,3 +13,8 @@ def masked_mean(x, mask):
     counts = ops.cast(mask, "float32")[..., None]
     total = ops.sum(ops.cast(x, "float32") * counts, axis=1)
     return ops.cast(total / ops.maximum(ops.sum(counts, axis=1), 1.0), x.dtype)
+
+
+def unit_vectors(x):
+    """Returns float32 vectors `(batch, size)` of length 1."""
+    return ops.normalize(ops.cast(x, "float32"), axis=-1)

@@ -17,7 +17,6 @@ from zoo import serving
 from zoo.data.batching import in_batches_by_length
 from zoo.data.captions import annotated, examples_of_lists, images_with_captions, plain
 from zoo.decoding.compiled import made_once
-from zoo.metrics.contrastive import ContrastiveLoss
 from zoo.models.backbone import Backbone
 from zoo.readers.image_reader import ImageReader
 from zoo.readers.images import image_bytes, read_images
@@ -54,7 +53,8 @@ class Matcher(Task):
     index of the image of text `j`.
 
     Args:
-        core: A model with `embed_images` and `embed_texts`, such as `zoo.models.clip.Clip`.
+        core: A model with `embed_images` and `embed_texts`: `zoo.models.clip.Clip` or
+            `zoo.models.siglip.Siglip`.
         tokenizer: The tokenizer of the texts.
         backbone: A `zoo.Backbone`, which computes the vectors of an image that the core takes.
             Defaults to MobileNetV2 with ImageNet weights.
@@ -120,8 +120,8 @@ class Matcher(Task):
     # ----------------------------------------------------------------------------------- training
 
     def usual_loss(self):
-        """Returns the `zoo.metrics.ContrastiveLoss`."""
-        return ContrastiveLoss()
+        """Returns the `zoo.metrics.ContrastiveLoss`, or for a SigLIP the `SigmoidLoss` there."""
+        return self.core.usual_loss()
 
     def usual_metrics(self):
         return []
@@ -196,19 +196,21 @@ class Matcher(Task):
     def read_texts(self, texts, subword_dropout=0.0, seed=None):
         """Returns the padded ids `(batch, length)` of texts `(batch,)`, in the graph.
 
-        Each text begins with the start token and ends with the end token. Texts are truncated to
-        the `max_length` of the core, on the tokenizer's `truncation_side`.
+        Each text begins with the start token, except for a SigLIP, and ends with the end token.
+        Texts are truncated to the `max_length` of the core, on the tokenizer's `truncation_side`.
+        For a SigLIP, they are also padded to it.
         """
         if self.plain_texts:
             texts = plain(texts)
         dropout = (subword_dropout, seed) if subword_dropout else ()
         tokens = tf.cast(self.tokenizer.tokenize(texts, *dropout), tf.int32)
-        tokens = self.tokenizer.truncated(tokens, self.core.config.max_length - 2)
+        config, has_start = self.core.config, self.core.has_start
+        tokens = self.tokenizer.truncated(tokens, config.max_length - 1 - has_start)
         one = tf.ones((tokens.nrows(), 1), tf.int32)
-        tokens = tf.concat(
-            [self.tokenizer.start_id * one, tokens, self.core.config.end_id * one], 1
-        )
-        return tokens.to_tensor(self.core.config.pad_id)
+        start = [self.tokenizer.start_id * one] if has_start else []
+        tokens = tf.concat([*start, tokens, config.end_id * one], 1)
+        length = config.max_length if self.core.is_padded else None
+        return tokens.to_tensor(config.pad_id, shape=[None, length])
 
     # ----------------------------------------------------------------------------------- matching
 
@@ -330,7 +332,8 @@ class Matcher(Task):
             images: As for `embed`.
             labels: List of texts, such as `["a dog on grass", "a child on a swing"]`. A model knows
                 the words that it was trained with, and does best with similar texts.
-            return_probabilities: Whether to also return the probabilities of all labels.
+            return_probabilities: Whether to also return the probabilities of all labels. They sum
+                to 1; for a SigLIP, each label has a probability of its own, and none may fit.
             batch_size: Number of images to process at a time.
 
         Returns:
@@ -350,7 +353,7 @@ class Matcher(Task):
         names = [labels[place] for place in similarities.argmax(axis=1)]
         if not return_probabilities:
             return names[0] if is_one else names
-        probabilities = tf.nn.softmax(self.core.scale() * similarities).numpy()
+        probabilities = self.core.probabilities(similarities).numpy()
         return PictureClasses(names, probabilities, None, None, requests)
 
     def search(

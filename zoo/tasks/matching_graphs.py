@@ -13,7 +13,8 @@ def write_matching_graphs(path, file_format, matcher):
 
     `image` takes `zoo.serving.pixel_inputs`, described by `preprocessor_config.json`; `text` takes
     `zoo.serving.token_inputs`, produced by `tokenizer.json`. `config.json` has the `logit_scale`,
-    by which `Matcher.classify` multiplies cosines before the softmax.
+    by which `Matcher.classify` multiplies cosines before the softmax; for a SigLIP also the
+    `logit_bias`, which it adds before the sigmoid.
 
     Args:
         path, file_format: As for `zoo.serving.write_graphs`.
@@ -32,6 +33,9 @@ def write_matching_graphs(path, file_format, matcher):
 
     def text(token_ids, attention_mask):
         ids = tf.where(attention_mask > 0, token_ids, config.pad_id)
+        if core.is_padded:
+            missing = config.max_length - tf.shape(ids)[1]
+            ids = tf.pad(ids, [[0, 0], [0, missing]], constant_values=config.pad_id)
         return {"embedding": core.embed_texts(ids, training=False)}
 
     graphs = {
@@ -40,7 +44,7 @@ def write_matching_graphs(path, file_format, matcher):
     }
     contents = {
         serving.PROCESSOR: reader.processor,
-        serving.CONFIG: {"logit_scale": float(core.scale())},
+        serving.CONFIG: core.settings_of_logits(),
     }
     encoders = serving.Encoders(graphs, config.max_length)
     library = library_of(matcher)
@@ -52,7 +56,7 @@ def library_of(matcher):
     config = matcher.core.config
     return bounded(
         matcher.tokenizer.to_library(),
-        matcher.tokenizer.start_id,
+        matcher.tokenizer.start_id if matcher.core.has_start else None,
         config.end_id,
         config.max_length,
         BETWEEN_WORDS if matcher.plain_texts else None,

@@ -12,7 +12,7 @@ def require_eyes_that_fit(config, backbone, reader):
     """Raises a `ValueError` unless the backbone or the reader matches the inputs of the model.
 
     Args:
-        config: A `ClipConfig`.
+        config: A `ClipConfig` or a `SiglipConfig`.
         backbone: A `Backbone`, or `None`.
         reader: An `ImageReader` in its place, or `None`.
     """

@@ -287,6 +287,45 @@ def test_deberta_folder(tmp_path):
         read_tokenizer(tmp_path)
 
 
+@pytest.mark.parametrize("lowercase", full([True, False], [True]))
+def test_siglip_folder(tmp_path, lowercase):
+    transformers = pytest.importorskip("transformers")
+    ids = {"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1, "required_chars": "<unk>"}
+    (tmp_path / "spiece.model").write_bytes(small_tokenizers.sentencepiece_model(**ids))
+    config = {"tokenizer_class": "SiglipTokenizer", "do_lower_case": lowercase}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
+    theirs = transformers.SiglipTokenizer.from_pretrained(tmp_path)
+    (tmp_path / "tokenizer.json").write_text("{}", encoding="utf-8")  # is not read
+    ours = read_tokenizer(tmp_path)
+    special = ["a </s> B", "</s>cat", "A cat</s>", "a<unk> cat, <unk>a", "?!", " - A  cat", "ᾼΣ."]
+    # Among equal splits of "aaaaaaaa", a rounding error decides.
+    others = [text for text in hostile_texts(300) if "a" * 8 not in text]
+    texts = [*special, *others, long_line(2000)]
+    expected = theirs(texts, add_special_tokens=False)["input_ids"]
+    check_equal(in_batches(ours.tokenize, texts), expected, texts)
+    assert (ours.pad_id, ours.end_id, ours.start_id) == (1, 1, None)
+    encoded = ours.encode(["A cat"], dense=False).token_ids.to_list()
+    assert encoded == theirs(["A cat"])["input_ids"]
+
+
+def test_gemma_folder(tmp_path):
+    """The tokenizer of SigLIP 2, with the flags of its files."""
+    transformers = pytest.importorskip("transformers")
+    definition = json.loads(small_tokenizers.llama2().to_str())["model"]
+    special = ["<pad>", "<eos>", "<bos>", "<unk>", "<mask>"]
+    words = [word for word in definition["vocab"] if word not in ("<unk>", "<s>", "</s>")]
+    vocabulary = {word: number for number, word in enumerate([*special, *words])}
+    merges = [tuple(merge) for merge in definition["merges"]]
+    flags = {"add_bos_token": False, "add_eos_token": True}
+    theirs = transformers.GemmaTokenizer(vocabulary, merges, **flags)
+    theirs.save_pretrained(tmp_path)
+    ours = read_tokenizer(tmp_path)
+    texts = [*hostile_texts(200), "a <eos> B", long_line(2000)]
+    expected = theirs(texts)["input_ids"]
+    check_equal(ours.encode(texts, dense=False).token_ids.to_list(), expected, texts)
+    assert (ours.pad_id, ours.end_id, ours.start_id) == (0, 1, 2)
+
+
 def test_marian_folder(tmp_path):
     transformers = pytest.importorskip("transformers")
     import sentencepiece

@@ -73,14 +73,17 @@ def bounded(library, start_id, end_id, max_length, between_words=None):
 
     Args:
         library: The tokenizer, which is modified.
-        start_id, end_id: The two tokens.
+        start_id, end_id: The two tokens; the first may be `None` for none.
         max_length: Maximum number of tokens; longer texts are truncated.
         between_words: Pattern of the parts that become one space, for texts that are lower-cased;
             by default, texts are not changed.
     """
     tokenizers = _import_tokenizers()
-    ends = ((library.id_to_token(each), each) for each in (end_id, start_id))
-    library.post_processor = tokenizers.processors.BertProcessing(*ends)
+    around = [(library.id_to_token(each), each) for each in (start_id, end_id) if each is not None]
+    *start, end = (token for token, _ in around)
+    library.post_processor = tokenizers.processors.TemplateProcessing(
+        [*start, "$A", end], [*start, "$A", end, "$B", end], around
+    )
     library.enable_truncation(max_length)
     if between_words is not None:
         normalizers = tokenizers.normalizers

@@ -1,6 +1,7 @@
 """Normalization of texts before they are split: the normalizers of `tokenizer.json`."""
 
 import re
+import string
 import unicodedata
 from typing import NamedTuple
 
@@ -16,6 +17,11 @@ _KNOWN_PATTERNS = {
     r"\s+": f"[{SPACE}]+",
     r"\s{2,}|[\n\r\t]": rf"[{SPACE}]{{2,}}|[\n\r\t]",
 }
+# A capital sigma at the end of a word, as `str.lower` finds it: behind a cased letter, and before
+# none, whatever ignorable characters are in between.
+_CASED = r"\p{Lu}\p{Ll}\p{Lt}ªº"
+_IGNORED = r"\p{Mn}\p{Me}\p{Cf}\p{Lm}\p{Sk}'.:\x{b7}\x{2018}\x{2019}\x{2024}\x{2027}"
+_FINAL_SIGMA = rf"([{_CASED}][{_IGNORED}]*)Σ([{_IGNORED}]*(?:[^{_CASED}{_IGNORED}]|\z))"
 _CHINESE = (
     (0x4E00, 0x9FFF),
     (0x3400, 0x4DBF),
@@ -167,6 +173,23 @@ def _rules(definition):
     return [charsmap.Charsmap(rules, by_clusters=False)] if rules else []
 
 
+def _siglip(definition):
+    """SigLIP's treatment of texts, which precedes that of its SentencePiece model."""
+
+    def canonical(character):
+        if character in string.punctuation:
+            return ""
+        return " " if character.isspace() or character == "▁" else character
+
+    if not definition["lowercase"]:
+        return [EachCharacter(canonical)]
+    return [
+        lambda texts: tf.strings.regex_replace(texts, _FINAL_SIGMA, r"\1ς\2"),
+        EachCharacter(lower),
+        EachCharacter(canonical),
+    ]
+
+
 def _spaces(definition):
     """SentencePiece's treatment of white space, which follows its rules."""
 
@@ -197,6 +220,7 @@ _STEPS = {
     "Replace": _replace,
     "SentencePieceRules": _rules,
     "SentencePieceSpaces": _spaces,
+    "SigLIP": _siglip,
     "Sequence": lambda definition: [
         step for each in definition["normalizers"] for step in steps_of(each)
     ],

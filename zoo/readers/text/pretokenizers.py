@@ -156,6 +156,10 @@ def _byte_level(definition):
 def _split(definition):
     pattern = definition["pattern"].get("Regex")
     form = definition["behavior"], definition["invert"]
+    if definition["pattern"] == {"String": " "} and form == ("MergedWithPrevious", False):  # Gemma
+        return lambda texts, is_first: split_at_marks(
+            tf.strings.regex_replace(texts, " ", b" " + _END)
+        )
     if pattern not in _PATTERNS.values():
         raise ValueError(
             f"words of the pattern {definition['pattern']!r} are not implemented. There are those "

@@ -31,6 +31,8 @@ _QWEN2 = {"eos_token": "<|endoftext|>", "pad_token": "<|endoftext|>"}
 _MPNET = {**_ROBERTA, "unk_token": "[UNK]"}
 _LLAMA = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
 _T5 = {"eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
+_SIGLIP = {"eos_token": "</s>", "pad_token": "</s>", "unk_token": "<unk>"}
+_GEMMA = {"bos_token": "<bos>", "eos_token": "<eos>", "pad_token": "<pad>", "unk_token": "<unk>"}
 _USUAL = {  # of classes of transformers, unless files name others
     "Bert": _BERT,
     "CLIP": _CLIP,
@@ -39,10 +41,13 @@ _USUAL = {  # of classes of transformers, unless files name others
     "DistilBert": _BERT,
     "Electra": _BERT,
     "GPT2": _GPT2,
+    "Gemma": _GEMMA,
     "Llama": _LLAMA,
     "MPNet": _MPNET,
     "Qwen2": _QWEN2,
     "Roberta": _ROBERTA,
+    "Siglip": _SIGLIP,
+    "Siglip2": _GEMMA,
     "T5": _T5,
     "Whisper": _GPT2,
     "XLMRoberta": _ROBERTA,
@@ -63,7 +68,8 @@ def read_tokenizer(folder, side="source", size=None, lowercase=False, **roles):
 
     `tokenizer.json` comes first, otherwise `vocab.txt` (WordPiece), `vocab.json` with `merges.txt`
     (the BPE of GPT-2, RoBERTa, CLIP and Qwen2), `source.spm` and `target.spm` (Marian),
-    `spiece.model` (T5), `spm.model` (DeBERTa) or `tokenizer.model` (Llama).
+    `spiece.model` (T5), `spm.model` (DeBERTa) or `tokenizer.model` (Llama). SigLIP's `spiece.model`
+    comes before its `tokenizer.json`, as in transformers.
     `tokenizer_config.json`, `special_tokens_map.json` and `generation_config.json` name the special
     tokens; those that no file names are those of the class in transformers. As there, options of
     `tokenizer_config.json` such as `do_lower_case` and `truncation_side` overrule `tokenizer.json`,
@@ -131,6 +137,8 @@ def _definition(folder, config, side):
     """Returns the definition, and the special tokens to use if no file names them."""
     files = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
     kind = _kind(folder, config)
+    if "spiece.model" in files and kind == "Siglip":
+        return _siglip(folder, config)
     if "tokenizer.json" in files:
         definition = read_named_json(folder / "tokenizer.json", LARGEST_FILE)
         _require_same_template(definition, config, kind)
@@ -150,8 +158,9 @@ def _definition(folder, config, side):
         return _llama(folder, config)
     raise ValueError(
         f"for a {kind or 'model'}, there should be tokenizer.json, vocab.txt, vocab.json with "
-        "merges.txt, source.spm with target.spm and vocab.json, spiece.model (T5), spm.model "
-        f"(DeBERTa) or tokenizer.model (Llama). Found: {', '.join(sorted(files)) or 'nothing'}. "
+        "merges.txt, source.spm with target.spm and vocab.json, spiece.model (T5, SigLIP), "
+        "spm.model (DeBERTa) or tokenizer.model (Llama). Found: "
+        f"{', '.join(sorted(files)) or 'nothing'}. "
         "From files of other names, transformers writes tokenizer.json: "
         "AutoTokenizer.from_pretrained(folder).save_pretrained(folder)."
     )
@@ -171,6 +180,7 @@ def _kind(folder, config):
         "camembert": "Camembert",
         "deberta-v2": "DebertaV2",
         "qwen3": "Qwen2",
+        "siglip": "Siglip",
         "xlm-roberta": "XLMRoberta",
     }
     return types.get(_json(folder / "config.json").get("model_type"), "")
@@ -271,6 +281,27 @@ def _t5(folder, extra_ids):
     return definition, tokens
 
 
+def _siglip(folder, config):
+    definition, roles = read_model(folder / "spiece.model")
+    rules, spaces = definition["normalizer"]["normalizers"]
+    spaces |= {"add_dummy_prefix": False, "remove_extra_whitespaces": True}
+    canonical = {"type": "SigLIP", "lowercase": config.get("do_lower_case", True)}
+    definition["normalizer"]["normalizers"] = [canonical, rules, spaces]
+    # A text begins with a space; what follows a special token in it does not.
+    definition["pre_tokenizer"] = {
+        "type": "Metaspace",
+        "replacement": "▁",
+        "prepend_scheme": "first",
+        "split": False,
+    }
+    ids = {piece: number for number, (piece, *_) in enumerate(definition["model"]["vocab"])}
+    tokens = {**_SIGLIP, "unk_token": roles["unknown"]}
+    definition["added_tokens"] = []
+    _mark_special(definition, tokens.values(), ids)
+    definition["post_processor"] = _behind("</s>", ids["</s>"])
+    return definition, tokens
+
+
 def _deberta(folder, config):
     for option in ("do_lower_case", "split_by_punct"):
         if config.get(option):
@@ -352,8 +383,8 @@ def _mark_special(definition, tokens, ids, lstrip=()):
 
 
 def _require_same_template(definition, config, kind):
-    """Llama's classes rebuild the template from options; the file must agree with them."""
-    if kind not in ("Llama", "CodeLlama", "Gemma") or "add_bos_token" not in config:
+    """Classes of Llama and Gemma rebuild the template from options; the file must agree."""
+    if kind not in ("Llama", "CodeLlama", "Gemma", "Siglip2") or "add_bos_token" not in config:
         return
     single = (definition.get("post_processor") or {}).get("single") or []
     special = [entry["SpecialToken"]["id"] for entry in single if "SpecialToken" in entry]
