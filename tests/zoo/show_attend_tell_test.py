@@ -56,6 +56,15 @@ def test_equals_the_equations(attention):
     assert len(np.unique(weights.argmax(-1))) > 1
 
 
+@pytest.mark.parametrize("attention", ["soft", "hard"])
+def test_several_captions_of_an_image_lie_side_by_side(attention):
+    model, ids = make(attention=attention), INPUTS["target_ids"][[1, 0, 0, 0, 1, 1]]
+    repeated = np.repeat(INPUTS["annotations"], 3, axis=0)
+    expected = model({"annotations": repeated, "target_ids": ids})
+    found = model({**INPUTS, "target_ids": ids})
+    tf.nest.map_structure(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-5), found, expected)
+
+
 def test_half_precision_gives_nearly_the_same():
     model, half = make(), make(dtype="bfloat16")
     half.set_weights(model.get_weights())

@@ -80,8 +80,9 @@ class ShowAttendTell(Core):
         **options: The fields of `ShowAttendTellConfig`.
 
     Call arguments:
-        inputs: Dictionary of `annotations` `(batch, positions, channels)`, as returned by
+        inputs: Dictionary of `annotations` `(images, positions, channels)`, as returned by
             `refine`, and int32 `target_ids` `(batch, length)`, beginning with the start token.
+            There may be several captions of each image, equally many and side by side.
 
     Returns:
         Dictionary of float32 `logits` `(batch, length, vocabulary_size)` and `weights` `(batch,
@@ -160,6 +161,8 @@ class ShowAttendTell(Core):
 
     def call(self, inputs, training=None):
         annotations, state = self._look(inputs["annotations"], training)
+        captions = ops.shape(inputs["target_ids"])[0] // ops.shape(annotations)[0]  # of an image
+        annotations, *state = (ops.repeat(x, captions, axis=0) for x in (annotations, *state))
         embedded = self._embed(inputs["target_ids"], training)
         outputs, weights = self.decoder(
             embedded,

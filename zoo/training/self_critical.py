@@ -21,7 +21,7 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
-from zoo.decoding import RandomSampler
+from zoo.decoding import RandomSampler, decode
 from zoo.metrics.bleu import sentence_bleu
 from zoo.metrics.caption_rewards import CaptionReward
 
@@ -60,21 +60,29 @@ def self_critical_captions(
     sampler = RandomSampler()
 
     @tf.function(reduce_retracing=True, autograph=False)
-    def annotate(annotations):
-        return model.core.refine(tf.cast(annotations, tf.float32))
-
-    @tf.function(reduce_retracing=True, autograph=False)
-    def draw(annotations, seeds):
-        limits = tf.fill([tf.shape(annotations)[0]], max_length)
-        drawn = model.answer_inputs(annotations, seeds, limits, sampler)
-        return drawn["token_ids"][:, 0], drawn["text"][:, 0]
+    def draw(vectors, seeds):
+        annotations = model.core.refine(tf.cast(vectors, tf.float32))
+        seen = model.core.start(annotations, max_length)
+        context, state = tf.nest.map_structure(lambda x: tf.repeat(x, samples, axis=0), seen)
+        drawn = decode(
+            model.core.step,
+            context,
+            state,
+            sampler,
+            start_id=model.tokenizer.start_id,
+            end_id=model.tokenizer.end_id,
+            pad_id=model.tokenizer.pad_id,
+            max_lengths=tf.fill([tf.shape(seeds)[0]], max_length),
+            seeds=seeds,
+        )
+        ids = drawn.token_ids[:, 0]
+        return annotations, ids, model.texts_of(ids)
 
     def generate():
-        for images, annotations in batches:
-            annotations = tf.repeat(annotate(annotations), samples, axis=0)
+        for images, vectors in batches:
             owners = np.repeat(images.numpy(), samples)
             seeds = draws.integers(2**31, size=(len(owners), 2)).astype("int32")
-            ids, texts = draw(annotations, seeds)
+            annotations, ids, texts = draw(vectors, seeds)
             captions = [text.decode().split() for text in texts.numpy()]
             earned = reward(captions, [corpus[owner] for owner in owners])
             inputs, labels, weights = _weighed(model, ids, earned, samples, max_length)
