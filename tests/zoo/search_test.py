@@ -6,6 +6,7 @@ import click.testing
 import numpy as np
 import PIL.Image
 import pytest
+import tensorflow as tf
 
 import zoo
 from tests.conftest import without_graphs
@@ -189,6 +190,50 @@ def test_mistakes_are_named(model, embedder, photos, folder):
         embedder.search(photos[0], folder / "0.png")
     with pytest.raises(ValueError, match="There is no image"):
         embedder.search(photos[0], pathlib.Path(__file__).parent)
+
+
+def test_prompts_stand_in_front_of_texts(model, tmp_path):
+    prompts = {"query": "question: ", "passage": "answer: ", "other": "text: "}
+    prompted = zoo.Embedder(model.core, model.tokenizer, prompts=prompts)
+    asked, given = prompts["query"] + QUESTION, [prompts["passage"] + each for each in ANSWERS]
+    np.testing.assert_allclose(
+        prompted.embed(ANSWERS, prompt="passage"), model.embed(given), atol=1e-6
+    )
+    np.testing.assert_allclose(
+        prompted.embed(QUESTION, prompt="other"), model.embed("text: " + QUESTION), atol=1e-6
+    )
+    found, expected = prompted.search(QUESTION, ANSWERS), model.search(asked, given)
+    assert found.names == expected.names
+    assert (found.query, found.entries[0]) == (QUESTION, ANSWERS[found.names[0]])
+    np.testing.assert_allclose(found.similarities, expected.similarities, atol=1e-6)
+    vectors = prompted.embed(ANSWERS, prompt="passage")
+    assert prompted.search(QUESTION, vectors).names == expected.names
+    loaded = zoo.load(prompted.save_to_preset(tmp_path / "preset"))
+    assert loaded.prompts == prompts
+    assert prompted.serving_contents() == {"prompts.json": prompts}
+    endpoints = prompted.endpoints()
+    assert list(endpoints) == ["serving_default", "query", "document"]
+    served = endpoints["document"].function(tf.constant(ANSWERS))["embedding"]
+    np.testing.assert_allclose(served, vectors, atol=1e-6)
+    with pytest.raises(ValueError, match="Unknown prompt 'querry'. Did you mean 'query'"):
+        prompted.embed(QUESTION, prompt="querry")
+    with pytest.raises(ValueError, match="has no prompts. Received: prompt='query'"):
+        model.embed(QUESTION, prompt="query")
+    for wrong in ("query", {"query": None}):
+        with pytest.raises(ValueError, match="`prompts` of an embedder must be a dictionary"):
+            zoo.Embedder(model.core, model.tokenizer, prompts=wrong)
+
+
+@pytest.mark.full
+def test_a_saved_model_has_signatures_of_prompts(tmp_path):
+    prompts = {"query": "question: ", "document": "answer: "}
+    tokenizer = zoo.ByteBPETokenizer([])
+    options = {"tokenizer": tokenizer, "prompts": prompts, **TOWER}
+    model = zoo.load("text_encoder_embedding", weights=None, **options)
+    served = tf.saved_model.load(str(model.export(tmp_path / "export"))).signatures
+    for name in prompts:
+        found = served[name](text=tf.constant(ANSWERS))["embedding"]
+        np.testing.assert_allclose(found, model.embed(ANSWERS, prompt=name), atol=1e-5)
 
 
 def test_plots(model, embedder, photos):

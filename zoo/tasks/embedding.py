@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_attention.errors import unknown_name
+from zoo import serving
 from zoo.data.pairs import pairs_of_images, pairs_of_lists, require_pairs
 from zoo.decoding.base import require
 from zoo.readers.text.text_reader import TextReader
@@ -270,6 +271,26 @@ class Embedder(EncodingTask):
 
     def named(self, outputs):
         return {"embedding": outputs}
+
+    def serving_contents(self):
+        prompts = {serving.PROMPTS: self.prompts} if self.prompts else {}
+        return super().serving_contents() | prompts
+
+    def endpoints(self):
+        """Returns a dictionary of the `zoo.serving.Endpoint`s to export and serve.
+
+        `serving_default` returns `embedding`, of texts as they are. If the model has such prompts,
+        `query` and `document` put them in front of texts, as `search` does.
+        """
+        endpoints = super().endpoints()
+        for role, names in {"query": QUERY, "document": DOCUMENT}.items():
+            name = self._prompt_for(names)
+            if name is not None:
+                endpoints[role] = self._endpoint(self._respond_with(self.prompts[name]))
+        return endpoints
+
+    def _respond_with(self, prompt):
+        return lambda texts: self.respond(tf.strings.join([prompt, texts]))
 
 
 def _as_prompts(prompts):
