@@ -28,7 +28,8 @@ def match(name, query, files, k):
 
     A model of images searches image files and folders of them; QUERY is the path of an image, or a
     text if the model matches images and texts. A model of texts searches the texts of files, which
-    are .jsonl, .tsv, or one text per line, or the lines of standard input.
+    are .jsonl, .tsv, or one text per line, or the lines of standard input; empty lines are left
+    out.
 
     Writes one line per image or text, best first: the similarity, a tab, and the path of the file
     or the text. What cannot be read is reported and skipped, and the command then exits with status
@@ -83,6 +84,6 @@ def _search_texts(model, query, paths, k):
             else:
                 report(f"{path}, line {number}: {row.problem}")
                 is_complete = False
-    found = model.search(query, texts, k)
+    found = model.search(query, [text for text in texts if text.strip()], k)
     lines = [" ".join(text.split()) for text in found.entries]
     return zip(found.similarities, lines, strict=True), is_complete

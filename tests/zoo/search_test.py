@@ -76,7 +76,7 @@ def run(monkeypatch):
 def test_texts_are_those_of_a_sorted_list(model, monkeypatch):
     similarities = model.match(QUESTION, ANSWERS)[0]
     order = np.argsort(-similarities)
-    for k, at_once in ((1, 512), (3, 2), (100, 1)):
+    for k, at_once in ((1, 256), (3, 2), (100, 1)):
         monkeypatch.setattr("zoo.tasks.searching.AT_ONCE", at_once)
         found = model.search(QUESTION, ANSWERS, k, batch_size=2)
         assert found.query == QUESTION
@@ -216,7 +216,7 @@ def test_prompts_stand_in_front_of_texts(model, tmp_path):
     served = endpoints["document"].function(tf.constant(ANSWERS))["embedding"]
     np.testing.assert_allclose(served, vectors, atol=1e-6)
     with pytest.raises(ValueError, match="Unknown prompt 'querry'. Did you mean 'query'"):
-        prompted.embed(QUESTION, prompt="querry")
+        prompted.embed([], prompt="querry")
     with pytest.raises(ValueError, match="has no prompts. Received: prompt='query'"):
         model.embed(QUESTION, prompt="query")
     for wrong in ("query", {"query": None}):
@@ -279,7 +279,7 @@ def test_command_for_texts(run, model, tmp_path):
     expected = model.search(QUESTION, ANSWERS, k=3)
     pairs = zip(expected.similarities, expected.entries, strict=True)
     lines = [f"{value:.4f}\t{text}" for value, text in pairs]
-    found = run(model, QUESTION, "-k", 3, input="\n".join(ANSWERS) + "\n")
+    found = run(model, QUESTION, "-k", 3, input="\n\n".join(ANSWERS) + "\n")
     assert (found.exit_code, found.stdout.splitlines()) == (0, lines)
     some, others = tmp_path / "some.txt", tmp_path / "others.jsonl"
     some.write_text("\n".join(ANSWERS[:3]))

@@ -175,7 +175,8 @@ class Embedder(EncodingTask):
 
     def _vectors(self, requests, batch_size, prompt):
         if prompt is not None:
-            requests = [self._prompt(prompt) + text for text in requests]
+            front = self._prompt(prompt)
+            requests = [front + text for text in requests]
         rows = [row["embedding"] for row in self._answers(requests, batch_size)]
         return np.reshape(rows, (-1, self.core.config.vector_size)).astype("float32")
 

@@ -372,8 +372,8 @@ class Matcher(Task):
             images are returned if there are fewer than `k`.
 
         Raises:
-            ValueError: If `query` is not one text or image, or is the path of an image as a `str`;
-                if there is no image, or vectors have another size.
+            ValueError: If `query` is not one text or image, or a `str` that looks like a path; if
+                there is no image, or vectors have another size.
             FileNotFoundError: If a file is missing.
 
         Example:
@@ -401,7 +401,7 @@ class Matcher(Task):
             query, kind = as_text(query=query), "texts"
             if is_path_of_picture(query):
                 raise ValueError(
-                    "`query` of search is a text if it is a str. Received: the path of a file, "
+                    "`query` of search is a text if it is a str. Received: what looks like a path, "
                     f"{query!r}. To search for an image, pass pathlib.Path({query!r})."
                 )
         else:

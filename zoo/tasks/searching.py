@@ -15,7 +15,7 @@ from zoo.readers.text.texts import as_texts
 from zoo.tasks.match_results import Findings
 from zoo.tasks.seeing import pictures_in
 
-AT_ONCE = 512  # entries in memory, besides the best so far
+AT_ONCE = 256  # entries read and embedded at a time; in memory besides the best so far
 
 
 def cosines(vectors, others):
@@ -137,7 +137,7 @@ def picture_to_find(query):
 
 
 def is_path_of_picture(query):
-    """Whether a text is a path rather than words: of an image by its ending, or of any file."""
+    """Whether a text looks like a path: it has the ending of an image, or is that of a file."""
     return pathlib.PurePath(query).suffix.lower() in PICTURES or os.path.isfile(query)
 
 
