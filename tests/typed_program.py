@@ -8,6 +8,7 @@ import numpy as np
 
 import zoo
 from keras_attention import EncoderBlock, MultiHeadAttention
+from zoo.tasks.match_results import Findings
 from zoo.tasks.results import AttentionMaps, TranslationAttention
 
 text, texts, path = "A man rides a bike.", ["A dog.", "Two cats."], pathlib.Path("dog.jpg")
@@ -54,6 +55,8 @@ def other_tasks() -> None:
     matcher = zoo.load("clip_flickr8k")
     assert_type(matcher.embed(images=[path]), np.ndarray)
     assert_type(matcher.classify(path, ["a dog", "a cat"]), str)
+    assert_type(matcher.search(text, "photos", k=3), Findings)
+    assert_type(matcher.search(path, [path, b"..."]).names, list[Any])
     assert_type(zoo.load("text_encoder_masked_imdb", labels=["a", "b"]), zoo.Classifier)
 
 
@@ -64,7 +67,9 @@ def layers() -> None:
 
 def any_checkpoint(embedder: zoo.Embedder, tagger: zoo.Tagger, answerer: zoo.Answerer) -> None:
     assert_type(zoo.load("hf://organization/name"), Any)
-    assert_type(embedder.embed(texts), np.ndarray)
+    assert_type(embedder.embed(texts, prompt="query"), np.ndarray)
+    assert_type(embedder.search(text, texts, k=3), Findings)
+    assert_type(embedder.search(path, embedder.embed([path])).similarities, np.ndarray)
     assert_type(tagger.tag(text)[0].label, str)
     assert_type(answerer.answer(text, texts).score, float)
     assert_type([model.name for model in zoo.list_models()], list[str])

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 import click
 
 import zoo
-from zoo import cli_answers, cli_chat, cli_media, cli_pairs, quiet
+from zoo import cli_answers, cli_chat, cli_match, cli_media, cli_pairs, quiet
 from zoo.cli_options import given, require_writable
 
 USER_ERRORS = (ValueError, OSError, ImportError)
@@ -40,7 +40,13 @@ def main():
     """Ready-to-use models with attention: use, train, evaluate and serve them."""
 
 
-for _command in (*cli_answers.COMMANDS, cli_chat.chat, *cli_media.COMMANDS, *cli_pairs.COMMANDS):
+for _command in (
+    *cli_answers.COMMANDS,
+    cli_chat.chat,
+    cli_match.match,
+    *cli_media.COMMANDS,
+    *cli_pairs.COMMANDS,
+):
     main.add_command(_command)
 
 

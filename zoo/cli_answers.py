@@ -13,7 +13,9 @@ from zoo.cli_inputs import (
     answer_rows,
     are_files,
     batches,
+    lines_of_input,
     load,
+    matches_images_and_texts,
     pairs_of,
     refuse_files,
     require_arguments,
@@ -33,7 +35,7 @@ from zoo.cli_options import (
     with_files,
     with_options,
 )
-from zoo.files import TEXT, refuse_utf16
+from zoo.files import TEXT
 from zoo.readers import PICTURES
 
 TEXTS_AT_ONCE = 1024  # texts that are translated and written before the next ones
@@ -64,7 +66,7 @@ def translate(name, texts, files, show_attention, batch_size, sampler, **options
         answer_rows(files, model, answer, name=name, seed=seed, **settings)
         return
     refuse_files(texts)
-    texts = texts or _lines_of_input()
+    texts = texts or lines_of_input()
     model = load(name, "translate")
     for number, some in enumerate(batches(texts, TEXTS_AT_ONCE)):
         asked = {"sampler": sampler, "batch_size": batch_size, "seed": seed + number, **options}
@@ -74,15 +76,6 @@ def translate(name, texts, files, show_attention, batch_size, sampler, **options
     if show_attention and texts:
         result = model.translate([texts[0]], sampler, True, seed=seed, **options)
         save_plot(result, show_attention)
-
-
-def _lines_of_input():
-    """Returns the lines of standard input, without the empty one behind the last line break."""
-    content = sys.stdin.buffer.read()
-    refuse_utf16(content, "Standard input")
-    lines = content.decode("utf-8-sig", errors="replace")
-    texts = lines.replace("\r\n", "\n").split("\n")
-    return texts[:-1] if texts[-1] == "" else texts
 
 
 @click.command()
@@ -170,7 +163,7 @@ def _told(answer):
 
 def _kind_of_files(model):
     """Returns the kind of the files that a model classifies, or `None` if it classifies texts."""
-    if model.takes_images or hasattr(model, "search"):
+    if model.takes_images or matches_images_and_texts(model):
         return "image"
     return "sound" if model.tokenizer is None else None
 
@@ -181,7 +174,7 @@ def _labels_for(model, name, labels, asked, show_attention):
     Args:
         asked: The options for the labels of texts.
     """
-    matches = hasattr(model, "search")
+    matches = matches_images_and_texts(model)
     if asked and (matches or not labels):
         raise ValueError("--hypothesis and --multi-label are for texts with --label.")
     if matches and not labels:
@@ -210,7 +203,7 @@ def embed(name, inputs, files, batch_size):
     if not is_of_files:
         require_arguments(inputs, "texts or images")
     model = load(name, "embed")
-    has_both = hasattr(model, "search")
+    has_both = matches_images_and_texts(model)
     kind = "image" if model.takes_images or has_both else None
 
     def vectors(model, are_pictures, inputs):

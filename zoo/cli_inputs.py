@@ -9,7 +9,8 @@ import click
 import zoo
 from zoo import quiet
 from zoo.cli_options import require_writable
-from zoo.files import TEXT, FileFolder, TextFile, answer_file, answers_of
+from zoo.files import TEXT, FileFolder, TextFile, answer_file, answers_of, refuse_utf16
+from zoo.readers import files_of
 
 PAIR_OF_TEXTS = TEXT, "text_pair"  # as an exported classifier calls them
 ROWS_AT_ONCE = 256  # rows of a file; at most this many are lost if the process is killed
@@ -23,6 +24,25 @@ def load(name, method):
         task = model.task_name
         raise ValueError(f"{name} is for another task ({task}): it has no `{method}`.")
     return model
+
+
+def matches_images_and_texts(model):
+    """Whether a model is a `Matcher`, which takes both."""
+    return model.task_method == "match"
+
+
+def lines_of_input():
+    """Returns the lines of standard input, without the empty one behind the last line break."""
+    content = sys.stdin.buffer.read()
+    refuse_utf16(content, "Standard input")
+    lines = content.decode("utf-8-sig", errors="replace")
+    texts = lines.replace("\r\n", "\n").split("\n")
+    return texts[:-1] if texts[-1] == "" else texts
+
+
+def files_at(paths, kind):
+    """Returns a list of the files at paths: of a folder, those of a kind in it."""
+    return [file for path in paths for file in (files_of(path, kind) if path.is_dir() else [path])]
 
 
 def are_files(files, others, show_attention=None):
@@ -130,16 +150,21 @@ def write_answers(inputs, answer, line_of, at_once):
 
 
 def contents(files, content_of):
-    """Returns pairs of a file and its content; unreadable ones are reported and skipped.
+    """Yields pairs of a file and its content; unreadable ones are reported and skipped.
 
     Args:
         files: List of paths.
         content_of: Function of a path that returns the bytes, or raises an error.
     """
-    found = []
     for file in files:
         try:
-            found.append((file, content_of(file)))
+            content = content_of(file)
         except (ValueError, OSError) as error:
-            click.echo(f"Error: {' '.join(str(error).split())}", err=True)
-    return found
+            report(error)
+        else:
+            yield file, content
+
+
+def report(problem):
+    """Writes what cannot be read to standard error, as one line."""
+    click.echo(f"Error: {' '.join(str(problem).split())}", err=True)

@@ -8,11 +8,11 @@ import sys
 import click
 
 from zoo.cli_inputs import (
-    ROWS_AT_ONCE,
     answer_rows,
     are_files,
     batches,
     contents,
+    files_at,
     load,
     require_arguments,
 )
@@ -25,7 +25,6 @@ from zoo.cli_options import (
     show_attention_of,
     with_files,
 )
-from zoo.readers import files_of
 from zoo.tasks.subtitles import require_subtitles
 
 _images = click.argument("images", nargs=-1, type=click.Path(path_type=pathlib.Path))
@@ -122,14 +121,14 @@ def _describe(name, method, kind, files, paths, show_attention, batch_size, opti
         _describe_folder(name, method, kind, files, batch_size, options)
         return
     require_arguments(paths, f"{kind}s")
-    files = [file for path in paths for file in _files_of(path, kind)]
+    files = files_at(paths, kind)
     model = load(name, method)
     describe = getattr(model, method)
     _require_options(name, describe, options)
     is_one, failed, first = [*files] == [*paths] and len(files) == 1, False, None
     content_of = _content_of(kind, getattr(model, "longest_sound", None))
     for some in batches(files, batch_size):
-        found = contents(some, content_of)
+        found = list(contents(some, content_of))
         failed = failed or len(found) < len(some)
         texts = describe([content for _, content in found], **options) if found else []
         for (file, _), text in zip(found, texts, strict=True):
@@ -168,40 +167,6 @@ def _require_options(name, method, options):
         raise click.ClickException(f"{name} has no option {option}: leave it out.")
 
 
-@click.command()
-@click.argument("name")
-@click.argument("text")
-@click.argument("images", nargs=-1, required=True, type=click.Path(path_type=pathlib.Path))
-@click.option(
-    "-k", type=click.IntRange(min=1), default=5, show_default=True, help="Maximum number of images."
-)
-def match(name, text, images, k):
-    """Find the images that match TEXT best, among image files and folders, with the model NAME.
-
-    Writes one line per image, best first: the similarity, a tab, and the path of the file.
-    """
-    files = [file for path in images for file in _files_of(path, "image")]
-    model = load(name, "search")
-    best, failed = [], False
-    for some in batches(files, ROWS_AT_ONCE):
-        found = contents(some, _content_of("image"))
-        failed = failed or len(found) < len(some)
-        if found:
-            result = model.search(text, [content for _, content in found], k)
-            paths = [found[place][0] for place in result.names]
-            best += zip(result.similarities, paths, strict=True)
-            best = sorted(best, key=lambda each: -each[0])[:k]
-    for similarity, path in best:
-        click.echo(f"{similarity:.4f}\t{click.format_filename(path)}")
-    if failed:
-        sys.exit(1)
-
-
-def _files_of(path, kind):
-    """Returns a file, or those of a kind in a folder."""
-    return files_of(path, kind) if path.is_dir() else [path]
-
-
 def _content_of(kind, seconds=None):
     """Returns the function that reads a file of a kind, or raises an error.
 
@@ -218,4 +183,4 @@ def _content_of(kind, seconds=None):
     return functools.partial(sound_bytes, seconds=seconds)
 
 
-COMMANDS = (caption, transcribe, match)
+COMMANDS = (caption, transcribe)

@@ -126,7 +126,25 @@ def test_sentence_transformers_pool_and_normalize(tmp_path):
     prompts.write_text('{"prompts": {"query": "query: "}, "default_prompt_name": "query"}')
     with pytest.raises(ValueError, match="default_prompt_name='query', which is not implemented"):
         zoo.load(str(tmp_path))
-    prompts.write_text('{"prompts": {"query": "query: "}, "default_prompt_name": null}')
+    told = {"query": "a mat: ", "passage": "the dogs: ", "other": ""}
+    prompts.write_text(json.dumps({"prompts": told, "default_prompt_name": None}))
+    model = check(3, unit)
+    assert model.prompts == told
+    zoo.save_checkpoint(model, tmp_path / "saved")
+    assert read_checkpoint(tmp_path / "saved")[0].options["prompts"] == told
+    for name, prompt in told.items():
+        texts = [prompt + text for text in tiny.TEXTS]
+        output, inputs = tiny.outputs(theirs, pieces, texts)
+        mask = inputs["attention_mask"].numpy()[..., None]
+        expected = (output.last_hidden_state.numpy() * mask).sum(1) / mask.sum(1)
+        expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+        found = model.embed(tiny.TEXTS, prompt=name)
+        np.testing.assert_allclose(found, expected, atol=1e-4)
+    path = tmp_path / "1_Pooling" / "config.json"
+    path.write_text(json.dumps({**pooling, "include_prompt": False}))
+    with pytest.raises(ValueError, match="include_prompt=false, which is not implemented"):
+        zoo.load(tmp_path)
+    path.write_text(json.dumps(pooling))
     path = tmp_path / "tokenizer_config.json"
     cased = {"do_lower_case": False, "strip_accents": True}
     path.write_text(json.dumps({**json.loads(path.read_text()), **cased}))

@@ -288,7 +288,7 @@ def test_search_of_a_folder(model, photographs, monkeypatch):
     assert found.names[0] == photographs / "3.png"
     assert len(found.names) == 2
     assert found.similarities[0] > found.similarities[1]
-    monkeypatch.setattr("zoo.tasks.matching.FILES_AT_ONCE", 2)
+    monkeypatch.setattr("zoo.tasks.searching.AT_ONCE", 2)
     with pytest.warns(UserWarning, match="broken.jpg.*left out"):
         again = model.search(CAPTIONS[3], photographs, k=2)
     assert again.names == found.names
@@ -300,10 +300,10 @@ def test_search_of_a_folder(model, photographs, monkeypatch):
         f"{value:.2f}" for value in found.similarities
     ]
     text = "a dog and another dog and a third dog run"
-    assert "\n" in found._replace(text=text + " on grass").plot().get_suptitle()
+    assert "\n" in found._replace(query=text + " on grass").plot().get_suptitle()
     with pytest.raises(ValueError, match="There is no image"):
         model.search("a dog", pathlib.Path(__file__).parent)
-    with pytest.raises(ValueError, match="at least one image. Received: an empty list"):
+    with pytest.raises(ValueError, match="at least one entry. Received: none"):
         model.search("a dog", [])
     with pytest.raises(
         ValueError, match="a folder or a list. Received: nope, which does not exist"

@@ -35,7 +35,7 @@ def pooled(folder, options):
     path = folder / MODULES
     if not path.is_file():
         return options, {}
-    _require_no_prompt(folder / PROMPTS)
+    prompts = _prompts(folder / PROMPTS)
     modules = read_named_json(path, LARGEST)
     kinds = [module["type"].rsplit(".", 1)[-1] for module in modules]
     optional = [kind for kind in kinds[2:] if kind in ("Dense", "Normalize")]
@@ -44,8 +44,10 @@ def pooled(folder, options):
             f"{path} has the modules {', '.join(kinds)}. Implemented: Transformer, Pooling, Dense, "
             "Normalize, the last two optional."
         )
-    pooling = _pooling(folder, folder / modules[1]["path"] / CONFIG)
+    pooling = _pooling(folder, folder / modules[1]["path"] / CONFIG, any(prompts.values()))
     options, names = {**options, "pooling": pooling, "unit_length": "Normalize" in kinds}, {}
+    if prompts:
+        options["prompts"] = prompts
     if "Dense" in kinds:
         place = modules[2]["path"]
         options |= _dense(folder / place / CONFIG)
@@ -62,9 +64,14 @@ def lowers_case(folder):
     return is_embedder and bool(_content(folder / SETTINGS).get("do_lower_case"))
 
 
-def _pooling(folder, path):
+def _pooling(folder, path, has_prompts):
     """Returns the kind of pooling."""
     pooling = read_named_json(path, LARGEST)
+    if has_prompts and not pooling.get("include_prompt", True):
+        raise ValueError(
+            f"{path} says include_prompt=false, which is not implemented: the tokens of a prompt "
+            f"would not count. Remove the prompts in {folder / PROMPTS} to use none."
+        )
     chosen = [key for key, value in pooling.items() if key.startswith("pooling_mode") and value]
     chosen = [f"pooling_mode_{pooling[key]}" if key == "pooling_mode" else key for key in chosen]
     if len(chosen) != 1 or chosen[0] not in _POOLINGS:
@@ -87,16 +94,21 @@ def _dense(path):
     return {"pooler": _ACTIVATIONS[activation], "vector_size": settings["out_features"]}
 
 
-def _require_no_prompt(path):
-    """Raises a `ValueError` if texts get a prompt in front although nobody asked for one."""
+def _prompts(path):
+    """Returns the prompts of an embedder, a dictionary.
+
+    Raises:
+        ValueError: If texts get a prompt in front although nobody asked for one.
+    """
     content = _content(path)
-    name = content.get("default_prompt_name")
-    prompt = (content.get("prompts") or {}).get(name)
-    if name is not None and prompt != "":
+    name, prompts = content.get("default_prompt_name"), content.get("prompts") or {}
+    if name is not None and prompts.get(name) != "":
         raise ValueError(
             f"{path} says default_prompt_name={name!r}, which is not implemented: every text would "
-            f"begin with {prompt!r}. Set it to null, and put the prompt in front of texts yourself."
+            f"begin with {prompts.get(name)!r}. Set it to null, and call embed(texts, "
+            f"prompt={name!r})."
         )
+    return prompts
 
 
 def _content(path):

@@ -15,15 +15,39 @@ def as_requests(inputs, request_of, what, picture_rank):
         what: Name of the inputs in error messages.
         picture_rank: Number of axes of an array that is one input.
     """
-    inputs, is_one = _as_list(inputs, picture_rank)
-    requests = []
+    is_one = not are_several(inputs, picture_rank)
+    inputs = [inputs] if is_one else list(inputs)
+    return list(each_request(inputs, request_of, f"{len(inputs)} {what}")), is_one
+
+
+def each_request(inputs, request_of, what):
+    """Yields the request for each of several inputs, one at a time.
+
+    Args:
+        inputs: Something iterable.
+        request_of: Function of an input that returns its request, a string.
+        what: The inputs in error messages, such as `"the images"`.
+    """
     for position, each in enumerate(inputs):
         try:
-            requests.append(request_of(each))
+            request = request_of(each)
         except (ValueError, TypeError, OSError) as error:
-            error.add_note(f"This is number {position} of {len(inputs)} {what}, from 0.")
+            error.add_note(f"This is number {position} of {what}, from 0.")
             raise
-    return requests, is_one
+        yield request
+
+
+def are_several(inputs, rank):
+    """Returns whether they are several inputs: something iterable, or an array with one more axis.
+
+    Args:
+        inputs: Inputs of a call.
+        rank: Number of axes of an array that is one input.
+    """
+    if hasattr(inputs, "shape") and hasattr(inputs, "dtype"):
+        return len(inputs.shape) in (1, rank + 1)  # paths, or images
+    is_one = isinstance(inputs, str | bytes | bytearray | memoryview | Mapping)
+    return isinstance(inputs, Iterable) and not is_one
 
 
 def content_of(path, what):
@@ -58,12 +82,3 @@ def assert_decoded(is_decoded, what):
         "paths: read them with tf.io.read_file(path)."
     )
     return tf.debugging.Assert(broken == 0, [broken, "of", tf.size(is_decoded), told])
-
-
-def _as_list(inputs, rank):
-    if hasattr(inputs, "shape") and hasattr(inputs, "dtype"):
-        is_list = len(inputs.shape) in (1, rank + 1)  # paths, or images
-    else:
-        is_one = isinstance(inputs, str | bytes | bytearray | memoryview | Mapping)
-        is_list = isinstance(inputs, Iterable) and not is_one
-    return (list(inputs), False) if is_list else ([inputs], True)

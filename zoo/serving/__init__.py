@@ -8,6 +8,7 @@ from zoo.serving.graphs import (
     GRAPH_FORMATS,
     LABELS,
     PROCESSOR,
+    PROMPTS,
     require_format,
     write_graphs,
 )
@@ -19,6 +20,7 @@ __all__ = [
     "GRAPH_FORMATS",
     "LABELS",
     "PROCESSOR",
+    "PROMPTS",
     "Encoders",
     "Endpoint",
     "Start",

@@ -7,7 +7,7 @@ from zoo.serving.export import write_folder
 from zoo.serving.to_litert import write_litert
 from zoo.serving.to_onnx import write_onnx
 
-TOKENIZER, LABELS = "tokenizer.json", "labels.json"
+TOKENIZER, LABELS, PROMPTS = "tokenizer.json", "labels.json", "prompts.json"
 PROCESSOR, CONFIG = "preprocessor_config.json", "config.json"
 GRAPH_FORMATS = {"onnx": write_onnx, "litert": write_litert}
 

@@ -1,26 +1,40 @@
 """The task of embedding: texts or images in, vectors out. Similar ones have similar vectors."""
 
+import functools
+
 import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_attention.errors import unknown_name
+from zoo import serving
 from zoo.data.pairs import pairs_of_images, pairs_of_lists, require_pairs
 from zoo.decoding.base import require
 from zoo.readers.text.text_reader import TextReader
-from zoo.tasks.arguments import PictureOrPictures, Texts
+from zoo.readers.text.texts import as_text
+from zoo.tasks.arguments import FilePath, Picture, PictureOrPictures, Pictures, Texts
 from zoo.tasks.base import part_of
 from zoo.tasks.encoding import EncodingTask
+from zoo.tasks.match_results import Findings
+from zoo.tasks.searching import (
+    cosines,
+    find,
+    picture_to_find,
+    pictures_to_search,
+    texts_to_search,
+)
 
 SCALE = 20.0  # of cosines, before the softmax in training
+QUERY, DOCUMENT = ("query",), ("document", "passage")  # names of prompts, the first one there is
 
 
 @keras.saving.register_keras_serializable(package="zoo")
 class Embedder(EncodingTask):
     """An embedding model of texts or of images, together with its preprocessing.
 
-    `embed` and `match` take texts or images; `fit` and `evaluate` take pairs of them that belong
-    together, such as a question and its answer. Each first entry should be nearest to its own
-    second entry among all those of the batch, so larger batches are harder and teach more:
+    `embed`, `match` and `search` take texts or images; `fit` and `evaluate` take pairs of them that
+    belong together, such as a question and its answer. Each first entry should be nearest to its
+    own second entry among all those of the batch, so larger batches are harder and teach more:
 
     $$ loss_i = - \\log softmax_j(20 \\cos(first_i, second_j))_i $$
 
@@ -35,6 +49,11 @@ class Embedder(EncodingTask):
             many as the core has positions for. The vector of a longer text is the mean of its
             parts.
         reader: The reader, for a model of images: a `zoo.ImageReader`.
+        prompts: Dictionary of the prompts that the model was trained with, by name, such as
+            `{"query": "query: ", "passage": "passage: "}`. `embed` puts one in front of texts if
+            asked to by name; `search` uses `"query"` for the query, and `"document"` or
+            `"passage"` for the texts that it searches. A checkpoint of sentence-transformers has
+            those of its `config_sentence_transformers.json`.
 
     Raises:
         ValueError: If the parts do not match.
@@ -43,7 +62,7 @@ class Embedder(EncodingTask):
     task_name = "embedding"
     task_method = "embed"
 
-    def __init__(self, core, tokenizer=None, max_tokens=None, reader=None, **kwargs):
+    def __init__(self, core, tokenizer=None, max_tokens=None, reader=None, prompts=None, **kwargs):
         reader = part_of(reader)
         if (tokenizer is None) == (reader is None):
             raise ValueError(
@@ -58,10 +77,12 @@ class Embedder(EncodingTask):
             reader = TextReader(tokenizer, max_tokens or longest)
         else:
             require(max_tokens is None, "None for a model of images", max_tokens=max_tokens)
+            require(not prompts, "None for a model of images", prompts=prompts)
+        self.prompts = _as_prompts(prompts)
         super().__init__(core, tokenizer, reader, **kwargs)
 
     @classmethod
-    def decides(cls, tokenizer=None, max_tokens=None, reader=None):
+    def decides(cls, tokenizer=None, reader=None, **settings):
         reader = part_of(reader)
         return {**super().decides(tokenizer), **({} if reader is None else reader.decides)}
 
@@ -69,7 +90,8 @@ class Embedder(EncodingTask):
     def settings(self):
         reader = keras.saving.serialize_keras_object(self._own_reader)
         of_reader = {} if self._own_reader is None else {"reader": reader}
-        return {"max_tokens": self.max_tokens} | of_reader
+        of_prompts = {"prompts": self.prompts} if self.prompts else {}
+        return {"max_tokens": self.max_tokens} | of_reader | of_prompts
 
     # ----------------------------------------------------------------------------------- training
 
@@ -123,13 +145,20 @@ class Embedder(EncodingTask):
 
     # ---------------------------------------------------------------------------------- embedding
 
-    def embed(self, inputs: str | Texts | PictureOrPictures, batch_size: int = 32) -> np.ndarray:
+    def embed(
+        self,
+        inputs: str | Texts | PictureOrPictures,
+        batch_size: int = 32,
+        prompt: str | None = None,
+    ) -> np.ndarray:
         """Returns vectors of texts or images.
 
         Args:
             inputs: A text or an image, or a list of them. An image is a path, encoded `bytes`, a
                 `PIL.Image`, or an array, see `zoo.readers.images.image_bytes`.
             batch_size: Number of inputs to process at a time.
+            prompt: Name of one of `model.prompts` to put in front of each text, such as `"query"`;
+                by default none.
 
         Returns:
             float32 array `(inputs, vector_size)`, or `(vector_size,)` for one input. The vectors of
@@ -137,13 +166,29 @@ class Embedder(EncodingTask):
             otherwise. Those of images are as long as the model makes them.
 
         Raises:
-            ValueError: If an input is not a text or an image.
+            ValueError: If an input is not a text or an image, or there is no such prompt.
             FileNotFoundError: If a file is missing.
         """
         requests, is_one = self.reader.requests(inputs)
-        rows = [row["embedding"] for row in self._answers(requests, batch_size)]
-        vectors = np.reshape(rows, (-1, self.core.config.vector_size)).astype("float32")
+        vectors = self._vectors(requests, batch_size, prompt)
         return vectors[0] if is_one else vectors
+
+    def _vectors(self, requests, batch_size, prompt):
+        if prompt is not None:
+            front = self._prompt(prompt)
+            requests = [front + text for text in requests]
+        rows = [row["embedding"] for row in self._answers(requests, batch_size)]
+        return np.reshape(rows, (-1, self.core.config.vector_size)).astype("float32")
+
+    def _prompt(self, name):
+        if name in self.prompts:
+            return self.prompts[name]
+        if not self.prompts:
+            raise ValueError(
+                f"The model has no prompts. Received: prompt={name!r}. Load a model of texts with "
+                f'prompts={{{name!r}: "..."}}, or put the prompt in front of texts yourself.'
+            )
+        raise ValueError(unknown_name("prompt", name, self.prompts))
 
     def match(
         self,
@@ -164,9 +209,58 @@ class Embedder(EncodingTask):
             ValueError: If an input is not a text or an image.
             FileNotFoundError: If a file is missing.
         """
-        vectors = [np.atleast_2d(self.embed(each, batch_size)) for each in (inputs, others)]
-        vectors = [x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12) for x in vectors]
-        return vectors[0] @ vectors[1].T
+        return cosines(*(np.atleast_2d(self.embed(each, batch_size)) for each in (inputs, others)))
+
+    def search(
+        self,
+        query: str | Picture | np.ndarray,
+        inputs: FilePath | Texts | Pictures | np.ndarray,
+        k: int = 5,
+        batch_size: int = 32,
+    ) -> Findings:
+        """Finds the texts or images that are most similar to a query.
+
+        Args:
+            query: A text for a model of texts, an image for one of images.
+            inputs: A list of texts; or images, a list of them or a folder, all of whose images are
+                searched, though not its subfolders; or their vectors, the array `(inputs,
+                vector_size)` that `embed` returned, to search the same inputs again.
+            k: Maximum number of inputs to find.
+            batch_size: Number of inputs to process at a time.
+
+        Returns:
+            A `zoo.tasks.match_results.Findings`, best first: names, cosines, and the texts or
+            images. All inputs are returned if there are fewer than `k`.
+
+        Raises:
+            ValueError: If `query` is not one text or image, `inputs` are others, there are none,
+                or vectors have another size.
+            FileNotFoundError: If a file is missing.
+
+        Example:
+
+        >>> import zoo
+        >>> tokenizer = zoo.ByteBPETokenizer([])
+        >>> sizes = {"size": 16, "num_heads": 2, "hidden": 32, "num_layers": 1}
+        >>> model = zoo.load("text_encoder_embedding", weights=None, tokenizer=tokenizer, **sizes)
+        >>> answers = ["We ship within a day.", "You can return it for 30 days."]
+        >>> model.search("We ship within a day.", answers, k=1).entries
+        ['We ship within a day.']
+        >>> vectors = model.embed(answers)  # once, for any number of questions
+        >>> [answers[name] for name in model.search(answers[1], vectors, k=1).names]
+        ['You can return it for 30 days.']
+        """
+        if self.takes_images:
+            query, collection = picture_to_find(query), pictures_to_search(inputs=inputs)
+        else:
+            query, collection = as_text(query=query), texts_to_search(inputs=inputs)
+        of_query, of_inputs = (self._prompt_for(names) for names in (QUERY, DOCUMENT))
+        (vector,) = self._vectors([query], batch_size, of_query)
+        embed = functools.partial(self._vectors, batch_size=batch_size, prompt=of_inputs)
+        return find(query, vector, embed, k, inputs=collection)
+
+    def _prompt_for(self, names):
+        return next((name for name in names if name in self.prompts), None)
 
     def respond(self, requests):
         """Returns a dictionary of `embedding`, float32 `(batch, vector_size)`, in the graph; zeros
@@ -178,3 +272,34 @@ class Embedder(EncodingTask):
 
     def named(self, outputs):
         return {"embedding": outputs}
+
+    def serving_contents(self):
+        prompts = {serving.PROMPTS: self.prompts} if self.prompts else {}
+        return super().serving_contents() | prompts
+
+    def endpoints(self):
+        """Returns a dictionary of the `zoo.serving.Endpoint`s to export and serve.
+
+        `serving_default` returns `embedding`, of texts as they are. If the model has such prompts,
+        `query` and `document` put them in front of texts, as `search` does.
+        """
+        endpoints = super().endpoints()
+        for role, names in {"query": QUERY, "document": DOCUMENT}.items():
+            name = self._prompt_for(names)
+            if name is not None:
+                endpoints[role] = self._endpoint(self._respond_with(self.prompts[name]))
+        return endpoints
+
+    def _respond_with(self, prompt):
+        return lambda texts: self.respond(tf.strings.join([prompt, texts]))
+
+
+def _as_prompts(prompts):
+    prompts = prompts or {}
+    is_dict = isinstance(prompts, dict)
+    if not is_dict or not all(isinstance(x, str) for each in prompts.items() for x in each):
+        raise ValueError(
+            "`prompts` of an embedder must be a dictionary of names to texts, such as "
+            f'{{"query": "query: "}}. Received: prompts={prompts!r}.'
+        )
+    return dict(prompts)

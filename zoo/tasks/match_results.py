@@ -1,4 +1,4 @@
-"""What matching returns besides numbers: texts, images, and their plots."""
+"""What matching and search return besides numbers: texts, images, and their plots."""
 
 import textwrap
 from typing import NamedTuple
@@ -7,6 +7,8 @@ import numpy as np
 
 from keras_attention.plotting import LINE, MAX_INCHES, new_figure, wrapped
 from zoo.readers.images import read_image
+
+LINES = 3  # of a text that was found, in a plot
 
 
 class Matches(NamedTuple):
@@ -59,33 +61,74 @@ class Matches(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """What `search` returns, the best image first.
+    """What `search` returns, the best entry first.
 
     Attributes:
-        text: `str`, the text that was searched for.
-        names: List of the `pathlib.Path`s of the images; if a list was searched, of their indices.
+        query: What was searched for: a `str`, or the `bytes` of an encoded image.
+        names: List of the `pathlib.Path`s of the images in a folder; otherwise of the indices of
+            the entries.
         similarities: float32 array of cosines.
-        images: List of `bytes`, the encoded images.
+        entries: List of what was found: texts, `str`, or encoded images, `bytes`; `None` if
+            vectors were searched.
+
+    Example:
+
+    >>> texts = ["You can return it for 30 days.", "We ship within a day."]
+    >>> found = Findings("Can I send it back?", [7, 2], np.array([0.71, 0.25]), texts)
+    >>> [each.get_text() for each in found.plot().axes[0].get_yticklabels()]
+    ['You can return it for 30 days.', 'We ship within a day.']
     """
 
-    text: str
+    query: str | bytes
     names: list
     similarities: np.ndarray
-    images: list
+    entries: list[str] | list[bytes] | None
 
     def plot(self):
-        """Plots the images side by side, with their similarities.
+        """Plots images side by side, behind that of the query if it is one, with similarities.
+
+        Texts, and the indices of vectors, get a bar for the similarity of each; of a long text,
+        its beginning is shown.
 
         Returns:
             The `matplotlib.figure.Figure`. It is not displayed or registered with pyplot.
         """
-        width = min(2.2 * len(self.images), MAX_INCHES)
-        title = wrapped(self.text, width)
+        are_images = self.entries is not None and isinstance(self.entries[0], bytes)
+        return self._plot_images() if are_images else self._plot_bars()
+
+    def _plot_images(self):
+        images, titles = self.entries, [f"{value:.2f}" for value in self.similarities]
+        if isinstance(self.query, bytes):
+            images, titles = [self.query, *images], ["query", *titles]
+        width = min(2.2 * len(images), MAX_INCHES)
+        title = self._title(width)
         figure = new_figure((width, 2.7 + 0.2 * len(title.splitlines())))
-        places = figure.subplots(1, len(self.images), squeeze=False)[0]
-        for place, image, value in zip(places, self.images, self.similarities, strict=True):
+        places = figure.subplots(1, len(images), squeeze=False)[0]
+        for place, image, above in zip(places, images, titles, strict=True):
             place.imshow(read_image(image))
             place.set_axis_off()
-            place.set_title(f"{value:.2f}")
+            place.set_title(above)
         figure.suptitle(title, parse_math=False)
         return figure
+
+    def _plot_bars(self):
+        entries = self.names if self.entries is None else self.entries
+        how = {"max_lines": LINES, "placeholder": " …"}
+        labels = [textwrap.fill(str(each), 2 * LINE, **how) for each in entries]
+        lines = sum(max(2, label.count("\n") + 1) for label in labels)
+        width = 4.0 + 0.08 * max(map(len, "\n".join(labels).split("\n")))
+        title = self._title(width)
+        height = 0.9 + 0.2 * (lines + len(title.splitlines()))
+        figure = new_figure((width, min(height, MAX_INCHES)))
+        axes = figure.add_subplot()
+        axes.bar_label(axes.barh(range(len(labels)), self.similarities), fmt="%.2f", padding=2)
+        axes.margins(x=0.15)
+        axes.invert_yaxis()
+        axes.set_yticks(range(len(labels)))
+        axes.set_yticklabels(labels, parse_math=False)
+        axes.set_xlabel("similarity")
+        figure.suptitle(title, parse_math=False)
+        return figure
+
+    def _title(self, width):
+        return wrapped(self.query, width) if isinstance(self.query, str) else ""

@@ -1,7 +1,6 @@
 """The task of matching: which image belongs to which text."""
 
-import itertools
-import os
+import functools
 import pathlib
 from typing import overload
 
@@ -9,10 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_attention._checks import (
-    require_positive_integers,
-    require_positive_integers_or_none,
-)
+from keras_attention._checks import require_positive_integers_or_none
 from zoo import serving
 from zoo.data.batching import in_batches_by_length
 from zoo.data.captions import annotated, examples_of_lists, images_with_captions, plain
@@ -21,7 +17,7 @@ from zoo.models.backbone import Backbone
 from zoo.readers.image_reader import ImageReader
 from zoo.readers.images import image_bytes, read_images
 from zoo.readers.several import as_requests, assert_decoded
-from zoo.readers.text.texts import as_texts
+from zoo.readers.text.texts import as_text, as_texts
 from zoo.serving import Endpoint
 from zoo.tasks.arguments import (
     FilePath,
@@ -37,10 +33,10 @@ from zoo.tasks.base import Task, part_of
 from zoo.tasks.match_results import Findings, Matches
 from zoo.tasks.matching_graphs import write_matching_graphs
 from zoo.tasks.results import PictureClasses
-from zoo.tasks.seeing import pictures_in, require_eyes_that_fit
+from zoo.tasks.searching import find, is_path_of_picture, picture_to_find, pictures_to_search
+from zoo.tasks.seeing import require_eyes_that_fit
 
 REQUESTS = tf.TensorSpec([None], tf.string)
-FILES_AT_ONCE = 512  # of a folder, in memory
 
 
 @keras.saving.register_keras_serializable(package="zoo")
@@ -357,44 +353,66 @@ class Matcher(Task):
         return PictureClasses(names, probabilities, None, None, requests)
 
     def search(
-        self, text: str, images: FilePath | Pictures, k: int = 5, batch_size: int = 64
+        self,
+        query: str | Picture | np.ndarray,
+        images: FilePath | Pictures | np.ndarray,
+        k: int = 5,
+        batch_size: int = 64,
     ) -> Findings:
-        """Finds the images that match a text best.
+        """Finds the images that match a text, or another image, best.
 
         Args:
-            text: A text.
+            query: A text, or an image as for `embed`. A `str` is a text: pass the path of an image
+                as a `pathlib.Path`.
             images: A folder, all of whose images are searched, though not its subfolders; or a
-                list of images as for `embed`.
+                list of images as for `embed`; or their vectors, the array `(images,
+                embedding_size)` that `embed` returned, to search the same images again.
             k: Maximum number of images to find.
             batch_size: Number of images to process at a time.
 
         Returns:
-            A `Findings`, best first.
+            A `zoo.tasks.match_results.Findings`, best first: names, similarities and images. All
+            images are returned if there are fewer than `k`.
 
         Raises:
-            ValueError: If `text` is not a text, or there is no image.
+            ValueError: If `query` is not one text or image, or a `str` that looks like a path; if
+                there is no image, or vectors have another size.
+            FileNotFoundError: If a file is missing.
+
+        Example:
+
+        >>> import zoo
+        >>> tower = {"num_layers": 1, "size": 16, "num_heads": 2, "hidden": 32}
+        >>> sizes = {"positions": 4, "patch_size": 4, "embedding_size": 8}
+        >>> model = zoo.load(
+        ...     "clip",
+        ...     weights=None,
+        ...     tokenizer=zoo.ByteBPETokenizer([]),
+        ...     reader=zoo.ImageReader(size=8),
+        ...     **sizes,
+        ...     text=tower,
+        ...     image=tower,
+        ... )
+        >>> photos = list(np.random.default_rng(0).uniform(size=(3, 8, 8, 3)))
+        >>> model.search(photos[1], photos, k=1).names
+        [1]
+        >>> vectors = model.embed(images=photos)  # once, for any number of queries
+        >>> model.search(photos[2], vectors, k=1).names
+        [2]
         """
-        texts, is_one = as_texts(text)
-        if not is_one:
-            raise ValueError(f"`text` of search must be one text. Received: text={text!r}.")
-        require_positive_integers("search", k=k)
-        if isinstance(images, str | os.PathLike):
-            pictures = pictures_in(images)
+        if isinstance(query, str):
+            query, kind = as_text(query=query), "texts"
+            if is_path_of_picture(query):
+                raise ValueError(
+                    "`query` of search is a text if it is a str. Received: what looks like a path, "
+                    f"{query!r}. To search for an image, pass pathlib.Path({query!r})."
+                )
         else:
-            pictures = enumerate(self._requests(images)[0])
-        best = []  # so far: the images of a large folder are not in memory all at once
-        while some := list(itertools.islice(pictures, FILES_AT_ONCE)):
-            names, requests = zip(*some, strict=True)
-            similarities = self.match(list(requests), texts, batch_size=batch_size)[:, 0]
-            best += zip(names, similarities, requests, strict=True)
-            order = np.argsort([-similarity for _, similarity, _ in best], kind="stable")
-            best = [best[place] for place in order[:k]]
-        if not best:
-            raise ValueError(
-                "`images` of search must hold at least one image. Received: an empty list."
-            )
-        names, similarities, requests = zip(*best, strict=True)
-        return Findings(texts[0], list(names), np.array(similarities), list(requests))
+            query, kind = picture_to_find(query), "images"
+        collection = pictures_to_search(images=images)
+        (vector,) = self._embed(kind, [query], batch_size)
+        embed = functools.partial(self._embed, "images", batch_size=batch_size)
+        return find(query, vector, embed, k, images=collection)
 
     def _requests(self, images):
         return as_requests(images, image_bytes, "images", picture_rank=3)

@@ -38,8 +38,12 @@ def require_eyes_that_fit(config, backbone, reader):
         )
 
 
-def pictures_in(folder):
+def pictures_in(folder, name):
     """Yields the path and the content of each image in a folder; warns of unreadable ones.
+
+    Args:
+        folder: Its path.
+        name: Name of the argument of `search` that it is.
 
     Raises:
         ValueError: If it is not a folder, or none of its images can be read.
@@ -48,13 +52,13 @@ def pictures_in(folder):
     if not folder.is_dir():
         what = "a file. Put it into a list" if folder.exists() else "which does not exist"
         raise ValueError(
-            f"`images` of search must be a folder or a list. Received: {folder}, {what}."
+            f"`{name}` of search must be a folder or a list. Received: {folder}, {what}."
         )
     for path in pictures_of(folder):
         try:
             content = image_bytes(path)
         except ValueError as error:
-            warnings.warn(f"{error} It is left out.", stacklevel=3)
+            warnings.warn(f"{error} It is left out.", stacklevel=5)  # the caller of search
             continue
         is_empty = False
         yield path, content

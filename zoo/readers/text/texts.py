@@ -23,7 +23,7 @@ def as_texts(texts):
     for position, text in enumerate(texts):
         if not isinstance(text, str):
             raise ValueError(
-                f"Expected a str or a list of str. Received: {text!r} of type "
+                f"Expected a str or a list of str. Received: {reprlib.repr(text)} of type "
                 f"{type(text).__name__} at position {position}."
             )
     return [_valid_unicode(text) for text in texts], False
