@@ -252,7 +252,7 @@ def serve(names, host, port, token, batch, threads):
 
     The protocols are that of TensorFlow Serving, /v1/models/NAME:predict, and that of OpenAI:
     /v1/completions and /v1/chat/completions for language models, /v1/embeddings for models that
-    turn texts into vectors.
+    turn texts into vectors, /v1/audio/transcriptions for models that turn speech into text.
     """
     quiet.import_tensorflow()
     import tensorflow as tf

@@ -23,7 +23,7 @@ from starlette.responses import (
 from starlette.routing import Route
 
 from zoo.pages import attention_page
-from zoo.server import chat, completions, embeddings, pages, protocol
+from zoo.server import chat, completions, embeddings, pages, protocol, transcriptions
 from zoo.server.errors import Refused
 from zoo.server.limits import Limits
 from zoo.server.models import DEFAULT, require_distinct
@@ -48,6 +48,8 @@ def make_app(models, limits=None, token=None):
     | `POST /v1/completions` | OpenAI's protocol, for language models |
     | `POST /v1/chat/completions` | the same for conversations |
     | `POST /v1/embeddings` | OpenAI's protocol, for models that turn texts into vectors |
+    | `POST /v1/audio/transcriptions` | OpenAI's protocol, for models that turn speech into text |
+    | `POST /v1/audio/translations` | the same for texts in English |
     | `GET /v2/health/live`, `/v2/health/ready` | whether the server is live, and ready |
     | `GET /metrics` | for Prometheus |
 
@@ -79,6 +81,10 @@ class _Server:
             self.guarded(functools.partial(self.complete, kind), completions.error_of)
             for kind in (completions, chat)
         )
+        transcribe, translate = (
+            self.guarded(functools.partial(self.transcribe, task), completions.error_of)
+            for task in ("transcribe", "translate")
+        )
         embed = self.guarded(self.embed, completions.error_of)
         routes = [
             Route("/", self.page),
@@ -87,6 +93,8 @@ class _Server:
             Route("/v1/completions", complete, methods=["POST"]),
             Route("/v1/chat/completions", chat_on, methods=["POST"]),
             Route("/v1/embeddings", embed, methods=["POST"]),
+            Route("/v1/audio/transcriptions", transcribe, methods=["POST"]),
+            Route("/v1/audio/translations", translate, methods=["POST"]),
             Route("/v2/health/live", self.live),
             Route("/v2/health/ready", self.live),
             Route("/metrics", self.guarded(self.tell_metrics)),
@@ -192,6 +200,12 @@ class _Server:
         return await self.in_time(
             wanted.model, lambda: JSONResponse(embeddings.answer_of(wanted, observe))
         )
+
+    async def transcribe(self, task, request):
+        """Answers a request for the text of a sound; the task is `transcribe` or `translate`."""
+        body = await self.body(request)
+        wanted = await transcriptions.request_of(request, body, self.models, task)
+        return await self.in_time(wanted.model, lambda: transcriptions.answer_of(wanted))
 
     async def streamed(self, wanted, events):
         with self.counted(wanted.model):
