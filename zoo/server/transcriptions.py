@@ -10,7 +10,6 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse
 
-from zoo.readers.audio import sound_bytes
 from zoo.readers.wav import read_wav
 from zoo.server.errors import Refused
 from zoo.tasks.subtitles import subtitles
@@ -69,10 +68,6 @@ async def request_of(request, body, models, task):
     sound = content.get("file")
     if not isinstance(sound, bytes):
         raise Refused(400, "'file' must be the file of a sound.")
-    try:
-        sound_bytes(sound)
-    except ValueError as error:
-        raise Refused(400, str(error)) from error
     return Wanted(model, sound, task, language, form)
 
 
@@ -80,7 +75,7 @@ def answer_of(wanted):
     """Returns the `starlette.responses.Response` to a request.
 
     Raises:
-        Refused: If the model does not know the language or the task.
+        Refused: If the sound cannot be read, or the model does not know the language or the task.
     """
     model, is_timed = wanted.model.task, wanted.form in TIMED
     options = {}
