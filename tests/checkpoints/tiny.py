@@ -322,12 +322,13 @@ def save_blip(folder, kind="ForConditionalGeneration", **texts):
     if kind == "ForConditionalGeneration":
         with torch.no_grad():  # else all captions repeat one token without end
             decoder = model.text_decoder
-            decoder.bert.embeddings.position_embeddings.weight.mul_(8.0)
+            model.vision_model.embeddings.patch_embedding.weight.mul_(3.0)
+            decoder.bert.embeddings.position_embeddings.weight.mul_(2.0)
             for layer in decoder.bert.encoder.layer:
-                layer.crossattention.output.dense.weight.mul_(4.0)
+                layer.crossattention.output.dense.weight.mul_(8.0)
             # Padding and start tokens are never generated here.
             decoder.cls.predictions.bias[[0, len(pieces), len(pieces) + 1]] = -9.0
-            decoder.cls.predictions.bias[pieces.sep_token_id] += 1.0
+            decoder.cls.predictions.bias[pieces.sep_token_id] += 2.0
     processor = transformers.BlipImageProcessorPil(size={"height": 16, "width": 16})
     for part in (model, pieces, processor):
         part.save_pretrained(folder)

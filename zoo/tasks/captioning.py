@@ -14,7 +14,7 @@ from zoo.decoding.compiled import NUMBERS, for_every_form
 from zoo.models.backbone import Backbone
 from zoo.readers.images import image_bytes, read_images
 from zoo.readers.several import as_requests, assert_decoded
-from zoo.serving import Start
+from zoo.serving import PROCESSOR, Start
 from zoo.tasks.arguments import (
     No,
     OneEach,
@@ -64,7 +64,7 @@ class Captioner(GeneratingTask):
     def __init__(self, core, tokenizer, backbone=None, sampler=None, reader=None, **kwargs):
         super().__init__(core, tokenizer, sampler, **kwargs)
         backbone, reader = (part_of(each) for each in (backbone, reader))
-        if backbone is None and core.source != PIXELS:
+        if backbone is None and reader is None and core.source != PIXELS:
             backbone = Backbone()
         require_captioner_that_sees(core, backbone, reader)
         self.backbone, self.reader = backbone, reader
@@ -333,6 +333,9 @@ class Captioner(GeneratingTask):
             return self.core.start(self._refined(vectors), self.longest_answer(vectors))
 
         return Start(start, self._pixels)
+
+    def serving_contents(self):
+        return {} if self.reader is None else {PROCESSOR: self.reader.processor}
 
     def _compile_of_annotations(self, with_numbers, return_attention, jit_compile):
         """Compiles `answer_inputs` for the samplers of one form."""
