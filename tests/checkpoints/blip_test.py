@@ -14,6 +14,7 @@ from zoo.cli import main
 from zoo.decoding import BeamSampler, GreedySampler, MinimumLength
 from zoo.readers.images import image_bytes
 
+safetensors = pytest.importorskip("safetensors.numpy")
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
@@ -204,6 +205,24 @@ def test_generation_settings_become_the_sampler(checkpoint, tmp_path):
     assert sampler() == BeamSampler(num_beams=2, length_penalty=0.5, exact=False)
 
 
+def test_older_files_hold_copies_of_tied_weights(checkpoint, model, tmp_path):
+    change(checkpoint[0], tmp_path, "config.json", {})
+    head, path = "text_decoder.cls.predictions", tmp_path / "model.safetensors"
+    tensors = safetensors.load_file(path)
+    words = tensors["text_decoder.bert.embeddings.word_embeddings.weight"]
+    tensors |= {f"{head}.decoder.weight": words, f"{head}.decoder.bias": tensors[f"{head}.bias"]}
+    tensors["text_decoder.bert.embeddings.position_ids"] = np.arange(40)[None]
+    safetensors.save_file(tensors, path)
+    for ours, others in zip(
+        zoo.load(str(tmp_path)).core.get_weights(), model.core.get_weights(), strict=True
+    ):
+        np.testing.assert_array_equal(ours, others)
+    tensors[f"{head}.decoder.weight"] = words + 1.0
+    safetensors.save_file(tensors, path)
+    with pytest.raises(ValueError, match="decoder.weight and .* differ in the file"):
+        zoo.load(str(tmp_path))
+
+
 def test_a_tokenizer_that_knows_the_start_token(checkpoint, model, tmp_path):
     folder, _, pieces, _ = checkpoint
     for path in folder.iterdir():
@@ -229,6 +248,7 @@ def test_a_tokenizer_that_knows_the_start_token(checkpoint, model, tmp_path):
         ({"text_config": {"vocab_size": 60}}, "size=60 is too small"),
         ({"vision_config": {"num_channels": 1}}, "num_channels=1"),
         ({"vision_config": {"patch_size": 8}}, "has the shape"),
+        ({"vision_config": {"image_size": [16, 20]}}, r"image_size=\[16, 20\], which is not impl"),
         ({"tie_word_embeddings": False}, "tie_word_embeddings=False"),
         ({"model_type": "blip-2"}, "of a 'blip-2', which is not implemented"),
         *(

@@ -5,7 +5,7 @@ from zoo.checkpoints.clip import DEVIATION, MEAN, PATCHES, options_of_tower
 from zoo.checkpoints.encoders import POSITION_IDS
 from zoo.checkpoints.generation import ignore_generation, sampler_of
 from zoo.checkpoints.names import Names, Part
-from zoo.checkpoints.pictures import reader_of
+from zoo.checkpoints.pictures import reader_of, side_of
 from zoo.checkpoints.plan import Plan
 from zoo.checkpoints.settings import Settings
 from zoo.readers.text.reading import read_tokenizer
@@ -57,14 +57,14 @@ def plan(settings, folder):
     for each in (texts, pictures):
         each.require(add_cross_attention=False, chunk_size_feed_forward=0)
         each.ignore(*_OF_OTHERS)
-    image_size = pictures.take("image_size", default=384)
+    image_size = side_of(pictures, "image_size", 384)
     image = options_of_tower(pictures, PATCHES, "gelu", 1e-5)
     options = {
         **options_of_tower(texts, WORDS, "gelu", 1e-12),
         "dropout": texts.take("hidden_dropout_prob", default=0.0),
         "attention_dropout": texts.take("attention_probs_dropout_prob", default=0.0),
         "max_length": texts.take("max_position_embeddings", default=512),
-        "patch_size": pictures.take("patch_size", default=16),
+        "patch_size": side_of(pictures, "patch_size", 16),
         "image": image,
         "reader": reader_of(settings, folder, image_size, 3, "bicubic", MEAN, DEVIATION),
         "sampler": sampler_of(texts, folder, counts_start=True),
