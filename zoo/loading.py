@@ -222,6 +222,7 @@ def build(name, tokenizer, dtype=None, within=None, /, **overrides):
     of_task = {key: overrides.pop(key) for key in settings if key in overrides}
     taken = [field.name for field in dataclasses.fields(core.Config)]
     decided = task.decides(tokenizer, **of_task)
+    # A reader that does not fit is refused by the task, which tells why.
     decided = {key: value for key, value in decided.items() if key in taken}
     with within or contextlib.nullcontext():
         core = core(**{**decided, **defaults, **overrides}, dtype=dtype)

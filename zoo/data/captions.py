@@ -73,8 +73,8 @@ def annotated(examples, annotate):
     return examples.map(lambda example: (example["annotations"], example["captions"]))
 
 
-def encoded(examples):
-    """Returns examples `(image, captions)`, with images as they are.
+def pictured(examples):
+    """Returns examples `(image, captions)`, with images encoded as they are.
 
     Args:
         examples: Data set of dictionaries with `image` and `captions`.

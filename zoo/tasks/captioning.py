@@ -9,7 +9,7 @@ from keras import ops
 
 from zoo import decoding
 from zoo.data.batching import bucket_by_length
-from zoo.data.captions import annotated, encoded, examples_of_lists, pairs
+from zoo.data.captions import annotated, examples_of_lists, pairs, pictured
 from zoo.decoding.compiled import NUMBERS, for_every_form
 from zoo.models.backbone import Backbone
 from zoo.readers.images import image_bytes, read_images
@@ -144,7 +144,7 @@ class Captioner(GeneratingTask):
         examples = x if y is None else examples_of_lists(x, y)
         # Pixels are made of images batch by batch: those to be shuffled would fill the memory.
         is_late = self.reader is not None
-        examples = encoded(examples) if is_late else annotated(examples, self.annotate)
+        examples = pictured(examples) if is_late else annotated(examples, self.annotate)
 
         def tokenize(captions, seed):
             dropout = (subword_dropout, seed) if subword_dropout else ()
@@ -297,9 +297,11 @@ class Captioner(GeneratingTask):
     @property
     def _pixels(self):
         """The `tf.TensorSpec` of images, which the backbone or the core reads."""
-        size = (self.reader.size,) * 2 if self.reader else (self.backbone.image_size,) * 2
-        channels = self.reader.channels if self.reader else 3
-        return tf.TensorSpec([None, *size, channels], tf.float32, name="images")
+        if self.reader is None:
+            side, channels = self.backbone.image_size, 3
+        else:
+            side, channels = self.reader.size, self.reader.channels
+        return tf.TensorSpec([None, side, side, channels], tf.float32, name="images")
 
     def _refined(self, vectors):
         """Returns what the core reads of the result of `annotate`, or of encoded images."""

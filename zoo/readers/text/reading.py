@@ -499,8 +499,10 @@ def _ends(folder, names):
 
 def _token_of(token, role, names, definition):
     """Returns the token of a role, given it or its id; adds one to the definition if it is new."""
-    if isinstance(token, str) or token in names:
-        return names.get(token, token)
+    if isinstance(token, str):
+        return token
+    if token in names:
+        return names[token]
     new = {"id": token, "content": f"<|{role}|>", "special": True, "only_as_id": True}
     definition["added_tokens"].append(new)
     return new["content"]
