@@ -84,6 +84,13 @@ ARCHITECTURES = {
         "zoo.models.bart_classifier.BartClassifier",
         needs={"tokenizer": _TOKENIZER, "labels": _LABELS},
     ),
+    "blip": Architecture(
+        "captioning",
+        "Transformer for image captioning (Li et al. 2022)",
+        "zoo.tasks.captioning.Captioner",
+        "zoo.models.blip.Blip",
+        needs={"reader": "zoo.ImageReader()", "tokenizer": _TOKENIZER},
+    ),
     "clip": Architecture(
         "matching",
         "Joint embedding of images and texts (Radford et al. 2021)",
@@ -292,8 +299,8 @@ def list_models() -> list[ModelInfo]:
     Example:
 
     >>> [model.name for model in list_models() if not model.card]  # doctest: +NORMALIZE_WHITESPACE
-    ['bahdanau_nmt', 'bart', 'bart_classifier', 'clip', 'conformer', 'conformer_ctc', 'luong_nmt',
-     'show_attend_tell', 'siglip', 't5', 'text_encoder', 'text_encoder_embedding',
+    ['bahdanau_nmt', 'bart', 'bart_classifier', 'blip', 'clip', 'conformer', 'conformer_ctc',
+     'luong_nmt', 'show_attend_tell', 'siglip', 't5', 'text_encoder', 'text_encoder_embedding',
      'text_encoder_masked', 'text_encoder_score', 'text_encoder_span', 'text_encoder_tags',
      'transformer_lm', 'transformer_nmt', 'vit', 'vit_embedding', 'whisper']
     """

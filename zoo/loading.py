@@ -7,6 +7,7 @@ load nothing are fast.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import inspect
 import os
 from collections.abc import Iterable
@@ -219,7 +220,10 @@ def build(name, tokenizer, dtype=None, within=None, /, **overrides):
     _refuse_unknown(name, overrides, {*settings, *options})
     task, core, defaults = (getattr(ARCHITECTURES[name], x) for x in ("task", "core", "defaults"))
     of_task = {key: overrides.pop(key) for key in settings if key in overrides}
+    taken = [field.name for field in dataclasses.fields(core.Config)]
     decided = task.decides(tokenizer, **of_task)
+    # A reader that does not fit is refused by the task, which tells why.
+    decided = {key: value for key, value in decided.items() if key in taken}
     with within or contextlib.nullcontext():
         core = core(**{**decided, **defaults, **overrides}, dtype=dtype)
         core.build()

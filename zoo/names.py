@@ -4,7 +4,7 @@ from typing import Literal
 
 AnswererName = Literal["text_encoder_span"]
 CaptionerName = Literal[
-    "show_attend_tell", "show_attend_tell_flickr8k", "show_attend_tell_hard_flickr8k"
+    "blip", "show_attend_tell", "show_attend_tell_flickr8k", "show_attend_tell_hard_flickr8k"
 ]
 ClassifierName = Literal[
     "bart_classifier",

@@ -294,6 +294,47 @@ def save_siglip(folder, length, image_size=16, name="SiglipTokenizer"):
     return model, pieces, processor
 
 
+def save_blip(folder, kind="ForConditionalGeneration", **texts):
+    """Like `save`, for a BLIP; also its image processor.
+
+    As in the files of Salesforce, the tokenizer does not know the token that begins a caption.
+
+    Args:
+        folder: Folder for the checkpoint.
+        kind: What the class does.
+        **texts: Further settings of the decoder.
+    """
+    pieces = tokenizer("BertTokenizer")
+    sizes = {"num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
+    ids = {"bos_token_id": len(pieces), "sep_token_id": pieces.sep_token_id, "pad_token_id": 0}
+    config = transformers.BlipConfig(
+        text_config={
+            **sizes,
+            **ids,
+            "hidden_size": 16,
+            "vocab_size": len(pieces) + 2,
+            "max_position_embeddings": 40,
+            **texts,
+        },
+        vision_config={**sizes, "hidden_size": 20, "image_size": 16, "patch_size": 4},
+    )
+    model = _random(getattr(transformers, f"Blip{kind}"), config)
+    if kind == "ForConditionalGeneration":
+        with torch.no_grad():  # else all captions repeat one token without end
+            decoder = model.text_decoder
+            model.vision_model.embeddings.patch_embedding.weight.mul_(3.0)
+            decoder.bert.embeddings.position_embeddings.weight.mul_(2.0)
+            for layer in decoder.bert.encoder.layer:
+                layer.crossattention.output.dense.weight.mul_(8.0)
+            # Padding and start tokens are never generated here.
+            decoder.cls.predictions.bias[[0, len(pieces), len(pieces) + 1]] = -9.0
+            decoder.cls.predictions.bias[pieces.sep_token_id] += 2.0
+    processor = transformers.BlipImageProcessorPil(size={"height": 16, "width": 16})
+    for part in (model, pieces, processor):
+        part.save_pretrained(folder)
+    return model, pieces, processor
+
+
 def save_bart(folder, kind="ForConditionalGeneration", id2label=None, **generation):
     """Like `save`, for a BART.
 

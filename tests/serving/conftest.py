@@ -8,7 +8,7 @@ import pytest
 
 import zoo
 from tests.serving.client import serving
-from tests.zoo.pictures import CHANNELS, MeanColours
+from tests.zoo.pictures import CHANNELS, SIZE, MeanColours
 from zoo.server import Limits, LoadedModel
 
 SENTENCES = ["a man sleeps", "der hund frisst", "two women ride bikes"]
@@ -18,6 +18,7 @@ OPTIONS = {
     "transformer_nmt": {**TINY_TRANSFORMER, "sampler": "greedy"},
     "transformer_lm": {**TINY_TRANSFORMER, "context_length": 32},
     "show_attend_tell": {"channels": CHANNELS, "size": 16, "units": 16},
+    "blip": {**TINY_TRANSFORMER, "image": TINY_TRANSFORMER, "patch_size": SIZE // 2},
 }
 
 
@@ -34,6 +35,8 @@ def model():
             tokenizer = zoo.ByteBPETokenizer.train(SENTENCES, vocabulary_size=300)
         if name == "show_attend_tell":
             options = {"backbone": MeanColours(), **options}
+        if name == "blip":
+            options = {"reader": zoo.ImageReader(SIZE), **options}
         options = {**OPTIONS[name], **options}
         made = zoo.load(name, weights=None, tokenizer=tokenizer, dtype=dtype, **options)
         if hasattr(made.core, "output_bias"):  # only those bytes that are characters alone

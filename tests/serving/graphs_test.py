@@ -21,6 +21,7 @@ INPUTS = {
     "transformer_nmt": TOKENS,
     "transformer_lm": PROMPTS,
     "show_attend_tell": IMAGES,
+    "blip": IMAGES / 255.0,
 }
 
 

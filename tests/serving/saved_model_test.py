@@ -19,11 +19,13 @@ from zoo.readers.images import image_bytes
 from zoo.serving import Endpoint, buckets, write_version
 
 TEXTS = ["a man sleeps", "", "two women ride bikes " * 3]
+PICTURES = [image_bytes(IMAGES[0]), b"none", image_bytes(IMAGES[1])]
 REQUESTS = {  # what each model is asked
     "luong_nmt": {"text": TEXTS},
     "transformer_nmt": {"text": TEXTS},
     "transformer_lm": {"text": TEXTS, "seed": [1, 2, 3]},
-    "show_attend_tell": {"image_bytes": [image_bytes(IMAGES[0]), b"none", image_bytes(IMAGES[1])]},
+    "show_attend_tell": {"image_bytes": PICTURES},
+    "blip": {"image_bytes": PICTURES},
 }
 BY_C = ["luong_nmt", "transformer_lm", "show_attend_tell"]  # compiled by XLA through the C API
 WARMUP = "assets.extra/tf_serving_warmup_requests"

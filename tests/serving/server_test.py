@@ -468,20 +468,21 @@ def test_signatures_that_other_programs_wrote(tmp_path):
     assert totals == [(200, number + 1.0) for number in range(16)]
 
 
-def test_images_come_as_base64(model, served):
-    with serving([served("show_attend_tell")], Limits(picture_pixels=10_000)) as client:
+@pytest.mark.parametrize("name", ["show_attend_tell", pytest.param("blip", marks=pytest.mark.full)])
+def test_images_come_as_base64(model, served, name):
+    with serving([served(name)], Limits(picture_pixels=10_000)) as client:
         content = [{"b64": base64.b64encode(image_bytes(each)).decode()} for each in IMAGES[:2]]
         content.append({"b64": ""})
-        _, answer, _ = predict(client, "show_attend_tell", {"instances": content})
+        _, answer, _ = predict(client, name, {"instances": content})
         for encoded in (image_bytes(np.zeros((101, 100), "uint8")), of_many_pixels(60_000)):
             large = base64.b64encode(encoded).decode()
             for status, told, _ in (
-                predict(client, "show_attend_tell", {"instances": [{"b64": large}]}),
-                client("/page/show_attend_tell", {"picture": large}),
+                predict(client, name, {"instances": [{"b64": large}]}),
+                client(f"/page/{name}", {"picture": large}),
             ):
                 assert (status, "at most 10000 pixels" in told["error"]) == (400, True)
     texts = [row["text"] for row in answer["predictions"]]
-    assert texts == [*model("show_attend_tell").caption(IMAGES[:2]), ""]
+    assert texts == [*model(name).caption(IMAGES[:2]), ""]
 
 
 def test_classifiers_are_served():

@@ -250,6 +250,7 @@ def test_architectures_are_listed_last():
         "bahdanau_nmt",
         "bart",
         "bart_classifier",
+        "blip",
         "clip",
         "conformer",
         "conformer_ctc",

@@ -5,6 +5,7 @@ import importlib
 FAMILIES = {
     "bart": "zoo.checkpoints.bart",
     "bert": "zoo.checkpoints.bert",
+    "blip": "zoo.checkpoints.blip",
     "camembert": "zoo.checkpoints.roberta",
     "clip": "zoo.checkpoints.clip",
     "deberta-v2": "zoo.checkpoints.deberta",

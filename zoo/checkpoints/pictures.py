@@ -79,6 +79,26 @@ def reader_of(
     return keras.saving.serialize_keras_object(reader)
 
 
+def side_of(settings, name, usual):
+    """Returns the side of a square, of an image or a patch.
+
+    Args:
+        settings: `Settings` of the model of images.
+        name: Name of the setting.
+        usual: The side if the file says none.
+
+    Raises:
+        ValueError: If it is not a number.
+    """
+    side = settings.take(name, default=usual)
+    if not isinstance(side, int):
+        raise ValueError(
+            f"{settings.path} says {name}={side}, which is not implemented: it should be a number, "
+            "the side of a square."
+        )
+    return side
+
+
 def _sides(path, name, size):
     """Returns the side of a square, and whether it is the size of the shorter side only."""
     if isinstance(size, int):

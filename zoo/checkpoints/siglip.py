@@ -8,7 +8,7 @@ from zoo.checkpoints.clip import (
     table_of_blocks,
 )
 from zoo.checkpoints.names import Names, Part
-from zoo.checkpoints.pictures import reader_of
+from zoo.checkpoints.pictures import reader_of, side_of
 from zoo.checkpoints.plan import Plan
 from zoo.readers.text.reading import read_tokenizer
 from zoo.storage.json_files import read_named_json
@@ -41,8 +41,8 @@ def plan(settings, folder):
     texts, pictures = settings_of_towers(settings)
     pictures.require(vision_use_head=True)
     size = texts.take("vocab_size", default=32000)
-    image_size = _side(pictures, "image_size", 224)
-    patch_size = _side(pictures, "patch_size", 16)
+    image_size = side_of(pictures, "image_size", 224)
+    patch_size = side_of(pictures, "patch_size", 16)
     channels = pictures.take("num_channels", default=3)
     of_texts, of_images = (
         options_of_tower(each, SIZES, "gelu_pytorch_tanh", 1e-6) for each in (texts, pictures)
@@ -92,17 +92,6 @@ def tokenizer(folder, size):
             "text, () being the text, which is not implemented: it should be an end token behind."
         )
     return found
-
-
-def _side(settings, name, usual):
-    """Returns the side of a square, of an image or a patch."""
-    side = settings.take(name, default=usual)
-    if not isinstance(side, int):
-        raise ValueError(
-            f"{settings.path} says {name}={side}, which is not implemented: it should be a number, "
-            "the side of a square."
-        )
-    return side
 
 
 def _table_of_pooling(size):

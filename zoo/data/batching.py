@@ -29,7 +29,7 @@ def bucket_by_length(dataset, batch_size, pad_id=0):
     # A row of a ragged tensor is a vector, but tf.data pads only what it knows to be a tensor.
     dataset = dataset.map(lambda *tensors: tuple(map(tf.identity, tensors)))
     padding = tuple(
-        tf.constant(pad_id if spec.shape.rank == 1 else 0, spec.dtype)
+        tf.constant(pad_id, spec.dtype) if spec.shape.rank == 1 else tf.zeros([], spec.dtype)
         for spec in dataset.element_spec
     )
     return dataset.bucket_by_sequence_length(

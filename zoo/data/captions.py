@@ -73,11 +73,25 @@ def annotated(examples, annotate):
     return examples.map(lambda example: (example["annotations"], example["captions"]))
 
 
+def pictured(examples):
+    """Returns examples `(image, captions)`, with images encoded as they are.
+
+    Args:
+        examples: Data set of dictionaries with `image` and `captions`.
+    """
+    if _kind(examples) != "image":
+        raise ValueError(
+            "A model that reads images by an ImageReader learns from the images. Received: a data "
+            "set of `annotations`. Give it `image`, the encoded bytes."
+        )
+    return examples.map(lambda example: (example["image"], example["captions"]))
+
+
 def pairs(examples, refine, tokenize, shuffle, seed):
     """Returns a data set of `(annotations, ids)`, one element for each caption.
 
     Args:
-        examples: Data set of `(annotations, captions)`.
+        examples: Data set of `(annotations, captions)`, or of `(image, captions)`.
         refine: Function of a batch of annotations that returns those of the pairs.
         tokenize: Function of captions `[batch]` and a seed that returns ragged ids.
         shuffle: Whether to shuffle captions within a buffer.

@@ -10,9 +10,9 @@ from keras import ops
 
 from zoo.models.bart import Bart, BartConfig
 from zoo.models.chunks import by_chunk, mean_of_chunks, parts_of, told_of_chunks
+from zoo.models.encoder_decoder import weights_of_stacks
 from zoo.models.rollout import attention_rollout
 from zoo.models.transformer import run_blocks
-from zoo.models.transformer_nmt import weights_of_stacks
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

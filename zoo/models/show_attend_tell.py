@@ -93,6 +93,8 @@ class ShowAttendTell(Core):
     Config = ShowAttendTellConfig
     architecture = "show_attend_tell"
     description = "LSTM captioning model with visual attention (Xu et al. 2015)"
+    source = "annotations"
+    longest = None  # an LSTM has room for any number of tokens
 
     def __init__(self, vocabulary_size, **options):
         super().__init__(vocabulary_size, **options)

@@ -174,6 +174,8 @@ class TokenEmbedding(keras.layers.Layer):
         dropout: Dropout rate.
         scaled, tied, output_bias: As for `WriterConfig`.
         layout: Layout of sinusoidal positions, as for `SinusoidalPosition`.
+        norm: Kind of a normalization of the sums, as for `StackConfig`; `None` for none.
+        epsilon: Added to the variance there.
 
     Call arguments:
         ids: int32 `(batch, length)`; negative ones count as 0.
@@ -191,18 +193,23 @@ class TokenEmbedding(keras.layers.Layer):
         tied=True,
         output_bias=False,
         layout="interleaved",
+        norm=None,
+        epsilon=1e-5,
         **kwargs,
     ):
         super().__init__(**kwargs)
         self.vocabulary_size, self.size = vocabulary_size, size
         self.position, self.max_length, self.dropout = position, max_length, dropout
         self.scaled, self.tied, self.output_bias = scaled, tied, output_bias
-        self.layout = layout
+        self.layout, self.kind_of_norm, self.epsilon = layout, norm, epsilon
         dtype = self.dtype_policy
         if position == "learned":
             self.place = positions.LearnedPosition(max_length, dtype=dtype)
         else:
             self.place = positions.SinusoidalPosition(layout=layout, dtype=dtype)
+        self.norm = None
+        if norm is not None:
+            self.norm = NORMS[norm](epsilon=epsilon, dtype=dtype, name="norm")
         self.drop = keras.layers.Dropout(dropout, dtype=dtype)
 
     def build(self, ids_shape=None):
@@ -220,6 +227,8 @@ class TokenEmbedding(keras.layers.Layer):
             )
         if self.position in EMBEDDED:
             self.place.build((None, None, self.size))
+        if self.norm is not None:
+            self.norm.build((None, None, self.size))
 
     def call(self, ids, start=0, training=None):
         ids = ops.cast(ids, "int32")  # to build under a strategy, Keras gives the mean of replicas
@@ -228,6 +237,7 @@ class TokenEmbedding(keras.layers.Layer):
         x = x * math.sqrt(self.size) if self.scaled else x
         if self.position in EMBEDDED:
             x = self.place(x, start=start)
+        x = x if self.norm is None else self.norm(x)
         return self.drop(x, training=training)
 
     def laid_out(self):
@@ -260,6 +270,8 @@ class TokenEmbedding(keras.layers.Layer):
             "tied": self.tied,
             "output_bias": self.output_bias,
             "layout": self.layout,
+            "norm": self.kind_of_norm,
+            "epsilon": self.epsilon,
         }
 
 

@@ -197,6 +197,17 @@ class ViT(Core):
                 head.build((None, config.vector_size))
 
     def call(self, images, return_attention_scores=False, training=None):
+        x, weights = self.encode(images, return_attention_scores, training)
+        logits = self._pool(x)
+        logits = ops.cast(logits if self.head is None else self.head(logits), "float32")
+        if self.distillation_head is not None:
+            logits = (logits + ops.cast(self.distillation_head(x[:, 1]), "float32")) / 2
+        return (logits, [each for (each,) in weights]) if return_attention_scores else logits
+
+    def encode(self, images, return_attention_scores=False, training=None):
+        """Returns the vectors of all tokens `(batch, tokens, size)`, and the weights of
+        `run_blocks`.
+        """
         self._require_pictures(images)
         x = self.place(self.patches(images, training=training))  # (batch, rows, columns, size)
         x = ops.reshape(x, (-1, x.shape[1] * x.shape[2], x.shape[3]))  # (batch, patches, size)
@@ -207,12 +218,7 @@ class ViT(Core):
             return_attention_scores=return_attention_scores,
             training=training,
         )
-        x = self.norm(x)
-        logits = self._pool(x)
-        logits = ops.cast(logits if self.head is None else self.head(logits), "float32")
-        if self.distillation_head is not None:
-            logits = (logits + ops.cast(self.distillation_head(x[:, 1]), "float32")) / 2
-        return (logits, [each for (each,) in weights]) if return_attention_scores else logits
+        return self.norm(x), weights
 
     def _pool(self, x):
         """Returns a vector for each image."""

@@ -1,6 +1,5 @@
 """The task of captioning: images in, strings out."""
 
-import math
 from typing import Any, Unpack, overload
 
 import keras
@@ -10,12 +9,12 @@ from keras import ops
 
 from zoo import decoding
 from zoo.data.batching import bucket_by_length
-from zoo.data.captions import annotated, examples_of_lists, pairs
+from zoo.data.captions import annotated, examples_of_lists, pairs, pictured
 from zoo.decoding.compiled import NUMBERS, for_every_form
 from zoo.models.backbone import Backbone
 from zoo.readers.images import image_bytes, read_images
 from zoo.readers.several import as_requests, assert_decoded
-from zoo.serving import Start
+from zoo.serving import PROCESSOR, Start
 from zoo.tasks.arguments import (
     No,
     OneEach,
@@ -27,25 +26,33 @@ from zoo.tasks.arguments import (
     Yes,
     require_dropout,
 )
-from zoo.tasks.generating import LIMITS, SEEDS, USUAL_LENGTH, GeneratingTask, best_texts
+from zoo.tasks.base import part_of
+from zoo.tasks.generating import LIMITS, SEEDS, GeneratingTask, best_texts
 from zoo.tasks.results import Caption, hypothesis_log_probs
+from zoo.tasks.seeing import PIXELS, require_captioner_that_sees
 
 LONGEST_CAPTION = 60
 
 
 @keras.saving.register_keras_serializable(package="zoo")
 class Captioner(GeneratingTask):
-    """A captioning model together with its backbone, tokenizer, decoding and export.
+    """A captioning model together with its backbone or reader, tokenizer, decoding and export.
 
     `fit`, `evaluate` and `caption` take raw images: encoded bytes, which the same graph decodes
     everywhere.
 
     Args:
-        core: A model of annotation vectors with `start` and `step`, such as `ShowAttendTell`.
-        tokenizer: A `ByteBPETokenizer` of the captions.
+        core: A model of annotation vectors with `start` and `step`, such as `ShowAttendTell`, or
+            of pixels, such as `zoo.models.blip.Blip`.
+        tokenizer: A tokenizer of the captions.
         backbone: A `zoo.Backbone`, which computes the annotation vectors. Defaults to MobileNetV2
             with ImageNet weights.
         sampler: The default sampler; beam search with 5 beams if omitted.
+        reader: A `zoo.ImageReader` in place of a backbone, for a core that takes pixels.
+
+    Raises:
+        ValueError: If the inputs of the core do not match the vectors of the backbone, or the
+            images of the reader.
     """
 
     task_name = "captioning"
@@ -54,41 +61,58 @@ class Captioner(GeneratingTask):
     data_options = ("subword_dropout",)
     request_name = "image_bytes"
 
-    def __init__(self, core, tokenizer, backbone=None, sampler=None, **kwargs):
+    def __init__(self, core, tokenizer, backbone=None, sampler=None, reader=None, **kwargs):
         super().__init__(core, tokenizer, sampler, **kwargs)
-        if isinstance(backbone, dict):
-            backbone = keras.saving.deserialize_keras_object(backbone)
-        self.backbone = Backbone() if backbone is None else backbone
-        if core.tail is not None:
-            core.tail.require_taken(math.prod(self.backbone.grid), self.backbone.channels)
-        if self.backbone.channels != core.config.channels:
-            raise ValueError(
-                f"The model takes vectors of {core.config.channels} channels, and the "
-                f"backbone returns {self.backbone.channels}. Create the model with "
-                f"channels={self.backbone.channels}, or choose other layers of the backbone."
-            )
+        backbone, reader = (part_of(each) for each in (backbone, reader))
+        if backbone is None and reader is None and core.source != PIXELS:
+            backbone = Backbone()
+        require_captioner_that_sees(core, backbone, reader)
+        self.backbone, self.reader = backbone, reader
+        self.takes_images = reader is not None
 
     def forget_compiled(self):
         super().forget_compiled()
         self._compiled_of_annotations = for_every_form(self._compile_of_annotations)
 
+    @classmethod
+    def decides(cls, tokenizer=None, reader=None, **settings):
+        of_reader = {} if reader is None else part_of(reader).decides
+        return {**super().decides(tokenizer), **of_reader}
+
     @property
     def parts(self):
-        return {**super().parts, "backbone": self.backbone}
+        of_pictures = {} if self.backbone is None else {"backbone": self.backbone}
+        return {**super().parts, **of_pictures}
 
     @property
     def settings(self):
-        backbone = keras.saving.serialize_keras_object(self.backbone)
-        return {**super().settings, "backbone": backbone}
+        name = "backbone" if self.reader is None else "reader"
+        return {
+            **super().settings,
+            name: keras.saving.serialize_keras_object(getattr(self, name)),
+        }
 
     @property
     def fingerprint(self):
         """The output of the backbone for a built-in image, which identifies its weights."""
-        return self.backbone.fingerprint()
+        return None if self.backbone is None else self.backbone.fingerprint()
 
     def check_fingerprint(self, fingerprint):
         """Raises a `ValueError` unless the backbone is the one that the model was trained with."""
         self.backbone.check_fingerprint(fingerprint)
+
+    @property
+    def grid(self):
+        """Rows and columns of an attention map."""
+        if self.reader is None:
+            return (self.core.tail or self.backbone).grid
+        side = self.reader.size // self.core.config.patch_size
+        return side, side
+
+    @property
+    def longest(self):
+        """Number of tokens that the core has room for, or `None` for any number."""
+        return self.core.longest
 
     # ----------------------------------------------------------------------------------- training
 
@@ -97,8 +121,8 @@ class Captioner(GeneratingTask):
 
         Args:
             x: A list of images as `caption` takes them; or a `tf.data.Dataset` of dictionaries
-                with `captions`, strings `(n,)`, and either `image`, the encoded bytes, or
-                `annotations`, the output of the backbone for it (`zoo.data.features.cache_features`
+                with `captions`, strings `(n,)`, and either `image`, the encoded bytes, or, for a
+                model with a backbone, `annotations`, its output (`zoo.data.features.cache_features`
                 saves recomputing it in every epoch).
             y: If `x` is a list: for each image a caption or a list of captions.
             batch_size: Number of captions per batch. Defaults to 64.
@@ -113,32 +137,48 @@ class Captioner(GeneratingTask):
             ValueError: If `x` and `y` are not images with captions, or `subword_dropout` is not a
                 probability.
             FileNotFoundError: If a file is missing.
+            tf.errors.InvalidArgumentError: From the data set, if an image cannot be decoded, or a
+                caption is longer than the model has room for.
         """
         require_dropout(subword_dropout)
         examples = x if y is None else examples_of_lists(x, y)
-        examples = annotated(examples, self.annotate)
+        # Pixels are made of images batch by batch: those to be shuffled would fill the memory.
+        is_late = self.reader is not None
+        examples = pictured(examples) if is_late else annotated(examples, self.annotate)
 
         def tokenize(captions, seed):
-            return self.tokenizer.tokenize(captions, subword_dropout, seed)
+            dropout = (subword_dropout, seed) if subword_dropout else ()
+            return self.tokenizer.tokenize(captions, *dropout)
 
-        tokens = pairs(examples, self.core.refine, tokenize, shuffle, seed)
-        batches = bucket_by_length(tokens, batch_size or self.usual_batch_size)
+        tokens = pairs(examples, self._refined, tokenize, shuffle, seed)
+        batches = bucket_by_length(
+            tokens, batch_size or self.usual_batch_size, self.tokenizer.pad_id
+        )
         return batches.map(self._teach).prefetch(tf.data.AUTOTUNE)
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
         """The mean loss per word and, in training, the attention losses that the model adds."""
-        loss = super().compute_loss(x, y, y_pred["logits"], sample_weight, training)
-        if not training:
+        loss = super().compute_loss(x, y, _logits_of(y_pred), sample_weight, training)
+        if not training or not isinstance(y_pred, dict):
             return loss
         weights = ops.ones_like(y) if sample_weight is None else sample_weight
         return loss + self.core.attention_loss(y_pred, y, ops.not_equal(weights, 0))
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
-        return super().compute_metrics(x, y, y_pred["logits"], sample_weight)
+        return super().compute_metrics(x, y, _logits_of(y_pred), sample_weight)
 
-    def _teach(self, annotations, target_ids):
+    def _teach(self, images, target_ids):
+        """Returns a batch from the annotations of images, or with a reader from encoded ones."""
+        if self.reader is not None:
+            images = self.annotate(images)
         inputs, labels, weights = self.teach(target_ids)
-        return {"annotations": annotations, "target_ids": inputs}, labels, weights
+        if self.longest is not None:
+            room = tf.debugging.assert_less_equal(
+                tf.shape(inputs)[1], self.longest, "A caption is longer than the model has room."
+            )
+            with tf.control_dependencies([room]):
+                inputs = tf.identity(inputs)
+        return {self.core.source: images, "target_ids": inputs}, labels, weights
 
     # --------------------------------------------------------------------------------- captioning
 
@@ -209,7 +249,8 @@ class Captioner(GeneratingTask):
         """Describes images, given as precomputed annotation vectors.
 
         Args:
-            annotations: Array `(images, positions, channels)`, as returned by `annotate`.
+            annotations: Array `(images, positions, channels)`, as returned by `annotate`; or
+                pixels from the reader.
             sampler, batch_size, **options: As for `caption`.
 
         Returns:
@@ -219,11 +260,11 @@ class Captioner(GeneratingTask):
             ValueError: If `annotations` has another shape, or the sampler or an option is unknown.
         """
         annotations = np.asarray(annotations, "float32")
-        channels = self.backbone.channels
-        if annotations.ndim != 3 or annotations.shape[2] != channels:
+        if not self._annotations.shape.is_compatible_with(annotations.shape):
+            told = ", ".join(str(size or "positions") for size in self._annotations.shape[1:])
             raise ValueError(
-                f"`annotations` must be an array (images, positions, {channels}). Received: an "
-                f"array of shape {annotations.shape}."
+                f"`annotations` must be an array (images, {told}). Received: an array of shape "
+                f"{annotations.shape}."
             )
         compiled = self._compiled_of_annotations
         rows = self._answers(
@@ -231,31 +272,58 @@ class Captioner(GeneratingTask):
         )
         return [best_texts(row) for row in rows]
 
-    def annotate(self, encoded):
-        """Returns the vectors of the backbone `(batch, positions, channels)` of encoded images."""
+    def see(self, encoded):
+        """Returns the vectors or the pixels of encoded images, and whether each can be read."""
+        if self.reader is not None:
+            return self.reader.read(encoded)
         images, is_image = read_images(encoded, self.backbone.image_size)
+        return self.backbone(images), is_image
+
+    def annotate(self, encoded):
+        """Returns the vectors of the backbone `(batch, positions, channels)` of encoded images, or
+        the pixels of the reader.
+        """
+        vectors, is_image = self.see(encoded)
         with tf.control_dependencies([assert_decoded(is_image, "images")]):
-            return self.backbone(tf.identity(images))
+            return tf.identity(vectors)
+
+    @property
+    def _annotations(self):
+        """The `tf.TensorSpec` of what `annotate` returns."""
+        if self.reader is not None:
+            return self._pixels
+        return tf.TensorSpec([None, None, self.backbone.channels], tf.float32)
+
+    @property
+    def _pixels(self):
+        """The `tf.TensorSpec` of images, which the backbone or the core reads."""
+        if self.reader is None:
+            side, channels = self.backbone.image_size, 3
+        else:
+            side, channels = self.reader.size, self.reader.channels
+        return tf.TensorSpec([None, side, side, channels], tf.float32, name="images")
+
+    def _refined(self, vectors):
+        """Returns what the core reads of the result of `annotate`, or of encoded images."""
+        return vectors if self.reader is not None else self.core.refine(vectors)
 
     # ---------------------------------------------------------------------------------- the graph
 
     def read(self, requests, served=False):
         """Returns what the core takes of encoded images; anything else may have no caption."""
-        images, is_image = read_images(requests, self.backbone.image_size)
-        annotations = self.core.refine(self.backbone(images))
-        return annotations, tf.where(is_image, LONGEST_CAPTION, 0)
+        vectors, is_image = self.see(requests)
+        return self._refined(vectors), tf.where(is_image, self.longest_answer(vectors), 0)
 
     def write(self, decoded):
         """As every task does; the attention is `[batch, n, length, rows, columns]`."""
         outputs = super().write(decoded)
         if decoded.attention is not None:
-            grid = (self.core.tail or self.backbone).grid
-            shape = tf.concat([tf.shape(decoded.attention)[:3], grid], axis=0)
+            shape = tf.concat([tf.shape(decoded.attention)[:3], self.grid], axis=0)
             outputs["attention"] = tf.reshape(decoded.attention, shape)
         return outputs
 
     def longest_answer(self, inputs):
-        return LONGEST_CAPTION
+        return min(LONGEST_CAPTION, self.longest or LONGEST_CAPTION)
 
     def example_request(self, length):
         """Returns a gray image."""
@@ -263,22 +331,24 @@ class Captioner(GeneratingTask):
 
     def serving_start(self):
         def start(images):
-            return self.core.start(self.core.refine(self.backbone(images)), LONGEST_CAPTION)
+            vectors = images if self.backbone is None else self.backbone(images)
+            return self.core.start(self._refined(vectors), self.longest_answer(vectors))
 
-        size = self.backbone.image_size
-        return Start(start, tf.TensorSpec([None, size, size, 3], tf.float32, name="images"))
+        return Start(start, self._pixels)
+
+    def serving_contents(self):
+        return {} if self.reader is None else {PROCESSOR: self.reader.processor}
 
     def _compile_of_annotations(self, with_numbers, return_attention, jit_compile):
         """Compiles `answer_inputs` for the samplers of one form."""
 
         def compiled(numbers, annotations, seeds, max_lengths):
-            limits = tf.where(max_lengths == USUAL_LENGTH, LONGEST_CAPTION, max_lengths)
+            limits = self._limits(max_lengths, self.longest_answer(annotations))
             sampler = with_numbers(numbers)
-            annotations = self.core.refine(annotations)
-            return self.answer_inputs(annotations, seeds, limits, sampler, return_attention)
+            inputs = self._refined(annotations)
+            return self.answer_inputs(inputs, seeds, limits, sampler, return_attention)
 
-        annotations = tf.TensorSpec([None, None, self.backbone.channels], tf.float32)
-        signature = [NUMBERS, annotations, SEEDS, LIMITS]
+        signature = [NUMBERS, self._annotations, SEEDS, LIMITS]
         return tf.function(compiled, signature, autograph=False).get_concrete_function()
 
     def _caption(self, texts, rows, encoded):
@@ -297,6 +367,11 @@ class Captioner(GeneratingTask):
             log_probs=hypothesis_log_probs([row["log_prob"] for row in rows]),
             images=encoded,
         )
+
+
+def _logits_of(outputs):
+    """Returns the logits among the outputs of a core, which may also tell of its attention."""
+    return outputs["logits"] if isinstance(outputs, dict) else outputs
 
 
 def _of_words(pieces, maps):

@@ -343,6 +343,10 @@ class GeneratingTask(Task):
     def serving_start(self):
         """Returns the `zoo.serving.Start` of an export for runtimes that take numbers only."""
 
+    def serving_contents(self):
+        """Returns a dictionary from the names of further files there to their JSON contents."""
+        return {}
+
     def export(
         self,
         path: FilePath,
@@ -387,7 +391,8 @@ class GeneratingTask(Task):
                 )
             start = self.serving_start()
             library = self.tokenizer.to_library()
-            return serving.write_graphs(path, format, self.core, start, library)
+            contents = self.serving_contents()
+            return serving.write_graphs(path, format, self.core, start, library, contents)
         serving.require_format(format)
         endpoints = self.endpoints(sampler, **options)
         if not jit_compile:

@@ -1,4 +1,4 @@
-"""The image side of a `Matcher`: a backbone or a reader, and the images in a folder."""
+"""The image side of a `Matcher` or a `Captioner`: a backbone or a reader; images in a folder."""
 
 import math
 import pathlib
@@ -6,6 +6,8 @@ import warnings
 
 from zoo.readers import pictures_of
 from zoo.readers.images import image_bytes
+
+PIXELS = "images"  # the source of a core that takes pixels
 
 
 def require_eyes_that_fit(config, backbone, reader):
@@ -35,6 +37,40 @@ def require_eyes_that_fit(config, backbone, reader):
             f"The model takes {taken[0]} vectors of size {taken[1]} per image, and the {what} "
             f"returns {made[0]} of size {made[1]}. Create the model with positions={made[0]}, "
             f"channels={made[1]}, or {way_out}."
+        )
+
+
+def require_captioner_that_sees(core, backbone, reader):
+    """Raises a `ValueError` unless the backbone or the reader matches the inputs of a captioner.
+
+    Args:
+        core: The model of a `Captioner`.
+        backbone: A `Backbone`, or `None`.
+        reader: An `ImageReader` in its place, or `None`.
+    """
+    needs_reader = core.source == PIXELS
+    if needs_reader != (reader is not None) or needs_reader != (backbone is None):
+        raise ValueError(
+            "A Captioner needs reader=zoo.ImageReader(...) for a model of images, and a backbone "
+            f"for a model of annotations. Received: a model of {core.source}, reader={reader!r}, "
+            f"backbone={backbone!r}."
+        )
+    if needs_reader:
+        for name, made in reader.decides.items():
+            taken = getattr(core.config, name)
+            if made != taken:
+                raise ValueError(
+                    f"The model takes {name}={taken}, and the reader {made}. Create both with the "
+                    "same number."
+                )
+        return
+    if core.tail is not None:
+        core.tail.require_taken(math.prod(backbone.grid), backbone.channels)
+    if backbone.channels != core.config.channels:
+        raise ValueError(
+            f"The model takes vectors of {core.config.channels} channels, and the backbone "
+            f"returns {backbone.channels}. Create the model with channels={backbone.channels}, or "
+            "choose other layers of the backbone."
         )
 
 

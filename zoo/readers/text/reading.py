@@ -83,7 +83,7 @@ def read_tokenizer(folder, side="source", size=None, lowercase=False, **roles):
         size: As for `Tokenizer`.
         lowercase: Whether to turn texts into lower case first, whatever the tokenizer does.
         **roles: Tokens in place of those that the files name, as for `Tokenizer`:
-            `start="<pad>"`.
+            `start="<pad>"`; or their ids. An id without a token becomes one that texts do not hold.
 
     Returns:
         A `Tokenizer`.
@@ -110,6 +110,7 @@ def read_tokenizer(folder, side="source", size=None, lowercase=False, **roles):
         around = {names.get(number) for item in single for number in item.token_ids}
         found = _roles({**defaults, **{key: named[key] for key in named if named[key]}}, around)
         found = {**found, **_ends(folder, names)}
+        roles = {role: _token_of(token, role, names, definition) for role, token in roles.items()}
         side, longest = _truncation_side(definition, config), _longest_pair(config)
         return Tokenizer(definition, {**found, **roles}, size, side, longest)
     except (KeyError, TypeError, AttributeError, IndexError) as error:
@@ -177,6 +178,7 @@ def _kind(folder, config):
     types |= {"electra": "Electra", "marian": "Marian", "mistral": "Llama", "whisper": "Whisper"}
     types |= {
         "bart": "Roberta",
+        "blip": "Bert",
         "camembert": "Camembert",
         "deberta-v2": "DebertaV2",
         "qwen3": "Qwen2",
@@ -493,6 +495,17 @@ def _ends(folder, names):
     if isinstance(numbers, list):
         return {"end": [names[number] for number in numbers]}
     return {"end": names[numbers]} if numbers in names else {}
+
+
+def _token_of(token, role, names, definition):
+    """Returns the token of a role, given it or its id; adds one to the definition if it is new."""
+    if isinstance(token, str):
+        return token
+    if token in names:
+        return names[token]
+    new = {"id": token, "content": f"<|{role}|>", "special": True, "only_as_id": True}
+    definition["added_tokens"].append(new)
+    return new["content"]
 
 
 def _content(token):
