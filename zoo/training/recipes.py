@@ -49,6 +49,14 @@ WRITERS = [  # the teachers of the language model
     {**WRITER, "dropout": 0.35, "size": 384},
     {**WRITER, "dropout": 0.3, "num_layers": 8},
 ]
+LOWER = {"layers": ["block_12_add"], "image_size": 288}  # of MobileNetV2
+UPPER = {
+    "network": "MobileNetV2",
+    "image_size": 288,
+    "after": "block_12_add",
+    "layers": ["out_relu"],
+}
+CAPTIONER = {"size": 384, "tail": UPPER}
 POOLED = {"num_layers": 0, "size": 256, "num_heads": 4, "normalize": "post", "dropout": 0.0}
 
 LICENSE = (
@@ -64,15 +72,9 @@ RECIPES = {
             "temperature": 0.05,
             "text": {**POOLED, "hiding": 0.3, "scaled": False},
             "image": {**POOLED, "input_dropout": 0.5},
-            "tail": {
-                "network": "MobileNetV2",
-                "image_size": 288,
-                "after": "block_12_add",
-                "layers": ["out_relu", "block_13_expand_relu"],
-                "grid": [3, 3],
-            },
+            "tail": {**UPPER, "layers": ["out_relu", "block_13_expand_relu"], "grid": [3, 3]},
         },
-        backbone={"layers": ["block_12_add"], "image_size": 288},
+        backbone=LOWER,
         views=4,
         batch_size=250,
         epochs=12,
@@ -117,34 +119,29 @@ RECIPES = {
     ),
     "show_attend_tell_flickr8k": CaptioningRecipe(
         "show_attend_tell",
-        overrides={"doubly_stochastic": 0.25},
+        overrides={**CAPTIONER, "doubly_stochastic": 0.25},
+        tail_of="clip_flickr8k",
+        backbone=LOWER,
         epochs=3,
-        self_critical_epochs=6,
+        self_critical_epochs=4,
         self_critical_learning_rate=2e-4,
         self_critical_momentum=0.998,
         rewards=[
             {
                 "cider": 1.0,
-                "bleu_1": 2.0,
+                "bleu_1": 3.0,
                 "bleu_2": 1.0,
                 "bleu_3": 1.0,
                 "bleu_4": 2.0,
-                "unigram_f": 5.0,
-            },
-            {
-                "cider": 1.0,
-                "bleu_1": 4.0,
-                "bleu_2": 1.0,
-                "bleu_3": 1.0,
-                "bleu_4": 2.0,
-                "unigram_f": 8.0,
+                "unigram_f": 6.5,
             },
         ],
     ),
     "show_attend_tell_hard_flickr8k": CaptioningRecipe(
         "show_attend_tell",
-        overrides={"attention": "hard"},
+        overrides={**CAPTIONER, "attention": "hard"},
         begin_with="show_attend_tell_flickr8k",
+        backbone=LOWER,
         views=2,
         epochs=1,
         learning_rate=4e-4,
