@@ -9,11 +9,6 @@ from zoo.readers.wav import write_wav
 from zoo.server import LoadedModel
 from zoo.tasks.subtitles import subtitles
 
-pytest.importorskip("torch")
-pytest.importorskip("transformers")
-
-from tests.checkpoints import tiny  # noqa: E402
-
 RATE = 16000
 WAVE = np.random.default_rng(0).uniform(-0.5, 0.5, size=2 * RATE).astype("float32")
 SOUND = write_wav(WAVE, RATE)
@@ -21,7 +16,11 @@ SOUND = write_wav(WAVE, RATE)
 
 @pytest.fixture(scope="module")
 def whisper(tmp_path_factory):
-    """A model that writes timestamps."""
+    """A model of many languages that writes timestamps."""
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    from tests.checkpoints import tiny
+
     folder = tmp_path_factory.mktemp("whisper")
     pieces = tiny.tokenizer("WhisperTokenizer", timestamps=101)
     first, last = map(pieces.convert_tokens_to_ids, ("<|startoftranscript|>", "<|notimestamps|>"))
@@ -41,16 +40,21 @@ def digits():
 
 
 @pytest.fixture(scope="module")
-def client(whisper, digits, served):
-    models = [LoadedModel("whisper", whisper), LoadedModel("digits", digits), served("luong_nmt")]
-    with serving(models) as found:
+def client(digits, served):
+    with serving([LoadedModel("digits", digits), served("luong_nmt")]) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def other(whisper):
+    with serving([LoadedModel("whisper", whisper)]) as found:
         yield found
 
 
 def ask(client, kind="transcriptions", file=SOUND, **fields):
     """Sends a form, without the fields that are `None`."""
     parts = [b'name="file"; filename="a.wav"\r\nContent-Type: audio/wav\r\n\r\n' + file]
-    fields = {"model": "whisper", **fields}
+    fields = {"model": "digits", **fields}
     parts += [f'name="{x}"\r\n\r\n{y}'.encode() for x, y in fields.items() if y is not None]
     body = b"".join(
         b"--limit\r\nContent-Disposition: form-data; " + part + b"\r\n" for part in parts
@@ -59,26 +63,38 @@ def ask(client, kind="transcriptions", file=SOUND, **fields):
     return client(f"/v1/audio/{kind}", body + b"--limit--\r\n", **headers)
 
 
-def test_texts_are_those_of_transcribe(client, whisper, digits):
+def test_a_text_is_that_of_transcribe(client, digits):
+    expected = digits.transcribe(SOUND)
+    assert ask(client)[:2] == (200, {"text": expected})
+    assert ask(client, response_format="text")[1] == expected
+    usual = {"temperature": "0", "stream": "false", "prompt": "", "response_format": "json"}
+    assert ask(client, **usual)[1] == {"text": expected}
+
+
+@pytest.mark.full
+def test_texts_of_a_language(other, whisper):
+    english = {"model": "whisper", "language": "en"}
     expected = whisper.transcribe(SOUND, "en", "transcribe")
-    assert ask(client, language="en")[:2] == (200, {"text": expected})
-    assert ask(client, language="en", response_format="text")[1] == expected
+    assert ask(other, **english)[:2] == (200, {"text": expected})
+    german = {**english, "language": "de"}
     expected = whisper.transcribe(SOUND, "de", "translate")
-    assert ask(client, "translations", language="de")[1] == {"text": expected}
-    found = ask(client, model="digits", temperature="0", stream="false", prompt="")
-    assert found[:2] == (200, {"text": digits.transcribe(SOUND)})
+    assert ask(other, "translations", **german)[1] == {"text": expected}
+    status, answer, _ = ask(other, **{**english, "language": "xx"})
+    assert (status, "Unknown language 'xx'" in answer["error"]["message"]) == (400, True)
 
 
-def test_texts_with_times(client, whisper):
+@pytest.mark.full
+def test_texts_with_times(other, whisper):
+    english = {"model": "whisper", "language": "en"}
     result = whisper.transcribe([SOUND], "en", "transcribe", return_timestamps=True)
     (text,), (segments,) = result
     assert len(segments) > 1
     for form in ("srt", "vtt"):
-        status, answer, response = ask(client, language="en", response_format=form)
+        status, answer, response = ask(other, **english, response_format=form)
         assert (status, answer) == (200, subtitles(segments, f".{form}"))
         assert response.getheader("content-type").startswith("text/plain")
     granular = {"timestamp_granularities[]": "segment", "response_format": "verbose_json"}
-    answer = ask(client, language="en", **granular)[1]
+    answer = ask(other, **english, **granular)[1]
     parts = answer.pop("segments")
     assert answer == {"task": "transcribe", "language": "en", "duration": 2.0, "text": text}
     assert [(part["start"], part["end"], part["text"]) for part in parts] == segments
@@ -88,16 +104,15 @@ def test_texts_with_times(client, whisper):
 @pytest.mark.parametrize(
     ("fields", "status", "message"),
     [
-        ({"model": "luong_nmt"}, 404, "'model' must be one of whisper, digits."),
-        ({"model": None}, 404, "'model' must be one of whisper, digits."),
+        ({"model": "luong_nmt"}, 404, "'model' must be one of digits."),
+        ({"model": None}, 404, "'model' must be one of digits."),
         ({"file": b"no sound"}, 400, "A sound of 8 bytes"),
-        ({"language": "xx"}, 400, "Unknown language 'xx'"),
         ({"response_format": "xml"}, 400, "must be one of json, text, srt, verbose_json, vtt"),
         ({"temperature": "0.7", "speed": "2"}, 400, "not supported: speed, temperature."),
         ({"timestamp_granularities[]": "word"}, 400, "not supported: timestamp_granularities[]."),
-        ({"model": "digits", "language": "en"}, 400, "digits returns the text alone"),
-        ({"model": "digits", "response_format": "srt"}, 400, "digits returns the text alone"),
-        ({"kind": "translations", "model": "digits"}, 400, "digits returns the text alone"),
+        ({"language": "en"}, 400, "digits returns the text alone"),
+        ({"response_format": "srt"}, 400, "digits returns the text alone"),
+        ({"kind": "translations"}, 400, "digits returns the text alone"),
     ],
 )
 def test_what_cannot_be_answered_is_told(client, fields, status, message):
@@ -123,5 +138,5 @@ def test_bodies_that_are_no_form(client, body, kind):
 
 
 def test_a_server_without_such_a_model(served):
-    with serving([served("luong_nmt")]) as other:
-        assert "no model that turns speech into text" in ask(other)[1]["error"]["message"]
+    with serving([served("luong_nmt")]) as deaf:
+        assert "no model that turns speech into text" in ask(deaf)[1]["error"]["message"]
