@@ -65,6 +65,17 @@ def test_several_captions_of_an_image_lie_side_by_side(attention):
     tf.nest.map_structure(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-5), found, expected)
 
 
+def test_there_may_be_no_image():
+    """The last batch of an epoch may have none for one of several devices."""
+    specs = {
+        "annotations": tf.TensorSpec([None, POSITIONS, CHANNELS]),
+        "target_ids": tf.TensorSpec([None, LENGTH], tf.int32),
+    }
+    call = tf.function(make(), input_signature=[specs], autograph=False)
+    none = {name: tf.constant(each[:0]) for name, each in INPUTS.items()}
+    assert call(none)["logits"].shape == (0, LENGTH, VOCABULARY)
+
+
 def test_half_precision_gives_nearly_the_same():
     model, half = make(), make(dtype="bfloat16")
     half.set_weights(model.get_weights())

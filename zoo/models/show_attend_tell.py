@@ -163,7 +163,10 @@ class ShowAttendTell(Core):
 
     def call(self, inputs, training=None):
         annotations, state = self._look(inputs["annotations"], training)
-        captions = ops.shape(inputs["target_ids"])[0] // ops.shape(annotations)[0]  # of an image
+        images = ops.shape(annotations)[0]
+        if not isinstance(images, int):  # in a graph, where a batch may turn out to be empty
+            images = ops.maximum(images, 1)
+        captions = ops.shape(inputs["target_ids"])[0] // images  # of an image
         annotations, *state = (ops.repeat(x, captions, axis=0) for x in (annotations, *state))
         embedded = self._embed(inputs["target_ids"], training)
         outputs, weights = self.decoder(

@@ -31,6 +31,27 @@ def require_seed(seed):
         raise Refused(400, "'seed' must be from 0 to 2147483647.")
 
 
+def model_of(content, models, can, what):
+    """Returns the model that a request names.
+
+    Args:
+        content: Dictionary, the content of a body.
+        models: Dictionary of names to models.
+        can: Function of a model: whether it can answer such a request.
+        what: What such a model is, for error messages.
+
+    Raises:
+        Refused: If there is no such model of that name.
+    """
+    found = {name: each for name, each in models.items() if can(each)}
+    name = content.get("model")
+    if isinstance(name, str) and name in found:
+        return found[name]
+    if not found:
+        raise Refused(404, f"This server has no {what}. Send requests to :predict.")
+    raise Refused(404, f"'model' must be one of {', '.join(found)}.")
+
+
 def texts_of(content, name, most, limits):
     """Returns the list of texts that an option of a request holds, a text or a list of them.
 

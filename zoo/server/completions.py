@@ -15,7 +15,7 @@ import tensorflow as tf
 from zoo.readers.text import stopping
 from zoo.readers.text.chat import is_conversation
 from zoo.server.batches import LARGEST
-from zoo.server.bodies import object_of, require_seed, texts_of
+from zoo.server.bodies import model_of, object_of, require_seed, texts_of
 from zoo.server.errors import Refused
 
 TYPES = {
@@ -82,7 +82,7 @@ def completion_of(content, models, limits):
         Refused: If something is missing, unknown or out of range.
     """
     _require_supported(content)
-    model = _model_of(content, models)
+    model = model_of(content, models, lambda each: hasattr(each.task, "stream"), "language model")
     values = _values_of(content, limits)
     prompts = texts_of(content, "prompt", LARGEST, limits)
     stops = texts_of(content, "stop", MOST_STOPS, limits)
@@ -244,17 +244,6 @@ def _require_supported(content):
     unknown |= {name for name, default in FIXED.items() if given.get(name, default) != default}
     if unknown:
         raise Refused(400, f"These options are not supported: {', '.join(sorted(unknown))}.")
-
-
-def _model_of(content, models):
-    """Returns the language model that a request names."""
-    writers = {name: each for name, each in models.items() if hasattr(each.task, "stream")}
-    name = content.get("model")
-    if isinstance(name, str) and name in writers:
-        return writers[name]
-    if not writers:
-        raise Refused(404, "This server has no language model. Send requests to :predict.")
-    raise Refused(404, f"'model' must be one of {', '.join(writers)}.")
 
 
 def _values_of(content, limits):

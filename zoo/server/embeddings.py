@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from zoo.server.bodies import object_of, texts_of
+from zoo.server.bodies import model_of, object_of, texts_of
 from zoo.server.errors import Refused
 from zoo.server.models import DEFAULT
 
@@ -44,7 +44,7 @@ def request_of(body, models, limits):
     unknown = sorted(content.keys() - set(KNOWN))
     if unknown:
         raise Refused(400, f"These options are not supported: {', '.join(unknown)}.")
-    model = _model_of(content, models)
+    model = model_of(content, models, _embeds_texts, "model that embeds texts")
     texts = texts_of(content, "input", MOST_TEXTS, limits)
     if not texts:
         raise Refused(400, "'input' must hold at least one string.")
@@ -82,17 +82,6 @@ def answer_of(wanted, observe):
     read = int(tf.size(model.task.tokenizer.tokenize(texts).values))
     usage = {"prompt_tokens": read, "total_tokens": read}
     return {"object": "list", "data": data, "model": model.name, "usage": usage}
-
-
-def _model_of(content, models):
-    """Returns the model that a request names."""
-    found = {name: each for name, each in models.items() if _embeds_texts(each)}
-    name = content.get("model")
-    if isinstance(name, str) and name in found:
-        return found[name]
-    if not found:
-        raise Refused(404, "This server has no model that embeds texts.")
-    raise Refused(404, f"'model' must be one of {', '.join(found)}.")
 
 
 def _embeds_texts(model):

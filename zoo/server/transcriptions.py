@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse
 
 from zoo.readers.wav import read_wav
+from zoo.server.bodies import model_of
 from zoo.server.errors import Refused
 from zoo.tasks.subtitles import subtitles
 
@@ -58,7 +59,7 @@ async def request_of(request, body, models, task):
     if unknown:
         raise Refused(400, f"These options are not supported: {', '.join(sorted(unknown))}.")
     content = dict(fields)
-    model = _model_of(content, models)
+    model = model_of(content, models, _transcribes, "model that turns speech into text")
     form, language = content.get("response_format", "json"), content.get("language")
     if form not in FORMATS:
         raise Refused(400, f"'response_format' must be one of {', '.join(FORMATS)}.")
@@ -123,12 +124,5 @@ async def _fields_of(request, body):
         raise Refused(400, f"The body must be multipart form data. {error.detail}") from error
 
 
-def _model_of(content, models):
-    """Returns the model that a request names."""
-    found = {name: each for name, each in models.items() if hasattr(each.task, "transcribe")}
-    name = content.get("model")
-    if isinstance(name, str) and name in found:
-        return found[name]
-    if not found:
-        raise Refused(404, "This server has no model that turns speech into text.")
-    raise Refused(404, f"'model' must be one of {', '.join(found)}.")
+def _transcribes(model):
+    return hasattr(model.task, "transcribe")

@@ -193,7 +193,16 @@ class GeneratingTask(Task):
         Returns:
             `zoo.decoding.Decoded`.
         """
-        context, state, first_tokens = self.begin(inputs, max_length)
+        *begun, first_tokens = self.begin(inputs, max_length)
+        options = {"first_tokens": first_tokens, **options}
+        return self.decode_from(
+            *begun, seeds, limits, max_length, sampler, return_attention, **options
+        )
+
+    def decode_from(
+        self, context, state, seeds, limits, max_length, sampler, return_attention=False, **options
+    ):
+        """Runs the decoding loop from a context and a state of the core; as `decode` otherwise."""
         return decoding.decode(
             self.core.step,
             context,
@@ -206,7 +215,7 @@ class GeneratingTask(Task):
             max_length=max_length,
             seeds=seeds,
             return_attention=return_attention,
-            **{"first_tokens": first_tokens, **options},
+            **options,
         )
 
     def begin(self, inputs, max_length):

@@ -21,7 +21,7 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
-from zoo.decoding import RandomSampler, decode
+from zoo.decoding import RandomSampler
 from zoo.metrics.bleu import sentence_bleu
 from zoo.metrics.caption_rewards import CaptionReward
 
@@ -64,17 +64,8 @@ def self_critical_captions(
         annotations = model.core.refine(tf.cast(vectors, tf.float32))
         seen = model.core.start(annotations, max_length)
         context, state = tf.nest.map_structure(lambda x: tf.repeat(x, samples, axis=0), seen)
-        drawn = decode(
-            model.core.step,
-            context,
-            state,
-            sampler,
-            start_id=model.tokenizer.start_id,
-            end_id=model.tokenizer.end_id,
-            pad_id=model.tokenizer.pad_id,
-            max_lengths=tf.fill([tf.shape(seeds)[0]], max_length),
-            seeds=seeds,
-        )
+        limits = tf.fill([tf.shape(seeds)[0]], max_length)
+        drawn = model.decode_from(context, state, seeds, limits, tf.constant(max_length), sampler)
         ids = drawn.token_ids[:, 0]
         return annotations, ids, model.texts_of(ids)
 
