@@ -19,6 +19,7 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from tests.checkpoints import tiny  # noqa: E402
+from tests.checkpoints.round_trips import check_saved_and_back  # noqa: E402
 
 SIZE, LENGTH = 16, 6
 CAPTIONS = ["the cats sat on the mat", "trains and boats", "a trip to paris or rome"]
@@ -150,18 +151,7 @@ def test_loss_and_gradients_are_those_of_transformers(checkpoint, model, pixels)
 
 def test_saved_and_back(checkpoint, model, pixels, tmp_path):
     _, theirs, pieces, _ = checkpoint
-    model.save_to_preset(tmp_path / "preset")
-    again = zoo.load(tmp_path / "preset")
-    assert again.settings == model.settings
-    assert again.core.config == model.core.config
-    assert again.tokenizer.get_config() == model.tokenizer.get_config()
-    for ours, others in zip(again.core.get_weights(), model.core.get_weights(), strict=True):
-        np.testing.assert_array_equal(ours, others)
-    path = zoo.save_checkpoint(model, tmp_path / "again")
-    back, told = type(theirs).from_pretrained(path, output_loading_info=True)
-    assert not told["unexpected_keys"] | told["missing_keys"]
-    for name, tensor in theirs.state_dict().items():
-        assert torch.equal(back.state_dict()[name], tensor), name
+    _, path = check_saved_and_back(model, theirs, tmp_path)
     assert transformers.AutoTokenizer.from_pretrained(path)(CAPTIONS) == pieces(CAPTIONS)
 
 

@@ -4,7 +4,6 @@ import json
 
 import keras
 import numpy as np
-import PIL.Image
 import pytest
 import tensorflow as tf
 
@@ -18,6 +17,7 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from tests.checkpoints import tiny  # noqa: E402
+from tests.checkpoints.round_trips import check_saved_and_back  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:This sequence already has </s>")
 TEXTS = [*tiny.TEXTS, "  A   CAT's 2 hats\u2026 ", "", "?!", "the " * 40, "a </s> Cat</s>"]
@@ -37,13 +37,7 @@ def model(checkpoint):
 
 @pytest.fixture(scope="module")
 def photos():
-    rng = np.random.default_rng(0)
-    sizes = [(48, 36), (20, 33), (16, 16)]
-    coarse = [PIL.Image.fromarray(rng.integers(0, 256, (3, 4, 3), dtype="uint8")) for _ in sizes]
-    return [
-        each.resize(size, PIL.Image.Resampling.BICUBIC)
-        for each, size in zip(coarse, sizes, strict=True)
-    ]
+    return tiny.photos()
 
 
 def read(pieces, texts, length=LENGTH):
@@ -178,19 +172,9 @@ def test_exported(model, photos, tmp_path):
 
 def test_saved_and_back(checkpoint, model, tmp_path):
     _, theirs, pieces, _ = checkpoint
-    model.save_to_preset(tmp_path / "preset")
-    again = zoo.load(tmp_path / "preset")
-    for ours, others in zip(again.core.get_weights(), model.core.get_weights(), strict=True):
-        np.testing.assert_array_equal(ours, others)
-    assert again.core.config == model.core.config
+    again, path = check_saved_and_back(model, theirs, tmp_path)
     ids = again.read_texts(tf.constant(TEXTS))
     np.testing.assert_array_equal(ids, model.read_texts(tf.constant(TEXTS)))
-    path = zoo.save_checkpoint(model, tmp_path / "again")
-    back, told = type(theirs).from_pretrained(path, output_loading_info=True)
-    assert not told["unexpected_keys"]
-    assert not told["missing_keys"]
-    for name, tensor in theirs.state_dict().items():
-        assert torch.equal(back.state_dict()[name], tensor), name
     again = transformers.AutoTokenizer.from_pretrained(path)
     assert again(TEXTS)["input_ids"] == pieces(TEXTS)["input_ids"]
 

@@ -4,6 +4,8 @@ import functools
 import io
 import json
 
+import numpy as np
+import PIL.Image
 import sentencepiece
 import tokenizers
 import torch
@@ -75,6 +77,17 @@ FAMILIES = {  # the class of a tokenizer, and settings
         "local_attention": 6,
     },
 }
+
+
+def photos():
+    """Returns three smooth pictures of different sizes."""
+    rng = np.random.default_rng(0)
+    sizes = [(48, 36), (20, 33), (16, 16)]
+    coarse = [PIL.Image.fromarray(rng.integers(0, 256, (3, 4, 3), dtype="uint8")) for _ in sizes]
+    return [
+        each.resize(size, PIL.Image.Resampling.BICUBIC)
+        for each, size in zip(coarse, sizes, strict=True)
+    ]
 
 
 @functools.cache

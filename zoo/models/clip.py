@@ -3,21 +3,18 @@
 The task, searching, matching and classifying images by texts, is `zoo.tasks.matching.Matcher`.
 """
 
-import math
-
 import keras
 from keras import ops
 
 from zoo.metrics.contrastive import ContrastiveLoss
 from zoo.models.clip_towers import ClipConfig, GridTower, PatchTower, TextTower
-from zoo.models.core import Core
-from zoo.models.pooling import unit_vectors
+from zoo.models.two_towers import TwoTowers
 
 SHARPEST = 100.0  # at most, similarities are multiplied by this
 
 
 @keras.saving.register_keras_serializable(package="zoo")
-class Clip(Core):
+class Clip(TwoTowers):
     """Two towers, one of images and one of texts, and the similarities of their outputs.
 
     $$ S_{ij} = e^t \\frac{f(image_i) \\cdot g(text_j)}{|f(image_i)| |g(text_j)|} $$
@@ -68,27 +65,9 @@ class Clip(Core):
             for name in ("text_projection", "image_projection")
         )
 
-    def build(self, inputs_shape=None):
-        config = self.config
-        self.text_tower.build((None, None))
-        self.image_tower.build()
-        self.text_projection.build((None, self.text_tower.config.size))
-        self.image_projection.build((None, self.image_tower.config.size))
-        self.log_scale = self.add_weight(
-            name="log_scale",
-            shape=(),
-            initializer=keras.initializers.Constant(-math.log(config.temperature)),
-            autocast=False,
-        )
-
-    def call(self, inputs, training=None):
-        images = self.embed_images(inputs["images"], training=training)
-        texts = self.embed_texts(inputs["token_ids"], training=training)
-        return self.logits(ops.matmul(images, ops.transpose(texts)))
-
     def scale(self):
         """Returns the factor of the cosines, a scalar."""
-        return ops.minimum(ops.exp(ops.cast(self.log_scale, "float32")), SHARPEST)
+        return ops.minimum(super().scale(), SHARPEST)
 
     def logits(self, cosines):
         """Returns the logits of cosines `(images, texts)`."""
@@ -105,11 +84,3 @@ class Clip(Core):
     def settings_of_logits(self):
         """Returns a dictionary of the numbers that turn cosines into logits."""
         return {"logit_scale": float(self.scale())}
-
-    def embed_images(self, images, training=None):
-        """Returns float32 unit vectors `(images, embedding_size)`."""
-        return unit_vectors(self.image_projection(self.image_tower(images, training=training)))
-
-    def embed_texts(self, token_ids, training=None):
-        """Returns float32 unit vectors `(texts, embedding_size)`."""
-        return unit_vectors(self.text_projection(self.text_tower(token_ids, training=training)))

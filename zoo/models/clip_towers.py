@@ -5,18 +5,14 @@ import dataclasses
 import keras
 from keras import ops
 
-from keras_attention import EncoderBlock, MultiHeadAttention, masks
+from keras_attention import masks
 from keras_attention.errors import unknown_name
 from keras_attention.positions import LearnedPosition
+from zoo.models.attention_pooling import AttentionPooling
 from zoo.models.network_tail import NetworkTail
 from zoo.models.pooling import masked_mean
-from zoo.models.transformer import (
-    StackConfig,
-    TokenEmbedding,
-    final_norm,
-    make_blocks,
-    run_blocks,
-)
+from zoo.models.transformer import StackConfig, TokenEmbedding
+from zoo.models.two_towers import Tower
 
 POOLINGS = ("attention", "end", "first", "mean")
 
@@ -112,36 +108,26 @@ class ClipConfig:
             )
 
 
-@keras.saving.register_keras_serializable(package="zoo")
-class _Tower(keras.layers.Layer):
-    """A stack of blocks over vectors, pooled to one vector.
+class _Tower(Tower):
+    """A stack of blocks over vectors, pooled to one vector."""
 
-    Args:
-        config: A `ClipConfig`, or its fields as a dictionary.
-    """
-
-    side = None  # the field of `ClipConfig` with the options
+    Whole, Options = ClipConfig, TowerConfig
 
     def __init__(self, config, **kwargs):
-        super().__init__(**kwargs)
-        self.whole = ClipConfig(**config) if isinstance(config, dict) else config
-        self.config = TowerConfig(**getattr(self.whole, self.side) or {})
+        super().__init__(config, **kwargs)
         config, dtype = self.config, self.dtype_policy
-        mask = masks.Causal() if config.is_causal else None
-        self.blocks = make_blocks(EncoderBlock, "block", config, mask=mask, dtype=dtype)
-        self.norm = final_norm(config, "norm", dtype)
         self.seed_generator = keras.random.SeedGenerator() if config.hiding else None
         self.pool = None
         if config.pooling == "attention":
             self.pool = AttentionPooling(config.num_heads, dtype=dtype, name="pool")
 
+    def mask_of_blocks(self):
+        return masks.Causal() if self.config.is_causal else None
+
     def build_blocks(self):
-        vectors = (None, None, self.config.size)
-        for block in self.blocks:
-            block.build(vectors)
-        self.norm.build(vectors)
+        super().build_blocks()
         if self.pool is not None:
-            self.pool.build(vectors)
+            self.pool.build((None, None, self.config.size))
 
     def read(self, x, mask, end, return_attention_scores, training):
         """Returns `(batch, size)` for vectors `(batch, length, size)`; if requested, also the
@@ -153,9 +139,7 @@ class _Tower(keras.layers.Layer):
             shown = ops.logical_or(shown, ops.arange(shape[1]) == 0)
             mask = shown if mask is None else ops.logical_and(mask, shown)
         flags = {"return_attention_scores": return_attention_scores, "training": training}
-        x, weights = run_blocks(self.blocks, x, mask=mask, **flags)
-        weights = [each for (each,) in weights] if return_attention_scores else []
-        x = self.norm(x)
+        x, weights = self.run(x, mask, **flags)
         if self.pool is None:
             pooled = self._pooled(x, mask, end)
         elif return_attention_scores:
@@ -171,9 +155,6 @@ class _Tower(keras.layers.Layer):
         if self.config.pooling == "first":
             return x[:, 0]
         return ops.mean(x, axis=1) if mask is None else masked_mean(x, mask)
-
-    def get_config(self):
-        return {**super().get_config(), "config": dataclasses.asdict(self.whole)}
 
 
 @keras.saving.register_keras_serializable(package="zoo")
@@ -286,51 +267,3 @@ class PatchTower(_Tower):
             x = ops.concatenate([first, x], axis=1)
         x = self.input_norm(self.input_drop(self.place(x), training=training))
         return self.read(x, None, None, return_attention_scores, training)
-
-
-@keras.saving.register_keras_serializable(package="zoo")
-class AttentionPooling(keras.layers.Layer):
-    """Pools several vectors into one, by the attention of a learned query.
-
-    Paper: Lee et al. 2019, Set Transformer, section 3.2 (https://arxiv.org/abs/1810.00825).
-
-    Args:
-        num_heads: Number of heads, which may attend to different vectors.
-
-    Call arguments:
-        x: `(batch, length, size)`.
-        mask: Boolean `(batch, length)`, `False` for padding.
-        return_attention_scores: Whether to also return the weights.
-
-    Output shape:
-        `(batch, size)`; with `return_attention_scores` a tuple, with weights `(batch, heads, 1,
-        length)`.
-    """
-
-    def __init__(self, num_heads, **kwargs):
-        super().__init__(**kwargs)
-        self.supports_masking = True
-        self.num_heads = num_heads
-
-    def compute_mask(self, x, previous_mask=None):
-        """Returns nothing: the output has no length axis."""
-
-    def build(self, x_shape):
-        size = x_shape[-1]
-        self.query = self.add_weight(
-            name="query", shape=(1, size), initializer=keras.initializers.TruncatedNormal(stddev=1)
-        )
-        self.attention = MultiHeadAttention(
-            self.num_heads, size // self.num_heads, dtype=self.dtype_policy, name="attention"
-        )
-        self.attention.build((None, 1, size), x_shape)
-
-    def call(self, x, mask=None, return_attention_scores=False, training=None):
-        query = ops.cast(ops.convert_to_tensor(self.query), x.dtype)
-        query = ops.broadcast_to(query, (ops.shape(x)[0], 1, x.shape[-1]))
-        flags = {"return_attention_scores": return_attention_scores, "training": training}
-        found = self.attention(query, x, value_mask=mask, **flags)
-        return (found[0][:, 0], found[1]) if return_attention_scores else found[:, 0]
-
-    def get_config(self):
-        return {**super().get_config(), "num_heads": self.num_heads}

@@ -3,19 +3,16 @@
 The task, searching, matching and classifying images by texts, is `zoo.tasks.matching.Matcher`.
 """
 
-import math
-
 import keras
 from keras import ops
 
 from zoo.metrics.sigmoid import SigmoidLoss
-from zoo.models.core import Core
-from zoo.models.pooling import unit_vectors
 from zoo.models.siglip_towers import SiglipConfig, SiglipImageTower, SiglipTextTower
+from zoo.models.two_towers import TwoTowers
 
 
 @keras.saving.register_keras_serializable(package="zoo")
-class Siglip(Core):
+class Siglip(TwoTowers):
     """Two towers, one of images and one of texts, and the logits of pairs of their outputs.
 
     $$ S_{ij} = e^t \\frac{f(image_i) \\cdot g(text_j)}{|f(image_i)| |g(text_j)|} + b $$
@@ -63,30 +60,11 @@ class Siglip(Core):
         self.text_projection = keras.layers.Dense(
             config.embedding_size, dtype=dtype, name="text_projection"
         )
+        self.image_projection = keras.layers.Identity(dtype=dtype, name="image_projection")
 
     def build(self, inputs_shape=None):
-        self.text_tower.build()
-        self.image_tower.build()
-        self.text_projection.build((None, self.text_tower.config.size))
-        initial = {"log_scale": -math.log(self.config.temperature), "bias": self.config.bias}
-        self.log_scale, self.bias = (
-            self.add_weight(
-                name=name,
-                shape=(),
-                initializer=keras.initializers.Constant(value),
-                autocast=False,
-            )
-            for name, value in initial.items()
-        )
-
-    def call(self, inputs, training=None):
-        images = self.embed_images(inputs["images"], training=training)
-        texts = self.embed_texts(inputs["token_ids"], training=training)
-        return self.logits(ops.matmul(images, ops.transpose(texts)))
-
-    def scale(self):
-        """Returns the factor of the cosines, a scalar."""
-        return ops.exp(ops.cast(self.log_scale, "float32"))
+        super().build()
+        self.bias = self.add_scalar("bias", self.config.bias)
 
     def logits(self, cosines):
         """Returns the logits of cosines `(images, texts)`."""
@@ -103,11 +81,3 @@ class Siglip(Core):
     def settings_of_logits(self):
         """Returns a dictionary of the numbers that turn cosines into logits."""
         return {"logit_scale": float(self.scale()), "logit_bias": float(self.bias)}
-
-    def embed_images(self, images, training=None):
-        """Returns float32 unit vectors `(images, embedding_size)`."""
-        return unit_vectors(self.image_tower(images, training=training))
-
-    def embed_texts(self, token_ids, training=None):
-        """Returns float32 unit vectors `(texts, embedding_size)`."""
-        return unit_vectors(self.text_projection(self.text_tower(token_ids, training=training)))

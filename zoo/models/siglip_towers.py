@@ -5,17 +5,11 @@ import dataclasses
 import keras
 from keras import ops
 
-from keras_attention import EncoderBlock, FeedForward
+from keras_attention import FeedForward
 from keras_attention.positions import LearnedPosition
-from zoo.models.clip_towers import AttentionPooling
-from zoo.models.transformer import (
-    StackConfig,
-    TokenEmbedding,
-    final_norm,
-    make_blocks,
-    make_norm,
-    run_blocks,
-)
+from zoo.models.attention_pooling import AttentionPooling
+from zoo.models.transformer import StackConfig, TokenEmbedding, make_norm
+from zoo.models.two_towers import Tower
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -70,40 +64,10 @@ class SiglipConfig:
         return SiglipTowerConfig(**self.image or {}).size
 
 
-@keras.saving.register_keras_serializable(package="zoo")
-class _Tower(keras.layers.Layer):
-    """A stack of blocks over vectors.
+class _Tower(Tower):
+    """A stack of blocks over vectors."""
 
-    Args:
-        config: A `SiglipConfig`, or its fields as a dictionary.
-    """
-
-    side = None  # the field of `SiglipConfig` with the options
-
-    def __init__(self, config, **kwargs):
-        super().__init__(**kwargs)
-        self.whole = SiglipConfig(**config) if isinstance(config, dict) else config
-        self.config = SiglipTowerConfig(**getattr(self.whole, self.side) or {})
-        dtype = self.dtype_policy
-        self.blocks = make_blocks(EncoderBlock, "block", self.config, dtype=dtype)
-        self.norm = final_norm(self.config, "norm", dtype)
-
-    def build_blocks(self):
-        vectors = (None, None, self.config.size)
-        for block in self.blocks:
-            block.build(vectors)
-        self.norm.build(vectors)
-
-    def read(self, x, return_attention_scores, training):
-        """Returns `(batch, length, size)` and a list of the weights of all blocks, empty unless
-        requested.
-        """
-        flags = {"return_attention_scores": return_attention_scores, "training": training}
-        x, weights = run_blocks(self.blocks, x, **flags)
-        return self.norm(x), [each for (each,) in weights]
-
-    def get_config(self):
-        return {**super().get_config(), "config": dataclasses.asdict(self.whole)}
+    Whole, Options = SiglipConfig, SiglipTowerConfig
 
 
 @keras.saving.register_keras_serializable(package="zoo")
@@ -133,7 +97,7 @@ class SiglipTextTower(_Tower):
 
     def call(self, token_ids, return_attention_scores=False, training=None):
         x = self.embedding(token_ids, training=training)
-        x, weights = self.read(x, return_attention_scores, training)
+        x, weights = self.run(x, return_attention_scores=return_attention_scores, training=training)
         return (x[:, -1], weights) if return_attention_scores else x[:, -1]
 
 
@@ -172,7 +136,7 @@ class SiglipImageTower(_Tower):
         x = self.patches(images)
         x = ops.reshape(x, (-1, self.whole.positions, self.config.size))  # (batch, patches, size)
         x = self.drop(self.place(x), training=training)
-        x, weights = self.read(x, return_attention_scores, training)
+        x, weights = self.run(x, return_attention_scores=return_attention_scores, training=training)
         if return_attention_scores:
             x, of_pool = self.pool(x, return_attention_scores=True, training=training)
             weights.append(of_pool)
