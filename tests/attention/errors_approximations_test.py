@@ -1,0 +1,108 @@
+"""Users' mistakes with local attention and the approximations, and what the messages say."""
+
+import pytest
+
+from keras_attention.linformer import LinformerAttention
+from keras_attention.local import LocalAttention
+from keras_attention.performer import PerformerAttention
+from keras_attention.reformer import ReformerAttention
+from tests.attention.mistakes import QUERY, VALUE, attend, check_message, ones
+
+
+def causal_performer_step(start):
+    layer = PerformerAttention(2, 3, causal=True)
+    layer(QUERY, VALUE)
+    return layer.attend(QUERY, layer.prepare(VALUE), start=start)
+
+
+# what the user did: (how, what the message must say)
+MISTAKES = {
+    "unknown mode of local attention": (
+        lambda: LocalAttention("local-p"),
+        ["`mode` of LocalAttention", "monotonic, predictive", "'local-p'"],
+    ),
+    "window without a width": (
+        lambda: LocalAttention(half_width=0),
+        ["`half_width` of LocalAttention must be a positive integer", "half_width=0"],
+    ),
+    "units of a place that nobody predicts": (
+        lambda: LocalAttention("monotonic", units=3),
+        ["`units` of LocalAttention", "mode='predictive'", "units=3", "Omit it"],
+    ),
+    "units of a place that are none": (
+        lambda: LocalAttention(units=2.5),
+        ["`units` of LocalAttention must be a positive integer or None", "units=2.5"],
+    ),
+    "weights to multiply that are never formed": (
+        lambda: LocalAttention("predictive", implementation="chunked"),
+        ["LocalAttention(mode='predictive')", "'auto' or 'reference'", "'chunked'"],
+    ),
+    **{
+        f"vectors in place of a memory, {mode}": (
+            lambda mode=mode: LocalAttention(mode).attend(QUERY, VALUE, start=0),
+            ["`memory` of LocalAttention must be what its `prepare` returned", "(2, 5, 4)"],
+        )
+        for mode in ("monotonic", "predictive")
+    },
+    "unknown kernel of random features": (
+        lambda: PerformerAttention(2, 3, kernel="exp"),
+        ["`kernel` of PerformerAttention must be one of softmax, relu", "'exp'"],
+    ),
+    "no features": (
+        lambda: PerformerAttention(2, 3, num_features=0),
+        ["`num_features` of PerformerAttention must be a positive integer", "num_features=0"],
+    ),
+    "score of an approximation": (
+        lambda: PerformerAttention(2, 3, score="dot", mask="causal"),
+        ["PerformerAttention", "Unrecognized keyword arguments", "score"],
+    ),
+    "mask of pairs that are never formed": (
+        attend(PerformerAttention(2, 3), attention_mask=ones(3, 5)),
+        ["PerformerAttention cannot honour `attention_mask`", "value_mask", "MultiHeadAttention"],
+    ),
+    "causal step in the middle of the keys": (
+        lambda: causal_performer_step(start=1),
+        ["PerformerAttention cannot honour `start`", "end where the keys end", "Omit it"],
+    ),
+    "no mixtures": (
+        lambda: LinformerAttention(2, 3, projected_length=0),
+        ["`projected_length` of LinformerAttention must be a positive integer", "=0"],
+    ),
+    "more keys than there are columns": (
+        attend(LinformerAttention(2, 3, max_length=4)),
+        ["LinformerAttention mixes at most max_length=4 keys", "(2, 5, 4)", "larger max_length"],
+    ),
+    "causal mixtures": (
+        attend(LinformerAttention(2, 3), use_causal_mask=True),
+        ["LinformerAttention cannot honour `use_causal_mask`", "from all positions"],
+    ),
+    "mask of pairs of mixtures": (
+        attend(LinformerAttention(2, 3), attention_mask=ones(3, 5)),
+        ["LinformerAttention cannot honour `attention_mask`", "value_mask or key_mask"],
+    ),
+    "odd number of buckets": (
+        lambda: ReformerAttention(2, 3, max_buckets=7),
+        ["`max_buckets` of ReformerAttention must be even", "max_buckets=7", "Use 8"],
+    ),
+    "no rounds": (
+        lambda: ReformerAttention(2, 3, num_hashes=0),
+        ["`num_hashes` of ReformerAttention must be a positive integer", "num_hashes=0"],
+    ),
+    "key beside shared queries": (
+        attend(ReformerAttention(2, 3), query=VALUE, key=VALUE),
+        ["ReformerAttention cannot honour `key`", "Omit it", "MultiHeadAttention"],
+    ),
+    "cross-attention within one sequence": (
+        attend(ReformerAttention(2, 3)),
+        ["ReformerAttention attends within one sequence", "query (2, 3, 4), value (2, 5, 4)"],
+    ),
+    "mask of pairs of buckets": (
+        attend(ReformerAttention(2, 3), query=VALUE, attention_mask=ones(5, 5)),
+        ["ReformerAttention cannot honour `attention_mask`", "same bucket", "causal=True"],
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_message_says_who_what_and_how(mistake):
+    check_message(*MISTAKES[mistake])

@@ -1,0 +1,86 @@
+"""Users' mistakes with blocks, and what the messages say."""
+
+import pytest
+
+from keras_attention.conformer import ConformerBlock
+from keras_attention.convolution import ConvolutionModule
+from keras_attention.feed_forward import FeedForward
+from keras_attention.transformer import DecoderBlock, EncoderBlock
+from tests.attention.mistakes import NARROW, QUERY, VALUE, check_message, ones
+
+# what the user did: (how, what the message must say)
+MISTAKES = {
+    "cache of a block before there are weights": (
+        lambda: EncoderBlock(2, 8, mask="causal", name="first").start(2, 5),
+        ["'first' (EncoderBlock) has no weights yet", "Call the layer once", "build(x_shape)"],
+    ),
+    "cache of a decoder before there are weights": (
+        lambda: DecoderBlock(2, 8).start(VALUE, 5),
+        ["(DecoderBlock) has no weights yet", "build(x_shape, encoded_shape)"],
+    ),
+    "steps of a block that looks ahead": (
+        lambda: EncoderBlock(2, 8).start(2, 3),
+        ["`mask` of EncoderBlock must be causal for steps", "mask=None", "mask='causal'"],
+    ),
+    "size that the heads of a block do not share": (
+        lambda: EncoderBlock(3, 8)(QUERY),
+        ["EncoderBlock splits the size", "x of shape (2, 3, 4), num_heads=3", "`key_dim`"],
+    ),
+    "unknown place of the normalization": (
+        lambda: DecoderBlock(2, 8, normalize="first"),
+        ["`normalize` of DecoderBlock must be one of post, pre", "normalize='first'"],
+    ),
+    "block without heads": (
+        lambda: EncoderBlock(0, 8),
+        ["`num_heads` of EncoderBlock must be a positive integer", "num_heads=0"],
+    ),
+    "feed-forward network of size 0": (
+        lambda: FeedForward(0),
+        ["`hidden` of FeedForward must be a positive integer", "hidden=0"],
+    ),
+    "attention dropout of a block of 1": (
+        lambda: EncoderBlock(2, 8, attention_dropout=1.0),
+        ["`attention_dropout` of EncoderBlock must be at least 0", "attention_dropout=1.0"],
+    ),
+    "unknown score of a block": (
+        lambda: DecoderBlock(2, 8, score="aditive"),
+        ["score 'aditive'", "Did you mean 'additive'"],
+    ),
+    "convolution of no size": (
+        lambda: ConformerBlock(2, 8, kernel_size=0),
+        ["`kernel_size` of ConformerBlock must be a positive integer", "kernel_size=0"],
+    ),
+    "unknown normalization of a convolution": (
+        lambda: ConformerBlock(2, 8, convolution_norm="group"),
+        ["`convolution_norm` of ConformerBlock must be one of batch, layer", "'group'"],
+    ),
+    "unknown normalization of a convolution module": (
+        lambda: ConvolutionModule(norm="bach"),
+        ["norm of ConvolutionModule 'bach'", "Did you mean 'batch'"],
+    ),
+    "bias of an unknown part of a Conformer": (
+        lambda: ConformerBlock(2, 8, use_bias=["convolutions"]),
+        ["`use_bias` of ConformerBlock", "feed_forward, convolution", "convolutions"],
+    ),
+    "block on a single vector": (
+        lambda: EncoderBlock(2, 8)(QUERY[:, 0]),
+        ["EncoderBlock needs x of shape (batch, length, size)", "x (2, 4)", "x[:, None, :]"],
+    ),
+    "decoder block on an encoded vector": (
+        lambda: DecoderBlock(2, 8)(QUERY, NARROW[:, 0]),
+        ["DecoderBlock needs x and encoded of shape", "x (2, 3, 4), encoded (2, 6)"],
+    ),
+    "mask of another length for a block": (
+        lambda: EncoderBlock(2, 8)(QUERY, mask=ones(2, 5)),
+        ["`mask` of EncoderBlock", "(batch, length) = (2, 3)", "shape (2, 5)"],
+    ),
+    "mask of the target for what was encoded": (
+        lambda: DecoderBlock(2, 8)(QUERY, NARROW, encoded_mask=ones(2, 3)),
+        ["`encoded_mask` of DecoderBlock", "(batch, length) = (2, 5)", "shape (2, 3)"],
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_message_says_who_what_and_how(mistake):
+    check_message(*MISTAKES[mistake])
