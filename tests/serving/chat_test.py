@@ -49,6 +49,10 @@ def test_answers_are_those_of_generate(client, task):
     assert choice["message"] == {"role": "assistant", "content": expected}
     assert answer["object"] == "chat.completion"
     assert answer["usage"]["prompt_tokens"] == len("u: Hi!\na: ")
+    several = client(ADDRESS, {**content, "n": 2})[1]
+    texts = [choice["message"]["content"] for choice in several["choices"]]
+    assert texts == task.generate([TALK, TALK], 9, "random", temperature=1.0, seed=3)
+    assert several["usage"]["prompt_tokens"] == answer["usage"]["prompt_tokens"]
     longest = {"model": "talker", "messages": TALK, "temperature": 0}
     for sent, number in ((longest, 20), ({**longest, "max_completion_tokens": 7}, 7)):
         answer = client(ADDRESS, sent)[1]

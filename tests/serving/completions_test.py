@@ -24,6 +24,10 @@ def test_completions_are_those_of_generate(client, model):
     expected = task.generate(["a", "b"], 9, "random", temperature=1.0, seed=3)
     assert [choice["text"] for choice in answer["choices"]] == expected
     assert answer["usage"]["prompt_tokens"] == 2
+    several = client("/v1/completions", {**content, "n": 2})[1]
+    expected = task.generate(["a", "a", "b", "b"], 9, "random", temperature=1.0, seed=3)
+    assert [choice["text"] for choice in several["choices"]] == expected
+    assert several["usage"]["prompt_tokens"] == 2
     greedy = {**content, "prompt": "a", "temperature": 0, "stop": "e"}
     defaults = {"n": 1, "best_of": 1, "echo": False, "presence_penalty": 0.0, "suffix": None}
     defaults["logit_bias"] = {}
@@ -122,7 +126,10 @@ def test_streamed_events_put_together_are_the_completion(client, options):
         ({"stop": ["a"] * 17}, 400),
         ({"stop": "b" * 2001}, 400),
         ({"logit_bias": {"5": 1}}, 400),
-        ({"n": 2}, 400),
+        ({"n": 0}, 400),
+        ({"n": 17, "prompt": ["a", "b"]}, 400),
+        ({"n": 2, "stream": True}, 400),
+        ({"n": 2, "logprobs": 1}, 400),
         ({"best_of": 2}, 400),
         ({"echo": True}, 400),
         ({"logprobs": 6}, 400),

@@ -54,6 +54,7 @@ class Completion(NamedTuple):
     seed: int
     stream: bool
     logprobs: int | None
+    number: int = 1  # of answers to each prompt
     tells_usage: bool = False
 
 
@@ -88,9 +89,12 @@ def completion_of(content, models, limits):
     stops = texts_of(content, "stop", MOST_STOPS, limits)
     if not all(stops):
         raise Refused(400, "'stop' must not be empty.")
-    if values["stream"] and len(prompts) > 1:
-        raise Refused(400, "Only one prompt can be streamed at a time.")
-    logprobs = _logprobs(content, prompts)
+    prompts = prompts or [""]
+    _require_number(values["n"], len(prompts))
+    is_one = len(prompts) == values["n"] == 1
+    if values["stream"] and not is_one:
+        raise Refused(400, "Only one answer to one prompt can be streamed at a time.")
+    logprobs = _logprobs(content, is_one)
     top_k = _top_k(content)
     try:
         sampler = _sampler(model.task, values["temperature"], values["top_p"], top_k)
@@ -98,13 +102,14 @@ def completion_of(content, models, limits):
         raise Refused(400, str(error)) from error
     return Completion(
         model,
-        prompts or [""],
+        prompts,
         stops,
         values["max_tokens"],
         sampler,
         values["seed"],
         values["stream"],
         logprobs,
+        values["n"],
         _tells_usage(content, values["stream"]),
     )
 
@@ -113,8 +118,9 @@ def answer_of(wanted):
     """Returns the JSON of an answer, as a Python object."""
     task = wanted.model.task
     if wanted.logprobs is None:
+        prompts = [prompt for prompt in wanted.prompts for _ in range(wanted.number)]
         found = task.continuations(
-            wanted.prompts, wanted.max_tokens, wanted.sampler, wanted.seed, wanted.stops
+            prompts, wanted.max_tokens, wanted.sampler, wanted.seed, wanted.stops
         )
         choices = [
             _choice(number, each.text, "stop" if each.is_ended else "length")
@@ -256,22 +262,29 @@ def _values_of(content, limits):
             raise Refused(400, f"{name!r} must be {NAMES[kind]}.")
         values[name] = value
     require_seed(values["seed"])
-    if values["n"] != 1:
-        raise Refused(400, "'n' must be 1: send another request with another seed.")
     if not 1 <= values["max_tokens"] <= limits.new_tokens:
         raise Refused(400, f"'max_tokens' must be from 1 to {limits.new_tokens}.")
     return values
 
 
-def _logprobs(content, prompts):
+def _require_number(number, prompts):
+    if not 1 <= number <= LARGEST // prompts:
+        raise Refused(
+            400,
+            f"'n' must be at least 1, and the number of prompts times 'n' at most {LARGEST}. "
+            f"Received: {prompts} prompts, n={number}.",
+        )
+
+
+def _logprobs(content, is_one):
     """Returns the number of likely tokens that a client requests at each position, or `None`."""
     number = content.get("logprobs")
     if number is None:
         return None
     if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= MOST_LIKELY:
         raise Refused(400, f"'logprobs' must be an integer from 0 to {MOST_LIKELY}.")
-    if len(prompts) > 1:
-        raise Refused(400, "'logprobs' are for one prompt at a time.")
+    if not is_one:
+        raise Refused(400, "'logprobs' are for one answer to one prompt at a time.")
     return number
 
 
