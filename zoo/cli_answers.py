@@ -48,12 +48,26 @@ TEXTS_AT_ONCE = 1024  # texts that are translated and written before the next on
 @decoding_options
 @batch_size_of(64)
 @show_attention_of("the alignment of the first text")
-def translate(name, texts, files, show_attention, batch_size, sampler, **options):
+@click.option("--source-language", help="Language of the texts, for an M2M100 or NLLB, such as en.")
+@click.option("--target-language", help="Language of the translations, such as de.")
+def translate(
+    name,
+    texts,
+    files,
+    show_attention,
+    batch_size,
+    sampler,
+    source_language,
+    target_language,
+    **options,
+):
     """Translate TEXTS, or the lines of standard input, with the model NAME.
 
     Writes one line per text.
     """
     options = given(options)
+    languages = {"source_language": source_language, "target_language": target_language}
+    languages = given(languages)
     seed = options.pop("seed", 0)
     if are_files(files, texts, show_attention):
         settings = {"sampler": sampler, "batch_size": batch_size, **options}
@@ -62,12 +76,12 @@ def translate(name, texts, files, show_attention, batch_size, sampler, **options
             translations = model.translate(texts, seed=seed + before, **settings)
             return [{"translation": each} for each in translations]
 
-        model = load(name, "translate")
-        answer_rows(files, model, answer, name=name, seed=seed, **settings)
+        model = load(name, "translate", **languages)
+        answer_rows(files, model, answer, options=languages, name=name, seed=seed, **settings)
         return
     refuse_files(texts)
     texts = texts or lines_of_input()
-    model = load(name, "translate")
+    model = load(name, "translate", **languages)
     for number, some in enumerate(batches(texts, TEXTS_AT_ONCE)):
         asked = {"sampler": sampler, "batch_size": batch_size, "seed": seed + number, **options}
         for translation in model.translate(some, **asked):

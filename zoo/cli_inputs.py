@@ -16,10 +16,10 @@ PAIR_OF_TEXTS = TEXT, "text_pair"  # as an exported classifier calls them
 ROWS_AT_ONCE = 256  # rows of a file; at most this many are lost if the process is killed
 
 
-def load(name, method):
-    """Loads a model that has a method."""
+def load(name, method, **options):
+    """Loads a model that has a method; options as for `zoo.load`."""
     quiet.import_tensorflow()
-    model = zoo.load(name)
+    model = zoo.load(name, **options)
     if not hasattr(model, method):
         task = model.task_name
         raise ValueError(f"{name} is for another task ({task}): it has no `{method}`.")
@@ -58,7 +58,9 @@ def are_files(files, others, show_attention=None):
     return True
 
 
-def answer_rows(files, model, answer, at_once=ROWS_AT_ONCE, kind=None, names=(TEXT,), **job):
+def answer_rows(
+    files, model, answer, at_once=ROWS_AT_ONCE, kind=None, names=(TEXT,), options=None, **job
+):
     """Answers the rows of a file, or the files of a kind in a folder, in another file.
 
     Args:
@@ -71,6 +73,7 @@ def answer_rows(files, model, answer, at_once=ROWS_AT_ONCE, kind=None, names=(TE
         kind: Kind of the files in a folder, `"image"` or `"sound"`; `None` if the model reads
             texts.
         names: Names of the texts of a row.
+        options: Dictionary of the options that the model was loaded with.
         **job: What else the answers depend on, such as the `name` of the model.
     """
     source, output, where = files
@@ -81,13 +84,16 @@ def answer_rows(files, model, answer, at_once=ROWS_AT_ONCE, kind=None, names=(TE
     rows = FileFolder(source, kind) if source.is_dir() else TextFile(source, names)
     require_writable(output.absolute().parent)
     answer(model, [], 0)  # which refuses wrong options before the first row does
-    job = job if len(names) == 1 else {**job, "texts": names}
+    options = options or {}
+    job = {**job, **options} if len(names) == 1 else {**job, **options, "texts": names}
     if where is None:
         failed = answer_file(rows, output, functools.partial(answer, model), job, at_once)
     else:
         from zoo.file_workers import OnWorker, workers
 
-        on_worker = OnWorker(load, (job["name"], model.task_method), answer)
+        on_worker = OnWorker(
+            functools.partial(load, **options), (job["name"], model.task_method), answer
+        )
         with workers(where) as run:
             failed = answer_file(rows, output, on_worker, job, at_once, run)
     if failed:

@@ -17,6 +17,8 @@ from zoo.catalog import ARCHITECTURES, folder_of, list_models, register
 from zoo.storage import CARD, CONFIG, TOKENIZER, WEIGHTS
 from zoo.storage.cards import read_card
 
+CHOSEN = "labels", "problem_type", "source_language", "target_language"  # of checkpoints alone
+
 if TYPE_CHECKING:
     from zoo import names
     from zoo.tasks.answering import Answerer
@@ -99,7 +101,9 @@ def load(name, weights="pretrained", tokenizer=None, dtype=None, **overrides):
             `problem_type`, as in transformers: with `"multi_label_classification"` an input may
             have several labels, and with `"token_classification"` each word has one. For a
             checkpoint alone, `problem_type` also sets the task of its own head: `"regression"`
-            predicts a number, `"question_answering"` finds answers.
+            predicts a number, `"question_answering"` finds answers. For a checkpoint of many
+            languages, M2M100 or NLLB, `source_language` and `target_language` are the codes of
+            those to translate between, such as `"en"` or `"eng_Latn"`.
 
     Returns:
         A task, such as `zoo.Translator`.
@@ -304,8 +308,8 @@ def _of_checkpoint(folder, dtype, **overrides):
 
     with _named(f"The checkpoint {folder} cannot be loaded."):
         files = TensorFiles(folder)
-        head = {name: overrides.pop(name, None) for name in ("labels", "problem_type")}
-        plan, tokenizer = read_checkpoint(folder, **head)
+        chosen = {name: overrides.pop(name, None) for name in CHOSEN}
+        plan, tokenizer = read_checkpoint(folder, **chosen)
         layers = _most_layers(plan.options)
         if layers > len(files.shapes):  # before a weight is made, layers are
             raise ValueError(

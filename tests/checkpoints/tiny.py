@@ -22,6 +22,7 @@ GERMAN = [
     "Züge und Boote und Flugzeuge fahren vorbei.",
     "Eine Reise nach Paris oder Rom, für dich!",
 ]
+NLLB = {"src_lang": "eng_Latn", "tgt_lang": "deu_Latn"}
 MARIAN = [("layers", 2), ("attention_heads", 2), ("ffn_dim", 24)]
 SIZES = {
     "hidden_size": 16,
@@ -225,6 +226,39 @@ def save_marian(folder):
     model = _random(transformers.MarianMTModel, config)
     model.generation_config.num_beams = 4
     model.generation_config.bad_words_ids = [[vocabulary["<pad>"]]]
+    model.save_pretrained(folder)
+    tokens.save_pretrained(folder)
+    return model, tokens
+
+
+def save_m2m_100(folder, kind="Nllb"):
+    """Like `save`, for an NLLB, or an `"M2M100"`, with English and German among its languages."""
+    if kind == "Nllb":
+        backend = tokenizers.Tokenizer(tokenizers.models.BPE(unk_token="<unk>"))
+        backend.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace()
+        special = ["<s>", "<pad>", "</s>", "<unk>"]
+        trainer = tokenizers.trainers.BpeTrainer(
+            vocab_size=200, special_tokens=special, show_progress=False
+        )
+        backend.train_from_iterator((TEXTS + GERMAN) * 3, trainer)
+        learned = json.loads(backend.to_str())["model"]
+        tokens = transformers.NllbTokenizer(
+            learned["vocab"], list(map(tuple, learned["merges"])), **NLLB
+        )
+        size = len(tokens)
+    else:
+        pieces = _sentence_pieces(TEXTS + GERMAN)
+        processor = sentencepiece.SentencePieceProcessor(model_proto=pieces)
+        names = ["<s>", "<pad>", "</s>", "<unk>"]
+        names += [processor.id_to_piece(i) for i in range(3, processor.get_piece_size())]
+        (folder / "vocab.json").write_text(json.dumps({x: i for i, x in enumerate(names)}))
+        (folder / "sentencepiece.bpe.model").write_bytes(pieces)
+        files = str(folder / "vocab.json"), str(folder / "sentencepiece.bpe.model")
+        tokens = transformers.M2M100Tokenizer(*files, src_lang="en", tgt_lang="de")
+        size = len(names) + len(tokens.lang_token_to_id)
+    stacks = {f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in MARIAN}
+    config = transformers.M2M100Config(**stacks, vocab_size=size + 8, d_model=16)
+    model = _random(transformers.M2M100ForConditionalGeneration, config)
     model.save_pretrained(folder)
     tokens.save_pretrained(folder)
     return model, tokens

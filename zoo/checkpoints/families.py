@@ -15,6 +15,7 @@ FAMILIES = {
     "electra": "zoo.checkpoints.electra",
     "gpt2": "zoo.checkpoints.gpt2",
     "llama": "zoo.checkpoints.llama",
+    "m2m_100": "zoo.checkpoints.m2m_100",
     "marian": "zoo.checkpoints.marian",
     "mistral": "zoo.checkpoints.llama",
     "modernbert": "zoo.checkpoints.modernbert",
@@ -34,7 +35,8 @@ def family_of(settings):
     """Returns the module of a family.
 
     Its `plan(settings, folder)` returns a `Plan`. Where the tokenizer is not the usual one, its
-    `tokenizer(folder, size)` reads it.
+    `tokenizer(folder, size)` reads it; for a model of many languages, it also
+    takes `source_language` and `target_language`.
 
     Args:
         settings: `Settings` of a checkpoint.

@@ -9,13 +9,14 @@ from zoo.readers.text.reading import read_tokenizer
 from zoo.storage import CONFIG
 
 
-def read_checkpoint(folder, labels=None, problem_type=None):
+def read_checkpoint(folder, labels=None, problem_type=None, **languages):
     """Reads everything except the weights.
 
     Args:
         folder: The folder.
         labels: List of labels for a new head, or `None` for the head of the file.
         problem_type: In place of that of the file, as `Settings` takes it.
+        **languages: `source_language` and `target_language`, of a model of many languages.
 
     Returns:
         A `Plan`, and the tokenizer, `None` for a model without texts.
@@ -35,12 +36,18 @@ def read_checkpoint(folder, labels=None, problem_type=None):
             f"{folder} is not a classifier, and does not become one with problem_type="
             f"{problem_type!r} alone: pass labels=[...] as well."
         )
+    given = {name: language for name, language in languages.items() if language is not None}
+    if given and not plan.has_languages:
+        raise ValueError(
+            f"{folder} is not a model of many languages, such as M2M100 or NLLB. Received: "
+            f"{', '.join(f'{name}={language!r}' for name, language in given.items())}."
+        )
     if plan.size is None:
         return plan, None
     if reads_as_encoder(plan):
         return plan, tokenizer_of(plan, folder)
     read = getattr(family, "tokenizer", read_tokenizer)
-    tokenizer = read(folder, size=plan.size)
+    tokenizer = read(folder, size=plan.size, **(languages if plan.has_languages else {}))
     _require_same_padding(folder, plan, tokenizer)
     plan.options |= {name: getattr(tokenizer, name) for name in plan.of_tokenizer}
     return plan, tokenizer

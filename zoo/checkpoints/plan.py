@@ -22,6 +22,7 @@ class Plan:
         names: `Names` of the weights.
         size: Number of token ids, `None` for a model without texts.
         of_tokenizer: Names of further options, which are those attributes of the tokenizer.
+        has_languages: Whether the tokenizer depends on the languages to translate between.
     """
 
     architecture: str
@@ -29,6 +30,7 @@ class Plan:
     names: Names
     size: int | None = None
     of_tokenizer: tuple = ()
+    has_languages: bool = False
 
     def solves(self, problem_type):
         """Whether the model is for a problem type, as `zoo.checkpoints.settings.Settings` has it.

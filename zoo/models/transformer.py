@@ -173,7 +173,7 @@ class TokenEmbedding(keras.layers.Layer):
         max_length: Number of learned positions.
         dropout: Dropout rate.
         scaled, tied, output_bias: As for `WriterConfig`.
-        layout: Layout of sinusoidal positions, as for `SinusoidalPosition`.
+        layout, max_wavelength: Of sinusoidal positions, as for `SinusoidalPosition`.
         norm: Kind of a normalization of the sums, as for `StackConfig`; `None` for none.
         epsilon: Added to the variance there.
 
@@ -195,6 +195,7 @@ class TokenEmbedding(keras.layers.Layer):
         layout="interleaved",
         norm=None,
         epsilon=1e-5,
+        max_wavelength=10000.0,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -202,11 +203,14 @@ class TokenEmbedding(keras.layers.Layer):
         self.position, self.max_length, self.dropout = position, max_length, dropout
         self.scaled, self.tied, self.output_bias = scaled, tied, output_bias
         self.layout, self.kind_of_norm, self.epsilon = layout, norm, epsilon
+        self.max_wavelength = max_wavelength
         dtype = self.dtype_policy
         if position == "learned":
             self.place = positions.LearnedPosition(max_length, dtype=dtype)
         else:
-            self.place = positions.SinusoidalPosition(layout=layout, dtype=dtype)
+            self.place = positions.SinusoidalPosition(
+                max_wavelength=max_wavelength, layout=layout, dtype=dtype
+            )
         self.norm = None
         if norm is not None:
             self.norm = NORMS[norm](epsilon=epsilon, dtype=dtype, name="norm")
@@ -272,11 +276,12 @@ class TokenEmbedding(keras.layers.Layer):
             "layout": self.layout,
             "norm": self.kind_of_norm,
             "epsilon": self.epsilon,
+            "max_wavelength": self.max_wavelength,
         }
 
 
-def embedding_of(config, max_length, dtype, layout="interleaved"):
-    """Returns the `TokenEmbedding` for a `WriterConfig`."""
+def embedding_of(config, max_length, dtype, **options):
+    """Returns the `TokenEmbedding` for a `WriterConfig`, with other options of its positions."""
     return TokenEmbedding(
         config.vocabulary_size,
         config.size,
@@ -286,6 +291,6 @@ def embedding_of(config, max_length, dtype, layout="interleaved"):
         config.scaled,
         config.tied,
         config.output_bias,
-        layout,
         dtype=dtype,
+        **options,
     )

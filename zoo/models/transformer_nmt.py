@@ -27,11 +27,15 @@ class TransformerNMTConfig(WriterConfig):
         decoder_layers: Number of blocks in the decoder; defaults to `num_layers`.
         max_length: Number of learned positions.
         layout: Layout of sinusoidal positions: `"interleaved"` or `"halves"`.
+        max_wavelength: Their largest wavelength, as for `SinusoidalPosition`.
+        first_position: Position of the first token.
     """
 
     decoder_layers: int | None = None
     max_length: int = 512
     layout: str = "interleaved"
+    max_wavelength: float = 10000.0
+    first_position: int = 0
 
 
 @keras.saving.register_keras_serializable(package="zoo")
@@ -83,7 +87,16 @@ class TransformerTranslator(EncoderDecoder):
     def make_embedding(self):
         """Returns the `TokenEmbedding` of both stacks."""
         config = self.config
-        return embedding_of(config, config.max_length, self.dtype_policy, config.layout)
+        return embedding_of(
+            config,
+            config.max_length + config.first_position,
+            self.dtype_policy,
+            layout=config.layout,
+            max_wavelength=config.max_wavelength,
+        )
+
+    def embed(self, stack, ids, start=0, training=None):
+        return super().embed(stack, ids, start + self.config.first_position, training)
 
     def of_attention(self, stack):
         """Returns additional arguments of the blocks of a stack, `"encoder"` or `"decoder"`."""

@@ -35,6 +35,7 @@ OF_CHECKPOINTS = (
     "preprocessor_config.json",
     "processor_config.json",
     "sentence_bert_config.json",
+    "sentencepiece.bpe.model",
     "special_tokens_map.json",
     "spiece.model",
     "spm.model",

@@ -5,6 +5,7 @@ from numbers import Integral, Real
 import numpy as np
 import tensorflow as tf
 
+from zoo import decoding
 from zoo.data.batching import bucket_by_length, number_of_batches
 from zoo.data.pairs import pairs_of_lists, require_pairs
 from zoo.data.seeds import seed_stream
@@ -25,7 +26,8 @@ class SourceToTargetTask(GeneratingTask):
     Args:
         core: A model of token ids with `start` and `step`. If it has room for only `longest`
             tokens, this limits sources and targets.
-        tokenizer: A tokenizer of both, which may be a `TwoSidedTokenizer`.
+        tokenizer: A tokenizer of both, which may be a `TwoSidedTokenizer` or a
+            `MultilingualTokenizer`.
         sampler: The default sampler.
         max_source_length: Maximum number of tokens of a source, the end token included; the
             exported model answers longer texts with an empty one.
@@ -60,6 +62,16 @@ class SourceToTargetTask(GeneratingTask):
     def longest(self):
         """Number of tokens of a text that the core has room for; `None` for any number."""
         return getattr(self.core, "longest", None)
+
+    def sampler(self, sampler=None, **options):
+        """Returns a sampler, as `GeneratingTask.sampler`.
+
+        If the texts of a tokenizer begin with the token of a language, so do all targets.
+        """
+        chosen = super().sampler(sampler, **options)
+        if self.tokenizer.language_id is None:
+            return chosen
+        return decoding.with_options(chosen, forced_first_token=self.tokenizer.language_id)
 
     # ----------------------------------------------------------------------------------- training
 

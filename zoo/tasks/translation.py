@@ -160,6 +160,29 @@ class Translator(SourceToTargetTask):
             )
         return translated[0] if is_one else translated
 
+    def between(self, source_language: str, target_language: str) -> "Translator":
+        """Returns a translator of another pair of languages, which shares all weights.
+
+        Args:
+            source_language, target_language: Codes of two languages of `model.tokenizer.languages`,
+                such as `"en"` and `"de"` of M2M100, or `"eng_Latn"` and `"deu_Latn"` of NLLB.
+
+        Raises:
+            ValueError: If a language is unknown, or the model was not loaded from a checkpoint of
+                many languages.
+        """
+        if self.tokenizer.language_id is None:
+            raise ValueError(
+                "Only a model of many languages, such as M2M100 or NLLB, translates between others."
+                f" Received: source_language={source_language!r}, target_language="
+                f"{target_language!r}, for a tokenizer of the kind {type(self.tokenizer).__name__}."
+            )
+        tokenizer = self.tokenizer.between(source_language, target_language)
+        other = type(self)(self.core, tokenizer, **self.settings)
+        other.build()
+        other.checkpoint = self.checkpoint
+        return other
+
     def _count(self, texts, longest):
         """Returns the numbers of tokens of texts, or bounds where the number of bytes suffices."""
         most_bytes = self._most_bytes(longest)

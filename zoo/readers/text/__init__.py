@@ -2,9 +2,10 @@
 
 import pathlib
 
-from zoo.readers.text import tokenizer, two_sided
+from zoo.readers.text import multilingual, tokenizer, two_sided
 from zoo.readers.text.base import Encoded, TextTokenizer
 from zoo.readers.text.byte_bpe import ByteBPETokenizer
+from zoo.readers.text.multilingual import MultilingualTokenizer
 from zoo.readers.text.reading import read_tokenizer
 from zoo.readers.text.tokenizer import Tokenizer
 from zoo.readers.text.two_sided import TwoSidedTokenizer
@@ -12,6 +13,7 @@ from zoo.readers.text.two_sided import TwoSidedTokenizer
 __all__ = [
     "ByteBPETokenizer",
     "Encoded",
+    "MultilingualTokenizer",
     "TextTokenizer",
     "Tokenizer",
     "TwoSidedTokenizer",
@@ -31,6 +33,10 @@ def load_tokenizer(path):
     """
     with open(pathlib.Path(path), encoding="utf-8", errors="replace") as file:
         content = file.read()
-    kinds = {tokenizer.FILE_FORMAT: Tokenizer, two_sided.FILE_FORMAT: TwoSidedTokenizer}
+    kinds = {
+        tokenizer.FILE_FORMAT: Tokenizer,
+        two_sided.FILE_FORMAT: TwoSidedTokenizer,
+        multilingual.FILE_FORMAT: MultilingualTokenizer,
+    }
     found = [kind for name, kind in kinds.items() if f'"format": "{name}"' in content]
     return (found[0] if found else ByteBPETokenizer).load(path)

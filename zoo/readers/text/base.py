@@ -37,6 +37,7 @@ class TextTokenizer(tf.Module):
         truncation_side: Where texts are truncated: `"right"`, at the end, or `"left"`.
         longest_pair: Maximum number of tokens of a pair of texts, or `None`.
         language_codes: The tokens that name the language of a translation, such as `">>fr<<"`.
+        language_id: Id of the token that every text begins with, or `None`.
     """
 
     mask_id = None
@@ -46,6 +47,7 @@ class TextTokenizer(tf.Module):
     truncation_side = "right"
     longest_pair = None
     language_codes = ()
+    language_id = None
 
     @property
     def source(self):

@@ -1,4 +1,4 @@
-"""Names and codes of the languages that Whisper knows."""
+"""The languages that Whisper and M2M100 know."""
 
 _CODES = """
 af afrikaans, am amharic, ar arabic, as assamese, az azerbaijani, ba bashkir, be belarusian,
@@ -17,6 +17,17 @@ uk ukrainian, ur urdu, uz uzbek, vi vietnamese, yi yiddish, yo yoruba, yue canto
 ca valencian, es castilian, ht haitian, lb letzeburgesch, my burmese, nl flemish, pa panjabi,
 ps pushto, ro moldavian, ro moldovan, si sinhalese, zh mandarin
 """
+# The codes of M2M100 and of its WMT21 models, in the order of their tokens.
+_OF_M2M100 = {
+    "m2m100": """
+    af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl gu ha
+    he hi hr ht hu hy id ig ilo is it ja jv ka kk km kn ko lb lg ln lo lt lv mg mk ml mn mr ms my ne
+    nl no ns oc or pa pl ps pt ro ru sd si sk sl so sq sr ss su sv sw ta th tl tn tr uk ur uz vi wo
+    xh yi yo zh zu
+    """,
+    "wmt21": "en ha is ja cs ru zh de",
+}
+OF_M2M100 = {name: codes.split() for name, codes in _OF_M2M100.items()}
 CODES = {
     name: code for code, _, name in (each.strip().partition(" ") for each in _CODES.split(","))
 }

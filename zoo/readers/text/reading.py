@@ -4,6 +4,7 @@ import pathlib
 import re
 
 from zoo.readers.text.bert import bert_definition
+from zoo.readers.text.languages import OF_M2M100
 from zoo.readers.text.models import vocabulary_of
 from zoo.readers.text.pretokenizers import CLIP, QWEN2
 from zoo.readers.text.sentencepiece_files import read_model
@@ -29,6 +30,7 @@ _CLIP = dict.fromkeys(("eos_token", "pad_token", "unk_token"), "<|endoftext|>")
 _CLIP |= {"bos_token": "<|startoftext|>"}
 _QWEN2 = {"eos_token": "<|endoftext|>", "pad_token": "<|endoftext|>"}
 _MPNET = {**_ROBERTA, "unk_token": "[UNK]"}
+_M2M100 = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
 _LLAMA = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
 _T5 = {"eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
 _SIGLIP = {"eos_token": "</s>", "pad_token": "</s>", "unk_token": "<unk>"}
@@ -43,7 +45,9 @@ _USUAL = {  # of classes of transformers, unless files name others
     "GPT2": _GPT2,
     "Gemma": _GEMMA,
     "Llama": _LLAMA,
+    "M2M100": _M2M100,
     "MPNet": _MPNET,
+    "Nllb": _ROBERTA,
     "Qwen2": _QWEN2,
     "Roberta": _ROBERTA,
     "Siglip": _SIGLIP,
@@ -52,6 +56,7 @@ _USUAL = {  # of classes of transformers, unless files name others
     "Whisper": _GPT2,
     "XLMRoberta": _ROBERTA,
 }
+_LANGUAGE = re.compile("[a-z]{3}_[A-Z][a-z]{3}|__[a-z]+__")  # of NLLB and M2M100
 _EXTRA_IDS = 100  # of T5
 _OF_BERT = {  # options of the normalizer, by their names in `tokenizer_config.json`
     "do_lower_case": "lowercase",
@@ -68,8 +73,9 @@ def read_tokenizer(folder, side="source", size=None, lowercase=False, **roles):
 
     `tokenizer.json` comes first, otherwise `vocab.txt` (WordPiece), `vocab.json` with `merges.txt`
     (the BPE of GPT-2, RoBERTa, CLIP and Qwen2), `source.spm` and `target.spm` (Marian),
-    `spiece.model` (T5), `spm.model` (DeBERTa) or `tokenizer.model` (Llama). SigLIP's `spiece.model`
-    comes before its `tokenizer.json`, as in transformers.
+    `spiece.model` (T5), `spm.model` (DeBERTa), `sentencepiece.bpe.model` with `vocab.json` (M2M100)
+    or `tokenizer.model` (Llama). SigLIP's `spiece.model` comes before its `tokenizer.json`, as in
+    transformers.
     `tokenizer_config.json`, `special_tokens_map.json` and `generation_config.json` name the special
     tokens; those that no file names are those of the class in transformers. As there, options of
     `tokenizer_config.json` such as `do_lower_case` and `truncation_side` overrule `tokenizer.json`,
@@ -119,6 +125,22 @@ def read_tokenizer(folder, side="source", size=None, lowercase=False, **roles):
         raise ValueError(f"The tokenizer in {folder} cannot be read: {error}") from error
 
 
+def language_tokens(folder):
+    """Returns the tokens of languages of a model of many, a dictionary from codes to tokens.
+
+    They are such as `eng_Latn` of NLLB, and `__en__` of M2M100, whose code is `en`.
+
+    Args:
+        folder: The folder.
+    """
+    folder = pathlib.Path(folder)
+    config = _json(folder / "tokenizer_config.json")
+    definition, _ = _definition(folder, config, "source")
+    _add_tokens(definition, config, _named(folder), _json(folder / "added_tokens.json"))
+    tokens = sorted(token["content"] for token in definition["added_tokens"])
+    return {token.strip("_"): token for token in tokens if _LANGUAGE.fullmatch(token)}
+
+
 def special_tokens_of(folder):
     """Returns a dictionary of the special tokens that the files of a folder name."""
     return {
@@ -147,6 +169,8 @@ def _definition(folder, config, side):
         return definition, {}
     if {"source.spm", "target.spm", "vocab.json"} <= files:
         return _marian(folder, side)
+    if {"sentencepiece.bpe.model", "vocab.json"} <= files and kind == "M2M100":
+        return _m2m_100(folder, config.get("language_codes") or "m2m100")
     if {"vocab.json", "merges.txt"} <= files:
         return _byte_pairs(folder, kind, config)
     if "vocab.txt" in files:
@@ -160,7 +184,8 @@ def _definition(folder, config, side):
     raise ValueError(
         f"for a {kind or 'model'}, there should be tokenizer.json, vocab.txt, vocab.json with "
         "merges.txt, source.spm with target.spm and vocab.json, spiece.model (T5, SigLIP), "
-        "spm.model (DeBERTa) or tokenizer.model (Llama). Found: "
+        "spm.model (DeBERTa), sentencepiece.bpe.model with vocab.json (M2M100) or tokenizer.model "
+        "(Llama). Found: "
         f"{', '.join(sorted(files)) or 'nothing'}. "
         "From files of other names, transformers writes tokenizer.json: "
         "AutoTokenizer.from_pretrained(folder).save_pretrained(folder)."
@@ -181,6 +206,7 @@ def _kind(folder, config):
         "blip": "Bert",
         "camembert": "Camembert",
         "deberta-v2": "DebertaV2",
+        "m2m_100": "M2M100",
         "qwen3": "Qwen2",
         "siglip": "Siglip",
         "xlm-roberta": "XLMRoberta",
@@ -269,6 +295,18 @@ def _marian(folder, side):
     _mark_special(definition, [*tokens.values(), *languages], ids)
     definition["post_processor"] = _behind("</s>", ids["</s>"])
     return definition, tokens
+
+
+def _m2m_100(folder, languages):
+    definition, _ = read_model(folder / "sentencepiece.bpe.model")
+    ids = read_named_json(folder / "vocab.json", LARGEST_FILE)
+    tokens = [f"__{code}__" for code in OF_M2M100[languages]]
+    ids |= {token: len(ids) + place for place, token in enumerate(tokens)}
+    definition["model"]["ids"] = ids
+    definition["added_tokens"] = []
+    _mark_special(definition, [*_M2M100.values(), *tokens], ids)
+    definition["post_processor"] = _behind("</s>", ids["</s>"])
+    return definition, _M2M100
 
 
 def _t5(folder, extra_ids):

@@ -219,6 +219,10 @@ class Tokenizer(TextTokenizer):
         """Number of ids, added tokens counted."""
         return len(self._names)
 
+    def id_of(self, token):
+        """Returns the id of a piece or an added token, given its text."""
+        return int(np.flatnonzero(self._names == token)[0])
+
     @property
     def longest_piece(self):
         """Number of bytes of the longest piece."""
