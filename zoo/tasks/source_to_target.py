@@ -1,6 +1,7 @@
 """The base class of tasks that read a text, the source, and write another, the target."""
 
 from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -11,7 +12,7 @@ from zoo.data.pairs import pairs_of_lists, require_pairs
 from zoo.data.seeds import seed_stream
 from zoo.decoding.base import require
 from zoo.serving import Start, buckets
-from zoo.tasks.arguments import require_dropout
+from zoo.tasks.arguments import SamplerLike, require_dropout
 from zoo.tasks.generating import GeneratingTask
 
 TEXTS_A_TOKENIZER_CALL = 256
@@ -63,10 +64,10 @@ class SourceToTargetTask(GeneratingTask):
         """Number of tokens of a text that the core has room for; `None` for any number."""
         return getattr(self.core, "longest", None)
 
-    def sampler(self, sampler=None, **options):
+    def sampler(self, sampler: SamplerLike = None, **options: Any) -> decoding.Sampler:
         """Returns a sampler, as `GeneratingTask.sampler`.
 
-        If the texts of a tokenizer begin with the token of a language, so do all targets.
+        It begins each target with the token of the target language, if the tokenizer has one.
         """
         chosen = super().sampler(sampler, **options)
         if self.tokenizer.language_id is None:
