@@ -17,7 +17,8 @@ from zoo.catalog import ARCHITECTURES, folder_of, list_models, register
 from zoo.storage import CARD, CONFIG, TOKENIZER, WEIGHTS
 from zoo.storage.cards import read_card
 
-CHOSEN = "labels", "problem_type", "source_language", "target_language"  # of checkpoints alone
+# What decides how a checkpoint is read.
+CHOSEN = "labels", "problem_type", "source_language", "target_language"
 
 if TYPE_CHECKING:
     from zoo import names
