@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from zoo.models.backbone import Backbone
     from zoo.readers.image_reader import ImageReader
     from zoo.readers.sound_reader import SoundReader
+    from zoo.readers.spectrogram_reader import SpectrogramReader
     from zoo.readers.speech_reader import SpeechReader
     from zoo.readers.text import ByteBPETokenizer
     from zoo.tasks.answering import Answerer
@@ -54,6 +55,7 @@ __all__ = [
     "Scorer",
     "Segment",
     "SoundReader",
+    "SpectrogramReader",
     "SpeechReader",
     "Tagger",
     "TextGenerator",
@@ -86,6 +88,7 @@ _HOMES = {
     "Scorer": "zoo.tasks.scoring",
     "Segment": "zoo.tasks.timed_texts",
     "SoundReader": "zoo.readers.sound_reader",
+    "SpectrogramReader": "zoo.readers.spectrogram_reader",
     "SpeechReader": "zoo.readers.speech_reader",
     "Tagger": "zoo.tasks.tagging",
     "TextGenerator": "zoo.tasks.writing",

@@ -132,6 +132,13 @@ ARCHITECTURES = {
         "zoo.models.siglip.Siglip",
         needs={"reader": "zoo.ImageReader()", "tokenizer": _TOKENIZER},
     ),
+    "spectrogram_transformer": Architecture(
+        "classification",
+        "Audio Spectrogram Transformer (Gong et al. 2021)",
+        "zoo.tasks.classification.Classifier",
+        "zoo.models.spectrogram_transformer.SpectrogramTransformer",
+        needs={"reader": "zoo.SpectrogramReader()", "labels": _LABELS},
+    ),
     "t5": Architecture(
         "text to text",
         "Text-to-text Transformer (Raffel et al. 2020)",
@@ -221,7 +228,7 @@ ARCHITECTURES = {
 }
 
 
-_READERS_IN_CONFIGS = "image_reader", "sound_reader", "speech_reader"
+_READERS_IN_CONFIGS = "image_reader", "sound_reader", "spectrogram_reader", "speech_reader"
 
 
 def register():
@@ -300,9 +307,9 @@ def list_models() -> list[ModelInfo]:
 
     >>> [model.name for model in list_models() if not model.card]  # doctest: +NORMALIZE_WHITESPACE
     ['bahdanau_nmt', 'bart', 'bart_classifier', 'blip', 'clip', 'conformer', 'conformer_ctc',
-     'luong_nmt', 'show_attend_tell', 'siglip', 't5', 'text_encoder', 'text_encoder_embedding',
-     'text_encoder_masked', 'text_encoder_score', 'text_encoder_span', 'text_encoder_tags',
-     'transformer_lm', 'transformer_nmt', 'vit', 'vit_embedding', 'whisper']
+     'luong_nmt', 'show_attend_tell', 'siglip', 'spectrogram_transformer', 't5', 'text_encoder',
+     'text_encoder_embedding', 'text_encoder_masked', 'text_encoder_score', 'text_encoder_span',
+     'text_encoder_tags', 'transformer_lm', 'transformer_nmt', 'vit', 'vit_embedding', 'whisper']
     """
     trained = sorted(folder.parent for folder in PRESETS.glob(f"*/{CARD}"))
     return [_preset_info(folder) for folder in trained] + [

@@ -10,6 +10,7 @@ ClassifierName = Literal[
     "bart_classifier",
     "conformer",
     "conformer_spoken_digit",
+    "spectrogram_transformer",
     "text_encoder",
     "text_encoder_imdb",
     "vit",

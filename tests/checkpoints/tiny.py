@@ -48,8 +48,8 @@ WRITERS = {
     "Qwen2": {"tokenizer": "Qwen2Tokenizer", **LLAMA, "tie_word_embeddings": True},
     "Qwen3": {"tokenizer": "Qwen2Tokenizer", **LLAMA, "head_dim": 8},
 }
-VIT = {**SIZES, "image_size": 16, "patch_size": 4, "layer_norm_eps": 1e-6}
-del VIT["max_position_embeddings"]
+OF_BLOCKS = {name: SIZES[name] for name in SIZES if name != "max_position_embeddings"}
+VIT = {**OF_BLOCKS, "image_size": 16, "patch_size": 4, "layer_norm_eps": 1e-6}
 SPECIAL = "startoftranscript", "en", "de", "fr", "translate", "transcribe", "notimestamps"
 FAMILIES = {  # the class of a tokenizer, and settings
     "Bert": {"tokenizer": "BertTokenizer", **SIZES},
@@ -430,6 +430,25 @@ def save_t5(folder, untied=False, **settings):
     model.save_pretrained(folder)
     pieces.save_pretrained(folder)
     return model, pieces
+
+
+def save_spectrogram_transformer(folder, **settings):
+    """Like `save`, for an Audio Spectrogram Transformer of a second; also its feature extractor."""
+    sizes = {"num_mel_bins": 24, "max_length": 100}
+    config = transformers.ASTConfig(
+        **OF_BLOCKS,
+        **sizes,
+        patch_size=8,
+        frequency_stride=5,
+        time_stride=6,
+        num_labels=3,
+        **settings,
+    )
+    model = _random(transformers.ASTForAudioClassification, config)
+    extractor = transformers.ASTFeatureExtractor(**sizes, mean=-5.0, std=3.0)
+    model.save_pretrained(folder)
+    extractor.save_pretrained(folder)
+    return model, extractor
 
 
 def save_whisper(folder, is_multilingual=True, timestamps=4, **generation):

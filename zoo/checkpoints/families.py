@@ -3,6 +3,7 @@
 import importlib
 
 FAMILIES = {
+    "audio-spectrogram-transformer": "zoo.checkpoints.spectrogram_transformer",
     "bart": "zoo.checkpoints.bart",
     "bert": "zoo.checkpoints.bert",
     "blip": "zoo.checkpoints.blip",

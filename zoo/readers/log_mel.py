@@ -3,7 +3,14 @@
 import numpy as np
 import tensorflow as tf
 
-from zoo.readers.mel import FLOOR, fft_size, hann_window, mel_triangles, slaney_triangles
+from zoo.readers.mel import (
+    FLOOR,
+    fft_size,
+    hann_window,
+    kaldi_triangles,
+    mel_triangles,
+    slaney_triangles,
+)
 
 
 def log_mel(waves, rate, bands, window, hop):
@@ -71,3 +78,34 @@ def whisper_log_mel(waves, rate, bands, window, hop):
     log = tf.math.log(tf.maximum(tf.matmul(power, triangles), FLOOR)) / np.log(10.0)
     loudest = tf.reduce_max(log, axis=(1, 2), keepdims=True)
     return tf.maximum(log, loudest - 8.0) / 4.0 + 1.0
+
+
+def kaldi_log_mel(waves, rate, bands, window, hop):
+    """Returns the log-mel spectrograms of Kaldi, in the graph.
+
+    $$ \\ln \\max(2^{-23}, \\sum_f M_{bf} |\\sum_n w_n (y_n - 0.97 y_{n-1}) e^{-2πi f n / N}|^2) $$
+
+    with the samples y of a frame minus their mean. The numbers are those of
+    `torchaudio.compliance.kaldi.fbank` with `window_type="hanning", dither=0.0`: frames lie within
+    the sound, and bands are triangles on Kaldi's mel scale, from 20 hertz on.
+
+    Args:
+        waves, rate, bands, window, hop: As for `log_mel`.
+
+    Returns:
+        float32 `(batch, frames, bands)`, as many frames as fit: `1 + (samples - window) // hop`.
+
+    Example:
+
+    >>> kaldi_log_mel(tf.zeros((2, 800)), 8000, bands=40, window=200, hop=80).shape.as_list()
+    [2, 8, 40]
+    """
+    frames = tf.signal.frame(waves, window, hop)  # (batch, frames, window)
+    frames -= tf.reduce_mean(frames, axis=-1, keepdims=True)
+    before = tf.concat([frames[..., :1], frames[..., :-1]], axis=-1)
+    tapered = (frames - 0.97 * before) * np.hanning(window).astype("float32")
+    size = fft_size(window)
+    spectrum = tf.signal.rfft(tf.pad(tapered, [[0, 0], [0, 0], [0, size - window]]))
+    power = tf.square(tf.math.real(spectrum)) + tf.square(tf.math.imag(spectrum))
+    triangles = kaldi_triangles(rate, bands, size).astype("float32")
+    return tf.math.log(tf.maximum(tf.matmul(power, triangles), 2.0**-23))

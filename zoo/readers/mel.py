@@ -52,9 +52,32 @@ def slaney_triangles(rate, bands, size):
     return _triangles(edges, rate, size) * 2.0 / (edges[2:] - edges[:-2])
 
 
+def kaldi_triangles(rate, bands, size):
+    """Returns the weight of each frequency in each band, float64 `(size / 2 + 1, bands)`.
+
+    A mel is `1127 ln(1 + hertz / 700)`, and the triangles are straight in mel. The lowest band
+    begins at 20 hertz.
+
+    Example:
+
+    >>> kaldi_triangles(rate=8000, bands=2, size=8).round(2).tolist()
+    [[0.0, 0.0], [0.65, 0.35], [0.0, 0.85], [0.0, 0.36], [0.0, 0.0]]
+    """
+
+    def mels(hertz):
+        return 1127.0 * np.log(1.0 + hertz / 700.0)
+
+    edges = np.linspace(mels(20.0), mels(rate / 2.0), bands + 2)
+    return _between(edges, mels(np.linspace(0.0, rate / 2.0, size // 2 + 1)))
+
+
 def _triangles(edges, rate, size):
     """Returns triangles of height 1 from edge to edge, in hertz."""
-    frequencies = np.linspace(0.0, rate / 2.0, size // 2 + 1)[:, None]
+    return _between(edges, np.linspace(0.0, rate / 2.0, size // 2 + 1))
+
+
+def _between(edges, frequencies):
+    frequencies = frequencies[:, None]
     rising = (frequencies - edges[:-2]) / np.diff(edges)[:-1]
     falling = (edges[2:] - frequencies) / np.diff(edges)[1:]
     return np.maximum(0.0, np.minimum(rising, falling))

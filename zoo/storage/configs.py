@@ -16,7 +16,7 @@ _OBJECTS = {  # that arguments may be: classes, or what they are registered as
     "backbone": Backbone,
     "global_position": Position,
     "position": Position,
-    "reader": ("zoo>ImageReader", "zoo>SoundReader", "zoo>SpeechReader"),
+    "reader": ("zoo>ImageReader", "zoo>SoundReader", "zoo>SpectrogramReader", "zoo>SpeechReader"),
     "sampler": Sampler,
     "score": Score,
 }
