@@ -257,6 +257,7 @@ def test_architectures_are_listed_last():
         "luong_nmt",
         "show_attend_tell",
         "siglip",
+        "spectrogram_transformer",
         "t5",
         "text_encoder",
         "text_encoder_embedding",
