@@ -190,7 +190,11 @@ def test_a_browser_shows_words_and_where_they_look(tmp_path):
       token("rows", 3).onmouseenter();
       data.layer = told.textContent;
       press("Matrix");
-      data.matrix = root.querySelector(".matrix canvas").ariaLabel;
+      const matrix = root.querySelector(".matrix canvas"), pen = matrix.getContext("2d");
+      const darkness = row => pen.getImageData(
+        (110 + 11) * devicePixelRatio, (110 + 22 * row + 11) * devicePixelRatio, 1, 1).data[3];
+      data.matrix = matrix.ariaLabel; data.darkest = told.textContent;
+      data.darkness = [0, 1, 2, 3].map(darkness).join();
       press("Matrix");
 
       choose("Attention", 1);
@@ -236,6 +240,11 @@ def test_a_browser_shows_words_and_where_they_look(tmp_path):
     told = re.search(r"two (\d+)%", found["layer"])[1]
     assert int(told) == pytest.approx(100 * WEIGHTS[1, 0, 3, 0], abs=1)
     assert found["matrix"] == "Attention of 4 words to 3 others"
+    highest = WEIGHTS[1, 0].max()
+    darkest = float(re.search(r"is (.*)%", found["darkest"])[1])
+    assert darkest == pytest.approx(100 * highest, abs=0.3)
+    darkness = np.array(found["darkness"].split(","), "float32") / 255
+    np.testing.assert_allclose(darkness**2, WEIGHTS[1, 0, :, 0] / highest, atol=0.02)
     assert found["form"] == "none"
 
     # by keyboard, and for a screen reader
