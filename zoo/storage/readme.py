@@ -26,6 +26,7 @@ TASKS = {
 METRICS = {"word error rate, %": "wer"}  # others go by their first word
 BY_ARCHITECTURE = {  # where the task alone does not tell
     "conformer": "audio-classification",
+    "spectrogram_transformer": "audio-classification",
     "vit": "image-classification",
     "vit_embedding": "image-feature-extraction",
 }
