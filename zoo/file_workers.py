@@ -7,7 +7,7 @@ import collections
 import contextlib
 import functools
 
-CLUSTER = "dask://"
+CLUSTERS = "dask://", "tcp://"  # the second is what Dask prints
 
 
 def require_workers(where):
@@ -24,9 +24,10 @@ def require_workers(where):
             '--workers needs Dask: pip install "keras-attention-zoo[distributed]"'
         ) from error
     is_number = where.isdecimal() and int(where) > 0
-    if not is_number and not where.startswith(CLUSTER):
+    if not is_number and not where.startswith(CLUSTERS):
         raise ValueError(
-            f"--workers must be a number of processes, or {CLUSTER}HOST:PORT. Received: {where!r}."
+            f"--workers must be a number of processes, or {CLUSTERS[0]}HOST:PORT. "
+            f"Received: {where!r}."
         )
 
 
@@ -36,12 +37,13 @@ def workers(where):
 
     Args:
         where: A number of processes of this machine, or `"dask://HOST:PORT"`, the scheduler of a
-            cluster whose workers have this package and see the same models.
+            cluster whose workers have this package and see the same models. `"tcp://HOST:PORT"` is
+            the same.
     """
     from distributed import Client
 
-    if where.startswith(CLUSTER):
-        client = Client(f"tcp://{where.removeprefix(CLUSTER)}")
+    if where.startswith(CLUSTERS):
+        client = Client(f"tcp://{where.partition('://')[2]}")
     else:
         client = Client(n_workers=int(where), threads_per_worker=1, dashboard_address=None)
     with client:

@@ -253,6 +253,17 @@ def test_workers_answer_as_one_process_does_and_as_quietly(tmp_path, monkeypatch
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.full
+@pytest.mark.parametrize("protocol", ["dask", "tcp"])
+def test_workers_of_a_cluster_are_found_by_the_address_of_its_scheduler(protocol):
+    distributed = pytest.importorskip("distributed")
+    options = {"n_workers": 2, "processes": False, "dashboard_address": None}
+    with distributed.LocalCluster(protocol="tcp", **options) as cluster:
+        address = cluster.scheduler_address.removeprefix("tcp://")
+        with workers(f"{protocol}://{address}") as run:
+            assert list(run(len, ["abc", "a"])) == [("abc", 3), ("a", 1)]
+
+
 def test_what_are_no_workers_is_an_error_before_the_model_loads():
     asked = ["translate", "no_such_model", "--workers", "two"]
     result = click.testing.CliRunner().invoke(main, asked)
