@@ -102,6 +102,23 @@ def test_images_are_those_of_a_sorted_list(embedder, photos, folder, monkeypatch
     assert of_folder.query == (folder / "2.png").read_bytes()
 
 
+def test_files_that_cannot_be_opened_are_left_out(embedder, photos, tmp_path):
+    (tmp_path / "a.png").symlink_to(tmp_path / "gone.png")
+    (tmp_path / "b.png").mkdir()
+    (tmp_path / "c.png").write_bytes(image_bytes(photos[0]))
+    with pytest.warns(UserWarning, match="left out") as warned:
+        found = embedder.search(photos[0], tmp_path)
+    assert found.names == [tmp_path / "c.png"]
+    told = [str(each.message) for each in warned if "left out" in str(each.message)]
+    assert [name in text for name, text in zip(("a.png", "b.png"), told, strict=True)] == [True] * 2
+    (tmp_path / "c.png").unlink()
+    with (
+        pytest.warns(UserWarning, match="left out"),
+        pytest.raises(ValueError, match="None of the images in .* can be read"),
+    ):
+        embedder.search(photos[0], tmp_path)
+
+
 def test_a_part_of_a_list_is_read_at_a_time(embedder, photos, monkeypatch):
     monkeypatch.setattr("zoo.tasks.searching.AT_ONCE", 2)
     read, largest, embed = [], [], embedder._vectors

@@ -93,7 +93,7 @@ def pictures_in(folder, name):
     for path in pictures_of(folder):
         try:
             content = image_bytes(path)
-        except ValueError as error:
+        except (ValueError, OSError) as error:
             warnings.warn(f"{error} It is left out.", stacklevel=5)  # the caller of search
             continue
         is_empty = False
