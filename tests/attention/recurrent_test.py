@@ -162,7 +162,7 @@ def test_every_weight_gets_a_gradient(order):
 
 
 # XLA rejects gradients of a loop whose length is not static in TensorFlow.
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("order", ORDERS)
 def test_gradients_equal_finite_differences_of_the_equations(order):
     layer = make_layer(order=order)

@@ -175,6 +175,7 @@ def test_labels_are_those_of_transformers(classifier, tmp_path):
     np.testing.assert_allclose(long.attention[0].sum(), 1.0, atol=1e-5)
 
 
+@pytest.mark.full  # `encoders_test` always makes new heads
 def test_classifiers_saved_and_with_new_labels(classifier, tmp_path):
     folder, _, pieces, model = classifier
     model.save_to_preset(tmp_path / "preset")

@@ -81,8 +81,8 @@ def test_info_tells_a_protocol_once_for_the_numbers_that_share_it(run):
 
 
 def test_info_tells_how_a_model_was_trained(run):
-    training = zoo.info("show_attend_tell_flickr8k").card["training"]
-    output = " ".join(run("info", "show_attend_tell_flickr8k").stdout.split())
+    training = zoo.info("show_attend_tell_hard_flickr8k").card["training"]
+    output = " ".join(run("info", "show_attend_tell_hard_flickr8k").stdout.split())
     for key in "command", "chosen_by", "remarks":
         assert training[key] in output
 

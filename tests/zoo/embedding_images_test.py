@@ -40,6 +40,7 @@ def test_vectors_and_their_cosines(model, photos, tmp_path):
     np.testing.assert_array_equal(zoo.load(path).embed(photos), vectors)
 
 
+@pytest.mark.full
 def test_training_brings_pairs_together(photos):
     reader = zoo.ImageReader(8)
     model = zoo.load("vit_embedding", weights=None, reader=reader, pooling="both", **OPTIONS)

@@ -61,7 +61,7 @@ def kaldi_triangles(rate, bands, size):
     Example:
 
     >>> kaldi_triangles(rate=8000, bands=2, size=8).round(2).tolist()
-    [[0.0, 0.0], [0.65, 0.35], [0.0, 0.85], [0.0, 0.36], [0.0, 0.0]]
+    [[0.0, 0.0], [0.63, 0.37], [0.0, 0.89], [0.0, 0.38], [0.0, 0.0]]
     """
 
     def mels(hertz):
