@@ -18,7 +18,8 @@ from zoo.storage import CARD, CONFIG, TOKENIZER, WEIGHTS
 from zoo.storage.cards import read_card
 
 # What decides how a checkpoint is read.
-CHOSEN = "labels", "problem_type", "source_language", "target_language"
+LANGUAGES = "source_language", "target_language"
+CHOSEN = "labels", "problem_type", *LANGUAGES
 
 if TYPE_CHECKING:
     from zoo import names
@@ -156,6 +157,13 @@ def _from_folder(name, folder, weights, tokenizer, dtype, overrides):
         "Restore the file: install the package again, get the preset again, or remove "
         f"{folder} if it is a download, to repeat it.",
     )
+    languages = [each for each in LANGUAGES if each in overrides]
+    if languages:
+        raise ValueError(
+            f"{name} is a preset, whose languages are those that it was saved with. Received: "
+            f"{', '.join(languages)}. If it knows others, load it without, and call "
+            "model.between(source_language, target_language)."
+        )
     architecture, arguments = read_config(folder)
     is_encoder = architecture.startswith("text_encoder")
     if is_encoder and "labels" in overrides and weights is not None and tokenizer is None:

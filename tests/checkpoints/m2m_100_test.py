@@ -102,6 +102,8 @@ def test_saved_and_back(checkpoint, model, tmp_path):
     text = tiny.TEXTS[0]
     found = again.translate(text, max_length=12)
     assert found == model.translate(text, max_length=12)
+    with pytest.raises(ValueError, match=r"Received: source_language, .* model\.between\("):
+        zoo.load(tmp_path / "preset", **NLLB)
 
 
 def test_translated_on_the_command_line(checkpoint, model):

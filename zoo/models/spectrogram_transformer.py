@@ -119,10 +119,8 @@ class SpectrogramTransformer(Core):
             normal = keras.initializers.TruncatedNormal(stddev=0.02)
             return self.add_weight(name=name, shape=(*shape, config.size), initializer=normal)
 
-        self.class_token, self.distillation_token = (
-            table("class_token"),
-            table("distillation_token"),
-        )
+        self.class_token = table("class_token")
+        self.distillation_token = table("distillation_token")
         self.places = table("places", FRONT + rows * columns)
         for block in self.blocks:
             block.build((None, None, config.size))

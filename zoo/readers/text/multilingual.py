@@ -1,15 +1,12 @@
 """`MultilingualTokenizer`: texts of many languages, each behind the token of its language."""
 
-import json
-
 import keras
 import tensorflow as tf
 
 from keras_attention.errors import unknown_name
-from zoo.atomic import whole
+from zoo.readers.text import tokenizer_files
 from zoo.readers.text.base import TextTokenizer
-from zoo.readers.text.tokenizer import LARGEST_FILE, Tokenizer
-from zoo.storage.json_files import read_json
+from zoo.readers.text.tokenizer import Tokenizer
 
 FILE_FORMAT = "MultilingualTokenizer 1"
 _SHARED = (
@@ -119,13 +116,8 @@ class MultilingualTokenizer(_InLanguage):
         Args:
             path: Where to write.
         """
-        content = {
-            "format": FILE_FORMAT,
-            **self._settings,
-            "tokenizer": self._tokenizer.get_config(),
-        }
-        with whole(path) as unfinished:
-            unfinished.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
+        content = {**self._settings, "tokenizer": self._tokenizer.get_config()}
+        tokenizer_files.write(path, FILE_FORMAT, content)
 
     @classmethod
     def load(cls, path):
@@ -137,13 +129,11 @@ class MultilingualTokenizer(_InLanguage):
         Raises:
             ValueError: If the file does not hold such a tokenizer; the message says why.
         """
-        try:
-            content = read_json(path, LARGEST_FILE)
-            if not isinstance(content, dict) or content.pop("format", None) != FILE_FORMAT:
-                raise ValueError(f'"format" is not "{FILE_FORMAT}".')
+
+        def make(content):
             return cls(Tokenizer(**content.pop("tokenizer")), **content)
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
-            raise ValueError(f"{path} does not hold a MultilingualTokenizer: {error!r}") from error
+
+        return tokenizer_files.read(path, FILE_FORMAT, make)
 
     @property
     def _settings(self):

@@ -9,7 +9,8 @@ from zoo.readers.text.models import vocabulary_of
 from zoo.readers.text.pretokenizers import CLIP, QWEN2
 from zoo.readers.text.sentencepiece_files import read_model
 from zoo.readers.text.templates import templates_of
-from zoo.readers.text.tokenizer import LARGEST_FILE, Tokenizer
+from zoo.readers.text.tokenizer import Tokenizer
+from zoo.readers.text.tokenizer_files import LARGEST_FILE
 from zoo.storage.json_files import read_named_json
 
 # For each role, these tokens are used if a folder names them: the one that the template puts around

@@ -8,8 +8,14 @@ import numpy as np
 import tensorflow as tf
 
 from keras_attention._checks import require_positive_integers_or_none
-from zoo.atomic import whole
-from zoo.readers.text import decoders, library, models, normalizers, pretokenizers
+from zoo.readers.text import (
+    decoders,
+    library,
+    models,
+    normalizers,
+    pretokenizers,
+    tokenizer_files,
+)
 from zoo.readers.text.added_tokens import AddedTokens
 from zoo.readers.text.base import TextTokenizer
 from zoo.readers.text.bert import bert_definition
@@ -19,10 +25,8 @@ from zoo.readers.text.templates import templates_of
 from zoo.readers.text.texts import as_texts_to_learn
 from zoo.readers.text.words import to_valid_utf8
 from zoo.readers.tracing import traced_once
-from zoo.storage.json_files import read_json
 
 FILE_FORMAT = "Tokenizer 1"
-LARGEST_FILE = 2**26  # bytes
 ROLES = ("pad", "start", "end", "mask", "unknown")
 SIDES = ("right", "left")
 OF_BERT = {  # the token of each role
@@ -364,10 +368,8 @@ class Tokenizer(TextTokenizer):
             "size": self._size,
             "truncation_side": self.truncation_side,
             "longest_pair": self.longest_pair,
-            "format": FILE_FORMAT,
         }
-        with whole(path) as unfinished:
-            unfinished.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
+        tokenizer_files.write(path, FILE_FORMAT, content)
 
     @classmethod
     def load(cls, path):
@@ -379,17 +381,14 @@ class Tokenizer(TextTokenizer):
         Raises:
             ValueError: If the file does not hold a tokenizer; the message says why.
         """
-        try:
-            content = read_json(path, LARGEST_FILE)
-            if not isinstance(content, dict) or content.get("format") != FILE_FORMAT:
-                raise ValueError(f'"format" is not "{FILE_FORMAT}".')
-            del content["format"]
+
+        def make(content):
             roles, size = content.pop("roles", {}), content.pop("size", None)
             truncation_side = content.pop("truncation_side", "right")
             longest_pair = content.pop("longest_pair", None)
             return cls(content, roles, size, truncation_side, longest_pair)
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
-            raise ValueError(f"{path} does not hold a Tokenizer: {error!r}") from error
+
+        return tokenizer_files.read(path, FILE_FORMAT, make)
 
     def get_config(self):
         return {

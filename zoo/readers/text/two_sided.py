@@ -1,13 +1,10 @@
 """`TwoSidedTokenizer`: a tokenizer of the source, and another one of the target."""
 
-import json
-
 import keras
 
-from zoo.atomic import whole
+from zoo.readers.text import tokenizer_files
 from zoo.readers.text.base import TextTokenizer
-from zoo.readers.text.tokenizer import LARGEST_FILE, Tokenizer
-from zoo.storage.json_files import read_json
+from zoo.readers.text.tokenizer import Tokenizer
 
 FILE_FORMAT = "TwoSidedTokenizer 1"
 _OF_TARGET = (
@@ -86,9 +83,7 @@ class TwoSidedTokenizer(TextTokenizer):
             path: Where to write.
         """
         sides = {"target": self.target.get_config(), "source": self.source.get_config()}
-        with whole(path) as unfinished:
-            content = {"format": FILE_FORMAT, **sides}
-            unfinished.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
+        tokenizer_files.write(path, FILE_FORMAT, sides)
 
     @classmethod
     def load(cls, path):
@@ -100,13 +95,11 @@ class TwoSidedTokenizer(TextTokenizer):
         Raises:
             ValueError: If the file does not hold such a tokenizer; the message says why.
         """
-        try:
-            content = read_json(path, LARGEST_FILE)
-            if not isinstance(content, dict) or content.get("format") != FILE_FORMAT:
-                raise ValueError(f'"format" is not "{FILE_FORMAT}".')
+
+        def make(content):
             return cls(*(Tokenizer(**content[side]) for side in ("target", "source")))
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
-            raise ValueError(f"{path} does not hold a TwoSidedTokenizer: {error!r}") from error
+
+        return tokenizer_files.read(path, FILE_FORMAT, make)
 
     def get_config(self):
         serialize = keras.saving.serialize_keras_object
