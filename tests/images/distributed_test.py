@@ -15,7 +15,11 @@ dask = pytest.importorskip("distributed")
 def client():
     with (
         dask.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
+            n_workers=2,
+            threads_per_worker=1,
+            processes=False,
+            memory_limit=None,  # the memory of this process is that of all tests before
+            dashboard_address=None,
         ) as cluster,
         dask.Client(cluster) as client,
     ):

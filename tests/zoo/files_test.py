@@ -257,7 +257,8 @@ def test_workers_answer_as_one_process_does_and_as_quietly(tmp_path, monkeypatch
 @pytest.mark.parametrize("protocol", ["dask", "tcp"])
 def test_workers_of_a_cluster_are_found_by_the_address_of_its_scheduler(protocol):
     distributed = pytest.importorskip("distributed")
-    options = {"n_workers": 2, "processes": False, "dashboard_address": None}
+    # Without a limit of memory, as this process holds that of all tests before.
+    options = {"n_workers": 2, "processes": False, "dashboard_address": None, "memory_limit": None}
     with distributed.LocalCluster(protocol="tcp", **options) as cluster:
         address = cluster.scheduler_address.removeprefix("tcp://")
         with workers(f"{protocol}://{address}") as run:

@@ -109,11 +109,6 @@ class Captioner(GeneratingTask):
         side = self.reader.size // self.core.config.patch_size
         return side, side
 
-    @property
-    def longest(self):
-        """Number of tokens that the core has room for, or `None` for any number."""
-        return self.core.longest
-
     # ----------------------------------------------------------------------------------- training
 
     def batches(self, x, y=None, batch_size=None, shuffle=False, seed=0, subword_dropout=0.0):
@@ -172,12 +167,6 @@ class Captioner(GeneratingTask):
         if self.reader is not None:
             images = self.annotate(images)
         inputs, labels, weights = self.teach(target_ids)
-        if self.longest is not None:
-            room = tf.debugging.assert_less_equal(
-                tf.shape(inputs)[1], self.longest, "A caption is longer than the model has room."
-            )
-            with tf.control_dependencies([room]):
-                inputs = tf.identity(inputs)
         return {self.core.source: images, "target_ids": inputs}, labels, weights
 
     # --------------------------------------------------------------------------------- captioning

@@ -41,7 +41,6 @@ class GeneratingTask(Task):
         request_name: Name of a request in the exported model.
         explains: Whether the core returns attention, so that the exported model has `explain`.
         served_lengths: Input lengths that the exported model warms up for.
-        longest: Number of tokens that the core has room for; `None` for any number.
         request_spec: `tf.TensorSpec` of the requests that Python sends.
         begins_texts: Whether the output begins a text, or continues one.
     """
@@ -50,7 +49,6 @@ class GeneratingTask(Task):
     request_name = "text"
     explains = True
     served_lengths = (None,)
-    longest = None
     request_spec = REQUESTS
     begins_texts = True
 
@@ -96,6 +94,11 @@ class GeneratingTask(Task):
     def default_sampler(self, sampler):
         self._default_sampler = decoding.get(sampler)
 
+    @property
+    def longest(self):
+        """Number of tokens that the core has room for; `None` for any number."""
+        return getattr(self.core, "longest", None)
+
     # ----------------------------------------------------------------------------------- training
 
     def usual_metrics(self):
@@ -110,16 +113,29 @@ class GeneratingTask(Task):
         Returns:
             `(inputs, labels, weights)`, each `[rows, length + 1]`; weights are 1 for tokens and 0
             for padding.
+
+        Raises:
+            tf.errors.InvalidArgumentError: If a row is longer than the core has room for.
         """
         rows = tf.shape(target_ids)[0]
         start = tf.fill([rows, 1], self.tokenizer.start_id)
-        inputs = tf.concat([start, target_ids], axis=1)
+        inputs = self._with_room(tf.concat([start, target_ids], axis=1))
         lengths = tf.reduce_sum(tf.cast(target_ids != self.tokenizer.pad_id, tf.int32), axis=1)
         labels = tf.pad(target_ids, [[0, 0], [0, 1]], constant_values=self.tokenizer.pad_id)
         is_end = tf.range(tf.shape(inputs)[1]) == lengths[:, None]
         labels = tf.where(is_end, self.tokenizer.end_id, labels)
         weights = tf.sequence_mask(lengths + 1, tf.shape(inputs)[1], tf.float32)
         return inputs, labels, weights
+
+    def _with_room(self, inputs):
+        """Returns the inputs of the core, which must have a position for each of them."""
+        longest = getattr(self.core, "longest", None)
+        if longest is None:
+            return inputs
+        advice = f"A text to learn has more tokens than the {longest} positions. Shorten it."
+        has_room = tf.debugging.assert_less_equal(tf.shape(inputs)[1], longest, advice)
+        with tf.control_dependencies([has_room]):
+            return tf.identity(inputs)
 
     # ------------------------------------------------------------------------- what a task decides
 

@@ -59,11 +59,6 @@ class SourceToTargetTask(GeneratingTask):
         longest = self._room(self.max_source_length)
         return sorted({min(length, longest) for length in buckets.LENGTHS})
 
-    @property
-    def longest(self):
-        """Number of tokens of a text that the core has room for; `None` for any number."""
-        return getattr(self.core, "longest", None)
-
     def sampler(self, sampler: SamplerLike = None, **options: Any) -> decoding.Sampler:
         """Returns a sampler, as `GeneratingTask.sampler`.
 

@@ -179,11 +179,6 @@ class Transcriber(GeneratingTask):
             begin = tf.tile(tf.constant([opening], tf.int32), [tf.shape(texts)[0], 1])
             ids = tf.concat([begin, tokens], axis=1).to_tensor(self.tokenizer.pad_id)
             inputs, labels, weights = self.teach(ids)
-            room = tf.debugging.assert_less_equal(
-                tf.shape(inputs)[1], self.core.longest, "A text is longer than the model has room."
-            )
-            with tf.control_dependencies([room]):
-                inputs = tf.identity(inputs)
             return {"frames": sounds["frames"], "target_ids": inputs}, labels, weights
 
         batches = self.reader.batched(examples, batch_size or self.usual_batch_size)

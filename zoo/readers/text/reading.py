@@ -3,14 +3,12 @@
 import pathlib
 import re
 
-from zoo.readers.text.bert import bert_definition
-from zoo.readers.text.languages import OF_M2M100
 from zoo.readers.text.models import vocabulary_of
-from zoo.readers.text.pretokenizers import CLIP, QWEN2
-from zoo.readers.text.sentencepiece_files import read_model
+from zoo.readers.text.special_tokens import USUAL, content_of
 from zoo.readers.text.templates import templates_of
 from zoo.readers.text.tokenizer import Tokenizer
 from zoo.readers.text.tokenizer_files import LARGEST_FILE
+from zoo.readers.text.vocabulary_files import definition_of
 from zoo.storage.json_files import read_named_json
 
 # For each role, these tokens are used if a folder names them: the one that the template puts around
@@ -22,43 +20,7 @@ _TOKENS = {
     "mask": ("mask_token",),
     "unknown": ("unk_token",),
 }
-_BERT = {"cls_token": "[CLS]", "sep_token": "[SEP]", "unk_token": "[UNK]", "pad_token": "[PAD]"}
-_BERT |= {"mask_token": "[MASK]"}
-_ROBERTA = {"bos_token": "<s>", "cls_token": "<s>", "eos_token": "</s>", "sep_token": "</s>"}
-_ROBERTA |= {"unk_token": "<unk>", "pad_token": "<pad>", "mask_token": "<mask>"}
-_GPT2 = dict.fromkeys(("bos_token", "eos_token", "unk_token"), "<|endoftext|>")
-_CLIP = dict.fromkeys(("eos_token", "pad_token", "unk_token"), "<|endoftext|>")
-_CLIP |= {"bos_token": "<|startoftext|>"}
-_QWEN2 = {"eos_token": "<|endoftext|>", "pad_token": "<|endoftext|>"}
-_MPNET = {**_ROBERTA, "unk_token": "[UNK]"}
-_M2M100 = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
-_LLAMA = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
-_T5 = {"eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
-_SIGLIP = {"eos_token": "</s>", "pad_token": "</s>", "unk_token": "<unk>"}
-_GEMMA = {"bos_token": "<bos>", "eos_token": "<eos>", "pad_token": "<pad>", "unk_token": "<unk>"}
-_USUAL = {  # of classes of transformers, unless files name others
-    "Bert": _BERT,
-    "CLIP": _CLIP,
-    "Camembert": _ROBERTA,
-    "DebertaV2": _BERT,
-    "DistilBert": _BERT,
-    "Electra": _BERT,
-    "GPT2": _GPT2,
-    "Gemma": _GEMMA,
-    "Llama": _LLAMA,
-    "M2M100": _M2M100,
-    "MPNet": _MPNET,
-    "Nllb": _ROBERTA,
-    "Qwen2": _QWEN2,
-    "Roberta": _ROBERTA,
-    "Siglip": _SIGLIP,
-    "Siglip2": _GEMMA,
-    "T5": _T5,
-    "Whisper": _GPT2,
-    "XLMRoberta": _ROBERTA,
-}
 _LANGUAGE = re.compile("[a-z]{3}_[A-Z][a-z]{3}|__[a-z]+__")  # of NLLB and M2M100
-_EXTRA_IDS = 100  # of T5
 _OF_BERT = {  # options of the normalizer, by their names in `tokenizer_config.json`
     "do_lower_case": "lowercase",
     "strip_accents": "strip_accents",
@@ -145,9 +107,9 @@ def language_tokens(folder):
 def special_tokens_of(folder):
     """Returns a dictionary of the special tokens that the files of a folder name."""
     return {
-        name: _content(token)
+        name: content_of(token)
         for name, token in _named(folder).items()
-        if name.endswith("_token") and isinstance(_content(token), str)
+        if name.endswith("_token") and isinstance(content_of(token), str)
     }
 
 
@@ -159,38 +121,14 @@ def _named(folder):
 
 def _definition(folder, config, side):
     """Returns the definition, and the special tokens to use if no file names them."""
-    files = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
     kind = _kind(folder, config)
-    if "spiece.model" in files and kind == "Siglip":
-        return _siglip(folder, config)
-    if "tokenizer.json" in files:
-        definition = read_named_json(folder / "tokenizer.json", LARGEST_FILE)
-        _require_same_template(definition, config, kind)
-        _overrule(definition, config)
-        return definition, {}
-    if {"source.spm", "target.spm", "vocab.json"} <= files:
-        return _marian(folder, side)
-    if {"sentencepiece.bpe.model", "vocab.json"} <= files and kind == "M2M100":
-        return _m2m_100(folder, config.get("language_codes") or "m2m100")
-    if {"vocab.json", "merges.txt"} <= files:
-        return _byte_pairs(folder, kind, config)
-    if "vocab.txt" in files:
-        return _word_piece(folder, kind, config)
-    if "spiece.model" in files and kind in ("T5", ""):
-        return _t5(folder, config.get("extra_ids", _EXTRA_IDS))
-    if "spm.model" in files and kind in ("DebertaV2", ""):
-        return _deberta(folder, config)
-    if "tokenizer.model" in files and kind in ("Llama", ""):
-        return _llama(folder, config)
-    raise ValueError(
-        f"for a {kind or 'model'}, there should be tokenizer.json, vocab.txt, vocab.json with "
-        "merges.txt, source.spm with target.spm and vocab.json, spiece.model (T5, SigLIP), "
-        "spm.model (DeBERTa), sentencepiece.bpe.model with vocab.json (M2M100) or tokenizer.model "
-        "(Llama). Found: "
-        f"{', '.join(sorted(files)) or 'nothing'}. "
-        "From files of other names, transformers writes tokenizer.json: "
-        "AutoTokenizer.from_pretrained(folder).save_pretrained(folder)."
-    )
+    of_pieces = kind == "Siglip" and (folder / "spiece.model").is_file()
+    if of_pieces or not (folder / "tokenizer.json").is_file():
+        return definition_of(folder, kind, config, side)
+    definition = read_named_json(folder / "tokenizer.json", LARGEST_FILE)
+    _require_same_template(definition, config, kind)
+    _overrule(definition, config)
+    return definition, {}
 
 
 def _kind(folder, config):
@@ -215,214 +153,6 @@ def _kind(folder, config):
     return types.get(_json(folder / "config.json").get("model_type"), "")
 
 
-def _word_piece(folder, kind, config):
-    lines = (folder / "vocab.txt").read_text(encoding="utf-8").split("\n")
-    lines = lines[:-1] if lines[-1] == "" else lines
-    vocabulary = {line.rstrip("\r"): number for number, line in enumerate(lines)}
-    if kind not in ("Bert", "DistilBert", "Electra", "MPNet", ""):
-        raise ValueError(f"vocab.txt of {kind} is not implemented.")
-    defaults = _MPNET if kind == "MPNet" else _BERT
-    tokens = {**defaults, **{key: _content(config[key]) for key in defaults if config.get(key)}}
-    definition = bert_definition(
-        vocabulary,
-        tokens["cls_token"],
-        tokens["sep_token"],
-        tokens["unk_token"],
-        lowercase=config.get("do_lower_case", True),
-        strip_accents=config.get("strip_accents"),
-        handle_chinese_chars=config.get("tokenize_chinese_chars", True),
-        processor="RobertaProcessing" if kind == "MPNet" else "BertProcessing",
-    )
-    lstrip = (tokens["mask_token"],) if kind == "MPNet" else ()
-    _mark_special(definition, tokens.values(), vocabulary, lstrip)
-    return definition, tokens
-
-
-def _byte_pairs(folder, kind, config):
-    vocabulary = read_named_json(folder / "vocab.json", LARGEST_FILE)
-    lines = (folder / "merges.txt").read_text(encoding="utf-8").split("\n")
-    lines = lines[1:] if lines[0].startswith("#version") else lines
-    tokens = {"GPT2": _GPT2, "Roberta": _ROBERTA, "CLIP": _CLIP, "Qwen2": _QWEN2}.get(kind)
-    if tokens is None:
-        raise ValueError(f"vocab.json with merges.txt of {kind or 'an unknown model'}.")
-    named = {key: _content(config[key]) for key in _ROBERTA if config.get(key)}
-    tokens = {**tokens, **named}
-    model = {
-        "type": "BPE",
-        "vocab": vocabulary,
-        "merges": [line.split(" ") for line in lines if line],
-        "unk_token": tokens["unk_token"] if kind == "CLIP" else None,
-        "end_of_word_suffix": "</w>" if kind == "CLIP" else "",
-    }
-    from_pattern = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False}
-    byte_level = {
-        "type": "ByteLevel",
-        "add_prefix_space": config.get("add_prefix_space", False),
-        "use_regex": True,
-    }
-    definition = {"model": model, "pre_tokenizer": byte_level, "decoder": {"type": "ByteLevel"}}
-    if kind == "Qwen2":
-        definition["normalizer"] = {"type": "NFC"}
-        definition["pre_tokenizer"] = _sequence(_split(QWEN2, "Isolated", False), from_pattern)
-    if kind == "CLIP":
-        white_space = {"type": "Replace", "pattern": {"Regex": r"\s+"}, "content": " "}
-        definition["normalizer"] = {
-            "type": "Sequence",
-            "normalizers": [{"type": "NFC"}, white_space, {"type": "Lowercase"}],
-        }
-        definition["pre_tokenizer"] = _sequence(_split(CLIP, "Removed", True), byte_level)
-    around = {"Roberta": ("cls_token", "sep_token"), "CLIP": ("bos_token", "eos_token")}
-    if kind in around:
-        start, end = (tokens[key] for key in around[kind])
-        definition["post_processor"] = {
-            "type": "RobertaProcessing",
-            "cls": [start, vocabulary[start]],
-            "sep": [end, vocabulary[end]],
-        }
-    lstrip = (tokens["mask_token"],) if kind == "Roberta" else ()
-    _mark_special(definition, tokens.values(), vocabulary, lstrip)
-    return definition, tokens
-
-
-def _marian(folder, side):
-    if side not in ("source", "target"):
-        raise ValueError(f"side must be 'source' or 'target'. Received: {side!r}.")
-    definition, _ = read_model(folder / f"{side}.spm")
-    ids = read_named_json(folder / "vocab.json", LARGEST_FILE)
-    tokens = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
-    definition["model"]["ids"] = ids
-    definition["added_tokens"] = []
-    languages = [piece for piece in ids if piece.startswith(">>") and piece.endswith("<<")]
-    _mark_special(definition, [*tokens.values(), *languages], ids)
-    definition["post_processor"] = _behind("</s>", ids["</s>"])
-    return definition, tokens
-
-
-def _m2m_100(folder, languages):
-    definition, _ = read_model(folder / "sentencepiece.bpe.model")
-    ids = read_named_json(folder / "vocab.json", LARGEST_FILE)
-    tokens = [f"__{code}__" for code in OF_M2M100[languages]]
-    ids |= {token: len(ids) + place for place, token in enumerate(tokens)}
-    definition["model"]["ids"] = ids
-    definition["added_tokens"] = []
-    _mark_special(definition, [*_M2M100.values(), *tokens], ids)
-    definition["post_processor"] = _behind("</s>", ids["</s>"])
-    return definition, _M2M100
-
-
-def _t5(folder, extra_ids):
-    definition, roles = read_model(folder / "spiece.model")
-    size = len(definition["model"]["vocab"])
-    tokens = {"eos_token": "</s>", "unk_token": roles["unknown"], "pad_token": "<pad>"}
-    ids = {piece: number for number, (piece, *_) in enumerate(definition["model"]["vocab"])}
-    extra = {f"<extra_id_{i}>": size + extra_ids - 1 - i for i in range(extra_ids)}
-    definition["added_tokens"] = []
-    _mark_special(definition, [*tokens.values(), *extra], ids | extra)
-    definition["post_processor"] = _behind("</s>", ids["</s>"])
-    return definition, tokens
-
-
-def _siglip(folder, config):
-    definition, roles = read_model(folder / "spiece.model")
-    rules, spaces = definition["normalizer"]["normalizers"]
-    spaces |= {"add_dummy_prefix": False, "remove_extra_whitespaces": True}
-    canonical = {"type": "SigLIP", "lowercase": config.get("do_lower_case", True)}
-    definition["normalizer"]["normalizers"] = [canonical, rules, spaces]
-    # A text begins with a space; what follows a special token in it does not.
-    definition["pre_tokenizer"] = {
-        "type": "Metaspace",
-        "replacement": "▁",
-        "prepend_scheme": "first",
-        "split": False,
-    }
-    ids = {piece: number for number, (piece, *_) in enumerate(definition["model"]["vocab"])}
-    tokens = {**_SIGLIP, "unk_token": roles["unknown"]}
-    definition["added_tokens"] = []
-    _mark_special(definition, tokens.values(), ids)
-    definition["post_processor"] = _behind("</s>", ids["</s>"])
-    return definition, tokens
-
-
-def _deberta(folder, config):
-    for option in ("do_lower_case", "split_by_punct"):
-        if config.get(option):
-            raise ValueError(f"spm.model with {option}=true is not implemented.")
-    definition, _ = read_model(folder / "spm.model")
-    ids = {piece: number for number, (piece, *_) in enumerate(definition["model"]["vocab"])}
-    ids.setdefault(_BERT["mask_token"], len(ids))
-    definition["added_tokens"] = []
-    _mark_special(definition, _BERT.values(), ids)
-    start, end = _BERT["cls_token"], _BERT["sep_token"]
-    definition["post_processor"] = {
-        "type": "BertProcessing",
-        "cls": [start, ids[start]],
-        "sep": [end, ids[end]],
-    }
-    return definition, _BERT
-
-
-def _llama(folder, config):
-    if not config.get("legacy", True):
-        raise ValueError("tokenizer.model with legacy=false is not implemented.")
-    definition, roles = read_model(folder / "tokenizer.model")
-    tokens = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": roles["unknown"]}
-    ids = {piece: number for number, (piece, *_) in enumerate(definition["model"]["vocab"])}
-    definition["added_tokens"] = []
-    _mark_special(definition, tokens.values(), ids)
-    items = [{"Sequence": {"id": "A", "type_id": 0}}]
-    if config.get("add_bos_token", True):
-        items.insert(0, {"SpecialToken": {"id": "<s>", "type_id": 0}})
-    if config.get("add_eos_token", False):
-        items.append({"SpecialToken": {"id": "</s>", "type_id": 0}})
-    definition["post_processor"] = {
-        "type": "TemplateProcessing",
-        "single": items,
-        "pair": items + [_for_second_text(item) for item in items],
-        "special_tokens": {token: {"ids": [ids[token]]} for token in ("<s>", "</s>")},
-    }
-    return definition, tokens
-
-
-def _for_second_text(item):
-    """Returns an item of a template of one text as that of the second text of a pair."""
-    ((kind, content),) = item.items()
-    content = {**content, "type_id": 1}
-    return {kind: {**content, "id": "B"} if kind == "Sequence" else content}
-
-
-def _behind(token, number):
-    """Returns the template with a special token after each text, single or in a pair."""
-    text, other = ({"Sequence": {"id": name, "type_id": 0}} for name in "AB")
-    end = {"SpecialToken": {"id": token, "type_id": 0}}
-    return {
-        "type": "TemplateProcessing",
-        "single": [text, end],
-        "pair": [text, end, other, end],
-        "special_tokens": {token: {"ids": [number]}},
-    }
-
-
-def _split(pattern, behavior, invert):
-    return {
-        "type": "Split",
-        "pattern": {"Regex": pattern},
-        "behavior": behavior,
-        "invert": invert,
-    }
-
-
-def _sequence(*pre_tokenizers):
-    return {"type": "Sequence", "pretokenizers": [*pre_tokenizers]}
-
-
-def _mark_special(definition, tokens, ids, lstrip=()):
-    definition["added_tokens"] = [
-        {"id": ids[token], "content": token, "special": True, "lstrip": token in lstrip}
-        for token in dict.fromkeys(tokens)
-        if token in ids
-    ]
-
-
 def _require_same_template(definition, config, kind):
     """Classes of Llama and Gemma rebuild the template from options; the file must agree."""
     if kind not in ("Llama", "CodeLlama", "Gemma", "Siglip2") or "add_bos_token" not in config:
@@ -430,7 +160,7 @@ def _require_same_template(definition, config, kind):
     single = (definition.get("post_processor") or {}).get("single") or []
     special = [entry["SpecialToken"]["id"] for entry in single if "SpecialToken" in entry]
     for option, token in (("add_bos_token", "bos_token"), ("add_eos_token", "eos_token")):
-        wanted, token = config.get(option), _content(config.get(token))
+        wanted, token = config.get(option), content_of(config.get(token))
         if wanted is not None and bool(wanted) != (token in special):
             raise ValueError(
                 f"tokenizer_config.json says {option}={wanted}, and the template in tokenizer.json "
@@ -461,7 +191,7 @@ def _add_tokens(definition, config, named, older):
     """
     roles = [named[name] for name in named if name.endswith("_token")]
     roles += named.get("additional_special_tokens") or []
-    special = set(map(_content, roles))
+    special = set(map(content_of, roles))
     tokens = {token["content"]: token for token in definition.get("added_tokens", [])}
     for number, token in (config.get("added_tokens_decoder") or {}).items():
         tokens.setdefault(token["content"], {**token, "id": int(number)})
@@ -483,7 +213,7 @@ def _hide_times(definition):
 def _usual(kind, names):
     """Returns the special tokens of a class of transformers that a vocabulary has."""
     known = set(names.values())
-    return {name: token for name, token in _USUAL.get(kind, {}).items() if token in known}
+    return {name: token for name, token in USUAL.get(kind, {}).items() if token in known}
 
 
 def _roles(tokens, around):
@@ -495,7 +225,7 @@ def _roles(tokens, around):
     """
     roles = {}
     for role, names in _TOKENS.items():
-        found = [_content(tokens[name]) for name in names if tokens.get(name)]
+        found = [content_of(tokens[name]) for name in names if tokens.get(name)]
         if found:
             roles[role] = next((token for token in found if token in around), found[0])
     return roles
@@ -545,10 +275,6 @@ def _token_of(token, role, names, definition):
     new = {"id": token, "content": f"<|{role}|>", "special": True, "only_as_id": True}
     definition["added_tokens"].append(new)
     return new["content"]
-
-
-def _content(token):
-    return token["content"] if isinstance(token, dict) else token
 
 
 def _json(path):
