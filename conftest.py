@@ -38,16 +38,7 @@ def pytest_collection_finish(session):
     """Excludes the objects of imported libraries from the garbage collection at every trace."""
     gc.freeze()
     if not session.config.getoption("--full"):  # with it, garbage would not fit in memory
-        gc.set_threshold(50_000, 20, 100_000)  # the oldest objects wait for the end of the file
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _garbage_of_each_file(request):
-    """Collects the garbage of a file at its end, without ever visiting the survivors again."""
-    yield
-    if not request.config.getoption("--full"):
-        gc.collect()
-        gc.freeze()
+        gc.set_threshold(50_000, 20, 100_000)  # a collection of everything takes half a minute
 
 
 def pytest_sessionfinish():
