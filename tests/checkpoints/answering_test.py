@@ -212,7 +212,10 @@ ROME = ["The cats sat in Rome.", "They mean a trip to Paris.", "Boats to Paris, 
 
 @pytest.mark.usefixtures("eagerly")
 def test_loss_and_scores(request, bert):
-    """The loss of transformers and the scores of SQuAD; with `--full`, it learns the answers."""
+    """The loss of transformers and the scores of SQuAD.
+
+    With `--full`, it learns the answers, and is measured in steps, too.
+    """
     model, theirs = bert
     pairs, answers = [("where?", each) for each in ROME], ["Rome", "Paris", "Paris"]
     sides = tuple(map(list, zip(*pairs, strict=True)))
@@ -239,12 +242,13 @@ def test_loss_and_scores(request, bert):
     assert loss > 0.0
     assert accuracy < 1.0
     assert exact_match == f1 == pytest.approx(200 / 3)
-    *_, exact_match, f1 = model.evaluate(
-        pairs, [first, second, other], batch_size=1, steps=2, verbose=0
-    )
-    assert exact_match == f1 == 100.0
-    endless = model.evaluate(examples.repeat(), batch_size=3, steps=1, verbose=0)
-    assert endless == model.evaluate(examples, batch_size=3, verbose=0)
+    if request.config.getoption("--full"):
+        *_, exact_match, f1 = model.evaluate(
+            pairs, [first, second, other], batch_size=1, steps=2, verbose=0
+        )
+        assert exact_match == f1 == 100.0
+        endless = model.evaluate(examples.repeat(), batch_size=3, steps=1, verbose=0)
+        assert endless == model.evaluate(examples, batch_size=3, verbose=0)
 
 
 def test_the_command_line(bert, tmp_path, monkeypatch):

@@ -100,12 +100,13 @@ def test_another_pair_of_languages_shares_the_weights(checkpoint, model):
 def test_saved_and_back(checkpoint, model, tmp_path):
     again, _ = check_saved_and_back(model, checkpoint[1], tmp_path)
     text = tiny.TEXTS[0]
-    found = again.translate(text, max_length=12)
-    assert found == model.translate(text, max_length=12)
+    found = again.translate(text, "greedy", max_length=12)
+    assert found == model.translate(text, "greedy", max_length=12)
     with pytest.raises(ValueError, match=r"Received: source_language, .* model\.between\("):
         zoo.load(tmp_path / "preset", **NLLB)
 
 
+@pytest.mark.full
 def test_translated_on_the_command_line(checkpoint, model):
     options = [f"--{name.replace('_', '-')}={code}" for name, code in NLLB.items()]
     options += ["--max-length=12", "--sampler=greedy"]

@@ -114,7 +114,9 @@ def save_dinov2(folder, kind):
     return model
 
 
-@pytest.mark.parametrize("kind", ["ForImageClassification", "Model"])
+@pytest.mark.parametrize(
+    "kind", ["ForImageClassification", pytest.param("Model", marks=pytest.mark.full)]
+)
 def test_dinov2(tmp_path, kind):
     theirs = save_dinov2(tmp_path, kind)
     if kind == "ForImageClassification":
@@ -146,7 +148,8 @@ def test_new_labels_in_place_of_another_head(tmp_path, family, kind):
     np.testing.assert_allclose(model.core(pixels), first @ kernel + bias, atol=1e-4)
 
 
-@pytest.mark.parametrize("family", ["Dinov2", "ViT", pytest.param("DeiT", marks=pytest.mark.full)])
+@pytest.mark.few(1)
+@pytest.mark.parametrize("family", ["ViT", "Dinov2", "DeiT"])
 def test_embeddings(tmp_path, family, photo):
     folder = tmp_path / "hf"
     if family == "Dinov2":

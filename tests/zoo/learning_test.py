@@ -180,6 +180,7 @@ def test_a_job_is_done_once_and_keeps_the_averaged_weights(tmp_path, monkeypatch
     assert job.learned(tmp_path / "job", None) == weights
 
 
+@pytest.mark.full  # `kills_test` always kills a training
 def test_a_job_that_broke_off_while_it_wrote_a_file_goes_on(tmp_path, monkeypatch):
     save, seeds = keras.Model.save_weights, []
     job.write(tmp_path, make_job(), {"tokens": stream()})

@@ -196,6 +196,7 @@ def test_labels_of_words_may_be_arrays_and_the_text_without_them_is_named(byte_t
         model.batches(texts)
 
 
+@pytest.mark.full
 def test_numbers_of_candidates_are_integers_of_any_kind():
     model = zoo.load(ENCODER)
     assert len(model.fill_mask("a [MASK] film", num_candidates=np.int64(2))) == 2
@@ -212,6 +213,7 @@ def test_a_shipped_encoder_becomes_a_tagger():
     assert [each.word for each in model.tag("a film")] == ["a", "film"]
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", ["labels", "several labels", "numbers"])
 def test_texts_keep_their_weights(byte_tokenizer, kind):
     texts = ["a" * length for length in (1, 30, 3, 12)]
