@@ -3,6 +3,7 @@
 import functools
 import itertools
 import json
+import os
 import pathlib
 import sys
 
@@ -240,8 +241,8 @@ def embed(name, inputs, files, batch_size):
         refuse_files(inputs)
 
     def is_picture(each):
-        path = pathlib.Path(each)
-        return has_both and (path.suffix.lower() in PICTURES or path.exists())
+        is_path = pathlib.Path(each).suffix.lower() in PICTURES or os.path.exists(each)
+        return has_both and is_path
 
     failed = False
     for are_pictures, neighbours in itertools.groupby(inputs, is_picture):

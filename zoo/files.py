@@ -28,7 +28,7 @@ except ImportError:  # Windows
     fcntl = None
 
 from zoo.atomic import whole
-from zoo.readers import files_of
+from zoo.readers import PICTURES, SOUNDS, files_of
 
 JSON_LINES, COLUMNS = ".jsonl", ".tsv"
 COMMAS = ".csv"  # of which a line is neither a text nor a row
@@ -67,8 +67,8 @@ class TextFile:
         names: Names of the texts in a line. If there are several, the content of a row is a tuple.
 
     Raises:
-        ValueError: If it is a CSV file, in UTF-16 or no regular file, or a line of such a file has
-            room for only one text.
+        ValueError: If it is a CSV file, an image, a sound, in UTF-16 or no regular file, or a line
+            of such a file has room for only one text.
     """
 
     def __init__(self, path, names=(TEXT,)):
@@ -79,6 +79,11 @@ class TextFile:
                 f"The texts must be in a {JSON_LINES}, {COLUMNS} or .txt file. Received: {path}. "
                 f"Write lines of JSON into a {JSON_LINES} file; columns between tabs, the text "
                 f"first and no header, into a {COLUMNS} file; or one text per line into a .txt."
+            )
+        if self.kind in PICTURES + SOUNDS:
+            raise ValueError(
+                f"{path} is not a file of texts. For a model of images or sounds, give the folder "
+                "that it is in, or the file itself as an argument."
             )
         if len(self.names) > 1 and self.kind not in (COLUMNS, JSON_LINES):
             raise ValueError(
@@ -129,6 +134,10 @@ class TextFile:
         except json.JSONDecodeError as error:
             told = f"{error.msg} at character {error.pos}"
             return Row(place, {}, problem=f"The line is not JSON: {told}.")
+        except UnicodeEncodeError:
+            return Row(
+                place, {}, problem="The line has half of a surrogate pair, which is no text."
+            )
         except (ValueError, RecursionError) as error:
             return Row(place, {}, problem=str(error))
 
@@ -196,9 +205,11 @@ def answer_file(source, output, answer, job, at_once, run=one_by_one):
 
     Raises:
         ValueError: If the output exists and is complete, was begun by another job, lost what it
-            had, or is being written by another process; or if it is a CSV file.
+            had, or is being written by another process; or if it is a CSV file, or no file.
     """
     output = pathlib.Path(output)
+    if not output.name:
+        raise ValueError(f"The output must be the path of a file. Received: {os.fspath(output)!r}.")
     if output.suffix.lower() == COMMAS:
         raise ValueError(
             f"The output must be a {JSON_LINES}, {COLUMNS} or .txt file. Received: {output}."

@@ -164,6 +164,11 @@ def test_pil_images_keep_their_colours(mode):
     np.testing.assert_allclose(images[0], expected, atol=1.01)
 
 
+def test_pil_images_without_pixels():
+    with pytest.raises(ValueError, match=r"must have pixels. Received: one of size \(0, 5\)"):
+        image_bytes(Image.new("RGB", (0, 5)))
+
+
 def test_pil_images_of_32_bits_are_of_16():
     pixels = np.arange(0, 2**16, 2**8).reshape(16, 16)
     whole, deep = (Image.fromarray(pixels.astype(dtype)) for dtype in ("int32", "uint16"))

@@ -341,7 +341,6 @@ def test_an_answer_that_takes_too_long_is_given_up(waiting):
         ("/v1/models/luong_nmt/versions/1:regress", {}, 404, "to :predict, not to :regress"),
         ("/v1/models/luong_nmt/versions/1:regress", None, 404, "to :predict, not to :regress"),
         ("/v1/models/luong_nmt", {}, 405, "/v1/models/luong_nmt does not take POST: use GET"),
-        ("/v1/completions", None, 405, "does not take GET: use POST"),
         ("/v3", None, 404, "There is nothing at /v3"),
     ],
 )
@@ -349,6 +348,21 @@ def test_other_addresses_and_methods_are_told_in_json(client, path, content, sta
     found, answer, response = client(path, content)
     assert (found, response.getheader("allow") is not None) == (status, status == 405)
     assert message in answer["error"]
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "status", "message"),
+    [
+        ("/v1/embeddings", None, 405, "/v1/embeddings does not take GET: use POST."),
+        ("/v1/models", {}, 405, "/v1/models does not take POST: use GET."),
+        ("/v1/responses", {}, 404, "There is nothing at /v1/responses."),
+        ("/v1/completions", {"\ud800": 1}, 400, "These options are not supported: ?."),
+    ],
+)
+def test_refusals_at_openais_addresses_have_its_form(client, path, content, status, message):
+    found, answer, _ = client(path, content)
+    told = {"message": message, "type": "invalid_request_error", "param": None, "code": None}
+    assert (found, answer) == (status, {"error": told})
 
 
 def test_a_token_is_asked_for(served):

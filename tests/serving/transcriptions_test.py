@@ -124,17 +124,21 @@ def test_what_cannot_be_answered_is_told(client, fields, status, message):
 @pytest.mark.parametrize(
     ("body", "kind"),
     [
-        (b"{}", "application/json"),
+        (b'{"model": "digits"}', "application/json"),
         (b"", "multipart/form-data; boundary=limit"),
         (b"--limit\r\nContent", "multipart/form-data; boundary=limit"),
         (b"\xff" * 99, "multipart/form-data"),
         (b"--limit\r\n\xff: \xff\r\n\r\na\r\n--limit--", "multipart/form-data; boundary=limit"),
-        (b"file=a&model=whisper", "application/x-www-form-urlencoded"),
+        (b"file=a&model=digits", "application/x-www-form-urlencoded"),
+        (b"RIFF", "audio/wav"),
     ],
 )
 def test_bodies_that_are_no_form(client, body, kind):
     status, answer, _ = client("/v1/audio/transcriptions", body, **{"Content-Type": kind})
     assert (400 <= status < 500, answer["error"]["type"]) == (True, "invalid_request_error")
+    if not kind.startswith("multipart"):
+        told = f"The body must be multipart form data. Received: {kind}."
+        assert answer["error"]["message"] == told
 
 
 def test_a_server_without_such_a_model(served):

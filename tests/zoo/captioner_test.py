@@ -147,6 +147,8 @@ def test_captions_of_annotations_equal_those_of_images(captioner):
     assert captioner.caption_annotations(annotations.astype("float16")) == CAPTIONS
     with pytest.raises(ValueError, match=r"`annotations` must .*positions, 4\).*shape \(4, 4\)"):
         captioner.caption_annotations(annotations[0])
+    with pytest.raises(ValueError, match=r"Received: an array of shape \(6, 0, 4\)"):
+        captioner.caption_annotations(annotations[:, :0])
 
 
 def test_max_length_cuts(captioner):
@@ -296,6 +298,8 @@ def test_wrong_data_gets_a_clear_error(captioner, tokenizer):
     assert raised.value.__notes__ == ["This is number 1 of 2 images, from 0."]
     with pytest.raises(ValueError, match=r"takes vectors of 5.*channels=4"):
         make(tokenizer, channels=5)
+    with pytest.raises(ValueError, match="`backbone` must be a zoo.Backbone, .*='MobileNetV2'"):
+        zoo.load("show_attend_tell", weights=None, tokenizer=tokenizer, backbone="MobileNetV2")
 
 
 # -------------------------------------------------------------------------------------- measuring
@@ -346,7 +350,7 @@ def test_loaded_equals_saved(captioner, tmp_path):
     assert again.default_sampler == captioner.default_sampler
 
 
-def test_preset_knows_its_backbone(captioner, tmp_path):
+def test_preset_knows_its_backbone(captioner, tmp_path, monkeypatch):
     folder = tmp_path / "preset"
     card = {
         "task": "captioning",
@@ -367,6 +371,8 @@ def test_preset_knows_its_backbone(captioner, tmp_path):
     (folder / "card.json").write_text(json.dumps(told))
     with pytest.raises(ValueError, match=r"fingerprint should be \[0.5\]"):
         zoo.load(folder)
+    monkeypatch.delattr(MeanColours, "fingerprint")  # of a backbone of the user
+    assert captioner.fingerprint is None
 
 
 def test_exported_equals_in_memory_and_a_broken_image_spoils_its_row_only(captioner, tmp_path):

@@ -97,6 +97,11 @@ def test_what_would_be_read_wrongly_is_refused(tmp_path):
         TextFile(source)
     with pytest.raises(ValueError, match="/dev/null is not a file that can be read again"):
         TextFile("/dev/null")
+    for name in ("photo.JPG", "speech.wav"):
+        with pytest.raises(ValueError, match=f"{name} is not a file of texts. .* the folder"):
+            TextFile(name)
+    with pytest.raises(ValueError, match="must be the path of a file. Received: '.'"):
+        answer_file(None, pathlib.Path(""), upper, {}, 1)
 
 
 def test_a_run_without_its_output_does_not_go_on(tmp_path):
@@ -142,6 +147,9 @@ def test_a_poisoned_row_is_an_empty_line_and_harms_no_other(tmp_path):
     assert "object with a 'text'" in errors[2]["error"]
     assert errors[1]["error"].startswith("The line is not JSON: ")
     assert errors[3]["error"].startswith("The line is not in UTF-8: ")
+    assert {each["error"] for each in errors[4:]} == {
+        "The line has half of a surrogate pair, which is no text."
+    }
 
 
 def test_a_killed_run_goes_on_to_the_same_output(tmp_path):

@@ -238,6 +238,8 @@ def test_annotations_have_the_vectors_of_their_images(model):
     assert model.embed_annotations(annotations[:0]).shape == (0, 16)
     with pytest.raises(ValueError, match=r"array \(images, 4, 4\). Received: .*shape \(4, 4\)"):
         model.embed_annotations(annotations[0])
+    with pytest.raises(ValueError, match=r"array \(images, 4, 4\). Received: \[\[1\], \[2, 3\]\]"):
+        model.embed_annotations([[1], [2, 3]])
     with pytest.raises(ValueError, match="`batch_size` must be at least 1"):
         model.embed_annotations(annotations, batch_size=0)
 
@@ -323,6 +325,12 @@ def test_a_picture_of_all_similarities(model):
     text = "a dog and another dog and a third dog run"
     labels = Matches(np.zeros((1, 1)), [text], found.images[:1]).plot().axes[1].get_yticklabels()
     assert labels[0].get_text() == "a dog and another dog and a third\ndog run"
+    for columns, rows in ((0, 2), (2, 0), (0, 0)):
+        empty = Matches(np.zeros((columns, rows)), CAPTIONS[:rows], found.images[:columns])
+        with pytest.raises(ValueError, match=f"Received: Matches of {columns} images and {rows}"):
+            empty.plot()
+    many = Matches(np.eye(1, 151), ["dog"] * 151, found.images[:1])
+    assert not any(axes.texts for axes in many.plot().axes)
 
 
 @pytest.mark.full
@@ -405,9 +413,9 @@ def test_the_command_line(model, photographs, monkeypatch, tmp_path):
     assert lines[0].split("\t")[1] == str(photographs / "3.png")
     found = run(main, ["match", "toy", CAPTIONS[3], str(photographs / "3.png")])
     assert found.exit_code == 0
-    found = run(main, ["embed", "toy", "red before blue", str(photographs / "0.png")])
+    found = run(main, ["embed", "toy", "red before blue", str(photographs / "0.png"), ""])
     vectors = [json.loads(line) for line in found.stdout.splitlines()]
-    assert [len(vector) for vector in vectors] == [16, 16]
+    assert [len(vector) for vector in vectors] == [16, 16, 16]
     labels = ["--label", "red before blue", "--label", "green before red"]
     found = run(main, ["classify", "toy", str(photographs / "0.png"), *labels])
     assert found.output.split("\t")[0] in labels

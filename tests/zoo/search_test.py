@@ -234,6 +234,8 @@ def test_prompts_stand_in_front_of_texts(model, tmp_path):
     np.testing.assert_allclose(served, vectors, atol=1e-6)
     with pytest.raises(ValueError, match="Unknown prompt 'querry'. Did you mean 'query'"):
         prompted.embed([], prompt="querry")
+    with pytest.raises(ValueError, match=r"Unknown prompt \['query'\]. Did you mean 'query'"):
+        prompted.embed([], prompt=["query"])
     with pytest.raises(ValueError, match="has no prompts. Received: prompt='query'"):
         model.embed(QUESTION, prompt="query")
     for wrong in ("query", {"query": None}):

@@ -12,6 +12,7 @@ from zoo.models.text_encoder import TextEncoder
 from zoo.readers.text import Tokenizer
 from zoo.readers.text.pair_reader import PairReader
 from zoo.readers.text.templates import around
+from zoo.readers.text.text_reader import TextReader
 from zoo.readers.text.word_reader import WordReader
 from zoo.tasks.results import TextClasses
 
@@ -122,6 +123,11 @@ def test_a_preset_computes_the_same(model, tmp_path):
 # -------------------------------------------------------------------------------------- mistakes
 
 ENCODER = "text_encoder_masked_imdb"
+
+
+def test_a_chunk_has_room_for_a_token(byte_tokenizer):
+    with pytest.raises(ValueError, match="`max_length` must be at least 3.*max_length=2"):
+        TextReader(byte_tokenizer, max_length=2)
 
 
 @pytest.mark.parametrize(

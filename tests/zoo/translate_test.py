@@ -400,6 +400,8 @@ def test_what_cannot_be_drawn_is_told(bahdanau):
     for show in (result.plot, lambda place: result.save_html("page.html", place)):
         with pytest.raises(ValueError, match=message):
             show(3)
+    with pytest.raises(ValueError, match="index of an entry, .*position=0.0"):
+        result.plot(0.0)
     with pytest.raises(ValueError, match="a translation which is not empty, to plot it.*=1"):
         result.plot(1)
 

@@ -258,6 +258,8 @@ def _require_picture(content, owner):
 def _png_of_pil(image):
     from PIL import Image, ImageOps
 
+    if 0 in image.size:
+        raise ValueError(f"A PIL image must have pixels. Received: one of size {image.size}.")
     image = ImageOps.exif_transpose(image)
     if image.mode == "I":  # grey of 32 bits, of which a PNG holds 16
         image = Image.fromarray(np.clip(np.asarray(image), 0, 2**16 - 1).astype("uint16"))

@@ -55,7 +55,10 @@ def read_wav(encoded):
     checks = [
         _require(is_open | (data_size <= rest), "It ends before its data do."),
         _require(channels > 0, "It has no channels."),
-        _require((rate >= RATES[0]) & (rate <= RATES[1]), f"Its rate is not from {RATES}."),
+        _require(
+            (rate >= RATES[0]) & (rate <= RATES[1]),
+            f"Its rate is not from {RATES[0]} to {RATES[1]}.",
+        ),
     ]
     with tf.control_dependencies(checks):
         data_size = tf.cast(tf.where(is_open, rest, data_size), tf.int32)

@@ -78,21 +78,19 @@ class _Server:
     def app(self):
         model = "/v1/models/{name}"
         complete, chat_on = (
-            self.guarded(functools.partial(self.complete, kind), completions.error_of)
-            for kind in (completions, chat)
+            self.guarded(functools.partial(self.complete, kind)) for kind in (completions, chat)
         )
         transcribe, translate = (
-            self.guarded(functools.partial(self.transcribe, task), completions.error_of)
+            self.guarded(functools.partial(self.transcribe, task))
             for task in ("transcribe", "translate")
         )
-        embed = self.guarded(self.embed, completions.error_of)
         routes = [
             Route("/", self.page),
             Route("/page/{name}", self.guarded(self.show), methods=["POST"]),
             Route("/v1/models", self.guarded(self.list_models)),
             Route("/v1/completions", complete, methods=["POST"]),
             Route("/v1/chat/completions", chat_on, methods=["POST"]),
-            Route("/v1/embeddings", embed, methods=["POST"]),
+            Route("/v1/embeddings", self.guarded(self.embed), methods=["POST"]),
             Route("/v1/audio/transcriptions", transcribe, methods=["POST"]),
             Route("/v1/audio/translations", translate, methods=["POST"]),
             Route("/v2/health/live", self.live),
@@ -217,16 +215,12 @@ class _Server:
 
     # ------------------------------------------------------------------------------------- guards
 
-    def guarded(self, route, error_of=lambda status, message: message):
+    def guarded(self, route):
         """Returns a route that checks the token, reports refusals, and is measured.
 
         Args:
             route: Function of a request.
-            error_of: Function of a status and a message that returns how the protocol tells them.
         """
-
-        def failed(status, message, headers=None):
-            return JSONResponse({"error": error_of(status, message)}, status, headers)
 
         async def handle(request):
             name, start = request.path_params.get("name", ""), time.perf_counter()
@@ -234,10 +228,10 @@ class _Server:
                 self.require_token(request)
                 response = await route(request)
             except Refused as error:
-                response = failed(error.status, str(error), error.headers)
+                response = _failed(request, error.status, str(error), error.headers)
             except Exception as error:  # a fault of the server, for whoever runs it to read
                 traceback.print_exception(error)
-                response = failed(500, "The server failed at this request.")
+                response = _failed(request, 500, "The server failed at this request.")
             name = name if name in self.models else ""
             self.metrics.requests.labels(name, response.status_code).inc()
             self.metrics.latency.labels(name).observe(time.perf_counter() - start)
@@ -361,7 +355,16 @@ async def _no_address(request, error):
     if error.status_code == 405:
         allowed = "GET" if "GET" in error.headers["Allow"] else "POST"
         told = f"{request.url.path} does not take {request.method}: use {allowed}."
-    return JSONResponse({"error": told}, error.status_code, error.headers)
+    return _failed(request, error.status_code, told, error.headers)
+
+
+def _failed(request, status, message, headers=None):
+    """Returns the answer to a request that failed, in the form of the protocol of its address."""
+    message = message.encode(errors="replace").decode()  # what it quotes may be no Unicode
+    path = request.url.path
+    is_of_openai = path.startswith("/v1/") and not path.startswith("/v1/models/")
+    error = completions.error_of(status, message) if is_of_openai else message
+    return JSONResponse({"error": error}, status, headers)
 
 
 def _forget(task):

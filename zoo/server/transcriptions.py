@@ -68,7 +68,7 @@ async def request_of(request, body, models, task):
         raise Refused(400, f"{model.name} returns the text alone, of one language.")
     sound = content.get("file")
     if not isinstance(sound, bytes):
-        raise Refused(400, "'file' must be the file of a sound.")
+        raise Refused(400, "'file' must be a WAV file, sent with its file name.")
     return Wanted(model, sound, task, language, form)
 
 
@@ -109,6 +109,9 @@ def answer_of(wanted):
 
 async def _fields_of(request, body):
     """Returns the fields of a form, pairs of a name and a text, or the `bytes` of a file."""
+    kind = request.headers.get("content-type", "")
+    if not kind.lower().startswith("multipart/form-data"):
+        raise Refused(400, f"The body must be multipart form data. Received: {kind or 'no type'}.")
 
     async def receive():
         return {"type": "http.request", "body": body, "more_body": False}

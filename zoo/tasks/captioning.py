@@ -29,7 +29,7 @@ from zoo.tasks.arguments import (
 from zoo.tasks.base import part_of
 from zoo.tasks.generating import LIMITS, SEEDS, GeneratingTask, best_texts
 from zoo.tasks.results import Caption, hypothesis_log_probs
-from zoo.tasks.seeing import PIXELS, require_captioner_that_sees
+from zoo.tasks.seeing import PIXELS, as_annotations, require_captioner_that_sees
 
 LONGEST_CAPTION = 60
 
@@ -94,8 +94,10 @@ class Captioner(GeneratingTask):
 
     @property
     def fingerprint(self):
-        """The output of the backbone for a built-in image, which identifies its weights."""
-        return None if self.backbone is None else self.backbone.fingerprint()
+        """The output of the backbone for a built-in image, which identifies its weights; `None` if
+        it has no `fingerprint`.
+        """
+        return self.backbone.fingerprint() if hasattr(self.backbone, "fingerprint") else None
 
     def check_fingerprint(self, fingerprint):
         """Raises a `ValueError` unless the backbone is the one that the model was trained with."""
@@ -248,13 +250,7 @@ class Captioner(GeneratingTask):
         Raises:
             ValueError: If `annotations` has another shape, or the sampler or an option is unknown.
         """
-        annotations = np.asarray(annotations, "float32")
-        if not self._annotations.shape.is_compatible_with(annotations.shape):
-            told = ", ".join(str(size or "positions") for size in self._annotations.shape[1:])
-            raise ValueError(
-                f"`annotations` must be an array (images, {told}). Received: an array of shape "
-                f"{annotations.shape}."
-            )
+        annotations = as_annotations(annotations, self._annotations.shape[1:])
         compiled = self._compiled_of_annotations
         rows = self._answers(
             annotations, sampler, batch_size=batch_size, compiled=compiled, **options

@@ -181,7 +181,7 @@ class Embedder(EncodingTask):
         return np.reshape(rows, (-1, self.core.config.vector_size)).astype("float32")
 
     def _prompt(self, name):
-        if name in self.prompts:
+        if isinstance(name, str) and name in self.prompts:
             return self.prompts[name]
         if not self.prompts:
             raise ValueError(

@@ -29,15 +29,23 @@ class Matches(NamedTuple):
 
         Returns:
             The `matplotlib.figure.Figure`. It is not displayed or registered with pyplot.
+
+        Raises:
+            ValueError: If there is no image or no text.
         """
         columns, rows = self.similarities.shape
+        if not self.similarities.size:
+            raise ValueError(
+                "A plot needs at least one image and one text. Received: Matches of "
+                f"{columns} images and {rows} texts."
+            )
         labels = [textwrap.fill(text, LINE) for text in self.texts]
-        lines = max((label.count("\n") + 1 for label in labels), default=1)
+        lines = max(label.count("\n") + 1 for label in labels)
         height = max(0.4, 0.2 * lines)  # of a row
         width = 1.5 + 0.09 * max(map(len, "\n".join(labels).split("\n")))
         size = width + 1.1 * columns, 1.3 + height * rows
         figure = new_figure([min(each, MAX_INCHES) for each in size])
-        ratios = [1.1, height * max(rows, 1)]
+        ratios = [1.1, height * rows]
         places = figure.subplots(2, columns, squeeze=False, height_ratios=ratios)
         grid = places[1, 0].get_gridspec()
         for place in places[1]:
@@ -51,11 +59,12 @@ class Matches(NamedTuple):
         axes.set_xticks([])
         axes.set_yticks(range(rows))
         axes.set_yticklabels(labels, parse_math=False)
-        middle = (values.min() + values.max()) / 2.0 if values.size else 0.0
-        for row, column in np.ndindex(*values.shape):
-            value = values[row, column]
-            color = "white" if value < middle else "black"
-            axes.text(column, row, f"{value:.2f}", ha="center", va="center", color=color)
+        middle = (values.min() + values.max()) / 2.0
+        if max(size) <= 2.0 * MAX_INCHES:  # smaller cells have no room for their numbers
+            for row, column in np.ndindex(*values.shape):
+                value = values[row, column]
+                color = "white" if value < middle else "black"
+                axes.text(column, row, f"{value:.2f}", ha="center", va="center", color=color)
         figure.colorbar(drawn, ax=axes, label="similarity")
         return figure
 

@@ -34,7 +34,7 @@ from zoo.tasks.match_results import Findings, Matches
 from zoo.tasks.matching_graphs import write_matching_graphs
 from zoo.tasks.results import PictureClasses
 from zoo.tasks.searching import find, is_path_of_picture, picture_to_find, pictures_to_search
-from zoo.tasks.seeing import require_eyes_that_fit
+from zoo.tasks.seeing import as_annotations, require_eyes_that_fit
 
 REQUESTS = tf.TensorSpec([None], tf.string)
 
@@ -106,8 +106,10 @@ class Matcher(Task):
 
     @property
     def fingerprint(self):
-        """The output of the backbone for a built-in image, which identifies its weights."""
-        return None if self.backbone is None else self.backbone.fingerprint()
+        """The output of the backbone for a built-in image, which identifies its weights; `None` if
+        it has no `fingerprint`.
+        """
+        return self.backbone.fingerprint() if hasattr(self.backbone, "fingerprint") else None
 
     def check_fingerprint(self, fingerprint):
         """Raises a `ValueError` unless the backbone is the one that the model was trained with."""
@@ -254,13 +256,7 @@ class Matcher(Task):
         Raises:
             ValueError: If `annotations` has another shape.
         """
-        annotations = np.asarray(annotations, "float32")
-        if annotations.shape[1:] != self._shape_of_image():
-            told = ", ".join(map(str, self._shape_of_image()))
-            raise ValueError(
-                f"`annotations` must be an array (images, {told}). Received: an array of shape "
-                f"{annotations.shape}."
-            )
+        annotations = as_annotations(annotations, self._shape_of_image())
         return self._embed("annotations", annotations, batch_size)
 
     @overload

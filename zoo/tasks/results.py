@@ -3,6 +3,7 @@
 import os
 import pathlib
 import textwrap
+from numbers import Integral
 from typing import NamedTuple
 
 import numpy as np
@@ -387,7 +388,8 @@ def require_entry(entries, position):
     """Raises a `ValueError` unless a position is that of one of the entries of a result."""
     count = len(entries)
     expected = f"the index of an entry, of which the result has {count}"
-    require(-count <= position < count, expected, position=position)
+    is_index = isinstance(position, Integral) and -count <= position < count
+    require(is_index, expected, position=position)
 
 
 def looks(result, position, layer, title):

@@ -2,7 +2,11 @@
 
 import math
 import pathlib
+import reprlib
 import warnings
+
+import numpy as np
+import tensorflow as tf
 
 from zoo.readers import pictures_of
 from zoo.readers.images import image_bytes
@@ -26,6 +30,7 @@ def require_eyes_that_fit(config, backbone, reader):
             f"backbone={backbone!r}."
         )
     if reader is None:
+        _require_backbone(backbone)
         made = math.prod(backbone.grid), backbone.channels
         what, way_out = "backbone", "choose other layers of the backbone"
     else:
@@ -64,6 +69,7 @@ def require_captioner_that_sees(core, backbone, reader):
                     "same number."
                 )
         return
+    _require_backbone(backbone)
     if core.tail is not None:
         core.tail.require_taken(math.prod(backbone.grid), backbone.channels)
     if backbone.channels != core.config.channels:
@@ -72,6 +78,37 @@ def require_captioner_that_sees(core, backbone, reader):
             f"returns {backbone.channels}. Create the model with channels={backbone.channels}, or "
             "choose other layers of the backbone."
         )
+
+
+def _require_backbone(backbone):
+    if not all(hasattr(backbone, name) for name in ("image_size", "grid", "channels")):
+        raise ValueError(
+            "`backbone` must be a zoo.Backbone, or a layer that has image_size, grid and channels. "
+            f"Received: backbone={backbone!r}."
+        )
+
+
+def as_annotations(annotations, shape):
+    """Returns what a model computes of images beforehand, float32 `(images, *shape)`.
+
+    Args:
+        annotations: Array, or nested lists.
+        shape: Shape for one image; `None` in it stands for any number of positions.
+
+    Raises:
+        ValueError: If `annotations` has another shape.
+    """
+    try:
+        array = np.asarray(annotations, "float32")
+        received = f"an array of shape {array.shape}"
+        is_right = tf.TensorShape([None, *shape]).is_compatible_with(array.shape)
+        is_right = is_right and 0 not in array.shape[1:]
+    except (TypeError, ValueError):
+        received, is_right = reprlib.repr(annotations), False
+    if not is_right:
+        told = ", ".join(str(size or "positions") for size in shape)
+        raise ValueError(f"`annotations` must be an array (images, {told}). Received: {received}.")
+    return array
 
 
 def pictures_in(folder, name):

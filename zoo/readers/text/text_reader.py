@@ -28,6 +28,11 @@ class TextReader:
     request_name = "text"
 
     def __init__(self, tokenizer, max_length):
+        if max_length < 3:
+            raise ValueError(
+                "`max_length` must be at least 3, for the start token, a token of the text, and "
+                f"the end token. Received: max_length={max_length}."
+            )
         self.tokenizer, self.max_length = tokenizer, max_length
 
     def requests(self, texts):
