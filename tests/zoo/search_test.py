@@ -227,6 +227,8 @@ def test_prompts_stand_in_front_of_texts(model, tmp_path):
     assert prompted.search(QUESTION, vectors).names == expected.names
     loaded = zoo.load(prompted.save_to_preset(tmp_path / "preset"))
     assert loaded.prompts == prompts
+    loaded.prompts = {"query": "ask: "}
+    assert loaded.settings["prompts"] == {"query": "ask: "}
     assert prompted.serving_contents() == {"prompts.json": prompts}
     endpoints = prompted.endpoints()
     assert list(endpoints) == ["serving_default", "query", "document"]
@@ -240,7 +242,7 @@ def test_prompts_stand_in_front_of_texts(model, tmp_path):
         model.embed(QUESTION, prompt="query")
     for wrong in ("query", {"query": None}):
         with pytest.raises(ValueError, match="`prompts` of an embedder must be a dictionary"):
-            zoo.Embedder(model.core, model.tokenizer, prompts=wrong)
+            loaded.prompts = wrong
 
 
 @pytest.mark.full

@@ -77,14 +77,24 @@ class Embedder(EncodingTask):
             reader = TextReader(tokenizer, max_tokens or longest)
         else:
             require(max_tokens is None, "None for a model of images", max_tokens=max_tokens)
-            require(not prompts, "None for a model of images", prompts=prompts)
-        self.prompts = _as_prompts(prompts)
+        self.prompts = prompts
         super().__init__(core, tokenizer, reader, **kwargs)
 
     @classmethod
     def decides(cls, tokenizer=None, reader=None, **settings):
         reader = part_of(reader)
         return {**super().decides(tokenizer), **({} if reader is None else reader.decides)}
+
+    @property
+    def prompts(self):
+        """The prompts by name; may also be set. Those of a model that is saved come with it."""
+        return self._prompts
+
+    @prompts.setter
+    def prompts(self, prompts):
+        is_of_texts = self._own_reader is None
+        require(is_of_texts or not prompts, "None for a model of images", prompts=prompts)
+        self._prompts = _as_prompts(prompts)
 
     @property
     def settings(self):
@@ -185,8 +195,8 @@ class Embedder(EncodingTask):
             return self.prompts[name]
         if not self.prompts:
             raise ValueError(
-                f"The model has no prompts. Received: prompt={name!r}. Load a model of texts with "
-                f'prompts={{{name!r}: "..."}}, or put the prompt in front of texts yourself.'
+                f"The model has no prompts. Received: prompt={name!r}. Of a model of texts, set "
+                f'model.prompts = {{{name!r}: "..."}}, or put the prompt in front yourself.'
             )
         raise ValueError(unknown_name("prompt", name, self.prompts))
 
