@@ -106,7 +106,7 @@ class Listener(http.server.BaseHTTPRequestHandler):
 def test_a_browser_asks_each_kind_of_model(model, tmp_path, monkeypatch):
     names = ("luong_nmt", "transformer_nmt", "show_attend_tell", "transformer_lm")
     recurrent, transformer, captioner, writer = map(model, names)
-    recurrent.export(tmp_path / "exported", "greedy", jit_compile=False)
+    recurrent.export(tmp_path / "exported", sampler="greedy", jit_compile=False)
     served = [LoadedModel(name, model(name)) for name in names]
     served.insert(2, ExportedModel("exported #1?", tmp_path / "exported"))
 

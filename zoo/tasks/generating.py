@@ -375,8 +375,8 @@ class GeneratingTask(Task):
     def export(
         self,
         path: FilePath,
-        sampler: SamplerLike = None,
         format: str = "tf_saved_model",
+        sampler: SamplerLike = None,
         jit_compile: bool = True,
         **options: Any,
     ) -> pathlib.Path:
@@ -394,8 +394,8 @@ class GeneratingTask(Task):
             path: For a SavedModel the folder of all versions of this model: the export goes to the
                 next version number in it, `path/1` first, so `path` itself must not be a number.
                 Otherwise a new folder. It appears only when it is complete.
-            sampler: For a SavedModel, as for generation in Python; one hypothesis is returned.
             format: `"tf_saved_model"`, `"onnx"` or `"litert"`.
+            sampler: For a SavedModel, as for generation in Python; one hypothesis is returned.
             jit_compile: Whether a SavedModel has `serving_jit`. TF Serving on a CPU then needs
                 `--xla_cpu_compilation_enabled`; without it, the model fails to load at warm-up.
             **options: Options of the sampler.
