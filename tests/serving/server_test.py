@@ -370,8 +370,10 @@ def test_a_token_is_asked_for(served):
         status, _, response = client("/v1/models/luong_nmt")
         assert (status, response.getheader("www-authenticate")) == (401, "Bearer")
         assert client("/v1/models/luong_nmt", Authorization="Bearer other")[0] == 401
-        token = "Bearer ß secret".encode().decode("latin-1")
-        assert client("/v1/models/luong_nmt", Authorization=token)[0] == 200
+        token = "ß secret".encode().decode("latin-1")
+        for scheme, expected in (("Basic", 401), ("Bearer", 200), ("bearer", 200)):
+            sent = f"{scheme} {token}"
+            assert client("/v1/models/luong_nmt", Authorization=sent)[0] == expected
         assert client("/v2/health/live")[0] == 200
 
 

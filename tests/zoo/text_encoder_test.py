@@ -210,6 +210,7 @@ def test_numbers_of_candidates_are_integers_of_any_kind():
         model.fill_mask("a [MASK] film", num_candidates=2.5)
 
 
+@pytest.mark.full
 def test_a_shipped_encoder_becomes_a_tagger():
     problem = {"labels": ["O", "P"], "problem_type": "token_classification"}
     model = zoo.load(ENCODER, **problem)

@@ -242,8 +242,9 @@ class _Server:
     def require_token(self, request):
         if self.token is None:
             return
-        sent = request.headers.get("authorization", "").encode("latin-1")
-        if not hmac.compare_digest(sent, f"Bearer {self.token}".encode()):
+        scheme, _, sent = request.headers.get("authorization", "").partition(" ")
+        is_right = hmac.compare_digest(sent.encode("latin-1"), self.token.encode())
+        if scheme.lower() != "bearer" or not is_right:
             told = "Send the token of this server: Authorization: Bearer TOKEN."
             raise Refused(401, told, ASK_TOKEN)
 
