@@ -129,7 +129,7 @@ class GeneratingTask(Task):
 
     def _with_room(self, inputs):
         """Returns the inputs of the core, which must have a position for each of them."""
-        longest = getattr(self.core, "longest", None)
+        longest = getattr(self.core, "longest", None)  # `self.longest` may exclude a prompt
         if longest is None:
             return inputs
         advice = f"A text to learn has more tokens than the {longest} positions. Shorten it."
