@@ -211,7 +211,7 @@ def _fill(model, folder, weights):
         expected = read_card(folder).get("fingerprint")
         if expected is None:
             raise ValueError(f"{folder / CARD} lacks the fingerprint of the backbone.")
-        model.check_fingerprint(expected)
+        model.backbone.check_fingerprint(expected)
 
 
 def build(name, tokenizer, dtype=None, within=None, /, **overrides):

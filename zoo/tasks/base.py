@@ -48,8 +48,7 @@ class Task(keras.Model, abc.ABC):
         takes_images: Whether the core takes batches of decoded images.
         checkpoint: The folder of the transformers checkpoint that the model was loaded from, and
             the names of its weights there; `None` for other models.
-        fingerprint: For a task that builds on a network trained by others: a value that identifies
-            this network. `check_fingerprint` compares it.
+        backbone: For a task that builds on a network trained by others: the layer that runs it.
     """
 
     task_name = None
@@ -58,13 +57,18 @@ class Task(keras.Model, abc.ABC):
     data_options = ()
     takes_images = False
     checkpoint = None
-    fingerprint = None
+    backbone = None
 
     def __init__(self, core, tokenizer=None, dtype=None, **kwargs):
         # Keras decides by the policy of the whole model whether to scale the loss.
         super().__init__(dtype=dtype or core.dtype_policy, **kwargs)
         self.core = core
         self._tokenizer = tokenizer
+
+    @property
+    def fingerprint(self):
+        """What identifies the network of the backbone; `None` if nothing does."""
+        return self.backbone.fingerprint() if hasattr(self.backbone, "fingerprint") else None
 
     def __call__(self, inputs, *args, **kwargs):
         self._require_batch(inputs)

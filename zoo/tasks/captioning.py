@@ -93,17 +93,6 @@ class Captioner(GeneratingTask):
         }
 
     @property
-    def fingerprint(self):
-        """The output of the backbone for a built-in image, which identifies its weights; `None` if
-        it has no `fingerprint`.
-        """
-        return self.backbone.fingerprint() if hasattr(self.backbone, "fingerprint") else None
-
-    def check_fingerprint(self, fingerprint):
-        """Raises a `ValueError` unless the backbone is the one that the model was trained with."""
-        self.backbone.check_fingerprint(fingerprint)
-
-    @property
     def grid(self):
         """Rows and columns of an attention map."""
         if self.reader is None:

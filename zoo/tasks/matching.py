@@ -104,17 +104,6 @@ class Matcher(Task):
         of_pictures = keras.saving.serialize_keras_object(getattr(self, name))
         return {**super().settings, name: of_pictures, "plain_texts": self.plain_texts}
 
-    @property
-    def fingerprint(self):
-        """The output of the backbone for a built-in image, which identifies its weights; `None` if
-        it has no `fingerprint`.
-        """
-        return self.backbone.fingerprint() if hasattr(self.backbone, "fingerprint") else None
-
-    def check_fingerprint(self, fingerprint):
-        """Raises a `ValueError` unless the backbone is the one that the model was trained with."""
-        self.backbone.check_fingerprint(fingerprint)
-
     # ----------------------------------------------------------------------------------- training
 
     def usual_loss(self):
