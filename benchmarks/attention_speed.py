@@ -45,7 +45,7 @@ def multi_head(batch, length, mask=None):
     array = None if mask is None or causal else mask(length, length)[0, 0]
     peer = keras.layers.MultiHeadAttention(HEADS, SIZE // HEADS)
     contenders = {"keras": lambda x: peer(x, x, use_causal_mask=causal, attention_mask=array)}
-    for implementation in ("reference", "chunked"):
+    for implementation in ("reference", "blocked", "chunked"):
         layer = MultiHeadAttention(HEADS, SIZE // HEADS, mask=mask, implementation=implementation)
         contenders[implementation] = lambda x, layer=layer: layer(x, x)
     return contenders, (batch, length, SIZE)

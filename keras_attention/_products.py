@@ -1,10 +1,13 @@
 """Products of tensors: the only place that calls the backend for them."""
 
+import keras
 from keras import ops
 
 
-def matmul(a, b):
+def matmul(a, b, *, transpose_a=False, transpose_b=False):
     """Multiplies matrices like `ops.matmul`, but without the axes that have size 1 in both.
+
+    TensorFlow multiplies by a transpose without forming it; other backends see to that themselves.
 
     TensorFlow 2.21 with oneDNN, its default on x86, corrupts memory when batch axes `(n, 1)` meet
     `(1, 1)`, as in attention with one head and a weight for each head, both in the forward pass and
@@ -13,11 +16,12 @@ def matmul(a, b):
 
     Args:
         a, b: Tensors `(..., m, k)` and `(..., k, j)`, whose leading axes broadcast.
+        transpose_a, transpose_b: Whether to exchange the last two axes of the tensor first.
 
     Raises:
         ValueError: If the sizes `k` are known and differ.
     """
-    sizes = a.shape[-1], b.shape[-2]
+    sizes = a.shape[-2 if transpose_a else -1], b.shape[-1 if transpose_b else -2]
     if all(isinstance(size, int) for size in sizes) and sizes[0] != sizes[1]:
         raise ValueError(
             f"Vectors of size {sizes[0]} cannot be multiplied by vectors or weights for size "
@@ -27,9 +31,17 @@ def matmul(a, b):
         )
     rank = max(len(a.shape), len(b.shape))
     single = [axis for axis in range(-rank, -2) if _size(a, axis) == _size(b, axis) == 1]
-    if not single:
-        return ops.matmul(a, b)
-    return ops.expand_dims(ops.matmul(_without(a, single), _without(b, single)), single)
+    product = _product(_without(a, single), _without(b, single), transpose_a, transpose_b)
+    return ops.expand_dims(product, single) if single else product
+
+
+def _product(a, b, transpose_a, transpose_b):
+    is_either = transpose_a or transpose_b
+    if is_either and keras.backend.backend() == "tensorflow" and a.dtype == b.dtype:
+        import tensorflow as tf
+
+        return tf.matmul(a, b, transpose_a, transpose_b)
+    return ops.matmul(transposed(a) if transpose_a else a, transposed(b) if transpose_b else b)
 
 
 def dot(x, vectors):

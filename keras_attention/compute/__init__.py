@@ -1,25 +1,28 @@
 """Implementations of attention, with the same results at different cost, and the choice of one.
 
-`"reference"` supports everything. The other two never form the weights, so they cannot return them.
-`"chunked"` needs a normalizer whose rows it can sum up tile by tile: softmax, softmax-one or sum.
-`"fused"` needs the score `"scaled_dot"` with softmax, and neither a position that adds to the
-scores, nor a soft cap, nor dropout. `"auto"` uses the reference where they do not fit.
+`"reference"` supports everything. The others never form all weights, so they cannot return them.
+`"blocked"` needs a normalizer with the gradient of a softmax: softmax or softmax-one. `"chunked"`
+needs one whose rows it can sum up tile by tile: softmax, softmax-one or sum. `"fused"` needs the
+score `"scaled_dot"` with softmax, and neither a position that adds to the scores, nor a soft cap,
+nor dropout. `"auto"` uses the reference where they do not fit.
 """
 
 import math
 
 from keras_attention import normalizers, scores
 from keras_attention._keras import in_symbolic_scope
-from keras_attention.compute import chunked, fused, reference
+from keras_attention.compute import blocked, chunked, fused, reference
 from keras_attention.compute._backend import has_fast_kernel
 from keras_attention.compute.dropout import WeightDropout
 from keras_attention.compute.online import ONLINE
 from keras_attention.compute.scoring import Scoring
 
-IMPLEMENTATIONS = ("reference", "chunked", "fused")
+IMPLEMENTATIONS = ("reference", "blocked", "chunked", "fused")
 NAMES = ("auto", *IMPLEMENTATIONS)
 
-# Number of values in the scores of all pairs from which on `"auto"` no longer holds them all.
+NORMALIZERS = {"blocked": blocked.NORMALIZERS, "chunked": tuple(ONLINE)}
+
+# Number of values in the scores of all pairs up to which `"auto"` holds them all.
 LARGE = 2**26
 
 
@@ -44,13 +47,12 @@ def choose(implementation, scoring, normalizer, with_weights=False, dropout=None
         ValueError: If the requested implementation does not support this.
     """
     if implementation == "auto":
-        is_possible = _obstacle("fused", scoring, normalizer, with_weights, dropout) is None
-        if is_possible and has_fast_kernel():
-            return "fused"
-        if pairs is None or pairs < LARGE:
-            return "reference"
-        is_possible = _obstacle("chunked", scoring, normalizer, with_weights, dropout) is None
-        return "chunked" if is_possible else "reference"
+        is_small = pairs is None or pairs <= LARGE
+        fast = ["fused"] if has_fast_kernel() else []
+        for name in (*fast, "blocked" if is_small else "chunked"):
+            if _obstacle(name, scoring, normalizer, with_weights, dropout) is None:
+                return name
+        return "reference"
     obstacle = _obstacle(implementation, scoring, normalizer, with_weights, dropout)
     if obstacle:
         raise ValueError(
@@ -66,10 +68,10 @@ def _obstacle(implementation, scoring, normalizer, with_weights, dropout):
         return None
     if with_weights:
         return "return_attention_scores=True, since it never forms the weights"
-    if implementation == "chunked":
-        if type(normalizer) in ONLINE:
+    if implementation in NORMALIZERS:
+        if type(normalizer) in NORMALIZERS[implementation]:
             return None
-        possible = ", ".join(each.__name__ for each in ONLINE)
+        possible = ", ".join(each.__name__ for each in NORMALIZERS[implementation])
         return f"normalizer {type(normalizer).__name__}: it supports only {possible}"
     for name, thing, possible in (
         ("score", scoring.score, scores.ScaledDot),
@@ -139,9 +141,10 @@ def context_and_weights(
                 "implementation='reference'."
             )
         return chunked.attend_in_tiles(queries, key, value, start=start, **arguments), None
-    context, weights = reference.attend_at_once(
-        queries, key, value, start=start, training=training, **arguments
-    )
+    arguments |= {"start": start, "training": training}
+    if name == "blocked":
+        return blocked.attend_in_blocks(queries, key, value, **arguments), None
+    context, weights = reference.attend_at_once(queries, key, value, **arguments)
     return context, weights if with_weights else None
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from keras import ops
 
-from keras_attention._products import matmul, transposed
+from keras_attention._products import matmul
 from keras_attention.compute._backend import TileList, custom_gradient, pullback
 from keras_attention.compute.online import ONLINE
 from keras_attention.compute.tiles import Grid
@@ -116,8 +116,8 @@ class _Tiles:
             row, column = pair.row, pair.column
             scores, gradients_of = pullback(self._scores(pair), *self._inputs(tensors, pair))
             weights = self.online.weights(scores, pair.visible, normalization[row])
-            of_weights = pair.drop(matmul(upstream[row], transposed(tensors.value[column])))
-            of_value = matmul(transposed(pair.drop(weights)), upstream[row])
+            of_weights = pair.drop(matmul(upstream[row], tensors.value[column], transpose_b=True))
+            of_value = matmul(pair.drop(weights), upstream[row], transpose_a=True)
             of_scores = self.online.gradient(
                 weights, of_weights, mean[row], pair.visible, normalization[row]
             )

@@ -9,7 +9,7 @@ last column of ones, whose sum divides the other columns.
 from keras import ops
 
 from keras_attention import masks
-from keras_attention._products import matmul, transposed
+from keras_attention._products import matmul
 from keras_attention.compute._backend import larger
 
 CHUNK = 128  # number of queries and keys that the causal computation processes together
@@ -47,7 +47,7 @@ def weights(query, key, mask=None, query_mask=None, causal=False):
         Tensor `(batch, heads, query_length, key_length)`, float32.
     """
     query, key = _features(query, key, mask)
-    pairs = matmul(query, transposed(key))
+    pairs = matmul(query, key, transpose_b=True)
     if causal:
         pairs = ops.where(masks.Causal()(ops.shape(query)[2], ops.shape(key)[2]), pairs, 0.0)
     return _normalized(ops.concatenate([pairs, ops.sum(pairs, -1, keepdims=True)], -1), query_mask)
@@ -69,7 +69,7 @@ def _features(query, key, mask):
 
 
 def _sums_of_all(query, key, value):
-    return matmul(query, matmul(transposed(key), value))
+    return matmul(query, matmul(key, value, transpose_a=True))
 
 
 def _sums_up_to_now(query, key, value):
@@ -87,10 +87,10 @@ def _sums_up_to_now(query, key, value):
         return ops.reshape(x, (batch, heads, number, chunk, size))
 
     query, key, value = cut(query), cut(key), cut(value)
-    of_chunks = matmul(transposed(key), value)  # (batch, heads, chunks, features, size)
+    of_chunks = matmul(key, value, transpose_a=True)  # (batch, heads, chunks, features, size)
     up_to = ops.cumsum(of_chunks, axis=2)
     before = ops.pad(up_to, [(0, 0), (0, 0), (1, 0), (0, 0), (0, 0)])[:, :, :-1]
-    pairs = matmul(query, transposed(key)) * ops.tril(ops.ones((chunk, chunk), "float32"))
+    pairs = matmul(query, key, transpose_b=True) * ops.tril(ops.ones((chunk, chunk), "float32"))
     sums = matmul(pairs, value) + matmul(query, before)
     batch, heads, _, _, size = ops.shape(sums)
     joined = ops.reshape(sums, (batch, heads, number * chunk, size))

@@ -36,7 +36,7 @@ def attend_in_buckets(query, value, buckets, visible, chunk, causal=False):
         order = orders[:, :, now]
         tiles = _cut(_take_rows(content, order), chunk)
         queries, others = tiles[..., :size], _with_previous(tiles[..., size:], 0.0)
-        scores = matmul(queries, transposed(others[..., :size]))
+        scores = matmul(queries, others[..., :size], transpose_b=True)
         up_to_now = slice(0, now + 1)
         met = _equal(*_pairs(buckets[:, :, up_to_now], order, chunk))
         met = met & _near(*_pairs(chunks[:, :, up_to_now], order, chunk))
@@ -68,7 +68,7 @@ def weights(query, buckets, visible, chunk, causal=False):
     meets = ops.any(in_round, axis=2) & _may_see(*positions, causal)
     alone = ~ops.any(meets, axis=-1, keepdims=True) & (positions[0] == positions[1])
     meets = (meets | alone) & visible[:, None, :, None]
-    return Softmax()(matmul(query, transposed(_keys(query))), meets)
+    return Softmax()(matmul(query, _keys(query), transpose_b=True), meets)
 
 
 def _keys(query):

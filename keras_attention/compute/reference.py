@@ -30,17 +30,35 @@ def attend_at_once(
     Returns:
         `(context, weights)`.
     """
-    query_length, key_length = ops.shape(queries[0])[-2], ops.shape(key)[-2]
-    positions = masks.positions(query_length, key_length, start)
-    queries = [ops.cast(query, "float32") for query in queries]
-    scores = scoring(queries, ops.cast(key, "float32"), *positions)
-    visible = None
-    if mask is not None:
-        visible = visible_pairs(mask, positions, _lead(queries[0], value))
-    weights = normalizer(scores, visible, training)
-    _require_weights(weights, scores, normalizer)
+    positions = masks.positions(ops.shape(queries[0])[-2], ops.shape(key)[-2], start)
+    _, weights = scores_and_weights(
+        [ops.cast(query, "float32") for query in queries],
+        ops.cast(key, "float32"),
+        positions,
+        lead=lead(queries[0], value),
+        scoring=scoring,
+        normalizer=normalizer,
+        mask=mask,
+        training=training,
+    )
     mixing = weights if dropout is None else dropout(weights)
     return matmul(ops.cast(mixing, value.dtype), value), weights
+
+
+def scores_and_weights(queries, key, positions, *, lead, scoring, normalizer, mask, training):
+    """Returns the scores of queries and keys at these positions, and their weights.
+
+    Args:
+        queries, key: As for `attend_at_once`, in float32.
+        positions: The positions of the queries, and those of the keys.
+        lead: Shape `(batch, *heads)` of the context.
+        scoring, normalizer, mask, training: As for `attend_at_once`.
+    """
+    scores = scoring(queries, key, *positions)
+    visible = None if mask is None else visible_pairs(mask, positions, lead)
+    weights = normalizer(scores, visible, training)
+    _require_weights(weights, scores, normalizer)
+    return scores, weights
 
 
 def _require_weights(weights, scores, normalizer):
@@ -55,7 +73,7 @@ def _require_weights(weights, scores, normalizer):
         )
 
 
-def _lead(query, value):
+def lead(query, value):
     """Returns the shape `(batch, *heads)` that queries and values broadcast to."""
     pairs = zip(query.shape[:-2], value.shape[:-2], strict=True)
     return [of_value if of_query == 1 else of_query for of_query, of_value in pairs]

@@ -6,7 +6,7 @@ from keras import ops
 from keras_attention import attention, masks
 from keras_attention._axes import AttendedAxes
 from keras_attention._checks import agree
-from keras_attention._products import matmul, transposed
+from keras_attention._products import matmul
 from keras_attention.drop_in.from_start import from_start
 from keras_attention.scores import Score
 
@@ -88,7 +88,7 @@ class Attention(keras.layers.Layer):
         if self.use_scale:
             query = query * ops.cast(self.scale, query.dtype)
         if self.score_mode == "dot":
-            return matmul(query, transposed(key))
+            return matmul(query, key, transpose_b=True)
         if self.use_scale:
             key = key * ops.cast(self.scale, key.dtype)
         pairs = ops.sum(ops.tanh(query[..., :, None, :] + key[..., None, :, :]), axis=-1)

@@ -241,7 +241,7 @@ class Disentangled(Position):
         if project is not None:
             vectors = ops.cast(project(vectors[None]), "float32")[0]
         vectors = vectors / math.sqrt(3.0 * self.size)
-        return matmul(ops.cast(x, "float32"), transposed(vectors))
+        return matmul(ops.cast(x, "float32"), vectors, transpose_b=True)
 
     def get_config(self):
         return {**super().get_config(), "embedding": serialize(self.embedding)}

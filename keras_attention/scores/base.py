@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_attention._checks import fits
-from keras_attention._products import matmul, transposed
+from keras_attention._products import matmul
 from keras_attention.masks import positions
 
 
@@ -124,7 +124,7 @@ class MatrixProduct(Score):
         return []
 
     def pairwise(self, query, key):
-        return matmul(query, transposed(key))
+        return matmul(query, key, transpose_b=True)
 
 
 def logits(score, query, key):

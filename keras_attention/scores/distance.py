@@ -61,7 +61,7 @@ class Euclidean(Score):
             )
         size -= 1  # the last is the squared norm
         norms = query[..., size:] + transposed(key[..., size:])
-        products = matmul(query[..., :size], transposed(key[..., :size]))
+        products = matmul(query[..., :size], key[..., :size], transpose_b=True)
         return ops.maximum(norms - 2.0 * products, 0.0)  # rounding may go below 0
 
     def pairwise(self, query, key):

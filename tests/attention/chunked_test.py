@@ -260,9 +260,9 @@ def test_tiles_are_no_longer_than_the_blocks_of_a_mask(monkeypatch):
 def test_auto_takes_it_when_the_scores_are_many():
     layer = MultiHeadAttention(8, 4)
     layer.build((None, None, 32), (None, None, 32))
-    assert layer.choose_implementation((1, 128, 32), (1, 128, 32)) == "reference"
+    assert layer.choose_implementation((1, 2896, 32), (1, 2896, 32)) == "blocked"  # 8 · 2896² < 2²⁶
     assert layer.choose_implementation((1, 4096, 32), (1, 4096, 32)) == "chunked"
-    assert layer.choose_implementation((None, 4096, 32), (1, 4096, 32)) == "reference"
+    assert layer.choose_implementation((None, 4096, 32), (1, 4096, 32)) == "blocked"
     assert layer.choose_implementation((1, 4096, 32), (1, 4096, 32), True) == "reference"
 
 

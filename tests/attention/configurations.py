@@ -5,6 +5,7 @@ score, position, normalizer, mask and implementation), and the approximations wi
 `in_every_form FIRST LAST` checks random ones of these seeds, with gradients in every form.
 """
 
+import contextlib
 import itertools
 import sys
 from dataclasses import dataclass, field
@@ -24,7 +25,7 @@ from keras_attention import (
     positions,
     scores,
 )
-from keras_attention.compute import tiles
+from keras_attention.compute import blocked, tiles
 from tests.attention import mask_cases, oracle
 from tests.attention.gradients import layer_gradients
 
@@ -184,6 +185,8 @@ def check(configuration):
 
 def _implementations(configuration):
     yield "reference"
+    if configuration.normalizer in ("softmax", "softmax_one"):
+        yield "blocked"
     if configuration.normalizer in ("softmax", "softmax_one", "sum"):
         yield "chunked"
     is_plain = configuration.position in (None, "rotary") and configuration.soft_cap is None
@@ -324,9 +327,13 @@ def in_every_form(first, last):
     print(f"{last - first} configurations are right in every form")
 
 
+@contextlib.contextmanager
 def small_tiles():
-    """Tiles of 4 × 4, so that these lengths give several tiles, few of them full."""
-    return mock.patch.multiple(tiles, LONGEST_TILE=4, SHORTEST_TILE=4)
+    """Tiles of 4 × 4 and blocks of 4, so that these lengths give several, few of them full."""
+    tiles_of_4 = mock.patch.multiple(tiles, LONGEST_TILE=4, SHORTEST_TILE=4)
+    blocks_of_4 = mock.patch.multiple(blocked, SHORTEST_BLOCK=4, KEYS_A_STEP=2)
+    with tiles_of_4, blocks_of_4:
+        yield
 
 
 if __name__ == "__main__":

@@ -1,0 +1,153 @@
+"""Exact attention in a few blocks of queries, each with only the keys that its mask leaves it.
+
+The scores of a block are held whole and its weights are kept for the gradient, so nothing is
+computed twice. Pairs outside of the blocks are never computed: with a causal mask, that is almost
+half of them.
+"""
+
+from typing import NamedTuple
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_attention import masks, normalizers
+from keras_attention._products import matmul
+from keras_attention.compute.reference import lead, scores_and_weights
+
+NORMALIZERS = normalizers.Softmax, normalizers.SoftmaxOne  # those with the gradient of a softmax
+MOST_BLOCKS = 8
+SHORTEST_BLOCK = 128  # number of queries
+KEYS_A_STEP = 64  # ranges of keys begin and end at multiples of it
+
+
+class Block(NamedTuple):
+    """A range of queries, and the range of keys that contains all those that they may see."""
+
+    queries: slice
+    keys: slice
+
+
+def attend_in_blocks(
+    queries,
+    key,
+    value,
+    *,
+    scoring,
+    normalizer,
+    mask=None,
+    dropout=None,
+    start=None,
+    training=None,
+):
+    """Computes attention in blocks of queries.
+
+    Args:
+        As for `keras_attention.compute.context_and_weights`.
+
+    Returns:
+        The context `(batch, *heads, query_length, value_size)`, in the dtype of `value`.
+    """
+    query_length, key_length = ops.shape(queries[0])[-2], ops.shape(key)[-2]
+    query_positions, key_positions = masks.positions(query_length, key_length, start)
+    of_scores = {"scoring": scoring, "normalizer": normalizer, "mask": mask, "training": training}
+    of_scores["lead"] = lead(queries[0], value)
+    blocks = _blocks(query_length, key_length, mask, start)
+    rows, columns = [block.queries for block in blocks], [block.keys for block in blocks]
+    queries = [_Cut(ops.cast(query, "float32"), rows) for query in queries]
+    key, value = _Cut(ops.cast(key, "float32"), columns), _Cut(value, columns)
+
+    contexts = []
+    for row, column in blocks:
+        scores, weights = scores_and_weights(
+            [query[row] for query in queries],
+            key[column],
+            (query_positions[row], key_positions[column]),
+            **of_scores,
+        )
+        mixing = weights if dropout is None else dropout(weights)
+        contexts.append(_context(scores, weights, mixing, value[column]))
+    return contexts[0] if len(contexts) == 1 else ops.concatenate(contexts, axis=-2)
+
+
+def _blocks(query_length, key_length, mask, start):
+    """Returns the blocks, a single one if the mask does not tell in advance what it hides."""
+    everything = [Block(slice(None), slice(None))]
+    start = key_length - query_length if start is None else start
+    if mask is None or not all(isinstance(x, int) for x in (query_length, key_length, start)):
+        return everything
+    if query_length == 0 or key_length == 0:
+        return everything
+    length = max(SHORTEST_BLOCK, -(-query_length // MOST_BLOCKS))
+    rows, columns = _ranges(query_length, length), _ranges(key_length, KEYS_A_STEP)
+    first, last = np.transpose(rows)[..., None] + start
+    may_see = mask.may_see((first, last - 1), (columns[:, 0], columns[:, 1] - 1))
+    if not isinstance(may_see, np.ndarray):
+        return everything
+    blocks = []
+    for row, seen in zip(rows, np.broadcast_to(may_see, (len(rows), len(columns))), strict=True):
+        places = np.flatnonzero(seen) if seen.any() else [0]  # a softmax needs a key
+        begin, end = columns[places[0]][0], columns[places[-1]][1]
+        blocks.append(Block(slice(*map(int, row)), slice(int(begin), int(end))))
+    return blocks
+
+
+def _ranges(length, step):
+    """Returns int32 `(number, 2)`, the first position of each range and one after its last."""
+    first = np.arange(0, length, step, dtype="int32")
+    return np.stack([first, np.minimum(first + step, length)], axis=1)
+
+
+class _Cut:
+    """A tensor whose ranges of positions are put together from the pieces between their ends.
+
+    The gradient of a slice has the length of the whole tensor; that of a piece is as short as the
+    piece.
+    """
+
+    def __init__(self, x, ranges):
+        ends = {end for each in ranges for end in (each.start, each.stop)}
+        inner = sorted(ends - {None, 0, x.shape[-2]})
+        self.starts = [0, *inner]
+        self.pieces = ops.split(x, inner, axis=-2) if inner else [x]
+
+    def __getitem__(self, each):
+        if len(self.pieces) == 1:
+            return self.pieces[0]
+        pairs = zip(self.starts, self.pieces, strict=True)
+        inside = [piece for start, piece in pairs if each.start <= start < each.stop]
+        return inside[0] if len(inside) == 1 else ops.concatenate(inside, axis=-2)
+
+
+def _context(scores, weights, mixing, value):
+    """Returns the context, the product of the weights after dropout (`mixing`) and the values."""
+    if keras.backend.backend() != "tensorflow":  # the others fuse the gradient of a softmax
+        return matmul(ops.cast(mixing, value.dtype), value)
+    return _with_gradient_of_scores(
+        scores, value, weights, *([] if mixing is weights else [mixing])
+    )
+
+
+@ops.custom_gradient
+def _with_gradient_of_scores(scores, value, weights, *dropped):
+    """The context, whose gradient passes over the weights twice instead of four times.
+
+    It bypasses the normalizer. The gradient of a softmax needs, for each query, the sum over keys
+    of weights times their gradient. That is also the sum over features of the context times its
+    gradient (Dao et al. 2022, FlashAttention, appendix B.2, https://arxiv.org/abs/2205.14135).
+    The weights are an argument so that this gradient can be differentiated again.
+    """
+    (mixing,) = dropped or (weights,)
+    in_dtype = ops.cast(mixing, value.dtype)
+    context = matmul(in_dtype, value)
+
+    def gradient(upstream):
+        of_mixing = ops.cast(matmul(upstream, value, transpose_b=True), "float32")
+        products = ops.cast(upstream, "float32") * ops.cast(context, "float32")
+        mean = ops.sum(products, axis=-1, keepdims=True)
+        of_value = matmul(in_dtype, upstream, transpose_a=True)
+        if dropped:
+            return mixing * of_mixing - weights * mean, of_value, None, None
+        return weights * (of_mixing - mean), of_value, None
+
+    return context, gradient
