@@ -1,13 +1,12 @@
 """Products of tensors: the only place that calls the backend for them."""
 
-import keras
 from keras import ops
+
+from keras_attention._backend import multiply
 
 
 def matmul(a, b, *, transpose_a=False, transpose_b=False):
     """Multiplies matrices like `ops.matmul`, but without the axes that have size 1 in both.
-
-    TensorFlow multiplies by a transpose without forming it; other backends see to that themselves.
 
     TensorFlow 2.21 with oneDNN, its default on x86, corrupts memory when batch axes `(n, 1)` meet
     `(1, 1)`, as in attention with one head and a weight for each head, both in the forward pass and
@@ -31,17 +30,8 @@ def matmul(a, b, *, transpose_a=False, transpose_b=False):
         )
     rank = max(len(a.shape), len(b.shape))
     single = [axis for axis in range(-rank, -2) if _size(a, axis) == _size(b, axis) == 1]
-    product = _product(_without(a, single), _without(b, single), transpose_a, transpose_b)
+    product = multiply(_without(a, single), _without(b, single), transpose_a, transpose_b)
     return ops.expand_dims(product, single) if single else product
-
-
-def _product(a, b, transpose_a, transpose_b):
-    is_either = transpose_a or transpose_b
-    if is_either and keras.backend.backend() == "tensorflow" and a.dtype == b.dtype:
-        import tensorflow as tf
-
-        return tf.matmul(a, b, transpose_a, transpose_b)
-    return ops.matmul(transposed(a) if transpose_a else a, transposed(b) if transpose_b else b)
 
 
 def dot(x, vectors):

@@ -40,12 +40,14 @@ class Attention(GrowingMemory, MemoryAttention):
         soft_cap: `c` in `c · tanh(scores / c)`, which keeps scores between -c and c, or `None`.
         dropout: Fraction of the weights to drop during training.
         implementation: How attention is computed; the results are the same. `"reference"` holds the
-            scores of all pairs. `"chunked"` holds those of one tile at a time: its memory is linear
-            in length and it skips tiles that the mask hides, but it cannot return weights, and its
-            normalizers are `"softmax"`, `"softmax_one"` and `"sum"`. `"auto"` uses it when there
-            are many scores; `choose_implementation` returns the one that runs. `"fused"` is the
-            backend's kernel for scaled dot products with softmax, worth choosing where it is fast,
-            as on a GPU. It cannot return weights either.
+            scores of all pairs, supports everything, and is the only one that can return weights.
+            `"blocked"` computes up to 8 blocks of queries, each with only the keys that the mask
+            leaves it; its normalizers are `"softmax"` and `"softmax_one"`. `"chunked"` holds the
+            scores of one tile at a time, so that its memory is linear in length, and skips tiles
+            that the mask hides; its normalizers are these and `"sum"`. `"fused"` is the backend's
+            kernel for scaled dot products with softmax. `"auto"` uses `"fused"` on a GPU,
+            `"chunked"` when there are many scores and `"blocked"` otherwise, where the layer
+            allows it; `choose_implementation` returns the one that runs.
         seed: Integer seed of the dropout.
 
     Call arguments:
@@ -164,7 +166,7 @@ class Attention(GrowingMemory, MemoryAttention):
 
         Args:
             query_shape, value_shape: `(batch, length, size)`, with `None` for unknown sizes, for
-                which `"auto"` uses the reference.
+                which `"auto"` does not use `"chunked"`.
             return_attention_scores: As in a call.
 
         Raises:

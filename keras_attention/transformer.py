@@ -5,9 +5,9 @@ import numpy as np
 from keras import ops
 
 from keras_attention import masks
+from keras_attention._backend import known_values
 from keras_attention._block import Block
 from keras_attention._layer import require_built
-from keras_attention.compute._backend import known_values
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")

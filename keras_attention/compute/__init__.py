@@ -10,9 +10,9 @@ nor dropout. `"auto"` uses the reference where they do not fit.
 import math
 
 from keras_attention import normalizers, scores
+from keras_attention._backend import has_fast_kernel
 from keras_attention._keras import in_symbolic_scope
 from keras_attention.compute import blocked, chunked, fused, reference
-from keras_attention.compute._backend import has_fast_kernel
 from keras_attention.compute.dropout import WeightDropout
 from keras_attention.compute.online import ONLINE
 from keras_attention.compute.scoring import Scoring

@@ -52,7 +52,7 @@ def attend_in_blocks(
     query_positions, key_positions = masks.positions(query_length, key_length, start)
     of_scores = {"scoring": scoring, "normalizer": normalizer, "mask": mask, "training": training}
     of_scores["lead"] = lead(queries[0], value)
-    blocks = _blocks(query_length, key_length, mask, start)
+    blocks = blocks_of(query_length, key_length, mask, start)
     rows, columns = [block.queries for block in blocks], [block.keys for block in blocks]
     queries = [_Cut(ops.cast(query, "float32"), rows) for query in queries]
     key, value = _Cut(ops.cast(key, "float32"), columns), _Cut(value, columns)
@@ -70,7 +70,7 @@ def attend_in_blocks(
     return contexts[0] if len(contexts) == 1 else ops.concatenate(contexts, axis=-2)
 
 
-def _blocks(query_length, key_length, mask, start):
+def blocks_of(query_length, key_length, mask, start):
     """Returns the blocks, a single one if the mask does not tell in advance what it hides."""
     everything = [Block(slice(None), slice(None))]
     start = key_length - query_length if start is None else start

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from keras import ops
 
+from keras_attention._backend import TileList, custom_gradient, pullback
 from keras_attention._products import matmul
-from keras_attention.compute._backend import TileList, custom_gradient, pullback
 from keras_attention.compute.online import ONLINE
 from keras_attention.compute.tiles import Grid
 

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_attention.compute._backend import uniform_of_seed
+from keras_attention._backend import uniform_of_seed
 
 
 class WeightDropout:

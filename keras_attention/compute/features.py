@@ -9,8 +9,8 @@ last column of ones, whose sum divides the other columns.
 from keras import ops
 
 from keras_attention import masks
+from keras_attention._backend import larger
 from keras_attention._products import matmul
-from keras_attention.compute._backend import larger
 
 CHUNK = 128  # number of queries and keys that the causal computation processes together
 ROOM = 30.0  # logarithm of the largest feature: exp(2 · 30) may be added up 10⁹ times in float32

@@ -4,6 +4,19 @@ import keras
 from keras import ops
 
 
+def multiply(a, b, transpose_a=False, transpose_b=False):
+    """Multiplies matrices like `ops.matmul`, after exchanging the last two axes of some.
+
+    TensorFlow has to be told: it would not multiply by a transpose without writing it down.
+    """
+    if keras.backend.backend() == "tensorflow" and a.dtype == b.dtype:
+        import tensorflow as tf
+
+        return tf.matmul(a, b, transpose_a, transpose_b)
+    a = ops.swapaxes(a, -1, -2) if transpose_a else a
+    return ops.matmul(a, ops.swapaxes(b, -1, -2) if transpose_b else b)
+
+
 def pullback(function, *inputs):
     """Returns `function(*inputs)`, and a function from its gradient to those of the inputs.
 

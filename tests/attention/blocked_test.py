@@ -1,0 +1,141 @@
+"""The computation in blocks of queries: outputs and gradients of the reference."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_attention import Attention, MultiHeadAttention, masks, scores
+from keras_attention.compute import blocked
+from tests.attention import oracle
+from tests.attention.gradients import layer_gradients
+
+BATCH, QUERIES, KEYS, SIZE = 2, 11, 13, 6
+RNG = np.random.default_rng(0)
+
+
+@pytest.fixture(autouse=True)
+def short_blocks(monkeypatch):
+    """Blocks of 4 queries and even numbers of keys, the last of them partial."""
+    monkeypatch.setattr(blocked, "SHORTEST_BLOCK", 4)
+    monkeypatch.setattr(blocked, "KEYS_A_STEP", 2)
+
+
+def random(*shape):
+    return RNG.normal(size=shape).astype("float32")
+
+
+def both(**arguments):
+    """Returns a layer for each of the two implementations, with the same weights."""
+    layers = []
+    for implementation in ("reference", "blocked"):
+        keras.utils.set_random_seed(0)
+        layer = MultiHeadAttention(2, 4, value_dim=3, implementation=implementation, **arguments)
+        layer.build((BATCH, None, SIZE), (BATCH, None, SIZE))
+        layers.append(layer)
+    return layers
+
+
+@pytest.mark.parametrize("normalizer", ["softmax", "softmax_one"])
+@pytest.mark.parametrize(
+    "mask",
+    [
+        None,
+        masks.SlidingWindow(left=2, right=1),
+        masks.Causal() & masks.GlobalTokens(1),
+        masks.SlidingWindow(0, 0) & masks.Lengths([3, 0]),  # most queries see nothing
+        ~masks.SlidingWindow(left=None, right=3),  # nor do the last blocks here
+    ],
+    ids=str,
+)
+def test_equals_the_reference(mask, normalizer):
+    query, value = random(BATCH, QUERIES, SIZE), random(BATCH, KEYS, SIZE)
+    direction = ops.convert_to_tensor(random(BATCH, QUERIES, SIZE))
+    found = []
+    for layer in both(mask=mask, normalizer=normalizer, position="shaw"):
+        of_inputs, of_weights = layer_gradients(layer, query, value, direction=direction)
+        found.append([layer(query, value), *of_inputs, *of_weights.values()])
+    for expected, actual in zip(*found, strict=True):
+        np.testing.assert_allclose(oracle.float64(actual), oracle.float64(expected), atol=2e-5)
+
+
+def test_dropout_has_the_gradient_of_the_reference():
+    x = random(BATCH, QUERIES, SIZE)
+    found = []
+    for layer in both(dropout=0.4, seed=3):  # a single block, so both draw the same numbers
+        of_inputs, of_weights = layer_gradients(layer, x, x, training=True)
+        found.append([*of_inputs, *of_weights.values()])
+    assert abs(oracle.float64(found[0][0])).max() > 0.01
+    for expected, actual in zip(*found, strict=True):
+        np.testing.assert_allclose(oracle.float64(actual), oracle.float64(expected), atol=2e-5)
+
+
+def test_each_block_drops_other_places():
+    keys = random(1, 16, SIZE)
+    values = np.ones((1, 16, SIZE), "float32")  # a context is the sum of the kept weights, scaled
+    layer = Attention(mask="causal", implementation="blocked", dropout=0.5)
+    found = oracle.float64(layer(0 * keys, values, keys, training=True))[0, :, 0]
+    assert len(np.unique(found[8:].round(4))) > 4, "blocks drop the same places"
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="others derive it themselves")
+@pytest.mark.parametrize("mask", [None, "causal"])
+def test_gradient_of_a_gradient(mask):
+    import tensorflow as tf
+
+    x = tf.constant(random(BATCH, QUERIES, SIZE))
+
+    def second_derivative(layer):
+        with tf.GradientTape() as outer:
+            outer.watch(x)
+            with tf.GradientTape() as inner:
+                inner.watch(x)
+                total = tf.reduce_sum(tf.sin(layer(x, x)))
+            squares = tf.reduce_sum(inner.gradient(total, x) ** 2)
+        return outer.gradient(squares, x)
+
+    expected, eager = (second_derivative(layer) for layer in both(mask=mask))
+    graph = tf.function(second_derivative)(both(mask=mask)[1])
+    for found in (eager, graph):
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+WINDOW = masks.SlidingWindow(left=1, right=0)
+EVERYTHING = [(None, None, None, None)]
+
+
+@pytest.mark.parametrize(
+    ("mask", "query_length", "key_length", "expected"),
+    [
+        (None, 16, 16, EVERYTHING),
+        (masks.Causal(), 8, 8, [(0, 4, 0, 4), (4, 8, 0, 8)]),
+        (masks.Causal(), 4, 9, [(0, 4, 0, 9)]),
+        (WINDOW, 10, 10, [(0, 4, 0, 4), (4, 8, 2, 8), (8, 10, 6, 10)]),
+        (masks.Lengths([3, 2]), 6, 6, [(0, 4, 0, 4), (4, 6, 0, 4)]),
+        (masks.Array(np.eye(6, dtype=bool)), 6, 6, EVERYTHING),  # not looked at in advance
+        (masks.Causal(), 0, 6, EVERYTHING),
+    ],
+)
+def test_blocks_leave_out_what_a_mask_hides(mask, query_length, key_length, expected):
+    blocks = blocked.blocks_of(query_length, key_length, mask, None)
+    assert [(q.start, q.stop, k.start, k.stop) for q, k in blocks] == expected
+
+
+def test_pairs_outside_of_the_blocks_are_never_computed():
+    sizes = []
+
+    class Recorded(scores.Dot):
+        def pairwise(self, query, key):
+            sizes.append((query.shape[-2], key.shape[-2]))
+            return super().pairwise(query, key)
+
+    x = random(1, 10, SIZE)
+    layer = Attention(Recorded(), mask=WINDOW, implementation="blocked")
+    layer.build(x.shape, x.shape)
+    layer(x, x)
+    assert sizes == [(4, 4), (4, 6), (2, 4)]
+
+
+def test_there_are_at_most_eight_blocks(monkeypatch):
+    monkeypatch.setattr(blocked, "SHORTEST_BLOCK", 1)
+    assert len(blocked.blocks_of(100, 100, masks.Causal(), None)) == 8
