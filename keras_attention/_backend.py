@@ -9,7 +9,8 @@ def multiply(a, b, transpose_a=False, transpose_b=False):
 
     TensorFlow has to be told: it would not multiply by a transpose without writing it down.
     """
-    if keras.backend.backend() == "tensorflow" and a.dtype == b.dtype:
+    is_transposed = transpose_a or transpose_b
+    if is_transposed and keras.backend.backend() == "tensorflow" and a.dtype == b.dtype:
         import tensorflow as tf
 
         return tf.matmul(a, b, transpose_a, transpose_b)
