@@ -13,7 +13,7 @@ from keras import ops
 
 from keras_attention import masks, normalizers
 from keras_attention._products import matmul
-from keras_attention.compute.reference import lead, scores_and_weights
+from keras_attention.compute.reference import lead_of, scores_and_weights
 
 NORMALIZERS = normalizers.Softmax, normalizers.SoftmaxOne  # those with the gradient of a softmax
 MOST_BLOCKS = 8
@@ -51,7 +51,7 @@ def attend_in_blocks(
     query_length, key_length = ops.shape(queries[0])[-2], ops.shape(key)[-2]
     query_positions, key_positions = masks.positions(query_length, key_length, start)
     of_scores = {"scoring": scoring, "normalizer": normalizer, "mask": mask, "training": training}
-    of_scores["lead"] = lead(queries[0], value)
+    of_scores["lead"] = lead_of(queries[0], value)
     blocks = blocks_of(query_length, key_length, mask, start)
     rows, columns = [block.queries for block in blocks], [block.keys for block in blocks]
     queries = [_Cut(ops.cast(query, "float32"), rows) for query in queries]
@@ -123,19 +123,18 @@ def _context(scores, weights, mixing, value):
     """Returns the context, the product of the weights after dropout (`mixing`) and the values."""
     if keras.backend.backend() != "tensorflow":  # the others fuse the gradient of a softmax
         return matmul(ops.cast(mixing, value.dtype), value)
-    return _with_gradient_of_scores(
-        scores, value, weights, *([] if mixing is weights else [mixing])
-    )
+    dropped = [] if mixing is weights else [mixing]
+    return _with_gradient_of_scores(scores, value, weights, *dropped)
 
 
 @ops.custom_gradient
 def _with_gradient_of_scores(scores, value, weights, *dropped):
-    """The context, whose gradient passes over the weights twice instead of four times.
+    """Returns the context, whose gradient passes over the weights twice instead of four times.
 
     It bypasses the normalizer. The gradient of a softmax needs, for each query, the sum over keys
     of weights times their gradient. That is also the sum over features of the context times its
     gradient (Dao et al. 2022, FlashAttention, appendix B.2, https://arxiv.org/abs/2205.14135).
-    The weights are an argument so that this gradient can be differentiated again.
+    The weights are an argument so that the gradient can be differentiated again.
     """
     (mixing,) = dropped or (weights,)
     in_dtype = ops.cast(mixing, value.dtype)

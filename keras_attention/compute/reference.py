@@ -35,7 +35,7 @@ def attend_at_once(
         [ops.cast(query, "float32") for query in queries],
         ops.cast(key, "float32"),
         positions,
-        lead=lead(queries[0], value),
+        lead=lead_of(queries[0], value),
         scoring=scoring,
         normalizer=normalizer,
         mask=mask,
@@ -73,7 +73,7 @@ def _require_weights(weights, scores, normalizer):
         )
 
 
-def lead(query, value):
+def lead_of(query, value):
     """Returns the shape `(batch, *heads)` that queries and values broadcast to."""
     pairs = zip(query.shape[:-2], value.shape[:-2], strict=True)
     return [of_value if of_query == 1 else of_query for of_query, of_value in pairs]
