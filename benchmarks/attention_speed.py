@@ -7,6 +7,7 @@ python -m benchmarks.attention_speed --plot attention.png
 Times are measured in one process, with the contenders taking turns. The ratio is the first
 contender's median time divided by this contender's: above 1, this contender is faster. Memory is
 measured in a separate process: its peak resident memory, minus the peak before the step.
+"Products" are the matrix products of the layer and nothing else: a lower bound on its time.
 """
 
 import os
@@ -24,7 +25,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_attention import Attention, MultiHeadAttention, masks, scores
+from keras_attention import Attention, MultiHeadAttention, masks, normalizers, scores
 
 SIZE, HEADS = 512, 8
 GROWING = "multi-head "  # followed by the length; all of these cases have the same number of tokens
@@ -39,6 +40,13 @@ class Row(NamedTuple):
     megabytes: float
 
 
+class Nothing(normalizers.Normalizer):
+    """Takes the scores for weights, so that only the products of a layer remain."""
+
+    def __call__(self, scores, visible=None, training=None):
+        return scores
+
+
 def multi_head(batch, length, mask=None):
     """Contenders for multi-head self-attention."""
     causal = isinstance(mask, masks.Causal)
@@ -48,6 +56,9 @@ def multi_head(batch, length, mask=None):
     for implementation in ("reference", "blocked", "chunked"):
         layer = MultiHeadAttention(HEADS, SIZE // HEADS, mask=mask, implementation=implementation)
         contenders[implementation] = lambda x, layer=layer: layer(x, x)
+    if mask is None:
+        products = MultiHeadAttention(HEADS, SIZE // HEADS, normalizer=Nothing())
+        contenders["products"] = lambda x: products(x, x)
     return contenders, (batch, length, SIZE)
 
 
