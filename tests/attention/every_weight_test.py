@@ -51,9 +51,9 @@ def decoder_block(score, position):
 
 def recurrent_cell(score, position):
     attention = MultiHeadAttention(2, 4, score=score, position=position)
-    cell = AttentionCell(keras.layers.GRUCell(3), attention, order="luong")
+    cell = AttentionCell(keras.layers.GRUCell(SIZE), attention, order="luong")
     cell.build((2, SIZE), Y.shape)
-    state = np.ones((2, 3), "float32")
+    state = np.ones((2, SIZE), "float32")
     return cell, lambda: cell(X[:, 0], cell.initial_state(state), cell.prepare(Y))[0]
 
 
