@@ -1,6 +1,6 @@
 """Implementations of attention, with the same results at different cost, and the choice of one.
 
-`"reference"` supports everything. The others never form all weights, so they cannot return them.
+`"reference"` supports everything. The others never hold all weights, so they cannot return them.
 `"blocked"` needs a normalizer with the gradient of a softmax: softmax or softmax-one. `"chunked"`
 needs one whose rows it can sum up tile by tile: softmax, softmax-one or sum. `"fused"` needs the
 score `"scaled_dot"` with softmax, and neither a position that adds to the scores, nor a soft cap,
@@ -67,7 +67,7 @@ def _obstacle(implementation, scoring, normalizer, with_weights, dropout):
     if implementation == "reference":
         return None
     if with_weights:
-        return "return_attention_scores=True, since it never forms the weights"
+        return "return_attention_scores=True, since it never holds all weights"
     if implementation in NORMALIZERS:
         if type(normalizer) in NORMALIZERS[implementation]:
             return None
