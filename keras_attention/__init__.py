@@ -15,6 +15,7 @@ from keras_attention.linformer import LinformerAttention
 from keras_attention.local import LocalAttention
 from keras_attention.multi_head import MultiHeadAttention
 from keras_attention.performer import PerformerAttention
+from keras_attention.pooling import AttentionPooling
 from keras_attention.recurrent import AttentionCell, AttentionRNN
 from keras_attention.reformer import ReformerAttention
 from keras_attention.transformer import DecoderBlock, EncoderBlock
@@ -24,6 +25,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Attention",
     "AttentionCell",
+    "AttentionPooling",
     "AttentionRNN",
     "ConformerBlock",
     "ConvolutionModule",

@@ -46,7 +46,7 @@ class Attention(GrowingMemory, MemoryAttention):
             scores of one tile at a time, so that its memory is linear in length, and skips tiles
             that the mask hides; its normalizers are these and `"sum"`. `"fused"` is the backend's
             kernel for scaled dot products with softmax. `"auto"` uses `"fused"` on a GPU,
-            `"chunked"` when there are many scores and `"blocked"` otherwise, where the layer
+            `"chunked"` when the blocks have many scores and `"blocked"` otherwise, where the layer
             allows it; `choose_implementation` returns the one that runs.
         seed: Integer seed of the dropout.
 
@@ -162,7 +162,8 @@ class Attention(GrowingMemory, MemoryAttention):
     def choose_implementation(self, query_shape, value_shape, return_attention_scores=False):
         """Returns the implementation that runs for inputs of these shapes, with `"auto"` resolved.
 
-        It is that of inference: in training with dropout, `"auto"` does not use `"fused"`.
+        It is that of inference, without masks of the call: in training with dropout, `"auto"` does
+        not use `"fused"`.
 
         Args:
             query_shape, value_shape: `(batch, length, size)`, with `None` for unknown sizes, for
@@ -174,7 +175,7 @@ class Attention(GrowingMemory, MemoryAttention):
         """
         require_built(self, "query_shape, value_shape")
         shape = query_shape[0], *self._heads, query_shape[1], value_shape[1]
-        pairs = compute.number_of_pairs(shape, self.score.pair_size)
+        pairs = compute.number_of_pairs(shape, self.score.pair_size, self.mask)
         return compute.choose(
             self.implementation, self.scoring, self.normalizer, return_attention_scores, pairs=pairs
         )
@@ -278,3 +279,27 @@ class Attention(GrowingMemory, MemoryAttention):
             "implementation": self.implementation,
             "seed": self.seed,
         }
+
+
+def memory_attention(owner, attention, dtype):
+    """Returns the attention layer that an argument describes, for layers that hold one.
+
+    Args:
+        owner: Name of the class with the argument `attention`, for error messages.
+        attention: A layer that prepares a memory, its config, or the name of a score.
+        dtype: Dtype policy of an `Attention` that is made for a name.
+
+    Raises:
+        ValueError: If it is none of these.
+    """
+    if isinstance(attention, dict):
+        attention = keras.saving.deserialize_keras_object(attention)
+    if isinstance(attention, str):
+        attention = Attention(attention, dtype=dtype, name="attention")
+    if not isinstance(attention, MemoryAttention):
+        raise ValueError(
+            f"`attention` of {owner} must be the name of a score, or a layer of keras_attention "
+            "that prepares a memory, such as Attention or MultiHeadAttention. "
+            f"Received: {attention!r}. For a score object, pass Attention(score)."
+        )
+    return attention

@@ -7,8 +7,7 @@ from keras import ops
 
 from keras_attention._checks import agree, require_one_of, require_positive_integers_or_none
 from keras_attention._layer import ChecksMasks, require_built
-from keras_attention._memory import MemoryAttention
-from keras_attention.attention import Attention
+from keras_attention.attention import memory_attention
 
 ORDERS = ("bahdanau", "conditional", "luong")
 
@@ -25,21 +24,6 @@ def _get_cell(cell):
             "GRU, pass the cell instead; stacked cells are not supported."
         )
     return cell
-
-
-def _get_attention(attention, dtype):
-    """Returns the attention layer that the argument of `AttentionCell` describes."""
-    if isinstance(attention, dict):
-        attention = keras.saving.deserialize_keras_object(attention)
-    if isinstance(attention, str):
-        attention = Attention(attention, dtype=dtype, name="attention")
-    if not isinstance(attention, MemoryAttention):
-        raise ValueError(
-            "`attention` of AttentionCell must be the name of a score, or a layer of "
-            "keras_attention that prepares a memory, such as Attention or MultiHeadAttention. "
-            f"Received: {attention!r}. For a score object, pass Attention(score)."
-        )
-    return attention
 
 
 def _is_cell(cell):
@@ -143,7 +127,7 @@ class AttentionCell(keras.layers.Layer):
         require_positive_integers_or_none("AttentionCell", units=units)
         self.supports_masking = True
         self.cell = _get_cell(cell)
-        self.attention = _get_attention(attention, self.dtype_policy)
+        self.attention = memory_attention("AttentionCell", attention, self.dtype_policy)
         self.order = order
         self.units = units
         self.gated = gated

@@ -8,6 +8,7 @@ nor dropout. `"auto"` uses the reference where they do not fit.
 """
 
 import math
+from typing import NamedTuple
 
 from keras_attention import normalizers, scores
 from keras_attention._backend import has_fast_kernel
@@ -22,8 +23,15 @@ NAMES = ("auto", *IMPLEMENTATIONS)
 
 NORMALIZERS = {"blocked": blocked.NORMALIZERS, "chunked": tuple(ONLINE)}
 
-# Number of values in the scores of all pairs up to which `"auto"` holds them all.
+# Number of values in the scores up to which `"auto"` holds them all.
 LARGE = 2**26
+
+
+class Pairs(NamedTuple):
+    """Numbers of values in scores: of all pairs, and of those that `"blocked"` computes."""
+
+    total: int
+    in_blocks: int
 
 
 def require_known(implementation):
@@ -41,15 +49,18 @@ def choose(implementation, scoring, normalizer, with_weights=False, dropout=None
     Args:
         implementation: The implementation requested by the user.
         scoring, normalizer, with_weights, dropout: As for `context_and_weights`.
-        pairs: Number of values in the scores of all pairs; `None` if a size is unknown.
+        pairs: What `number_of_pairs` returns.
 
     Raises:
         ValueError: If the requested implementation does not support this.
     """
     if implementation == "auto":
-        is_small = pairs is None or pairs <= LARGE
-        fast = ["fused"] if has_fast_kernel() else []
-        for name in (*fast, "blocked" if is_small else "chunked"):
+        wanted = {
+            "fused": has_fast_kernel(),
+            "blocked": pairs is None or pairs.in_blocks <= LARGE,
+            "chunked": pairs is not None and pairs.total > LARGE,
+        }
+        for name in (name for name, is_wanted in wanted.items() if is_wanted):
             if _obstacle(name, scoring, normalizer, with_weights, dropout) is None:
                 return name
         return "reference"
@@ -84,10 +95,22 @@ def _obstacle(implementation, scoring, normalizer, with_weights, dropout):
     return None
 
 
-def number_of_pairs(shape, pair_size):
-    """Returns the number of values in scores of this shape; `None` if a size is unknown."""
-    is_known = all(isinstance(size, int) for size in shape)  # unknown sizes of JAX are not None
-    return math.prod(shape) * pair_size if is_known else None
+def number_of_pairs(shape, pair_size, mask=None, start=None):
+    """Returns how many values the scores have, as `Pairs`; `None` if a size is unknown.
+
+    Args:
+        shape: `(batch, *heads, query_length, key_length)`.
+        pair_size: Number of values per pair that a score computes at a time.
+        mask, start: As for `context_and_weights`.
+    """
+    if not all(isinstance(size, int) for size in shape):  # unknown sizes of JAX are not None
+        return None
+    *lead, query_length, key_length = shape
+    values = math.prod(lead) * pair_size
+    total = in_blocks = values * query_length * key_length
+    if total > LARGE:
+        in_blocks = values * blocked.number_of_pairs(query_length, key_length, mask, start)
+    return Pairs(total, in_blocks)
 
 
 def context_and_weights(
@@ -127,7 +150,7 @@ def context_and_weights(
         `None` if not requested.
     """
     shape = *queries[0].shape[:-1], key.shape[-2]
-    pairs = number_of_pairs(shape, scoring.pair_size)
+    pairs = number_of_pairs(shape, scoring.pair_size, mask, start)
     name = choose(implementation, scoring, normalizer, with_weights, dropout, pairs)
     if name == "fused":
         return fused.attend_by_kernel(queries, key, value, mask=mask, start=start), None

@@ -92,6 +92,15 @@ def blocks_of(query_length, key_length, mask, start):
     return blocks
 
 
+def number_of_pairs(query_length, key_length, mask=None, start=None):
+    """Returns the number of pairs in the blocks."""
+    return sum(
+        len(range(*block.queries.indices(query_length)))
+        * len(range(*block.keys.indices(key_length)))
+        for block in blocks_of(query_length, key_length, mask, start)
+    )
+
+
 def _ranges(length, step):
     """Returns int32 `(number, 2)`, the first position of each range and one after its last."""
     first = np.arange(0, length, step, dtype="int32")

@@ -266,6 +266,17 @@ def test_auto_takes_it_when_the_scores_are_many():
     assert layer.choose_implementation((1, 4096, 32), (1, 4096, 32), True) == "reference"
 
 
+def test_auto_counts_only_the_pairs_of_blocks():
+    window = masks.SlidingWindow(left=255, right=0)
+    layer = MultiHeadAttention(8, 4, mask=window)
+    layer.build((None, None, 32), (None, None, 32))
+    assert layer.choose_implementation((1, 4096, 32), (1, 4096, 32)) == "blocked"
+    assert layer.choose_implementation((1, 65536, 32), (1, 65536, 32)) == "chunked"
+    kernel = Attention("boxcar", "sum", window)  # which blocks do not support
+    kernel.build((None, None, 32), (None, None, 32))
+    assert kernel.choose_implementation((8, 4096, 32), (8, 4096, 32)) == "chunked"
+
+
 def test_auto_counts_what_a_score_holds_for_a_pair():
     layer = Attention(scores.Additive(units=512))
     layer.build((None, None, 32), (None, None, 32))

@@ -10,6 +10,7 @@ from keras import ops
 
 from keras_attention import (
     Attention,
+    AttentionPooling,
     EncoderBlock,
     FeedForward,
     LinearAttention,
@@ -93,6 +94,11 @@ def test_kernel_regression_learns_the_same():
         return NadarayaWatson("gaussian", learned_width=True)(x, x, x, key_mask=key_mask)
 
     assert_same_losses(make)
+
+
+@pytest.mark.full
+def test_pooling_learns_the_same():
+    assert_same_losses(lambda x, mask: AttentionPooling(num_queries=LENGTH)(x, mask=mask))
 
 
 @pytest.mark.full

@@ -7,6 +7,7 @@ import pytest
 from keras_attention import (
     Attention,
     AttentionCell,
+    AttentionPooling,
     AttentionRNN,
     DecoderBlock,
     EncoderBlock,
@@ -136,6 +137,8 @@ def model_of_every_layer():
             keras.layers.LSTMCell(4), MultiHeadAttention(2, 3, score="additive"), order=order
         )
         outputs[order] = AttentionRNN(cell)(query, memory, memory_mask=visible)
+    pooling = AttentionPooling(MultiHeadAttention(2, 3), num_queries=2)
+    outputs["pooled"] = pooling(memory, mask=visible)
     outputs["encoder"] = EncoderBlock(2, 5, key_dim=4, position="rotary", gated=True)(memory)
     outputs["decoder"] = DecoderBlock(2, 5, key_dim=4, position="t5", norm="rms")(query, memory)
     for layer in (

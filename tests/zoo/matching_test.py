@@ -32,7 +32,7 @@ def model(tokenizer):
     """A model that knows the pictures by heart."""
     keras.utils.set_random_seed(1)
     model = zoo.load("clip", weights=None, tokenizer=tokenizer, backbone=MeanColours(), **TINY)
-    model.compile(keras.optimizers.Adam(0.01))
+    model.compile(keras.optimizers.Adam(0.004))
     annotations = model.annotate(tf.constant([image_bytes(image) for image in IMAGES]))
     features = {"annotations": annotations, "captions": [[each, each] for each in CAPTIONS]}
     features = tf.data.Dataset.from_tensor_slices(features).repeat(200)

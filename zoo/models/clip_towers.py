@@ -8,9 +8,8 @@ from keras import ops
 from keras_attention import masks
 from keras_attention.errors import unknown_name
 from keras_attention.positions import LearnedPosition
-from zoo.models.attention_pooling import AttentionPooling
 from zoo.models.network_tail import NetworkTail
-from zoo.models.pooling import masked_mean
+from zoo.models.pooling import masked_mean, pooling_by_heads
 from zoo.models.transformer import StackConfig, TokenEmbedding
 from zoo.models.two_towers import Tower
 
@@ -119,7 +118,7 @@ class _Tower(Tower):
         self.seed_generator = keras.random.SeedGenerator() if config.hiding else None
         self.pool = None
         if config.pooling == "attention":
-            self.pool = AttentionPooling(config.num_heads, dtype=dtype, name="pool")
+            self.pool = pooling_by_heads(config.num_heads, config.size, dtype)
 
     def mask_of_blocks(self):
         return masks.Causal() if self.config.is_causal else None
@@ -144,9 +143,10 @@ class _Tower(Tower):
             pooled = self._pooled(x, mask, end)
         elif return_attention_scores:
             pooled, of_pool = self.pool(x, mask=mask, **flags)
+            pooled = pooled[:, 0]
             weights.append(of_pool)
         else:
-            pooled = self.pool(x, mask=mask, training=training)
+            pooled = self.pool(x, mask=mask, training=training)[:, 0]
         return (pooled, weights) if return_attention_scores else pooled
 
     def _pooled(self, x, mask, end):

@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_attention import FeedForward
 from keras_attention.positions import LearnedPosition
-from zoo.models.attention_pooling import AttentionPooling
+from zoo.models.pooling import pooling_by_heads
 from zoo.models.transformer import StackConfig, TokenEmbedding, make_norm
 from zoo.models.two_towers import Tower
 
@@ -117,7 +117,7 @@ class SiglipImageTower(_Tower):
         self.patches = keras.layers.Conv2D(config.size, patch, patch, dtype=dtype, name="patches")
         self.place = LearnedPosition(whole.positions, dtype=dtype, name="place")
         self.drop = keras.layers.Dropout(config.dropout, dtype=dtype)
-        self.pool = AttentionPooling(config.num_heads, dtype=dtype, name="pool")
+        self.pool = pooling_by_heads(config.num_heads, config.size, dtype)
         self.pool_norm = make_norm(config, "pool_norm", dtype)
         self.pool_feed_forward = FeedForward(
             config.hidden, config.activation, dtype=dtype, name="pool_feed_forward"
@@ -142,5 +142,6 @@ class SiglipImageTower(_Tower):
             weights.append(of_pool)
         else:
             x = self.pool(x, training=training)
+        x = x[:, 0]
         x = x + self.pool_feed_forward(self.pool_norm(x), training=training)
         return (x, weights) if return_attention_scores else x
