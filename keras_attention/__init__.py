@@ -8,6 +8,7 @@ from keras_attention._from_keras import from_keras
 from keras_attention.attention import Attention, Memory
 from keras_attention.conformer import ConformerBlock
 from keras_attention.convolution import ConvolutionModule
+from keras_attention.differential import DifferentialAttention
 from keras_attention.feed_forward import FeedForward
 from keras_attention.kernel_regression import NadarayaWatson
 from keras_attention.linear import LinearAttention
@@ -30,6 +31,7 @@ __all__ = [
     "ConformerBlock",
     "ConvolutionModule",
     "DecoderBlock",
+    "DifferentialAttention",
     "EncoderBlock",
     "FeedForward",
     "LinearAttention",

@@ -209,10 +209,12 @@ class Attention(GrowingMemory, MemoryAttention):
         start,
         return_attention_scores,
         normalizer=None,
+        fit_mask=None,
     ):
         """Like `attend`, for queries that are split into heads, `(batch, *heads, length, size)`.
 
-        A `normalizer` takes the place of that of the layer.
+        A `normalizer` takes the place of that of the layer. `fit_mask` turns the conjunction of all
+        masks into the one to apply.
         """
         query_length = ops.shape(query)[-2]
         if start is None:
@@ -222,6 +224,9 @@ class Attention(GrowingMemory, MemoryAttention):
             rules.append(masks.Keys(memory.mask))
         if query_mask is not None:
             rules.append(masks.Queries(query_mask, start + query_length))
+        mask = masks.combine(*rules)
+        if fit_mask is not None and mask is not None:
+            mask = fit_mask(mask)
         return compute.context_and_weights(
             self.implementation,
             self._prepared_queries(query, start),
@@ -229,7 +234,7 @@ class Attention(GrowingMemory, MemoryAttention):
             memory.value,
             scoring=self.scoring,
             normalizer=self.normalizer if normalizer is None else normalizer,
-            mask=masks.combine(*rules),
+            mask=mask,
             dropout=self._weight_dropout(training),
             start=start,
             training=training,

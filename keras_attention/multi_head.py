@@ -100,6 +100,7 @@ class MultiHeadAttention(GrowingMemory, MemoryAttention, MultiHeadLayer):
     """
 
     projections = (*PROJECTIONS, "gate")
+    maps = 1  # of weights in each head, which share its values and have their own queries and keys
 
     def __init__(
         self,
@@ -132,13 +133,13 @@ class MultiHeadAttention(GrowingMemory, MemoryAttention, MultiHeadLayer):
         groups = num_heads if num_key_value_heads is None else num_key_value_heads
         if not is_positive_integer(groups) or num_heads % groups:
             raise ValueError(
-                "`num_key_value_heads` of MultiHeadAttention must divide num_heads="
+                f"`num_key_value_heads` of {type(self).__name__} must divide num_heads="
                 f"{num_heads}. Received: num_key_value_heads={num_key_value_heads!r}."
             )
         if query_key_norm is not None and not is_positive_number(query_key_norm):
             raise ValueError(
-                "`query_key_norm` of MultiHeadAttention must be a number above 0, the epsilon of "
-                f"the normalization, or None for none. Received: {query_key_norm!r}."
+                f"`query_key_norm` of {type(self).__name__} must be a number above 0, the epsilon "
+                f"of the normalization, or None for none. Received: {query_key_norm!r}."
             )
         self.num_key_value_heads = plain(groups)
         self.attention_axes = _axes(attention_axes)
@@ -163,7 +164,7 @@ class MultiHeadAttention(GrowingMemory, MemoryAttention, MultiHeadLayer):
         query_shape, value_shape, key_shape = map(
             axes.flat_shape, (query_shape, value_shape, key_shape or value_shape)
         )
-        heads, key_heads = self.num_heads, self.num_key_value_heads
+        heads, key_heads = self.maps * self.num_heads, self.maps * self.num_key_value_heads
         score, position = self.attention.score, self.attention.position
 
         # An unused projection is not created: it would never get a gradient.
@@ -177,8 +178,10 @@ class MultiHeadAttention(GrowingMemory, MemoryAttention, MultiHeadLayer):
             self.key_projection = self._projection("key", key_heads * self.key_dim, key_shape)
             self.key_norm = self._norm("key_norm")
         if self.use_gate:
-            self.gate_projection = self._projection("gate", heads * self.value_dim, query_shape)
-        self.value_projection = self._projection("value", key_heads * self.value_dim, value_shape)
+            size = self.num_heads * self.value_dim
+            self.gate_projection = self._projection("gate", size, query_shape)
+        size = self.num_key_value_heads * self.value_dim
+        self.value_projection = self._projection("value", size, value_shape)
         self._build_output(query_shape)
         if position is not None:
             position.use_projections(
@@ -284,7 +287,7 @@ class MultiHeadAttention(GrowingMemory, MemoryAttention, MultiHeadLayer):
         heads = self._queries_of_heads(query)
         key, value = self._for_each_head(memory.key), self._for_each_head(memory.value)
         memory = memory._replace(key=key, value=value)
-        context, weights = self.attention.attend_heads(heads, memory, *arguments)
+        context, weights = self._attend_heads(heads, memory, *arguments)
         if self.use_gate:
             gate = self._project(self.gate_projection, query, self.value_dim)
             context = ops.cast(context, gate.dtype) * gate
@@ -292,6 +295,10 @@ class MultiHeadAttention(GrowingMemory, MemoryAttention, MultiHeadLayer):
         if self._output_shape is not None and len(self._output_shape) > 1:
             output = ops.reshape(output, (*ops.shape(output)[:2], *self._output_shape))
         return output, weights
+
+    def _attend_heads(self, *arguments):
+        """Returns the context and weights of all heads."""
+        return self.attention.attend_heads(*arguments)
 
     def _queries_of_heads(self, query):
         return self._of_heads(self.query_projection, self.query_norm, query)
@@ -311,8 +318,8 @@ class MultiHeadAttention(GrowingMemory, MemoryAttention, MultiHeadLayer):
         return x if norm is None else norm(x)
 
     def _for_each_head(self, x):
-        """Repeats the keys or values that several heads share: `(batch, num_heads, …)`."""
-        times = self.num_heads // x.shape[1]
+        """Repeats what several heads and maps share: `(batch, maps · num_heads, …)`."""
+        times = self.maps * self.num_heads // x.shape[1]
         return x if times == 1 else ops.repeat(x, times, axis=1)
 
     def get_config(self):

@@ -1,4 +1,4 @@
-"""What local attention and the approximations share with all other attention layers."""
+"""What the less common attention layers share with all others."""
 
 import inspect
 
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import MultiHeadAttention, masks, normalizers, scores
+from keras_attention import DifferentialAttention, MultiHeadAttention, masks, normalizers, scores
 from keras_attention.linear import LinearAttention
 from keras_attention.linformer import LinformerAttention
 from keras_attention.local import LocalAttention
@@ -22,6 +22,7 @@ BATCH, SIZE = 2, 5
 LAYERS = {
     "local, monotonic": lambda **also: LocalAttention("monotonic", 2, **also),
     "local, predictive": lambda **also: LocalAttention("predictive", 3, **also),
+    "differential": lambda **also: DifferentialAttention(2, 4, **also),
     "linear": lambda seed, **also: LinearAttention(2, 4, **also),  # nothing random
     "performer": lambda **also: PerformerAttention(2, 4, **also),
     "performer, relu": lambda **also: PerformerAttention(2, 4, kernel="relu", **also),
@@ -253,6 +254,16 @@ MULTI_HEAD = {
 }
 EVERY_ARGUMENT = [
     (
+        DifferentialAttention,
+        {
+            **MULTI_HEAD,
+            "num_key_value_heads": 1,
+            "score": scores.General(kernel_initializer="ones"),
+            "mask": masks.Causal() & masks.Array(np.tri(9)),
+            "lambda_init": 0.3,
+        },
+    ),
+    (
         LocalAttention,
         {
             "mode": "predictive",
@@ -309,7 +320,7 @@ def test_saved_file_gives_the_same_in_a_process_that_only_imports_the_package(tm
     for variable in model.trainable_variables:
         variable.assign(RNG.normal(size=variable.shape))
     inputs = {"x": random(BATCH, 9, SIZE), "visible": RNG.random((BATCH, 9)) < 0.7}
-    names = "linear", "linformer", "local", "performer", "reformer"
+    names = "differential", "linear", "linformer", "local", "performer", "reformer"
     check_file(model, inputs, tmp_path, [f"keras_attention.{name}" for name in names])
 
 
@@ -317,6 +328,7 @@ def test_saved_file_gives_the_same_in_a_process_that_only_imports_the_package(tm
     "layer",
     [
         MultiHeadAttention,
+        DifferentialAttention,
         LinearAttention,
         LinformerAttention,
         PerformerAttention,

@@ -1,11 +1,18 @@
-"""The options of blocks against models of transformers that have them, in PyTorch."""
+"""Options of blocks, and layers, against models of transformers that have them, in PyTorch."""
 
 import keras
 import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import DecoderBlock, EncoderBlock, FeedForward, masks, positions
+from keras_attention import (
+    DecoderBlock,
+    DifferentialAttention,
+    EncoderBlock,
+    FeedForward,
+    masks,
+    positions,
+)
 from tests.attention import oracle
 
 BATCH, LENGTH, SIZE = 2, 7, 16
@@ -248,3 +255,56 @@ def test_scaling_survives_a_config(scaling):
 def test_what_cannot_be_is_told(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize("groups", [2, 4])
+def test_differential_attention_equals_diff_llama(groups):
+    heads, size = 4, 32
+    theirs = transformers.models.diffllama.modeling_diffllama
+    config = transformers.DiffLlamaConfig(
+        hidden_size=size,
+        num_attention_heads=2 * heads,
+        num_key_value_heads=2 * groups,
+        attention_bias=True,
+        attn_implementation="eager",
+    )
+    torch.manual_seed(0)
+    their = theirs.DiffLlamaAttention(config, layer_idx=3).eval()
+    for parameter in their.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    layer = DifferentialAttention(
+        heads,
+        4,
+        num_key_value_heads=groups,
+        position=positions.Rotary(10000, pairs="halves"),
+        lambda_init=0.8 - 0.6 * np.exp(-0.3 * 3),
+    )
+    layer.build((None, None, size), (None, None, size))
+    # They order heads by map first, and the halves of values before the heads.
+    maps_first = {"q": (2, groups, heads // groups, 4), "k": (2, groups, 4), "v": (2, groups, 4)}
+    names = {"q": "query", "k": "key", "v": "value", "o": "output"}
+    for short, name in names.items():
+        projection, given = getattr(layer, f"{name}_projection"), getattr(their, f"{short}_proj")
+        for weight, array in ((projection.kernel, given.weight), (projection.bias, given.bias)):
+            array = array.detach().numpy().T
+            if short in maps_first:
+                front, axes = array.shape[:-1], maps_first[short]
+                array = array.reshape(*front, *axes)
+                array = np.swapaxes(array, len(front), len(front) + 1).reshape(*front, -1)
+            weight.assign(array)
+    for short, weight in zip(("q1", "k1", "q2", "k2"), layer.lambdas, strict=True):
+        weight.assign(getattr(their, f"lambda_{short}").detach().numpy())
+
+    x = RNG.normal(size=(BATCH, LENGTH, size)).astype("float32")
+    hidden = torch.full((LENGTH, LENGTH), float("-inf")).triu(1)[None, None]
+    rotary = theirs.DiffLlamaRotaryEmbedding(config)
+    with torch.no_grad():
+        given = torch.tensor(x)
+        embeddings = rotary(given, torch.arange(LENGTH)[None])
+        expected, maps = (each.numpy() for each in their(given, embeddings, hidden))
+        exponents = their.lambda_q1 @ their.lambda_k1, their.lambda_q2 @ their.lambda_k2
+    first, second = (np.exp(each.item()) for each in exponents)
+    output, weights = layer(x, x, use_causal_mask=True, return_attention_scores=True)
+    np.testing.assert_allclose(oracle.float64(output), expected, atol=2e-5)
+    differences = maps[:, :heads] - (first - second + layer.lambda_init) * maps[:, heads:]
+    np.testing.assert_allclose(oracle.float64(weights), differences, atol=1e-5)

@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import Attention, MultiHeadAttention, masks, positions, scores
+from keras_attention import (
+    Attention,
+    DifferentialAttention,
+    MultiHeadAttention,
+    masks,
+    positions,
+    scores,
+)
 from tests.attention import oracle
 
 BATCH, LENGTH, SIZE = 2, 7, 8
@@ -29,6 +36,13 @@ def grouped_heads(**arguments):
     return MultiHeadAttention(4, 4, num_key_value_heads=2, **arguments)
 
 
+def differential(**arguments):
+    return DifferentialAttention(4, 4, num_key_value_heads=2, **arguments)
+
+
+LAYERS = [single_head, multi_head, grouped_heads, differential]
+
+
 def step_by_step(layer, x, steps):
     """Returns the outputs of a cached layer that gets the given number of positions per step."""
     memory = layer.prepare(ops.zeros(x.shape))
@@ -51,15 +65,15 @@ def assert_cached_equals_uncached(layer, steps=(1,) * LENGTH):
     np.testing.assert_allclose(oracle.float64(found), oracle.float64(expected), atol=2e-5)
 
 
-@pytest.mark.few(8)
-@pytest.mark.parametrize("make", [single_head, multi_head, grouped_heads])
+@pytest.mark.few(10)
+@pytest.mark.parametrize("make", LAYERS)
 @pytest.mark.parametrize("score", SCORES)
 def test_every_score(make, score):
     assert_cached_equals_uncached(make(score=SCORES[score](score)))
 
 
-@pytest.mark.few(8)
-@pytest.mark.parametrize("make", [single_head, multi_head, grouped_heads])
+@pytest.mark.few(10)
+@pytest.mark.parametrize("make", LAYERS)
 @pytest.mark.parametrize("position", positions.names())
 def test_every_position(make, position):
     assert_cached_equals_uncached(make(position=position))

@@ -8,6 +8,7 @@ from keras_attention import (
     Attention,
     AttentionCell,
     DecoderBlock,
+    DifferentialAttention,
     EncoderBlock,
     MultiHeadAttention,
     positions,
@@ -39,6 +40,11 @@ def shared_heads(score, position):
     return several_heads(score, position, num_key_value_heads=1)
 
 
+def two_maps(score, position):
+    layer = DifferentialAttention(2, 4, num_key_value_heads=1, score=score, position=position)
+    return layer, lambda: layer(X, Y)
+
+
 def encoder_block(score, position):
     block = EncoderBlock(2, 3, score=score, position=position)
     return block, lambda: block(X)
@@ -60,7 +66,15 @@ def recurrent_cell(score, position):
 # The boxcar is a step function without gradients.
 SCORES = [name for name in scores.names() if name != "boxcar"]
 FEW = ["additive", "location", "dense_synthesizer", "random_synthesizer"]
-LAYERS = [single_head, several_heads, shared_heads, encoder_block, decoder_block, recurrent_cell]
+LAYERS = [
+    single_head,
+    several_heads,
+    shared_heads,
+    two_maps,
+    encoder_block,
+    decoder_block,
+    recurrent_cell,
+]
 CASES = [(make, None, FEW) for make in LAYERS if make is not several_heads] + [
     pytest.param(make, position, SCORES, marks=pytest.mark.full)
     for make in LAYERS

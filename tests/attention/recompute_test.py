@@ -11,6 +11,7 @@ from keras import ops
 from keras_attention import (
     Attention,
     AttentionPooling,
+    DifferentialAttention,
     EncoderBlock,
     FeedForward,
     LinearAttention,
@@ -36,6 +37,7 @@ LAYERS = [
     MultiHeadAttention(2, 4, implementation="chunked", dropout=0.3, name="chunked"),
     LocalAttention(half_width=2, dropout=0.3),
     MultiHeadAttention(2, 4, position="shaw", dropout=0.3),
+    DifferentialAttention(2, 4, dropout=0.3),
     LinformerAttention(2, 4, projected_length=6, max_length=LENGTH, dropout=0.3),
     LinearAttention(2, 4),
     PerformerAttention(2, 4),

@@ -7,6 +7,7 @@ import pytest
 from keras_attention import (
     Attention,
     ConformerBlock,
+    DifferentialAttention,
     EncoderBlock,
     LinearAttention,
     LinformerAttention,
@@ -29,6 +30,7 @@ MASK = np.arange(LENGTH) < [[LENGTH], [4]]
 LAYERS = {
     "attention": lambda: Attention("general"),
     "several heads": lambda: MultiHeadAttention(2, 4, position="rotary"),
+    "differential": lambda: DifferentialAttention(2, 4, position="rotary"),
     "linear": lambda: LinearAttention(2, 4, causal=True),
     "performer": lambda: PerformerAttention(2, 4),
     "linformer": lambda: LinformerAttention(2, 4, projected_length=3, max_length=LENGTH),
@@ -173,7 +175,7 @@ def test_mistakes(make, message):
 
 
 @pytest.mark.parametrize("normalize", ["post", "pre"])
-@pytest.mark.parametrize("name", ["encoder", "attention", "several heads", "keras"])
+@pytest.mark.parametrize("name", ["encoder", "attention", "several heads", "differential", "keras"])
 def test_a_call_takes_a_mask_of_pairs(name, normalize):
     if name == "encoder":
         block = EncoderBlock(2, 12, normalize=normalize)
