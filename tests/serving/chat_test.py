@@ -18,6 +18,7 @@ TEMPLATE = (
     "{% endif %}{{ each.role[0] }}: {{ each.content }}\n{% endfor %}a: "
 )
 TALK = [{"role": "user", "content": "Hi!"}]
+IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,"}}
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +60,15 @@ def test_answers_are_those_of_generate(client, task):
         assert answer["choices"][0]["message"]["content"] == task.generate(TALK, number, "greedy")
 
 
+def test_parts_of_text_are_lines(client):
+    parts = [{"type": "text", "text": text} for text in ("Hi!", "You?")]
+    talks = [[{"role": "user", "content": content}] for content in (parts, "Hi!\nYou?")]
+    asked = {"model": "talker", "max_tokens": 9, "seed": 3}
+    answers = [client(ADDRESS, {**asked, "messages": talk})[1] for talk in talks]
+    assert answers[0]["choices"] == answers[1]["choices"]
+    assert answers[0]["usage"] == answers[1]["usage"]
+
+
 def test_streamed_events_put_together_are_the_answer(client):
     content = {"model": "talker", "messages": TALK, "max_tokens": 12, "seed": 9}
     (whole,) = client(ADDRESS, content)[1]["choices"]
@@ -98,7 +108,8 @@ def test_no_conversation_is_a_fault_of_the_server(client, options, talk, longest
         ({"messages": None}, "'messages' must be a list"),
         ({"messages": []}, "'messages' must be a list"),
         ({"messages": ["Hi!"]}, "a 'role' and a 'content'"),
-        ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "both strings"),
+        ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "parts of text only"),
+        ({"messages": [{"role": "user", "content": [IMAGE]}]}, "parts of text only"),
         ({"messages": [{"role": "user", "content": "\ud800"}]}, "both strings"),
         ({"messages": [{"role": "tool", "content": "1"}]}, "No tools."),
         ({"messages": [{"role": "user", "content": "b" * 100}]}, "at most 63 tokens"),

@@ -8,13 +8,14 @@ from zoo.server.bodies import is_unicode, object_of
 from zoo.server.errors import Refused
 
 MOST_MESSAGES = 256
+WRONG_MESSAGE = "A message must have a 'role' and a 'content', both strings."
+WRONG_PARTS = "A 'content' may be a list of parts of text only: {'type': 'text', 'text': '...'}."
 
 
 def request_of(body, models, limits):
     """Reads the body of a request; arguments and result as for `completions.request_of`."""
     content = object_of(body)
-    messages = content.pop("messages", None)
-    _require_messages(messages, limits)
+    messages = _messages(content.pop("messages", None), limits)
     if content.pop("prompt", None) is not None:
         raise Refused(400, "'prompt' is for /v1/completions.")
     if content.pop("logprobs", None):
@@ -51,13 +52,31 @@ def _of_chat(answer, kind, name):
     return {**answer, "id": identity, "object": kind, "choices": choices}
 
 
-def _require_messages(messages, limits):
+def _messages(messages, limits):
+    """Returns the messages of a request, each with its content as one text.
+
+    Raises:
+        Refused: If they are not messages of text, or one is too long.
+    """
     if not isinstance(messages, list) or not 1 <= len(messages) <= MOST_MESSAGES:
         raise Refused(400, f"'messages' must be a list of 1 to {MOST_MESSAGES} messages.")
+    if not all(isinstance(message, dict) for message in messages):
+        raise Refused(400, WRONG_MESSAGE)
+    messages = [{**each, "content": _text_of(each.get("content"))} for each in messages]
     for message in messages:
-        texts = (
-            [message.get(key) for key in ("role", "content")] if isinstance(message, dict) else []
-        )
-        if not texts or not all(isinstance(each, str) and is_unicode(each) for each in texts):
-            raise Refused(400, "A message must have a 'role' and a 'content', both strings.")
-        limits.require_text(texts[1].encode())
+        texts = message.get("role"), message["content"]
+        if not all(isinstance(each, str) and is_unicode(each) for each in texts):
+            raise Refused(400, WRONG_MESSAGE)
+        limits.require_text(message["content"].encode())
+    return messages
+
+
+def _text_of(content):
+    """Returns a content with its parts of text, if it is a list of them, joined as lines."""
+    if not isinstance(content, list):
+        return content
+    is_text = (isinstance(part, dict) and part.get("type") == "text" for part in content)
+    texts = [part.get("text") for part in content] if all(is_text) else [None]
+    if not all(isinstance(text, str) for text in texts):
+        raise Refused(400, WRONG_PARTS)
+    return "\n".join(texts)
