@@ -13,7 +13,7 @@ import click
 
 import zoo
 from zoo import cli_answers, cli_chat, cli_match, cli_media, cli_pairs, quiet
-from zoo.cli_options import given, require_writable
+from zoo.cli_options import given, name_argument, require_writable
 
 USER_ERRORS = (ValueError, OSError, ImportError)
 INTERRUPTED = 130  # exit status of a program stopped with Ctrl-C
@@ -65,7 +65,7 @@ def list_command():
 
 
 @main.command("info")
-@click.argument("name")
+@name_argument()
 def info_command(name):
     """Show all information about the model NAME."""
     from zoo.catalog import wrapped
@@ -120,7 +120,7 @@ def _recipes(libraries):
 
 
 @main.command()
-@click.argument("name")
+@name_argument()
 @_data_dir
 @click.option(
     "--run-dir",
@@ -159,7 +159,7 @@ def train(name, data_dir, run_dir, epochs, seed, strategy):
 
 
 @main.command()
-@click.argument("name")
+@name_argument()
 @_data_dir
 @click.option("--split", help="Split of the data.  [default: the test splits, or validation]")
 @click.option("--num-beams", type=int, help="Number of beams in beam search.")
@@ -187,7 +187,7 @@ def evaluate(name, data_dir, split, **options):
 
 
 @main.command()
-@click.argument("name")
+@name_argument()
 @click.argument("path", type=click.Path(path_type=pathlib.Path))
 @click.option(
     "--format",
@@ -223,7 +223,7 @@ def export(name, path, **options):
 
 
 @main.command()
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@name_argument("names", nargs=-1, required=True, metavar="NAME...")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
     "--port",

@@ -31,6 +31,7 @@ from zoo.cli_options import (
     batch_size_of,
     decoding_options,
     given,
+    name_argument,
     save_plot,
     show_attention_of,
     with_files,
@@ -43,7 +44,7 @@ TEXTS_AT_ONCE = 1024  # texts that are translated and written before the next on
 
 
 @click.command()
-@click.argument("name")
+@name_argument()
 @click.argument("texts", nargs=-1)
 @with_files("File of texts: .jsonl, .tsv, or one text per line")
 @decoding_options
@@ -94,7 +95,7 @@ def translate(
 
 
 @click.command()
-@click.argument("name")
+@name_argument()
 @click.argument("inputs", nargs=-1)
 @with_files("File of texts, .jsonl, .tsv, or one text per line, or folder of images or WAV files")
 @PAIR
@@ -204,7 +205,7 @@ def _labels_for(model, name, labels, asked, show_attention):
 
 
 @click.command()
-@click.argument("name")
+@name_argument()
 @click.argument("inputs", nargs=-1)
 @with_files("File of texts, .jsonl, .tsv, or one text per line, or folder of images")
 @batch_size_of(32)
@@ -253,7 +254,7 @@ def embed(name, inputs, files, batch_size):
 
 
 @click.command()
-@click.argument("name")
+@name_argument()
 @click.argument("texts", nargs=-1)
 @with_files("File of texts: .jsonl, .tsv, or one text per line")
 @batch_size_of(32)
@@ -291,7 +292,7 @@ def tag(name, texts, files, batch_size):
 
 
 @click.command("fill-mask")
-@click.argument("name")
+@name_argument()
 @click.argument("text")
 @click.option(
     "-k",
@@ -315,7 +316,7 @@ def fill_mask(name, text, k):
 
 
 @click.command()
-@click.argument("name")
+@name_argument()
 @click.argument("text", default="")
 @with_files("File of prompts: .jsonl, .tsv, or one prompt per line")
 @click.option(

@@ -5,11 +5,11 @@ import sys
 import click
 
 from zoo.cli_inputs import load
-from zoo.cli_options import RANDOM, RULES, SAMPLER, SEED, given, with_options
+from zoo.cli_options import RANDOM, RULES, SAMPLER, SEED, given, name_argument, with_options
 
 
 @click.command()
-@click.argument("name")
+@name_argument()
 @click.option("--system", help="Instructions before the conversation.")
 @click.option(
     "--max-length",

@@ -13,11 +13,12 @@ from zoo.cli_inputs import (
     matches_images_and_texts,
     report,
 )
+from zoo.cli_options import name_argument
 from zoo.files import TextFile
 
 
 @click.command()
-@click.argument("name")
+@name_argument()
 @click.argument("query")
 @click.argument("files", nargs=-1, type=click.Path(path_type=pathlib.Path))
 @click.option(

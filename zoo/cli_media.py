@@ -20,6 +20,7 @@ from zoo.cli_options import (
     batch_size_of,
     decoding_options,
     given,
+    name_argument,
     require_writable,
     save_plot,
     show_attention_of,
@@ -32,7 +33,7 @@ _sounds = click.argument("sounds", nargs=-1, type=click.Path(path_type=pathlib.P
 
 
 @click.command()
-@click.argument("name")
+@name_argument()
 @_images
 @with_files("Folder of images")
 @decoding_options
@@ -57,7 +58,7 @@ def _check_subtitles(_context, _option, path):
 
 
 @click.command()
-@click.argument("name")
+@name_argument()
 @_sounds
 @with_files("Folder of WAV files")
 @click.option("--language", help="Language of the sounds, such as en.  [default: the model's own]")

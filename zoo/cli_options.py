@@ -6,7 +6,9 @@ import pathlib
 from typing import NamedTuple
 
 import click
+from click.shell_completion import CompletionItem
 
+import zoo
 from zoo.file_workers import require_workers
 
 
@@ -44,6 +46,19 @@ def _check_workers(_context, _option, where):
     if where is not None:
         require_workers(where)
     return where
+
+
+def _complete_name(_context, _argument, incomplete):
+    """Returns what a shell offers for a name: trained models, or files for the start of a path."""
+    if incomplete.startswith((".", "/", "~")):
+        return [CompletionItem(incomplete, type="file")]
+    names = (model.name for model in zoo.list_models() if model.card)
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+def name_argument(name="name", **options):
+    """Returns the argument of a command that names a model, or several of them."""
+    return click.argument(name, shell_complete=_complete_name, **options)
 
 
 def show_attention_of(what):

@@ -14,12 +14,12 @@ from zoo.cli_inputs import (
     refuse_files,
     require_arguments,
 )
-from zoo.cli_options import PAIR, batch_size_of, with_files
+from zoo.cli_options import PAIR, batch_size_of, name_argument, with_files
 from zoo.files import TEXT
 
 
 @click.command()
-@click.argument("name")
+@name_argument()
 @click.argument("texts", nargs=-1)
 @with_files("File of texts: .jsonl, .tsv, or one text per line")
 @PAIR
@@ -56,7 +56,7 @@ def score(name, texts, files, pair, batch_size):
 
 
 @click.command()
-@click.argument("name")
+@name_argument()
 @click.argument("question", required=False)
 @click.argument("context", required=False)
 @with_files("File of questions and contexts: .jsonl or .tsv")

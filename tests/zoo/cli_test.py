@@ -46,6 +46,22 @@ def translate(run, bahdanau, monkeypatch):
     return translate
 
 
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("translate luong", ["plain,luong_nmt_multi30k_en_de"]),
+        ("serve vit_mnist text", ["plain,text_encoder_imdb", "plain,text_encoder_masked_imdb"]),
+        ("info ./pre", ["file,./pre"]),
+    ],
+)
+def test_a_shell_completes_names_of_trained_models(run, words, expected):
+    words = ["keras-attention-zoo", *words.split()]
+    given = {"COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
+    given["_KERAS_ATTENTION_ZOO_COMPLETE"] = "bash_complete"
+    found = run(env=given, prog_name="keras-attention-zoo")
+    assert found.output.split() == expected
+
+
 @pytest.fixture
 def asked(bahdanau, monkeypatch):
     """The options that the model receives; it returns the texts unchanged."""
