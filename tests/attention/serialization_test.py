@@ -8,6 +8,7 @@ from keras_attention import (
     Attention,
     AttentionCell,
     AttentionRNN,
+    Coverage,
     DecoderBlock,
     EncoderBlock,
     LinearAttention,
@@ -56,6 +57,7 @@ CELL = {
     "attention": Attention("general", dropout=0.3),
     "order": "luong",
     "units": 6,
+    "coverage": Coverage(filters=2, kernel_size=3, history="both"),
     "name": "step",
 }
 RNN = {"cell": AttentionCell(**CELL), "name": "steps"}
@@ -64,6 +66,7 @@ EVERY_ARGUMENT = [
     (MultiHeadAttention, MULTI_HEAD),
     (AttentionCell, CELL),
     (AttentionRNN, RNN),
+    (Coverage, {"filters": 2, "kernel_size": 3, "history": "previous", "name": "seen"}),
     (scores.Dot, {"name": "dot"}),
     (scores.ScaledDot, {"name": "scaled"}),
     (scores.General, {"kernel_initializer": keras.initializers.HeNormal(seed=3)}),
@@ -136,6 +139,8 @@ def model_of_every_layer():
             keras.layers.LSTMCell(4), MultiHeadAttention(2, 3, score="additive"), order=order
         )
         outputs[order] = AttentionRNN(cell)(query, memory, memory_mask=visible)
+    cell = AttentionCell(keras.layers.GRUCell(4), coverage=Coverage(2, 3, history="both"))
+    outputs["coverage"] = AttentionRNN(cell)(query, memory, memory_mask=visible)
     outputs["encoder"] = EncoderBlock(2, 5, key_dim=4, position="rotary", gated=True)(memory)
     outputs["decoder"] = DecoderBlock(2, 5, key_dim=4, position="t5", norm="rms")(query, memory)
     for layer in (
