@@ -8,6 +8,8 @@ from keras import ops
 from keras_attention._checks import agree, require_one_of, require_positive_integers_or_none
 from keras_attention._layer import ChecksMasks, require_built
 from keras_attention.attention import memory_attention
+from keras_attention.coverage import get_coverage
+from keras_attention.multi_head import MultiHeadAttention
 
 ORDERS = ("bahdanau", "conditional", "luong")
 
@@ -69,8 +71,12 @@ class AttentionCell(keras.layers.Layer):
 
     Paper: Xu et al. 2015, section 4.2.1 (https://arxiv.org/abs/1502.03044).
 
+    With `coverage`, the keys of the memory depend on the attention weights of the earlier steps,
+    see `Coverage`.
+
     The memory is prepared once per source: `memory = cell.prepare(encoded, mask)`. The state is a
-    list of tensors with the batch as the first axis, so that beam search can reorder it.
+    list of tensors with the batch as the first axis, so that beam search can reorder it. With
+    `coverage`, its last tensors are the earlier weights.
 
     Args:
         cell: A Keras RNN cell, such as `keras.layers.GRUCell(512)` or `LSTMCell`. Its first state
@@ -81,6 +87,7 @@ class AttentionCell(keras.layers.Layer):
         units: Size of the output `o_t` with `order="luong"`. Defaults to the size of the cell. The
             other orders have no such projection.
         gated: Whether to scale the context by the gate β.
+        coverage: A `Coverage` layer, which says which scores it works with, or `None`.
 
     Call arguments:
         inputs: Tensor `(batch, input_size)`, such as the embedded previous token.
@@ -94,8 +101,8 @@ class AttentionCell(keras.layers.Layer):
 
     Raises:
         ValueError: If the order is unknown, `units` is given for another order, `cell` is not an
-            RNN cell, `attention` is neither a name nor such a layer, or a state has the wrong
-            shape.
+            RNN cell, `attention` is neither a name nor such a layer, `coverage` is not a `Coverage`
+            or does not fit the attention, or a state has the wrong shape.
 
     Example:
 
@@ -115,6 +122,7 @@ class AttentionCell(keras.layers.Layer):
         order: str = "bahdanau",
         units: int | None = None,
         gated: bool = False,
+        coverage: Any = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -128,6 +136,10 @@ class AttentionCell(keras.layers.Layer):
         self.supports_masking = True
         self.cell = _get_cell(cell)
         self.attention = memory_attention("AttentionCell", attention, self.dtype_policy)
+        self.coverage = get_coverage(coverage, self.attention)
+        if self.coverage is not None:
+            # Keras would cast the sum of the weights to half precision, where it stops growing.
+            self.autocast = False
         self.order = order
         self.units = units
         self.gated = gated
@@ -158,6 +170,9 @@ class AttentionCell(keras.layers.Layer):
         query_shape = (batch, 1, self.cell.units)
         if not self.attention.built:  # already built if loaded from a file or shared
             self.attention.build(query_shape, memory_shape)
+        if self.coverage is not None and not self.coverage.built:
+            any_memory = ops.zeros((1, 1, memory_shape[-1]), self.compute_dtype)
+            self.coverage.build(self._keys(self.attention.prepare(any_memory)).shape)
         context_size = self._context_size(memory_shape)
         self.output_size = self._output_size(memory_shape)
         if self.order == "luong":
@@ -193,7 +208,7 @@ class AttentionCell(keras.layers.Layer):
         require_built(self, "inputs_shape, memory_shape")
         return self.attention.prepare(memory, value_mask=mask)
 
-    def initial_state(self, state):
+    def initial_state(self, state, memory=None):
         """Returns the state before the first step.
 
         A cell with dropout draws a new dropout mask for the sequence that begins here.
@@ -202,6 +217,8 @@ class AttentionCell(keras.layers.Layer):
             state: Tensor `(batch, cell.units)`, the first state of the cell; its other states (the
                 memory cell of an LSTM) are then zeros. Or a list of all its states. The output that
                 is fed back starts as zeros.
+            memory: What `prepare` returned. Required with `coverage`: the earlier weights, which
+                start as zeros, are part of the state.
         """
         require_built(self, "inputs_shape, memory_shape")
         states = list(state) if isinstance(state, (list, tuple)) else [state]
@@ -218,7 +235,26 @@ class AttentionCell(keras.layers.Layer):
         states += zeros[len(states) :]
         if self.order == "luong":
             states.append(ops.zeros((batch, self.output_size), self.compute_dtype))
-        return [ops.cast(each, self.compute_dtype) for each in states]
+        states = [ops.cast(each, self.compute_dtype) for each in states]
+        if self.coverage is not None:
+            states += self._initial_history(batch, memory)
+        return states
+
+    def _initial_history(self, batch, memory):
+        if memory is None:
+            raise ValueError(
+                f"`memory` is required for the initial state of the layer {self.name!r}: with "
+                "coverage, the state holds weights of all keys. Received: memory=None. Pass "
+                "memory = cell.prepare(encoded) to cell.initial_state(state, memory)."
+            )
+        self.attention._require_memory(memory)
+        return self.coverage.initial_history(self._zero_weights(batch, memory))
+
+    def _zero_weights(self, batch, memory):
+        """Returns zeros in the shape of the weights of a step."""
+        has_heads = len(memory.key.shape) == 4  # queries may have more heads than keys
+        heads = (self.attention.num_heads,) if has_heads else ()
+        return ops.zeros((batch, *heads, ops.shape(memory.key)[-2]), "float32")
 
     def _require_fitting_state(self, state):
         if len(state.shape) != 2 or state.shape[1] not in (None, self.cell.units):
@@ -230,6 +266,25 @@ class AttentionCell(keras.layers.Layer):
             )
 
     def call(self, inputs, states, memory, training=None):
+        if self.coverage is None:
+            return self._step(inputs, states, memory, training)
+        self.attention._require_memory(memory)
+        first = len(states) - self.coverage.history_length
+        history = states[first:]
+        inputs, value, *states = (
+            ops.cast(x, self.compute_dtype) for x in (inputs, memory.value, *states[:first])
+        )
+        memory = memory._replace(key=self.coverage(self._keys(memory), history), value=value)
+        output, states, weights = self._step(inputs, states, memory, training)
+        return output, [*states, *self.coverage.next_history(history, weights)], weights
+
+    def _keys(self, memory):
+        """Returns the prepared keys, separate for each head even if several share them."""
+        if isinstance(self.attention, MultiHeadAttention):
+            return self.attention._for_each_head(memory.key)
+        return memory.key
+
+    def _step(self, inputs, states, memory, training):
         if self.order == "luong":
             *states, fed_back = states
             hidden, states = self._move(self.cell, [inputs, fed_back], states, training)
@@ -286,6 +341,7 @@ class AttentionCell(keras.layers.Layer):
             "order": self.order,
             "units": self.units,
             "gated": self.gated,
+            "coverage": None if self.coverage is None else serialize(self.coverage),
         }
 
 
@@ -365,12 +421,15 @@ class AttentionRNN(ChecksMasks, keras.layers.Layer):
             carry = [output, weights, states, _values(seeds)]
             return carry, carry  # Keras requires the same structure
 
-        states = self.cell.initial_state(initial_state)
+        states = self.cell.initial_state(initial_state, prepared)
         self._require_one_batch(inputs=inputs, memory=memory, initial_state=states[0])
         if training:
             self.cell.draw_dropout(ops.shape(inputs)[0])
         inputs = ops.swapaxes(inputs, 0, 1)  # (length, batch, input_size)
-        output, weights = self._empty_output(prepared, states)
+        # Zeros in the shape of a step's output and weights, to start the scan with.
+        batch = ops.shape(states[0])[0]
+        output = ops.zeros((batch, self.cell.output_size), self.compute_dtype)
+        weights = self.cell._zero_weights(batch, prepared)
         first = [output, weights, states, _values(seeds)]
         last, history = ops.scan(step, first, inputs)
         _assign(seeds, last[-1])
@@ -412,14 +471,6 @@ class AttentionRNN(ChecksMasks, keras.layers.Layer):
         """Returns the states of all seed generators."""
         weights = {id(weight) for weight in self.cell.weights}
         return [each for each in self.cell.variables if id(each) not in weights]
-
-    def _empty_output(self, prepared, states):
-        """Returns zeros in the shape of a step's output and weights, to start the scan with."""
-        batch, length = ops.shape(states[0])[0], ops.shape(prepared.key)[-2]
-        has_heads = len(prepared.key.shape) == 4  # queries may have more heads than keys
-        heads = (self.cell.attention.num_heads,) if has_heads else ()
-        output = ops.zeros((batch, self.cell.output_size), self.compute_dtype)
-        return output, ops.zeros((batch, *heads, length), "float32")
 
     def get_config(self):
         return {**super().get_config(), "cell": keras.saving.serialize_keras_object(self.cell)}

@@ -33,6 +33,8 @@ class Score(keras.layers.Layer):
         uses_query, uses_key: Whether the logits depend on the contents of the query and the key,
             not only on their positions. `MultiHeadAttention` does not project unused inputs:
             `prepare_query` or `prepare_key` gets them unchanged, as `(batch, 1, length, size)`.
+        key_is_vector: Whether a prepared key is a vector to which another may be added, as
+            `keras_attention.Coverage` does. Defaults to `True`.
         uses_positions: Whether the logits depend on the position of a query or a key. Defaults to
             `True`, which is safe.
 
@@ -58,6 +60,7 @@ class Score(keras.layers.Layer):
     pair_size = None
     uses_query = True
     uses_key = True
+    key_is_vector = True
     uses_positions = True
 
     @property

@@ -35,6 +35,7 @@ class Euclidean(Score):
     """
 
     uses_positions = False
+    key_is_vector = False  # with its squared norm, which would no longer be right
 
     def build(self, query_shape, key_shape):
         self.require_equal_sizes(query_shape, key_shape)

@@ -4,13 +4,22 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attention import AttentionCell, AttentionRNN, scores
+from keras_attention import (
+    Attention,
+    AttentionCell,
+    AttentionRNN,
+    Coverage,
+    LinearAttention,
+    MultiHeadAttention,
+    coverage_loss,
+    scores,
+)
 from keras_attention.local import LocalAttention
 from tests.attention.mistakes import NARROW, QUERY, VALUE, attend_again, check_message, gru, ones
 
 
-def prepared_cell():
-    cell = AttentionCell(gru())
+def prepared_cell(**arguments):
+    cell = AttentionCell(gru(), **arguments)
     cell.build((2, 4), (2, 5, 4))
     return cell
 
@@ -100,6 +109,60 @@ MISTAKES = {
     "initial state of another size": (
         lambda: prepared_cell().initial_state(np.ones((2, 6))),
         ["initial state", "(batch, 8)", "GRUCell", "shape (2, 6)", "keras.layers.Dense(8)"],
+    ),
+    "filters of 0 for coverage": (
+        lambda: Coverage(filters=0),
+        ["`filters` of Coverage must be a positive integer or None", "filters=0"],
+    ),
+    "coverage of no keys": (
+        lambda: Coverage(kernel_size=None),
+        ["`kernel_size` of Coverage must be a positive integer", "kernel_size=None"],
+    ),
+    "unknown history of coverage": (
+        lambda: Coverage(history="cumulative"),
+        ["`history` of Coverage must be one of previous, sum, both", "'cumulative'"],
+    ),
+    "history in place of coverage": (
+        lambda: AttentionCell(gru(), coverage="sum"),
+        ["`coverage` of AttentionCell", "Coverage()", "Received: 'sum'"],
+    ),
+    "coverage of keys that are rows of a weight": (
+        lambda: AttentionCell(gru(), "location", coverage=Coverage()),
+        ["`coverage` of AttentionCell", "the score Location", "score='additive'"],
+    ),
+    "coverage of keys that are positions": (
+        lambda: AttentionCell(
+            gru(), MultiHeadAttention(2, 3, score="random_synthesizer"), coverage=Coverage()
+        ),
+        ["`coverage` of AttentionCell", "the score RandomSynthesizer", "'general'"],
+    ),
+    "coverage of keys with their norms": (
+        lambda: AttentionCell(gru(), "gaussian", coverage=Coverage()),
+        ["`coverage` of AttentionCell", "vectors of keys", "the score Gaussian"],
+    ),
+    "coverage of keys with features of their position": (
+        lambda: AttentionCell(gru(), Attention(position="disentangled"), coverage=Coverage()),
+        ["`coverage` of AttentionCell", "the position Disentangled"],
+    ),
+    "coverage of an attention without a score": (
+        lambda: AttentionCell(gru(), LinearAttention(2, 3), coverage=Coverage()),
+        ["Attention or MultiHeadAttention", "the layer LinearAttention"],
+    ),
+    "state with coverage, without the memory": (
+        lambda: prepared_cell(coverage=Coverage()).initial_state(np.ones((2, 8))),
+        ["`memory` is required", "coverage", "memory=None", "cell.initial_state(state, memory)"],
+    ),
+    "state with coverage and a memory that is not prepared": (
+        lambda: prepared_cell(coverage=Coverage()).initial_state(np.ones((2, 8)), VALUE),
+        ["`memory` of Attention must be what its `prepare` returned", "shape (2, 5, 4)"],
+    ),
+    "step with coverage and a memory that is not prepared": (
+        lambda: prepared_cell(coverage=Coverage())(QUERY[:, 0], [np.ones((2, 8))], VALUE),
+        ["`memory` of Attention must be what its `prepare` returned", "shape (2, 5, 4)"],
+    ),
+    "mask of the keys for the coverage loss": (
+        lambda: coverage_loss(np.ones((2, 3, 5)), ones(2, 5)),
+        ["`mask` of coverage_loss", "(batch, steps) = (2, 3)", "shape (2, 5)"],
     ),
     "step that does not say where it is": (
         lambda: AttentionRNN(AttentionCell(gru(), LocalAttention("monotonic")))(QUERY, VALUE),

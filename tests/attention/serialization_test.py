@@ -9,6 +9,7 @@ from keras_attention import (
     AttentionCell,
     AttentionPooling,
     AttentionRNN,
+    Coverage,
     DecoderBlock,
     EncoderBlock,
     LinearAttention,
@@ -57,6 +58,7 @@ CELL = {
     "attention": Attention("general", dropout=0.3),
     "order": "luong",
     "units": 6,
+    "coverage": Coverage(filters=2, kernel_size=3, history="both"),
     "name": "step",
 }
 RNN = {"cell": AttentionCell(**CELL), "name": "steps"}
@@ -65,6 +67,7 @@ EVERY_ARGUMENT = [
     (MultiHeadAttention, MULTI_HEAD),
     (AttentionCell, CELL),
     (AttentionRNN, RNN),
+    (Coverage, {"filters": 2, "kernel_size": 3, "history": "previous", "name": "seen"}),
     (scores.Dot, {"name": "dot"}),
     (scores.ScaledDot, {"name": "scaled"}),
     (scores.General, {"kernel_initializer": keras.initializers.HeNormal(seed=3)}),
@@ -139,6 +142,8 @@ def model_of_every_layer():
         outputs[order] = AttentionRNN(cell)(query, memory, memory_mask=visible)
     pooling = AttentionPooling(MultiHeadAttention(2, 3), num_queries=2)
     outputs["pooled"] = pooling(memory, mask=visible)
+    cell = AttentionCell(keras.layers.GRUCell(4), coverage=Coverage(2, 3, history="both"))
+    outputs["coverage"] = AttentionRNN(cell)(query, memory, memory_mask=visible)
     outputs["encoder"] = EncoderBlock(2, 5, key_dim=4, position="rotary", gated=True)(memory)
     outputs["decoder"] = DecoderBlock(2, 5, key_dim=4, position="t5", norm="rms")(query, memory)
     for layer in (

@@ -8,6 +8,7 @@ from keras_attention import (
     Attention,
     AttentionCell,
     AttentionRNN,
+    Coverage,
     EncoderBlock,
     FeedForward,
     LinearAttention,
@@ -28,6 +29,9 @@ LAYERS = {
     ),
     "AttentionRNN, luong": lambda: AttentionRNN(
         AttentionCell(keras.layers.LSTMCell(8), "general", order="luong")
+    ),
+    "AttentionRNN, coverage": lambda: AttentionRNN(
+        AttentionCell(keras.layers.GRUCell(8), MultiHeadAttention(2, 4), coverage=Coverage(2, 3))
     ),
 }
 

@@ -10,7 +10,7 @@ import math
 import keras
 from keras import ops
 
-from keras_attention import Attention, AttentionCell, AttentionRNN, scores
+from keras_attention import Attention, AttentionCell, AttentionRNN, Coverage, scores
 from keras_attention.errors import unknown_name
 from zoo.models.core import Core
 from zoo.models.initializers import Orthogonal
@@ -87,6 +87,8 @@ class RecurrentNMTConfig:
         score: Attention score: a name, an object or a config.
         order: `"bahdanau"`, `"conditional"` or `"luong"`, see `keras_attention.AttentionCell`.
         cell: `"gru"` or `"lstm"`.
+        coverage: Whether the attention knows how much of it each source token has received so far,
+            see `keras_attention.Coverage`.
         dropout: Dropout rate of embeddings, annotations and outputs.
     """
 
@@ -97,6 +99,7 @@ class RecurrentNMTConfig:
     score: str | dict = "additive"
     order: str = "bahdanau"
     cell: str = "gru"
+    coverage: bool = False
     dropout: float = 0.0
 
     def __post_init__(self):
@@ -153,6 +156,7 @@ class AttentionRNNTranslator(Core):
                 ),
                 Attention(config.score, dtype=dtype),
                 order=config.order,
+                coverage=Coverage(dtype=dtype) if config.coverage else None,
                 dtype=dtype,
             ),
             dtype=dtype,
@@ -200,7 +204,7 @@ class AttentionRNNTranslator(Core):
         """
         annotations, mask, state = self._encode(source_ids, training=False)
         context = self.decoder.cell.prepare(annotations, mask)
-        return context, self.decoder.cell.initial_state(state)
+        return context, self.decoder.cell.initial_state(state, context)
 
     def step(self, tokens, state, context):
         """Takes the previous tokens `(rows,)` and returns the logits of the next ones.
