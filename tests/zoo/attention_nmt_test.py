@@ -56,7 +56,7 @@ def test_other_precisions_give_logits_in_float32(dtype, fresh_model, batch):
     other.output_bias.assign(other.output_bias + 1.0)
     logits = other(batch)
     assert logits.dtype == "float32"
-    np.testing.assert_allclose(logits, core(batch) + 1.0, atol=0.02)
+    np.testing.assert_allclose(logits, core(batch) + 1.0, atol=0.04)
 
 
 @pytest.mark.few(1)
