@@ -1,4 +1,4 @@
-"""Error of Performer, Linformer and Reformer relative to exact attention, by size.
+"""Error of Performer, Linformer, Nyströmformer and Reformer relative to exact attention, by size.
 
 python -m benchmarks.approximations
 """
@@ -12,6 +12,7 @@ from keras import ops
 
 from keras_attention import MultiHeadAttention
 from keras_attention.linformer import LinformerAttention
+from keras_attention.nystrom import NystromAttention
 from keras_attention.performer import PerformerAttention
 from keras_attention.reformer import ReformerAttention
 
@@ -19,6 +20,8 @@ HEADS, KEY_DIM, LENGTH, SEQUENCES = 4, 32, 256, 8
 FEATURES = (16, 32, 64, 128, 256, 512, 1024)
 SCALES = (1.0, 0.5, 0.25)  # of the inputs; the scores scale with the square
 MIXTURES = (4, 8, 16, 32, 64, 128)  # 256 would be exact: means of one key each
+LANDMARKS = (4, 8, 16, 32, 64, 128)  # 256 would be exact
+ITERATIONS = (2, 6, 20)
 HASHES = (1, 2, 4, 8, 16)
 BUCKET_SIZES = (8, 16, 32)
 FITTING_STEPS = 300
@@ -109,6 +112,22 @@ def fit(layer, exact):
         model.train_on_batch(batch, exact(batch, batch))
 
 
+def nystrom(x, draws):
+    """Label -> sizes, errors (size × 1)."""
+    exact, curves = exact_attention(), {}
+    expected = exact(x, x)
+    for steps in ITERATIONS:
+        layers = [
+            NystromAttention(HEADS, KEY_DIM, num_landmarks=number, num_iterations=steps)
+            for number in LANDMARKS
+        ]
+        errors = [
+            [relative_error(same_projections(layer, exact, x)(x, x), expected)] for layer in layers
+        ]
+        curves[f"{steps} iterations"] = LANDMARKS, np.array(errors)
+    return curves
+
+
 def reformer(x, draws):
     """Label -> sizes, errors (size × draw)."""
     exact = same_projections(
@@ -135,6 +154,7 @@ def exact_attention(mask=None):
 PANELS = {
     "Performer": (performer, "features m", "softmax attention"),
     "Linformer": (linformer, "mixtures k", "softmax attention"),
+    "Nyströmformer": (nystrom, "landmarks m", "softmax attention"),
     "Reformer": (reformer, "hashes", "shared-query attention"),
 }
 
@@ -143,7 +163,7 @@ def draw(panels):
     """Returns a figure with a panel for each mechanism."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(12, 4), layout="constrained")
+    figure = Figure(figsize=(4 * len(panels), 4), layout="constrained")
     figure.suptitle(f"Error of the output, {LENGTH} positions, {HEADS} heads of size {KEY_DIM}")
     all_axes = figure.subplots(1, len(panels), sharey=True)
     for axes, (name, curves) in zip(all_axes, panels.items(), strict=True):

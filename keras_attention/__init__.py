@@ -16,6 +16,7 @@ from keras_attention.linear import LinearAttention
 from keras_attention.linformer import LinformerAttention
 from keras_attention.local import LocalAttention
 from keras_attention.multi_head import MultiHeadAttention
+from keras_attention.nystrom import NystromAttention
 from keras_attention.performer import PerformerAttention
 from keras_attention.pooling import AttentionPooling
 from keras_attention.recurrent import AttentionCell, AttentionRNN
@@ -42,6 +43,7 @@ __all__ = [
     "Memory",
     "MultiHeadAttention",
     "NadarayaWatson",
+    "NystromAttention",
     "PerformerAttention",
     "ReformerAttention",
     "TransformerBlock",

@@ -38,6 +38,15 @@ class Approximation(MultiHeadLayer):
         """Raises a `ValueError` for call arguments that the mechanism does not support."""
         raise NotImplementedError
 
+    def _refuse_pairs(self, attention_mask, use_causal_mask, reason):
+        """Raises a `ValueError` for masks that hide keys from only some of the queries."""
+        if use_causal_mask or attention_mask is not None:
+            self._refuse(
+                "use_causal_mask" if use_causal_mask else "attention_mask",
+                reason,
+                "Hide keys from all queries with value_mask or key_mask",
+            )
+
     def _refuse(self, argument, reason, way_out):
         raise ValueError(
             f"{type(self).__name__} cannot honour `{argument}`: {reason}. {way_out}, or use "

@@ -115,12 +115,9 @@ class LinformerAttention(MemoryAttention, Approximation):
         return self.projected_length
 
     def _require_possible(self, key=None, attention_mask=None, use_causal_mask=False):
-        if use_causal_mask or attention_mask is not None:
-            self._refuse(
-                "use_causal_mask" if use_causal_mask else "attention_mask",
-                "every mixture contains keys from all positions",
-                "Hide keys from all queries with value_mask or key_mask",
-            )
+        self._refuse_pairs(
+            attention_mask, use_causal_mask, "every mixture contains keys from all positions"
+        )
 
     def _require_fitting_shapes(self, query_shape, value_shape, key_shape):
         super()._require_fitting_shapes(query_shape, value_shape, key_shape)

@@ -11,6 +11,7 @@ from keras_attention import DifferentialAttention, MultiHeadAttention, masks, no
 from keras_attention.linear import LinearAttention
 from keras_attention.linformer import LinformerAttention
 from keras_attention.local import LocalAttention
+from keras_attention.nystrom import NystromAttention
 from keras_attention.performer import PerformerAttention
 from keras_attention.reformer import ReformerAttention
 from tests.attention import oracle
@@ -30,11 +31,15 @@ LAYERS = {
     "linformer": lambda **also: LinformerAttention(
         2, 4, projected_length=3, max_length=200, **also
     ),
+    "nystrom": lambda seed, **also: NystromAttention(2, 4, num_landmarks=4, **also),
+    "nystrom, convolution": lambda seed, **also: NystromAttention(
+        2, 4, num_landmarks=4, kernel_size=3, **also
+    ),
     "reformer": lambda **also: ReformerAttention(2, 4, bucket_size=4, **also),
     "reformer, causal": lambda **also: ReformerAttention(2, 4, bucket_size=4, causal=True, **also),
 }
-CAUSAL = [name for name in LAYERS if name != "linformer"]
-VARIANTS = ("linear", "performer, relu", "reformer, causal")  # of layers in `LAYERS`
+CAUSAL = [name for name in LAYERS if not name.startswith(("linformer", "nystrom"))]
+VARIANTS = ("linear", "performer, relu", "nystrom", "reformer, causal")  # of layers in `LAYERS`
 MOST = [pytest.param(name, marks=[pytest.mark.full] if name in VARIANTS else []) for name in LAYERS]
 RNG = np.random.default_rng(0)
 
@@ -298,6 +303,15 @@ EVERY_ARGUMENT = [
         },
     ),
     (
+        NystromAttention,
+        {
+            **{name: MULTI_HEAD[name] for name in MULTI_HEAD if name != "seed"},
+            "num_landmarks": 3,
+            "num_iterations": 2,
+            "kernel_size": 4,
+        },
+    ),
+    (
         ReformerAttention,
         {**MULTI_HEAD, "bucket_size": 4, "num_hashes": 2, "max_buckets": 8, "causal": True},
     ),
@@ -320,7 +334,7 @@ def test_saved_file_gives_the_same_in_a_process_that_only_imports_the_package(tm
     for variable in model.trainable_variables:
         variable.assign(RNG.normal(size=variable.shape))
     inputs = {"x": random(BATCH, 9, SIZE), "visible": RNG.random((BATCH, 9)) < 0.7}
-    names = "differential", "linear", "linformer", "local", "performer", "reformer"
+    names = "differential", "linear", "linformer", "local", "nystrom", "performer", "reformer"
     check_file(model, inputs, tmp_path, [f"keras_attention.{name}" for name in names])
 
 
@@ -331,6 +345,7 @@ def test_saved_file_gives_the_same_in_a_process_that_only_imports_the_package(tm
         DifferentialAttention,
         LinearAttention,
         LinformerAttention,
+        NystromAttention,
         PerformerAttention,
         ReformerAttention,
     ],

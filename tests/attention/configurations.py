@@ -19,6 +19,7 @@ from keras_attention import (
     LinearAttention,
     LinformerAttention,
     MultiHeadAttention,
+    NystromAttention,
     PerformerAttention,
     ReformerAttention,
     normalizers,
@@ -300,6 +301,8 @@ def one_head(step):
         PerformerAttention(1, 4),
         PerformerAttention(1, 4, causal=True),
         LinformerAttention(1, 4, projected_length=3, max_length=16),
+        NystromAttention(1, 4, num_landmarks=4),
+        NystromAttention(1, 4, num_landmarks=4, kernel_size=3),
         ReformerAttention(1, 4, bucket_size=4, num_hashes=1),
         ReformerAttention(1, 4, bucket_size=4, num_hashes=3),
     ):

@@ -4,6 +4,7 @@ import pytest
 
 from keras_attention.linformer import LinformerAttention
 from keras_attention.local import LocalAttention
+from keras_attention.nystrom import NystromAttention
 from keras_attention.performer import PerformerAttention
 from keras_attention.reformer import ReformerAttention
 from tests.attention.mistakes import QUERY, VALUE, attend, check_message, ones
@@ -13,6 +14,12 @@ def causal_performer_step(start):
     layer = PerformerAttention(2, 3, causal=True)
     layer(QUERY, VALUE)
     return layer.attend(QUERY, layer.prepare(VALUE), start=start)
+
+
+def nystrom_step(kernel_size):
+    layer = NystromAttention(2, 3, kernel_size=kernel_size)
+    layer(VALUE, VALUE)
+    return layer.attend(VALUE[:, :1], layer.prepare(VALUE))
 
 
 # what the user did: (how, what the message must say)
@@ -79,6 +86,34 @@ MISTAKES = {
     "mask of pairs of mixtures": (
         attend(LinformerAttention(2, 3), attention_mask=ones(3, 5)),
         ["LinformerAttention cannot honour `attention_mask`", "value_mask or key_mask"],
+    ),
+    "no landmarks": (
+        lambda: NystromAttention(2, 3, num_landmarks=0),
+        ["`num_landmarks` of NystromAttention must be a positive integer", "num_landmarks=0"],
+    ),
+    "no steps to the inverse": (
+        lambda: NystromAttention(2, 3, num_iterations=0),
+        ["`num_iterations` of NystromAttention must be a positive integer", "num_iterations=0"],
+    ),
+    "convolution of nothing": (
+        lambda: NystromAttention(2, 3, kernel_size=0),
+        ["`kernel_size` of NystromAttention must be a positive integer or None", "kernel_size=0"],
+    ),
+    "convolution of values at the places of other queries": (
+        attend(NystromAttention(2, 3, kernel_size=3)),
+        ["NystromAttention with a `kernel_size`", "query of length 3", "use kernel_size=None"],
+    ),
+    "convolution for a single step": (
+        lambda: nystrom_step(kernel_size=3),
+        ["NystromAttention with a `kernel_size`", "query of length 1, value of length 5"],
+    ),
+    "causal landmarks": (
+        attend(NystromAttention(2, 3), use_causal_mask=True),
+        ["NystromAttention cannot honour `use_causal_mask`", "over the whole sequence"],
+    ),
+    "mask of pairs of landmarks": (
+        attend(NystromAttention(2, 3), attention_mask=ones(3, 5)),
+        ["NystromAttention cannot honour `attention_mask`", "value_mask or key_mask"],
     ),
     "odd number of buckets": (
         lambda: ReformerAttention(2, 3, max_buckets=7),

@@ -19,6 +19,7 @@ from keras_attention import (
     LocalAttention,
     MultiHeadAttention,
     NadarayaWatson,
+    NystromAttention,
     PerformerAttention,
     ReformerAttention,
     TransformerBlock,
@@ -41,6 +42,7 @@ LAYERS = [
     LinformerAttention(2, 4, projected_length=6, max_length=LENGTH, dropout=0.3),
     LinearAttention(2, 4),
     PerformerAttention(2, 4),
+    NystromAttention(2, 4, num_landmarks=4, kernel_size=3),
     ReformerAttention(2, 4, bucket_size=4),
 ]
 

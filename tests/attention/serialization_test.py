@@ -17,6 +17,7 @@ from keras_attention import (
     LocalAttention,
     MultiHeadAttention,
     NadarayaWatson,
+    NystromAttention,
     PerformerAttention,
     ReformerAttention,
     masks,
@@ -87,6 +88,7 @@ NUMBERS_OF_NUMPY = [
     (MultiHeadAttention, {"num_heads": 2, "key_dim": 4, "value_dim": TWO, "output_dim": TWO}),
     (PerformerAttention, {"num_heads": TWO, "key_dim": TWO, "num_features": TWO}),
     (LinformerAttention, {"num_heads": 2, "key_dim": TWO, "projected_length": TWO}),
+    (NystromAttention, {"num_heads": 2, "key_dim": TWO, "num_landmarks": TWO, "kernel_size": TWO}),
     (ReformerAttention, {"num_heads": 2, "key_dim": 2, "bucket_size": TWO, "num_hashes": TWO}),
     (LocalAttention, {"half_width": TWO, "units": TWO}),
     (NadarayaWatson, {"width": TWO}),
@@ -151,6 +153,7 @@ def model_of_every_layer():
         LinearAttention(2, 3),
         PerformerAttention(2, 3, num_features=5),
         LinformerAttention(2, 3, projected_length=2, max_length=9),
+        NystromAttention(2, 3, num_landmarks=4, kernel_size=3),
         ReformerAttention(2, 3, bucket_size=2, num_hashes=2, seed=1),
     ):
         outputs[layer.name] = layer(memory, memory, value_mask=visible)

@@ -15,6 +15,7 @@ from keras_attention import (
     LinformerAttention,
     LocalAttention,
     MultiHeadAttention,
+    NystromAttention,
     PerformerAttention,
     ReformerAttention,
 )
@@ -156,6 +157,7 @@ def test_output_shapes_of_attention_are_those_of_its_output():
         MultiHeadAttention(2, 3),
         MultiHeadAttention(2, 3, output_dim=7),
         LinformerAttention(2, 3, projected_length=2),
+        NystromAttention(2, 3, num_landmarks=2),
         PerformerAttention(2, 3, num_features=4),
     ]
     for layer in layers:

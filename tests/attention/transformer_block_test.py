@@ -14,6 +14,7 @@ from keras_attention import (
     LocalAttention,
     MultiHeadAttention,
     NadarayaWatson,
+    NystromAttention,
     PerformerAttention,
     ReformerAttention,
     TransformerBlock,
@@ -34,6 +35,7 @@ LAYERS = {
     "linear": lambda: LinearAttention(2, 4, causal=True),
     "performer": lambda: PerformerAttention(2, 4),
     "linformer": lambda: LinformerAttention(2, 4, projected_length=3, max_length=LENGTH),
+    "nystrom": lambda: NystromAttention(2, 4, num_landmarks=3, kernel_size=3),
     "reformer": lambda: ReformerAttention(2, 4, bucket_size=2),
     "local": lambda: LocalAttention(half_width=2),
     "keras": lambda: keras.layers.MultiHeadAttention(2, 4),
@@ -94,7 +96,7 @@ def test_unknown_lengths_are_known_when_called(name):
 
 
 @pytest.mark.skipif(keras.backend.backend() != "jax", reason="is about symbolic sizes of JAX")
-@pytest.mark.parametrize("name", ["linear", "linformer", "reformer"])
+@pytest.mark.parametrize("name", ["linear", "linformer", "nystrom", "reformer"])
 def test_exported_for_unknown_lengths(name):
     import jax
     from jax import export
