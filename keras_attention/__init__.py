@@ -10,6 +10,7 @@ from keras_attention.conformer import ConformerBlock
 from keras_attention.convolution import ConvolutionModule
 from keras_attention.feed_forward import FeedForward
 from keras_attention.kernel_regression import NadarayaWatson
+from keras_attention.latent import LatentAttention
 from keras_attention.linear import LinearAttention
 from keras_attention.linformer import LinformerAttention
 from keras_attention.local import LocalAttention
@@ -30,6 +31,7 @@ __all__ = [
     "DecoderBlock",
     "EncoderBlock",
     "FeedForward",
+    "LatentAttention",
     "LinearAttention",
     "LinformerAttention",
     "LocalAttention",

@@ -1,4 +1,4 @@
-"""What local attention and the approximations share with all other attention layers."""
+"""What local and latent attention and the approximations share with all other layers."""
 
 import inspect
 
@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import MultiHeadAttention, masks, normalizers, scores
+from keras_attention import MultiHeadAttention, masks, normalizers, positions, scores
+from keras_attention.latent import LatentAttention
 from keras_attention.linear import LinearAttention
 from keras_attention.linformer import LinformerAttention
 from keras_attention.local import LocalAttention
@@ -22,6 +23,7 @@ BATCH, SIZE = 2, 5
 LAYERS = {
     "local, monotonic": lambda **also: LocalAttention("monotonic", 2, **also),
     "local, predictive": lambda **also: LocalAttention("predictive", 3, **also),
+    "latent": lambda **also: LatentAttention(2, 4, latent_dim=6, rotary_dim=2, **also),
     "linear": lambda seed, **also: LinearAttention(2, 4, **also),  # nothing random
     "performer": lambda **also: PerformerAttention(2, 4, **also),
     "performer, relu": lambda **also: PerformerAttention(2, 4, kernel="relu", **also),
@@ -271,6 +273,22 @@ EVERY_ARGUMENT = [
         },
     ),
     (
+        LatentAttention,
+        {
+            **MULTI_HEAD,
+            "use_bias": ["query", "latent"],
+            "latent_dim": 6,
+            "rotary_dim": 2,
+            "query_latent_dim": 5,
+            "position": positions.Rotary(500, pairs="halves", name="rotary"),
+            "normalizer": normalizers.SoftmaxOne(),
+            "mask": masks.Causal(),
+            "soft_cap": 20.0,
+            "dropout": 0.25,
+            "implementation": "chunked",
+        },
+    ),
+    (
         LinearAttention,
         {**{name: MULTI_HEAD[name] for name in MULTI_HEAD if name != "seed"}, "causal": True},
     ),
@@ -309,7 +327,7 @@ def test_saved_file_gives_the_same_in_a_process_that_only_imports_the_package(tm
     for variable in model.trainable_variables:
         variable.assign(RNG.normal(size=variable.shape))
     inputs = {"x": random(BATCH, 9, SIZE), "visible": RNG.random((BATCH, 9)) < 0.7}
-    names = "linear", "linformer", "local", "performer", "reformer"
+    names = "latent", "linear", "linformer", "local", "performer", "reformer"
     check_file(model, inputs, tmp_path, [f"keras_attention.{name}" for name in names])
 
 
@@ -317,6 +335,7 @@ def test_saved_file_gives_the_same_in_a_process_that_only_imports_the_package(tm
     "layer",
     [
         MultiHeadAttention,
+        LatentAttention,
         LinearAttention,
         LinformerAttention,
         PerformerAttention,

@@ -10,6 +10,7 @@ from keras_attention import (
     AttentionRNN,
     DecoderBlock,
     EncoderBlock,
+    LatentAttention,
     LinearAttention,
     LinformerAttention,
     LocalAttention,
@@ -84,6 +85,7 @@ NUMBERS_OF_NUMPY = [
     (PerformerAttention, {"num_heads": TWO, "key_dim": TWO, "num_features": TWO}),
     (LinformerAttention, {"num_heads": 2, "key_dim": TWO, "projected_length": TWO}),
     (ReformerAttention, {"num_heads": 2, "key_dim": 2, "bucket_size": TWO, "num_hashes": TWO}),
+    (LatentAttention, {"num_heads": 2, "key_dim": 2, "latent_dim": TWO, "rotary_dim": TWO}),
     (LocalAttention, {"half_width": TWO, "units": TWO}),
     (NadarayaWatson, {"width": TWO}),
     (EncoderBlock, {"num_heads": TWO, "hidden": TWO, "key_dim": TWO, "dropout": HALF}),
@@ -140,6 +142,7 @@ def model_of_every_layer():
     outputs["decoder"] = DecoderBlock(2, 5, key_dim=4, position="t5", norm="rms")(query, memory)
     for layer in (
         LocalAttention("predictive", 2, units=3),
+        LatentAttention(2, 3, latent_dim=4, rotary_dim=2),
         LinearAttention(2, 3),
         PerformerAttention(2, 3, num_features=5),
         LinformerAttention(2, 3, projected_length=2, max_length=9),
