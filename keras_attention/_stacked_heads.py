@@ -1,6 +1,6 @@
 """Heads that attend to one sequence of keys, stacked into one sequence of queries.
 
-Memory then reads each key once for all heads, in one large product.
+Each key is then read from memory once for all heads, in one large product.
 """
 
 from keras import ops

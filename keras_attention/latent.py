@@ -37,12 +37,12 @@ class LatentAttention(GrowingMemory, MemoryAttention, MultiHeadLayer):
 
     `R` is the rotary position, applied to `r = rotary_dim` features beside the `d = key_dim` of
     each head; those of the keys are shared by all heads. `Norm` is an RMS normalization with a
-    learned scale.
+    learned scale and an epsilon of 1e-6.
 
-    A `Memory` holds `[c_j; R_j W^R x_j]` as its key, `latent_dim + rotary_dim` numbers per
-    position, and no value. In DeepSeek-V2, with 128 heads of size 128, these are 512 + 64 = 576
-    numbers. Multi-head attention would cache 2 · 128 · 128 = 32,768, and grouped-query attention
-    with 8 groups 2 · 8 · 128 = 2,048.
+    The key of a `Memory` is `[c_j; R_j W^R x_j]`, `latent_dim + rotary_dim` numbers per position
+    in a single head, and its value is empty. In DeepSeek-V2, with 128 heads of size 128, these are
+    512 + 64 = 576 numbers. Multi-head attention would cache 2 · 128 · 128 = 32,768, and
+    grouped-query attention with 8 groups 2 · 8 · 128 = 2,048.
 
     Attention is computed in one of two ways with equal results, whichever takes fewer operations:
 
@@ -93,7 +93,7 @@ class LatentAttention(GrowingMemory, MemoryAttention, MultiHeadLayer):
     >>> output = layer(x, x)
     >>> cache = layer.prepare(np.zeros((1, 5, 8), "float32"))
     >>> tuple(cache.key.shape)
-    (1, 5, 8)
+    (1, 1, 5, 8)
     >>> for place in range(5):
     ...     cache = layer.extend(cache, x[:, place : place + 1], start=place)
     >>> last, _ = layer.attend(x[:, 4:], cache, start=4)
@@ -214,23 +214,23 @@ class LatentAttention(GrowingMemory, MemoryAttention, MultiHeadLayer):
         latent, rotary = ops.split(self.latent_projection(value), [self.latent_dim], axis=-1)
         places = ops.arange(ops.shape(value)[1], dtype="int32") + start
         parts = [self.latent_norm(latent), self.position.rotate(rotary, places)]
-        key = ops.concatenate(parts, axis=-1)  # (batch, length, latent_dim + rotary_dim)
+        key = ops.concatenate(parts, axis=-1)[:, None]  # (batch, 1, length, latent + rotary)
         return Memory(key, key[..., :0], mask)
 
     def _attend(self, query, memory, query_mask, mask, training, start, return_attention_scores):
         length = ops.shape(query)[1]
         if start is None:
-            start = ops.shape(memory.key)[1] - length
+            start = ops.shape(memory.key)[2] - length
         rules = [self.mask, mask]
         if memory.mask is not None:
             rules.append(masks.Keys(memory.mask))
         if query_mask is not None:
             rules.append(masks.Queries(query_mask, start + length))
-        is_long = self._forms_heads(query.shape[1], memory.key.shape[1])
+        is_long = self._forms_heads(query.shape[1], memory.key.shape[2])
         attend = self._attend_to_heads if is_long else self._attend_to_latents
         context, weights = attend(
             self._queries(query, start),
-            memory.key,
+            memory.key[:, 0],  # (batch, key_length, latent_dim + rotary_dim)
             masks.combine(*rules),
             training,
             start,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import LatentAttention, Memory, masks, positions
+from keras_attention import AttentionCell, AttentionRNN, LatentAttention, Memory, masks, positions
 from keras_attention._stacked_heads import StackedMask, stacked, unstacked
 from tests.attention import mask_cases, oracle, position_equations
 from tests.attention.compiled import compiled
@@ -147,11 +147,14 @@ def test_both_ways_are_equal_in_half_precision_up_to_its_rounding(dtype):
     assert difference.mean() < rounding * np.abs(expected[0]).max()
 
 
-def test_both_ways_drop_as_many_weights():
-    layer, x = make(dropout=0.5, use_bias=False), random(BATCH, 40, SIZE)
-    expected = oracle.float64(layer(x, x))
-    for found in in_both_ways(lambda: layer(x, x, training=True)):
-        assert np.abs(found[0] - expected).max() > 0.01
+def test_returned_weights_are_those_before_dropout():
+    layer, x = make(dropout=0.5), random(BATCH, KEYS, SIZE)
+    output, weights = map(oracle.float64, layer(x, x, return_attention_scores=True))
+    for dropped, same in in_both_ways(
+        lambda: layer(x, x, return_attention_scores=True, training=True)
+    ):
+        np.testing.assert_allclose(same, weights, atol=1e-5)
+        assert np.abs(dropped - output).max() > 0.01
 
 
 # Lengths of queries and keys (`None` if unknown), and whether forming heads is cheaper. It takes
@@ -175,15 +178,26 @@ def test_the_cheaper_way_is_taken(lengths, is_forming):
     assert make()._forms_heads(*lengths) is is_forming
 
 
-def test_small_heads_are_never_cheaper_to_leave_out():
-    """Latents larger than all of the keys and values of a head are still attended to in steps."""
-    assert not make()._forms_heads(1, 1000)
-    assert not LatentAttention(2, 64, latent_dim=8, rotary_dim=2)._forms_heads(None, None)
+def test_latents_that_are_larger_than_heads_are_never_formed_for_a_step():
+    assert not make(latent_dim=64)._forms_heads(1, 1000)
 
 
-@pytest.mark.parametrize("query_latent_dim", [None, 5])
-def test_steps_with_a_cache_of_latents_equal_the_whole(query_latent_dim):
-    layer = make(query_latent_dim=query_latent_dim, mask="causal")
+def test_heads_that_are_larger_than_latents_are_never_formed():
+    layer = LatentAttention(2, 64, latent_dim=8, rotary_dim=2)
+    assert not any(layer._forms_heads(*lengths) for lengths in [(1, 9), (99, 99), (None, None)])
+
+
+def test_the_implementation_that_runs_is_known():
+    shape = (BATCH, KEYS, SIZE)
+    assert make().choose_implementation(shape, shape) == "blocked"
+    assert make(implementation="chunked").choose_implementation(shape, shape) == "chunked"
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"query_latent_dim": 5, "normalizer": "softmax_one", "soft_cap": 5.0}]
+)
+def test_steps_with_a_cache_of_latents_equal_the_whole(options):
+    layer = make(mask="causal", **options)
     x = random(BATCH, KEYS, SIZE)
     expected, expected_weights = map(oracle.float64, layer(x, x, return_attention_scores=True))
     cache = layer.prepare(ops.zeros(x.shape))
@@ -255,6 +269,20 @@ def test_matrices_of_heads_are_regularized_and_constrained_separately():
     np.testing.assert_allclose(float(found), expected, rtol=1e-4)
     unit = oracle.float64(layer.key_kernel.constraint(layer.key_kernel.value))
     np.testing.assert_allclose(np.linalg.norm(unit, axis=1), 1.0, atol=1e-4)
+
+
+@pytest.mark.parametrize("order", ["bahdanau", "luong"])
+def test_works_step_by_step_inside_of_a_recurrent_decoder(order):
+    cell = AttentionCell(
+        keras.layers.GRUCell(5), LatentAttention(2, 4, latent_dim=6, rotary_dim=2), order=order
+    )
+    mask = np.arange(6) < np.array([[6], [4]])
+    _, weights = AttentionRNN(cell)(
+        random(2, 3, 4), random(2, 6, 7), memory_mask=mask, return_attention_scores=True
+    )
+    assert tuple(weights.shape) == (2, 2, 3, 6)
+    np.testing.assert_array_equal(oracle.float64(weights)[1, ..., 4:], 0.0)
+    np.testing.assert_allclose(oracle.float64(weights).sum(-1), 1.0, atol=1e-5)
 
 
 def deepseek(version, **options):
