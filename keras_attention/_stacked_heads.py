@@ -21,29 +21,24 @@ def unstacked(x, heads):
 
 
 class StackedMask(Mask):
-    """The mask of stacked queries.
-
-    Row `i` is head `i % heads` of the query at position `start + i // heads`.
+    """The mask of stacked queries: place `p` is head `p % heads` of the query at `p // heads`.
 
     Args:
         mask: The `Mask` of the queries.
         heads: Number of heads.
-        start: Position of the first query, an integer or scalar tensor.
     """
 
-    def __init__(self, mask, heads, start):
-        self.mask, self.heads, self.start = mask, heads, start
+    def __init__(self, mask, heads):
+        self.mask, self.heads = mask, heads
         self.longest_tile = mask.longest_tile
 
     def tile(self, query_positions, key_positions):
-        visible = self.mask.tile(self._position(query_positions), key_positions)
+        visible = self.mask.tile(query_positions // self.heads, key_positions)
         if visible.shape[1] == 1:
             return visible
         is_of_head = ops.arange(self.heads)[:, None] == query_positions % self.heads
         return ops.any(visible & is_of_head[:, :, None], axis=1, keepdims=True)
 
     def may_see(self, queries, keys):
-        return self.mask.may_see(tuple(map(self._position, queries)), keys)
-
-    def _position(self, row):
-        return row // self.heads + self.start
+        first, last = queries
+        return self.mask.may_see((first // self.heads, last // self.heads), keys)

@@ -286,9 +286,9 @@ class LatentAttention(GrowingMemory, MemoryAttention, MultiHeadLayer):
             stacked(ops.concatenate([query, rotary], axis=-1)),
             Memory(memory, memory, None),  # without a copy of the latents as values
             None,
-            None if mask is None else StackedMask(mask, self.num_heads, start),
+            None if mask is None else StackedMask(mask, self.num_heads),
             training,
-            0,
+            start * self.num_heads,
             return_attention_scores,
         )
         context = unstacked(context[..., : self.latent_dim], self.num_heads)

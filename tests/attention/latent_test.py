@@ -239,9 +239,8 @@ def test_stacked_mask_equals_that_of_each_head(name):
     expected = np.broadcast_to(
         mask.tile(queries, keys), (batch, heads, mask_cases.QUERIES, mask_cases.KEYS)
     )
-    tile = StackedMask(mask, heads, int(queries[0])).tile(
-        ops.arange(heads * mask_cases.QUERIES, dtype="int32"), keys
-    )
+    places = int(queries[0]) * heads + np.arange(heads * mask_cases.QUERIES, dtype="int32")
+    tile = StackedMask(mask, heads).tile(ops.convert_to_tensor(places), keys)
     shape = batch, 1, heads * mask_cases.QUERIES, mask_cases.KEYS
     found = unstacked(ops.convert_to_tensor(np.broadcast_to(tile, shape)[:, 0]), heads)
     np.testing.assert_array_equal(ops.convert_to_numpy(found), expected)
