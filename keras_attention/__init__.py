@@ -12,6 +12,7 @@ from keras_attention.coverage import Coverage, coverage_loss
 from keras_attention.differential import DifferentialAttention
 from keras_attention.feed_forward import FeedForward
 from keras_attention.kernel_regression import NadarayaWatson
+from keras_attention.latent import LatentAttention
 from keras_attention.linear import LinearAttention
 from keras_attention.linformer import LinformerAttention
 from keras_attention.local import LocalAttention
@@ -37,6 +38,7 @@ __all__ = [
     "DifferentialAttention",
     "EncoderBlock",
     "FeedForward",
+    "LatentAttention",
     "LinearAttention",
     "LinformerAttention",
     "LocalAttention",

@@ -51,6 +51,11 @@ def dot(x, vectors):
     return ops.einsum("...qku,...u->...qk", x, vectors)
 
 
+def einsum(equation, a, b):
+    """`ops.einsum` of two tensors, which the backend turns into matrices with one batch axis."""
+    return ops.einsum(equation, a, b)
+
+
 def transposed(x):
     """Exchanges the last two axes."""
     return ops.swapaxes(x, -1, -2)

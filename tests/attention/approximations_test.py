@@ -7,7 +7,15 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import DifferentialAttention, MultiHeadAttention, masks, normalizers, scores
+from keras_attention import (
+    DifferentialAttention,
+    MultiHeadAttention,
+    masks,
+    normalizers,
+    positions,
+    scores,
+)
+from keras_attention.latent import LatentAttention
 from keras_attention.linear import LinearAttention
 from keras_attention.linformer import LinformerAttention
 from keras_attention.local import LocalAttention
@@ -24,6 +32,7 @@ LAYERS = {
     "local, monotonic": lambda **also: LocalAttention("monotonic", 2, **also),
     "local, predictive": lambda **also: LocalAttention("predictive", 3, **also),
     "differential": lambda **also: DifferentialAttention(2, 4, **also),
+    "latent": lambda **also: LatentAttention(2, 4, latent_dim=6, rotary_dim=2, **also),
     "linear": lambda seed, **also: LinearAttention(2, 4, **also),  # nothing random
     "performer": lambda **also: PerformerAttention(2, 4, **also),
     "performer, relu": lambda **also: PerformerAttention(2, 4, kernel="relu", **also),
@@ -287,6 +296,22 @@ EVERY_ARGUMENT = [
         },
     ),
     (
+        LatentAttention,
+        {
+            **MULTI_HEAD,
+            "use_bias": ["query", "latent"],
+            "latent_dim": 6,
+            "rotary_dim": 2,
+            "query_latent_dim": 5,
+            "position": positions.Rotary(500, pairs="halves", name="rotary"),
+            "normalizer": normalizers.SoftmaxOne(),
+            "mask": masks.Causal(),
+            "soft_cap": 20.0,
+            "dropout": 0.25,
+            "implementation": "chunked",
+        },
+    ),
+    (
         LinearAttention,
         {**{name: MULTI_HEAD[name] for name in MULTI_HEAD if name != "seed"}, "causal": True},
     ),
@@ -334,7 +359,16 @@ def test_saved_file_gives_the_same_in_a_process_that_only_imports_the_package(tm
     for variable in model.trainable_variables:
         variable.assign(RNG.normal(size=variable.shape))
     inputs = {"x": random(BATCH, 9, SIZE), "visible": RNG.random((BATCH, 9)) < 0.7}
-    names = "differential", "linear", "linformer", "local", "nystrom", "performer", "reformer"
+    names = (
+        "differential",
+        "latent",
+        "linear",
+        "linformer",
+        "local",
+        "nystrom",
+        "performer",
+        "reformer",
+    )
     check_file(model, inputs, tmp_path, [f"keras_attention.{name}" for name in names])
 
 
@@ -343,6 +377,7 @@ def test_saved_file_gives_the_same_in_a_process_that_only_imports_the_package(tm
     [
         MultiHeadAttention,
         DifferentialAttention,
+        LatentAttention,
         LinearAttention,
         LinformerAttention,
         NystromAttention,

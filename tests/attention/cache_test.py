@@ -7,6 +7,7 @@ from keras import ops
 from keras_attention import (
     Attention,
     DifferentialAttention,
+    LatentAttention,
     MultiHeadAttention,
     masks,
     positions,
@@ -38,6 +39,10 @@ def grouped_heads(**arguments):
 
 def differential(**arguments):
     return DifferentialAttention(4, 4, num_key_value_heads=2, **arguments)
+
+
+def latent(**arguments):
+    return LatentAttention(4, 4, latent_dim=6, rotary_dim=2, **arguments)
 
 
 LAYERS = [single_head, multi_head, grouped_heads, differential]
@@ -79,19 +84,22 @@ def test_every_position(make, position):
     assert_cached_equals_uncached(make(position=position))
 
 
+@pytest.mark.parametrize("make", [multi_head, latent])
 @pytest.mark.parametrize("implementation", ["reference", "auto"])
-def test_several_positions_at_a_time(implementation):
-    layer = multi_head(implementation=implementation, position="rotary", soft_cap=5.0)
+def test_several_positions_at_a_time(implementation, make):
+    layer = make(implementation=implementation, position="rotary", soft_cap=5.0)
     assert_cached_equals_uncached(layer, steps=(3, 1, 2, 1))
 
 
-def test_with_a_window():
-    layer = multi_head(mask=masks.SlidingWindow(left=2, right=0))
+@pytest.mark.parametrize("make", [multi_head, latent])
+def test_with_a_window(make):
+    layer = make(mask=masks.SlidingWindow(left=2, right=0))
     assert_cached_equals_uncached(layer)
 
 
-def test_chunked_knows_where_the_queries_stand():
-    layer = multi_head(implementation="chunked")
+@pytest.mark.parametrize("make", [multi_head, latent])
+def test_chunked_knows_where_the_queries_stand(make):
+    layer = make(implementation="chunked")
     x = RNG.normal(size=(BATCH, LENGTH, SIZE)).astype("float32")
     expected = layer(x, x, use_causal_mask=True)[:, 2:4]
     memory = layer.prepare(x)

@@ -3,7 +3,7 @@
 import keras
 import pytest
 
-from keras_attention import Attention, MultiHeadAttention
+from keras_attention import Attention, LatentAttention, MultiHeadAttention
 from keras_attention._keras import set_keras_mask
 from keras_attention.convolution import ConvolutionModule
 from keras_attention.transformer import DecoderBlock, EncoderBlock
@@ -43,6 +43,30 @@ MISTAKES = {
     "heads that cannot be grouped": (
         lambda: MultiHeadAttention(4, 8, num_key_value_heads=3),
         ["`num_key_value_heads`", "must divide num_heads=4", "num_key_value_heads=3"],
+    ),
+    "no latents": (
+        lambda: LatentAttention(2, 4, latent_dim=0, rotary_dim=2),
+        ["`latent_dim` of LatentAttention must be a positive integer", "latent_dim=0"],
+    ),
+    "odd number of rotated features": (
+        lambda: LatentAttention(2, 4, latent_dim=6, rotary_dim=3),
+        ["`rotary_dim` of LatentAttention must be even", "rotary_dim=3", "Use 4"],
+    ),
+    "latents of queries of size 0": (
+        lambda: LatentAttention(2, 4, latent_dim=6, rotary_dim=2, query_latent_dim=0),
+        ["`query_latent_dim` of LatentAttention", "or None", "query_latent_dim=0"],
+    ),
+    "position that rotates nothing": (
+        lambda: LatentAttention(2, 4, latent_dim=6, rotary_dim=2, position="alibi"),
+        ["`position` of LatentAttention", "positions.Rotary", "'alibi'", "MultiHeadAttention"],
+    ),
+    "bias of keys that come from latents": (
+        lambda: LatentAttention(2, 4, use_bias=["key"], latent_dim=6, rotary_dim=2),
+        ["`use_bias` of LatentAttention", "query, query_latent, latent, output", "['key']"],
+    ),
+    "keys besides values that share latents": (
+        attend(LatentAttention(2, 4, latent_dim=6, rotary_dim=2), key=VALUE),
+        ["LatentAttention projects keys and values from the same", "(2, 5, 4)", "Omit it"],
     ),
     "unknown implementation": (
         lambda: Attention(implementation="flash"),

@@ -10,7 +10,7 @@ import pytest
 from keras import ops
 
 import keras_attention
-from keras_attention._products import dot, matmul
+from keras_attention._products import dot, einsum, matmul
 from tests.attention import oracle
 from tests.attention.gradients import gradients
 
@@ -89,6 +89,17 @@ def test_dot_equals_numpy(heads):
 
     for m, k, j in SIZES:
         assert_right(dot, expected, random(4, *heads, m, k, j), random(*heads, j))
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+@pytest.mark.parametrize("equation", ["bhmk,hkj->bhmj", "bhmk,hjk->bhmj", "bmk,hkj->bhmj"])
+def test_einsum_equals_numpy(equation, heads):
+    for m, k, j in SIZES:
+        sizes = {"b": 4, "h": heads, "m": m, "k": k, "j": j}
+        of_a, of_b = equation.partition("->")[0].split(",")
+        inputs = (random(*(sizes[axis] for axis in axes)) for axes in (of_a, of_b))
+        product, expected = (functools.partial(each, equation) for each in (einsum, np.einsum))
+        assert_right(product, expected, *inputs)
 
 
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="knows no other sizes")

@@ -12,6 +12,7 @@ from keras_attention import (
     Coverage,
     DecoderBlock,
     EncoderBlock,
+    LatentAttention,
     LinearAttention,
     LinformerAttention,
     LocalAttention,
@@ -90,6 +91,7 @@ NUMBERS_OF_NUMPY = [
     (LinformerAttention, {"num_heads": 2, "key_dim": TWO, "projected_length": TWO}),
     (NystromAttention, {"num_heads": 2, "key_dim": TWO, "num_landmarks": TWO, "kernel_size": TWO}),
     (ReformerAttention, {"num_heads": 2, "key_dim": 2, "bucket_size": TWO, "num_hashes": TWO}),
+    (LatentAttention, {"num_heads": 2, "key_dim": 2, "latent_dim": TWO, "rotary_dim": TWO}),
     (LocalAttention, {"half_width": TWO, "units": TWO}),
     (NadarayaWatson, {"width": TWO}),
     (EncoderBlock, {"num_heads": TWO, "hidden": TWO, "key_dim": TWO, "dropout": HALF}),
@@ -150,6 +152,7 @@ def model_of_every_layer():
     outputs["decoder"] = DecoderBlock(2, 5, key_dim=4, position="t5", norm="rms")(query, memory)
     for layer in (
         LocalAttention("predictive", 2, units=3),
+        LatentAttention(2, 3, latent_dim=4, rotary_dim=2),
         LinearAttention(2, 3),
         PerformerAttention(2, 3, num_features=5),
         LinformerAttention(2, 3, projected_length=2, max_length=9),

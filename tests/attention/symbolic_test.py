@@ -11,6 +11,7 @@ from keras_attention import (
     Coverage,
     EncoderBlock,
     FeedForward,
+    LatentAttention,
     LinearAttention,
     LinformerAttention,
     LocalAttention,
@@ -25,6 +26,7 @@ pytestmark = pytest.mark.filterwarnings("error::UserWarning")
 LAYERS = {
     "Attention": lambda: Attention("additive"),
     "MultiHeadAttention": lambda: MultiHeadAttention(2, 4, score="general", output_dim=7),
+    "LatentAttention": lambda: LatentAttention(2, 4, latent_dim=6, rotary_dim=2),
     "AttentionRNN, bahdanau": lambda: AttentionRNN(
         AttentionCell(keras.layers.GRUCell(8), MultiHeadAttention(2, 4))
     ),
@@ -156,6 +158,7 @@ def test_output_shapes_of_attention_are_those_of_its_output():
         Attention("additive"),
         MultiHeadAttention(2, 3),
         MultiHeadAttention(2, 3, output_dim=7),
+        LatentAttention(2, 3, latent_dim=4, rotary_dim=2, output_dim=7),
         LinformerAttention(2, 3, projected_length=2),
         NystromAttention(2, 3, num_landmarks=2),
         PerformerAttention(2, 3, num_features=4),
