@@ -38,6 +38,9 @@ class Attention(GrowingMemory, MemoryAttention):
             `"transformer_xl"`, `"disentangled"`, an object of `keras_attention.positions`, its
             config, or `None`.
         soft_cap: `c` in `c · tanh(scores / c)`, which keeps scores between -c and c, or `None`.
+        use_sink: Whether the extra key of the normalizer `"softmax_one"` has a learned score `b`,
+            one for each head, as in gpt-oss (OpenAI 2025, https://arxiv.org/abs/2508.10925):
+            `w_i = exp(s_i) / (exp(b) + Σ_j exp(s_j))`. It is initially 0.
         dropout: Fraction of the weights to drop during training.
         implementation: How attention is computed; the results are the same. `"reference"` holds the
             scores of all pairs, supports everything, and is the only one that can return weights.
@@ -70,9 +73,9 @@ class Attention(GrowingMemory, MemoryAttention):
         weights before dropout, float32 `(batch, query_length, key_length)`.
 
     Raises:
-        ValueError: If the score cannot compare queries and keys of these sizes, a mask has the
-            wrong shape or values below 0, or query, value and key are not of rank 3 or their shapes
-            do not match.
+        ValueError: If the score cannot compare queries and keys of these sizes, a sink is requested
+            for another normalizer, a mask has the wrong shape or values below 0, or query, value
+            and key are not of rank 3 or their shapes do not match.
 
     Example:
 
@@ -91,6 +94,7 @@ class Attention(GrowingMemory, MemoryAttention):
         *,
         position: Any = None,
         soft_cap: float | None = None,
+        use_sink: bool = False,
         dropout: float = 0.0,
         implementation: str = "auto",
         seed: int | None = None,
@@ -109,7 +113,14 @@ class Attention(GrowingMemory, MemoryAttention):
                 f"`soft_cap` of {type(self).__name__} must be a finite number above 0, or "
                 f"None for no cap. Received: soft_cap={soft_cap!r}."
             )
+        if use_sink and not isinstance(self.normalizer, normalizers.SoftmaxOne):
+            raise ValueError(
+                f"`use_sink` of {type(self).__name__} makes the score of the extra key of "
+                "normalizer='softmax_one' a weight. Received: use_sink=True, normalizer="
+                f"{normalizer!r}. Pass normalizer='softmax_one', or omit it."
+            )
         self.soft_cap = soft_cap
+        self.use_sink = use_sink
         compute.require_known(implementation)
         self.implementation = implementation
         self.dropout = dropout
@@ -157,7 +168,10 @@ class Attention(GrowingMemory, MemoryAttention):
                 self.position.build(heads, query_shape[-1])
             self._require_same_heads("position", self.position, heads)
         self._heads = heads
-        self.scoring = compute.Scoring(self.score, self.position, self.soft_cap)
+        self.sink = None
+        if self.use_sink:
+            self.sink = self.add_weight(name="sink", shape=(*heads, 1, 1), initializer="zeros")
+        self.scoring = compute.Scoring(self.score, self.position, self.soft_cap, self.sink)
 
     def choose_implementation(self, query_shape, value_shape, return_attention_scores=False):
         """Returns the implementation that runs for inputs of these shapes, with `"auto"` resolved.
@@ -280,6 +294,7 @@ class Attention(GrowingMemory, MemoryAttention):
             "mask": None if self.mask is None else serialize(self.mask),
             "position": None if self.position is None else serialize(self.position),
             "soft_cap": self.soft_cap,
+            "use_sink": self.use_sink,
             "dropout": self.dropout,
             "implementation": self.implementation,
             "seed": self.seed,

@@ -25,6 +25,7 @@ OF_ATTENTION = (
     "mask",
     "position",
     "soft_cap",
+    "use_sink",
     "dropout",
     "implementation",
     "seed",
@@ -68,8 +69,8 @@ class MultiHeadAttention(GrowingMemory, MemoryAttention, MultiHeadLayer):
         query_key_norm: Epsilon of an RMS normalization of the queries and keys of each head, with
             a learned scale that all heads share, as in Qwen 3 (Henry et al. 2020,
             https://arxiv.org/abs/2010.04245). It is applied before the position.
-        score, normalizer, mask, position, soft_cap, implementation, seed: As for `Attention`; they
-            are attributes of `layer.attention`.
+        score, normalizer, mask, position, soft_cap, use_sink, implementation, seed: As for
+            `Attention`; they are attributes of `layer.attention`.
         kernel_initializer, bias_initializer, kernel_regularizer, bias_regularizer,
             activity_regularizer, kernel_constraint, bias_constraint: Options of the projections, as
             for `keras.layers.Dense`.
@@ -121,6 +122,7 @@ class MultiHeadAttention(GrowingMemory, MemoryAttention, MultiHeadLayer):
         mask: Any = None,
         position: Any = None,
         soft_cap: float | None = None,
+        use_sink: bool = False,
         implementation: str = "auto",
         seed: int | None = None,
         **kwargs: Any,
@@ -152,6 +154,7 @@ class MultiHeadAttention(GrowingMemory, MemoryAttention, MultiHeadLayer):
                 mask,
                 position=position,
                 soft_cap=soft_cap,
+                use_sink=use_sink,
                 dropout=dropout,
                 implementation=implementation,
                 seed=seed,

@@ -14,17 +14,19 @@ class Scoring:
         score: A `Score`.
         position: A position object with a bias, or `None`.
         soft_cap: `c` in `c · tanh(logits / c)`, or `None`.
+        sink: Weight `(*heads, 1, 1)` that is subtracted from the logits at the end, or `None`.
 
     Attributes:
         variables: The weights that the logits of prepared queries and keys depend on.
         pair_size: Number of values held for one pair of query and key.
     """
 
-    def __init__(self, score, position=None, soft_cap=None):
-        self.score, self.position, self.soft_cap = score, position, soft_cap
+    def __init__(self, score, position=None, soft_cap=None, sink=None):
+        self.score, self.position, self.soft_cap, self.sink = score, position, soft_cap, sink
         self.pair_size = score.pair_size
         of_position = [] if position is None else position.weights
-        self.variables = [*_weights_of_pairs(score), *of_position]
+        of_sink = [] if sink is None else [sink]
+        self.variables = [*_weights_of_pairs(score), *of_position, *of_sink]
 
     @property
     def has_bias(self):
@@ -59,6 +61,8 @@ class Scoring:
             pairs = (pairs if scale == 1.0 else scale * pairs) + ops.cast(bias, pairs.dtype)
         if self.soft_cap is not None:
             pairs = self.soft_cap * ops.tanh(pairs / self.soft_cap)
+        if self.sink is not None:
+            pairs = pairs - ops.cast(self.sink, pairs.dtype)
         return pairs
 
 

@@ -56,7 +56,8 @@ class SoftmaxOne(Normalizer):
 
     Where all scores are far below 0, the weights and their sum are close to 0. So a head with
     nothing to contribute need not attend to the first token or to punctuation. It is the same as
-    `add_zero_attn` in PyTorch.
+    `add_zero_attn` in PyTorch. With `use_sink=True` of `Attention` or `MultiHeadAttention`, the
+    score of the extra key is learned.
 
     Source: Miller 2023, Attention Is Off By One
     (https://www.evanmiller.org/attention-is-off-by-one.html); Xiao et al. 2024, Efficient Streaming

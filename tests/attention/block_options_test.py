@@ -10,6 +10,7 @@ from keras_attention import (
     DifferentialAttention,
     EncoderBlock,
     FeedForward,
+    MultiHeadAttention,
     masks,
     positions,
 )
@@ -308,3 +309,46 @@ def test_differential_attention_equals_diff_llama(groups):
     np.testing.assert_allclose(oracle.float64(output), expected, atol=2e-5)
     differences = maps[:, :heads] - (first - second + layer.lambda_init) * maps[:, heads:]
     np.testing.assert_allclose(oracle.float64(weights), differences, atol=1e-5)
+
+
+@pytest.mark.parametrize("implementation", ["reference", "blocked", "chunked"])
+def test_learned_sinks_equal_those_of_gpt_oss(implementation):
+    theirs = transformers.models.gpt_oss.modeling_gpt_oss
+    config = transformers.GptOssConfig(
+        hidden_size=SIZE,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=4,
+        num_hidden_layers=1,
+        layer_types=["full_attention"],
+        rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
+        attn_implementation="eager",
+    )
+    torch.manual_seed(0)
+    their = theirs.GptOssAttention(config, layer_idx=0).eval()
+    for parameter in their.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    layer = MultiHeadAttention(
+        4,
+        4,
+        num_key_value_heads=2,
+        normalizer="softmax_one",
+        use_sink=True,
+        mask="causal",
+        position=positions.Rotary(10000, pairs="halves"),
+        implementation=implementation,
+    )
+    layer.build(X.shape, X.shape)
+    for short, name in {"q": "query", "k": "key", "v": "value", "o": "output"}.items():
+        projection, given = getattr(layer, f"{name}_projection"), getattr(their, f"{short}_proj")
+        projection.set_weights([given.weight.detach().numpy().T, given.bias.detach().numpy()])
+    layer.attention.sink.assign(their.sinks.detach().numpy()[:, None, None])
+    hidden = torch.full((LENGTH, LENGTH), float("-inf")).triu(1)[None, None]
+    with torch.no_grad():
+        x = torch.tensor(X)
+        embeddings = theirs.GptOssRotaryEmbedding(config)(x, torch.arange(LENGTH)[None])
+        expected, weights = (each.numpy() for each in their(x, embeddings, hidden))
+    np.testing.assert_allclose(oracle.float64(layer(X, X)), expected, atol=2e-5)
+    if implementation == "reference":
+        _, found = layer(X, X, return_attention_scores=True)
+        np.testing.assert_allclose(oracle.float64(found), weights, atol=1e-5)

@@ -66,6 +66,7 @@ class Configuration:
     batch: int = 2
     lengths: tuple = (5, 7)
     soft_cap: float | None = None
+    use_sink: bool = False
     options: dict = field(default_factory=dict)
 
 
@@ -101,6 +102,7 @@ def drawn(seed):
         batch=one_of([1, 2, 3]),
         lengths=(one_of(LENGTHS), one_of(LENGTHS)),
         soft_cap=one_of([None, None, 3.0]),
+        use_sink=one_of([normalizer == "softmax_one", False]),
         options=options,
     )
 
@@ -122,6 +124,7 @@ def of_one_head():
             next(calls),
             None if normalizer == "sum" else next(places),
             batch=batch,
+            use_sink=normalizer == "softmax_one",
         )
 
 
@@ -207,6 +210,7 @@ def _layer(configuration, implementation):
         "mask": configuration.rule and mask_cases.NUMBERS[configuration.rule][0],
         "position": POSITIONS[configuration.position](),
         "soft_cap": configuration.soft_cap,
+        "use_sink": configuration.use_sink,
         "implementation": implementation,
     }
     if not configuration.heads:

@@ -40,6 +40,10 @@ MISTAKES = {
         ["`soft_cap` of Attention must be a finite number", "None for no cap", "soft_cap=inf"],
     ),
     "soft cap of 0": (lambda: Attention(soft_cap=0.0), ["`soft_cap`", "above 0", "soft_cap=0.0"]),
+    "sink without an extra key": (
+        lambda: MultiHeadAttention(2, 3, use_sink=True),
+        ["`use_sink` of Attention", "use_sink=True, normalizer=", "normalizer='softmax_one'"],
+    ),
     "heads that cannot be grouped": (
         lambda: MultiHeadAttention(4, 8, num_key_value_heads=3),
         ["`num_key_value_heads`", "must divide num_heads=4", "num_key_value_heads=3"],

@@ -220,14 +220,16 @@ def _places(query, key):
 
 
 def _scores(layer, query, key, places, bias, head=()):
-    """The logits of one head, including position and soft cap."""
+    """The logits of one head, including position and soft cap, relative to that of a sink."""
     query, key = (
         position_equations.rotated(layer.position, *each)
         for each in zip((query, key), places, strict=True)
     )
     scale = position_equations.score_scale(layer.position)
     scores = scale * logits(layer.score, query, key, head) + bias
-    return scores if layer.soft_cap is None else layer.soft_cap * np.tanh(scores / layer.soft_cap)
+    if layer.soft_cap is not None:
+        scores = layer.soft_cap * np.tanh(scores / layer.soft_cap)
+    return scores if layer.sink is None else scores - float64(layer.sink)[head].item()
 
 
 def gru_step(cell, inputs, states):
