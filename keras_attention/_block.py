@@ -21,7 +21,7 @@ from keras_attention._checks import (
 from keras_attention._heads import PROJECTIONS
 from keras_attention._keras import get_keras_mask
 from keras_attention._layer import ChecksMasks, as_floats, both, padding_mask
-from keras_attention._memory import Memory, attend_together
+from keras_attention._memory import attend_together
 from keras_attention._recompute import Recomputable
 from keras_attention._registry import serialize
 from keras_attention.feed_forward import FeedForward
@@ -159,6 +159,18 @@ class ResidualBlock(ChecksMasks, Recomputable):
         context, weights = context if with_weights else (context, None)
         return self._after(norm, x, context, training), weights
 
+    def _attend_to_cache(self, attention, norm, x, cache, start, with_weights):
+        """Like `_attend`, from some positions to a cache, which they extend first."""
+        x = as_floats(x, self.compute_dtype)
+        query = self._before(norm, x)
+        context, weights, cache = attention.step(query, cache, start, with_weights)
+        return self._after(norm, x, context, training=False), cache, weights
+
+    def _room(self, attention, batch, max_length, mask):
+        """Returns an empty memory with room for `max_length` positions."""
+        empty = ops.zeros((batch, max_length, self.size), self.compute_dtype)
+        return attention.room_for(empty, mask)
+
     def _feed_forward(self, x, training):
         added = self.feed_forward(self._before(self.feed_forward_norm, x), training=training)
         return self._after(self.feed_forward_norm, x, added, training)
@@ -285,16 +297,6 @@ class Block(ResidualBlock):
         """Returns a part with the same options, but its own weights and state."""
         return part.from_config(part.get_config())
 
-    def _attend_to_cache(self, attention, norm, x, cache, start, with_weights):
-        """Like `_attend`, from some positions to a cache, which they extend first."""
-        x = as_floats(x, self.compute_dtype)
-        query = self._before(norm, x)
-        cache = attention.extend(cache, query, start)
-        context, weights = attention.attend(
-            query, cache, start=start, return_attention_scores=with_weights
-        )
-        return self._after(norm, x, context, training=False), cache, weights
-
     def _attend_to_memory(self, attention, norm, x, memory, start, with_weights):
         """Like `_attend`, to a memory, whose rows several adjacent rows of `x` may share."""
         x = as_floats(x, self.compute_dtype)
@@ -303,9 +305,3 @@ class Block(ResidualBlock):
             attention, query, memory, start=start, return_attention_scores=with_weights
         )
         return self._after(norm, x, context, training=False), weights
-
-    def _room(self, attention, batch, max_length, mask):
-        """Returns an empty memory with room for `max_length` positions."""
-        empty = ops.zeros((batch, max_length, self.size), self.compute_dtype)
-        key, value, _ = attention.prepare(empty)
-        return Memory(key, value, mask)

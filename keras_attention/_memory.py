@@ -108,6 +108,38 @@ class MemoryAttention(AttentionLayer):
 class GrowingMemory:
     """Mixin for layers whose memory a decoder fills step by step."""
 
+    def room_for(self, value, mask=None):
+        """Returns an empty memory, a cache for `step` and `extend`.
+
+        Args:
+            value: Zeros `(batch, max_length, size)`, in the dtype of the inputs.
+            mask: Boolean `(batch, max_length)`, `False` for padding, or `None`.
+        """
+        key, value, _ = self.prepare(value)
+        return Memory(key, value, mask)
+
+    def step(self, x, memory, start, return_attention_scores=False):
+        """Self-attention of the next positions, for layers with a causal mask.
+
+        Args:
+            x: Tensor `(batch, length, size)`: one position, or several at once.
+            memory: What `room_for` or the previous step returned.
+            start: Position of the first of them, an integer or scalar tensor.
+            return_attention_scores: Whether to return the weights; if not, `None` takes their
+                place.
+
+        Returns:
+            `(context, weights, memory)`.
+
+        Raises:
+            ValueError: As for `extend`.
+        """
+        memory = self.extend(memory, x, start)
+        context, weights = self.attend(
+            x, memory, start=start, return_attention_scores=return_attention_scores
+        )
+        return context, weights, memory
+
     def extend(self, memory, value, start, key=None):
         """Writes new keys and values into a memory that has room for them: a cache.
 

@@ -270,6 +270,11 @@ class MultiHeadAttention(GrowingMemory, MemoryAttention, MultiHeadLayer):
             type(self).__name__, query_shape, value_shape, key_shape, self.attention_axes
         )
 
+    @property
+    def mask(self):
+        """The mask that applies to every call, or `None`."""
+        return self.attention.mask
+
     def choose_implementation(self, query_shape, value_shape, return_attention_scores=False):
         """See `Attention.choose_implementation`."""
         return self.attention.choose_implementation(

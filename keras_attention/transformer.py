@@ -1,17 +1,16 @@
 """The blocks of a Transformer: attention and a feed-forward network, each added to its input."""
 
 import keras
-import numpy as np
 from keras import ops
 
 from keras_attention import masks
-from keras_attention._backend import known_values
 from keras_attention._block import Block
+from keras_attention._causal_steps import CausalSteps
 from keras_attention._layer import require_built
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
-class EncoderBlock(Block):
+class EncoderBlock(CausalSteps, Block):
     """One layer of a Transformer encoder or, with `mask="causal"`, of a language model.
 
     The output of each part, attention and then feed-forward, is added to its input `x`:
@@ -86,66 +85,6 @@ class EncoderBlock(Block):
             )
             self.attention_norm = self._make_norm("attention_norm", x_shape)
             self._build_feed_forward(x_shape)
-
-    def start(self, batch, max_length, mask=None):
-        """Returns an empty cache for `step`, for blocks with a causal mask.
-
-        Args:
-            batch: Number of sequences.
-            max_length: Maximum number of positions.
-            mask: Boolean `(batch, max_length)`, `False` for padding, or `None`.
-
-        Returns:
-            A `Memory`. Without a mask, the variables of a compiled loop are its key and value only,
-            since a loop of TensorFlow cannot hold `None`: `step` takes `Memory(key, value, None)`.
-
-        Raises:
-            ValueError: If the mask of the block shows positions that are not written yet.
-        """
-        if self.mask is None or self._sees_the_last(max_length):
-            raise ValueError(
-                "`mask` of EncoderBlock must be causal for steps, since the cache does not yet "
-                f"hold later positions. Received: mask={self.mask!r}. Make the block with "
-                "mask='causal', or with masks.Causal() & another mask."
-            )
-        require_built(self, "x_shape")
-        return self._room(self.attention, batch, max_length, mask)
-
-    def _sees_the_last(self, length):
-        """Whether some position sees the last one, which is written later.
-
-        While a graph is traced, only what the mask certainly shows counts.
-        """
-        if not isinstance(length, int) or length < 2:
-            return False
-        earlier, last = np.arange(length - 1, dtype="int32"), np.int32(length - 1)
-        positions = ops.convert_to_tensor(earlier), ops.convert_to_tensor(last[None])
-        seen = known_values(self.mask.tile(*positions))
-        if seen is None:
-            seen = self.mask.sees_all((earlier, earlier), (last, last))
-        return not ops.is_tensor(seen) and bool(np.any(seen))
-
-    def step(self, x, cache, start, return_attention_scores=False):
-        """Processes the next positions like `call`, with the previous ones in the cache.
-
-        Args:
-            x: Tensor `(batch, length, size)`: one position, or several at once.
-            cache: What `start` or the previous step returned.
-            start: Position of the first of them, an integer or a scalar tensor.
-            return_attention_scores: Whether to also return the attention weights.
-
-        Returns:
-            `(x, cache)`, and if requested the weights `(batch, num_heads, length, max_length)`.
-
-        Raises:
-            ValueError: If the cache has no room for these positions. Only a `start` that is an
-                integer can be checked.
-        """
-        x, cache, weights = self._attend_to_cache(
-            self.attention, self.attention_norm, x, cache, start, return_attention_scores
-        )
-        x = self._feed_forward(x, training=False)
-        return (x, cache, weights) if return_attention_scores else (x, cache)
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")

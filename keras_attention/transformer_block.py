@@ -7,6 +7,7 @@ import keras
 
 from keras_attention._approximation import Approximation
 from keras_attention._block import ResidualBlock
+from keras_attention._causal_steps import CausalSteps
 
 OPTIONS = ("query_mask", "value_mask", "return_attention_scores", "training")  # of its call
 
@@ -23,14 +24,15 @@ def _attends(layer):
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
-class TransformerBlock(ResidualBlock):
+class TransformerBlock(CausalSteps, ResidualBlock):
     """One layer of a Transformer with any attention layer: linear, sparse, local, or your own.
 
     The output of each part, attention and then feed-forward, is added to its input `x`:
 
     $$ post: Norm(x + part(x)), \\quad pre: x + part(Norm(x)) $$
 
-    With `MultiHeadAttention`, this is an `EncoderBlock`, which also decodes step by step.
+    With `MultiHeadAttention`, this is an `EncoderBlock`. If the attention has a cache and a causal
+    mask, `start` and `step` decode step by step.
 
     The parts are `attention`, `feed_forward`, `attention_norm` and `feed_forward_norm`. To
     recompute a block in the backward pass instead of keeping its activations in memory, create it
@@ -116,6 +118,7 @@ class TransformerBlock(ResidualBlock):
     def build(self, x_shape):
         self._require_sequences(x=x_shape)
         x_shape = tuple(x_shape)
+        self.size = x_shape[-1]
         with keras.RematScope(mode=None):
             if not self.attention.built:
                 self.attention.build(x_shape, x_shape)

@@ -2,11 +2,22 @@
 
 import pytest
 
+from keras_attention import masks
 from keras_attention.conformer import ConformerBlock
 from keras_attention.convolution import ConvolutionModule
 from keras_attention.feed_forward import FeedForward
+from keras_attention.linformer import LinformerAttention
+from keras_attention.multi_head import MultiHeadAttention
 from keras_attention.transformer import DecoderBlock, EncoderBlock
+from keras_attention.transformer_block import TransformerBlock
 from tests.attention.mistakes import NARROW, QUERY, VALUE, check_message, ones
+
+
+def start(block):
+    """Makes the cache of a block that has been built."""
+    block(QUERY)
+    return block.start(2, 3)
+
 
 # what the user did: (how, what the message must say)
 MISTAKES = {
@@ -19,8 +30,18 @@ MISTAKES = {
         ["(DecoderBlock) has no weights yet", "build(x_shape, encoded_shape)"],
     ),
     "steps of a block that looks ahead": (
-        lambda: EncoderBlock(2, 8).start(2, 3),
-        ["`mask` of EncoderBlock must be causal for steps", "mask=None", "mask='causal'"],
+        lambda: start(EncoderBlock(2, 8)),
+        ["mask of the attention in EncoderBlock must be causal", "mask=None", "mask='causal'"],
+    ),
+    "steps of any attention that looks ahead": (
+        lambda: start(
+            TransformerBlock(MultiHeadAttention(2, 3, mask=masks.SlidingWindow(1, 1)), 8)
+        ),
+        ["in TransformerBlock must be causal", "SlidingWindow", "masks.Causal() &"],
+    ),
+    "steps of an attention without a cache": (
+        lambda: start(TransformerBlock(LinformerAttention(2, 3, max_length=9), 8)),
+        ["attention in TransformerBlock must have a cache", "LinformerAttention", "room_for"],
     ),
     "size that the heads of a block do not share": (
         lambda: EncoderBlock(3, 8)(QUERY),

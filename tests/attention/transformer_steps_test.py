@@ -5,7 +5,14 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import masks
+from keras_attention import (
+    Attention,
+    DifferentialAttention,
+    LatentAttention,
+    MultiHeadAttention,
+    TransformerBlock,
+    masks,
+)
 from keras_attention._memory import Memory
 from tests.attention import oracle
 from tests.attention.transformer_test import BATCH, ENCODED, LENGTH, decoder, encoder, random, some
@@ -40,6 +47,26 @@ def test_steps_of_an_encoder_block_equal_the_call(normalize, position, split):
     for room in (LENGTH, LENGTH + 3):
         (found,) = encoder_steps(block, X, split, room)
         np.testing.assert_allclose(found, expected, atol=2e-5)
+
+
+CAUSAL = {
+    "one head": lambda: Attention("additive", mask="causal"),
+    "several heads": lambda: MultiHeadAttention(2, 4, mask="causal", position="rotary"),
+    "two maps": lambda: DifferentialAttention(2, 4, mask="causal", position="rotary"),
+    "latent": lambda: LatentAttention(2, 4, latent_dim=6, rotary_dim=2, mask="causal"),
+}
+
+
+@pytest.mark.few(4)
+@pytest.mark.pairwise
+@pytest.mark.parametrize("split", SPLITS, ids=str)
+@pytest.mark.parametrize("normalize", ["post", "pre"])
+@pytest.mark.parametrize("name", CAUSAL)
+def test_steps_of_a_block_around_any_causal_attention_equal_the_call(name, normalize, split):
+    block = TransformerBlock(CAUSAL[name](), 12, normalize=normalize)
+    expected = oracle.float64(block(X))
+    (found,) = encoder_steps(block, X, split, LENGTH + 1)
+    np.testing.assert_allclose(found, expected, atol=2e-5)
 
 
 @pytest.mark.few(8)
@@ -120,7 +147,7 @@ class SameParity(masks.Mask):
     ],
 )
 def test_block_that_looks_ahead_has_no_steps(mask):
-    with pytest.raises(ValueError, match="`mask` of EncoderBlock must be causal for steps"):
+    with pytest.raises(ValueError, match="in EncoderBlock must be causal for steps"):
         encoder(mask=mask).start(BATCH, LENGTH)
 
 
