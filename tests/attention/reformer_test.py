@@ -147,8 +147,8 @@ def test_a_query_sees_itself_only_if_it_sees_nobody_else():
     weights = oracle.float64(weights)
     itself = np.diagonal(weights, axis1=2, axis2=3)
     others = weights.sum(-1) - itself
-    assert ((itself == 1) ^ (others > 0.999)).all()
-    assert (itself == 1).any()
+    assert ((itself > 0.999) ^ (others > 0.999)).all()
+    assert (itself > 0.999).any()
 
 
 def test_buckets_are_at_most_max_buckets():
