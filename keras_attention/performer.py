@@ -30,7 +30,8 @@ class PerformerAttention(LinearAttention):
     Time is `O(T · m · d)`, and memory is linear in the length `T`. This also holds with the causal
     mask, which is computed from pairs inside chunks of keys and running sums from chunk to chunk.
     Features are computed from float32 logarithms, each relative to its largest value over the keys,
-    so that no sum overflows or vanishes.
+    so that no sum overflows or vanishes. With `causal=True`, `room_for` and `step` decode step by
+    step with a memory of constant size, as for `LinearAttention`.
 
     Paper: Choromanski et al. 2021, Rethinking Attention with Performers
     (https://arxiv.org/abs/2009.14794).

@@ -2,6 +2,7 @@
 
 import pytest
 
+from keras_attention.linear import LinearAttention
 from keras_attention.linformer import LinformerAttention
 from keras_attention.local import LocalAttention
 from keras_attention.nystrom import NystromAttention
@@ -14,6 +15,15 @@ def causal_performer_step(start):
     layer = PerformerAttention(2, 3, causal=True)
     layer(QUERY, VALUE)
     return layer.attend(QUERY, layer.prepare(VALUE), start=start)
+
+
+def linear_step(memory=None, causal=True, mask=None, start=0, x=VALUE, **arguments):
+    """A step from 3 positions to the next 5."""
+    layer = LinearAttention(2, 3, causal=causal)
+    layer(QUERY, QUERY)
+    if memory is None:
+        _, _, memory = layer.step(QUERY, layer.room_for(QUERY, mask), 0)
+    return layer.step(x, memory, start, **arguments)
 
 
 def nystrom_step(kernel_size):
@@ -70,6 +80,34 @@ MISTAKES = {
     "causal step in the middle of the keys": (
         lambda: causal_performer_step(start=1),
         ["PerformerAttention cannot honour `start`", "end where the keys end", "Omit it"],
+    ),
+    "step of linear attention that looks ahead": (
+        lambda: linear_step(causal=False),
+        ["LinearAttention must be causal for steps", "causal=False", "with causal=True"],
+    ),
+    "padding in a sum": (
+        lambda: linear_step(mask=ones(2, 8)),
+        ["LinearAttention cannot honour `mask`", "only sums", "without padding"],
+    ),
+    "weights of a step without keys": (
+        lambda: linear_step(start=3, return_attention_scores=True),
+        ["cannot honour `return_attention_scores`", "only sums", "on the whole sequence"],
+    ),
+    "step back": (
+        lambda: linear_step(start=2),
+        ["`start` of a step of LinearAttention", "start=2, a memory of 3", "keep the memory"],
+    ),
+    "step without a memory": (
+        lambda: linear_step(memory=VALUE),
+        ["`memory` of a step of LinearAttention", "Received: ndarray", "layer.room_for(x)"],
+    ),
+    "step of more rows than the memory has": (
+        lambda: linear_step(start=3, x=VALUE[[0, 0, 1, 1]]),
+        ["one row for each row of `x`", "2 rows, x of shape (4, 5, 4)", "keras.ops.repeat"],
+    ),
+    "step of a vector without a length axis": (
+        lambda: linear_step(start=3, x=VALUE[:, 0]),
+        ["LinearAttention needs query, value and key", "(2, 4)", "x[:, None, :]"],
     ),
     "no mixtures": (
         lambda: LinformerAttention(2, 3, projected_length=0),
