@@ -20,8 +20,9 @@ class CausalSteps:
             mask: Boolean `(batch, max_length)`, `False` for padding, or `None`.
 
         Returns:
-            A `Memory`. Without a mask, the variables of a compiled loop are its key and value only,
-            since a loop of TensorFlow cannot hold `None`: `step` takes `Memory(key, value, None)`.
+            A `Memory`; for `LinearAttention`, a tuple of sums. Without a mask, the variables of a
+            compiled loop are the key and the value of a `Memory` only, since a loop of TensorFlow
+            cannot hold `None`: `step` takes `Memory(key, value, None)`.
 
         Raises:
             ValueError: If the attention has no cache, or its mask shows positions that are not

@@ -9,7 +9,9 @@ from keras_attention import (
     Attention,
     DifferentialAttention,
     LatentAttention,
+    LinearAttention,
     MultiHeadAttention,
+    PerformerAttention,
     TransformerBlock,
     masks,
 )
@@ -54,10 +56,12 @@ CAUSAL = {
     "several heads": lambda: MultiHeadAttention(2, 4, mask="causal", position="rotary"),
     "two maps": lambda: DifferentialAttention(2, 4, mask="causal", position="rotary"),
     "latent": lambda: LatentAttention(2, 4, latent_dim=6, rotary_dim=2, mask="causal"),
+    "linear": lambda: LinearAttention(2, 4, causal=True),
+    "performer": lambda: PerformerAttention(2, 4, causal=True),
 }
 
 
-@pytest.mark.few(4)
+@pytest.mark.few(6)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("split", SPLITS, ids=str)
 @pytest.mark.parametrize("normalize", ["post", "pre"])
