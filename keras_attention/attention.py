@@ -170,7 +170,12 @@ class Attention(GrowingMemory, MemoryAttention):
         self._heads = heads
         self.sink = None
         if self.use_sink:
-            self.sink = self.add_weight(name="sink", shape=(*heads, 1, 1), initializer="zeros")
+            self.sink = self.add_weight(
+                name="sink",
+                shape=(*heads, 1, 1),
+                initializer="zeros",
+                autocast=False,  # float32 even in mixed precision, like the scores
+            )
         self.scoring = compute.Scoring(self.score, self.position, self.soft_cap, self.sink)
 
     def choose_implementation(self, query_shape, value_shape, return_attention_scores=False):
