@@ -121,6 +121,7 @@ class Attention(GrowingMemory, MemoryAttention):
             )
         self.soft_cap = soft_cap
         self.use_sink = use_sink
+        self.sink = None
         compute.require_known(implementation)
         self.implementation = implementation
         self.dropout = dropout
@@ -168,7 +169,6 @@ class Attention(GrowingMemory, MemoryAttention):
                 self.position.build(heads, query_shape[-1])
             self._require_same_heads("position", self.position, heads)
         self._heads = heads
-        self.sink = None
         if self.use_sink:
             self.sink = self.add_weight(
                 name="sink",

@@ -131,10 +131,9 @@ def _orthogonal_rows(shape, seed):
     heads, rows, size = shape
     groups = -(-rows // size)
     drawn = keras.random.normal((2, heads, groups, size, size), dtype="float32", seed=seed)
-    directions, lengths = drawn
-    directions, triangle = ops.qr(directions)
+    directions, triangle = ops.qr(drawn[0])
     # The signs make every rotation equally likely, whatever the backend's sign convention.
     signs = ops.sign(ops.diagonal(triangle, axis1=-2, axis2=-1))
-    lengths = ops.sqrt(ops.sum(ops.square(lengths), axis=-1, keepdims=True))
+    lengths = ops.sqrt(ops.sum(ops.square(drawn[1]), axis=-1, keepdims=True))
     drawn = directions * signs[..., None, :] * lengths
     return ops.reshape(drawn, (heads, groups * size, size))[:, :rows]

@@ -268,3 +268,12 @@ def test_works_step_by_step_inside_of_a_recurrent_decoder():
     outputs, weights = layer(random(2, 3, 4), random(2, 6, 7), return_attention_scores=True)
     assert tuple(weights.shape) == (2, 2, 3, 6)
     np.testing.assert_allclose(oracle.float64(weights).sum(-1), 1.0, atol=1e-5)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="weights are made in a graph")
+def test_it_may_be_built_inside_of_a_graph():
+    import tensorflow as tf
+
+    layer, x = PerformerAttention(2, 4), random(BATCH, 5, SIZE)
+    found = tf.function(lambda x: layer(x, x))(tf.constant(x))
+    np.testing.assert_allclose(found, layer(x, x), atol=1e-5)
