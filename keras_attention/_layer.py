@@ -154,6 +154,20 @@ def padding_mask(owner, name, mask, tensor):
     return both(mask, implicit)
 
 
+def with_padding(rules, memory, query_mask, end):
+    """Returns the conjunction of masks of pairs and of padding, a `Mask` or `None`.
+
+    Args:
+        rules: Masks of pairs, or `None`.
+        memory: A `Memory`, whose mask hides keys.
+        query_mask: Boolean `(batch, query_length)` or `None`.
+        end: Position after the last query.
+    """
+    keys = None if memory.mask is None else masks.Keys(memory.mask)
+    queries = None if query_mask is None else masks.Queries(query_mask, end)
+    return masks.combine(*rules, keys, queries)
+
+
 def both(first, second):
     """Returns the conjunction of two masks; `None` hides nothing."""
     if first is None or first is second:

@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_attention import compute, masks, normalizers, positions, scores
 from keras_attention._checks import is_positive_number, require_fractions
-from keras_attention._layer import require_built
+from keras_attention._layer import require_built, with_padding
 from keras_attention._memory import GrowingMemory, Memory, MemoryAttention
 from keras_attention._registry import serialize
 
@@ -192,9 +192,13 @@ class Attention(GrowingMemory, MemoryAttention):
         Raises:
             ValueError: If the requested implementation does not support this layer or call.
         """
+        return self.choose_for_mask(self.mask, query_shape, value_shape, return_attention_scores)
+
+    def choose_for_mask(self, mask, query_shape, value_shape, return_attention_scores):
+        """Like `choose_implementation`, for a mask in place of that of the layer."""
         require_built(self, "query_shape, value_shape")
         shape = query_shape[0], *self._heads, query_shape[1], value_shape[1]
-        pairs = compute.number_of_pairs(shape, self.score.pair_size, self.mask)
+        pairs = compute.number_of_pairs(shape, self.score.pair_size, mask)
         return compute.choose(
             self.implementation, self.scoring, self.normalizer, return_attention_scores, pairs=pairs
         )
@@ -238,12 +242,7 @@ class Attention(GrowingMemory, MemoryAttention):
         query_length = ops.shape(query)[-2]
         if start is None:
             start = ops.shape(memory.key)[-2] - query_length
-        rules = [self.mask, mask]
-        if memory.mask is not None:
-            rules.append(masks.Keys(memory.mask))
-        if query_mask is not None:
-            rules.append(masks.Queries(query_mask, start + query_length))
-        mask = masks.combine(*rules)
+        mask = with_padding([self.mask, mask], memory, query_mask, start + query_length)
         if fit_mask is not None and mask is not None:
             mask = fit_mask(mask)
         return compute.context_and_weights(

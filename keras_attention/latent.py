@@ -16,6 +16,7 @@ from keras_attention._checks import (
 )
 from keras_attention._heads import MultiHeadLayer
 from keras_attention._initializers import for_each_head
+from keras_attention._layer import with_padding
 from keras_attention._memory import GrowingMemory, Memory, MemoryAttention
 from keras_attention._products import einsum
 from keras_attention._registry import serialize
@@ -206,8 +207,8 @@ class LatentAttention(GrowingMemory, MemoryAttention, MultiHeadLayer):
 
     def choose_implementation(self, query_shape, value_shape, return_attention_scores=False):
         """See `Attention.choose_implementation`."""
-        return self.attention.choose_implementation(
-            query_shape, value_shape, return_attention_scores
+        return self.attention.choose_for_mask(
+            self.mask, query_shape, value_shape, return_attention_scores
         )
 
     def _prepare(self, key, value, mask, start):
@@ -221,17 +222,12 @@ class LatentAttention(GrowingMemory, MemoryAttention, MultiHeadLayer):
         length = ops.shape(query)[1]
         if start is None:
             start = ops.shape(memory.key)[2] - length
-        rules = [self.mask, mask]
-        if memory.mask is not None:
-            rules.append(masks.Keys(memory.mask))
-        if query_mask is not None:
-            rules.append(masks.Queries(query_mask, start + length))
         is_long = self._forms_heads(query.shape[1], memory.key.shape[2])
         attend = self._attend_to_heads if is_long else self._attend_to_latents
         context, weights = attend(
             self._queries(query, start),
             memory.key[:, 0],  # (batch, key_length, latent_dim + rotary_dim)
-            masks.combine(*rules),
+            with_padding([self.mask, mask], memory, query_mask, start + length),
             training,
             start,
             return_attention_scores,

@@ -186,6 +186,14 @@ class LocalAttention(Attention):
         last = ops.max(_places_of_keys(memory), axis=1, keepdims=True, initial=-1.0)
         return relative * (last + 1.0)
 
+    def room_for(self, value, mask=None):
+        if self.mode == "predictive":
+            raise ValueError(
+                "LocalAttention(mode='predictive') has no steps: it predicts places among all keys,"
+                " whose number is not known yet. Received: mode='predictive'. Use mode='monotonic'."
+            )
+        return super().room_for(value, mask)
+
     def choose_implementation(self, query_shape, value_shape, return_attention_scores=False):
         forms_weights = return_attention_scores or self.mode == "predictive"
         return super().choose_implementation(query_shape, value_shape, forms_weights)

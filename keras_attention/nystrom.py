@@ -132,7 +132,9 @@ class NystromAttention(MemoryAttention, Approximation):
             query, memory.key, memory.value, **visible, **options
         )
         if self.kernel_size is not None:
-            context = context + self._convolve(memory.value, **visible)
+            # Of lengths that were unknown before, unequal ones must not be broadcast.
+            convolved = self._convolve(memory.value, **visible)
+            context = context + ops.reshape(convolved, ops.shape(context))
         weights = None
         if return_attention_scores:
             weights = landmarks.weights(query, memory.key, **visible, **options)

@@ -109,7 +109,7 @@ def number_of_pairs(shape, pair_size, mask=None, start=None):
     values = math.prod(lead) * pair_size
     total = in_blocks = values * query_length * key_length
     if total > LARGE:
-        in_blocks = values * blocked.number_of_pairs(query_length, key_length, mask, start)
+        in_blocks = values * blocked.pairs_in_blocks(query_length, key_length, mask, start)
     return Pairs(total, in_blocks)
 
 

@@ -92,7 +92,7 @@ def blocks_of(query_length, key_length, mask, start):
     return blocks
 
 
-def number_of_pairs(query_length, key_length, mask=None, start=None):
+def pairs_in_blocks(query_length, key_length, mask=None, start=None):
     """Returns the number of pairs in the blocks."""
     return sum(
         len(range(*block.queries.indices(query_length)))

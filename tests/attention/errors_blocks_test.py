@@ -7,6 +7,7 @@ from keras_attention.conformer import ConformerBlock
 from keras_attention.convolution import ConvolutionModule
 from keras_attention.feed_forward import FeedForward
 from keras_attention.linformer import LinformerAttention
+from keras_attention.local import LocalAttention
 from keras_attention.multi_head import MultiHeadAttention
 from keras_attention.transformer import DecoderBlock, EncoderBlock
 from keras_attention.transformer_block import TransformerBlock
@@ -38,6 +39,10 @@ MISTAKES = {
             TransformerBlock(MultiHeadAttention(2, 3, mask=masks.SlidingWindow(1, 1)), 8)
         ),
         ["in TransformerBlock must be causal", "SlidingWindow", "masks.Causal() &"],
+    ),
+    "steps of an attention that predicts places among all keys": (
+        lambda: start(TransformerBlock(LocalAttention("predictive", mask="causal"), 8)),
+        ["LocalAttention(mode='predictive') has no steps", "Use mode='monotonic'"],
     ),
     "steps of an attention without a cache": (
         lambda: start(TransformerBlock(LinformerAttention(2, 3, max_length=9), 8)),

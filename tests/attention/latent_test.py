@@ -191,6 +191,9 @@ def test_the_implementation_that_runs_is_known():
     shape = (BATCH, KEYS, SIZE)
     assert make().choose_implementation(shape, shape) == "blocked"
     assert make(implementation="chunked").choose_implementation(shape, shape) == "chunked"
+    window, long = make(mask=masks.SlidingWindow(left=255, right=0)), (1, 8192, SIZE)
+    assert window.choose_implementation(long, long) == "blocked"
+    assert make().choose_implementation(long, long) == "chunked"
 
 
 @pytest.mark.parametrize(

@@ -343,3 +343,17 @@ def test_is_exact_step_by_step_inside_of_a_recurrent_decoder():
     )
     for each, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(oracle.float64(each), oracle.float64(other), atol=1e-5)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="others know all lengths")
+def test_a_convolution_is_never_broadcast_to_other_lengths():
+    import tensorflow as tf
+
+    layer = NystromAttention(HEADS, 4, kernel_size=3)
+    layer.build((None, None, SIZE), (None, None, SIZE))
+    any_length = tf.TensorSpec((None, None, SIZE))
+    attend = tf.function(lambda *x: layer(*x), input_signature=[any_length, any_length])
+    x = random(BATCH, 9, SIZE)
+    np.testing.assert_allclose(attend(x, x), layer(x, x), atol=1e-5)
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        attend(x[:, :1], x)

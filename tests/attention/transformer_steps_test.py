@@ -10,6 +10,7 @@ from keras_attention import (
     DifferentialAttention,
     LatentAttention,
     LinearAttention,
+    LocalAttention,
     MultiHeadAttention,
     PerformerAttention,
     TransformerBlock,
@@ -54,6 +55,7 @@ def test_steps_of_an_encoder_block_equal_the_call(normalize, position, split):
 CAUSAL = {
     "one head": lambda: Attention("additive", mask="causal"),
     "several heads": lambda: MultiHeadAttention(2, 4, mask="causal", position="rotary"),
+    "local": lambda: LocalAttention("monotonic", 2, mask="causal"),
     "two maps": lambda: DifferentialAttention(2, 4, mask="causal", position="rotary"),
     "latent": lambda: LatentAttention(2, 4, latent_dim=6, rotary_dim=2, mask="causal"),
     "linear": lambda: LinearAttention(2, 4, causal=True),
@@ -61,7 +63,7 @@ CAUSAL = {
 }
 
 
-@pytest.mark.few(6)
+@pytest.mark.few(7)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("split", SPLITS, ids=str)
 @pytest.mark.parametrize("normalize", ["post", "pre"])
