@@ -37,7 +37,7 @@ def test_numbers_and_texts_are_those_of_transformers(request, tmp_path, family):
     for text in tiny.TEXTS:
         inputs = pieces(text, return_tensors="pt")
         expected = theirs(**inputs, output_attentions=True)
-        ids = model._prompt_ids(text)
+        ids = model._prompts.of_text(text)
         assert ids.tolist() == inputs["input_ids"][0].tolist()
         found, weights = model.core(ids[None], return_attention_scores=True)
         np.testing.assert_allclose(found, expected.logits.detach(), atol=1e-4)
@@ -75,7 +75,7 @@ def test_saved_and_exported(tmp_path):
     scaling |= {"high_freq_factor": 4.0, "original_max_position_embeddings": 16}
     theirs, pieces = tiny.save(tmp_path / "hf", "Llama", "ForCausalLM", rope_parameters=scaling)
     model = zoo.load(str(tmp_path / "hf"))
-    ids = model._prompt_ids(tiny.TEXTS[3])[None]
+    ids = model._prompts.of_text(tiny.TEXTS[3])[None]
     expected = theirs(tiny.torch.tensor(ids)).logits.detach()
     np.testing.assert_allclose(model.core(ids), expected, atol=1e-4)
     model.save_to_preset(tmp_path / "preset")

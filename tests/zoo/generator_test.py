@@ -511,8 +511,9 @@ def test_a_config_is_json(generator):
 def test_of_a_long_prompt_only_the_end_is_read(generator, monkeypatch):
     prompt, read = LINE * 3000, []
     expected = generator.generate(prompt[-2000:], sampler="greedy", max_length=12)
-    ids = generator._ids
-    monkeypatch.setattr(generator, "_ids", lambda text: read.append(len(text)) or ids(text))
+    streams = generator._streams
+    ids = streams.ids
+    monkeypatch.setattr(streams, "ids", lambda text: read.append(len(text)) or ids(text))
     assert generator.generate(prompt, sampler="greedy", max_length=12) == expected
     assert "".join(generator.stream(prompt, sampler="greedy", max_length=12)) == expected
     assert max(read) <= 1000
@@ -523,19 +524,21 @@ def test_the_tokens_of_a_long_prompt_are_those_of_the_whole(fresh_model):
     model = fresh_model("transformer_lm", tokenizer=tokenizer)
     prompt = "🚲 " + LINE * 300
     room = model.core.context_length
-    np.testing.assert_array_equal(model._prompt_ids(prompt)[-room:], model._ids(prompt)[-room:])
+    np.testing.assert_array_equal(
+        model._prompts.of_text(prompt)[-room:], model._streams.ids(prompt)[-room:]
+    )
 
 
 def test_tokens_are_made_of_parts(generator, monkeypatch):
     text = "to be,  or\u00a0not \n to be " * 20
     whole = generator.tokens(text)
-    monkeypatch.setattr("zoo.tasks.writing.CHARACTERS_AT_ONCE", 7)
+    monkeypatch.setattr("zoo.tasks.token_streams.CHARACTERS_AT_ONCE", 7)
     np.testing.assert_array_equal(generator.tokens(text), whole)
 
 
 @pytest.mark.parametrize("at_once", [9, 1_000_000])
 def test_texts_get_the_same_tokens_together_as_alone(generator, monkeypatch, at_once):
-    monkeypatch.setattr("zoo.tasks.writing.CHARACTERS_AT_ONCE", at_once)
+    monkeypatch.setattr("zoo.tasks.token_streams.CHARACTERS_AT_ONCE", at_once)
     texts = ["", "to be", "or", "", "not to be, that is", "é🚲"]
-    alone = [generator._ids(text).tolist() for text in texts]
-    assert [ids.tolist() for ids in generator._ids_of_each(texts)] == alone
+    alone = [generator._streams.ids(text).tolist() for text in texts]
+    assert [ids.tolist() for ids in generator._streams.ids_of_each(texts)] == alone

@@ -14,17 +14,16 @@ from zoo.data.batching import is_batches
 from zoo.data.windows import random_windows, sliding_windows
 from zoo.decoding.base import Sampler, as_length, as_seed, require
 from zoo.decoding.compiled import made_once
-from zoo.readers.text.chat import is_conversation, text_of
-from zoo.readers.text.texts import as_text, as_texts, refuse_paths, require_scalar_strings
-from zoo.readers.text.words import chunks
+from zoo.readers.text.texts import as_text, as_texts, refuse_paths
 from zoo.serving import Start
 from zoo.tasks.arguments import Conversation, SamplerLike, Texts
 from zoo.tasks.continuation import TOKENS, Continuation, Continued, room
 from zoo.tasks.generating import GeneratingTask
+from zoo.tasks.prompts import Prompts
 from zoo.tasks.results import AttentionMaps, TextScores, stacked
+from zoo.tasks.token_streams import TokenStreams
 from zoo.tasks.written_tokens import WrittenToken, written_token
 
-CHARACTERS_AT_ONCE = 1_000_000  # characters tokenized at a time
 LARGEST_WINDOW = 1024  # tokens that a prompt is always padded to
 
 
@@ -56,7 +55,6 @@ class TextGenerator(GeneratingTask):
 
     def __init__(self, core, tokenizer, sampler=None, opening=None, chat=None, **kwargs):
         super().__init__(core, tokenizer, sampler, **kwargs)
-        self._chat = None if chat is None else tuple(chat.items())  # Keras tracks dictionaries
         if tokenizer.prefix_space:
             raise ValueError(
                 "A text generator joins texts, so its tokenizer must not add spaces. Create "
@@ -65,9 +63,8 @@ class TextGenerator(GeneratingTask):
         is_text = isinstance(opening, str) and opening != ""
         require(opening is None or is_text, "None or a str that is not empty", opening=opening)
         self.opening = opening
-        opening_ids = tokenizer.opening_ids if opening is None else self._ids(opening)
-        self._opening_ids = np.array(opening_ids, "int32")
-        self._fallback_id = tokenizer.end_id if tokenizer.start_id is None else tokenizer.start_id
+        self._streams = TokenStreams(tokenizer, opening)
+        self._prompts = Prompts(self._streams, core.context_length, chat)
 
     def forget_compiled(self):
         super().forget_compiled()
@@ -102,7 +99,7 @@ class TextGenerator(GeneratingTask):
             stream = self.tokens(x)
             require(len(stream) > 1, "texts of two tokens at least", x=x)
             return random_windows(stream, self.core.context_length, batch_size, seed)
-        windows = [sliding_windows(each, self.core.context_length) for each in self._streams(x)]
+        windows = [sliding_windows(each, self.core.context_length) for each in self._streams.of(x)]
         require(windows, "texts", x=x)
         arrays = tuple(np.concatenate(parts) for parts in zip(*windows, strict=True))
         return tf.data.Dataset.from_tensor_slices(arrays).batch(batch_size)
@@ -131,13 +128,14 @@ class TextGenerator(GeneratingTask):
         texts, _ = as_texts(texts)
         log_probs_of = self._compiled_log_probs()
         tokens, log_probs = [], []
-        for stream, opening in self._streams_and_openings(texts):
+        # Without an opening, nothing precedes the first token.
+        seen = max(len(self._streams.opening_ids), 1)
+        for stream in self._streams.of(texts):
             inputs, labels, weights = sliding_windows(stream, self.core.context_length)
             rows = range(0, len(inputs), batch_size)
             parts = [slice(row, row + batch_size) for row in rows]
             parts = [log_probs_of(inputs[part], labels[part]) for part in parts]
             of_text = np.concatenate(parts)[weights > 0]
-            seen = max(opening, 1)  # without an opening, nothing precedes the first token
             log_probs.append(of_text[seen - 1 :])
             tokens.append(self.tokenizer.pieces([stream[seen:]])[0])
         means = [each.mean(dtype="float64") if len(each) else np.nan for each in log_probs]
@@ -145,37 +143,7 @@ class TextGenerator(GeneratingTask):
 
     def tokens(self, texts: str | Texts) -> np.ndarray:
         """Returns the concatenated tokens of texts, int32, which `fit` learns from."""
-        return np.concatenate([*self._streams(texts)] or [np.zeros(0, "int32")])
-
-    def _streams(self, texts):
-        return (stream for stream, _ in self._streams_and_openings(texts))
-
-    def _streams_and_openings(self, texts):
-        """Yields the tokens of each text, with opening and end, and the length of the opening."""
-        if isinstance(texts, tf.data.Dataset):
-            require_scalar_strings(texts)
-            is_finite = texts.cardinality() != tf.data.INFINITE_CARDINALITY
-            expected = "a finite data set, since it is read at once: leave out repeat()"
-            require(is_finite, expected, x=texts)
-            texts = [text.decode("utf-8", "replace") for text in texts.as_numpy_iterator()]
-        texts, _ = as_texts(texts)
-        end = [self.tokenizer.end_id] if self.opening is None else []
-        for ids in self._ids_of_each(texts):
-            ids = np.concatenate([self._opening_ids, ids, end]).astype("int32")
-            yield ids, len(self._opening_ids)
-
-    def _ids_of_each(self, texts):
-        """Yields the tokens of each text; many texts are tokenized together."""
-        for group in _groups(texts, CHARACTERS_AT_ONCE):
-            if len(group) == 1:
-                yield self._ids(group[0])
-                continue
-            tokens = self.tokenizer.tokenize(group)
-            yield from np.split(tokens.values.numpy(), tokens.row_splits.numpy()[1:-1])
-
-    def _ids(self, text):
-        parts = chunks(text, CHARACTERS_AT_ONCE)
-        return np.concatenate([self.tokenizer.tokenize([part]).values.numpy() for part in parts])
+        return np.concatenate([*self._streams.of(texts)] or [np.zeros(0, "int32")])
 
     def _compile_log_probs(self):
         @tf.function(input_signature=[TOKENS, TOKENS], autograph=False)
@@ -198,7 +166,7 @@ class TextGenerator(GeneratingTask):
         Raises:
             ValueError: If `text` is not a `str`, or is longer than the context.
         """
-        ((stream, _),) = self._streams_and_openings(as_text(text=text))
+        (stream,) = self._streams.of(as_text(text=text))
         longest = self.core.context_length
         require(len(stream) <= longest, f"a text of at most {longest} tokens", text=text)
         _, weights = self.core(stream[None], return_attention_scores=True, training=False)
@@ -286,7 +254,7 @@ class TextGenerator(GeneratingTask):
             ValueError: If a prompt is not a `str`, or an argument is unknown or out of range.
         """
         sampler = self.sampler(sampler, **options)
-        streams, is_one = self._streams_of_prompts(prompts)
+        streams, is_one = self._prompts.of(prompts)
         run = functools.partial(self._continuation.texts, jit_compile=jit_compile)
         texts = self._in_batches(run, streams, max_length, sampler, seed, stop, batch_size)
         return texts[0] if is_one else texts
@@ -320,7 +288,7 @@ class TextGenerator(GeneratingTask):
         """
         sampler = self.sampler(sampler, **options)
         require(sampler.num_beams == 1, "a sampler with one beam", sampler=sampler)
-        streams, _ = self._streams_of_prompts(prompts)
+        streams, _ = self._prompts.of(prompts)
         run = self._continuation.continued
         return self._in_batches(run, streams, max_length, sampler, seed, stop, batch_size)
 
@@ -415,45 +383,11 @@ class TextGenerator(GeneratingTask):
         sampler = self.sampler(sampler, **options)
         is_stepwise = type(sampler).pick is not Sampler.pick
         require(is_stepwise, "a sampler that picks token after token", sampler=sampler)
-        if is_conversation(prompt):
-            return self.conversation_ids(prompt), max_length, sampler, seed
-        return self._prompt_ids(as_text(prompt=prompt)), max_length, sampler, seed
-
-    def _streams_of_prompts(self, prompts):
-        """Returns the tokens of each prompt, and whether it was one."""
-        if is_conversation(prompts):
-            return [self.conversation_ids(prompts)], True
-        if isinstance(prompts, list | tuple) and prompts and all(map(is_conversation, prompts)):
-            return [self.conversation_ids(each) for each in prompts], False
-        prompts, is_one = as_texts(prompts)
-        return [self._prompt_ids(prompt) for prompt in prompts], is_one
+        return self._prompts.of_one(prompt), max_length, sampler, seed
 
     def conversation_ids(self, messages):
         """Returns the tokens of a conversation, up to where the answer begins."""
-        require(
-            self._chat is not None, "texts for a model without a chat template", prompts=messages
-        )
-        ids = self._ids(text_of(dict(self._chat), messages)).astype("int32")
-        longest = self.core.context_length - 1
-        require(
-            len(ids) <= longest, f"a conversation of at most {longest} tokens", prompts=messages
-        )
-        return ids
-
-    def _prompt_ids(self, prompt):
-        """Returns the tokens of a prompt, truncated to the last ones that there is room for."""
-        end = self._ids(prompt[-self._prompt_window :])
-        ids = np.concatenate([self._opening_ids, end]).astype("int32")
-        return ids if len(ids) else np.array([self._fallback_id], "int32")  # to go on from
-
-    @property
-    def _prompt_window(self):
-        """Number of bytes at the end of a prompt that determine the tokens in the context.
-
-        Half of them hold at least as many tokens as the context. A cut only changes the tokens of
-        the word that it hits.
-        """
-        return 2 * self.core.context_length * self.tokenizer.longest_piece
+        return self._prompts.of_conversation(messages)
 
     # ---------------------------------------------------------------------------------- the graph
 
@@ -461,19 +395,9 @@ class TextGenerator(GeneratingTask):
         """Returns the ends of texts, int32 `[batch, room]`, left-padded; half a context may follow
         each.
         """
-        rows, window = tf.shape(requests)[0], self._prompt_window
-        sizes = tf.minimum(tf.strings.length(requests), window)
-        requests = tf.strings.substr(requests, -sizes, sizes)
-        opening = tf.repeat(tf.constant(self._opening_ids[None]), rows, axis=0)
-        ids = tf.concat([opening, self.tokenizer.tokenize(requests)], axis=1)
-        is_empty = ids.row_lengths() == 0  # there must be something to go on from
-        one = tf.RaggedTensor.from_row_lengths(
-            tf.fill([tf.reduce_sum(tf.cast(is_empty, tf.int32))], self._fallback_id),
-            tf.cast(is_empty, tf.int64),
-        )
-        ids = tf.concat([one, ids], axis=1)
+        ids = self._prompts.in_graph(requests)
         prompt_ids = self._padded(ids, room(self.core, self._served_steps))
-        return prompt_ids, tf.fill([rows], self._served_steps)
+        return prompt_ids, tf.fill([tf.shape(requests)[0]], self._served_steps)
 
     def decode(self, inputs, *args, **options):
         options |= {"first_tokens": inputs[:, -1], "prompt_ids": inputs}
@@ -509,8 +433,7 @@ class TextGenerator(GeneratingTask):
 
     @property
     def settings(self):
-        chat = None if self._chat is None else dict(self._chat)
-        return {**super().settings, "opening": self.opening, "chat": chat}
+        return {**super().settings, "opening": self.opening, "chat": self._prompts.chat}
 
 
 def _stops(stop):
@@ -527,16 +450,3 @@ def _cut_and_padded_in_front(ids, length, pad_id):
     dense = ids.to_tensor(shape=[None, None])
     dense = tf.pad(dense, [[0, 0], [0, 1]])
     return tf.where(places >= 0, tf.gather(dense, tf.maximum(places, 0), batch_dims=1), pad_id)
-
-
-def _groups(texts, characters):
-    """Yields lists of consecutive texts, of at most so many characters or of one text."""
-    group, length = [], 0
-    for text in texts:
-        if group and length + len(text) > characters:
-            yield group
-            group, length = [], 0
-        group.append(text)
-        length += len(text)
-    if group:
-        yield group
