@@ -9,7 +9,7 @@ import numpy as np
 import zoo
 from keras_attention import EncoderBlock, MultiHeadAttention
 from zoo.tasks.match_results import Findings
-from zoo.tasks.results import AttentionMaps, TranslationAttention
+from zoo.tasks.text_results import AttentionMaps, TranslationAttention
 
 text, texts, path = "A man rides a bike.", ["A dog.", "Two cats."], pathlib.Path("dog.jpg")
 

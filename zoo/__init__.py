@@ -27,11 +27,12 @@ if TYPE_CHECKING:
     from zoo.tasks.embedding import Embedder
     from zoo.tasks.masked import MaskFiller
     from zoo.tasks.matching import Matcher
+    from zoo.tasks.picture_results import Caption
     from zoo.tasks.recognition import Recognizer
-    from zoo.tasks.results import Caption, TextScores, Translation
     from zoo.tasks.scoring import Scorer
     from zoo.tasks.sound_results import Recognition, Transcription
     from zoo.tasks.tagging import Tagger
+    from zoo.tasks.text_results import TextScores, Translation
     from zoo.tasks.text_to_text import TextToText
     from zoo.tasks.timed_texts import Segment, TimedTranscription
     from zoo.tasks.transcription import Transcriber
@@ -76,7 +77,7 @@ _HOMES = {
     "Answerer": "zoo.tasks.answering",
     "Backbone": "zoo.models.backbone",
     "ByteBPETokenizer": "zoo.readers.text",
-    "Caption": "zoo.tasks.results",
+    "Caption": "zoo.tasks.picture_results",
     "Captioner": "zoo.tasks.captioning",
     "Classifier": "zoo.tasks.classification",
     "Embedder": "zoo.tasks.embedding",
@@ -92,12 +93,12 @@ _HOMES = {
     "SpeechReader": "zoo.readers.speech_reader",
     "Tagger": "zoo.tasks.tagging",
     "TextGenerator": "zoo.tasks.writing",
-    "TextScores": "zoo.tasks.results",
+    "TextScores": "zoo.tasks.text_results",
     "TextToText": "zoo.tasks.text_to_text",
     "TimedTranscription": "zoo.tasks.timed_texts",
     "Transcriber": "zoo.tasks.transcription",
     "Transcription": "zoo.tasks.sound_results",
-    "Translation": "zoo.tasks.results",
+    "Translation": "zoo.tasks.text_results",
     "Translator": "zoo.tasks.translation",
     "save_checkpoint": "zoo.checkpoints.saving",
 }

@@ -13,13 +13,8 @@ import pytest
 from tests.zoo.pictures import IMAGES
 from zoo.pages import attention_page, picture_view, text_view
 from zoo.readers.images import image_bytes
-from zoo.tasks.results import (
-    AttentionMaps,
-    Caption,
-    PictureClasses,
-    Translation,
-    TranslationAttention,
-)
+from zoo.tasks.picture_results import Caption, PictureClasses
+from zoo.tasks.text_results import AttentionMaps, Translation, TranslationAttention
 
 LONG = 512  # tokens
 ROWS, COLUMNS = ["Zwei", "Hun", "·de", "<end>"], ["two", "<b>dogs", "<end>"]

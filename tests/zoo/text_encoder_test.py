@@ -14,7 +14,7 @@ from zoo.readers.text.pair_reader import PairReader
 from zoo.readers.text.templates import around
 from zoo.readers.text.text_reader import TextReader
 from zoo.readers.text.word_reader import WordReader
-from zoo.tasks.results import TextClasses
+from zoo.tasks.text_results import TextClasses
 
 TINY = {"num_layers": 1, "size": 16, "num_heads": 2, "hidden": 32, "max_length": 16, "dropout": 0.0}
 LABELS = ["bad", "good"]

@@ -28,7 +28,8 @@ from zoo.tasks.arguments import (
 )
 from zoo.tasks.base import part_of
 from zoo.tasks.generating import LIMITS, SEEDS, GeneratingTask, best_texts
-from zoo.tasks.results import Caption, hypothesis_log_probs
+from zoo.tasks.picture_results import Caption
+from zoo.tasks.result_parts import hypothesis_log_probs
 from zoo.tasks.seeing import PIXELS, as_annotations, require_captioner_that_sees
 
 LONGEST_CAPTION = 60

@@ -23,8 +23,9 @@ from zoo.tasks.entailment import (
     places_of_entailment,
     probabilities_of,
 )
-from zoo.tasks.results import PictureClasses, TextClasses
+from zoo.tasks.picture_results import PictureClasses
 from zoo.tasks.sound_results import SoundClasses
+from zoo.tasks.text_results import TextClasses
 
 SINGLE, MULTI = "single_label_classification", "multi_label_classification"
 

@@ -32,7 +32,7 @@ from zoo.tasks.arguments import (
 from zoo.tasks.base import Task, part_of
 from zoo.tasks.match_results import Findings, Matches
 from zoo.tasks.matching_graphs import write_matching_graphs
-from zoo.tasks.results import PictureClasses
+from zoo.tasks.picture_results import PictureClasses
 from zoo.tasks.searching import find, is_path_of_picture, picture_to_find, pictures_to_search
 from zoo.tasks.seeing import as_annotations, require_eyes_that_fit
 

@@ -8,7 +8,8 @@ import numpy as np
 
 from keras_attention.errors import unknown_name
 from zoo.readers.text.sentences import Part, halve, split_sentences
-from zoo.tasks.results import Translation, hypothesis_log_probs
+from zoo.tasks.result_parts import hypothesis_log_probs
+from zoo.tasks.text_results import Translation
 
 POSITIONS_TOLD = 10
 _CODE = re.compile(r"\s*(?P<code>>>[^\s<>]+<<)\s*")

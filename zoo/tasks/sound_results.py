@@ -8,7 +8,7 @@ import numpy as np
 from keras_attention.plotting import new_figure
 from zoo.decoding.base import require
 from zoo.tasks.passages import block_diagonal
-from zoo.tasks.results import OF_ATTENTION, hypothesis_log_probs, joined, looks, require_entry
+from zoo.tasks.result_parts import OF_ATTENTION, hypothesis_log_probs, joined, looks, require_entry
 
 LONGEST_TITLE = 80  # characters
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from zoo.atomic import whole
-from zoo.tasks.results import require_entry
+from zoo.tasks.result_parts import require_entry
 from zoo.tasks.subtitles import require_subtitles, subtitles
 
 

@@ -13,8 +13,9 @@ from zoo.readers.text.texts import as_text, as_texts
 from zoo.tasks.arguments import No, OneEach, Options, SamplerLike, Texts, Yes
 from zoo.tasks.generating import best_texts
 from zoo.tasks.passages import joined_texts, passages_of, put_together
-from zoo.tasks.results import AttentionMaps, Translation, TranslationAttention, stacked
+from zoo.tasks.result_parts import stacked
 from zoo.tasks.source_to_target import LONGEST_TARGET, SourceToTargetTask, as_source_length
+from zoo.tasks.text_results import AttentionMaps, Translation, TranslationAttention
 
 TEXTS_A_COUNT = 4096
 

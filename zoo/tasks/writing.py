@@ -20,7 +20,8 @@ from zoo.tasks.arguments import Conversation, SamplerLike, Texts
 from zoo.tasks.continuation import TOKENS, Continuation, Continued, room
 from zoo.tasks.generating import GeneratingTask
 from zoo.tasks.prompts import Prompts
-from zoo.tasks.results import AttentionMaps, TextScores, stacked
+from zoo.tasks.result_parts import stacked
+from zoo.tasks.text_results import AttentionMaps, TextScores
 from zoo.tasks.token_streams import TokenStreams
 from zoo.tasks.written_tokens import WrittenToken, written_token
 
