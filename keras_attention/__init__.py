@@ -20,7 +20,8 @@ from keras_attention.multi_head import MultiHeadAttention
 from keras_attention.nystrom import NystromAttention
 from keras_attention.performer import PerformerAttention
 from keras_attention.pooling import AttentionPooling
-from keras_attention.recurrent import AttentionCell, AttentionRNN
+from keras_attention.recurrent import AttentionRNN
+from keras_attention.recurrent_cell import AttentionCell
 from keras_attention.reformer import ReformerAttention
 from keras_attention.transformer import DecoderBlock, EncoderBlock
 from keras_attention.transformer_block import TransformerBlock

@@ -12,7 +12,7 @@ from keras_attention import (
     MultiHeadAttention,
     coverage_loss,
 )
-from keras_attention.recurrent import ORDERS
+from keras_attention.recurrent_cell import ORDERS
 from tests.attention import oracle
 from tests.attention.compiled import compiled
 from tests.attention.gradients import gradients, weight_gradients
