@@ -3,7 +3,7 @@
 A layer combines independent parts: a score, a mask, a normalizer, a position and an implementation.
 """
 
-from keras_attention import compute, drop_in, masks, normalizers, positions, scores
+from keras_attention import alignments, compute, drop_in, masks, normalizers, positions, scores
 from keras_attention._from_keras import from_keras
 from keras_attention.attention import Attention, Memory
 from keras_attention.conformer import ConformerBlock
@@ -50,6 +50,7 @@ __all__ = [
     "PerformerAttention",
     "ReformerAttention",
     "TransformerBlock",
+    "alignments",
     "compute",
     "coverage_loss",
     "drop_in",

@@ -8,6 +8,8 @@ from keras import ops
 from keras_attention import _rnn_cells
 from keras_attention._checks import require_one_of, require_positive_integers_or_none
 from keras_attention._layer import require_built
+from keras_attention._registry import serialize
+from keras_attention.alignments._argument import get_alignment
 from keras_attention.attention import memory_attention
 from keras_attention.coverage import get_coverage
 from keras_attention.multi_head import MultiHeadAttention
@@ -44,11 +46,12 @@ class AttentionCell(keras.layers.Layer):
     Paper: Xu et al. 2015, section 4.2.1 (https://arxiv.org/abs/1502.03044).
 
     With `coverage`, the keys of the memory depend on the attention weights of the earlier steps,
-    see `Coverage`.
+    see `Coverage`. With `alignment`, the weights themselves follow those of the step before: they
+    only move forward, as speech does through a text, see `keras_attention.alignments`.
 
     The memory is prepared once per source: `memory = cell.prepare(encoded, mask)`. The state is a
     list of tensors with the batch as the first axis, so that beam search can reorder it. With
-    `coverage`, its last tensors are the earlier weights.
+    `coverage` or `alignment`, its last tensors are the earlier weights.
 
     Args:
         cell: A Keras RNN cell, such as `keras.layers.GRUCell(512)` or `LSTMCell`. Its first state
@@ -60,12 +63,15 @@ class AttentionCell(keras.layers.Layer):
             other orders have no such projection.
         gated: Whether to scale the context by the gate β.
         coverage: A `Coverage` layer, which says which scores it works with, or `None`.
+        alignment: `"monotonic"`, `"stepwise"`, `"forward"`, an object of
+            `keras_attention.alignments`, its config, or `None`. It takes the place of the
+            normalizer of the attention, which must be softmax.
 
     Call arguments:
         inputs: Tensor `(batch, input_size)`, such as the embedded previous token.
         states: List of tensors, from `initial_state` or the previous step.
         memory: What `prepare` returned.
-        training: Whether to apply dropout.
+        training: Whether to apply dropout and the noise of an alignment.
 
     Returns:
         `(output, states, weights)`: output `(batch, output_size)` and weights `(batch, …,
@@ -73,8 +79,8 @@ class AttentionCell(keras.layers.Layer):
 
     Raises:
         ValueError: If the order is unknown, `units` is given for another order, `cell` is not an
-            RNN cell, `attention` is neither a name nor such a layer, `coverage` is not a `Coverage`
-            or does not fit the attention, or a state has the wrong shape.
+            RNN cell, `attention` is neither a name nor such a layer, `coverage` or `alignment` is
+            none or does not fit the attention, or a state has the wrong shape.
 
     Example:
 
@@ -95,6 +101,7 @@ class AttentionCell(keras.layers.Layer):
         units: int | None = None,
         gated: bool = False,
         coverage: Any = None,
+        alignment: Any = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -109,7 +116,8 @@ class AttentionCell(keras.layers.Layer):
         self.cell = _rnn_cells.get_cell(cell)
         self.attention = memory_attention("AttentionCell", attention, self.dtype_policy)
         self.coverage = get_coverage(coverage, self.attention)
-        if self.coverage is not None:
+        self.alignment = get_alignment(alignment, self.attention)
+        if self._history_length:
             # Keras would cast the sum of the weights to half precision, where it stops growing.
             self.autocast = False
         self.order = order
@@ -142,9 +150,8 @@ class AttentionCell(keras.layers.Layer):
         query_shape = (batch, 1, self.cell.units)
         if not self.attention.built:  # already built if loaded from a file or shared
             self.attention.build(query_shape, memory_shape)
-        if self.coverage is not None and not self.coverage.built:
-            any_memory = ops.zeros((1, 1, memory_shape[-1]), self.compute_dtype)
-            self.coverage.build(self._keys(self.attention.prepare(any_memory)).shape)
+        if self._history_length:
+            self._build_history(memory_shape[-1])
         context_size = self._context_size(memory_shape)
         self.output_size = self._output_size(memory_shape)
         if self.order == "luong":
@@ -159,6 +166,14 @@ class AttentionCell(keras.layers.Layer):
                 cell.build((batch, size))
         if self.gated:
             self.gate.build((batch, self.cell.units))
+
+    def _build_history(self, memory_size):
+        """Builds the layers that depend on earlier weights."""
+        memory = self.attention.prepare(ops.zeros((1, 1, memory_size), self.compute_dtype))
+        if self.coverage is not None and not self.coverage.built:
+            self.coverage.build(self._keys(memory).shape)
+        if self.alignment is not None and not self.alignment.built:
+            self.alignment.build((*self._zero_weights(1, memory).shape, 1))  # (1, *heads, 1, 1)
 
     def _output_size(self, memory_shape):
         """Returns the size of the output `o_t` for a memory of this shape."""
@@ -189,8 +204,9 @@ class AttentionCell(keras.layers.Layer):
             state: Tensor `(batch, cell.units)`, the first state of the cell; its other states (the
                 memory cell of an LSTM) are then zeros. Or a list of all its states. The output that
                 is fed back starts as zeros.
-            memory: What `prepare` returned. Required with `coverage`: the earlier weights, which
-                start as zeros, are part of the state.
+            memory: What `prepare` returned. Required with `coverage` and `alignment`: the earlier
+                weights are part of the state. They start as zeros for the coverage, and on the
+                first key for the alignment.
         """
         require_built(self, "inputs_shape, memory_shape")
         states = _rnn_cells.initial_states(self.cell, state, self.name)
@@ -199,19 +215,31 @@ class AttentionCell(keras.layers.Layer):
         if self.order == "luong":
             states.append(ops.zeros((batch, self.output_size), self.compute_dtype))
         states = [ops.cast(each, self.compute_dtype) for each in states]
-        if self.coverage is not None:
+        if self._history_length:
             states += self._initial_history(batch, memory)
         return states
+
+    @property
+    def _history_length(self):
+        """Number of tensors in the state that hold earlier weights."""
+        of_coverage = 0 if self.coverage is None else self.coverage.history_length
+        return of_coverage + (self.alignment is not None)
 
     def _initial_history(self, batch, memory):
         if memory is None:
             raise ValueError(
                 f"`memory` is required for the initial state of the layer {self.name!r}: with "
-                "coverage, the state holds weights of all keys. Received: memory=None. Pass "
-                "memory = cell.prepare(encoded) to cell.initial_state(state, memory)."
+                "coverage or an alignment, the state holds weights of all keys. Received: "
+                "memory=None. Pass memory = cell.prepare(encoded) to "
+                "cell.initial_state(state, memory)."
             )
         self.attention._require_memory(memory)
-        return self.coverage.initial_history(self._zero_weights(batch, memory))
+        zeros, history = self._zero_weights(batch, memory), []
+        if self.coverage is not None:
+            history += self.coverage.initial_history(zeros)
+        if self.alignment is not None:
+            history += [self.alignment.initial_weights(zeros, memory.mask)]
+        return history
 
     def _zero_weights(self, batch, memory):
         """Returns zeros in the shape of the weights of a step."""
@@ -220,17 +248,26 @@ class AttentionCell(keras.layers.Layer):
         return ops.zeros((batch, *heads, ops.shape(memory.key)[-2]), "float32")
 
     def call(self, inputs, states, memory, training=None):
-        if self.coverage is None:
-            return self._step(inputs, states, memory, training)
+        if not self._history_length:
+            return self._step(inputs, states, memory, {}, training)
         self.attention._require_memory(memory)
-        first = len(states) - self.coverage.history_length
-        history = states[first:]
+        first, options = len(states) - self._history_length, {}
+        states, history = states[:first], states[first:]
         inputs, value, *states = (
-            ops.cast(x, self.compute_dtype) for x in (inputs, memory.value, *states[:first])
+            ops.cast(x, self.compute_dtype) for x in (inputs, memory.value, *states)
         )
-        memory = memory._replace(key=self.coverage(self._keys(memory), history), value=value)
-        output, states, weights = self._step(inputs, states, memory, training)
-        return output, [*states, *self.coverage.next_history(history, weights)], weights
+        memory = memory._replace(value=value)
+        if self.alignment is not None:
+            *history, previous = history
+            options = {"normalizer": self.alignment.after(previous)}
+        if self.coverage is not None:
+            memory = memory._replace(key=self.coverage(self._keys(memory), history))
+        output, states, weights = self._step(inputs, states, memory, options, training)
+        if self.coverage is not None:
+            states = [*states, *self.coverage.next_history(history, weights)]
+        if self.alignment is not None:
+            states = [*states, weights]
+        return output, states, weights
 
     def _keys(self, memory):
         """Returns the prepared keys, separate for each head even if several share them."""
@@ -238,19 +275,19 @@ class AttentionCell(keras.layers.Layer):
             return self.attention._for_each_head(memory.key)
         return memory.key
 
-    def _step(self, inputs, states, memory, training):
+    def _step(self, inputs, states, memory, options, training):
         if self.order == "luong":
             *states, fed_back = states
             hidden, states = _rnn_cells.move(self.cell, [inputs, fed_back], states, training)
-            context, weights = self._look(hidden, memory, training)
+            context, weights = self._look(hidden, memory, options, training)
             output = self.combine(ops.concatenate([context, hidden], axis=-1))
             return output, [*states, output], weights
         if self.order == "conditional":
             between, states = _rnn_cells.move(self.cell, [inputs], states, training)
-            context, weights = self._look(between, memory, training)
+            context, weights = self._look(between, memory, options, training)
             hidden, states = _rnn_cells.move(self.second_cell, [context], states, training)
         else:
-            context, weights = self._look(states[0], memory, training)
+            context, weights = self._look(states[0], memory, options, training)
             hidden, states = _rnn_cells.move(self.cell, [inputs, context], states, training)
         return ops.concatenate([hidden, context], axis=-1), states, weights
 
@@ -267,23 +304,23 @@ class AttentionCell(keras.layers.Layer):
         for cell in self.cells:
             _rnn_cells.forget_dropout(cell)
 
-    def _look(self, query, memory, training):
+    def _look(self, query, memory, options, training):
         # Gradients of these are reshapes; gradients of slices would fill tensors with zeros.
         query = ops.expand_dims(query, axis=1)
-        context, weights = self.attention.attend(query, memory, training=training)
+        context, weights = self.attention.attend(query, memory, training=training, **options)
         context = ops.squeeze(context, axis=1)  # (batch, value_size)
         if self.gated:
             context = self.gate(ops.squeeze(query, axis=1)) * context
         return context, ops.squeeze(weights, axis=-2)
 
     def get_config(self):
-        serialize = keras.saving.serialize_keras_object
         return {
             **super().get_config(),
-            "cell": serialize(self.cell),
-            "attention": serialize(self.attention),
+            "cell": keras.saving.serialize_keras_object(self.cell),
+            "attention": keras.saving.serialize_keras_object(self.attention),
             "order": self.order,
             "units": self.units,
             "gated": self.gated,
             "coverage": None if self.coverage is None else serialize(self.coverage),
+            "alignment": None if self.alignment is None else serialize(self.alignment),
         }
