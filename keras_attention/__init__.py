@@ -3,7 +3,7 @@
 A layer combines independent parts: a score, a mask, a normalizer, a position and an implementation.
 """
 
-from keras_attention import compute, drop_in, masks, normalizers, positions, scores
+from keras_attention import alignments, compute, drop_in, masks, normalizers, positions, scores
 from keras_attention._from_keras import from_keras
 from keras_attention.attention import Attention, Memory
 from keras_attention.conformer import ConformerBlock
@@ -20,7 +20,8 @@ from keras_attention.multi_head import MultiHeadAttention
 from keras_attention.nystrom import NystromAttention
 from keras_attention.performer import PerformerAttention
 from keras_attention.pooling import AttentionPooling
-from keras_attention.recurrent import AttentionCell, AttentionRNN
+from keras_attention.recurrent import AttentionRNN
+from keras_attention.recurrent_cell import AttentionCell
 from keras_attention.reformer import ReformerAttention
 from keras_attention.transformer import DecoderBlock, EncoderBlock
 from keras_attention.transformer_block import TransformerBlock
@@ -49,6 +50,7 @@ __all__ = [
     "PerformerAttention",
     "ReformerAttention",
     "TransformerBlock",
+    "alignments",
     "compute",
     "coverage_loss",
     "drop_in",

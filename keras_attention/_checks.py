@@ -35,6 +35,17 @@ def require_fractions(owner, **fractions):
             )
 
 
+def require_numbers(owner, at_least=-math.inf, **numbers):
+    """Raises a `ValueError` for the first argument that is not a finite number of this size."""
+    for name, number in numbers.items():
+        is_number = isinstance(number, Real) and not isinstance(number, bool)
+        if not is_number or not math.isfinite(number) or number < at_least:
+            limit = "" if at_least == -math.inf else f" of at least {at_least}"
+            raise ValueError(
+                f"`{name}` of {owner} must be a finite number{limit}. Received: {name}={number!r}."
+            )
+
+
 def require_one_of(owner, known, **choices):
     """Raises a `ValueError` for the first argument that is not one of the known values."""
     for name, choice in choices.items():

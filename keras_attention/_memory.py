@@ -72,6 +72,7 @@ class MemoryAttention(AttentionLayer):
         training=None,
         start=None,
         return_attention_scores=True,
+        **options,
     ):
         """Attends from queries to a memory.
 
@@ -85,6 +86,8 @@ class MemoryAttention(AttentionLayer):
                 query has the position of the last key.
             return_attention_scores: Whether to return the weights; if not, `None` takes their
                 place.
+            **options: For `Attention` and `MultiHeadAttention` also `normalizer`, a `Normalizer` in
+                place of that of the layer.
 
         Returns:
             `(context, weights)`.
@@ -93,7 +96,7 @@ class MemoryAttention(AttentionLayer):
         query_mask = self._padding_mask("query_mask", query_mask, query)
         query = self._ready(query, query_mask)
         return self._attend(
-            query, memory, query_mask, mask, training, start, return_attention_scores
+            query, memory, query_mask, mask, training, start, return_attention_scores, **options
         )
 
     def _require_memory(self, memory):

@@ -291,11 +291,11 @@ class MultiHeadAttention(GrowingMemory, MemoryAttention, MultiHeadLayer):
         value = self._project(self.value_projection, value, self.value_dim)
         return self.attention.prepare_heads(key, value, mask, start)
 
-    def _attend(self, query, memory, *arguments):
+    def _attend(self, query, memory, *arguments, **options):
         heads = self._queries_of_heads(query)
         key, value = self._for_each_head(memory.key), self._for_each_head(memory.value)
         memory = memory._replace(key=key, value=value)
-        context, weights = self._attend_heads(heads, memory, *arguments)
+        context, weights = self._attend_heads(heads, memory, *arguments, **options)
         if self.use_gate:
             gate = self._project(self.gate_projection, query, self.value_dim)
             context = ops.cast(context, gate.dtype) * gate
@@ -304,9 +304,9 @@ class MultiHeadAttention(GrowingMemory, MemoryAttention, MultiHeadLayer):
             output = ops.reshape(output, (*ops.shape(output)[:2], *self._output_shape))
         return output, weights
 
-    def _attend_heads(self, *arguments):
+    def _attend_heads(self, *arguments, **options):
         """Returns the context and weights of all heads."""
-        return self.attention.attend_heads(*arguments)
+        return self.attention.attend_heads(*arguments, **options)
 
     def _queries_of_heads(self, query):
         return self._of_heads(self.query_projection, self.query_norm, query)

@@ -24,7 +24,8 @@ USUAL = {
 PACKAGES = ("keras_attention.", "zoo.")
 OFFERS = {
     *(f"keras_attention.{name}" for name in ("masks", "normalizers", "plotting", "positions")),
-    *("keras_attention.compute", "keras_attention.scores", "zoo.decoding", "zoo.metrics"),
+    *("keras_attention.alignments", "keras_attention.compute", "keras_attention.scores"),
+    *("zoo.decoding", "zoo.metrics"),
 }
 LISTS = {"Args", "Attributes", "Call arguments", "Class attributes", "Raises"}
 

@@ -15,12 +15,21 @@ import keras_attention
 import zoo
 import zoo.decoding
 import zoo.metrics
-from keras_attention import compute, drop_in, masks, normalizers, plotting, positions, scores
+from keras_attention import (
+    alignments,
+    compute,
+    drop_in,
+    masks,
+    normalizers,
+    plotting,
+    positions,
+    scores,
+)
 
 ROOT = pathlib.Path(__file__).parents[1]
 IMAGES = ROOT / "notebooks" / "reference" / "images"
 PACKAGES = [
-    *(keras_attention, compute, drop_in, masks, normalizers, positions, scores),
+    *(keras_attention, alignments, compute, drop_in, masks, normalizers, positions, scores),
     *(zoo, zoo.decoding, zoo.metrics),
 ]
 
@@ -76,7 +85,7 @@ def test_pictures_and_notebooks_are_shown(pages, site):
 
 
 def test_equations_are_drawn(pages):
-    for page in ("layers", "scores", "masks", "normalizers", "positions", "decoding"):
+    for page in ("layers", "scores", "masks", "normalizers", "alignments", "positions", "decoding"):
         assert "<math" in pages[page]
         assert "$$" not in pages[page]
     shown = re.search(r'<h2 id="keras_attention.scores.ScaledDot".*?</math>', pages["scores"], re.S)

@@ -12,8 +12,9 @@ from keras_attention import (
     MultiHeadAttention,
     coverage_loss,
 )
-from keras_attention.recurrent import ORDERS
+from keras_attention.recurrent_cell import ORDERS
 from tests.attention import oracle
+from tests.attention.alignment_equations import Following
 from tests.attention.compiled import compiled
 from tests.attention.gradients import gradients, weight_gradients
 
@@ -37,13 +38,14 @@ ATTENTIONS = {
 }
 
 
-def make_layer(attention="additive", dtype=None, order="bahdanau", **coverage):
+def make_layer(attention="additive", dtype=None, order="bahdanau", alignment=None, **coverage):
     """A built `AttentionRNN` whose weights are all random, including biases."""
     cell = AttentionCell(
         keras.layers.GRUCell(UNITS, dtype=dtype),
         attention,
         order=order,
         coverage=Coverage(**coverage, dtype=dtype),
+        alignment=alignment,
         dtype=dtype,
     )
     layer = AttentionRNN(cell, dtype=dtype)
@@ -101,7 +103,7 @@ def softmax(scores, mask):
     return scores / scores.sum(-1, keepdims=True)
 
 
-def loop(layer, paper, inputs=INPUTS, memory=ENCODED, state=STATE, mask=MASK):
+def loop(layer, paper, inputs=INPUTS, memory=ENCODED, state=STATE, mask=MASK, normalize=softmax):
     """Returns outputs and weights of a layer with the additive score, computed step by step."""
     cell, (move, _) = layer.cell, oracle.CELL_STEPS["GRUCell"]
     names = "query_kernel", "key_kernel", "scale", "bias"
@@ -111,7 +113,7 @@ def loop(layer, paper, inputs=INPUTS, memory=ENCODED, state=STATE, mask=MASK):
     for x in inputs.swapaxes(0, 1):
         key = memory @ key_kernel + bias + PAPERS[paper](cell.coverage, previous, total)
         scores = np.tanh((state @ query_kernel)[:, None] + key) @ scale[0]
-        previous = softmax(scores, mask)
+        previous = normalize(scores, mask)
         total = total + previous
         context = np.einsum("bk,bkd->bd", previous, memory)
         state, _ = move(cell.cell, np.concatenate([x, context], axis=-1), [state])
@@ -125,6 +127,15 @@ def test_equals_the_equations_of_the_paper(paper):
     layer = make_layer(**COVERAGES[paper])
     for found, expected in zip(run(layer), loop(layer, paper), strict=True):
         np.testing.assert_allclose(oracle.float64(found), expected, atol=1e-5)
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("alignment", ["forward", "monotonic", "stepwise"])
+def test_works_together_with_an_alignment(alignment):
+    layer = make_layer(alignment=alignment, **COVERAGES["both"])
+    expected = loop(layer, "both", normalize=Following(layer.cell.alignment, training=False))
+    for found, wanted in zip(run(layer), expected, strict=True):
+        np.testing.assert_allclose(oracle.float64(found), wanted, atol=1e-5)
 
 
 def test_each_head_has_a_history_and_filters_of_its_own():

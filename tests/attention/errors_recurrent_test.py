@@ -9,8 +9,10 @@ from keras_attention import (
     AttentionCell,
     AttentionRNN,
     Coverage,
+    DifferentialAttention,
     LinearAttention,
     MultiHeadAttention,
+    alignments,
     coverage_loss,
     scores,
 )
@@ -159,6 +161,48 @@ MISTAKES = {
     "step with coverage and a memory that is not prepared": (
         lambda: prepared_cell(coverage=Coverage())(QUERY[:, 0], [np.ones((2, 8))], VALUE),
         ["`memory` of Attention must be what its `prepare` returned", "shape (2, 5, 4)"],
+    ),
+    "unknown alignment": (
+        lambda: AttentionCell(gru(), alignment="monotonous"),
+        ["Unknown alignment 'monotonous'", "Did you mean 'monotonic'?"],
+    ),
+    "class of an alignment": (
+        lambda: AttentionCell(gru(), alignment=alignments.Forward),
+        ["`alignment` must be an object, not a class", "Forward()"],
+    ),
+    "coverage in place of an alignment": (
+        lambda: AttentionCell(gru(), alignment=Coverage()),
+        ["`alignment` must be one of forward, monotonic, stepwise", "Received: <Coverage"],
+    ),
+    "alignment of an attention with a normalizer of its own": (
+        lambda: AttentionCell(
+            gru(), MultiHeadAttention(2, 3, normalizer="sigmoid"), alignment="monotonic"
+        ),
+        ["`alignment` of AttentionCell", "normalizer='softmax'", "the normalizer Sigmoid"],
+    ),
+    "alignment of an attention without a normalizer": (
+        lambda: AttentionCell(gru(), LinearAttention(2, 3), alignment="forward"),
+        ["Attention or MultiHeadAttention", "the layer LinearAttention", "omit the alignment"],
+    ),
+    "alignment of predicted places": (
+        lambda: AttentionCell(gru(), LocalAttention("predictive"), alignment="forward"),
+        ["Attention or MultiHeadAttention", "the layer LocalAttention"],
+    ),
+    "alignment of a difference of weights": (
+        lambda: AttentionCell(gru(), DifferentialAttention(2, 3), alignment="forward"),
+        ["Attention or MultiHeadAttention", "the layer DifferentialAttention"],
+    ),
+    "negative noise": (
+        lambda: alignments.Monotonic(noise=-1),
+        ["`noise` of Monotonic must be a finite number of at least 0", "noise=-1"],
+    ),
+    "bias that is not a number": (
+        lambda: alignments.Stepwise(initial_bias="zeros"),
+        ["`initial_bias` of Stepwise must be a finite number", "initial_bias='zeros'"],
+    ),
+    "state with an alignment, without the memory": (
+        lambda: prepared_cell(alignment="forward").initial_state(np.ones((2, 8))),
+        ["`memory` is required", "an alignment", "cell.initial_state(state, memory)"],
     ),
     "mask of the keys for the coverage loss": (
         lambda: coverage_loss(np.ones((2, 3, 5)), ones(2, 5)),

@@ -160,11 +160,12 @@ def _positional_logits(kind, score, query, key, head):
     return found
 
 
-def attention(layer, query, value, key=None, visible=None, **masks):
+def attention(layer, query, value, key=None, visible=None, normalize=None, **masks):
     """Returns context and weights of the layer `Attention`.
 
     Args:
         visible: Visible pairs `(batch, …, query_length, key_length)`, instead of masks.
+        normalize: Function of scores, visible pairs and head, instead of the layer's normalizer.
     """
     key = value if key is None else key
     if visible is None:
@@ -174,15 +175,16 @@ def attention(layer, query, value, key=None, visible=None, **masks):
     projected = () if vectors is None else (vectors, vectors)
     bias = position_equations.bias(layer.position, query, key, *places, *projected)
     scores = _scores(layer, query, key, places, bias)
-    weights = normalized(_name(layer.normalizer), scores, visible[:, 0])
+    weights = (normalize or _normalizer(layer))(scores, visible[:, 0], ())
     return weights @ value, weights
 
 
-def multi_head_attention(layer, query, value, key=None, visible=None, **masks):
+def multi_head_attention(layer, query, value, key=None, visible=None, normalize=None, **masks):
     """Returns output and weights of the layer `MultiHeadAttention`.
 
     Args:
         visible: Visible pairs `(batch, heads, query_length, key_length)`, instead of masks.
+        normalize: As for `attention`.
     """
     key = value if key is None else key
     if visible is None:
@@ -208,9 +210,13 @@ def multi_head_attention(layer, query, value, key=None, visible=None, **masks):
     contexts = []
     for head in range(layer.num_heads):
         scores = _scores(inner, queries[head], keys[head], places, biases[:, head], head)
-        weights[:, head] = normalized(_name(inner.normalizer), scores, visible[:, head])
+        weights[:, head] = (normalize or _normalizer(inner))(scores, visible[:, head], head)
         contexts.append(weights[:, head] @ values[head])
     return _dense(layer.output_projection, np.concatenate(contexts, axis=-1)), weights
+
+
+def _normalizer(layer):
+    return lambda scores, visible, head: normalized(_name(layer.normalizer), scores, visible)
 
 
 def _places(query, key):
@@ -256,8 +262,12 @@ def lstm_step(cell, inputs, states):
 CELL_STEPS = {"GRUCell": (gru_step, 1), "LSTMCell": (lstm_step, 2)}
 
 
-def attention_rnn(layer, inputs, memory, initial_state, memory_mask=None):
-    """Returns outputs and weights of the layer `AttentionRNN`, computed step by step."""
+def attention_rnn(layer, inputs, memory, initial_state, memory_mask=None, normalize=None):
+    """Returns outputs and weights of the layer `AttentionRNN`, computed step by step.
+
+    Args:
+        normalize: As for `attention`.
+    """
     cell = layer.cell
     move, number_of_states = CELL_STEPS[type(cell.cell).__name__]
     states = initial_state if isinstance(initial_state, list) else [initial_state]
@@ -265,7 +275,13 @@ def attention_rnn(layer, inputs, memory, initial_state, memory_mask=None):
     attend = multi_head_attention if hasattr(cell.attention, "key_dim") else attention
 
     def look(state):
-        context, weights = attend(cell.attention, state[:, None, :], memory, value_mask=memory_mask)
+        context, weights = attend(
+            cell.attention,
+            state[:, None, :],
+            memory,
+            value_mask=memory_mask,
+            normalize=normalize,
+        )
         gate = 1 / (1 + np.exp(-_dense(cell.gate, state))) if cell.gated else 1.0
         return gate * context[:, 0], weights[..., 0, :]
 

@@ -14,7 +14,7 @@ from keras_attention import (
     PerformerAttention,
 )
 from keras_attention.normalizers import Hard
-from keras_attention.recurrent import ORDERS
+from keras_attention.recurrent_cell import ORDERS
 from tests.attention import oracle
 from tests.attention.gradients import gradients, gradients_in_every_form, weight_gradients
 

@@ -21,6 +21,7 @@ from keras_attention import (
     NystromAttention,
     PerformerAttention,
     ReformerAttention,
+    alignments,
     masks,
     normalizers,
     positions,
@@ -61,6 +62,7 @@ CELL = {
     "order": "luong",
     "units": 6,
     "coverage": Coverage(filters=2, kernel_size=3, history="both"),
+    "alignment": alignments.Stepwise(noise=2.0, initial_bias=3.5, seed=5),
     "name": "step",
 }
 RNN = {"cell": AttentionCell(**CELL), "name": "steps"}
@@ -70,6 +72,8 @@ EVERY_ARGUMENT = [
     (AttentionCell, CELL),
     (AttentionRNN, RNN),
     (Coverage, {"filters": 2, "kernel_size": 3, "history": "previous", "name": "seen"}),
+    (alignments.Forward, {"name": "ahead"}),
+    (alignments.Monotonic, {"noise": 0.5, "initial_bias": -4.0, "seed": 3, "name": "ahead"}),
     (scores.Dot, {"name": "dot"}),
     (scores.ScaledDot, {"name": "scaled"}),
     (scores.General, {"kernel_initializer": keras.initializers.HeNormal(seed=3)}),
@@ -94,6 +98,7 @@ NUMBERS_OF_NUMPY = [
     (LatentAttention, {"num_heads": 2, "key_dim": 2, "latent_dim": TWO, "rotary_dim": TWO}),
     (LocalAttention, {"half_width": TWO, "units": TWO}),
     (NadarayaWatson, {"width": TWO}),
+    (alignments.Stepwise, {"noise": HALF, "initial_bias": TWO}),
     (EncoderBlock, {"num_heads": TWO, "hidden": TWO, "key_dim": TWO, "dropout": HALF}),
     (FeedForward, {"hidden": TWO, "dropout": HALF}),
     (scores.Cosine, {"sharpness": HALF}),
@@ -148,6 +153,9 @@ def model_of_every_layer():
     outputs["pooled"] = pooling(memory, mask=visible)
     cell = AttentionCell(keras.layers.GRUCell(4), coverage=Coverage(2, 3, history="both"))
     outputs["coverage"] = AttentionRNN(cell)(query, memory, memory_mask=visible)
+    for alignment in alignments.names():
+        cell = AttentionCell(keras.layers.GRUCell(4), alignment=alignment)
+        outputs[alignment] = AttentionRNN(cell)(query, memory, memory_mask=visible)
     outputs["encoder"] = EncoderBlock(2, 5, key_dim=4, position="rotary", gated=True)(memory)
     outputs["decoder"] = DecoderBlock(2, 5, key_dim=4, position="t5", norm="rms")(query, memory)
     for layer in (

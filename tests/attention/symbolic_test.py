@@ -19,6 +19,7 @@ from keras_attention import (
     NystromAttention,
     PerformerAttention,
     ReformerAttention,
+    alignments,
 )
 
 pytestmark = pytest.mark.filterwarnings("error::UserWarning")
@@ -32,6 +33,9 @@ LAYERS = {
     ),
     "AttentionRNN, luong": lambda: AttentionRNN(
         AttentionCell(keras.layers.LSTMCell(8), "general", order="luong")
+    ),
+    "AttentionRNN, alignment": lambda: AttentionRNN(
+        AttentionCell(keras.layers.GRUCell(8), alignment=alignments.Monotonic(initial_bias=1.0))
     ),
     "AttentionRNN, coverage": lambda: AttentionRNN(
         AttentionCell(keras.layers.GRUCell(8), MultiHeadAttention(2, 4), coverage=Coverage(2, 3))

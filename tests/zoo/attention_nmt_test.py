@@ -8,6 +8,7 @@ MODELS = {
     "conditional": ("bahdanau_nmt", {"order": "conditional"}),
     "luong": ("luong_nmt", {}),
     "coverage": ("bahdanau_nmt", {"coverage": True}),
+    "alignment": ("bahdanau_nmt", {"alignment": "forward"}),
 }
 PADDING = np.zeros((3, 4), "int32")
 

@@ -89,6 +89,8 @@ class RecurrentNMTConfig:
         cell: `"gru"` or `"lstm"`.
         coverage: Whether the attention knows how much of it each source token has received so far,
             see `keras_attention.Coverage`.
+        alignment: `"monotonic"`, `"stepwise"` or `"forward"`, for outputs that follow the source
+            from its start to its end, such as pronunciations; see `keras_attention.alignments`.
         dropout: Dropout rate of embeddings, annotations and outputs.
     """
 
@@ -100,6 +102,7 @@ class RecurrentNMTConfig:
     order: str = "bahdanau"
     cell: str = "gru"
     coverage: bool = False
+    alignment: str | None = None
     dropout: float = 0.0
 
     def __post_init__(self):
@@ -157,6 +160,7 @@ class AttentionRNNTranslator(Core):
                 Attention(config.score, dtype=dtype),
                 order=config.order,
                 coverage=Coverage(dtype=dtype) if config.coverage else None,
+                alignment=config.alignment,
                 dtype=dtype,
             ),
             dtype=dtype,
