@@ -22,6 +22,7 @@ from keras_attention.performer import PerformerAttention
 from keras_attention.pooling import AttentionPooling
 from keras_attention.recurrent import AttentionCell, AttentionRNN
 from keras_attention.reformer import ReformerAttention
+from keras_attention.talking_heads import TalkingHeadsAttention
 from keras_attention.transformer import DecoderBlock, EncoderBlock
 from keras_attention.transformer_block import TransformerBlock
 
@@ -48,6 +49,7 @@ __all__ = [
     "NystromAttention",
     "PerformerAttention",
     "ReformerAttention",
+    "TalkingHeadsAttention",
     "TransformerBlock",
     "compute",
     "coverage_loss",
