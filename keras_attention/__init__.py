@@ -23,6 +23,7 @@ from keras_attention.pooling import AttentionPooling
 from keras_attention.recurrent import AttentionRNN
 from keras_attention.recurrent_cell import AttentionCell
 from keras_attention.reformer import ReformerAttention
+from keras_attention.talking_heads import TalkingHeadsAttention
 from keras_attention.transformer import DecoderBlock, EncoderBlock
 from keras_attention.transformer_block import TransformerBlock
 
@@ -49,6 +50,7 @@ __all__ = [
     "NystromAttention",
     "PerformerAttention",
     "ReformerAttention",
+    "TalkingHeadsAttention",
     "TransformerBlock",
     "alignments",
     "compute",

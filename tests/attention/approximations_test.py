@@ -10,6 +10,7 @@ from keras import ops
 from keras_attention import (
     DifferentialAttention,
     MultiHeadAttention,
+    TalkingHeadsAttention,
     masks,
     normalizers,
     positions,
@@ -32,6 +33,7 @@ LAYERS = {
     "local, monotonic": lambda **also: LocalAttention("monotonic", 2, **also),
     "local, predictive": lambda **also: LocalAttention("predictive", 3, **also),
     "differential": lambda **also: DifferentialAttention(2, 4, **also),
+    "talking heads": lambda **also: TalkingHeadsAttention(2, 4, **also),
     "latent": lambda **also: LatentAttention(2, 4, latent_dim=6, rotary_dim=2, **also),
     "linear": lambda seed, **also: LinearAttention(2, 4, **also),  # nothing random
     "performer": lambda **also: PerformerAttention(2, 4, **also),
@@ -278,6 +280,19 @@ EVERY_ARGUMENT = [
         },
     ),
     (
+        TalkingHeadsAttention,
+        {
+            **MULTI_HEAD,
+            "num_key_value_heads": 1,
+            "normalizer": normalizers.SoftmaxOne(),
+            "use_sink": True,
+            "position": positions.ALiBi(name="alibi"),
+            "soft_cap": 20.0,
+            "dropout": 0.25,
+            "implementation": "reference",
+        },
+    ),
+    (
         LocalAttention,
         {
             "mode": "predictive",
@@ -368,6 +383,7 @@ def test_saved_file_gives_the_same_in_a_process_that_only_imports_the_package(tm
         "nystrom",
         "performer",
         "reformer",
+        "talking_heads",
     )
     check_file(model, inputs, tmp_path, [f"keras_attention.{name}" for name in names])
 
@@ -383,6 +399,7 @@ def test_saved_file_gives_the_same_in_a_process_that_only_imports_the_package(tm
         NystromAttention,
         PerformerAttention,
         ReformerAttention,
+        TalkingHeadsAttention,
     ],
 )
 def test_arguments_without_a_name_have_the_order_of_keras(layer):

@@ -11,6 +11,7 @@ from keras_attention import (
     EncoderBlock,
     FeedForward,
     MultiHeadAttention,
+    TalkingHeadsAttention,
     masks,
     positions,
 )
@@ -309,6 +310,34 @@ def test_differential_attention_equals_diff_llama(groups):
     np.testing.assert_allclose(oracle.float64(output), expected, atol=2e-5)
     differences = maps[:, :heads] - (first - second + layer.lambda_init) * maps[:, heads:]
     np.testing.assert_allclose(oracle.float64(weights), differences, atol=1e-5)
+
+
+def test_talking_heads_equal_those_of_deberta():
+    config = transformers.DebertaConfig(
+        hidden_size=SIZE, num_attention_heads=4, talking_head=True, pos_att_type=[]
+    )
+    their = transformers.models.deberta.modeling_deberta.DisentangledSelfAttention(config).eval()
+    torch.manual_seed(0)
+    for parameter in their.parameters():
+        torch.nn.init.normal_(parameter, std=0.4)
+    given = {name: each.detach().numpy().T for name, each in their.named_parameters()}
+    layer = TalkingHeadsAttention(4, SIZE // 4, use_bias=["query", "value"])
+    layer.build(X.shape, X.shape)
+    # Each of their heads has its query, key and value side by side.
+    kernels = np.split(given["in_proj.weight"].reshape(SIZE, 4, -1), 3, axis=-1)
+    for name, kernel in zip(("query", "key", "value"), kernels, strict=True):
+        getattr(layer, f"{name}_projection").kernel.assign(kernel.reshape(SIZE, SIZE))
+    layer.query_projection.bias.assign(given["q_bias"])
+    layer.value_projection.bias.assign(given["v_bias"])
+    layer.score_mixing.assign(given["head_logits_proj.weight"])
+    layer.weight_mixing.assign(given["head_weights_proj.weight"])
+    layer.output_projection.kernel.assign(np.eye(SIZE))  # outside of their layer
+    with torch.no_grad():
+        earlier = torch.ones(1, 1, LENGTH, LENGTH).tril()
+        expected = their(torch.tensor(X), earlier, output_attentions=True)
+    found = layer(X, X, use_causal_mask=True, return_attention_scores=True)
+    for each, wanted in zip(found, expected, strict=True):
+        np.testing.assert_allclose(oracle.float64(each), wanted.numpy(), atol=3e-5)
 
 
 @pytest.mark.parametrize("implementation", ["reference", "blocked", "chunked"])

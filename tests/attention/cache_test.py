@@ -9,6 +9,7 @@ from keras_attention import (
     DifferentialAttention,
     LatentAttention,
     MultiHeadAttention,
+    TalkingHeadsAttention,
     masks,
     positions,
     scores,
@@ -41,11 +42,15 @@ def differential(**arguments):
     return DifferentialAttention(4, 4, num_key_value_heads=2, **arguments)
 
 
+def talking_heads(**arguments):
+    return TalkingHeadsAttention(4, 4, num_key_value_heads=2, **arguments)
+
+
 def latent(**arguments):
     return LatentAttention(4, 4, latent_dim=6, rotary_dim=2, **arguments)
 
 
-LAYERS = [single_head, multi_head, grouped_heads, differential]
+LAYERS = [single_head, multi_head, grouped_heads, differential, talking_heads]
 
 
 def step_by_step(layer, x, steps):

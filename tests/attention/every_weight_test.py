@@ -11,6 +11,7 @@ from keras_attention import (
     DifferentialAttention,
     EncoderBlock,
     MultiHeadAttention,
+    TalkingHeadsAttention,
     positions,
     scores,
 )
@@ -45,6 +46,11 @@ def two_maps(score, position):
     return layer, lambda: layer(X, Y)
 
 
+def talking_heads(score, position):
+    layer = TalkingHeadsAttention(2, 4, num_key_value_heads=1, score=score, position=position)
+    return layer, lambda: layer(X, Y)
+
+
 def encoder_block(score, position):
     block = EncoderBlock(2, 3, score=score, position=position)
     return block, lambda: block(X)
@@ -71,6 +77,7 @@ LAYERS = [
     several_heads,
     shared_heads,
     two_maps,
+    talking_heads,
     encoder_block,
     decoder_block,
     recurrent_cell,

@@ -21,6 +21,7 @@ from keras_attention import (
     NystromAttention,
     PerformerAttention,
     ReformerAttention,
+    TalkingHeadsAttention,
     positions,
 )
 
@@ -35,6 +36,7 @@ LAYERS = {
     "half precision": Attention("dot", dtype="mixed_bfloat16"),
     "several heads": MultiHeadAttention(2, 3),
     "differential": DifferentialAttention(2, 3),
+    "talking heads": TalkingHeadsAttention(2, 3),
     "local": LocalAttention("predictive", half_width=2),
     "regression": NadarayaWatson(),
     "latent": LatentAttention(2, 3, latent_dim=4, rotary_dim=2),

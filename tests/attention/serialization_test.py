@@ -21,6 +21,7 @@ from keras_attention import (
     NystromAttention,
     PerformerAttention,
     ReformerAttention,
+    TalkingHeadsAttention,
     alignments,
     masks,
     normalizers,
@@ -161,6 +162,7 @@ def model_of_every_layer():
     for layer in (
         LocalAttention("predictive", 2, units=3),
         LatentAttention(2, 3, latent_dim=4, rotary_dim=2),
+        TalkingHeadsAttention(2, 3),
         LinearAttention(2, 3),
         PerformerAttention(2, 3, num_features=5),
         LinformerAttention(2, 3, projected_length=2, max_length=9),

@@ -18,6 +18,7 @@ from keras_attention import (
     NystromAttention,
     PerformerAttention,
     ReformerAttention,
+    TalkingHeadsAttention,
     TransformerBlock,
 )
 from keras_attention._keras import get_keras_mask
@@ -33,6 +34,7 @@ LAYERS = {
     "attention": lambda: Attention("general"),
     "several heads": lambda: MultiHeadAttention(2, 4, position="rotary"),
     "differential": lambda: DifferentialAttention(2, 4, position="rotary"),
+    "talking heads": lambda: TalkingHeadsAttention(2, 4, position="rotary"),
     "latent": lambda: LatentAttention(2, 4, latent_dim=6, rotary_dim=2, mask="causal"),
     "linear": lambda: LinearAttention(2, 4, causal=True),
     "performer": lambda: PerformerAttention(2, 4),
@@ -180,7 +182,8 @@ def test_mistakes(make, message):
 
 @pytest.mark.parametrize("normalize", ["post", "pre"])
 @pytest.mark.parametrize(
-    "name", ["encoder", "attention", "several heads", "differential", "latent", "keras"]
+    "name",
+    ["encoder", "attention", "several heads", "differential", "talking heads", "latent", "keras"],
 )
 def test_a_call_takes_a_mask_of_pairs(name, normalize):
     if name == "encoder":

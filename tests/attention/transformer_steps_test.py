@@ -13,6 +13,7 @@ from keras_attention import (
     LocalAttention,
     MultiHeadAttention,
     PerformerAttention,
+    TalkingHeadsAttention,
     TransformerBlock,
     masks,
 )
@@ -57,6 +58,7 @@ CAUSAL = {
     "several heads": lambda: MultiHeadAttention(2, 4, mask="causal", position="rotary"),
     "local": lambda: LocalAttention("monotonic", 2, mask="causal"),
     "two maps": lambda: DifferentialAttention(2, 4, mask="causal", position="rotary"),
+    "talking heads": lambda: TalkingHeadsAttention(2, 4, mask="causal", position="rotary"),
     "latent": lambda: LatentAttention(2, 4, latent_dim=6, rotary_dim=2, mask="causal"),
     "linear": lambda: LinearAttention(2, 4, causal=True),
     "performer": lambda: PerformerAttention(2, 4, causal=True),
