@@ -37,6 +37,10 @@ GALLERY = {
     "Longformer": masks.Longformer(window=6, num_global_tokens=2),
     "BigBird": masks.BigBird(block_size=2, num_global=1, num_random=2, length=LENGTH),
     "BigBird, causal": masks.Causal() & masks.BigBird(block_size=2, num_global=1, num_random=2),
+    "Windows of an image": masks.GridWindows(grid=(4, 6), window=(2, 3)),
+    "Shifted windows": masks.GridWindows(grid=(4, 6), window=(2, 3), shift=(1, 1)),
+    "Neighborhood": masks.Neighborhood(grid=(4, 6), window=3),
+    "Neighborhood, with registers": masks.Neighborhood(grid=(4, 5), window=3, num_prefix_tokens=4),
 }
 
 

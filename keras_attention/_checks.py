@@ -25,6 +25,15 @@ def require_positive_integers_or_none(owner, **sizes):
             )
 
 
+def require_counts(owner, **counts):
+    """Raises a `ValueError` for the first argument that is not an integer of at least 0."""
+    for name, count in counts.items():
+        if not is_positive_integer(count) and (count != 0 or isinstance(count, bool)):
+            raise ValueError(
+                f"`{name}` of {owner} must be an integer of at least 0. Received: {name}={count!r}."
+            )
+
+
 def require_fractions(owner, **fractions):
     """Raises a `ValueError` for the first argument that is not a fraction below 1."""
     for name, fraction in fractions.items():
@@ -84,6 +93,22 @@ def is_positive_integer(size):
 
 def is_positive_number(number):
     return isinstance(number, Real) and not isinstance(number, bool) and 0 < number < math.inf
+
+
+def pair_of_integers(owner, name, value, least=1):
+    """Returns an argument for rows and columns as two integers; a single one counts for both.
+
+    Raises:
+        ValueError: If it is neither one integer nor two, or one is too small.
+    """
+    pair = tuple(value) if isinstance(value, list | tuple | np.ndarray) else (value, value)
+    are_integers = all(isinstance(x, Integral) and not isinstance(x, bool) for x in pair)
+    if len(pair) != 2 or not are_integers or min(pair) < least:
+        raise ValueError(
+            f"`{name}` of {owner} must be an integer of at least {least}, or two of them, for rows "
+            f"and columns. Received: {name}={value!r}."
+        )
+    return tuple(map(int, pair))
 
 
 def agree(shape, other):

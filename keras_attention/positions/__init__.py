@@ -5,6 +5,8 @@ from keras_attention.positions.alibi import ALiBi
 from keras_attention.positions.base import Position
 from keras_attention.positions.disentangled import Disentangled, DistanceEmbedding
 from keras_attention.positions.embedding import PositionEmbedding
+from keras_attention.positions.grid_bias import GridBias
+from keras_attention.positions.grid_rotary import GridRotary
 from keras_attention.positions.learned import LearnedPosition
 from keras_attention.positions.rotary import Rotary
 from keras_attention.positions.scaling import (
@@ -30,6 +32,7 @@ _registry = Registry(
         "t5": T5Bias,
         "transformer_xl": TransformerXL,
     },
+    " Those of images, GridBias and GridRotary, need the grid and are objects."
     " Sinusoidal and learned positions are layers for the embeddings: x = SinusoidalPosition()(x).",
 )
 get = _registry.get
@@ -40,6 +43,8 @@ __all__ = [
     "Disentangled",
     "DistanceEmbedding",
     "DynamicScaling",
+    "GridBias",
+    "GridRotary",
     "LearnedPosition",
     "LinearScaling",
     "Llama3Scaling",

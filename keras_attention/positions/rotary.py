@@ -85,18 +85,11 @@ class Rotary(Position):
         return rotated
 
     def rotate(self, x, positions):
-        size = x.shape[-1]
-        rotated = self._rotated(size)
+        rotated = self._rotated(x.shape[-1])
         frequencies = self._frequencies(rotated, positions)
-        frequencies = ops.take(frequencies, self._pair_of(rotated))  # (rotated,)
+        frequencies = ops.take(frequencies, _pair_of(rotated, self.pairs))  # (rotated,)
         angles = ops.outer(ops.cast(positions, "float32"), frequencies)
-        still = ops.zeros((ops.shape(angles)[0], size - rotated), "float32")
-        angles = ops.concatenate([angles, still], axis=-1)
-        # A matmul instead of slices, whose gradients are slow. Each sum has one term: it is exact.
-        crossed = matmul(x, ops.cast(self._cross(size, rotated), x.dtype))
-        turned = ops.cast(x, "float32") * ops.cos(angles)
-        turned = turned + ops.cast(crossed, "float32") * ops.sin(angles)
-        return ops.cast(self._magnified(turned, rotated), x.dtype)
+        return ops.cast(self._magnified(turned(x, angles, self.pairs), rotated), x.dtype)
 
     def _frequencies(self, rotated, positions):
         if self.scaling is None:
@@ -110,19 +103,6 @@ class Rotary(Position):
         factors[:rotated] = self.scaling.magnitude
         return x * factors
 
-    def _pair_of(self, rotated):
-        """Returns the index of each dimension's pair."""
-        pairs = np.arange(rotated // 2)
-        return np.repeat(pairs, 2) if self.pairs == "neighbours" else np.tile(pairs, 2)
-
-    def _cross(self, size, rotated):
-        """Returns the matrix that maps each pair `(x, y)` to `(-y, x)`, and the rest to 0."""
-        order = np.argsort(self._pair_of(rotated), kind="stable")
-        first, second = order[::2], order[1::2]
-        matrix = np.zeros((size, size), "float32")
-        matrix[second, first], matrix[first, second] = -1.0, 1.0
-        return matrix
-
     def get_config(self):
         return {
             **super().get_config(),
@@ -131,3 +111,35 @@ class Rotary(Position):
             "pairs": self.pairs,
             "scaling": keras.saving.serialize_keras_object(self.scaling),
         }
+
+
+def turned(x, angles, pairs):
+    """Returns vectors whose pairs of dimensions are rotated, float32 `(..., length, size)`.
+
+    Args:
+        x: Tensor `(..., length, size)`.
+        angles: float32 `(length, rotated)`, the angle of the pair of each of the first dimensions.
+        pairs: Which dimensions form a pair, see `Rotary`.
+    """
+    size, rotated = x.shape[-1], angles.shape[-1]
+    still = ops.zeros((ops.shape(angles)[0], size - rotated), "float32")
+    angles = ops.concatenate([angles, still], axis=-1)
+    # A matmul instead of slices, whose gradients are slow. Each sum has one term: it is exact.
+    crossed = matmul(x, ops.cast(_cross(size, _pair_of(rotated, pairs)), x.dtype))
+    whole = ops.cast(x, "float32") * ops.cos(angles)
+    return whole + ops.cast(crossed, "float32") * ops.sin(angles)
+
+
+def _pair_of(rotated, pairs):
+    """Returns the index of each dimension's pair."""
+    indices = np.arange(rotated // 2)
+    return np.repeat(indices, 2) if pairs == "neighbours" else np.tile(indices, 2)
+
+
+def _cross(size, pair_of):
+    """Returns the matrix that maps each pair `(x, y)` to `(-y, x)`, and the rest to 0."""
+    order = np.argsort(pair_of, kind="stable")
+    first, second = order[::2], order[1::2]
+    matrix = np.zeros((size, size), "float32")
+    matrix[second, first], matrix[first, second] = -1.0, 1.0
+    return matrix

@@ -42,6 +42,7 @@ POSITIONS = {
     "alibi": positions.ALiBi,
     "t5": lambda: positions.T5Bias(8, 6),
     "shaw": lambda: positions.Shaw(2),
+    "grid_bias": lambda: positions.GridBias((3, 4), (2, 3), num_prefix_tokens=1),
     "transformer_xl": positions.TransformerXL,
     "disentangled": lambda: positions.Disentangled(positions.DistanceEmbedding(9, 8, 1e-3)),
 }

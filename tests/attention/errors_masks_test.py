@@ -218,6 +218,30 @@ MISTAKES = {
         lambda: masks.BigBird(num_random=-1),
         ["`num_random` of BigBird", "at least 0", "num_random=-1", "0 leaves them out"],
     ),
+    "window of no rows": (
+        lambda: masks.GridWindows((8, 8), window=(0, 4)),
+        ["`window` of GridWindows must be an integer of at least 1", "window=(0, 4)"],
+    ),
+    "grid of a fraction": (
+        lambda: masks.GridWindows(7.5, window=2),
+        ["`grid` of GridWindows must be an integer", "for rows and columns", "grid=7.5"],
+    ),
+    "shift by a whole window": (
+        lambda: masks.GridWindows((8, 8), window=4, shift=4),
+        ["`shift` of GridWindows must be smaller than `window`", "shift=4, window=4", "half"],
+    ),
+    "negative number of tokens in front of a grid": (
+        lambda: masks.GridWindows((8, 8), window=4, num_prefix_tokens=-1),
+        ["`num_prefix_tokens` of GridWindows", "at least 0", "0 means none"],
+    ),
+    "neighborhood without a middle": (
+        lambda: masks.Neighborhood((8, 8), window=(3, 4)),
+        ["`window` of Neighborhood must be odd", "window=(3, 4)", "in the middle"],
+    ),
+    "neighborhood larger than the grid": (
+        lambda: masks.Neighborhood((8, 8), window=3, dilation=3),
+        ["`grid` of Neighborhood", "window · dilation", "grid=(8, 8), window=3, dilation=3"],
+    ),
     "conjunction of nothing": (
         lambda: masks.And(),
         ["And needs the masks", "Received: none", "first & second"],

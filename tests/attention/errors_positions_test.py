@@ -103,6 +103,34 @@ MISTAKES = {
         lambda: positions.Shaw(max_distance=0),
         ["`max_distance` of Shaw must be a positive integer", "max_distance=0"],
     ),
+    "grid of no rows": (
+        lambda: positions.GridBias((0, 4)),
+        ["`grid` of GridBias must be an integer of at least 1, or two of them", "grid=(0, 4)"],
+    ),
+    "window of three sides": (
+        lambda: positions.GridBias(8, window=(2, 2, 2)),
+        ["`window` of GridBias must be an integer", "for rows and columns", "window=(2, 2, 2)"],
+    ),
+    "negative number of tokens in front of a grid": (
+        lambda: positions.GridRotary(4, num_prefix_tokens=-1),
+        ["`num_prefix_tokens` of GridRotary", "at least 0", "num_prefix_tokens=-1"],
+    ),
+    "coordinates of a grid in pixels": (
+        lambda: positions.GridRotary(4, coordinates="pixels"),
+        ["`coordinates` of GridRotary must be one of normalized, indices", "coordinates='pixels'"],
+    ),
+    "rotary of a grid with half of a wavelength": (
+        lambda: positions.GridRotary(4, max_wavelength=0.5),
+        ["`max_wavelength` of GridRotary must be above 1", "max_wavelength=0.5"],
+    ),
+    "rotary of a grid for pairs that rows and columns cannot share": (
+        lambda: positions.GridRotary(4).build((2,), 6),
+        ["GridRotary rotates pairs", "a multiple of 4", "heads of size 6", "key_dim"],
+    ),
+    "name of a position that needs a grid": (
+        lambda: positions.get("grid_rotary"),
+        ["Unknown position 'grid_rotary'", "GridRotary, need the grid and are objects"],
+    ),
     "waves without a length": (
         lambda: positions.TransformerXL(max_wavelength=1),
         ["`max_wavelength` of TransformerXL must be above 1", "max_wavelength=1"],

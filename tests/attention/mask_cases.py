@@ -92,6 +92,47 @@ def random_blocks(size, draws, seed=0, window=1, num_global=0, length=None, num_
     return lambda example, head, q, k: k // size in drawn(q // size)
 
 
+def grid_windows(grid, window, shift=(0, 0), prefix=0):
+    """Swin's rule: windows of the image after it was moved cyclically, without what wrapped."""
+
+    def rule(rows_and_columns, query, key):
+        for size, length, moved, q, k in zip(
+            rows_and_columns, window, shift, query, key, strict=True
+        ):
+            wrapped = (q < moved) != (k < moved)
+            padded = -(-size // length) * length
+            after = ((q - moved) % padded, (k - moved) % padded)
+            if wrapped or after[0] // length != after[1] // length:
+                return False
+        return True
+
+    return in_grid(grid, prefix, lambda query, key: rule(grid, query, key))
+
+
+def neighborhood(grid, window, dilation=(1, 1), prefix=0):
+    """The nearest keys, sorted by distance, at multiples of the dilation."""
+
+    def rule(query, key):
+        for size, number, step, q, k in zip(grid, window, dilation, query, key, strict=True):
+            line = sorted(range(q % step, size, step), key=lambda place: (abs(place - q), place))
+            if k not in line[:number]:
+                return False
+        return True
+
+    return in_grid(grid, prefix, rule)
+
+
+def in_grid(grid, prefix, rule):
+    def of_positions(example, head, q, k):
+        if 0 <= q < prefix or 0 <= k < prefix:
+            return True
+        if not all(0 <= place - prefix < grid[0] * grid[1] for place in (q, k)):
+            return False
+        return rule(*(divmod(place - prefix, grid[1]) for place in (q, k)))
+
+    return of_positions
+
+
 def both(first, second):
     return lambda *pair: first(*pair) and second(*pair)
 
@@ -151,6 +192,29 @@ NUMBERS = {
         either(window(1, 1), tokens(0, 12), random_blocks(1, 1, 4, 3, 1, 13, 1)),
     ),
     "big bird of windows": (masks.BigBird(2, 3, 0, 0), window(1, 1, 2)),
+    "windows of a grid": (masks.GridWindows((3, 4), 2), grid_windows((3, 4), (2, 2))),
+    "shifted windows": (
+        masks.GridWindows((4, 3), (2, 3), shift=(1, 2)),
+        grid_windows((4, 3), (2, 3), (1, 2)),
+    ),
+    "windows behind tokens": (
+        masks.GridWindows((3, 3), 2, 1, num_prefix_tokens=2),
+        grid_windows((3, 3), (2, 2), (1, 1), 2),
+    ),
+    "neighborhood": (masks.Neighborhood((3, 4), 3), neighborhood((3, 4), (3, 3))),
+    "neighborhood of rows": (masks.Neighborhood((4, 3), (1, 3)), neighborhood((4, 3), (1, 3))),
+    "neighborhood with gaps": (
+        masks.Neighborhood((2, 7), (1, 3), dilation=(2, 2)),
+        neighborhood((2, 7), (1, 3), (2, 2)),
+    ),
+    "neighborhood behind a token": (
+        masks.Neighborhood((1, 11), (1, 3), dilation=(1, 3), num_prefix_tokens=1),
+        neighborhood((1, 11), (1, 3), (1, 3), 1),
+    ),
+    "not windows of a grid": (
+        ~masks.GridWindows((3, 4), 2),
+        neither(grid_windows((3, 4), (2, 2))),
+    ),
     "prefix LM": (masks.Causal() | masks.Prefix(2), either(causal, first_keys(2))),
     "causal window": (masks.Causal() & masks.SlidingWindow(2, 2), window(2, 0)),
     "not causal": (~masks.Causal(), neither(causal)),

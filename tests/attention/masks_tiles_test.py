@@ -36,6 +36,11 @@ TIGHT = [
     "longformer with gaps",
     "big bird",
     "big bird both ways",
+    "windows of a grid",
+    "shifted windows",
+    "windows behind tokens",
+    "neighborhood",
+    "neighborhood of rows",
     "prefix LM",
     "not causal",
     "not window",
@@ -189,6 +194,8 @@ def test_a_mask_of_ones_own_leaves_nothing_out():
         (masks.Longformer(256, 1), 4),
         (masks.BigBird(length=8192), 3 + 1 + 2 * 3),  # two blocks of queries draw three each
         (masks.Causal() & masks.BigBird(), 2 + 1 + 2 * 3),
+        (masks.GridWindows((64, 128), 8, shift=4), 8),
+        (masks.Neighborhood((64, 128), 7), 7),
     ],
     ids=repr,
 )

@@ -53,6 +53,20 @@ def shaw_bias(position, query, queries, keys):
     return bias
 
 
+def grid_bias(position, query, queries, keys):
+    """The bias of `GridBias((3, 4), (2, 3), num_prefix_tokens=1)`."""
+    table = _embeddings(position)
+    bias = np.zeros((*query.shape[:-1], len(keys)))
+    for *front, i, j in np.ndindex(bias.shape):
+        if queries[i] < 1 or keys[j] < 1:  # a token in front of the grid
+            continue
+        of_query, of_key = (divmod(int(place) - 1, 4) for place in (queries[i], keys[j]))
+        rows = min(max(of_query[0] - of_key[0], -1), 1)
+        columns = min(max(of_query[1] - of_key[1], -2), 2)
+        bias[(*front, i, j)] = table[(*front[1:], rows + 1, columns + 2)]
+    return bias
+
+
 def transformer_xl_bias(position, query, queries, keys):
     """The positional terms of section 3.3 of Dai et al., pair by pair."""
     kernel, vector = (
@@ -136,6 +150,7 @@ def bias(position, query, key, queries, keys, *projected):
 
 BIASES = {
     positions.ALiBi: alibi_bias,
+    positions.GridBias: grid_bias,
     positions.T5Bias: t5_bias,
     positions.Shaw: shaw_bias,
     positions.TransformerXL: transformer_xl_bias,

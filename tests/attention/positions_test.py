@@ -19,6 +19,7 @@ from tests.attention import oracle
 from tests.attention.gradients import gradients
 from tests.attention.position_equations import (
     alibi_bias,
+    grid_bias,
     rotary,
     shaw_bias,
     t5_bias,
@@ -157,6 +158,7 @@ BIASES = {
     "t5": (lambda **arguments: positions.T5Bias(8, 6, **arguments), t5_bias),
     "shaw": (lambda **arguments: positions.Shaw(2, **arguments), shaw_bias),
     "transformer_xl": (positions.TransformerXL, transformer_xl_bias),
+    "grid": (lambda **arguments: positions.GridBias((3, 4), (2, 3), 1, **arguments), grid_bias),
 }
 PLACES = {
     "all": (np.arange(QUERIES) + KEYS - QUERIES, np.arange(KEYS)),
@@ -194,7 +196,7 @@ def test_bias_equals_the_equation_in_float32(kind, heads, places, dtype):
     )
 
 
-@pytest.mark.parametrize("kind", ["t5", "shaw"])
+@pytest.mark.parametrize("kind", ["t5", "shaw", "grid"])
 def test_weights_of_a_bias_get_their_gradient(kind):
     make, expect = BIASES[kind]
     position = make()
@@ -394,6 +396,25 @@ ARGUMENTS = [
     (
         positions.Shaw,
         {"max_distance": 3, "embeddings_initializer": keras.initializers.HeNormal(seed=3)},
+    ),
+    (
+        positions.GridBias,
+        {
+            "grid": (3, 5),
+            "window": (2, 3),
+            "num_prefix_tokens": 4,
+            "embeddings_initializer": keras.initializers.HeNormal(seed=6),
+        },
+    ),
+    (
+        positions.GridRotary,
+        {
+            "grid": (3, 5),
+            "max_wavelength": 50,
+            "coordinates": "indices",
+            "num_prefix_tokens": 1,
+            "name": "turn",
+        },
     ),
     (
         positions.DistanceEmbedding,

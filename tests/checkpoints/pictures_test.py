@@ -11,6 +11,7 @@ from zoo.readers.images import image_bytes
 
 pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
+safetensors = pytest.importorskip("safetensors.numpy")
 
 from tests.checkpoints import tiny  # noqa: E402
 
@@ -133,6 +134,94 @@ def test_dinov2_learns_new_labels(tmp_path, kind):
     photos = [np.full((20, 30, 3), 255 * side, "uint8") for side in (0, 1)] * 2
     model.fit(photos, ["left", "right"] * 2, verbose=0)
     assert model.classify(photos[0], return_attention=True).attention.shape == (1, 3, 3)
+
+
+def save_dinov3(folder, **settings):
+    """Saves a model for 16 × 16 pixels."""
+    sizes = {**tiny.OF_BLOCKS, "image_size": 16, "patch_size": 4, "layerscale_value": 0.5}
+    config = transformers.DINOv3ViTConfig(**sizes, **settings)
+    model = tiny._random(transformers.DINOv3ViTModel, config)
+    model.save_pretrained(folder)
+    (folder / "preprocessor_config.json").write_text(json.dumps(OF_DINOV3))
+    return model
+
+
+OF_DINOV3 = {  # its class in transformers needs torchvision
+    "crop_size": None,
+    "do_center_crop": None,
+    "do_normalize": True,
+    "do_rescale": True,
+    "do_resize": True,
+    "image_mean": [0.485, 0.456, 0.406],
+    "image_processor_type": "DINOv3ViTImageProcessorFast",
+    "image_std": [0.229, 0.224, 0.225],
+    "resample": 2,
+    "rescale_factor": 1 / 255,
+    "size": {"height": 16, "width": 16},
+}
+GATED = {"use_gated_mlp": True, "hidden_act": "silu", "rope_theta": 50.0}
+OTHER_BIASES = {"key_bias": True, "value_bias": False, "proj_bias": False, "mlp_bias": False}
+
+
+@pytest.mark.parametrize(
+    "settings", [{"num_register_tokens": 3}, GATED | OTHER_BIASES], ids=["registers", "gated"]
+)
+def test_dinov3(tmp_path, settings):
+    theirs = save_dinov3(tmp_path / "hf", **settings)
+    model = zoo.load(tmp_path / "hf")
+    assert isinstance(model, zoo.Embedder)
+    for shape in ((16, 16), (12, 20)):  # rotary positions of any image
+        pixels = np.random.default_rng(1).normal(size=(2, *shape, 3)).astype("float32")
+        output = theirs(tiny.torch.tensor(pixels.transpose(0, 3, 1, 2)), output_attentions=True)
+        found, weights = model.core(pixels, return_attention_scores=True)
+        np.testing.assert_allclose(found, output.pooler_output.detach(), atol=1e-4)
+        states, _ = model.core.encode(pixels)
+        np.testing.assert_allclose(states, output.last_hidden_state.detach(), atol=1e-4)
+        for ours, others in zip(weights, output.attentions, strict=True):
+            np.testing.assert_allclose(ours, others.detach(), atol=1e-5)
+    zoo.save_checkpoint(model, tmp_path / "ours")
+    _, told = transformers.DINOv3ViTModel.from_pretrained(
+        tmp_path / "ours", output_loading_info=True
+    )
+    assert not told["unexpected_keys"] | told["missing_keys"] | told["mismatched_keys"]
+    model.save_to_preset(tmp_path / "preset")
+    for folder in ("ours", "preset"):
+        np.testing.assert_array_equal(zoo.load(tmp_path / folder).core(pixels), found)
+
+
+@pytest.mark.few(1)
+@pytest.mark.parametrize("prefix", ["", "model."])
+def test_files_of_dinov3_name_their_layers_with_and_without_a_prefix(tmp_path, prefix):
+    save_dinov3(tmp_path)
+    tensors = safetensors.load_file(tmp_path / "model.safetensors")
+    names = {name: name.removeprefix("model.") for name in tensors}
+    renamed = {
+        prefix + short if short.startswith("layer.") else short: tensors[name]
+        for name, short in names.items()
+    }
+    assert any(name.startswith(f"{prefix}layer.") for name in renamed)
+    found = zoo.load(tmp_path).core.get_weights()
+    safetensors.save_file(renamed, tmp_path / "model.safetensors")
+    for ours, others in zip(found, zoo.load(tmp_path).core.get_weights(), strict=True):
+        np.testing.assert_array_equal(ours, others)
+
+
+@pytest.mark.full
+def test_dinov3_learns_new_labels(tmp_path):
+    save_dinov3(tmp_path / "hf", num_register_tokens=3)
+    model = zoo.load(tmp_path / "hf", labels=["left", "right"])
+    photos = [np.full((20, 30, 3), 255 * side, "uint8") for side in (0, 1)] * 2
+    model.compile("adam")
+    model.fit(photos, ["left", "right"] * 2, verbose=0)
+    answer = model.classify(photos[0], return_attention=True)
+    assert answer.attention.shape == (1, 4, 4)
+    np.testing.assert_allclose(answer.attention.sum(), 1.0, atol=1e-5)
+    model.save_to_preset(tmp_path / "preset")
+    again = zoo.load(tmp_path / "preset")
+    assert again.labels == ["left", "right"]
+    np.testing.assert_array_equal(again.core.get_weights()[-1], model.core.get_weights()[-1])
+    with pytest.raises(ValueError, match=r"no class of this model with labels.*save_to_preset"):
+        zoo.save_checkpoint(model, tmp_path / "ours")
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The Vision Transformer: published sizes, its parts against NumPy, pictures of other sizes."""
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -62,15 +63,36 @@ def test_sinusoids_tell_rows_and_columns():
 
 
 @pytest.mark.parametrize("pooling", ["first", "mean", "both"])
-@pytest.mark.parametrize("position", ["learned", "sinusoidal"])
-def test_pictures_of_other_sizes_have_interpolated_positions(pooling, position):
-    core = ViT(3, pooling=pooling, position=position, **TINY)
+@pytest.mark.parametrize("position", ["learned", "sinusoidal", "rotary"])
+@pytest.mark.parametrize("registers", [0, 2])
+def test_pictures_of_other_sizes_have_interpolated_positions(pooling, position, registers):
+    core = ViT(3, pooling=pooling, position=position, registers=registers, **TINY)
     images = np.random.default_rng(0).normal(size=(2, 16, 12, 1)).astype("float32")
     logits, weights = core(images, return_attention_scores=True)
-    tokens = 12 + (pooling != "mean")
+    tokens = 12 + (pooling != "mean") + registers
     assert tuple(logits.shape) == (2, 3)
     assert [tuple(each.shape) for each in weights] == [(2, 2, tokens, tokens)]
     assert tuple(core.told(images, weights)["attention"].shape) == (2, 4, 3)
+
+
+def test_blocks_are_recomputed_with_the_grid_of_their_image():
+    generator = np.random.default_rng(0)
+    images = [
+        generator.normal(size=(1, *shape, 1)).astype("float32") for shape in ((8, 16), (12, 4))
+    ]
+    gradients = []
+    for mode in (None, "full"):
+        with keras.RematScope(mode=mode):
+            core = ViT(3, position="rotary", **TINY)
+            core.build()
+        if mode is None:
+            weights = [generator.normal(size=weight.shape) for weight in core.weights]
+        core.set_weights(weights)
+        with tf.GradientTape() as tape:
+            total = sum(tf.reduce_sum(tf.sin(core(each))) for each in images)
+        gradients.append(tape.gradient(total, core.trainable_weights))
+    for plain, recomputed in zip(*gradients, strict=True):
+        np.testing.assert_allclose(recomputed, plain, atol=1e-5)
 
 
 @pytest.mark.parametrize("grid", [(3, 9), (7, 5), (1, 1)])
@@ -91,7 +113,7 @@ def test_interpolation_is_that_of_pytorch(grid):
         ({"position_size": 9}, "multiple of `patch_size`.*position_size=9, patch_size=4"),
         ({"stem": (4,)}, r"at least as many convolutions.*stem=\(4,\), patch_size=4"),
         ({"pooling": "frist"}, "Did you mean 'first'"),
-        ({"position": "rotary"}, "position of an image.*rotary"),
+        ({"position": "alibi"}, "position of an image.*alibi"),
     ],
 )
 def test_wrong_options_are_named(options, message):

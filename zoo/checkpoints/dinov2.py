@@ -37,7 +37,7 @@ def plan(settings, folder):
     options["hidden"] = options["size"] * settings.take("mlp_ratio", default=4)
     of_mask = (r"(dinov2\.)?embeddings\.mask_token",)  # of hidden patches in pretraining
     table = table_of("dinov2", BLOCK | OF_DINO)
-    found = plan_of(settings, options, table, "dinov2", "Dinov2", of_mask)
+    found = plan_of(settings, options, table, "dinov2.", "Dinov2", of_mask)
     if found.names.new_head:
         found.names.new_settings["use_mask_token"] = False  # the file will have none
     return found

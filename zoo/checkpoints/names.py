@@ -51,7 +51,8 @@ class Names(NamedTuple):
         unused: Regular expressions of tensors that the core deliberately does not use.
         fresh: Paths of layers that keep their initial weights if the file has none for them.
         new_head: Table of the layers of a new head, which are not read from the file, but written.
-        new_settings: Dictionary of the settings of a model with that head.
+        new_settings: Dictionary of the settings of a model with that head; empty if transformers
+            has no such model.
         transposed: Whether the kernels of dense layers are `(outputs, inputs)` in the file.
     """
 

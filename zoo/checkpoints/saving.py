@@ -47,8 +47,8 @@ def save_checkpoint(model: Any, path: str | os.PathLike[str]) -> pathlib.Path:
         `pathlib.Path` of the folder.
 
     Raises:
-        ValueError: If the model was not loaded from a checkpoint, the path exists, or the model is
-            quantized.
+        ValueError: If the model was not loaded from a checkpoint, the path exists, the model is
+            quantized, or transformers has no class for a model with its new head.
         ImportError: If safetensors is missing.
     """
     try:
@@ -66,6 +66,11 @@ def save_checkpoint(model: Any, path: str | os.PathLike[str]) -> pathlib.Path:
             f"{type(model).__name__} from elsewhere. Use model.save_to_preset instead."
         )
     source, names = model.checkpoint
+    if names.new_head and not names.new_settings:
+        raise ValueError(
+            "transformers has no class of this model with labels, so its new head cannot be saved "
+            "as a checkpoint. Use model.save_to_preset instead."
+        )
     require_float(model)
     files = TensorFiles(source)
     stored = {modern(name): name for name in files.shapes}

@@ -47,7 +47,7 @@ def plan(settings, folder):
         table |= {"head": "cls_classifier", "distillation_head": "distillation_classifier"}
         return Plan("vit", options, Names(table, f"{kind}."))
     family = settings.architecture.partition("For")[0].removesuffix("Model")
-    return plan_of(settings, options, table, kind, family, unused)
+    return plan_of(settings, options, table, f"{kind}.", family, unused)
 
 
 def picture_options(settings, folder):
@@ -110,22 +110,23 @@ def table_of(kind, block, first=1):
     }
 
 
-def plan_of(settings, options, table, kind, family, unused=()):
+def plan_of(settings, options, table, prefix, family, unused=()):
     """Returns the `Plan` of an embedder, or of a classifier, whose head may be new.
 
     Args:
         settings: `Settings`.
         options: Options of the model.
         table: Result of `table_of`.
-        kind: Prefix of the names.
-        family: First part of the names of classes in transformers, such as `"ViT"`.
+        prefix: Prefix of the names that a file may leave out.
+        family: First part of the names of classes in transformers, such as `"ViT"`, or `None` if
+            there is no classifier among them.
         unused: Regular expressions of the tensors of other heads.
     """
     if is_embedder(settings):
-        return Plan("vit_embedding", options, Names(table, f"{kind}.", unused=unused))
-    names = Names(table | {"head": "classifier"}, f"{kind}.", unused=unused)
+        return Plan("vit_embedding", options, Names(table, prefix, unused=unused))
+    names = Names(table | {"head": "classifier"}, prefix, unused=unused)
     if settings.new_labels:
         of_labels = settings_of_labels(settings.new_labels, options["problem_type"])
         of_class = {"architectures": [f"{family}ForImageClassification"]}
-        names = names.with_new_head("head", of_class | of_labels)
+        names = names.with_new_head("head", of_class | of_labels if family else {})
     return Plan("vit", options, names)

@@ -9,14 +9,14 @@ import math
 import keras
 from keras import ops
 
-from keras_attention import EncoderBlock, activations
+from keras_attention import EncoderBlock, activations, positions
 from keras_attention.errors import unknown_name
 from zoo.models.core import Core
 from zoo.models.grid_position import GridPosition
 from zoo.models.rollout import attention_rollout
 from zoo.models.transformer import StackConfig, final_norm, make_blocks, run_blocks
 
-POSITIONS = ("learned", "sinusoidal")
+POSITIONS = ("learned", "sinusoidal", "rotary")
 POOLINGS = ("first", "mean", "both")
 DISTILLATIONS = (None, "token", "head")
 
@@ -33,7 +33,10 @@ class ViTConfig(StackConfig):
             interpolated. The reader determines it.
         channels: Number of channels of a pixel; the reader determines it.
         patch_size: Rows and columns of a patch.
-        position: `"learned"`, or `"sinusoidal"`: half of a vector encodes the row, half the column.
+        position: `"learned"`; `"sinusoidal"`: half of a vector encodes the row, half the column; or
+            `"rotary"`: queries and keys are rotated by row and column, as in DINOv3, see
+            `keras_attention.positions.GridRotary`.
+        max_wavelength: Of the rotary positions.
         position_size: Rows and columns of the images that there are positions for, if that is not
             `image_size`, as in DINOv2.
         pooling: `"first"` for a class token in front, `"mean"` for the mean of all patches,
@@ -42,6 +45,8 @@ class ViTConfig(StackConfig):
             last ones halve it, as often as `patch_size` can be halved. The original has none.
         distillation: `"token"` for a second token in front, as in DeiT, `"head"` for one with its
             own logits, which are averaged with those of the class token; or `None`.
+        registers: Number of further learned tokens in front of the patches, whose outputs are not
+            used (Darcet et al. 2024, https://arxiv.org/abs/2309.16588).
         layer_scale: Initial value of a learned scale of the output of each part of a block, as in
             DINOv2 (Touvron et al. 2021, https://arxiv.org/abs/2103.17239), or `None` for none.
     """
@@ -53,6 +58,7 @@ class ViTConfig(StackConfig):
     hidden: int = 3072
     normalize: str = "pre"
     position: str = "learned"
+    max_wavelength: float = 100.0
     activation: str = "gelu"
     dropout: float = 0.0
     epsilon: float = 1e-6
@@ -63,6 +69,7 @@ class ViTConfig(StackConfig):
     pooling: str = "first"
     stem: tuple = ()
     distillation: str | None = None
+    registers: int = 0
     layer_scale: float | None = None
 
     def __post_init__(self):
@@ -95,6 +102,21 @@ class ViTConfig(StackConfig):
     @property
     def has_class_token(self):
         return self.pooling != "mean"
+
+    @property
+    def is_rotary(self):
+        """Whether positions act inside the blocks, and are not added to the patches."""
+        return self.position == "rotary"
+
+    @property
+    def tokens(self):
+        """Names of the tokens in front of the patches that have a meaning of their own."""
+        return ["class"] * self.has_class_token + ["distillation"] * bool(self.distillation)
+
+    @property
+    def num_prefix_tokens(self):
+        """Number of all tokens in front of the patches."""
+        return len(self.tokens) + self.registers
 
     @property
     def vector_size(self):
@@ -147,15 +169,25 @@ class ViT(Core):
             config.size, config.patch_size, config.stem, config.activation, dtype=dtype
         )
         grid = config.position_size // config.patch_size
-        self.place = GridPosition((grid, grid), config.position, dtype=dtype, name="place")
-        self.drop = keras.layers.Dropout(config.dropout, dtype=dtype)
-        # Positions stand in the patches already: blocks see none.
-        if config.layer_scale is None:
-            self.blocks = make_blocks(EncoderBlock, "block", config, dtype=dtype)
-        else:
-            self.blocks = make_blocks(
-                ScaledBlock, "block", config, layer_scale=config.layer_scale, dtype=dtype
+        if config.is_rotary:
+            self.place = positions.GridRotary(
+                grid,
+                config.max_wavelength,
+                num_prefix_tokens=config.num_prefix_tokens,
+                dtype=dtype,
+                name="place",
             )
+        else:
+            self.place = GridPosition((grid, grid), config.position, dtype=dtype, name="place")
+        self.drop = keras.layers.Dropout(config.dropout, dtype=dtype)
+        self.blocks = make_blocks(
+            ImageBlock,
+            "block",
+            config,
+            layer_scale=config.layer_scale,
+            position=self.place if config.is_rotary else None,
+            dtype=dtype,
+        )
         self.norm = final_norm(config, "norm", dtype)
         self.head = self.distillation_head = None
         if config.num_labels:
@@ -178,17 +210,20 @@ class ViT(Core):
         config = self.config
         tokens = (None, None, config.size)
         self.patches.build((None, config.image_size, config.image_size, config.channels))
-        self.place.build((None, *self.place.grid, config.size))
+        if not config.is_rotary:
+            self.place.build((None, *self.place.grid, config.size))
 
-        def vector(name):
+        def add_vectors(name, *number):
             normal = keras.initializers.TruncatedNormal(stddev=0.02)
-            return self.add_weight(name=name, shape=(config.size,), initializer=normal)
+            weight = self.add_weight(name=name, shape=(*number, config.size), initializer=normal)
+            setattr(self, name, weight)
 
-        if config.has_class_token:
-            self.class_token, self.class_place = vector("class_token"), vector("class_place")
-        if config.distillation:
-            self.distillation_token = vector("distillation_token")
-            self.distillation_place = vector("distillation_place")
+        for token in config.tokens:
+            add_vectors(f"{token}_token")
+            if not config.is_rotary:
+                add_vectors(f"{token}_place")
+        if config.registers:
+            add_vectors("registers", config.registers)
         for block in self.blocks:
             block.build(tokens)
         self.norm.build(tokens)
@@ -209,12 +244,15 @@ class ViT(Core):
         `run_blocks`.
         """
         self._require_pictures(images)
-        x = self.place(self.patches(images, training=training))  # (batch, rows, columns, size)
-        x = ops.reshape(x, (-1, x.shape[1] * x.shape[2], x.shape[3]))  # (batch, patches, size)
+        x = self.patches(images, training=training)  # (batch, rows, columns, size)
+        x = x if self.config.is_rotary else self.place(x)
+        grid = tuple(x.shape[1:3])
+        x = ops.reshape(x, (-1, math.prod(grid), x.shape[3]))  # (batch, patches, size)
         x = self._with_tokens(x)
         x, weights = run_blocks(
             self.blocks,
             self.drop(x, training=training),
+            grid=grid,
             return_attention_scores=return_attention_scores,
             training=training,
         )
@@ -224,20 +262,24 @@ class ViT(Core):
         """Returns a vector for each image."""
         if self.config.pooling == "first":
             return x[:, 0]
+        mean = ops.mean(x[:, self.config.num_prefix_tokens :], axis=1)
         if self.config.pooling == "mean":
-            return ops.mean(x, axis=1)
-        return ops.concatenate([x[:, 0], ops.mean(x[:, 1:], axis=1)], axis=-1)
+            return mean
+        return ops.concatenate([x[:, 0], mean], axis=-1)
 
     def _with_tokens(self, x):
         """Returns patches `(batch, patches, size)` with the tokens that precede them."""
-        tokens = []
-        if self.config.has_class_token:
-            tokens.append(self.class_token + self.class_place)
-        if self.config.distillation:
-            tokens.append(self.distillation_token + self.distillation_place)
-        if not tokens:
+        if not self.config.num_prefix_tokens:
             return x
-        tokens = ops.cast(ops.stack(tokens)[None], x.dtype)  # (1, tokens, size)
+        tokens = []
+        for name in self.config.tokens:
+            token = getattr(self, f"{name}_token")
+            if not self.config.is_rotary:
+                token = token + getattr(self, f"{name}_place")
+            tokens.append(token[None])
+        if self.config.registers:
+            tokens.append(self.registers)
+        tokens = ops.cast(ops.concatenate(tokens)[None], x.dtype)  # (1, tokens, size)
         tokens = ops.broadcast_to(tokens, (ops.shape(x)[0], *tokens.shape[1:]))
         return ops.concatenate([tokens, x], axis=1)
 
@@ -260,9 +302,11 @@ class ViT(Core):
 
     def _maps(self, weights, images):
         """Returns attention maps of the answer from weights `(batch, ..., tokens, tokens)`."""
-        tokens = 2 if self.config.distillation else 1
-        is_first = self.config.has_class_token
-        maps = weights[..., 0, tokens:] if is_first else ops.mean(weights, axis=-2)
+        weights = weights[..., self.config.num_prefix_tokens :]
+        if self.config.has_class_token:
+            maps = weights[..., 0, :]
+        else:
+            maps = ops.mean(weights[..., self.config.num_prefix_tokens :, :], axis=-2)
         maps = ops.cast(maps, "float32")
         maps = maps / ops.maximum(ops.sum(maps, axis=-1, keepdims=True), 1e-9)
         grid = [side // self.config.patch_size for side in images.shape[1:3]]
@@ -336,20 +380,26 @@ class PatchEmbedding(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="zoo")
-class ScaledBlock(EncoderBlock):
-    """A block that multiplies the output of each part by a learned vector before adding it.
+class ImageBlock(EncoderBlock):
+    """A block of patches, which may scale the output of each part by a learned vector.
 
     Args:
-        layer_scale: Initial value of these vectors.
+        layer_scale: Initial value of these vectors, or `None` for none.
         **kwargs: As for `EncoderBlock`.
+
+    Call arguments:
+        grid: Rows and columns of patches, for rotary positions.
+        Others: As for `EncoderBlock`.
     """
 
-    def __init__(self, *args, layer_scale, **kwargs):
+    def __init__(self, *args, layer_scale=None, **kwargs):
         super().__init__(*args, **kwargs)
         self.layer_scale = layer_scale
 
     def build(self, x_shape):
         super().build(x_shape)
+        if self.layer_scale is None:
+            return
         for part in ("attention", "feed_forward"):
             scale = self.add_weight(
                 name=f"{part}_scale",
@@ -358,10 +408,25 @@ class ScaledBlock(EncoderBlock):
             )
             setattr(self, f"{part}_scale", scale)
 
+    def call(
+        self,
+        x,
+        mask=None,
+        attention_mask=None,
+        return_attention_scores=False,
+        training=None,
+        grid=None,
+    ):
+        if self.position is not None:  # blocks share it, and may be recomputed for another image
+            self.position.grid = grid
+        return super().call(x, mask, attention_mask, return_attention_scores, training)
+
     def _after(self, norm, x, added, training):
-        is_attention = norm is self.attention_norm
-        scale = self.attention_scale if is_attention else self.feed_forward_scale
-        return super()._after(norm, x, added * ops.cast(scale, added.dtype), training)
+        if self.layer_scale is not None:
+            is_attention = norm is self.attention_norm
+            scale = self.attention_scale if is_attention else self.feed_forward_scale
+            added = added * ops.cast(scale, added.dtype)
+        return super()._after(norm, x, added, training)
 
     def get_config(self):
         return {**super().get_config(), "layer_scale": self.layer_scale}
