@@ -20,7 +20,7 @@ class Forward(Alignment):
     at inference, has no weights, and adds up to 1.
 
     Paper: Zhang et al. 2018, Forward Attention in Sequence-to-Sequence Acoustic Modeling for Speech
-    Synthesis, section 3.2, without the transition agent (https://arxiv.org/abs/1807.06736).
+    Synthesis, without its transition agent (https://arxiv.org/abs/1807.06736).
 
     Example:
 

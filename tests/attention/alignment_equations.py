@@ -6,7 +6,7 @@ from tests.attention import oracle
 
 
 def monotonic(stop, previous):
-    """Raffel et al. 2017, equation 7."""
+    """Raffel et al. 2017: a sum over the keys at which the reader may have stopped before."""
     keys = range(len(stop))
     return np.array(
         [stop[j] * sum(previous[k] * np.prod(1 - stop[k:j]) for k in range(j + 1)) for j in keys]
@@ -14,7 +14,7 @@ def monotonic(stop, previous):
 
 
 def monotonic_by_recursion(stop, previous):
-    """Raffel et al. 2017, equation 8, which also divides by nothing."""
+    """The same, from key to key, for many keys."""
     arrives, weights = 0.0, []
     for p, before in zip(stop, previous, strict=True):
         arrives = arrives + before
@@ -24,7 +24,7 @@ def monotonic_by_recursion(stop, previous):
 
 
 def stepwise(stay, previous):
-    """He et al. 2019, equation 9."""
+    """He et al. 2019."""
     return np.array(
         [
             previous[j] * stay[j] + (previous[j - 1] * (1 - stay[j - 1]) if j else 0.0)
@@ -34,7 +34,7 @@ def stepwise(stay, previous):
 
 
 def forward(scores, previous):
-    """Zhang et al. 2018, algorithm 1."""
+    """Zhang et al. 2018, without the transition agent."""
     softmax = np.exp(scores - scores.max()) / np.exp(scores - scores.max()).sum()
     weights = [
         (previous[j] + (previous[j - 1] if j else 0.0)) * softmax[j] for j in range(len(scores))

@@ -82,7 +82,7 @@ def test_equals_the_equations_of_the_paper(name, training):
         weights = alignment(dirty, weights[:, :, None], mask[:, :, None], training=training)
         visible = np.broadcast_to(mask[:, :, None], numbers.shape)
         for head in range(2):
-            alone = follow(numbers[:, head], visible[:, head], head=(head, 0))
+            alone = follow(numbers[:, head], visible[:, head], head=head)
             found = oracle.float64(weights[:, head])
             np.testing.assert_allclose(found, alone, atol=1e-6)
             np.testing.assert_array_equal(found[~visible[:, head]], 0.0)
@@ -223,7 +223,7 @@ def test_half_precision_is_near_the_equations(alignment, dtype):
         np.testing.assert_allclose(oracle.float64(found), array, atol=tolerance)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("attention", ATTENTIONS)
 @pytest.mark.parametrize("alignment", ALIGNMENTS)
 def test_every_weight_gets_a_gradient(alignment, attention):
@@ -234,6 +234,7 @@ def test_every_weight_gets_a_gradient(alignment, attention):
         assert np.abs(oracle.float64(gradient)).max() > (0 if "key/bias" in path else 1e-6), path
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", [alignments.Monotonic, alignments.Stepwise])
 def test_noise_is_new_in_every_step_and_only_in_training(kind):
     layer = make_layer(kind(noise=2.0, seed=0))
@@ -250,19 +251,18 @@ def test_noise_is_new_in_every_step_and_only_in_training(kind):
 
 
 @pytest.mark.few(1)
-@pytest.mark.parametrize("alignment", ALIGNMENTS)
-def test_compiled_steps_equal_the_whole_sequence(alignment):
-    layer = make_layer(alignment)
-    cell, whole = layer.cell, oracle.float64(run(layer)[1])
+@pytest.mark.parametrize("training", [True, False])
+def test_compiled_alignments_equal_others(training):
+    numbers = RNG.normal(size=(BATCH, KEYS)).astype("float32")
+    previous = RNG.dirichlet(np.ones(KEYS), BATCH).astype("float32")
+    layers = [make() for make in ALIGNMENTS.values()]
 
-    @compiled
-    def two_steps(first, second, encoded):
-        memory = cell.prepare(encoded, MASK)
-        _, states, _ = cell(first, cell.initial_state(STATE, memory), memory)
-        return cell(second, states, memory)[2]
+    def weights(numbers, previous):
+        return [layer(numbers, previous, MASK, training=training) for layer in layers]
 
-    found = two_steps(INPUTS[:, 0], INPUTS[:, 1], ENCODED)
-    np.testing.assert_allclose(oracle.float64(found), whole[:, 1], atol=1e-5)
+    wanted = weights(numbers, previous)
+    for found, each in zip(compiled(weights)(numbers, previous), wanted, strict=True):
+        np.testing.assert_allclose(oracle.float64(found), oracle.float64(each), atol=1e-6)
 
 
 @pytest.mark.parametrize("keys", [0, 1, 2, 5, 8])

@@ -90,7 +90,8 @@ class RecurrentNMTConfig:
         coverage: Whether the attention knows how much of it each source token has received so far,
             see `keras_attention.Coverage`.
         alignment: `"monotonic"`, `"stepwise"` or `"forward"`, for outputs that follow the source
-            from its start to its end, such as pronunciations; see `keras_attention.alignments`.
+            from its start to its end, such as pronunciations, or `None` for other outputs; see
+            `keras_attention.alignments`.
         dropout: Dropout rate of embeddings, annotations and outputs.
     """
 
