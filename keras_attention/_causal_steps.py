@@ -40,7 +40,7 @@ class CausalSteps:
             raise ValueError(
                 f"The mask of the attention in {owner} must be causal for steps, since the cache "
                 f"does not yet hold later positions. Received: mask={attention.mask!r}. Use "
-                "mask='causal', or masks.Causal() & another mask."
+                "mask='causal' (or causal=True), or masks.Causal() & another mask."
             )
         return self._room(attention, batch, max_length, mask)
 

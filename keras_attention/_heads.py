@@ -5,6 +5,7 @@ from keras import ops
 
 from keras_attention._checks import (
     has_bias,
+    is_positive_integer,
     parts_with_bias,
     plain,
     require_positive_integers,
@@ -75,6 +76,16 @@ class MultiHeadLayer(AttentionLayer):
             "bias_constraint": bias_constraint,
         }
         self._of_dense = {name: OF_DENSE[name].get(value) for name, value in given.items()}
+
+    def _groups(self, num_key_value_heads):
+        """Returns the argument `num_key_value_heads` of a layer whose heads may share keys."""
+        groups = self.num_heads if num_key_value_heads is None else num_key_value_heads
+        if not is_positive_integer(groups) or self.num_heads % groups:
+            raise ValueError(
+                f"`num_key_value_heads` of {type(self).__name__} must divide num_heads="
+                f"{self.num_heads}. Received: num_key_value_heads={num_key_value_heads!r}."
+            )
+        return plain(groups)
 
     def _build_projections(self, query_shape, value_shape, key_shape):
         """Creates the projections of a layer with as many heads of keys as of queries."""

@@ -132,18 +132,12 @@ class MultiHeadAttention(GrowingMemory, MemoryAttention, MultiHeadLayer):
             output_dim = math.prod(self._output_shape)
         super().__init__(num_heads, key_dim, value_dim, use_bias, output_dim=output_dim, **kwargs)
         require_fractions(type(self).__name__, dropout=dropout)
-        groups = num_heads if num_key_value_heads is None else num_key_value_heads
-        if not is_positive_integer(groups) or num_heads % groups:
-            raise ValueError(
-                f"`num_key_value_heads` of {type(self).__name__} must divide num_heads="
-                f"{num_heads}. Received: num_key_value_heads={num_key_value_heads!r}."
-            )
         if query_key_norm is not None and not is_positive_number(query_key_norm):
             raise ValueError(
                 f"`query_key_norm` of {type(self).__name__} must be a number above 0, the epsilon "
                 f"of the normalization, or None for none. Received: {query_key_norm!r}."
             )
-        self.num_key_value_heads = plain(groups)
+        self.num_key_value_heads = self._groups(num_key_value_heads)
         self.attention_axes = _axes(attention_axes)
         self.use_gate = use_gate
         self.query_key_norm = query_key_norm

@@ -9,9 +9,8 @@ other key.
 from keras import ops
 
 from keras_attention._products import matmul, transposed
+from keras_attention.compute.partial import combined, sums_of, take_rows
 from keras_attention.normalizers import Softmax
-
-LOWEST = -float("inf")  # the maximum of an empty set of scores
 
 
 def attend_in_buckets(query, value, buckets, visible, chunk, causal=False):
@@ -34,7 +33,7 @@ def attend_in_buckets(query, value, buckets, visible, chunk, causal=False):
     rounds = []
     for now in range(buckets.shape[2]):
         order = orders[:, :, now]
-        tiles = _cut(_take_rows(content, order), chunk)
+        tiles = _cut(take_rows(content, order), chunk)
         queries, others = tiles[..., :size], _with_previous(tiles[..., size:], 0.0)
         scores = matmul(queries, others[..., :size], transpose_b=True)
         up_to_now = slice(0, now + 1)
@@ -42,9 +41,9 @@ def attend_in_buckets(query, value, buckets, visible, chunk, causal=False):
         met = met & _near(*_pairs(chunks[:, :, up_to_now], order, chunk))
         meets = met[:, :, now] & ~ops.any(met[:, :, :now], axis=2)
         meets = meets & _may_see(*_pairs(None, order, chunk), causal)
-        sums = _sums(scores, meets, others[..., size:])
-        rounds.append(_take_rows(_join(sums), places[:, :, now]))
-    context, total = _combine(ops.stack(rounds))
+        sums = sums_of(scores, meets, others[..., size:])
+        rounds.append(take_rows(_join(sums), places[:, :, now]))
+    context, total = combined(ops.stack(rounds))
     context = ops.where(total > 0.0, context / ops.where(total > 0.0, total, 1.0), value)
     return ops.where(visible[:, None, :, None], context, 0.0)
 
@@ -111,36 +110,6 @@ def _pairs(numbers, order, chunk):
         order = ops.take_along_axis(numbers, order[:, :, None], axis=-1)
     tiles = _cut(order[..., None], chunk)
     return tiles, transposed(_with_previous(tiles, -1))
-
-
-def _sums(scores, meets, value):
-    """Returns the sum of the weighted values, the sum of the weights, and their log scale."""
-    seen = ops.where(meets, scores, LOWEST)
-    peak = ops.stop_gradient(ops.max(seen, axis=-1, keepdims=True, initial=LOWEST))
-    finite = ops.where(ops.isfinite(peak), peak, 0.0)
-    powers = ops.where(meets, ops.exp(ops.where(meets, scores, finite) - finite), 0.0)
-    total = ops.sum(powers, axis=-1, keepdims=True)
-    peak = ops.broadcast_to(peak, ops.shape(total))  # on PyTorch, empty maxima are smaller
-    return ops.concatenate([matmul(powers, value), total, peak], axis=-1)
-
-
-def _combine(rounds):
-    """Adds up the sums of all rounds: `(context, total)`."""
-    peaks = rounds[..., -1:]
-    peak = ops.max(peaks, axis=0, initial=LOWEST)
-    factors = ops.exp(peaks - ops.where(ops.isfinite(peak), peak, 0.0))
-    sums = ops.sum(rounds[..., :-1] * ops.stop_gradient(factors), axis=0)
-    return sums[..., :-1], sums[..., -1:]
-
-
-def _take_rows(x, order):
-    """(batch, heads, length, size) -> the same shape, with the rows reordered."""
-    batch, heads, length, size = ops.shape(x)
-    first = ops.arange(batch * heads, dtype="int32") * length
-    rows = ops.reshape(order, (batch * heads, length)) + first[:, None]
-    flat = ops.reshape(x, (batch * heads * length, size))
-    taken = ops.take(flat, ops.reshape(rows, (batch * heads * length,)), axis=0)
-    return ops.reshape(taken, (batch, heads, length, size))
 
 
 def _cut(x, chunk):

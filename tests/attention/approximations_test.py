@@ -8,6 +8,7 @@ import pytest
 from keras import ops
 
 from keras_attention import (
+    BlockSelectionAttention,
     DifferentialAttention,
     MultiHeadAttention,
     TalkingHeadsAttention,
@@ -34,6 +35,12 @@ LAYERS = {
     "local, predictive": lambda **also: LocalAttention("predictive", 3, **also),
     "differential": lambda **also: DifferentialAttention(2, 4, **also),
     "talking heads": lambda **also: TalkingHeadsAttention(2, 4, **also),
+    "block selection": lambda seed, **also: BlockSelectionAttention(
+        2, 4, block_size=16, num_blocks=2, **also
+    ),
+    "block selection, causal": lambda seed, **also: BlockSelectionAttention(
+        2, 4, block_size=4, num_blocks=3, causal=True, num_key_value_heads=1, **also
+    ),
     "latent": lambda **also: LatentAttention(2, 4, latent_dim=6, rotary_dim=2, **also),
     "linear": lambda seed, **also: LinearAttention(2, 4, **also),  # nothing random
     "performer": lambda **also: PerformerAttention(2, 4, **also),
@@ -50,7 +57,13 @@ LAYERS = {
     "reformer, causal": lambda **also: ReformerAttention(2, 4, bucket_size=4, causal=True, **also),
 }
 CAUSAL = [name for name in LAYERS if not name.startswith(("linformer", "nystrom"))]
-VARIANTS = ("linear", "performer, relu", "nystrom", "reformer, causal")  # of layers in `LAYERS`
+VARIANTS = (
+    "block selection",
+    "linear",
+    "performer, relu",
+    "nystrom",
+    "reformer, causal",
+)  # of layers in `LAYERS`
 MOST = [pytest.param(name, marks=[pytest.mark.full] if name in VARIANTS else []) for name in LAYERS]
 RNG = np.random.default_rng(0)
 
@@ -226,6 +239,8 @@ def test_half_precision_equals_float32_up_to_its_rounding(name, dtype):
     x = oracle.float64(ops.cast(x, rounding)).astype("float32")
     if "reformer" in name:  # one bucket only, as rounding would move queries to others
         half.bucket_size = exact.bucket_size = 40
+    if "selection" in name:  # and to other blocks
+        half.num_blocks = exact.num_blocks = 10
     for variable, other in zip(exact.weights, half.weights, strict=True):
         variable.assign(ops.cast(other, "float32"))
     mask = RNG.random((BATCH, 40)) < 0.75
@@ -311,6 +326,17 @@ EVERY_ARGUMENT = [
         },
     ),
     (
+        BlockSelectionAttention,
+        {
+            **{name: MULTI_HEAD[name] for name in MULTI_HEAD if name != "seed"},
+            "num_key_value_heads": 1,
+            "block_size": 4,
+            "num_blocks": 3,
+            "causal": True,
+            "position": positions.Rotary(500, pairs="halves", name="rotary"),
+        },
+    ),
+    (
         LatentAttention,
         {
             **MULTI_HEAD,
@@ -375,6 +401,7 @@ def test_saved_file_gives_the_same_in_a_process_that_only_imports_the_package(tm
         variable.assign(RNG.normal(size=variable.shape))
     inputs = {"x": random(BATCH, 9, SIZE), "visible": RNG.random((BATCH, 9)) < 0.7}
     names = (
+        "block_selection",
         "differential",
         "latent",
         "linear",
@@ -392,6 +419,7 @@ def test_saved_file_gives_the_same_in_a_process_that_only_imports_the_package(tm
     "layer",
     [
         MultiHeadAttention,
+        BlockSelectionAttention,
         DifferentialAttention,
         LatentAttention,
         LinearAttention,

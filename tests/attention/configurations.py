@@ -16,6 +16,7 @@ from keras import ops
 
 from keras_attention import (
     Attention,
+    BlockSelectionAttention,
     LinearAttention,
     LinformerAttention,
     MultiHeadAttention,
@@ -308,6 +309,7 @@ def one_head(step):
         LinformerAttention(1, 4, projected_length=3, max_length=16),
         NystromAttention(1, 4, num_landmarks=4),
         NystromAttention(1, 4, num_landmarks=4, kernel_size=3),
+        BlockSelectionAttention(1, 4, block_size=3, num_blocks=2),
         ReformerAttention(1, 4, bucket_size=4, num_hashes=1),
         ReformerAttention(1, 4, bucket_size=4, num_hashes=3),
     ):

@@ -11,6 +11,7 @@ from keras import ops
 from keras_attention import (
     Attention,
     AttentionPooling,
+    BlockSelectionAttention,
     DifferentialAttention,
     EncoderBlock,
     FeedForward,
@@ -44,6 +45,7 @@ LAYERS = [
     TalkingHeadsAttention(2, 4, dropout=0.3),
     LinformerAttention(2, 4, projected_length=6, max_length=LENGTH, dropout=0.3),
     LatentAttention(2, 4, latent_dim=6, rotary_dim=2, dropout=0.3),
+    BlockSelectionAttention(2, 4, block_size=3, num_blocks=2),
     LinearAttention(2, 4),
     PerformerAttention(2, 4),
     NystromAttention(2, 4, num_landmarks=4, kernel_size=3),

@@ -6,6 +6,7 @@ import pytest
 
 from keras_attention import (
     Attention,
+    BlockSelectionAttention,
     ConformerBlock,
     DifferentialAttention,
     EncoderBlock,
@@ -35,6 +36,7 @@ LAYERS = {
     "several heads": lambda: MultiHeadAttention(2, 4, position="rotary"),
     "differential": lambda: DifferentialAttention(2, 4, position="rotary"),
     "talking heads": lambda: TalkingHeadsAttention(2, 4, position="rotary"),
+    "block selection": lambda: BlockSelectionAttention(2, 4, block_size=2, num_blocks=2),
     "latent": lambda: LatentAttention(2, 4, latent_dim=6, rotary_dim=2, mask="causal"),
     "linear": lambda: LinearAttention(2, 4, causal=True),
     "performer": lambda: PerformerAttention(2, 4),
@@ -100,7 +102,9 @@ def test_unknown_lengths_are_known_when_called(name):
 
 
 @pytest.mark.skipif(keras.backend.backend() != "jax", reason="is about symbolic sizes of JAX")
-@pytest.mark.parametrize("name", ["latent", "linear", "linformer", "nystrom", "reformer"])
+@pytest.mark.parametrize(
+    "name", ["block selection", "latent", "linear", "linformer", "nystrom", "reformer"]
+)
 def test_exported_for_unknown_lengths(name):
     import jax
     from jax import export

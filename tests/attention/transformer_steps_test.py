@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_attention import (
     Attention,
+    BlockSelectionAttention,
     DifferentialAttention,
     LatentAttention,
     LinearAttention,
@@ -59,6 +60,9 @@ CAUSAL = {
     "local": lambda: LocalAttention("monotonic", 2, mask="causal"),
     "two maps": lambda: DifferentialAttention(2, 4, mask="causal", position="rotary"),
     "talking heads": lambda: TalkingHeadsAttention(2, 4, mask="causal", position="rotary"),
+    "block selection": lambda: BlockSelectionAttention(
+        2, 4, block_size=2, num_blocks=2, causal=True
+    ),
     "latent": lambda: LatentAttention(2, 4, latent_dim=6, rotary_dim=2, mask="causal"),
     "linear": lambda: LinearAttention(2, 4, causal=True),
     "performer": lambda: PerformerAttention(2, 4, causal=True),
