@@ -11,6 +11,7 @@ from keras_attention.convolution import ConvolutionModule
 from keras_attention.coverage import Coverage, coverage_loss
 from keras_attention.differential import DifferentialAttention
 from keras_attention.feed_forward import FeedForward
+from keras_attention.gated_delta import GatedDeltaAttention
 from keras_attention.kernel_regression import NadarayaWatson
 from keras_attention.latent import LatentAttention
 from keras_attention.linear import LinearAttention
@@ -22,6 +23,7 @@ from keras_attention.performer import PerformerAttention
 from keras_attention.pooling import AttentionPooling
 from keras_attention.recurrent import AttentionCell, AttentionRNN
 from keras_attention.reformer import ReformerAttention
+from keras_attention.retention import RetentionAttention
 from keras_attention.transformer import DecoderBlock, EncoderBlock
 from keras_attention.transformer_block import TransformerBlock
 
@@ -38,6 +40,7 @@ __all__ = [
     "DifferentialAttention",
     "EncoderBlock",
     "FeedForward",
+    "GatedDeltaAttention",
     "LatentAttention",
     "LinearAttention",
     "LinformerAttention",
@@ -48,6 +51,7 @@ __all__ = [
     "NystromAttention",
     "PerformerAttention",
     "ReformerAttention",
+    "RetentionAttention",
     "TransformerBlock",
     "compute",
     "coverage_loss",

@@ -16,12 +16,14 @@ from keras import ops
 
 from keras_attention import (
     Attention,
+    GatedDeltaAttention,
     LinearAttention,
     LinformerAttention,
     MultiHeadAttention,
     NystromAttention,
     PerformerAttention,
     ReformerAttention,
+    RetentionAttention,
     normalizers,
     positions,
     scores,
@@ -309,6 +311,8 @@ def one_head(step):
         NystromAttention(1, 4, num_landmarks=4, kernel_size=3),
         ReformerAttention(1, 4, bucket_size=4, num_hashes=1),
         ReformerAttention(1, 4, bucket_size=4, num_hashes=3),
+        GatedDeltaAttention(1, 4),
+        RetentionAttention(1, 4),
     ):
         print(type(layer).__name__, flush=True)
         check_alone(layer)

@@ -12,6 +12,7 @@ from keras_attention import (
     DecoderBlock,
     DifferentialAttention,
     EncoderBlock,
+    GatedDeltaAttention,
     LatentAttention,
     LinearAttention,
     LinformerAttention,
@@ -21,6 +22,7 @@ from keras_attention import (
     NystromAttention,
     PerformerAttention,
     ReformerAttention,
+    RetentionAttention,
     positions,
 )
 
@@ -43,6 +45,8 @@ LAYERS = {
     "Linformer": LinformerAttention(2, 3, projected_length=2, max_length=4),
     "Nystromformer": NystromAttention(2, 3, num_landmarks=2, kernel_size=3),
     "Reformer": ReformerAttention(2, 3, bucket_size=2),
+    "gated delta": GatedDeltaAttention(2, 3),
+    "retention": RetentionAttention(2, 4),
     "recurrent": AttentionRNN(AttentionCell(keras.layers.GRUCell(8), order="luong")),
     "encoder": EncoderBlock(2, 8),
     "decoder": DecoderBlock(2, 8, normalize="pre"),

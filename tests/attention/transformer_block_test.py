@@ -9,6 +9,7 @@ from keras_attention import (
     ConformerBlock,
     DifferentialAttention,
     EncoderBlock,
+    GatedDeltaAttention,
     LatentAttention,
     LinearAttention,
     LinformerAttention,
@@ -18,6 +19,7 @@ from keras_attention import (
     NystromAttention,
     PerformerAttention,
     ReformerAttention,
+    RetentionAttention,
     TransformerBlock,
 )
 from keras_attention._keras import get_keras_mask
@@ -39,6 +41,8 @@ LAYERS = {
     "linformer": lambda: LinformerAttention(2, 4, projected_length=3, max_length=LENGTH),
     "nystrom": lambda: NystromAttention(2, 4, num_landmarks=3, kernel_size=3),
     "reformer": lambda: ReformerAttention(2, 4, bucket_size=2),
+    "gated delta": lambda: GatedDeltaAttention(2, 4),
+    "retention": lambda: RetentionAttention(2, 4),
     "local": lambda: LocalAttention(half_width=2),
     "keras": lambda: keras.layers.MultiHeadAttention(2, 4),
 }
@@ -98,7 +102,10 @@ def test_unknown_lengths_are_known_when_called(name):
 
 
 @pytest.mark.skipif(keras.backend.backend() != "jax", reason="is about symbolic sizes of JAX")
-@pytest.mark.parametrize("name", ["latent", "linear", "linformer", "nystrom", "reformer"])
+@pytest.mark.parametrize(
+    "name",
+    ["latent", "linear", "linformer", "nystrom", "reformer", "gated delta", "retention"],
+)
 def test_exported_for_unknown_lengths(name):
     import jax
     from jax import export

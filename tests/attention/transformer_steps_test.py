@@ -8,11 +8,13 @@ from keras import ops
 from keras_attention import (
     Attention,
     DifferentialAttention,
+    GatedDeltaAttention,
     LatentAttention,
     LinearAttention,
     LocalAttention,
     MultiHeadAttention,
     PerformerAttention,
+    RetentionAttention,
     TransformerBlock,
     masks,
 )
@@ -60,10 +62,12 @@ CAUSAL = {
     "latent": lambda: LatentAttention(2, 4, latent_dim=6, rotary_dim=2, mask="causal"),
     "linear": lambda: LinearAttention(2, 4, causal=True),
     "performer": lambda: PerformerAttention(2, 4, causal=True),
+    "gated delta": lambda: GatedDeltaAttention(2, 4),
+    "retention": lambda: RetentionAttention(2, 4),
 }
 
 
-@pytest.mark.few(7)
+@pytest.mark.few(9)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("split", SPLITS, ids=str)
 @pytest.mark.parametrize("normalize", ["post", "pre"])
