@@ -12,6 +12,7 @@ from keras_attention.convolution import ConvolutionModule
 from keras_attention.coverage import Coverage, coverage_loss
 from keras_attention.differential import DifferentialAttention
 from keras_attention.feed_forward import FeedForward
+from keras_attention.gated_delta import GatedDeltaAttention
 from keras_attention.kernel_regression import NadarayaWatson
 from keras_attention.latent import LatentAttention
 from keras_attention.linear import LinearAttention
@@ -24,6 +25,7 @@ from keras_attention.pooling import AttentionPooling
 from keras_attention.recurrent import AttentionRNN
 from keras_attention.recurrent_cell import AttentionCell
 from keras_attention.reformer import ReformerAttention
+from keras_attention.retention import RetentionAttention
 from keras_attention.talking_heads import TalkingHeadsAttention
 from keras_attention.transformer import DecoderBlock, EncoderBlock
 from keras_attention.transformer_block import TransformerBlock
@@ -42,6 +44,7 @@ __all__ = [
     "DifferentialAttention",
     "EncoderBlock",
     "FeedForward",
+    "GatedDeltaAttention",
     "LatentAttention",
     "LinearAttention",
     "LinformerAttention",
@@ -53,6 +56,7 @@ __all__ = [
     "PerformerAttention",
     "ReformerAttention",
     "TalkingHeadsAttention",
+    "RetentionAttention",
     "TransformerBlock",
     "alignments",
     "compute",

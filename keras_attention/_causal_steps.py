@@ -20,9 +20,10 @@ class CausalSteps:
             mask: Boolean `(batch, max_length)`, `False` for padding, or `None`.
 
         Returns:
-            A `Memory`; for `LinearAttention`, a tuple of sums. Without a mask, the variables of a
-            compiled loop are the key and the value of a `Memory` only, since a loop of TensorFlow
-            cannot hold `None`: `step` takes `Memory(key, value, None)`.
+            A `Memory`; for layers with a memory of constant size, such as `LinearAttention`, a
+            named tuple of tensors. Without a mask, the variables of a compiled loop are the key and
+            the value of a `Memory` only, since a loop of TensorFlow cannot hold `None`: `step`
+            takes `Memory(key, value, None)`.
 
         Raises:
             ValueError: If the attention has no cache, or its mask shows positions that are not

@@ -118,7 +118,10 @@ class MultiHeadLayer(AttentionLayer):
 
     def _project(self, projection, x, size):
         """Returns heads `(batch, heads, length, size)` of `x` `(batch, length, …)`."""
-        x = projection(x)
+        return self._split_heads(projection(x), size)
+
+    def _split_heads(self, x, size):
+        """Returns heads `(batch, heads, length, size)` of a projection `(batch, length, …)`."""
         batch, length = ops.shape(x)[0], ops.shape(x)[1]
         heads = ops.reshape(x, (batch, length, x.shape[2] // size, size))
         return ops.swapaxes(heads, 1, 2)  # (batch, heads, length, size)

@@ -1,7 +1,6 @@
 """Linear attention: a feature map of queries and keys gives time and memory linear in length."""
 
 from collections.abc import Collection
-from numbers import Integral
 from typing import Any
 
 import keras
@@ -9,14 +8,13 @@ from keras import ops
 
 from keras_attention import masks
 from keras_attention._approximation import Approximation
-from keras_attention._backend import known_values
-from keras_attention._checks import agree
+from keras_attention._constant_memory import ConstantMemory
 from keras_attention._memory import Memory, MemoryAttention
 from keras_attention.compute import features
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
-class LinearAttention(MemoryAttention, Approximation):
+class LinearAttention(ConstantMemory, MemoryAttention, Approximation):
     """Multi-head attention whose weights are dot products of positive features of query and key.
 
     $$ head_i = \\frac{φ(q_i)^T \\sum_j φ(k_j) v_j^T}{φ(q_i)^T \\sum_j φ(k_j)}, \\quad
@@ -71,6 +69,8 @@ class LinearAttention(MemoryAttention, Approximation):
     True
     """
 
+    memory_class = features.Sums
+
     def __init__(
         self,
         num_heads: int,
@@ -101,83 +101,21 @@ class LinearAttention(MemoryAttention, Approximation):
         """
         return ops.where(x > 0, ops.log1p(ops.relu(x)), x)  # exp(x) below 0, 1 + x above
 
-    def room_for(self, value, mask=None):
-        """Returns the memory before the first `step`: sums, whatever the number of positions.
-
-        Args:
-            value: Zeros `(batch, max_length, size)`. Their length does not matter.
-            mask: Must be `None`.
-
-        Returns:
-            A named tuple of tensors with the batch as their first axis. A step keeps their shapes.
-
-        Raises:
-            ValueError: If the layer is not causal, or there is a mask.
-        """
-        self._require_causal()
-        if mask is not None:
-            way_out = "Omit it, and step through sequences without padding"
-            self._refuse("mask", "its memory has no positions to hide, only sums", way_out)
+    def _empty_memory(self, value):
         one = self.prepare(value[:, :1])
         return features.empty_sums(one.key, one.value)
 
-    def step(self, x, memory, start, return_attention_scores=False):
-        """Causal self-attention of the next positions.
-
-        Args:
-            x: Tensor `(batch, length, size)`: one position, or several at once, such as a prompt.
-                Positions that its implicit Keras mask hides are not added to the memory.
-            memory: What `room_for` or the previous step returned.
-            start: Position of the first of them, an integer or scalar tensor.
-            return_attention_scores: Must be `False`.
-
-        Returns:
-            `(context, None, memory)`; layers with a cache return weights in place of `None`.
-
-        Raises:
-            ValueError: If the layer is not causal, the memory does not end at `start`, or weights
-                are requested. Only a `start` that is an integer can be checked, and only outside of
-                compiled functions.
-        """
-        self._require_causal()
-        self._require_fitting_shapes(x.shape, x.shape, x.shape)
-        self._require_sums(memory, x, start)
-        if return_attention_scores:
-            way_out = "Call the layer on the whole sequence"
-            self._refuse("return_attention_scores", "a step has no keys, only sums", way_out)
+    def _next(self, x, memory, start):
         new = self.prepare(x)
         query = self._queries(self._ready(x, new.mask))
         context, memory = features.attend_next(query, new.key, new.value, memory, new.mask)
-        return self._merge(context), None, memory
+        return self._merge(context), memory
 
-    def _require_causal(self):
+    def _require_steps(self):
         if not self.causal:
             raise ValueError(
                 f"{type(self).__name__} must be causal for steps, since its memory does not yet "
                 "hold later positions. Received: causal=False. Make the layer with causal=True."
-            )
-
-    def _require_sums(self, memory, x, start):
-        """Raises a `ValueError` if a memory does not continue with `x` at the position `start`."""
-        name = type(self).__name__
-        if not isinstance(memory, features.Sums):
-            raise ValueError(
-                f"`memory` of a step of {name} must be what its `room_for` or previous step "
-                f"returned. Received: {type(memory).__name__}. Begin with layer.room_for(x)."
-            )
-        if not agree(memory.sums.shape[:1], x.shape[:1]):
-            raise ValueError(
-                f"`memory` of a step of {name} must have one row for each row of `x`. Received: "
-                f"{memory.sums.shape[0]} rows, x of shape {tuple(x.shape)}. Repeat each tensor of "
-                "the memory with keras.ops.repeat."
-            )
-        lengths = known_values(memory.length) if isinstance(start, Integral) else None
-        if lengths is not None and (lengths != start).any():
-            raise ValueError(
-                f"`start` of a step of {name} must be the number of positions in the memory, since "
-                f"nothing can be taken out of a sum. Received: start={start}, a memory of "
-                f"{', '.join(map(str, sorted(set(lengths.tolist()))))} positions. To go back, keep "
-                "the memory of an earlier step."
             )
 
     def _queries(self, query):

@@ -6,14 +6,14 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention._approximation import Approximation
 from keras_attention._checks import require_positive_integers
+from keras_attention._one_sequence import WithinOneSequence
 from keras_attention._products import matmul
 from keras_attention.compute import lsh
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
-class ReformerAttention(Approximation):
+class ReformerAttention(WithinOneSequence):
     """Multi-head self-attention with locality-sensitive hashing and shared queries and keys.
 
     $$ head_i = \\sum_{j \\in P_i} softmax_j(q_i^T q_j / |q_j|) \\, v_j, \\quad
@@ -158,18 +158,6 @@ class ReformerAttention(Approximation):
         weights = lsh.weights(query, buckets, visible, chunk, causal)
         return output, weights[:, :, :length, :length]
 
-    def _visible(self, query, value, query_mask, value_mask, key_mask):
-        """Joins all padding masks, explicit and implicit: booleans `(batch or 1, length)`."""
-        visible = ops.ones((1, ops.shape(query)[1]), "bool")
-        for name, mask, tensor in [
-            ("query_mask", query_mask, query),
-            ("value_mask", value_mask, value),
-            ("key_mask", key_mask, value),
-        ]:
-            mask = self._padding_mask(name, mask, tensor)
-            visible = visible if mask is None else ops.logical_and(visible, mask)
-        return visible
-
     def _hash(self, query, visible, length):
         """Returns the buckets of queries, int32 `(batch, heads, num_hashes, length)`."""
         query = ops.cast(ops.stop_gradient(query), "float32")
@@ -189,16 +177,6 @@ class ReformerAttention(Approximation):
                 "attention_mask",
                 "it compares only positions in the same bucket",
                 "Hide positions with query_mask or value_mask, and later ones with causal=True",
-            )
-
-    def _require_fitting_shapes(self, query_shape, value_shape, key_shape):
-        super()._require_fitting_shapes(query_shape, value_shape, key_shape)
-        if None not in (query_shape[1], value_shape[1]) and query_shape[1] != value_shape[1]:
-            raise ValueError(
-                f"{type(self).__name__} attends within one sequence, so query and value must have "
-                f"the same length. Received: query {tuple(query_shape)}, value "
-                f"{tuple(value_shape)}. Pass the same tensor as query and value, or use "
-                "MultiHeadAttention."
             )
 
     def get_config(self):

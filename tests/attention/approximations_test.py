@@ -17,6 +17,7 @@ from keras_attention import (
     positions,
     scores,
 )
+from keras_attention.gated_delta import GatedDeltaAttention
 from keras_attention.latent import LatentAttention
 from keras_attention.linear import LinearAttention
 from keras_attention.linformer import LinformerAttention
@@ -24,6 +25,7 @@ from keras_attention.local import LocalAttention
 from keras_attention.nystrom import NystromAttention
 from keras_attention.performer import PerformerAttention
 from keras_attention.reformer import ReformerAttention
+from keras_attention.retention import RetentionAttention
 from tests.attention import oracle
 from tests.attention.compiled import compiled
 from tests.attention.gradients import gradients, gradients_in_every_form, weight_gradients
@@ -55,6 +57,11 @@ LAYERS = {
     ),
     "reformer": lambda **also: ReformerAttention(2, 4, bucket_size=4, **also),
     "reformer, causal": lambda **also: ReformerAttention(2, 4, bucket_size=4, causal=True, **also),
+    "gated delta": lambda seed, **also: GatedDeltaAttention(2, 4, **also),
+    "DeltaNet": lambda seed, **also: GatedDeltaAttention(
+        2, 4, num_key_heads=1, use_decay=False, use_gate=False, kernel_size=None, **also
+    ),
+    "retention": lambda seed, **also: RetentionAttention(2, 4, **also),
 }
 CAUSAL = [name for name in LAYERS if not name.startswith(("linformer", "nystrom"))]
 VARIANTS = (
@@ -63,6 +70,7 @@ VARIANTS = (
     "performer, relu",
     "nystrom",
     "reformer, causal",
+    "DeltaNet",
 )  # of layers in `LAYERS`
 MOST = [pytest.param(name, marks=[pytest.mark.full] if name in VARIANTS else []) for name in LAYERS]
 RNG = np.random.default_rng(0)
@@ -381,6 +389,28 @@ EVERY_ARGUMENT = [
         ReformerAttention,
         {**MULTI_HEAD, "bucket_size": 4, "num_hashes": 2, "max_buckets": 8, "causal": True},
     ),
+    (
+        GatedDeltaAttention,
+        {
+            **{name: MULTI_HEAD[name] for name in MULTI_HEAD if name != "seed"},
+            "num_key_heads": 1,
+            "use_decay": False,
+            "use_gate": False,
+            "kernel_size": 3,
+            "max_strength": 2.0,
+            "epsilon": 1e-5,
+            "use_bias": ["query", "strength"],
+        },
+    ),
+    (
+        RetentionAttention,
+        {
+            **{name: MULTI_HEAD[name] for name in MULTI_HEAD if name != "seed"},
+            "position": positions.Rotary(500, pairs="halves", name="rotary"),
+            "epsilon": 1e-5,
+            "use_bias": ["query", "output_gate"],
+        },
+    ),
 ]
 
 
@@ -403,6 +433,7 @@ def test_saved_file_gives_the_same_in_a_process_that_only_imports_the_package(tm
     names = (
         "block_selection",
         "differential",
+        "gated_delta",
         "latent",
         "linear",
         "linformer",
@@ -411,6 +442,7 @@ def test_saved_file_gives_the_same_in_a_process_that_only_imports_the_package(tm
         "performer",
         "reformer",
         "talking_heads",
+        "retention",
     )
     check_file(model, inputs, tmp_path, [f"keras_attention.{name}" for name in names])
 
@@ -421,6 +453,7 @@ def test_saved_file_gives_the_same_in_a_process_that_only_imports_the_package(tm
         MultiHeadAttention,
         BlockSelectionAttention,
         DifferentialAttention,
+        GatedDeltaAttention,
         LatentAttention,
         LinearAttention,
         LinformerAttention,
@@ -428,6 +461,7 @@ def test_saved_file_gives_the_same_in_a_process_that_only_imports_the_package(tm
         PerformerAttention,
         ReformerAttention,
         TalkingHeadsAttention,
+        RetentionAttention,
     ],
 )
 def test_arguments_without_a_name_have_the_order_of_keras(layer):

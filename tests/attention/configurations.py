@@ -17,12 +17,14 @@ from keras import ops
 from keras_attention import (
     Attention,
     BlockSelectionAttention,
+    GatedDeltaAttention,
     LinearAttention,
     LinformerAttention,
     MultiHeadAttention,
     NystromAttention,
     PerformerAttention,
     ReformerAttention,
+    RetentionAttention,
     normalizers,
     positions,
     scores,
@@ -312,6 +314,8 @@ def one_head(step):
         BlockSelectionAttention(1, 4, block_size=3, num_blocks=2),
         ReformerAttention(1, 4, bucket_size=4, num_hashes=1),
         ReformerAttention(1, 4, bucket_size=4, num_hashes=3),
+        GatedDeltaAttention(1, 4),
+        RetentionAttention(1, 4),
     ):
         print(type(layer).__name__, flush=True)
         check_alone(layer)

@@ -2,12 +2,14 @@
 
 import pytest
 
+from keras_attention.gated_delta import GatedDeltaAttention
 from keras_attention.linear import LinearAttention
 from keras_attention.linformer import LinformerAttention
 from keras_attention.local import LocalAttention
 from keras_attention.nystrom import NystromAttention
 from keras_attention.performer import PerformerAttention
 from keras_attention.reformer import ReformerAttention
+from keras_attention.retention import RetentionAttention
 from tests.attention.mistakes import QUERY, VALUE, attend, check_message, ones
 
 
@@ -24,6 +26,13 @@ def linear_step(memory=None, causal=True, mask=None, start=0, x=VALUE, **argumen
     if memory is None:
         _, _, memory = layer.step(QUERY, layer.room_for(QUERY, mask), 0)
     return layer.step(x, memory, start, **arguments)
+
+
+def delta_step(start=3, **arguments):
+    layer = GatedDeltaAttention(2, 3)
+    layer(QUERY, QUERY)
+    _, _, memory = layer.step(QUERY, layer.room_for(QUERY), 0)
+    return layer.step(VALUE, memory, start, **arguments)
 
 
 def nystrom_step(kernel_size):
@@ -108,6 +117,53 @@ MISTAKES = {
     "step of a vector without a length axis": (
         lambda: linear_step(start=3, x=VALUE[:, 0]),
         ["LinearAttention needs query, value and key", "(2, 4)", "x[:, None, :]"],
+    ),
+    "heads of keys that serve no equal parts": (
+        lambda: GatedDeltaAttention(4, 3, num_key_heads=3),
+        ["`num_key_heads` of GatedDeltaAttention must divide", "num_key_heads=3, num_heads=4"],
+    ),
+    "no heads of keys": (
+        lambda: GatedDeltaAttention(4, 3, num_key_heads=0),
+        ["`num_key_heads` of GatedDeltaAttention must be a positive integer or None", "=0"],
+    ),
+    "convolution of no positions": (
+        lambda: GatedDeltaAttention(4, 3, kernel_size=0),
+        ["`kernel_size` of GatedDeltaAttention must be a positive integer or None", "=0"],
+    ),
+    **{
+        f"strength {strength} of a correction": (
+            lambda strength=strength: GatedDeltaAttention(4, 3, max_strength=strength),
+            ["`max_strength` of GatedDeltaAttention", "above 0 and at most 2", f"={strength!r}"],
+        )
+        for strength in (0.0, 2.5, "large", True)
+    },
+    "key beside the sequence": (
+        attend(GatedDeltaAttention(2, 3), query=VALUE, key=VALUE),
+        ["GatedDeltaAttention cannot honour `key`", "Omit it", "MultiHeadAttention"],
+    ),
+    "cross-attention from a memory that is written": (
+        attend(RetentionAttention(2, 4)),
+        ["RetentionAttention attends within one sequence", "query (2, 3, 4), value (2, 5, 4)"],
+    ),
+    "mask of pairs of a memory": (
+        attend(RetentionAttention(2, 4), query=VALUE, attention_mask=ones(5, 5)),
+        ["RetentionAttention cannot honour `attention_mask`", "query_mask or value_mask"],
+    ),
+    "position that does not rotate": (
+        lambda: RetentionAttention(2, 4, position="alibi"),
+        ["`position` of RetentionAttention must be 'rotary'", "position='alibi'", "MultiHead"],
+    ),
+    "step back from what was corrected": (
+        lambda: delta_step(start=2),
+        ["`start` of a step of GatedDeltaAttention", "start=2, a memory of 3", "keep the memory"],
+    ),
+    "weights of a step without positions": (
+        lambda: delta_step(return_attention_scores=True),
+        ["GatedDeltaAttention cannot honour `return_attention_scores`", "the whole sequence"],
+    ),
+    "step without weights": (
+        lambda: GatedDeltaAttention(2, 3).room_for(VALUE),
+        ["GatedDeltaAttention) has no weights yet", "build(query_shape, value_shape)"],
     ),
     "no mixtures": (
         lambda: LinformerAttention(2, 3, projected_length=0),

@@ -5,7 +5,12 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import LinearAttention, PerformerAttention
+from keras_attention import (
+    GatedDeltaAttention,
+    LinearAttention,
+    PerformerAttention,
+    RetentionAttention,
+)
 from keras_attention._keras import set_keras_mask
 from keras_attention.compute.features import CHUNK
 from tests.attention import linear_test, oracle, performer_test
@@ -14,10 +19,25 @@ from tests.attention.gradients import gradients
 from tests.attention.linear_test import BATCH, SIZE, random
 
 LENGTH = 7
+RANDOM = {"causal": True, "num_features": 24, "seed": 0}
 LAYERS = {
-    "linear": (LinearAttention, {}),
-    "softmax": (PerformerAttention, {"num_features": 24, "seed": 0}),
-    "relu": (PerformerAttention, {"num_features": 24, "kernel": "relu", "seed": 0}),
+    "linear": (LinearAttention, {"causal": True}),
+    "softmax": (PerformerAttention, RANDOM),
+    "relu": (PerformerAttention, {"kernel": "relu", **RANDOM}),
+    "gated delta": (GatedDeltaAttention, {}),
+    "DeltaNet": (
+        GatedDeltaAttention,
+        {"num_key_heads": 1, "use_decay": False, "use_gate": False, "kernel_size": None},
+    ),
+    "retention": (RetentionAttention, {}),
+}
+STATES = {  # shapes without the batch
+    "linear": {"largest": (2, 1, 4), "sums": (2, 4, 4)},
+    "softmax": {"largest": (2, 1, 24), "sums": (2, 24, 4)},
+    "relu": {"largest": (2, 1, 24), "sums": (2, 24, 4)},
+    "gated delta": {"state": (2, 4, 3), "recent": (3, 2 * 2 * 4 + 2 * 3)},
+    "DeltaNet": {"state": (2, 4, 3), "recent": (0, 0)},
+    "retention": {"state": (2, 4, 3), "recent": (0, 0)},
 }
 SPLITS = {
     "one by one": [1] * LENGTH,
@@ -31,7 +51,7 @@ SPLITS = {
 
 def make(name, **arguments):
     layer_class, options = LAYERS[name]
-    return linear_test.make(layer_class, causal=True, **options, **arguments)
+    return linear_test.make(layer_class, **options, **arguments)
 
 
 def steps(layer, x, split):
@@ -50,7 +70,7 @@ def assert_equal(found, expected, tolerance=2e-5):
     np.testing.assert_allclose(found, expected, atol=tolerance, rtol=tolerance)
 
 
-@pytest.mark.few(9)
+@pytest.mark.few(18)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("split", SPLITS)
@@ -73,16 +93,20 @@ def test_largest_feature_may_change_by_any_factor(scales):
 
 
 @pytest.mark.parametrize("dtype", ["mixed_float16", "mixed_bfloat16"])
-@pytest.mark.parametrize("name", ["linear", "softmax"])
+@pytest.mark.parametrize("name", ["linear", "softmax", "gated delta", "retention"])
 def test_steps_in_half_precision_have_a_memory_in_float32(name, dtype):
     layer, x = make(name, dtype=dtype), random(BATCH, LENGTH, SIZE)
     found, memory = steps(layer, x, SPLITS["prompt"])
     assert keras.backend.standardize_dtype(found.dtype) == layer.compute_dtype
-    assert keras.backend.standardize_dtype(memory.sums.dtype) == "float32"
+    sums = memory[1] if "sums" in STATES[name] else memory.state
+    assert keras.backend.standardize_dtype(sums.dtype) == "float32"
     assert_equal(found, layer(x, x), 0.01 if dtype == "mixed_float16" else 0.06)
 
 
-@pytest.mark.parametrize(("name", "length"), [("linear", 2000), ("softmax", LENGTH)])
+@pytest.mark.parametrize(
+    ("name", "length"),
+    [("linear", 2000), ("softmax", LENGTH), ("gated delta", 2000), ("retention", LENGTH)],
+)
 def test_a_compiled_loop_of_steps(name, length):
     """A loop of TensorFlow and JAX requires that a step keeps the shapes and dtypes."""
     if keras.backend.backend() == "torch":
@@ -104,8 +128,7 @@ def test_a_compiled_loop_of_steps(name, length):
 @pytest.mark.parametrize("name", LAYERS)
 def test_size_of_the_memory_does_not_depend_on_the_length(name):
     layer = make(name)
-    features = 4 if name == "linear" else 24
-    sizes = {"largest": (BATCH, 2, 1, features), "sums": (BATCH, 2, features, 4)}
+    sizes = {part: (BATCH, *shape) for part, shape in STATES[name].items()}
     for length in (1, 40):
         x = random(BATCH, length, SIZE)
         for memory in (layer.room_for(x), steps(layer, x, [length])[1]):
@@ -113,9 +136,10 @@ def test_size_of_the_memory_does_not_depend_on_the_length(name):
             assert shapes == {**sizes, "length": (BATCH,)}
 
 
-def test_rows_of_the_memory_can_be_exchanged_and_repeated():
+@pytest.mark.parametrize("name", ["softmax", "gated delta"])
+def test_rows_of_the_memory_can_be_exchanged_and_repeated(name):
     """As beam search does."""
-    layer, x = make("softmax"), random(3, LENGTH, SIZE)
+    layer, x = make(name), random(3, LENGTH, SIZE)
     order = np.array([2, 0, 0, 1])
     _, memory = steps(layer, x[:, :4], [3, 1])
     memory = type(memory)(*(ops.take(part, order, axis=0) for part in memory))
@@ -123,7 +147,7 @@ def test_rows_of_the_memory_can_be_exchanged_and_repeated():
     assert_equal(found, oracle.float64(layer(x, x))[order, 4:])
 
 
-@pytest.mark.parametrize("name", ["linear", "softmax"])
+@pytest.mark.parametrize("name", ["linear", "softmax", "gated delta", "retention"])
 def test_gradients_pass_through_the_memory(name):
     layer, x = make(name), random(BATCH, LENGTH, SIZE)
     direction = ops.convert_to_tensor(random(BATCH, LENGTH, 6))
@@ -132,8 +156,9 @@ def test_gradients_pass_through_the_memory(name):
     assert_equal(found, expected, 1e-4)
 
 
-def test_positions_that_an_implicit_mask_hides_are_not_added():
-    layer, x = make("softmax"), random(BATCH, LENGTH, SIZE)
+@pytest.mark.parametrize("name", ["softmax", "gated delta", "retention"])
+def test_positions_that_an_implicit_mask_hides_are_not_added(name):
+    layer, x = make(name), random(BATCH, LENGTH, SIZE)
     visible = np.array([[True, True, False, True, True, True, True], [False] * 3 + [True] * 4])
     memory, outputs = layer.room_for(x), []
     for part in (slice(0, 3), slice(3, 4), slice(4, LENGTH)):

@@ -15,6 +15,7 @@ from keras_attention import (
     DifferentialAttention,
     EncoderBlock,
     FeedForward,
+    GatedDeltaAttention,
     LatentAttention,
     LinearAttention,
     LinformerAttention,
@@ -24,6 +25,7 @@ from keras_attention import (
     NystromAttention,
     PerformerAttention,
     ReformerAttention,
+    RetentionAttention,
     TalkingHeadsAttention,
     TransformerBlock,
     _recompute,
@@ -50,6 +52,8 @@ LAYERS = [
     PerformerAttention(2, 4),
     NystromAttention(2, 4, num_landmarks=4, kernel_size=3),
     ReformerAttention(2, 4, bucket_size=4),
+    GatedDeltaAttention(2, 4),
+    RetentionAttention(2, 4),
 ]
 
 

@@ -13,6 +13,7 @@ from keras_attention import (
     Coverage,
     DecoderBlock,
     EncoderBlock,
+    GatedDeltaAttention,
     LatentAttention,
     LinearAttention,
     LinformerAttention,
@@ -22,6 +23,7 @@ from keras_attention import (
     NystromAttention,
     PerformerAttention,
     ReformerAttention,
+    RetentionAttention,
     TalkingHeadsAttention,
     alignments,
     masks,
@@ -171,6 +173,8 @@ def model_of_every_layer():
         LinformerAttention(2, 3, projected_length=2, max_length=9),
         NystromAttention(2, 3, num_landmarks=4, kernel_size=3),
         ReformerAttention(2, 3, bucket_size=2, num_hashes=2, seed=1),
+        GatedDeltaAttention(2, 3, kernel_size=2),
+        RetentionAttention(2, 4),
     ):
         outputs[layer.name] = layer(memory, memory, value_mask=visible)
     return keras.Model({"query": query, "memory": memory, "visible": visible}, outputs)

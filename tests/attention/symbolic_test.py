@@ -11,6 +11,7 @@ from keras_attention import (
     Coverage,
     EncoderBlock,
     FeedForward,
+    GatedDeltaAttention,
     LatentAttention,
     LinearAttention,
     LinformerAttention,
@@ -19,6 +20,7 @@ from keras_attention import (
     NystromAttention,
     PerformerAttention,
     ReformerAttention,
+    RetentionAttention,
     alignments,
 )
 
@@ -50,6 +52,8 @@ OTHERS = {
     "LinearAttention": lambda: LinearAttention(2, 4),
     "PerformerAttention": lambda: PerformerAttention(2, 4),
     "ReformerAttention": lambda: ReformerAttention(2, 4, bucket_size=2),
+    "GatedDeltaAttention": lambda: GatedDeltaAttention(2, 4),
+    "RetentionAttention": lambda: RetentionAttention(2, 4),
 }
 
 

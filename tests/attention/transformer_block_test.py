@@ -10,6 +10,7 @@ from keras_attention import (
     ConformerBlock,
     DifferentialAttention,
     EncoderBlock,
+    GatedDeltaAttention,
     LatentAttention,
     LinearAttention,
     LinformerAttention,
@@ -19,6 +20,7 @@ from keras_attention import (
     NystromAttention,
     PerformerAttention,
     ReformerAttention,
+    RetentionAttention,
     TalkingHeadsAttention,
     TransformerBlock,
 )
@@ -43,6 +45,8 @@ LAYERS = {
     "linformer": lambda: LinformerAttention(2, 4, projected_length=3, max_length=LENGTH),
     "nystrom": lambda: NystromAttention(2, 4, num_landmarks=3, kernel_size=3),
     "reformer": lambda: ReformerAttention(2, 4, bucket_size=2),
+    "gated delta": lambda: GatedDeltaAttention(2, 4),
+    "retention": lambda: RetentionAttention(2, 4),
     "local": lambda: LocalAttention(half_width=2),
     "keras": lambda: keras.layers.MultiHeadAttention(2, 4),
 }
@@ -103,7 +107,17 @@ def test_unknown_lengths_are_known_when_called(name):
 
 @pytest.mark.skipif(keras.backend.backend() != "jax", reason="is about symbolic sizes of JAX")
 @pytest.mark.parametrize(
-    "name", ["block selection", "latent", "linear", "linformer", "nystrom", "reformer"]
+    "name",
+    [
+        "block selection",
+        "gated delta",
+        "latent",
+        "linear",
+        "linformer",
+        "nystrom",
+        "reformer",
+        "retention",
+    ],
 )
 def test_exported_for_unknown_lengths(name):
     import jax

@@ -9,11 +9,13 @@ from keras_attention import (
     Attention,
     BlockSelectionAttention,
     DifferentialAttention,
+    GatedDeltaAttention,
     LatentAttention,
     LinearAttention,
     LocalAttention,
     MultiHeadAttention,
     PerformerAttention,
+    RetentionAttention,
     TalkingHeadsAttention,
     TransformerBlock,
     masks,
@@ -66,10 +68,12 @@ CAUSAL = {
     "latent": lambda: LatentAttention(2, 4, latent_dim=6, rotary_dim=2, mask="causal"),
     "linear": lambda: LinearAttention(2, 4, causal=True),
     "performer": lambda: PerformerAttention(2, 4, causal=True),
+    "gated delta": lambda: GatedDeltaAttention(2, 4),
+    "retention": lambda: RetentionAttention(2, 4),
 }
 
 
-@pytest.mark.few(7)
+@pytest.mark.few(9)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("split", SPLITS, ids=str)
 @pytest.mark.parametrize("normalize", ["post", "pre"])

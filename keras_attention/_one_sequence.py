@@ -1,0 +1,31 @@
+"""Layers whose queries, keys and values are one sequence."""
+
+from keras import ops
+
+from keras_attention._approximation import Approximation
+
+
+class WithinOneSequence(Approximation):
+    """Self-attention: query and value have one length, and a hidden position is hidden as both."""
+
+    def _visible(self, query, value, query_mask=None, value_mask=None, key_mask=None):
+        """Joins all padding masks, explicit and implicit: booleans `(batch or 1, length)`."""
+        visible = ops.ones((1, ops.shape(query)[1]), "bool")
+        for name, mask, tensor in [
+            ("query_mask", query_mask, query),
+            ("value_mask", value_mask, value),
+            ("key_mask", key_mask, value),
+        ]:
+            mask = self._padding_mask(name, mask, tensor)
+            visible = visible if mask is None else ops.logical_and(visible, mask)
+        return visible
+
+    def _require_fitting_shapes(self, query_shape, value_shape, key_shape):
+        super()._require_fitting_shapes(query_shape, value_shape, key_shape)
+        if None not in (query_shape[1], value_shape[1]) and query_shape[1] != value_shape[1]:
+            raise ValueError(
+                f"{type(self).__name__} attends within one sequence, so query and value must have "
+                f"the same length. Received: query {tuple(query_shape)}, value "
+                f"{tuple(value_shape)}. Pass the same tensor as query and value, or use "
+                "MultiHeadAttention."
+            )

@@ -1,0 +1,154 @@
+"""Linear attention with a memory that decays, and that may correct what it holds.
+
+The memory of a head is a matrix that maps keys to values. Positions are processed in chunks: those
+of one chunk in parallel, from the memory before it, and the memories of the chunks one by one. With
+a correction, the positions of a chunk depend on each other by a triangular system of equations.
+
+Products of decays are computed from differences of sums of their logarithms, which are at most 0.
+"""
+
+import keras
+from keras import ops
+
+from keras_attention._backend import larger
+from keras_attention._products import matmul, transposed
+
+CHUNK = 64  # number of positions that are processed in parallel
+
+
+def empty_state(batch, heads, key_dim, value_dim):
+    """Returns the memory before the first position, `(batch, heads, key_dim, value_dim)`."""
+    return ops.zeros((batch, heads, key_dim, value_dim), "float32")
+
+
+def attend(query, key, value, log_decay, strength=None, before=None):
+    """Reads a memory after each position has been written into it.
+
+        S_t = α_t S_{t-1} + k_t v_tᵀ                          without a strength
+        S_t = α_t (I - β_t k_t k_tᵀ) S_{t-1} + β_t k_t v_tᵀ   with a strength: the delta rule
+        context_t = S_tᵀ q_t
+
+    Args:
+        query, key: Tensors `(batch, heads, length, key_dim)`.
+        value: Tensor `(batch, heads, length, value_dim)`.
+        log_decay: Logarithms of `α`, at most 0, float32 `(batch, heads, length)`.
+        strength: `β`, float32 `(batch, heads, length)`, or `None`.
+        before: `S` before the first position, float32 `(batch, heads, key_dim, value_dim)`, or
+            `None` if it is empty.
+
+    Returns:
+        `(context, state)`, float32: one vector for each query, and `S` after the last position.
+    """
+    batch, heads, length, key_dim = ops.shape(key)
+    cut, join = _chunks(length)
+    query, key, value, log_decay = map(cut, (query, key, value, log_decay[..., None]))
+    total = ops.cumsum(log_decay, axis=-2)  # (batch, heads, chunks, chunk, 1)
+    rest = ops.exp(total[..., -1:, :] - total)  # decay until the end of the chunk
+    decays = _decays(total)
+    transition = ops.exp(total[..., -1:, :]) * ops.eye(key_dim)  # of the state, by a chunk
+    written, erased = value, None
+    if strength is not None:
+        strength = cut(strength[..., None])
+        system = matmul(strength * key, key, transpose_b=True) * decays
+        system = ops.tril(system, -1) + ops.eye(system.shape[-1])
+        right = strength * ops.concatenate([ops.exp(total) * key, value], axis=-1)
+        solved = ops.solve_triangular(system, right, lower=True)
+        erased, written = solved[..., :key_dim], solved[..., key_dim:]
+        transition = transition - matmul(rest * key, erased, transpose_a=True)
+    added = matmul(rest * key, written, transpose_a=True)
+    if before is None:
+        before = empty_state(batch, heads, key_dim, ops.shape(value)[-1])
+    states = _states(ops.moveaxis(transition, 2, 0), ops.moveaxis(added, 2, 0), before)
+    earlier = ops.moveaxis(states[:-1], 0, 2)  # (batch, heads, chunks, key_dim, value_dim)
+    if erased is not None:
+        written = written - matmul(erased, earlier)
+    pairs = matmul(query, key, transpose_b=True) * decays
+    context = matmul(pairs, written) + matmul(ops.exp(total) * query, earlier)
+    return join(context), states[-1]
+
+
+def weights(query, key, log_decay, strength=None):
+    """Returns the weights of the values in the contexts, from an empty memory.
+
+    Args:
+        As for `attend`.
+
+    Returns:
+        Tensor `(batch, heads, length, length)`, float32, with zeros for later values.
+    """
+    batch, heads, length, _ = ops.shape(key)
+    single = ops.broadcast_to(ops.eye(length), (batch, heads, length, length))
+    return attend(query, key, single, log_decay, strength)[0]
+
+
+def _chunks(length):
+    """Returns functions that cut sequences into chunks, padded with zeros, and join them again."""
+    longest = larger(length, 1)
+    chunk = min(CHUNK, longest) if isinstance(longest, int) else CHUNK
+    number = -(-longest // chunk)
+
+    def cut(x):
+        """(batch, heads, length, size) -> (batch, heads, chunks, chunk, size)."""
+        batch, heads, _, size = ops.shape(x)
+        padding = number * chunk - length
+        x = ops.pad(ops.cast(x, "float32"), [(0, 0), (0, 0), (0, padding), (0, 0)])
+        return ops.reshape(x, (batch, heads, number, chunk, size))
+
+    def join(x):
+        batch, heads, _, _, size = ops.shape(x)
+        return ops.reshape(x, (batch, heads, number * chunk, size))[:, :, :length]
+
+    return cut, join
+
+
+def _decays(total):
+    """Returns the decay from each position to each later one, and zeros for earlier ones.
+
+    Args:
+        total: Sums of the logarithms up to each position, `(..., chunk, 1)`.
+    """
+    differences = total - transposed(total)  # (..., chunk, chunk)
+    is_later = ops.tril(ops.ones(differences.shape[-2:], "bool"))
+    return ops.exp(ops.where(is_later, differences, -float("inf")))
+
+
+def _states(transition, added, first):
+    """Returns all states of `S_{c+1} = T_c S_c + A_c`, `(chunks + 1, …, key_dim, value_dim)`.
+
+    Args:
+        transition: `T`, `(chunks, …, key_dim, key_dim)`.
+        added: `A`, `(chunks, …, key_dim, value_dim)`.
+        first: `S_0`, `(…, key_dim, value_dim)`.
+    """
+    if keras.backend.backend() != "tensorflow":
+        return _scan(transition, added, first)
+
+    # XLA cannot differentiate a loop of TensorFlow of unknown length, but the gradient is the same
+    # recurrence backward.
+    @ops.custom_gradient
+    def states(transition, added, first):
+        def gradient(upstream):
+            backward = ops.flip(transposed(transition), 0), ops.flip(upstream[:-1], 0), upstream[-1]
+            of_states = ops.flip(_states(*backward), 0)
+            # Not kept from the forward pass, so that there is a second derivative.
+            earlier = _states(transition, added, first)[:-1]
+            of_added = of_states[1:]
+            return matmul(of_added, earlier, transpose_b=True), of_added, of_states[0]
+
+        return _scan(transition, added, first), gradient
+
+    return states(transition, added, first)
+
+
+def _scan(transition, added, first):
+    def step(state, chunk):
+        transition, added = chunk[..., :size], chunk[..., size:]
+        return matmul(transition, state) + added, state
+
+    size = transition.shape[-1]
+    # One tensor, since Keras scans several of unknown length only on JAX and PyTorch.
+    chunks = ops.concatenate([transition, added], axis=-1)
+    if chunks.shape[0] == 1:  # no loop for a decoding step
+        return ops.stack([first, step(first, chunks[0])[0]])
+    last, earlier = ops.scan(step, first, chunks)
+    return ops.concatenate([earlier, last[None]], axis=0)
