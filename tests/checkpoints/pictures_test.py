@@ -102,12 +102,14 @@ def check_written(model, family, path):
     assert zoo.load(path).labels == model.labels
 
 
-def save_dinov2(folder, kind):
+def save_dinov2(folder, kind, family="Dinov2"):
     """Saves a model with positions for 20 × 20 pixels that gets 12 × 12."""
     sizes = {**tiny.VIT, "image_size": 20, "mlp_ratio": 2}
     del sizes["intermediate_size"]
-    config = transformers.Dinov2Config(**sizes, id2label={0: "cat", 1: "dog"}, layerscale_value=0.5)
-    model = tiny._random(getattr(transformers, f"Dinov2{kind}"), config)
+    config = getattr(transformers, f"{family}Config")(
+        **sizes, id2label={0: "cat", 1: "dog"}, layerscale_value=0.5
+    )
+    model = tiny._random(getattr(transformers, f"{family}{kind}"), config)
     model.save_pretrained(folder)
     transformers.BitImageProcessor(
         crop_size={"height": 12, "width": 12}, size={"shortest_edge": 16}
@@ -122,6 +124,25 @@ def test_dinov2(tmp_path):
     check_numbers(model, theirs)
     model.save_to_preset(tmp_path / "preset")
     check_numbers(zoo.load(tmp_path / "preset"), theirs)
+
+
+@pytest.mark.parametrize(
+    "kind", ["ForImageClassification", pytest.param("Model", marks=pytest.mark.full)]
+)
+def test_dinov2_with_registers(tmp_path, kind):
+    theirs = save_dinov2(tmp_path / "hf", kind, "Dinov2WithRegisters")
+    model = zoo.load(tmp_path / "hf")
+    if kind == "ForImageClassification":
+        check_numbers(model, theirs)
+        theirs = theirs.dinov2_with_registers
+    pixels = np.random.default_rng(1).normal(size=(2, 12, 24, 3)).astype("float32")
+    expected = theirs(tiny.torch.tensor(pixels.transpose(0, 3, 1, 2))).last_hidden_state
+    states, _ = model.core.encode(pixels)
+    np.testing.assert_allclose(states, expected.detach(), atol=1e-4)
+    zoo.save_checkpoint(model, tmp_path / "ours")
+    of_kind = getattr(transformers, f"Dinov2WithRegisters{kind}")
+    _, told = of_kind.from_pretrained(tmp_path / "ours", output_loading_info=True)
+    assert not told["unexpected_keys"] | told["missing_keys"] | told["mismatched_keys"]
 
 
 @pytest.mark.full
@@ -164,7 +185,12 @@ OTHER_BIASES = {"key_bias": True, "value_bias": False, "proj_bias": False, "mlp_
 
 
 @pytest.mark.parametrize(
-    "settings", [{"num_register_tokens": 3}, GATED | OTHER_BIASES], ids=["registers", "gated"]
+    "settings",
+    [
+        {"num_register_tokens": 3, **GATED},
+        pytest.param(OTHER_BIASES, marks=pytest.mark.full),
+    ],
+    ids=["gated", "other biases"],
 )
 def test_dinov3(tmp_path, settings):
     theirs = save_dinov3(tmp_path / "hf", **settings)

@@ -81,8 +81,8 @@ def test_blocks_are_recomputed_with_the_grid_of_their_image():
         generator.normal(size=(1, *shape, 1)).astype("float32") for shape in ((8, 16), (12, 4))
     ]
     gradients = []
-    for mode in (None, "full"):
-        with keras.RematScope(mode=mode):
+    for mode in (None, "list_of_layers"):
+        with keras.RematScope(mode=mode, layer_names=["block_0"]):
             core = ViT(3, position="rotary", **TINY)
             core.build()
         if mode is None:
@@ -96,13 +96,18 @@ def test_blocks_are_recomputed_with_the_grid_of_their_image():
 
 
 @pytest.mark.parametrize("grid", [(3, 9), (7, 5), (1, 1)])
-def test_interpolation_is_that_of_pytorch(grid):
+@pytest.mark.parametrize("antialias", [False, True])
+def test_interpolation_is_that_of_pytorch(grid, antialias):
     torch = pytest.importorskip("torch")
     table = np.random.default_rng(0).normal(size=(7, 5, 4)).astype("float32")
     expected = torch.nn.functional.interpolate(
-        torch.tensor(table.transpose(2, 0, 1)[None]), grid, mode="bicubic", align_corners=False
+        torch.tensor(table.transpose(2, 0, 1)[None]),
+        grid,
+        mode="bicubic",
+        align_corners=False,
+        antialias=antialias,
     )
-    found = interpolated(tf.constant(table), grid)
+    found = interpolated(tf.constant(table), grid, antialias)
     np.testing.assert_allclose(found, expected[0].numpy().transpose(1, 2, 0), atol=1e-5)
 
 

@@ -1,10 +1,12 @@
-"""DINOv2 (Oquab et al. 2023): a Vision Transformer that was trained without labels.
+"""DINOv2 (Oquab et al. 2023): a Vision Transformer that was trained without labels; also with
+registers (Darcet et al. 2024).
 
 The stochastic depth of its training is not implemented.
 """
 
 from zoo.checkpoints.vit import BLOCK, is_embedder, picture_options, plan_of, table_of
 
+FAMILIES = {"dinov2": "Dinov2", "dinov2_with_registers": "Dinov2WithRegisters"}
 OF_DINO = {
     "attention_norm": "norm1",
     "attention_scale": "layer_scale1.lambda1",
@@ -16,7 +18,8 @@ OF_DINO = {
 
 
 def plan(settings, folder):
-    settings.require_class(("Dinov2ForImageClassification", "Dinov2Model"))
+    kind, family = settings.model_type, FAMILIES[settings.model_type]
+    settings.require_class((f"{family}ForImageClassification", f"{family}Model"))
     settings.require(use_swiglu_ffn=False)
     settings.ignore(
         "apply_layernorm",
@@ -35,9 +38,12 @@ def plan(settings, folder):
         "pooling": "first" if is_embedder(settings) else "both",
     }
     options["hidden"] = options["size"] * settings.take("mlp_ratio", default=4)
-    of_mask = (r"(dinov2\.)?embeddings\.mask_token",)  # of hidden patches in pretraining
-    table = table_of("dinov2", BLOCK | OF_DINO)
-    found = plan_of(settings, options, table, "dinov2.", "Dinov2", of_mask)
-    if found.names.new_head:
+    of_mask = (rf"({kind}\.)?embeddings\.mask_token",)  # of hidden patches in pretraining
+    table = table_of(kind, BLOCK | OF_DINO)
+    if kind == "dinov2_with_registers":
+        options |= {"registers": settings.take("num_register_tokens", default=4), "antialias": True}
+        table["registers"] = f"{kind}.embeddings.register_tokens"
+    found = plan_of(settings, options, table, f"{kind}.", family, of_mask)
+    if found.names.new_head and kind == "dinov2":
         found.names.new_settings["use_mask_token"] = False  # the file will have none
     return found

@@ -12,6 +12,7 @@ FAMILIES = {
     "deberta-v2": "zoo.checkpoints.deberta",
     "deit": "zoo.checkpoints.vit",
     "dinov2": "zoo.checkpoints.dinov2",
+    "dinov2_with_registers": "zoo.checkpoints.dinov2",
     "dinov3_vit": "zoo.checkpoints.dinov3",
     "distilbert": "zoo.checkpoints.distilbert",
     "electra": "zoo.checkpoints.electra",

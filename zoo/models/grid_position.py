@@ -6,7 +6,8 @@ from keras import ops
 
 from keras_attention.positions.sinusoidal import angles_of
 
-CUBIC = -0.75  # the free coefficient of cubic interpolation, as in PyTorch
+# The free coefficient of cubic interpolation, as in PyTorch, without and with antialiasing.
+CUBIC, SMOOTH_CUBIC = -0.75, -0.5
 
 
 @keras.saving.register_keras_serializable(package="zoo")
@@ -16,6 +17,7 @@ class GridPosition(keras.layers.Layer):
     Args:
         grid: Rows and columns of the grid that there are positions for.
         position: `"learned"` or `"sinusoidal"`.
+        antialias: Whether `interpolated` filters what a coarser grid cannot represent.
 
     Call arguments:
         x: `(batch, rows, columns, size)`.
@@ -24,9 +26,9 @@ class GridPosition(keras.layers.Layer):
         ValueError: If sines and cosines of rows and columns do not fill the size evenly.
     """
 
-    def __init__(self, grid, position="learned", **kwargs):
+    def __init__(self, grid, position="learned", antialias=False, **kwargs):
         super().__init__(**kwargs)
-        self.grid, self.position = tuple(grid), position
+        self.grid, self.position, self.antialias = tuple(grid), position, antialias
 
     def build(self, x_shape):
         size = x_shape[-1]
@@ -50,11 +52,16 @@ class GridPosition(keras.layers.Layer):
         else:
             table = ops.cast(self.table, "float32")
             if (rows, columns) != self.grid:
-                table = interpolated(table, (rows, columns))
+                table = interpolated(table, (rows, columns), self.antialias)
         return ops.cast(ops.cast(x, "float32") + table, self.compute_dtype)
 
     def get_config(self):
-        return {**super().get_config(), "grid": self.grid, "position": self.position}
+        return {
+            **super().get_config(),
+            "grid": self.grid,
+            "position": self.position,
+            "antialias": self.antialias,
+        }
 
 
 def sinusoids_of_grid(rows, columns, size):
@@ -75,15 +82,17 @@ def sinusoids_of_grid(rows, columns, size):
     return ops.concatenate([of_rows, ops.broadcast_to(of_line(columns)[None], shape)], axis=-1)
 
 
-def interpolated(table, grid):
+def interpolated(table, grid, antialias=False):
     """Returns a table for another grid, by bicubic interpolation as in PyTorch.
 
     Args:
         table: Tensor `(rows, columns, size)`.
         grid: Its new rows and columns.
+        antialias: Whether to filter what a coarser grid cannot represent.
     """
+    weights = smooth_weights if antialias else cubic_weights
     of_rows, of_columns = (
-        ops.convert_to_tensor(cubic_weights(new, old), table.dtype)
+        ops.convert_to_tensor(weights(new, old), table.dtype)
         for new, old in zip(grid, table.shape[:2], strict=True)
     )
     return ops.einsum("ri,cj,ijd->rcd", of_rows, of_columns, table)
@@ -104,9 +113,29 @@ def cubic_weights(new, old):
     centers = (np.arange(new) + 0.5) * old / new - 0.5
     for offset in range(-1, 3):
         places = np.floor(centers) + offset
-        distance = np.abs(centers - places)
-        near = ((CUBIC + 2) * distance - (CUBIC + 3)) * distance**2 + 1
-        far = ((CUBIC * distance - 5 * CUBIC) * distance + 8 * CUBIC) * distance - 4 * CUBIC
         inside = np.clip(places, 0, old - 1).astype(int)
-        np.add.at(weights, (np.arange(new), inside), np.where(distance <= 1, near, far))
+        np.add.at(weights, (np.arange(new), inside), _cubic(np.abs(centers - places), CUBIC))
     return weights
+
+
+def smooth_weights(new, old):
+    """Like `cubic_weights`, but each of fewer points is a mean of all that are near, and points
+    beyond an end do not count.
+
+    Example:
+
+    >>> smooth_weights(1, 4).round(4).tolist()
+    [[0.2151, 0.2849, 0.2849, 0.2151]]
+    """
+    scale = old / new
+    centers = (np.arange(new)[:, None] + 0.5) * scale - 0.5
+    distances = np.abs(np.arange(old) - centers) / max(scale, 1.0)
+    weights = np.where(distances < 2, _cubic(distances, SMOOTH_CUBIC), 0.0)
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+def _cubic(distance, a):
+    """Returns the share of a point at a distance of up to 2 steps."""
+    near = ((a + 2) * distance - (a + 3)) * distance**2 + 1
+    far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
+    return np.where(distance <= 1, near, far)

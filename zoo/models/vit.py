@@ -39,6 +39,8 @@ class ViTConfig(StackConfig):
         max_wavelength: Of the rotary positions.
         position_size: Rows and columns of the images that there are positions for, if that is not
             `image_size`, as in DINOv2.
+        antialias: Whether the interpolation of positions filters what fewer patches cannot
+            represent.
         pooling: `"first"` for a class token in front, `"mean"` for the mean of all patches,
             `"both"` for both, one after the other.
         stem: Channels of 3 × 3 convolutions applied before the image is cut into patches; the
@@ -66,6 +68,7 @@ class ViTConfig(StackConfig):
     channels: int = 3
     patch_size: int = 16
     position_size: int | None = None
+    antialias: bool = False
     pooling: str = "first"
     stem: tuple = ()
     distillation: str | None = None
@@ -169,6 +172,7 @@ class ViT(Core):
             config.size, config.patch_size, config.stem, config.activation, dtype=dtype
         )
         grid = config.position_size // config.patch_size
+        kind, options = EncoderBlock, {"dtype": dtype}
         if config.is_rotary:
             self.place = positions.GridRotary(
                 grid,
@@ -177,17 +181,17 @@ class ViT(Core):
                 dtype=dtype,
                 name="place",
             )
-        else:
-            self.place = GridPosition((grid, grid), config.position, dtype=dtype, name="place")
+            kind = RotaryBlock
+            options |= {"position": self.place, "layer_scale": config.layer_scale}
+        else:  # positions stand in the patches: blocks see none
+            self.place = GridPosition(
+                (grid, grid), config.position, config.antialias, dtype=dtype, name="place"
+            )
+            if config.layer_scale is not None:
+                kind = ScaledBlock
+                options["layer_scale"] = config.layer_scale
         self.drop = keras.layers.Dropout(config.dropout, dtype=dtype)
-        self.blocks = make_blocks(
-            ImageBlock,
-            "block",
-            config,
-            layer_scale=config.layer_scale,
-            position=self.place if config.is_rotary else None,
-            dtype=dtype,
-        )
+        self.blocks = make_blocks(kind, "block", config, **options)
         self.norm = final_norm(config, "norm", dtype)
         self.head = self.distillation_head = None
         if config.num_labels:
@@ -247,14 +251,15 @@ class ViT(Core):
         x = self.patches(images, training=training)  # (batch, rows, columns, size)
         x = x if self.config.is_rotary else self.place(x)
         grid = tuple(x.shape[1:3])
+        of_grid = {"grid": grid} if self.config.is_rotary else {}
         x = ops.reshape(x, (-1, math.prod(grid), x.shape[3]))  # (batch, patches, size)
         x = self._with_tokens(x)
         x, weights = run_blocks(
             self.blocks,
             self.drop(x, training=training),
-            grid=grid,
             return_attention_scores=return_attention_scores,
             training=training,
+            **of_grid,
         )
         return self.norm(x), weights
 
@@ -380,19 +385,15 @@ class PatchEmbedding(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="zoo")
-class ImageBlock(EncoderBlock):
-    """A block of patches, which may scale the output of each part by a learned vector.
+class ScaledBlock(EncoderBlock):
+    """A block that multiplies the output of each part by a learned vector before adding it.
 
     Args:
         layer_scale: Initial value of these vectors, or `None` for none.
         **kwargs: As for `EncoderBlock`.
-
-    Call arguments:
-        grid: Rows and columns of patches, for rotary positions.
-        Others: As for `EncoderBlock`.
     """
 
-    def __init__(self, *args, layer_scale=None, **kwargs):
+    def __init__(self, *args, layer_scale, **kwargs):
         super().__init__(*args, **kwargs)
         self.layer_scale = layer_scale
 
@@ -408,19 +409,6 @@ class ImageBlock(EncoderBlock):
             )
             setattr(self, f"{part}_scale", scale)
 
-    def call(
-        self,
-        x,
-        mask=None,
-        attention_mask=None,
-        return_attention_scores=False,
-        training=None,
-        grid=None,
-    ):
-        if self.position is not None:  # blocks share it, and may be recomputed for another image
-            self.position.grid = grid
-        return super().call(x, mask, attention_mask, return_attention_scores, training)
-
     def _after(self, norm, x, added, training):
         if self.layer_scale is not None:
             is_attention = norm is self.attention_norm
@@ -430,3 +418,29 @@ class ImageBlock(EncoderBlock):
 
     def get_config(self):
         return {**super().get_config(), "layer_scale": self.layer_scale}
+
+
+@keras.saving.register_keras_serializable(package="zoo")
+class RotaryBlock(ScaledBlock):
+    """A block with rotary positions, for images of any size.
+
+    Args:
+        position: A `GridRotary`, which blocks may share.
+        **kwargs: As for `ScaledBlock`.
+
+    Call arguments:
+        grid: Rows and columns of patches.
+        Others: As for `EncoderBlock`.
+    """
+
+    def call(
+        self,
+        x,
+        mask=None,
+        attention_mask=None,
+        return_attention_scores=False,
+        training=None,
+        grid=None,
+    ):
+        self.position.grid = grid  # here, as blocks may be recomputed after one of another image
+        return super().call(x, mask, attention_mask, return_attention_scores, training)
