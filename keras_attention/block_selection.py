@@ -45,7 +45,7 @@ class BlockSelectionAttention(GrowingMemory, MemoryAttention, Approximation):
 
     Args:
         num_heads, key_dim, value_dim, num_key_value_heads, output_dim: As for `MultiHeadAttention`.
-        block_size: Number of keys in a block. The paper has 512 and more, for lengths from 8,192.
+        block_size: Number of keys in a block. The paper has 512 for a length of 8,192.
         num_blocks: Number of blocks that a query sees, including its own. The paper has 3.
         causal: Whether to always apply the causal mask.
         position: `"rotary"`, a `positions.Rotary` with its own options, its config, or `None`.
