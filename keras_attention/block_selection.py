@@ -19,7 +19,7 @@ class BlockSelectionAttention(GrowingMemory, MemoryAttention, Approximation):
     """Multi-head attention of each query to a few blocks of keys, which it selects by their means.
 
     $$ head_i = \\sum_{j \\in B_i} softmax_j(q_i^T k_j / \\sqrt{d}) \\, v_j, \\quad
-       B_i = own_i \\cup \\bigcup top_{n-1} \\{ b : q_i^T mean_{j \\in b} k_j \\} $$
+       B_i = own_i \\cup \\bigcup top_{b \\ne own_i} (q_i^T mean_{j \\in b} k_j) $$
 
     The keys are cut into blocks of `block_size`. A query sees the block at its own position, and
     from the others the `n - 1` whose mean key has the largest product with it, where `n` is
@@ -45,7 +45,7 @@ class BlockSelectionAttention(GrowingMemory, MemoryAttention, Approximation):
 
     Args:
         num_heads, key_dim, value_dim, num_key_value_heads, output_dim: As for `MultiHeadAttention`.
-        block_size: Number of keys in a block. The paper has 512 and more, for lengths from 8,192.
+        block_size: Number of keys in a block. The paper has 512 for a length of 8,192.
         num_blocks: Number of blocks that a query sees, including its own. The paper has 3.
         causal: Whether to always apply the causal mask.
         position: `"rotary"`, a `positions.Rotary` with its own options, its config, or `None`.

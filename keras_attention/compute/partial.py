@@ -20,8 +20,7 @@ def sums_of(scores, meets, value):
     """
     seen = ops.where(meets, scores, LOWEST)
     peak = ops.stop_gradient(ops.max(seen, axis=-1, keepdims=True, initial=LOWEST))
-    finite = ops.where(ops.isfinite(peak), peak, 0.0)
-    powers = ops.where(meets, ops.exp(ops.where(meets, scores, finite) - finite), 0.0)
+    powers = ops.exp(seen - ops.where(ops.isfinite(peak), peak, 0.0))
     total = ops.sum(powers, axis=-1, keepdims=True)
     peak = ops.broadcast_to(peak, ops.shape(total))  # on PyTorch, empty maxima are smaller
     return ops.concatenate([matmul(powers, value), total, peak], axis=-1)

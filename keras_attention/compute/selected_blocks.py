@@ -68,19 +68,15 @@ class SelectedBlocks:
         Args:
             value: Tensor `(batch, key_heads, key_length, value_dim)`.
         """
-        content = ops.concatenate([self.key, self._in_blocks(ops.cast(value, "float32"))], axis=-1)
+        value = self._in_blocks(ops.cast(value, "float32"))
         pairs = ops.reshape(self.chosen, (self.sequences, self.rows * self.num_blocks))
         tile = tile_size(self.rows * self.num_blocks, self.number, self.block_size)
         rows, blocks, slots = in_tiles(pairs, self.number, tile)
         rows = ops.minimum(rows // self.num_blocks, self.rows - 1)
         tiles = ops.shape(blocks)[1]
-
-        width, size = content.shape[-1], self.query.shape[-1]
-        flat = ops.reshape(content, (self.sequences, self.number, self.block_size * width))
-        taken = take_rows(flat, ops.minimum(blocks, self.number - 1))
-        taken = ops.reshape(taken, (self.sequences, tiles, self.block_size, width))
         query = take_rows(self.query, rows)
-        query = ops.reshape(query, (self.sequences, tiles, tile, size))
+        query = ops.reshape(query, (self.sequences, tiles, tile, query.shape[-1]))
+        key, value = (self._of_tiles(x, blocks) for x in (self.key, value))
 
         ranks = blocks[..., None] * self.block_size + self._inside()  # (…, tiles, block_size)
         meets = (ranks < self.count[..., None])[:, :, None]
@@ -88,8 +84,7 @@ class SelectedBlocks:
             places = ops.take_along_axis(self.places, rows, axis=1)
             places = ops.reshape(places, (self.sequences, tiles, tile, 1))
             meets = meets & (ranks[:, :, None] <= places)
-        scores = matmul(query, taken[..., :size], transpose_b=True)
-        sums = sums_of(scores, meets, taken[..., size:])
+        sums = sums_of(matmul(query, key, transpose_b=True), meets, value)
         sums = ops.reshape(sums, (self.sequences, tiles * tile, sums.shape[-1]))
         slots = ops.reshape(slots, (self.sequences, self.rows, self.num_blocks))
         parts = [take_rows(sums, slots[..., part]) for part in range(self.num_blocks)]
@@ -164,9 +159,10 @@ class SelectedBlocks:
         """Returns the means of the visible keys of each block, `(sequences, number, size)`."""
         first = ops.arange(self.number, dtype="int32") * self.block_size
         sizes = ops.clip(self.count - first, 0, self.block_size)  # (sequences, number)
-        is_key = self._inside() < sizes[..., None]
-        total = ops.sum(ops.where(is_key[..., None], ops.stop_gradient(self.key), 0.0), axis=2)
-        return total / ops.cast(ops.maximum(sizes, 1), "float32")[..., None]
+        key = ops.stop_gradient(self.key)
+        if self.mask is not None:
+            key = ops.where((self._inside() < sizes[..., None])[..., None], key, 0.0)
+        return ops.sum(key, axis=2) / ops.cast(ops.maximum(sizes, 1), "float32")[..., None]
 
     def _inside(self):
         return ops.arange(self.block_size, dtype="int32")
@@ -181,6 +177,13 @@ class SelectedBlocks:
             x = take_rows(x, self._of_keys(ops.cast(order, "int32")))
         x = ops.pad(x, [(0, 0), (0, self.number * self.block_size - length), (0, 0)])
         return ops.reshape(x, (self.sequences, self.number, self.block_size, size))
+
+    def _of_tiles(self, x, blocks):
+        """(sequences, number, block_size, size) -> (sequences, tiles, block_size, size)."""
+        _, tiles = ops.shape(blocks)
+        shape = self.sequences, self.number, self.block_size * x.shape[-1]
+        taken = take_rows(ops.reshape(x, shape), ops.minimum(blocks, self.number - 1))
+        return ops.reshape(taken, (self.sequences, tiles, self.block_size, x.shape[-1]))
 
     def _of_keys(self, x):
         """(batch or 1, n) -> (sequences, n)."""
