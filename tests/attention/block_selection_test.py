@@ -222,6 +222,7 @@ def test_steps_after_padding_equal_the_whole_without_it():
     assert_equal(ops.concatenate(outputs, axis=1)[:, 3:], layer(x, x))
 
 
+@pytest.mark.full
 def test_a_compiled_loop_of_steps():
     layer, x = make(causal=True), random(BATCH, 9, SIZE)
 
