@@ -141,14 +141,15 @@ def _states(transition, added, first):
 
 
 def _scan(transition, added, first):
-    def step(state, chunk):
-        transition, added = chunk[..., :size], chunk[..., size:]
-        return matmul(transition, state) + added, state
-
-    size = transition.shape[-1]
     # One tensor, since Keras scans several of unknown length only on JAX and PyTorch.
     chunks = ops.concatenate([transition, added], axis=-1)
     if chunks.shape[0] == 1:  # no loop for a decoding step
-        return ops.stack([first, step(first, chunks[0])[0]])
-    last, earlier = ops.scan(step, first, chunks)
+        return ops.stack([first, _next(first, chunks[0])[0]])
+    last, earlier = ops.scan(_next, first, chunks)
     return ops.concatenate([earlier, last[None]], axis=0)
+
+
+def _next(state, chunk):
+    """Returns the state after a chunk and the one before it; as a closure, JAX would recompile."""
+    size = state.shape[-2]
+    return matmul(chunk[..., :size], state) + chunk[..., size:], state
