@@ -16,6 +16,9 @@ from tests.attention import oracle
 from tests.attention.gradients import gradients
 
 BATCH, HEADS, SIZE = 2, 4, 6
+needs_tensorflow = pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow", reason="is about the graphs of TensorFlow"
+)
 RNG = np.random.default_rng(0)
 
 
@@ -91,7 +94,50 @@ def test_gradients_equal_finite_differences_of_the_rule(corrects):
         np.testing.assert_allclose(oracle.float64(gradient), difference, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("fastest", [0.001, 1.0, 40.0])
+@needs_tensorflow
+@pytest.mark.full
+def test_xla_differentiates_a_loop_of_unknown_length():
+    import tensorflow as tf
+
+    def slopes(*given):
+        with tf.GradientTape() as tape:
+            tape.watch(given)
+            total = tf.reduce_sum(delta.attend(*given)[0] ** 2)
+        return tape.gradient(total, given)
+
+    given = [tf.constant(array) for array in drawn(2 * delta.CHUNK + 3)]
+    shapes = [(None, HEADS, None, *array.shape[3:]) for array in given]
+    signature = [tf.TensorSpec(shape) for shape in shapes]
+    found = tf.function(slopes, signature, jit_compile=True)(*given)
+    for each, other in zip(found, slopes(*given), strict=True):
+        np.testing.assert_allclose(each, other, rtol=1e-3, atol=1e-3)
+
+
+@needs_tensorflow
+def test_the_gradient_has_a_gradient():
+    import tensorflow as tf
+
+    query, key, value, log_decay, strength = map(tf.constant, drawn(7))
+    direction = tf.constant(random(*key.shape))
+
+    def slope(key):
+        with tf.GradientTape() as tape:
+            tape.watch(key)
+            context, _ = delta.attend(query, key, value, log_decay, strength)
+            total = tf.reduce_sum(context**2)
+        return tape.gradient(total, key)
+
+    with mock.patch.object(delta, "CHUNK", 3):
+        with tf.GradientTape() as tape:
+            tape.watch(key)
+            along = tf.reduce_sum(slope(key) * direction)
+        found = tape.gradient(along, key)
+        sides = [slope(key + step * direction) for step in (0.01, -0.01)]
+    expected = (sides[0] - sides[1]) / 0.02
+    np.testing.assert_allclose(found, expected, atol=0.01 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("fastest", [0.001, pytest.param(1.0, marks=pytest.mark.full), 40.0])
 def test_two_thousand_positions(fastest):
     """The logarithm of the product of all decays is about -0.4, -400 or -16,000."""
     given = [array[:1, :2] for array in drawn(2000, fastest=fastest)]
@@ -219,7 +265,7 @@ def test_decays_start_between_slow_and_fast():
     assert abs(np.median(np.log10(step)) + 2) < 0.1
 
 
-@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="weights are made in a graph")
+@needs_tensorflow
 def test_it_may_be_built_inside_of_a_graph():
     import tensorflow as tf
 
