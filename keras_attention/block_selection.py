@@ -6,11 +6,12 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention import masks, positions
+from keras_attention import masks
 from keras_attention._approximation import Approximation
 from keras_attention._checks import plain, require_positive_integers
 from keras_attention._memory import GrowingMemory, Memory, MemoryAttention
 from keras_attention._registry import serialize
+from keras_attention._rotary import get_rotary
 from keras_attention.compute.selected_blocks import SelectedBlocks
 
 
@@ -109,12 +110,7 @@ class BlockSelectionAttention(GrowingMemory, MemoryAttention, Approximation):
         self.block_size = plain(block_size)
         self.num_blocks = plain(num_blocks)
         self.causal = causal
-        self.position = None if position is None else positions.get(position)
-        if not isinstance(self.position, positions.Rotary | None):
-            raise ValueError(
-                f"`position` of {owner} must be 'rotary', a positions.Rotary or None. Received: "
-                f"position={position!r}. MultiHeadAttention takes other positions."
-            )
+        self.position = get_rotary(owner, position, or_none=True)
 
     def build(self, query_shape, value_shape, key_shape=None):
         key_shape = key_shape or value_shape

@@ -7,7 +7,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention import masks, positions
+from keras_attention import masks
 from keras_attention._checks import (
     plain,
     require_fractions,
@@ -20,6 +20,7 @@ from keras_attention._layer import with_padding
 from keras_attention._memory import GrowingMemory, Memory, MemoryAttention
 from keras_attention._products import einsum
 from keras_attention._registry import serialize
+from keras_attention._rotary import get_rotary
 from keras_attention._stacked_heads import StackedMask, stacked, unstacked
 from keras_attention.attention import Attention
 
@@ -138,12 +139,7 @@ class LatentAttention(GrowingMemory, MemoryAttention, MultiHeadLayer):
         self.rotary_dim = plain(rotary_dim)
         self.query_latent_dim = plain(query_latent_dim)
         self.mask = None if mask is None else masks.get(mask)
-        self.position = positions.get(position)
-        if not isinstance(self.position, positions.Rotary):
-            raise ValueError(
-                f"`position` of {owner} must be 'rotary' or a positions.Rotary. Received: "
-                f"position={position!r}. MultiHeadAttention takes other positions."
-            )
+        self.position = get_rotary(owner, position)
         with keras.RematScope(mode=None):
             self.attention = Attention(
                 normalizer=normalizer,

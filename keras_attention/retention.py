@@ -7,9 +7,9 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_attention import positions
 from keras_attention._recurrent_attention import RecurrentAttention, Written
 from keras_attention._registry import serialize
+from keras_attention._rotary import get_rotary
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
@@ -88,12 +88,7 @@ class RetentionAttention(RecurrentAttention):
         super().__init__(num_heads, key_dim, value_dim, use_bias, output_dim=output_dim, **kwargs)
         if value_dim is None:
             self.value_dim = 2 * self.key_dim
-        self.position = None if position is None else positions.get(position)
-        if not isinstance(self.position, positions.Rotary | None):
-            raise ValueError(
-                f"`position` of {type(self).__name__} must be 'rotary', a positions.Rotary or "
-                f"None. Received: position={position!r}. MultiHeadAttention takes other positions."
-            )
+        self.position = get_rotary(type(self).__name__, position, or_none=True)
         self.epsilon = epsilon
 
     def build(self, query_shape, value_shape, key_shape=None):
