@@ -209,7 +209,7 @@ def test_weights_of_a_bias_get_their_gradient(kind):
     def call(table):
         with keras.StatelessScope([(position.embeddings, table)]):
             bias = bias_of(position, query, queries, keys)
-        return bias * weights
+        return ops.multiply(bias, weights)
 
     (found,) = gradients(call, position.embeddings.value)
     kept = oracle.weight(position, "embeddings")
