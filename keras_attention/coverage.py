@@ -178,7 +178,7 @@ def get_coverage(coverage, attention):
 
 def _unfit_part(attention):
     """Returns which part of an attention prevents adding vectors to its keys, or `None`."""
-    if isinstance(attention, MultiHeadAttention):
+    if isinstance(attention, MultiHeadAttention) and attention.maps == 1:
         attention = attention.attention
     if not isinstance(attention, Attention):
         return f"layer {type(attention).__name__}"

@@ -6,6 +6,9 @@ from keras_attention.differential import DifferentialAttention
 from keras_attention.local import LocalAttention
 from keras_attention.multi_head import MultiHeadAttention
 from keras_attention.normalizers import Softmax
+from keras_attention.talking_heads import TalkingHeadsAttention
+
+OTHER_WEIGHTS = (LocalAttention, DifferentialAttention, TalkingHeadsAttention)  # than a softmax
 
 
 def get_alignment(alignment, attention):
@@ -30,7 +33,7 @@ def get_alignment(alignment, attention):
 def _unfit_part(attention):
     """Returns which part of an attention an alignment cannot replace, or `None`."""
     is_whole = isinstance(attention, (Attention, MultiHeadAttention))
-    if not is_whole or isinstance(attention, (LocalAttention, DifferentialAttention)):
+    if not is_whole or isinstance(attention, OTHER_WEIGHTS):
         return f"layer {type(attention).__name__}"
     if isinstance(attention, MultiHeadAttention):
         attention = attention.attention

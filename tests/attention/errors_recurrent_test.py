@@ -12,6 +12,7 @@ from keras_attention import (
     DifferentialAttention,
     LinearAttention,
     MultiHeadAttention,
+    TalkingHeadsAttention,
     alignments,
     coverage_loss,
     scores,
@@ -191,6 +192,14 @@ MISTAKES = {
     "alignment of a difference of weights": (
         lambda: AttentionCell(gru(), DifferentialAttention(2, 3), alignment="forward"),
         ["Attention or MultiHeadAttention", "the layer DifferentialAttention"],
+    ),
+    "alignment of mixed heads": (
+        lambda: AttentionCell(gru(), TalkingHeadsAttention(2, 3), alignment="forward"),
+        ["Attention or MultiHeadAttention", "the layer TalkingHeadsAttention"],
+    ),
+    "coverage of two maps": (
+        lambda: AttentionCell(gru(), DifferentialAttention(2, 3), coverage=Coverage()),
+        ["`coverage` of AttentionCell", "the layer DifferentialAttention"],
     ),
     "negative noise": (
         lambda: alignments.Monotonic(noise=-1),
