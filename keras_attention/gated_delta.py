@@ -7,7 +7,12 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention._checks import is_positive_number, plain, require_positive_integers_or_none
+from keras_attention._checks import (
+    is_positive_number,
+    plain,
+    require_numbers,
+    require_positive_integers_or_none,
+)
 from keras_attention._recurrent_attention import RecurrentAttention, Written
 from keras_attention._short_convolution import ShortConvolution
 
@@ -125,11 +130,12 @@ class GatedDeltaAttention(RecurrentAttention):
                 f"`max_strength` of {owner} must be above 0 and at most 2; beyond 2, the memory "
                 f"would grow without limit. Received: max_strength={max_strength!r}."
             )
+        require_numbers(owner, 0, epsilon=epsilon)
         self.use_decay = use_decay
         self.use_gate = use_gate
         self.kernel_size = plain(kernel_size)
         self.max_strength = plain(max_strength)
-        self.epsilon = epsilon
+        self.epsilon = plain(epsilon)
 
     def build(self, query_shape, value_shape, key_shape=None):
         self._require_fitting_shapes(query_shape, value_shape, key_shape or value_shape)

@@ -7,6 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_attention._checks import plain, require_numbers
 from keras_attention._recurrent_attention import RecurrentAttention, Written
 from keras_attention._registry import serialize
 from keras_attention._rotary import get_rotary
@@ -88,8 +89,10 @@ class RetentionAttention(RecurrentAttention):
         super().__init__(num_heads, key_dim, value_dim, use_bias, output_dim=output_dim, **kwargs)
         if value_dim is None:
             self.value_dim = 2 * self.key_dim
-        self.position = get_rotary(type(self).__name__, position, or_none=True)
-        self.epsilon = epsilon
+        owner = type(self).__name__
+        self.position = get_rotary(owner, position, or_none=True)
+        require_numbers(owner, 0, epsilon=epsilon)
+        self.epsilon = plain(epsilon)
 
     def build(self, query_shape, value_shape, key_shape=None):
         key_shape = key_shape or value_shape

@@ -141,6 +141,13 @@ MISTAKES = {
         attend(GatedDeltaAttention(2, 3), query=VALUE, key=VALUE),
         ["GatedDeltaAttention cannot honour `key`", "Omit it", "MultiHeadAttention"],
     ),
+    **{
+        f"epsilon of {layer.__name__}": (
+            lambda layer=layer: layer(2, 4, epsilon=-1e-6),
+            [f"`epsilon` of {layer.__name__} must be a finite number of at least 0", "=-1e-06"],
+        )
+        for layer in (GatedDeltaAttention, RetentionAttention)
+    },
     "cross-attention from a memory that is written": (
         attend(RetentionAttention(2, 4)),
         ["RetentionAttention attends within one sequence", "query (2, 3, 4), value (2, 5, 4)"],
