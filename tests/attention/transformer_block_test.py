@@ -26,7 +26,7 @@ from keras_attention import (
 )
 from keras_attention._keras import get_keras_mask
 from tests.attention import oracle
-from tests.attention.transformer_test import feed_forward, layer_norm
+from tests.attention.blocks import feed_forward, layer_norm
 
 BATCH, LENGTH, SIZE = 2, 6, 8
 RNG = np.random.default_rng(0)

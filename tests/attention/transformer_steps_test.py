@@ -22,7 +22,7 @@ from keras_attention import (
 )
 from keras_attention._memory import Memory
 from tests.attention import oracle
-from tests.attention.transformer_test import BATCH, ENCODED, LENGTH, decoder, encoder, random, some
+from tests.attention.blocks import BATCH, ENCODED, LENGTH, decoder, encoder, random, some
 
 POSITIONS = [None, "rotary", "alibi", "t5", "shaw", "transformer_xl", "disentangled"]
 SPLITS = [[1] * LENGTH, [LENGTH], [3, 1, 1], [2, 3]]

@@ -11,110 +11,35 @@ from keras_attention import MultiHeadAttention, masks, normalizers, positions, s
 from keras_attention.feed_forward import FeedForward
 from keras_attention.transformer import DecoderBlock, EncoderBlock
 from tests.attention import oracle
+from tests.attention.blocks import (
+    BATCH,
+    ENCODED,
+    LENGTH,
+    RNG,
+    SIZE,
+    assert_all_close,
+    decoder,
+    decoder_block,
+    dense,
+    embedded,
+    encoder,
+    encoder_block,
+    random,
+    randomize,
+    some,
+)
 from tests.attention.gradients import weight_gradients
 from tests.attention.saved import check_config, check_file
 
-RNG = np.random.default_rng(0)
-
-
-@pytest.fixture(autouse=True)
-def _same_numbers_in_any_order():
-    RNG.bit_generator.state = np.random.default_rng(0).bit_generator.state
-
-
-BATCH, LENGTH, ENCODED, SIZE = 2, 5, 7, 8
 TOLERANCE = {"float32": 2e-5, "float16": 2e-2, "bfloat16": 1.5e-1}
 needs_tensorflow = pytest.mark.skipif(
     keras.backend.backend() != "tensorflow", reason="is about TensorFlow"
 )
 
 
-def random(*shape):
-    return RNG.normal(size=shape).astype("float32")
-
-
-def some(*shape):
-    return RNG.random(shape) < 0.7
-
-
-def randomize(layer):
-    for variable in layer.weights:
-        if "seed" not in variable.path:
-            variable.assign(variable + 0.3 * RNG.normal(size=variable.shape))
-
-
-def encoder(**arguments):
-    block = EncoderBlock(2, 12, **arguments)
-    block.build((None, None, SIZE))
-    randomize(block)
-    return block
-
-
-def decoder(encoded_size=6, **arguments):
-    block = DecoderBlock(2, 12, **arguments)
-    block.build((None, None, SIZE), (None, None, encoded_size))
-    randomize(block)
-    return block
-
-
-# The oracle
-
-
-def dense(layer, x):
-    y = x @ oracle.weight(layer, "kernel")
-    return y + oracle.weight(layer, "bias") if layer.use_bias else y
-
-
-def feed_forward(layer, x):
-    return dense(layer.outer, np.maximum(dense(layer.inner, x), 0))
-
-
-def layer_norm(layer, x):
-    centered = x - x.mean(-1, keepdims=True)
-    normal = centered / np.sqrt((centered**2).mean(-1, keepdims=True) + layer.epsilon)
-    return normal * oracle.weight(layer, "gamma") + oracle.weight(layer, "beta")
-
-
-def encoder_block(block, x, mask=None, **given):
-    attend = oracle.multi_head_attention
-    both = {"query_mask": mask, "value_mask": mask, **given}
-    if block.normalize == "post":
-        context, weights = attend(block.attention, x, x, **both)
-        x = layer_norm(block.attention_norm, x + context)
-        x = layer_norm(block.feed_forward_norm, x + feed_forward(block.feed_forward, x))
-    else:
-        normal = layer_norm(block.attention_norm, x)
-        context, weights = attend(block.attention, normal, normal, **both)
-        x = x + context
-        x = x + feed_forward(block.feed_forward, layer_norm(block.feed_forward_norm, x))
-    return x, weights
-
-
-def decoder_block(block, x, encoded, mask=None, encoded_mask=None):
-    attend = oracle.multi_head_attention
-    to_itself = {"query_mask": mask, "value_mask": mask, "use_causal_mask": True}
-    to_encoded = {"query_mask": mask, "value_mask": encoded_mask}
-    norms = block.self_attention_norm, block.cross_attention_norm, block.feed_forward_norm
-    if block.normalize == "post":
-        context, self_weights = attend(block.self_attention, x, x, **to_itself)
-        x = layer_norm(norms[0], x + context)
-        context, cross_weights = attend(block.cross_attention, x, encoded, **to_encoded)
-        x = layer_norm(norms[1], x + context)
-        x = layer_norm(norms[2], x + feed_forward(block.feed_forward, x))
-    else:
-        normal = layer_norm(norms[0], x)
-        context, self_weights = attend(block.self_attention, normal, normal, **to_itself)
-        x = x + context
-        normal = layer_norm(norms[1], x)
-        context, cross_weights = attend(block.cross_attention, normal, encoded, **to_encoded)
-        x = x + context
-        x = x + feed_forward(block.feed_forward, layer_norm(norms[2], x))
-    return x, self_weights, cross_weights
-
-
-def assert_all_close(found, expected, tolerance):
-    for each, other in zip(found, expected, strict=True):
-        np.testing.assert_allclose(oracle.float64(each), other, atol=tolerance, rtol=tolerance)
+@pytest.fixture(autouse=True)
+def _same_numbers_in_any_order():
+    RNG.bit_generator.state = np.random.default_rng(0).bit_generator.state
 
 
 # The equations
@@ -260,10 +185,6 @@ def test_six_and_six_blocks_have_the_weights_of_the_base_model():
 # Masks
 
 
-def embedded(tokens, size=SIZE):
-    return keras.layers.Embedding(50, size, mask_zero=True)(tokens)
-
-
 @pytest.mark.parametrize("normalize", ["post", "pre"])
 @pytest.mark.parametrize("dtype", ["float32", "mixed_float16"])
 def test_implicit_masks_equal_explicit_masks(normalize, dtype):
@@ -400,115 +321,6 @@ def test_blocks_compile(normalize, jit_compile):
         x, y = random(BATCH, length, SIZE), random(BATCH, other, SIZE)
         inputs = [tf.constant(each) for each in (x, y, some(BATCH, length))]
         assert_all_close(compiled(*inputs), map(oracle.float64, run(*inputs)), 1e-4)
-
-
-def recomputed(make, **arguments):
-    """The same block twice; the second one is recomputed in the backward pass."""
-    plain = make(**arguments)
-    with keras.RematScope(mode="full"):
-        again = type(plain)(2, 12, **arguments)
-    shape = (None, None, SIZE)
-    again.build(shape) if make is encoder else again.build(shape, (None, None, 6))
-    again.set_weights(plain.get_weights())
-    return plain, again
-
-
-def results(function, variables, *inputs, compiled=False):
-    """The outputs of a function, and its gradients with respect to inputs and variables."""
-    import tensorflow as tf
-
-    def run(*inputs):
-        with tf.GradientTape() as tape:
-            tape.watch(inputs)
-            output = function(*inputs)
-            loss = tf.reduce_sum(output**2)
-        found = tape.gradient(loss, [*inputs, *(each.value for each in variables)])
-        return [output, *map(tf.convert_to_tensor, found)]
-
-    run = tf.function(run, autograph=False) if compiled else run
-    return [oracle.float64(each) for each in run(*map(tf.constant, inputs))]
-
-
-@pytest.mark.few(3)
-@needs_tensorflow
-@pytest.mark.parametrize("compiled", [False, True])
-@pytest.mark.parametrize("normalize", ["post", "pre"])
-@pytest.mark.parametrize("make", [encoder, decoder])
-def test_recomputed_blocks_have_the_same_outputs_and_gradients(make, normalize, compiled):
-    plain, again = recomputed(make, normalize=normalize, position="t5")
-    inputs = [random(BATCH, LENGTH, SIZE), random(BATCH, ENCODED, 6)]
-    inputs = inputs[:1] if make is encoder else inputs
-    mask = some(BATCH, LENGTH)
-    expected = results(lambda *x: plain(*x, mask=mask), plain.trainable_variables, *inputs)
-    found = results(
-        lambda *x: again(*x, mask=mask), again.trainable_variables, *inputs, compiled=compiled
-    )
-    assert len(found) == 1 + len(inputs) + len(plain.trainable_variables)
-    assert_all_close(found, expected, 1e-4)
-
-
-@needs_tensorflow
-@pytest.mark.parametrize("compiled", [False, True])
-def test_function_that_recomputes_a_block_has_the_same_outputs_and_gradients(compiled):
-    block, x = encoder(), random(BATCH, LENGTH, SIZE)
-    weights = block.trainable_variables
-    found = results(keras.remat(block), weights, x, compiled=compiled)
-    assert_all_close(found, results(block, weights, x), 1e-4)
-
-
-@needs_tensorflow
-def test_recomputed_block_keeps_implicit_masks():
-    plain, again = recomputed(decoder)
-    x, encoded = embedded(np.array([[1, 2, 0]])), embedded(np.array([[3, 0, 4]]), 6)
-    assert_all_close([again(x, encoded)], [oracle.float64(plain(x, encoded))], 1e-6)
-
-
-@needs_tensorflow
-@pytest.mark.parametrize("compiled", [False, True])
-def test_recomputed_block_drops_the_same_again(compiled):
-    _, block = recomputed(encoder, dropout=0.4, attention_dropout=0.4)
-    states = [each for each in block.non_trainable_variables if "seed" in each.path]
-    first = [oracle.float64(each) for each in states]
-    assert states
-
-    def run(x):
-        return block(x, training=True)
-
-    def loss(x):
-        for state, value in zip(states, first, strict=True):
-            state.assign(value.astype("uint32"))
-        return (oracle.float64(run(x)) ** 2).sum()
-
-    x, direction = random(BATCH, LENGTH, SIZE), random(BATCH, LENGTH, SIZE)
-    kept = loss(x)
-    changed = [oracle.float64(each) for each in states]
-    assert all((now != before).any() for now, before in zip(changed, first, strict=True))
-    loss(x)
-    for state, value in zip(states, first, strict=True):
-        state.assign(value.astype("uint32"))
-    output, gradient, *_ = results(run, block.trainable_variables, x, compiled=compiled)
-    assert (output**2).sum() == pytest.approx(kept, rel=1e-5)
-    step = 1e-3 * direction
-    slope = (loss(x + step) - loss(x - step)) / 2
-    assert slope == pytest.approx((gradient * step).sum(), rel=0.02)
-
-
-@pytest.mark.full  # `recompute_test` trains blocks, too
-@pytest.mark.few(1)
-@pytest.mark.parametrize("make", [encoder, decoder])
-def test_recomputed_block_trains(make):
-    x, encoded = keras.Input((None, SIZE)), keras.Input((None, 6))
-    with keras.RematScope(mode="full"):
-        arguments = {"normalize": "pre", "dropout": 0.1, "attention_dropout": 0.1}
-        if make is encoder:
-            y = EncoderBlock(2, 12, **arguments)(x)
-        else:
-            y = DecoderBlock(2, 12, **arguments)(x, encoded)
-    model = keras.Model([x, encoded], keras.layers.Dense(1)(y))
-    model.compile(keras.optimizers.Adam(0.01), "mse", jit_compile=False)
-    inputs = [random(16, LENGTH, SIZE), random(16, ENCODED, 6)]
-    losses = model.fit(inputs, inputs[0][..., :1], epochs=30, verbose=0).history["loss"]
-    assert losses[-1] < 0.5 * losses[0]
 
 
 @pytest.mark.full
