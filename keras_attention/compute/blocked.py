@@ -2,7 +2,7 @@
 
 The scores of a block are held whole and its weights are kept for the gradient, so nothing is
 computed twice. Pairs outside of the blocks are never computed: with a causal mask, that is almost
-half of them.
+half of them. The keys of a block may lie apart, as those of a window and of global tokens do.
 """
 
 from typing import NamedTuple
@@ -22,10 +22,10 @@ KEYS_A_STEP = 64  # ranges of keys begin and end at multiples of it
 
 
 class Block(NamedTuple):
-    """A range of queries, and the range of keys that contains all those that they may see."""
+    """A range of queries, and the ranges of keys that contain all those that they may see."""
 
     queries: slice
-    keys: slice
+    keys: tuple[slice, ...]
 
 
 def attend_in_blocks(
@@ -53,12 +53,14 @@ def attend_in_blocks(
     of_scores = {"scoring": scoring, "normalizer": normalizer, "mask": mask, "training": training}
     of_scores["lead"] = lead_of(queries[0], value)
     blocks = blocks_of(query_length, key_length, mask, start)
-    rows, columns = [block.queries for block in blocks], [block.keys for block in blocks]
+    rows, columns = [(block.queries,) for block in blocks], [block.keys for block in blocks]
     queries = [_Cut(ops.cast(query, "float32"), rows) for query in queries]
     key, value = _Cut(ops.cast(key, "float32"), columns), _Cut(value, columns)
+    query_positions = _Cut(query_positions, rows, axis=0)
+    key_positions = _Cut(key_positions, columns, axis=0)
 
     contexts = []
-    for row, column in blocks:
+    for row, column in zip(rows, columns, strict=True):
         scores, weights = scores_and_weights(
             [query[row] for query in queries],
             key[column],
@@ -72,7 +74,7 @@ def attend_in_blocks(
 
 def blocks_of(query_length, key_length, mask, start):
     """Returns the blocks, a single one if the mask does not tell in advance what it hides."""
-    everything = [Block(slice(None), slice(None))]
+    everything = [Block(slice(None), (slice(None),))]
     start = key_length - query_length if start is None else start
     if mask is None or not all(isinstance(x, int) for x in (query_length, key_length, start)):
         return everything
@@ -86,18 +88,19 @@ def blocks_of(query_length, key_length, mask, start):
         return everything
     blocks = []
     for row, seen in zip(rows, np.broadcast_to(may_see, (len(rows), len(columns))), strict=True):
-        places = np.flatnonzero(seen) if seen.any() else [0]  # a softmax needs a key
-        begin, end = columns[places[0]][0], columns[places[-1]][1]
-        blocks.append(Block(slice(*map(int, row)), slice(int(begin), int(end))))
+        places = np.flatnonzero(seen) if seen.any() else np.array([0])  # a softmax needs a key
+        runs = np.split(places, np.flatnonzero(np.diff(places) > 1) + 1)
+        keys = tuple(slice(int(columns[run[0], 0]), int(columns[run[-1], 1])) for run in runs)
+        blocks.append(Block(slice(*map(int, row)), keys))
     return blocks
 
 
 def pairs_in_blocks(query_length, key_length, mask=None, start=None):
     """Returns the number of pairs in the blocks."""
     return sum(
-        len(range(*block.queries.indices(query_length)))
-        * len(range(*block.keys.indices(key_length)))
+        len(range(*block.queries.indices(query_length))) * len(range(*run.indices(key_length)))
         for block in blocks_of(query_length, key_length, mask, start)
+        for run in block.keys
     )
 
 
@@ -112,20 +115,27 @@ class _Cut:
 
     The gradient of a slice has the length of the whole tensor; that of a piece is as short as the
     piece.
+
+    Args:
+        x: Tensor.
+        needed: Tuples of ranges, each of which can be asked for.
+        axis: Axis of the positions.
     """
 
-    def __init__(self, x, ranges):
-        ends = {end for each in ranges for end in (each.start, each.stop)}
-        inner = sorted(ends - {None, 0, x.shape[-2]})
-        self.starts = [0, *inner]
-        self.pieces = ops.split(x, inner, axis=-2) if inner else [x]
+    def __init__(self, x, needed, axis=-2):
+        ends = {end for ranges in needed for each in ranges for end in (each.start, each.stop)}
+        inner = sorted(ends - {None, 0, x.shape[axis]})
+        self.axis, self.starts = axis, [0, *inner]
+        self.pieces = ops.split(x, inner, axis=axis) if inner else [x]
 
-    def __getitem__(self, each):
+    def __getitem__(self, ranges):
         if len(self.pieces) == 1:
             return self.pieces[0]
         pairs = zip(self.starts, self.pieces, strict=True)
-        inside = [piece for start, piece in pairs if each.start <= start < each.stop]
-        return inside[0] if len(inside) == 1 else ops.concatenate(inside, axis=-2)
+        inside = [
+            piece for start, piece in pairs if any(each.start <= start < each.stop for each in ranges)
+        ]
+        return inside[0] if len(inside) == 1 else ops.concatenate(inside, axis=self.axis)
 
 
 def _context(scores, weights, mixing, value):

@@ -70,7 +70,7 @@ class TransformerXL(Position):
         return matmul(ops.cast(query, "float32") + vector, kernel)
 
     def bias(self, features, query_positions, key_positions):
-        of_sine, of_cosine = features[..., : self.frequencies], features[..., self.frequencies :]
+        of_sine, of_cosine = ops.split(features, 2, axis=-1)
         sine, cosine = self._waves(query_positions)
         turned = ops.concatenate(
             [of_cosine * sine - of_sine * cosine, of_sine * sine + of_cosine * cosine], axis=-1

@@ -43,6 +43,7 @@ def both(**arguments):
         None,
         masks.SlidingWindow(left=2, right=1),
         masks.Causal() & masks.GlobalTokens(1),
+        masks.SlidingWindow(1, 0) | masks.GlobalTokens(1),  # keys of a block lie apart
         masks.SlidingWindow(0, 0) & masks.Lengths([3, 0]),  # most queries see nothing
         ~masks.SlidingWindow(left=None, right=3),  # nor do the last blocks here
     ],
@@ -101,24 +102,31 @@ def test_gradient_of_a_gradient(mask):
 
 
 WINDOW = masks.SlidingWindow(left=1, right=0)
-EVERYTHING = [(None, None, None, None)]
+EVERYTHING = [((None, None), (None, None))]
 
 
 @pytest.mark.parametrize(
     ("mask", "query_length", "key_length", "expected"),
     [
         (None, 16, 16, EVERYTHING),
-        (masks.Causal(), 8, 8, [(0, 4, 0, 4), (4, 8, 0, 8)]),
-        (masks.Causal(), 4, 9, [(0, 4, 0, 9)]),
-        (WINDOW, 10, 10, [(0, 4, 0, 4), (4, 8, 2, 8), (8, 10, 6, 10)]),
-        (masks.Lengths([3, 2]), 6, 6, [(0, 4, 0, 4), (4, 6, 0, 4)]),
+        (masks.Causal(), 8, 8, [((0, 4), (0, 4)), ((4, 8), (0, 8))]),
+        (masks.Causal(), 4, 9, [((0, 4), (0, 9))]),
+        (WINDOW, 10, 10, [((0, 4), (0, 4)), ((4, 8), (2, 8)), ((8, 10), (6, 10))]),
+        (
+            WINDOW | masks.GlobalTokens(1),  # the first query sees all, all see the first key
+            12,
+            12,
+            [((0, 4), (0, 12)), ((4, 8), (0, 8)), ((8, 12), (0, 2), (6, 12))],
+        ),
+        (masks.Lengths([3, 2]), 6, 6, [((0, 4), (0, 4)), ((4, 6), (0, 4))]),
         (masks.Array(np.eye(6, dtype=bool)), 6, 6, EVERYTHING),  # not looked at in advance
         (masks.Causal(), 0, 6, EVERYTHING),
     ],
 )
 def test_blocks_leave_out_what_a_mask_hides(mask, query_length, key_length, expected):
     blocks = blocked.blocks_of(query_length, key_length, mask, None)
-    assert [(q.start, q.stop, k.start, k.stop) for q, k in blocks] == expected
+    found = [[(each.start, each.stop) for each in (rows, *runs)] for rows, runs in blocks]
+    assert found == [list(block) for block in expected]
 
 
 def test_pairs_outside_of_the_blocks_are_never_computed():
@@ -129,11 +137,13 @@ def test_pairs_outside_of_the_blocks_are_never_computed():
             sizes.append((query.shape[-2], key.shape[-2]))
             return super().pairwise(query, key)
 
-    x = random(1, 10, SIZE)
-    layer = Attention(Recorded(), mask=WINDOW, implementation="blocked")
+    x = random(1, 12, SIZE)
+    mask = WINDOW | masks.GlobalTokens(1)
+    layer = Attention(Recorded(), mask=mask, implementation="blocked")
     layer.build(x.shape, x.shape)
     layer(x, x)
-    assert sizes == [(4, 4), (4, 6), (2, 4)]
+    assert sizes == [(4, 12), (4, 8), (4, 8)]
+    assert blocked.pairs_in_blocks(12, 12, mask) == 4 * 12 + 4 * 8 + 4 * 8
 
 
 def test_there_are_at_most_eight_blocks(monkeypatch):
