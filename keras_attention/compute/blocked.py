@@ -5,6 +5,7 @@ computed twice. Pairs outside of the blocks are never computed: with a causal ma
 half of them. The keys of a block may lie apart, as those of a window and of global tokens do.
 """
 
+import itertools
 from typing import NamedTuple
 
 import keras
@@ -18,6 +19,7 @@ from keras_attention.compute.reference import lead_of, scores_and_weights
 NORMALIZERS = normalizers.Softmax, normalizers.SoftmaxOne  # those with the gradient of a softmax
 MOST_BLOCKS = 8
 SHORTEST_BLOCK = 128  # number of queries
+MOST_STEPS = 32  # between two of them, a block may end
 KEYS_A_STEP = 64  # ranges of keys begin and end at multiples of it
 
 
@@ -73,26 +75,56 @@ def attend_in_blocks(
 
 
 def blocks_of(query_length, key_length, mask, start):
-    """Returns the blocks, a single one if the mask does not tell in advance what it hides."""
+    """Returns the blocks with the fewest pairs; one, if the mask tells nothing in advance."""
     everything = [Block(slice(None), (slice(None),))]
     start = key_length - query_length if start is None else start
     if mask is None or not all(isinstance(x, int) for x in (query_length, key_length, start)):
         return everything
     if query_length == 0 or key_length == 0:
         return everything
-    length = max(SHORTEST_BLOCK, -(-query_length // MOST_BLOCKS))
+    length = max(SHORTEST_BLOCK, -(-query_length // MOST_STEPS))
     rows, columns = _ranges(query_length, length), _ranges(key_length, KEYS_A_STEP)
     first, last = np.transpose(rows)[..., None] + start
     may_see = mask.may_see((first, last - 1), (columns[:, 0], columns[:, 1] - 1))
     if not isinstance(may_see, np.ndarray):
         return everything
+    may_see = np.broadcast_to(may_see, (len(rows), len(columns)))
     blocks = []
-    for row, seen in zip(rows, np.broadcast_to(may_see, (len(rows), len(columns))), strict=True):
-        places = np.flatnonzero(seen) if seen.any() else np.array([0])  # a softmax needs a key
+    for first, last in _fewest_pairs(may_see, *(np.diff(each)[:, 0] for each in (rows, columns))):
+        places = np.flatnonzero(may_see[first:last].any(axis=0))
+        places = places if len(places) else np.array([0])  # a softmax needs a key
         runs = np.split(places, np.flatnonzero(np.diff(places) > 1) + 1)
         keys = tuple(slice(int(columns[run[0], 0]), int(columns[run[-1], 1])) for run in runs)
-        blocks.append(Block(slice(*map(int, row)), keys))
+        blocks.append(Block(slice(int(rows[first, 0]), int(rows[last - 1, 1])), keys))
     return blocks
+
+
+def _fewest_pairs(may_see, heights, widths):
+    """Returns how to group consecutive rows into blocks with as few pairs as possible.
+
+    Args:
+        may_see: Booleans `(rows, columns)`, whether queries of a row may see keys of a column.
+        heights, widths: Number of queries in each row, and of keys in each column.
+
+    Returns:
+        Pairs `(first, last)` of indices, at most `MOST_BLOCKS`: a block has the rows from `first`
+        up to, but not including, `last`.
+    """
+    number = len(may_see)
+    pairs = np.full((number, number + 1), np.inf)  # of the rows from one index to another
+    for first in range(number):
+        seen = np.logical_or.accumulate(may_see[first:], axis=0)
+        pairs[first, first + 1 :] = np.cumsum(heights[first:]) * (seen @ widths)
+    fewest, begins = [pairs[0]], []  # of the rows up to an index, in 1, 2, 3, ... blocks
+    for _ in range(min(number, MOST_BLOCKS) - 1):
+        with_another = fewest[-1][:number, None] + pairs
+        begins.append(with_another.argmin(axis=0))
+        fewest.append(with_another.min(axis=0))
+    cuts = int(np.argmin([each[number] for each in fewest]))
+    ends = [number]
+    for begin in reversed(begins[:cuts]):
+        ends.insert(0, int(begin[ends[0]]))
+    return list(itertools.pairwise([0, *ends]))
 
 
 def pairs_in_blocks(query_length, key_length, mask=None, start=None):
@@ -133,7 +165,9 @@ class _Cut:
             return self.pieces[0]
         pairs = zip(self.starts, self.pieces, strict=True)
         inside = [
-            piece for start, piece in pairs if any(each.start <= start < each.stop for each in ranges)
+            piece
+            for start, piece in pairs
+            if any(each.start <= start < each.stop for each in ranges)
         ]
         return inside[0] if len(inside) == 1 else ops.concatenate(inside, axis=self.axis)
 

@@ -53,7 +53,7 @@ def attend(query, key, value, log_decay, strength=None, before=None):
         system = ops.tril(system, -1) + ops.eye(system.shape[-1])
         right = strength * ops.concatenate([ops.exp(total) * key, value], axis=-1)
         solved = ops.solve_triangular(system, right, lower=True)
-        erased, written = solved[..., :key_dim], solved[..., key_dim:]
+        erased, written = ops.split(solved, [key_dim], axis=-1)
         transition = transition - matmul(rest * key, erased, transpose_a=True)
     added = matmul(rest * key, written, transpose_a=True)
     if before is None:
@@ -151,5 +151,5 @@ def _scan(transition, added, first):
 
 def _next(state, chunk):
     """Returns the state after a chunk and the one before it; as a closure, JAX would recompile."""
-    size = state.shape[-2]
-    return matmul(chunk[..., :size], state) + chunk[..., size:], state
+    transition, added = ops.split(chunk, [state.shape[-2]], axis=-1)
+    return matmul(transition, state) + added, state

@@ -167,4 +167,5 @@ def _normalized(sums, query_mask):
         seen = ops.logical_and(seen, query_mask[:, None, :, None])
     # First divide by a constant: the gradient of a division squares the divisor and may overflow.
     sums = ops.where(seen, sums, 1.0) / ops.stop_gradient(ops.where(seen, total, 1.0))
-    return ops.where(seen, sums[..., :-1] / sums[..., -1:], 0.0)
+    context, total = ops.split(sums, [sums.shape[-1] - 1], axis=-1)
+    return ops.where(seen, context / total, 0.0)

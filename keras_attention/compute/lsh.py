@@ -34,14 +34,15 @@ def attend_in_buckets(query, value, buckets, visible, chunk, causal=False):
     for now in range(buckets.shape[2]):
         order = orders[:, :, now]
         tiles = _cut(take_rows(content, order), chunk)
-        queries, others = tiles[..., :size], _with_previous(tiles[..., size:], 0.0)
-        scores = matmul(queries, others[..., :size], transpose_b=True)
+        queries, others = ops.split(tiles, [size], axis=-1)
+        keys, values = ops.split(_with_previous(others, 0.0), [size], axis=-1)
+        scores = matmul(queries, keys, transpose_b=True)
         up_to_now = slice(0, now + 1)
         met = _equal(*_pairs(buckets[:, :, up_to_now], order, chunk))
         met = met & _near(*_pairs(chunks[:, :, up_to_now], order, chunk))
         meets = met[:, :, now] & ~ops.any(met[:, :, :now], axis=2)
         meets = meets & _may_see(*_pairs(None, order, chunk), causal)
-        sums = sums_of(scores, meets, others[..., size:])
+        sums = sums_of(scores, meets, values)
         rounds.append(take_rows(_join(sums), places[:, :, now]))
     context, total = combined(ops.stack(rounds))
     context = ops.where(total > 0.0, context / ops.where(total > 0.0, total, 1.0), value)

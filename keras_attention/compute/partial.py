@@ -39,7 +39,7 @@ def combined(parts):
     peak = ops.max(peaks, axis=0, initial=LOWEST)
     factors = ops.exp(peaks - ops.where(ops.isfinite(peak), peak, 0.0))
     sums = ops.sum(parts[..., :-1] * ops.stop_gradient(factors), axis=0)
-    return sums[..., :-1], sums[..., -1:]
+    return ops.split(sums, [sums.shape[-1] - 1], axis=-1)
 
 
 def take_rows(x, rows):

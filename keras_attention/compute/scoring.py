@@ -53,7 +53,8 @@ class Scoring:
         features = features[0] if features else None
         if self.has_bias and self.position.uses_key:
             size = key.shape[-1] - self.position.num_key_features
-            features, key = (features, key[..., size:]), key[..., :size]
+            key, of_key = ops.split(key, [size], axis=-1)
+            features = features, of_key
         pairs = logits(self.score, query, key)
         if self.has_bias:
             bias = self.position.bias(features, query_positions, key_positions)

@@ -60,9 +60,10 @@ class Euclidean(Score):
             return sum(
                 ops.square(query[..., :, None, i] - key[..., None, :, i]) for i in range(size)
             )
-        size -= 1  # the last is the squared norm
-        norms = query[..., size:] + transposed(key[..., size:])
-        products = matmul(query[..., :size], key[..., :size], transpose_b=True)
+        # The last is the squared norm.
+        (query, of_query), (key, of_key) = (ops.split(x, [size - 1], axis=-1) for x in (query, key))
+        products = matmul(query, key, transpose_b=True)
+        norms = of_query + transposed(of_key)
         return ops.maximum(norms - 2.0 * products, 0.0)  # rounding may go below 0
 
     def pairwise(self, query, key):

@@ -1,5 +1,7 @@
 """The computation in blocks of queries: outputs and gradients of the reference."""
 
+import itertools
+
 import keras
 import numpy as np
 import pytest
@@ -118,7 +120,13 @@ EVERYTHING = [((None, None), (None, None))]
             12,
             [((0, 4), (0, 12)), ((4, 8), (0, 8)), ((8, 12), (0, 2), (6, 12))],
         ),
-        (masks.Lengths([3, 2]), 6, 6, [((0, 4), (0, 4)), ((4, 6), (0, 4))]),
+        (masks.Lengths([3, 2]), 6, 6, [((0, 6), (0, 4))]),
+        (  # the last queries see nothing
+            WINDOW & masks.Lengths([3]),
+            12,
+            12,
+            [((0, 4), (0, 4)), ((4, 8), (2, 4)), ((8, 12), (0, 2))],
+        ),
         (masks.Array(np.eye(6, dtype=bool)), 6, 6, EVERYTHING),  # not looked at in advance
         (masks.Causal(), 0, 6, EVERYTHING),
     ],
@@ -149,3 +157,22 @@ def test_pairs_outside_of_the_blocks_are_never_computed():
 def test_there_are_at_most_eight_blocks(monkeypatch):
     monkeypatch.setattr(blocked, "SHORTEST_BLOCK", 1)
     assert len(blocked.blocks_of(100, 100, masks.Causal(), None)) == 8
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_other_blocks_have_fewer_pairs(seed, monkeypatch):
+    """Compared with all ways to cut nine rows into at most three blocks."""
+    monkeypatch.setattr(blocked, "MOST_BLOCKS", 3)
+    rng = np.random.default_rng(seed)
+    may_see, heights, widths = rng.random((9, 7)) < 0.2, rng.integers(1, 5, 9), np.full(7, 2)
+
+    def pairs(*cuts):
+        blocks = itertools.pairwise([0, *cuts, 9])
+        return sum(heights[a:b].sum() * widths[may_see[a:b].any(axis=0)].sum() for a, b in blocks)
+
+    ways = [cuts for count in range(3) for cuts in itertools.combinations(range(1, 9), count)]
+    first, *rest = blocked._fewest_pairs(may_see, heights, widths)
+    found = [begin for begin, _ in rest]
+    assert pairs(*found) == min(pairs(*cuts) for cuts in ways)
+    assert first[0] == 0
+    assert (rest or [first])[-1][1] == 9
