@@ -13,6 +13,7 @@ from keras_attention.coverage import Coverage, coverage_loss
 from keras_attention.differential import DifferentialAttention
 from keras_attention.feed_forward import FeedForward
 from keras_attention.gated_delta import GatedDeltaAttention
+from keras_attention.gaussian_mixture import GaussianMixtureAttention
 from keras_attention.kernel_regression import NadarayaWatson
 from keras_attention.latent import LatentAttention
 from keras_attention.linear import LinearAttention
@@ -45,6 +46,7 @@ __all__ = [
     "EncoderBlock",
     "FeedForward",
     "GatedDeltaAttention",
+    "GaussianMixtureAttention",
     "LatentAttention",
     "LinearAttention",
     "LinformerAttention",

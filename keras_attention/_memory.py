@@ -198,6 +198,17 @@ def attend_together(attention, query, memory, **options):
     return context, weights
 
 
+def places(mask, length):
+    """Returns positions that skip padding, float32 `(batch or 1, length)`."""
+    seen = ops.ones((1, length), "int32") if mask is None else ops.cast(mask, "int32")
+    return ops.cast(ops.cumsum(seen, axis=1), "float32") - 1.0
+
+
+def places_of_keys(memory):
+    """Returns the positions of the keys of a memory, float32 `(batch or 1, key_length)`."""
+    return places(memory.mask, ops.shape(memory.key)[-2])
+
+
 def _require_room(memory, value, start):
     room, length = memory.value.shape[-2], value.shape[1]
     if not all(isinstance(number, Integral) for number in (room, length, start)):

@@ -11,6 +11,7 @@ from keras_attention._checks import (
     require_positive_integers,
     require_positive_integers_or_none,
 )
+from keras_attention._memory import places, places_of_keys
 from keras_attention._products import matmul
 from keras_attention.attention import Attention
 
@@ -135,7 +136,7 @@ class LocalAttention(Attention):
         if self.mode == "monotonic" and use_causal_mask:
             centers = _places_of_last(ops.shape(query)[1], memory)
         elif self.mode == "monotonic":
-            centers = _places(query_mask, ops.shape(query)[1])
+            centers = places(query_mask, ops.shape(query)[1])
         context, weights = self._attend_around(
             centers, query, memory, query_mask, mask, training, None, return_attention_scores
         )
@@ -160,7 +161,7 @@ class LocalAttention(Attention):
             )
         self._require_memory(memory)
         if self.mode == "monotonic":
-            centers = _places(query_mask, ops.shape(query)[1]) + ops.cast(start, "float32")
+            centers = places(query_mask, ops.shape(query)[1]) + ops.cast(start, "float32")
         return self._attend_around(
             centers, query, memory, query_mask, mask, training, start, return_attention_scores
         )
@@ -172,7 +173,7 @@ class LocalAttention(Attention):
             centers = self._predict(query, memory)
         if start is None:
             start = ops.shape(memory.key)[-2] - ops.shape(query)[1]
-        window = _Window(centers, _places_of_keys(memory), self.half_width, start)
+        window = _Window(centers, places_of_keys(memory), self.half_width, start)
         normalizer = _Scaled(self.normalizer, window.closeness()) if predicts else None
         mask = masks.combine(mask, window)
         return self._attend(
@@ -183,7 +184,7 @@ class LocalAttention(Attention):
         """Returns `p_t`, float32 `(batch, query_length)`."""
         hidden = ops.tanh(matmul(ops.cast(query, "float32"), _float32(self.place_kernel)))
         relative = ops.sigmoid(matmul(hidden, _float32(self.place_scale))[..., 0])
-        last = ops.max(_places_of_keys(memory), axis=1, keepdims=True, initial=-1.0)
+        last = ops.max(places_of_keys(memory), axis=1, keepdims=True, initial=-1.0)
         return relative * (last + 1.0)
 
     def room_for(self, value, mask=None):
@@ -243,20 +244,10 @@ class _Scaled(normalizers.Normalizer):
         return self.normalizer(scores, visible, training) * self.factors
 
 
-def _places(mask, length):
-    """Returns positions that skip padding, float32 `(batch or 1, length)`."""
-    seen = ops.ones((1, length), "int32") if mask is None else ops.cast(mask, "int32")
-    return ops.cast(ops.cumsum(seen, axis=1), "float32") - 1.0
-
-
-def _places_of_keys(memory):
-    return _places(memory.mask, ops.shape(memory.key)[-2])
-
-
 def _places_of_last(number, memory):
     """Returns the centers of queries that are aligned to the end of the keys."""
     of_query, _ = masks.positions(number, ops.shape(memory.key)[-2])
-    return ops.take(_places_of_keys(memory), ops.maximum(of_query, 0), axis=1)
+    return ops.take(places_of_keys(memory), ops.maximum(of_query, 0), axis=1)
 
 
 def _float32(weight):

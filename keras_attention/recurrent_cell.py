@@ -12,6 +12,7 @@ from keras_attention._registry import serialize
 from keras_attention.alignments._argument import get_alignment
 from keras_attention.attention import memory_attention
 from keras_attention.coverage import get_coverage
+from keras_attention.gaussian_mixture import GaussianMixtureAttention
 from keras_attention.multi_head import MultiHeadAttention
 
 ORDERS = ("bahdanau", "conditional", "luong")
@@ -47,17 +48,20 @@ class AttentionCell(keras.layers.Layer):
 
     With `coverage`, the keys of the memory depend on the attention weights of the earlier steps,
     see `Coverage`. With `alignment`, the weights themselves follow those of the step before: they
-    only move forward, as speech does through a text, see `keras_attention.alignments`.
+    only move forward, as speech does through a text, see `keras_attention.alignments`. So do the
+    places of a `GaussianMixtureAttention`.
 
     The memory is prepared once per source: `memory = cell.prepare(encoded, mask)`. The state is a
     list of tensors with the batch as the first axis, so that beam search can reorder it. With
-    `coverage` or `alignment`, its last tensors are the earlier weights.
+    `coverage` or `alignment`, its last tensors are the earlier weights; with a
+    `GaussianMixtureAttention`, its last tensor are the places of the Gaussians.
 
     Args:
         cell: A Keras RNN cell, such as `keras.layers.GRUCell(512)` or `LSTMCell`. Its first state
             is the query.
-        attention: An `Attention` or `MultiHeadAttention` layer, or the name of a score. Steps are
-            not counted: for its mask and its position, the query is always at the last key.
+        attention: An `Attention`, `MultiHeadAttention` or `GaussianMixtureAttention` layer, or the
+            name of a score. Steps are not counted: for its mask and its position, the query is
+            always at the last key.
         order: `"bahdanau"`, `"conditional"` or `"luong"`.
         units: Size of the output `o_t` with `order="luong"`. Defaults to the size of the cell. The
             other orders have no such projection.
@@ -117,6 +121,7 @@ class AttentionCell(keras.layers.Layer):
         self.attention = memory_attention("AttentionCell", attention, self.dtype_policy)
         self.coverage = get_coverage(coverage, self.attention)
         self.alignment = get_alignment(alignment, self.attention)
+        self.has_places = isinstance(self.attention, GaussianMixtureAttention)
         if self._history_length:
             # Keras would cast the sum of the weights to half precision, where it stops growing.
             self.autocast = False
@@ -150,7 +155,7 @@ class AttentionCell(keras.layers.Layer):
         query_shape = (batch, 1, self.cell.units)
         if not self.attention.built:  # already built if loaded from a file or shared
             self.attention.build(query_shape, memory_shape)
-        if self._history_length:
+        if self.coverage is not None or self.alignment is not None:
             self._build_history(memory_shape[-1])
         context_size = self._context_size(memory_shape)
         self.output_size = self._output_size(memory_shape)
@@ -221,11 +226,13 @@ class AttentionCell(keras.layers.Layer):
 
     @property
     def _history_length(self):
-        """Number of tensors in the state that hold earlier weights."""
+        """Number of tensors in the state that hold earlier weights or places."""
         of_coverage = 0 if self.coverage is None else self.coverage.history_length
-        return of_coverage + (self.alignment is not None)
+        return of_coverage + (self.alignment is not None) + self.has_places
 
     def _initial_history(self, batch, memory):
+        if self.has_places:
+            return [self.attention.initial_places(batch)]
         if memory is None:
             raise ValueError(
                 f"`memory` is required for the initial state of the layer {self.name!r}: with "
@@ -249,7 +256,7 @@ class AttentionCell(keras.layers.Layer):
 
     def call(self, inputs, states, memory, training=None):
         if not self._history_length:
-            return self._step(inputs, states, memory, {}, training)
+            return self._step(inputs, states, memory, {}, training)[:3]
         self.attention._require_memory(memory)
         first, options = len(states) - self._history_length, {}
         states, history = states[:first], states[first:]
@@ -262,7 +269,12 @@ class AttentionCell(keras.layers.Layer):
             options = {"normalizer": self.alignment.after(previous)}
         if self.coverage is not None:
             memory = memory._replace(key=self.coverage(self._keys(memory), history))
-        output, states, weights = self._step(inputs, states, memory, options, training)
+        if self.has_places:
+            options = {"places": history[0]}
+        output, states, weights, query = self._step(inputs, states, memory, options, training)
+        if self.has_places:
+            query = ops.expand_dims(query, axis=1)
+            states = [*states, self.attention.places_after(query, history[0])]
         if self.coverage is not None:
             states = [*states, *self.coverage.next_history(history, weights)]
         if self.alignment is not None:
@@ -276,20 +288,22 @@ class AttentionCell(keras.layers.Layer):
         return memory.key
 
     def _step(self, inputs, states, memory, options, training):
+        """Returns the output, the states without the history, the weights, and the query."""
         if self.order == "luong":
             *states, fed_back = states
-            hidden, states = _rnn_cells.move(self.cell, [inputs, fed_back], states, training)
-            context, weights = self._look(hidden, memory, options, training)
-            output = self.combine(ops.concatenate([context, hidden], axis=-1))
-            return output, [*states, output], weights
+            query, states = _rnn_cells.move(self.cell, [inputs, fed_back], states, training)
+            context, weights = self._look(query, memory, options, training)
+            output = self.combine(ops.concatenate([context, query], axis=-1))
+            return output, [*states, output], weights, query
         if self.order == "conditional":
-            between, states = _rnn_cells.move(self.cell, [inputs], states, training)
-            context, weights = self._look(between, memory, options, training)
+            query, states = _rnn_cells.move(self.cell, [inputs], states, training)
+            context, weights = self._look(query, memory, options, training)
             hidden, states = _rnn_cells.move(self.second_cell, [context], states, training)
         else:
-            context, weights = self._look(states[0], memory, options, training)
+            query = states[0]
+            context, weights = self._look(query, memory, options, training)
             hidden, states = _rnn_cells.move(self.cell, [inputs, context], states, training)
-        return ops.concatenate([hidden, context], axis=-1), states, weights
+        return ops.concatenate([hidden, context], axis=-1), states, weights, query
 
     def draw_dropout(self, batch):
         """Draws the dropout masks of the cells, which Keras' cells keep for a whole sequence.

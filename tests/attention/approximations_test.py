@@ -18,6 +18,7 @@ from keras_attention import (
     scores,
 )
 from keras_attention.gated_delta import GatedDeltaAttention
+from keras_attention.gaussian_mixture import GaussianMixtureAttention
 from keras_attention.latent import LatentAttention
 from keras_attention.linear import LinearAttention
 from keras_attention.linformer import LinformerAttention
@@ -411,6 +412,17 @@ EVERY_ARGUMENT = [
             "use_bias": ["query", "output_gate"],
         },
     ),
+    (
+        GaussianMixtureAttention,
+        {
+            "num_components": 3,
+            "units": 4,
+            "normalized": False,
+            "initial_step": 0.5,
+            "initial_width": 2.0,
+            "kernel_initializer": keras.initializers.HeNormal(seed=1),
+        },
+    ),
 ]
 
 
@@ -434,6 +446,7 @@ def test_saved_file_gives_the_same_in_a_process_that_only_imports_the_package(tm
         "block_selection",
         "differential",
         "gated_delta",
+        "gaussian_mixture",
         "latent",
         "linear",
         "linformer",

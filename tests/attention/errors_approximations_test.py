@@ -3,6 +3,7 @@
 import pytest
 
 from keras_attention.gated_delta import GatedDeltaAttention
+from keras_attention.gaussian_mixture import GaussianMixtureAttention
 from keras_attention.linear import LinearAttention
 from keras_attention.linformer import LinformerAttention
 from keras_attention.local import LocalAttention
@@ -70,6 +71,18 @@ MISTAKES = {
         )
         for mode in ("monotonic", "predictive")
     },
+    "mixture of nothing": (
+        lambda: GaussianMixtureAttention(0),
+        ["`num_components` of GaussianMixtureAttention must be a positive integer", "=0"],
+    ),
+    "Gaussians that stand still": (
+        lambda: GaussianMixtureAttention(initial_step=0),
+        ["`initial_step` of GaussianMixtureAttention", "above 0", "initial_step=0"],
+    ),
+    "Gaussians of no width": (
+        lambda: GaussianMixtureAttention(initial_width="10"),
+        ["`initial_width` of GaussianMixtureAttention", "above 0", "initial_width='10'"],
+    ),
     "unknown kernel of random features": (
         lambda: PerformerAttention(2, 3, kernel="exp"),
         ["`kernel` of PerformerAttention must be one of softmax, relu", "'exp'"],

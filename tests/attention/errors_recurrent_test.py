@@ -17,6 +17,7 @@ from keras_attention import (
     coverage_loss,
     scores,
 )
+from keras_attention.gaussian_mixture import GaussianMixtureAttention
 from keras_attention.local import LocalAttention
 from tests.attention.mistakes import NARROW, QUERY, VALUE, attend_again, check_message, gru, ones
 
@@ -196,6 +197,14 @@ MISTAKES = {
     "alignment of mixed heads": (
         lambda: AttentionCell(gru(), TalkingHeadsAttention(2, 3), alignment="forward"),
         ["Attention or MultiHeadAttention", "the layer TalkingHeadsAttention"],
+    ),
+    "alignment of places": (
+        lambda: AttentionCell(gru(), GaussianMixtureAttention(), alignment="forward"),
+        ["Attention or MultiHeadAttention", "the layer GaussianMixtureAttention"],
+    ),
+    "coverage of places": (
+        lambda: AttentionCell(gru(), GaussianMixtureAttention(), coverage=Coverage()),
+        ["`coverage` of AttentionCell", "the layer GaussianMixtureAttention"],
     ),
     "coverage of two maps": (
         lambda: AttentionCell(gru(), DifferentialAttention(2, 3), coverage=Coverage()),

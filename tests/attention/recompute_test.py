@@ -16,6 +16,7 @@ from keras_attention import (
     EncoderBlock,
     FeedForward,
     GatedDeltaAttention,
+    GaussianMixtureAttention,
     LatentAttention,
     LinearAttention,
     LinformerAttention,
@@ -54,6 +55,7 @@ LAYERS = [
     ReformerAttention(2, 4, bucket_size=4),
     GatedDeltaAttention(2, 4),
     RetentionAttention(2, 4),
+    GaussianMixtureAttention(2, 4),
 ]
 
 

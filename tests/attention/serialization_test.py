@@ -14,6 +14,7 @@ from keras_attention import (
     DecoderBlock,
     EncoderBlock,
     GatedDeltaAttention,
+    GaussianMixtureAttention,
     LatentAttention,
     LinearAttention,
     LinformerAttention,
@@ -102,6 +103,7 @@ NUMBERS_OF_NUMPY = [
     (BlockSelectionAttention, {"num_heads": 2, "key_dim": 2, "block_size": TWO, "num_blocks": ONE}),
     (LatentAttention, {"num_heads": 2, "key_dim": 2, "latent_dim": TWO, "rotary_dim": TWO}),
     (LocalAttention, {"half_width": TWO, "units": TWO}),
+    (GaussianMixtureAttention, {"num_components": TWO, "units": TWO, "initial_width": HALF}),
     (NadarayaWatson, {"width": TWO}),
     (alignments.Stepwise, {"noise": HALF, "initial_bias": TWO}),
     (EncoderBlock, {"num_heads": TWO, "hidden": TWO, "key_dim": TWO, "dropout": HALF}),
@@ -158,6 +160,8 @@ def model_of_every_layer():
     outputs["pooled"] = pooling(memory, mask=visible)
     cell = AttentionCell(keras.layers.GRUCell(4), coverage=Coverage(2, 3, history="both"))
     outputs["coverage"] = AttentionRNN(cell)(query, memory, memory_mask=visible)
+    cell = AttentionCell(keras.layers.GRUCell(4), GaussianMixtureAttention(2, 3))
+    outputs["places"] = AttentionRNN(cell)(query, memory, memory_mask=visible)
     for alignment in alignments.names():
         cell = AttentionCell(keras.layers.GRUCell(4), alignment=alignment)
         outputs[alignment] = AttentionRNN(cell)(query, memory, memory_mask=visible)

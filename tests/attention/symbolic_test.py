@@ -12,6 +12,7 @@ from keras_attention import (
     EncoderBlock,
     FeedForward,
     GatedDeltaAttention,
+    GaussianMixtureAttention,
     LatentAttention,
     LinearAttention,
     LinformerAttention,
@@ -39,6 +40,9 @@ LAYERS = {
     "AttentionRNN, alignment": lambda: AttentionRNN(
         AttentionCell(keras.layers.GRUCell(8), alignment=alignments.Monotonic(initial_bias=1.0))
     ),
+    "AttentionRNN, places": lambda: AttentionRNN(
+        AttentionCell(keras.layers.GRUCell(8), GaussianMixtureAttention(2, 4))
+    ),
     "AttentionRNN, coverage": lambda: AttentionRNN(
         AttentionCell(keras.layers.GRUCell(8), MultiHeadAttention(2, 4), coverage=Coverage(2, 3))
     ),
@@ -54,6 +58,7 @@ OTHERS = {
     "ReformerAttention": lambda: ReformerAttention(2, 4, bucket_size=2),
     "GatedDeltaAttention": lambda: GatedDeltaAttention(2, 4),
     "RetentionAttention": lambda: RetentionAttention(2, 4),
+    "GaussianMixtureAttention": lambda: GaussianMixtureAttention(2, 4),
 }
 
 
