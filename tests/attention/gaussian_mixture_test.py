@@ -92,7 +92,7 @@ def test_gradients_equal_finite_differences_of_the_equation(form):
     found = gradients(call, QUERY, VALUE)
     wanted = oracle.numerical_gradients(total, *(x.astype("float64") for x in (QUERY, VALUE)))
     for gradient, difference in zip(found, wanted, strict=True):
-        np.testing.assert_allclose(oracle.float64(gradient), difference, atol=1e-5)
+        np.testing.assert_allclose(oracle.float64(gradient), difference, rtol=5e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("normalized", [True, False])
