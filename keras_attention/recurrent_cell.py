@@ -54,7 +54,7 @@ class AttentionCell(keras.layers.Layer):
     The memory is prepared once per source: `memory = cell.prepare(encoded, mask)`. The state is a
     list of tensors with the batch as the first axis, so that beam search can reorder it. With
     `coverage` or `alignment`, its last tensors are the earlier weights; with a
-    `GaussianMixtureAttention`, its last tensor are the places of the Gaussians.
+    `GaussianMixtureAttention`, its last tensor holds the places of the Gaussians.
 
     Args:
         cell: A Keras RNN cell, such as `keras.layers.GRUCell(512)` or `LSTMCell`. Its first state

@@ -180,6 +180,7 @@ def test_output_is_the_same_with_and_without_weights(name):
     np.testing.assert_array_equal(oracle.float64(layer(x, x)), oracle.float64(output))
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize("name", LAYERS)
 def test_implicit_and_explicit_masks_count_together(name):
     layer, x = make(name), random(BATCH, 11, SIZE)
@@ -221,6 +222,7 @@ def test_what_stands_at_hidden_places_has_no_effect(name, junk):
     np.testing.assert_array_equal(oracle.float64(found)[~mask], 0.0)
 
 
+@pytest.mark.few(25)
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize("name", LAYERS)
 def test_who_sees_nothing_gets_zeros_and_zero_gradients(name, causal):

@@ -38,6 +38,7 @@ def both(**arguments):
     return layers
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize("normalizer", ["softmax", "softmax_one"])
 @pytest.mark.parametrize(
     "mask",
@@ -82,7 +83,7 @@ def test_each_block_drops_other_places():
 
 
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="others derive it themselves")
-@pytest.mark.parametrize("mask", [None, "causal"])
+@pytest.mark.parametrize("mask", [pytest.param(None, marks=pytest.mark.full), "causal"])
 def test_gradient_of_a_gradient(mask):
     import tensorflow as tf
 

@@ -85,7 +85,7 @@ SCORES = {
 }
 
 
-@pytest.mark.few(9)
+@pytest.mark.few(6)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("make", [single_head, multi_head])
 @pytest.mark.parametrize("name", MASKS)
@@ -118,7 +118,7 @@ def test_softmax_with_one_more_key_equals_the_reference(make, score_name, name):
     assert_equal(*layers, query, value, **MASKS[name])
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("lengths", [(1, 1), (1, 13), (13, 1), (4, 8), (16, 3)])
 @pytest.mark.parametrize("score_name", ["scaled_dot", "additive"])
 def test_odd_lengths(score_name, lengths):

@@ -266,6 +266,7 @@ def test_decays_start_between_slow_and_fast():
 
 
 @needs_tensorflow
+@pytest.mark.full
 def test_it_may_be_built_inside_of_a_graph():
     import tensorflow as tf
 

@@ -63,7 +63,9 @@ LAYERS = {
 NUMBERS_OF_INPUTS = {"regression": 3, "encoder": 1, "position": 1, "appended position": 1}
 
 
-@pytest.mark.parametrize("x", [INTEGERS, BOOLEANS], ids=["integers", "booleans"])
+@pytest.mark.parametrize(
+    "x", [INTEGERS, pytest.param(BOOLEANS, marks=pytest.mark.full)], ids=["integers", "booleans"]
+)
 @pytest.mark.parametrize("name", LAYERS)
 def test_integers_count_as_floats(name, x):
     layer = LAYERS[name]

@@ -143,6 +143,7 @@ def test_causal_masks_and_windows_begin_at_the_start(sizes, window):
     np.testing.assert_allclose(*map(ops.convert_to_numpy, outputs), atol=1e-5)
 
 
+@pytest.mark.few(7)
 @pytest.mark.parametrize("shape", [(4, 3), (2, 4, 3), (2, 1, 3), (2, 4, 1), (2, 1, 1, 3)])
 @pytest.mark.parametrize("dtype", ["bool", "int32", "float32"])
 def test_masks_of_numbers_that_broadcast(shape, dtype):

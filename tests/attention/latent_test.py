@@ -217,6 +217,7 @@ def test_steps_with_a_cache_of_latents_equal_the_whole(options):
     assert numbers == BATCH * KEYS * (layer.latent_dim + layer.rotary_dim)
 
 
+@pytest.mark.full
 def test_compiled_steps_equal_the_whole():
     layer, x = make(mask="causal"), random(BATCH, KEYS, SIZE)
     expected = oracle.float64(layer(x, x))

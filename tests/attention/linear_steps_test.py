@@ -70,7 +70,7 @@ def assert_equal(found, expected, tolerance=2e-5):
     np.testing.assert_allclose(found, expected, atol=tolerance, rtol=tolerance)
 
 
-@pytest.mark.few(18)
+@pytest.mark.few(11)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("split", SPLITS)
@@ -92,6 +92,7 @@ def test_largest_feature_may_change_by_any_factor(scales):
     assert np.isfinite(oracle.float64(memory.sums)).all()
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("dtype", ["mixed_float16", "mixed_bfloat16"])
 @pytest.mark.parametrize("name", ["linear", "softmax", "gated delta", "retention"])
 def test_steps_in_half_precision_have_a_memory_in_float32(name, dtype):
@@ -103,6 +104,7 @@ def test_steps_in_half_precision_have_a_memory_in_float32(name, dtype):
     assert_equal(found, layer(x, x), 0.01 if dtype == "mixed_float16" else 0.06)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("name", "length"),
     [("linear", 2000), ("softmax", LENGTH), ("gated delta", 2000), ("retention", LENGTH)],
@@ -147,6 +149,7 @@ def test_rows_of_the_memory_can_be_exchanged_and_repeated(name):
     assert_equal(found, oracle.float64(layer(x, x))[order, 4:])
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", ["linear", "softmax", "gated delta", "retention"])
 def test_gradients_pass_through_the_memory(name):
     layer, x = make(name), random(BATCH, LENGTH, SIZE)

@@ -61,7 +61,7 @@ def test_positions_may_be_any(name):
     assert_same(tile, brute_force(rule, *SCATTERED))
 
 
-@pytest.mark.few(14)
+@pytest.mark.few(6)
 @pytest.mark.parametrize("name", ALL)
 def test_compiled_tile_equals_the_definition(name):
     mask, rule = ALL[name]
@@ -69,7 +69,7 @@ def test_compiled_tile_equals_the_definition(name):
     assert_same(compiled(mask.tile)(*positions), brute_force(rule, *SCATTERED))
 
 
-@pytest.mark.few(14)
+@pytest.mark.few(6)
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="is about tf.function")
 @pytest.mark.parametrize("name", ALL)
 def test_lengths_may_be_unknown(name):

@@ -111,6 +111,7 @@ def test_no_tile_is_called_full_that_is_not(name, size):
             np.testing.assert_array_equal(np.broadcast_to(answer, full.shape), full)
 
 
+@pytest.mark.few(30)
 @pytest.mark.parametrize(
     ("name", "question"),
     [*((name, "may_see") for name in MAY_SEE), *((name, "sees_all") for name in SEES_ALL)],

@@ -370,7 +370,7 @@ def test_compiled_model_trains(name, jit_compile):
 
 
 @pytest.mark.filterwarnings("ignore:The model does not have any trainable weights")
-@pytest.mark.parametrize("jit_compile", [True, False])
+@pytest.mark.parametrize("jit_compile", [pytest.param(True, marks=pytest.mark.full), False])
 def test_compiled_training_draws_anew_at_each_step(jit_compile):
     x = keras.Input((16, 3))
     attention = Attention(normalizer=normalizers.Hard(stochastic=True, seed=0))
