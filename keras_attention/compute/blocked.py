@@ -133,7 +133,9 @@ class _Cut:
             return self.pieces[0]
         pairs = zip(self.starts, self.pieces, strict=True)
         inside = [
-            piece for start, piece in pairs if any(each.start <= start < each.stop for each in ranges)
+            piece
+            for start, piece in pairs
+            if any(each.start <= start < each.stop for each in ranges)
         ]
         return inside[0] if len(inside) == 1 else ops.concatenate(inside, axis=self.axis)
 
