@@ -125,7 +125,8 @@ class GrowingMemory:
         """Self-attention of the next positions, for layers with a causal mask.
 
         Args:
-            x: Tensor `(batch, length, size)`: one position, or several at once.
+            x: Tensor `(batch, length, size)`: one position, or several at once. Positions that its
+                implicit Keras mask hides stay hidden in the memory.
             memory: What `room_for` or the previous step returned.
             start: Position of the first of them, an integer or scalar tensor.
             return_attention_scores: Whether to return the weights; if not, `None` takes their
@@ -153,7 +154,8 @@ class GrowingMemory:
             start: Position of the first new key, an integer or scalar tensor.
 
         Returns:
-            The new `Memory`. A `Causal` mask hides the positions that are not written yet.
+            The new `Memory`. A `Causal` mask hides the positions that are not written yet. It has a
+            mask if the old one has, or the new vectors have an implicit Keras mask.
 
         Raises:
             ValueError: If the memory has no room for the new positions. Only a `start` that is an
@@ -162,7 +164,12 @@ class GrowingMemory:
         _require_room(memory, value, start)
         new = self.prepare(value, key, start=start)
         pairs = zip(memory[:2], new[:2], strict=True)
-        return Memory(*(_overwritten(old, part, start) for old, part in pairs), memory.mask)
+        mask = memory.mask
+        if new.mask is not None:
+            everything = ops.ones((ops.shape(new.mask)[0], ops.shape(memory.key)[-2]), "bool")
+            shown = _overwritten(everything[..., None], new.mask[..., None], start)
+            mask = both(mask, shown[..., 0])
+        return Memory(*(_overwritten(old, part, start) for old, part in pairs), mask)
 
 
 def attend_together(attention, query, memory, **options):
