@@ -222,6 +222,8 @@ def _overwritten(old, new, start):
 
     `ops.slice_update` would work too, but on TensorFlow it needs XLA, which not every server has.
     """
+    if new.shape[-2] == 0:
+        return old
     places = ops.arange(ops.shape(old)[-2], dtype="int32") - start  # (length,)
     count = ops.shape(new)[-2]
     is_new = ops.logical_and(places >= 0, places < count)
