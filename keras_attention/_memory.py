@@ -117,9 +117,12 @@ class GrowingMemory:
         Args:
             value: Zeros `(batch, max_length, size)`, in the dtype of the inputs.
             mask: Boolean `(batch, max_length)`, `False` for padding, or `None`.
+
+        Raises:
+            ValueError: If the mask has the wrong shape.
         """
-        key, value, _ = self.prepare(value)
-        return Memory(key, value, mask)
+        key, prepared, _ = self.prepare(value)
+        return Memory(key, prepared, self._padding_mask("mask", mask, value))
 
     def step(self, x, memory, start, return_attention_scores=False):
         """Self-attention of the next positions, for layers with a causal mask.
@@ -136,8 +139,14 @@ class GrowingMemory:
             `(context, weights, memory)`.
 
         Raises:
-            ValueError: As for `extend`.
+            ValueError: If the layer has no mask, or as for `extend`.
         """
+        if self.mask is None:
+            raise ValueError(
+                f"{type(self).__name__} must be causal for steps, since its cache does not yet "
+                "hold later positions. Received: mask=None. Make the layer with mask='causal', or "
+                "masks.Causal() & another mask."
+            )
         memory = self.extend(memory, x, start)
         context, weights = self.attend(
             x, memory, start=start, return_attention_scores=return_attention_scores
@@ -158,9 +167,10 @@ class GrowingMemory:
             mask if the old one has, or the new vectors have an implicit Keras mask.
 
         Raises:
-            ValueError: If the memory has no room for the new positions. Only a `start` that is an
-                integer can be checked; beyond the end, a tensor writes nothing.
+            ValueError: If `memory` is not a `Memory`, or has no room for the new positions. Only a
+                `start` that is an integer can be checked; beyond the end, a tensor writes nothing.
         """
+        self._require_memory(memory)
         _require_room(memory, value, start)
         new = self.prepare(value, key, start=start)
         pairs = zip(memory[:2], new[:2], strict=True)
