@@ -19,7 +19,7 @@ from keras_attention._checks import (
     require_positive_integers_or_none,
 )
 from keras_attention._heads import PROJECTIONS
-from keras_attention._keras import get_keras_mask
+from keras_attention._keras import get_keras_mask, set_keras_mask
 from keras_attention._layer import ChecksMasks, as_floats, both, padding_mask
 from keras_attention._memory import attend_together
 from keras_attention._recompute import Recomputable
@@ -165,6 +165,12 @@ class ResidualBlock(ChecksMasks, Recomputable):
         query = self._before(norm, x)
         context, weights, cache = attention.step(query, cache, start, with_weights)
         return self._after(norm, x, context, training=False), cache, weights
+
+    def _end_step(self, x, given):
+        """Returns the output of a step, with the implicit mask of its input for the next block."""
+        x = self._feed_forward(x, training=False)
+        set_keras_mask(x, get_keras_mask(given))
+        return x
 
     def _room(self, attention, batch, max_length, mask):
         """Returns an empty memory with room for `max_length` positions."""

@@ -49,7 +49,8 @@ class CausalSteps:
         """Processes the next positions like `call`, with the previous ones in the cache.
 
         Args:
-            x: Tensor `(batch, length, size)`: one position, or several at once.
+            x: Tensor `(batch, length, size)`: one position, or several at once. Positions that its
+                implicit Keras mask hides stay hidden, also in the next block.
             cache: What `start` or the previous step returned.
             start: Position of the first of them, an integer or a scalar tensor.
             return_attention_scores: Whether to also return the attention weights.
@@ -61,10 +62,10 @@ class CausalSteps:
             ValueError: If the cache has no room for these positions. Only a `start` that is an
                 integer can be checked.
         """
-        x, cache, weights = self._attend_to_cache(
+        attended, cache, weights = self._attend_to_cache(
             self.attention, self.attention_norm, x, cache, start, return_attention_scores
         )
-        x = self._feed_forward(x, training=False)
+        x = self._end_step(attended, x)
         return (x, cache, weights) if return_attention_scores else (x, cache)
 
 

@@ -55,6 +55,15 @@ def require_numbers(owner, at_least=-math.inf, **numbers):
             )
 
 
+def require_positive_numbers(owner, **numbers):
+    """Raises a `ValueError` for the first argument that is not a finite number above 0."""
+    for name, number in numbers.items():
+        if not is_positive_number(number):
+            raise ValueError(
+                f"`{name}` of {owner} must be a finite number above 0. Received: {name}={number!r}."
+            )
+
+
 def require_one_of(owner, known, **choices):
     """Raises a `ValueError` for the first argument that is not one of the known values."""
     for name, choice in choices.items():

@@ -117,15 +117,19 @@ class GrowingMemory:
         Args:
             value: Zeros `(batch, max_length, size)`, in the dtype of the inputs.
             mask: Boolean `(batch, max_length)`, `False` for padding, or `None`.
+
+        Raises:
+            ValueError: If the mask has the wrong shape.
         """
-        key, value, _ = self.prepare(value)
-        return Memory(key, value, mask)
+        key, prepared, _ = self.prepare(value)
+        return Memory(key, prepared, self._padding_mask("mask", mask, value))
 
     def step(self, x, memory, start, return_attention_scores=False):
         """Self-attention of the next positions, for layers with a causal mask.
 
         Args:
-            x: Tensor `(batch, length, size)`: one position, or several at once.
+            x: Tensor `(batch, length, size)`: one position, or several at once. Positions that its
+                implicit Keras mask hides stay hidden in the memory.
             memory: What `room_for` or the previous step returned.
             start: Position of the first of them, an integer or scalar tensor.
             return_attention_scores: Whether to return the weights; if not, `None` takes their
@@ -135,8 +139,14 @@ class GrowingMemory:
             `(context, weights, memory)`.
 
         Raises:
-            ValueError: As for `extend`.
+            ValueError: If the layer has no mask, or as for `extend`.
         """
+        if self.mask is None:
+            raise ValueError(
+                f"{type(self).__name__} must be causal for steps, since its cache does not yet "
+                "hold later positions. Received: mask=None. Make the layer with mask='causal', or "
+                "masks.Causal() & another mask."
+            )
         memory = self.extend(memory, x, start)
         context, weights = self.attend(
             x, memory, start=start, return_attention_scores=return_attention_scores
@@ -153,16 +163,23 @@ class GrowingMemory:
             start: Position of the first new key, an integer or scalar tensor.
 
         Returns:
-            The new `Memory`. A `Causal` mask hides the positions that are not written yet.
+            The new `Memory`. A `Causal` mask hides the positions that are not written yet. It has a
+            mask if the old one has, or the new vectors have an implicit Keras mask.
 
         Raises:
-            ValueError: If the memory has no room for the new positions. Only a `start` that is an
-                integer can be checked; beyond the end, a tensor writes nothing.
+            ValueError: If `memory` is not a `Memory`, or has no room for the new positions. Only a
+                `start` that is an integer can be checked; beyond the end, a tensor writes nothing.
         """
+        self._require_memory(memory)
         _require_room(memory, value, start)
         new = self.prepare(value, key, start=start)
         pairs = zip(memory[:2], new[:2], strict=True)
-        return Memory(*(_overwritten(old, part, start) for old, part in pairs), memory.mask)
+        mask = memory.mask
+        if new.mask is not None:
+            everything = ops.ones((ops.shape(new.mask)[0], ops.shape(memory.key)[-2]), "bool")
+            shown = _overwritten(everything[..., None], new.mask[..., None], start)
+            mask = both(mask, shown[..., 0])
+        return Memory(*(_overwritten(old, part, start) for old, part in pairs), mask)
 
 
 def attend_together(attention, query, memory, **options):
@@ -226,6 +243,8 @@ def _overwritten(old, new, start):
 
     `ops.slice_update` would work too, but on TensorFlow it needs XLA, which not every server has.
     """
+    if new.shape[-2] == 0:
+        return old
     places = ops.arange(ops.shape(old)[-2], dtype="int32") - start  # (length,)
     count = ops.shape(new)[-2]
     is_new = ops.logical_and(places >= 0, places < count)

@@ -10,8 +10,8 @@ from keras import ops
 from keras_attention._checks import (
     is_positive_number,
     plain,
-    require_numbers,
     require_positive_integers_or_none,
+    require_positive_numbers,
 )
 from keras_attention._recurrent_attention import RecurrentAttention, Written
 from keras_attention._short_convolution import ShortConvolution
@@ -58,7 +58,7 @@ class GatedDeltaAttention(RecurrentAttention):
         use_gate: Whether the heads are gated.
         kernel_size: Number of positions of the convolution, or `None` for no convolution.
         max_strength: `b`, the largest `β`, above 0 and at most 2.
-        epsilon: Added to the mean of squares by the normalization.
+        epsilon: Added to the mean of squares by the normalization, above 0.
         use_bias: Whether the projections add a bias, or a collection of those that do: `"query"`,
             `"key"`, `"value"`, `"strength"`, `"output_gate"`, `"output"`. The papers have none.
         **kwargs: Initializers, regularizers and constraints of the projections, as for
@@ -130,7 +130,7 @@ class GatedDeltaAttention(RecurrentAttention):
                 f"`max_strength` of {owner} must be above 0 and at most 2; beyond 2, the memory "
                 f"would grow without limit. Received: max_strength={max_strength!r}."
             )
-        require_numbers(owner, 0, epsilon=epsilon)
+        require_positive_numbers(owner, epsilon=epsilon)
         self.use_decay = use_decay
         self.use_gate = use_gate
         self.kernel_size = plain(kernel_size)

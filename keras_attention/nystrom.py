@@ -145,7 +145,9 @@ class NystromAttention(MemoryAttention, Approximation):
         if mask is not None:  # hidden inputs are zeros, but the projection adds its bias
             value = ops.where(mask[:, None, :, None], value, ops.cast(0.0, value.dtype))
         # (batch, length, value_dim, heads), and back
-        value = self.convolution(ops.transpose(value, (0, 2, 3, 1)))
+        value = ops.transpose(value, (0, 2, 3, 1))
+        if value.shape[1] != 0:  # PyTorch cannot convolve an empty sequence
+            value = self.convolution(value)
         value = ops.cast(ops.transpose(value, (0, 3, 1, 2)), "float32")
         return value if query_mask is None else ops.where(query_mask[:, None, :, None], value, 0.0)
 

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_attention._checks import plain, require_numbers
+from keras_attention._checks import plain, require_positive_numbers
 from keras_attention._recurrent_attention import RecurrentAttention, Written
 from keras_attention._registry import serialize
 from keras_attention._rotary import get_rotary
@@ -40,7 +40,7 @@ class RetentionAttention(RecurrentAttention):
         value_dim: Size of the values of one head. Defaults to `2 · key_dim`, as in the paper.
         output_dim: Size of the output. Defaults to the size of the query.
         position: `"rotary"`, a `positions.Rotary` with its own options, its config, or `None`.
-        epsilon: Added to the variance by the normalization.
+        epsilon: Added to the variance by the normalization, above 0.
         use_bias: Whether the projections add a bias, or a collection of those that do: `"query"`,
             `"key"`, `"value"`, `"output_gate"`, `"output"`.
         **kwargs: Initializers, regularizers and constraints of the projections, as for
@@ -91,7 +91,7 @@ class RetentionAttention(RecurrentAttention):
             self.value_dim = 2 * self.key_dim
         owner = type(self).__name__
         self.position = get_rotary(owner, position, or_none=True)
-        require_numbers(owner, 0, epsilon=epsilon)
+        require_positive_numbers(owner, epsilon=epsilon)
         self.epsilon = plain(epsilon)
 
     def build(self, query_shape, value_shape, key_shape=None):

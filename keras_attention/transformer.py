@@ -194,7 +194,8 @@ class DecoderBlock(Block):
         """Processes the next positions like `call`, with the previous ones in the cache.
 
         Args:
-            x: Tensor `(batch, length, size)`: one position, or several at once.
+            x: Tensor `(batch, length, size)`: one position, or several at once. Positions that its
+                implicit Keras mask hides stay hidden, also in the next block.
             cache: What `start` or the previous step returned.
             memory: What `start` returned. If it has fewer rows than `x`, each row is shared by the
                 same number of adjacent rows of `x`, such as the beams of one source.
@@ -211,11 +212,11 @@ class DecoderBlock(Block):
                 integer can be checked.
         """
         options = start, return_attention_scores
-        x, cache, self_weights = self._attend_to_cache(
+        attended, cache, self_weights = self._attend_to_cache(
             self.self_attention, self.self_attention_norm, x, cache, *options
         )
-        x, cross_weights = self._attend_to_memory(
-            self.cross_attention, self.cross_attention_norm, x, memory, *options
+        attended, cross_weights = self._attend_to_memory(
+            self.cross_attention, self.cross_attention_norm, attended, memory, *options
         )
-        x = self._feed_forward(x, training=False)
+        x = self._end_step(attended, x)
         return (x, cache, self_weights, cross_weights) if return_attention_scores else (x, cache)

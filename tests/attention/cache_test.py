@@ -136,3 +136,7 @@ def test_positions_beyond_the_end_are_refused(start, length):
 
 def test_positions_up_to_the_end_fit():
     assert_cached_equals_uncached(multi_head(), steps=(np.int64(LENGTH - 2), 2))
+
+
+def test_steps_of_no_positions_change_nothing():
+    assert_cached_equals_uncached(multi_head(), steps=(0, LENGTH - 2, 0, 2, 0))

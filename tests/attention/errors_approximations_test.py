@@ -155,11 +155,12 @@ MISTAKES = {
         ["GatedDeltaAttention cannot honour `key`", "Omit it", "MultiHeadAttention"],
     ),
     **{
-        f"epsilon of {layer.__name__}": (
-            lambda layer=layer: layer(2, 4, epsilon=-1e-6),
-            [f"`epsilon` of {layer.__name__} must be a finite number of at least 0", "=-1e-06"],
+        f"epsilon {epsilon} of {layer.__name__}": (  # hidden positions would become 0 / 0
+            lambda layer=layer, epsilon=epsilon: layer(2, 4, epsilon=epsilon),
+            [f"`epsilon` of {layer.__name__} must be a finite number above 0", f"={epsilon}"],
         )
         for layer in (GatedDeltaAttention, RetentionAttention)
+        for epsilon in (-1e-6, 0)
     },
     "cross-attention from a memory that is written": (
         attend(RetentionAttention(2, 4)),

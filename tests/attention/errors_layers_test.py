@@ -17,6 +17,12 @@ def of_keras(x, mask):
     return x
 
 
+def step(layer, memory=None, mask=None):
+    """Makes a first step, by default with a cache of 5 positions."""
+    layer(VALUE, VALUE)
+    layer.step(QUERY, layer.room_for(VALUE, mask) if memory is None else memory, 0)
+
+
 # what the user did: (how, what the message must say)
 MISTAKES = {
     "no dropout as None": (
@@ -204,6 +210,18 @@ MISTAKES = {
     "memory before there are weights": (
         lambda: Attention("additive", name="look").prepare(VALUE),
         ["'look' (Attention) has no weights yet", "build(query_shape, value_shape)"],
+    ),
+    "steps without a causal mask": (
+        lambda: step(MultiHeadAttention(2, 3)),
+        ["MultiHeadAttention must be causal for steps", "mask=None", "mask='causal'"],
+    ),
+    "step with another memory": (
+        lambda: step(LatentAttention(2, 4, latent_dim=6, rotary_dim=2, mask="causal"), (QUERY,)),
+        ["`memory` of LatentAttention must be what its `prepare` returned", "Received: tuple"],
+    ),
+    "cache with the mask of a prompt": (
+        lambda: step(Attention(mask="causal"), mask=ones(2, 3)),
+        ["`mask` of Attention must have the shape (batch, length) = (2, 5)", "shape (2, 3)"],
     ),
 }
 

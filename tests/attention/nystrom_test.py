@@ -155,6 +155,13 @@ def pseudo_inverse(matrix, _):
     return np.linalg.pinv(matrix)
 
 
+def test_empty_sequences_stay_empty():
+    layer = NystromAttention(HEADS, 4, num_landmarks=4, kernel_size=3)
+    for length in (1, 0):
+        x = random(BATCH, length, SIZE)
+        assert tuple(layer(x, x).shape) == (BATCH, length, SIZE)
+
+
 def directions(length):
     """Four segments of vectors, each along an axis of its own."""
     return 3 * np.eye(4, SIZE, dtype="float32")[None, np.arange(length) * 4 // length]

@@ -183,6 +183,41 @@ def test_padding_in_front_is_not_seen():
     np.testing.assert_allclose(found[:, 2:], oracle.float64(block(X)), atol=2e-5)
 
 
+TOKENS = np.array([[1, 2, 3, 4, 5], [0, 0, 6, 7, 8]])  # 0 is padding
+
+
+def equal_for_tokens(blocks, caches, *encoded, memories=((), ())):
+    """Compares steps through two blocks with their calls, for tokens with an implicit mask."""
+    embed = keras.layers.Embedding(9, 8, mask_zero=True)
+    expected, found = embed(TOKENS), []
+    for block in blocks:
+        expected = block(expected, *encoded)
+    for start, end in ((0, 3), (3, 4), (4, 5)):
+        x = embed(TOKENS[:, start:end])
+        for place, (block, memory) in enumerate(zip(blocks, memories, strict=True)):
+            x, caches[place] = block.step(x, caches[place], *memory, start)
+        found.append(oracle.float64(x))
+    found, is_token = np.concatenate(found, axis=1), TOKENS > 0
+    np.testing.assert_allclose(found[is_token], oracle.float64(expected)[is_token], atol=2e-5)
+
+
+@pytest.mark.few(9)
+@pytest.mark.pairwise
+@pytest.mark.parametrize("normalize", ["post", "pre"])
+@pytest.mark.parametrize("name", CAUSAL)
+def test_steps_of_every_block_honour_implicit_masks(name, normalize):
+    blocks = [TransformerBlock(CAUSAL[name](), 12, normalize) for _ in range(2)]
+    for block in blocks:
+        block.build((None, None, 8))
+    equal_for_tokens(blocks, [block.start(BATCH, LENGTH) for block in blocks])
+
+
+def test_steps_of_decoder_blocks_honour_implicit_masks():
+    blocks = [decoder(), decoder()]
+    caches, memories = zip(*(block.start(ENCODINGS, LENGTH) for block in blocks), strict=True)
+    equal_for_tokens(blocks, list(caches), ENCODINGS, memories=[(each,) for each in memories])
+
+
 @pytest.mark.parametrize("dtype", ["mixed_float16", "mixed_bfloat16"])
 def test_steps_in_half_precision(dtype):
     block = encoder(mask="causal", dtype=dtype)
