@@ -8,9 +8,10 @@ from keras import ops
 
 from keras_attention import masks
 from keras_attention._checks import (
-    is_positive_number,
+    plain,
     require_positive_integers,
     require_positive_integers_or_none,
+    require_positive_numbers,
 )
 from keras_attention._layer import with_padding
 from keras_attention._memory import Memory, MemoryAttention, places_of_keys
@@ -97,17 +98,12 @@ class GaussianMixtureAttention(MemoryAttention):
         owner = type(self).__name__
         require_positive_integers(owner, num_components=num_components)
         require_positive_integers_or_none(owner, units=units)
-        for name, number in {"initial_step": initial_step, "initial_width": initial_width}.items():
-            if not is_positive_number(number):
-                raise ValueError(
-                    f"`{name}` of {owner} must be a finite number of keys above 0. "
-                    f"Received: {name}={number!r}."
-                )
+        require_positive_numbers(owner, initial_step=initial_step, initial_width=initial_width)
         self.num_components = num_components
         self.units = units
         self.normalized = normalized
-        self.initial_step = initial_step
-        self.initial_width = initial_width
+        self.initial_step = plain(initial_step)
+        self.initial_width = plain(initial_width)
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
 
     def build(self, query_shape, value_shape, key_shape=None):
