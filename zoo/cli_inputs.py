@@ -9,7 +9,15 @@ import click
 import zoo
 from zoo import quiet
 from zoo.cli_options import require_writable
-from zoo.files import TEXT, FileFolder, TextFile, answer_file, answers_of, refuse_utf16
+from zoo.files import (
+    TEXT,
+    FileFolder,
+    TextFile,
+    answer_file,
+    answers_of,
+    refuse_utf16,
+    require_unanswered,
+)
 from zoo.readers import files_of
 
 PAIR_OF_TEXTS = TEXT, "text_pair"  # as an exported classifier calls them
@@ -33,6 +41,8 @@ def matches_images_and_texts(model):
 
 def lines_of_input():
     """Returns the lines of standard input, without the empty one behind the last line break."""
+    if sys.stdin is None:  # `<&-`
+        raise ValueError("Standard input is closed. Give texts as arguments, or as its lines.")
     content = sys.stdin.buffer.read()
     refuse_utf16(content, "Standard input")
     lines = content.decode("utf-8-sig", errors="replace")
@@ -46,7 +56,12 @@ def files_at(paths, kind):
 
 
 def are_files(files, others, show_attention=None):
-    """Returns whether a command should answer a file in another one."""
+    """Returns whether a command should answer a file in another one.
+
+    Raises:
+        ValueError: If the options do not go together, or the output exists and is complete: before
+            the model is loaded.
+    """
     if files == (None, None, None):
         return False
     if files.source is None or files.output is None or others:
@@ -55,6 +70,7 @@ def are_files(files, others, show_attention=None):
         )
     if show_attention is not None:
         raise ValueError("--show-attention is for inputs on the command line, not for --input.")
+    require_unanswered(files.output)
     return True
 
 
@@ -97,7 +113,8 @@ def answer_rows(
         with workers(where) as run:
             failed = answer_file(rows, output, on_worker, job, at_once, run)
     if failed:
-        click.echo(f"{failed} rows could not be answered: see {output}.errors.", err=True)
+        rows = "1 row" if failed == 1 else f"{failed} rows"
+        click.echo(f"{rows} could not be answered: see {output}.errors.", err=True)
         sys.exit(1)
 
 

@@ -214,7 +214,7 @@ def answer_file(source, output, answer, job, at_once, run=one_by_one):
         raise ValueError(
             f"The output must be a {JSON_LINES}, {COLUMNS} or .txt file. Received: {output}."
         )
-    progress = output.with_name(output.name + PROGRESS)
+    progress = _progress_of(output)
     job = json.loads(json.dumps({**job, "at_once": at_once, "source": source.state}))
     done = _begin(output, progress, job)
     bar = click.progressbar(
@@ -251,6 +251,12 @@ def answer_file(source, output, answer, job, at_once, run=one_by_one):
     return done["failed"]
 
 
+def require_unanswered(output):
+    """Raises a `ValueError` if the output of `answer_file` exists and is complete."""
+    if output.exists() and not _progress_of(output).exists():
+        raise ValueError(f"{output} exists already. Remove it, or choose another output.")
+
+
 def _begin(output, progress, job):
     """Returns the progress so far."""
     if progress.exists():
@@ -268,8 +274,7 @@ def _begin(output, progress, job):
                     f"{progress} and {output} to start again."
                 )
         return done
-    if output.exists():
-        raise ValueError(f"{output} exists already. Remove it, or choose another output.")
+    require_unanswered(output)
     done = {"place": 0, "rows": 0, "failed": 0, "bytes": 0, "bytes_of_errors": 0}
     _write_progress(progress, job, done)
     return done
@@ -297,6 +302,10 @@ def _lock(file):
 def _write_progress(progress, job, done):
     with whole(progress) as unfinished:
         unfinished.write_text(json.dumps({"job": job, "done": done}))
+
+
+def _progress_of(output):
+    return output.with_name(output.name + PROGRESS)
 
 
 def _errors_of(output):

@@ -131,6 +131,12 @@ def load(name, weights="pretrained", tokenizer=None, dtype=None, **overrides):
             "`tokenizer` must be a tokenizer of the zoo, such as zoo.ByteBPETokenizer.train(texts) "
             f"or zoo.ByteBPETokenizer.load(path). Received: tokenizer={tokenizer!r:.200}."
         )
+    reader = overrides.get("reader")
+    if not (reader is None or isinstance(reader, dict) or hasattr(reader, "decides")):
+        raise ValueError(
+            "`reader` must be a reader of the zoo, such as zoo.ImageReader(size=224) or "
+            f"zoo.SoundReader(rate=16000). Received: reader={reader!r:.200}."
+        )
     if "labels" in overrides:
         overrides["labels"] = label_names(overrides["labels"])
     if name in ARCHITECTURES:
@@ -177,7 +183,7 @@ def _from_folder(name, folder, weights, tokenizer, dtype, overrides):
     if is_changed:
         arguments = {**arguments, **overrides}
         model = build(architecture, tokenizer or own, dtype, **arguments)
-        _require_size_of_reader(name, model, overrides.get("image_size"))
+        _require_size_of_reader(f"{name} with fresh weights", model, overrides.get("image_size"))
     elif weights is not None:
         _fill(model, folder, weights)
     return model
@@ -328,8 +334,9 @@ def _of_checkpoint(folder, dtype, **overrides):
         options = {**plan.options, **overrides}
         within = files.limit(all_are_filled=not plan.names.fresh)
         model = build(plan.architecture, tokenizer, dtype, within, **options)
+        _require_size_of_reader("a checkpoint", model, overrides.get("image_size"))
         fill(model.core, files, plan.names)
-    model.checkpoint = folder, plan.names
+    model.checkpoint = folder, plan.names, "reader" in overrides
     return model
 
 
@@ -371,7 +378,7 @@ def _fresh_architecture(name, weights, tokenizer, dtype, overrides):
         )
     model = build(name, tokenizer, dtype, **overrides)
     if weights is None:
-        _require_size_of_reader(name, model, overrides.get("image_size"))
+        _require_size_of_reader(f"{name} with fresh weights", model, overrides.get("image_size"))
     else:
         from zoo.storage.weights import load_weights
 
@@ -379,14 +386,14 @@ def _fresh_architecture(name, weights, tokenizer, dtype, overrides):
     return model
 
 
-def _require_size_of_reader(name, model, asked):
-    """Raises a `ValueError` if a model to train is asked for a size that its reader does not make.
+def _require_size_of_reader(what, model, asked):
+    """Raises a `ValueError` if a model is asked for a size that its reader does not make.
 
     Weights from a file may be of another size than the reader: their positions are interpolated.
     """
     if asked is not None and asked != model.reader.size:
         raise ValueError(
-            f"`image_size` of {name} with fresh weights must be the size of its reader, "
-            f"{model.reader.size}. Received: image_size={asked}. Leave it out, or pass "
-            f"reader=zoo.ImageReader(size={asked})."
+            f"`image_size` of {what} must be the size of its reader, {model.reader.size}. "
+            f"Received: image_size={asked}. Leave it out, or pass "
+            f"reader={model.reader.told(asked)}."
         )

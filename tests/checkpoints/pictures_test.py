@@ -145,6 +145,59 @@ def test_dinov2_with_registers(tmp_path, kind):
     assert not told["unexpected_keys"] | told["missing_keys"] | told["mismatched_keys"]
 
 
+@pytest.mark.usefixtures("eagerly")
+def test_dinov2_with_registers_and_new_labels(tmp_path):
+    """The head reads the class token and the mean of the patches, without the registers."""
+    theirs = save_dinov2(tmp_path / "hf", "Model", "Dinov2WithRegisters")
+    model = zoo.load(tmp_path / "hf", labels=["left", "right", "both"])
+    pixels = np.random.default_rng(1).normal(size=(2, 12, 12, 3)).astype("float32")
+    states = theirs(tiny.torch.tensor(pixels.transpose(0, 3, 1, 2))).last_hidden_state
+    states = states.detach().numpy()
+    kernel, bias = model.core.head.get_weights()
+    features = np.concatenate([states[:, 0], states[:, 5:].mean(axis=1)], axis=1)
+    np.testing.assert_allclose(model.core(pixels), features @ kernel + bias, atol=1e-4)
+    check_written(model, "Dinov2WithRegisters", tmp_path / "ours")
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_only_the_head_learns(tmp_path):
+    """As in the guide: a token that is trained needs the gradients of all blocks."""
+    save_dinov2(tmp_path, "Model", "Dinov2WithRegisters")
+    model = zoo.load(tmp_path, labels=["left", "right"])
+    assert len(model.trainable_weights) == len(model.weights)
+    model.core.trainable = False
+    model.core.head.trainable = True
+    assert [each.path for each in model.trainable_weights] == [
+        each.path for each in model.core.head.weights
+    ]
+
+
+@pytest.mark.usefixtures("eagerly")
+@pytest.mark.parametrize("family", ["ViT", "Dinov2"])
+def test_a_reader_of_larger_images(tmp_path, family):
+    if family == "ViT":
+        theirs = save(tmp_path, "ViT", "ForImageClassification")
+        options = {"interpolate_pos_encoding": True}
+    else:
+        theirs, options = save_dinov2(tmp_path, "ForImageClassification"), {}
+    model = zoo.load(tmp_path, reader=zoo.ImageReader(size=24))
+    assert model.reader.size == 24
+    pixels = np.random.default_rng(1).normal(size=(1, 24, 24, 3)).astype("float32")
+    expected = theirs(tiny.torch.tensor(pixels.transpose(0, 3, 1, 2)), **options).logits
+    np.testing.assert_allclose(model.core(pixels), expected.detach(), atol=1e-4)
+    with pytest.raises(ValueError, match=r"with a reader of its own.*save_to_preset"):
+        zoo.save_checkpoint(model, tmp_path / "ours")
+
+
+def test_a_size_without_a_reader_is_refused(tmp_path):
+    save_dinov2(tmp_path, "Model")
+    way_out = r"12\. Received: image_size=24\..* reader=zoo.ImageReader\(size=24, mean=\[0.4"
+    with pytest.raises(ValueError, match=way_out):
+        zoo.load(tmp_path, image_size=24)
+    with pytest.raises(ValueError, match="must be a reader of the zoo.*Received: reader=24"):
+        zoo.load(tmp_path, reader=24)
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("kind", ["ForImageClassification", "Model"])
 def test_dinov2_learns_new_labels(tmp_path, kind):

@@ -15,6 +15,7 @@ import tensorflow as tf
 import zoo
 from zoo import quiet
 from zoo.cli import main
+from zoo.cli_inputs import lines_of_input
 from zoo.training import evaluation, recipes
 from zoo.training.evaluation import evaluate_translator
 from zoo.training.translation import TranslationRecipe
@@ -154,6 +155,19 @@ def test_what_would_be_translated_wrongly_is_refused(run, translate):
         output
         == f"Error: {__file__} is a file. For its texts, give --input {__file__} and --output.\n"
     )
+
+
+def test_a_closed_standard_input_is_told(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(ValueError, match="Standard input is closed"):
+        lines_of_input()
+
+
+def test_a_complete_output_is_refused_before_the_model_is_loaded(run, tmp_path):
+    path = tmp_path / "texts.txt"
+    path.write_text("a man sleeps\n")
+    output = run("translate", "no model", "--input", path, "--output", path).output
+    assert output == f"Error: {path} exists already. Remove it, or choose another output.\n"
 
 
 def test_empty_lines_stay(translate):
@@ -543,6 +557,7 @@ def test_the_real_command_prints_the_answer_and_nothing_else(run_python, preset,
 WITHOUT_TENSORFLOW = """
 import sys
 from zoo.cli import main
+from zoo.cli_inputs import lines_of_input
 main(sys.argv[1:], standalone_mode=False)
 heavy = {"tensorflow", "keras", "numpy", "keras_attention"} & sys.modules.keys()
 assert not heavy, heavy

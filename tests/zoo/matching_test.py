@@ -274,6 +274,14 @@ def test_labels_of_any_kind(model):
         model.classify(IMAGES, labels="a dog")
 
 
+@pytest.mark.filterwarnings("error:.*softmax")
+def test_one_label_is_certain(model):
+    found = model.classify(IMAGES[:2], CAPTIONS[:1], return_probabilities=True)
+    np.testing.assert_array_equal(found.probabilities, [[1.0], [1.0]])
+    with pytest.raises(ValueError, match="a Matcher returns none"):
+        found.plot()
+
+
 @pytest.fixture(scope="module")
 def photographs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("photographs")

@@ -4,6 +4,8 @@ registers (Darcet et al. 2024).
 The stochastic depth of its training is not implemented.
 """
 
+import dataclasses
+
 from zoo.checkpoints.vit import BLOCK, is_embedder, picture_options, plan_of, table_of
 
 FAMILIES = {"dinov2": "Dinov2", "dinov2_with_registers": "Dinov2WithRegisters"}
@@ -44,6 +46,9 @@ def plan(settings, folder):
         options |= {"registers": settings.take("num_register_tokens", default=4), "antialias": True}
         table["registers"] = f"{kind}.embeddings.register_tokens"
     found = plan_of(settings, options, table, f"{kind}.", family, of_mask)
-    if found.names.new_head and kind == "dinov2":
+    if kind == "dinov2_with_registers":  # whose class in transformers always has one
+        carried = (f"{kind}.embeddings.mask_token",)
+        return dataclasses.replace(found, names=found.names._replace(carried=carried))
+    if found.names.new_head:
         found.names.new_settings["use_mask_token"] = False  # the file will have none
     return found

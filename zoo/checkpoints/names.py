@@ -54,6 +54,7 @@ class Names(NamedTuple):
         new_settings: Dictionary of the settings of a model with that head; empty if transformers
             has no such model.
         transposed: Whether the kernels of dense layers are `(outputs, inputs)` in the file.
+        carried: Names of unused tensors that a model with a new head has in transformers, too.
     """
 
     table: dict
@@ -64,6 +65,7 @@ class Names(NamedTuple):
     transposed: bool = True
     new_head: dict = {}  # noqa: RUF012
     new_settings: dict = {}  # noqa: RUF012
+    carried: tuple = ()
 
     def with_new_head(self, layer, settings):
         """Returns the names of a model in which a dense layer is new.

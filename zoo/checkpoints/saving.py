@@ -47,8 +47,9 @@ def save_checkpoint(model: Any, path: str | os.PathLike[str]) -> pathlib.Path:
         `pathlib.Path` of the folder.
 
     Raises:
-        ValueError: If the model was not loaded from a checkpoint, the path exists, the model is
-            quantized, or transformers has no class for a model with its new head.
+        ValueError: If the model was not loaded from a checkpoint, or with another reader, the path
+            exists, the model is quantized, or transformers has no class for a model with its new
+            head.
         ImportError: If safetensors is missing.
     """
     try:
@@ -65,7 +66,12 @@ def save_checkpoint(model: Any, path: str | os.PathLike[str]) -> pathlib.Path:
             "Only a model that zoo.load loaded from a checkpoint can be saved as one. Received: a "
             f"{type(model).__name__} from elsewhere. Use model.save_to_preset instead."
         )
-    source, names = model.checkpoint
+    source, names, has_new_reader = model.checkpoint
+    if has_new_reader:
+        raise ValueError(
+            "The model was loaded with a reader of its own, reader=..., and the files of its "
+            "checkpoint describe another one. Use model.save_to_preset instead."
+        )
     if names.new_head and not names.new_settings:
         raise ValueError(
             "transformers has no class of this model with labels, so its new head cannot be saved "
@@ -86,11 +92,14 @@ def save_checkpoint(model: Any, path: str | os.PathLike[str]) -> pathlib.Path:
         tensors |= {name: array.copy() for name, array in head}  # in the order of memory
         config = {name: value for name, value in config.items() if name not in _OF_LABELS}
         config |= names.new_settings
+        copied = {name: local(name) for name in names.carried if local(name) in stored}
     else:
-        for name in stored.keys() - tensors.keys() - set(map(local, names.tied)):
-            array = files.read(stored[name])
-            is_bfloat16 = array.dtype.kind == "V"
-            tensors[name] = array.astype("float32") if is_bfloat16 else array
+        left = stored.keys() - tensors.keys() - set(map(local, names.tied))
+        copied = dict(zip(left, left, strict=True))
+    for name, in_file in copied.items():
+        array = files.read(stored[in_file])
+        is_bfloat16 = array.dtype.kind == "V"
+        tensors[name] = array.astype("float32") if is_bfloat16 else array
     replaced = CONFIG, *([MODULES] if names.new_head else [])  # the latter makes an embedder
     with whole(path) as unfinished:
         unfinished.mkdir()

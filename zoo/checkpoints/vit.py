@@ -2,7 +2,7 @@
 
 from zoo.checkpoints.activations import activation
 from zoo.checkpoints.names import Names, Part
-from zoo.checkpoints.pictures import reader_of
+from zoo.checkpoints.pictures import reader_of, side_of
 from zoo.checkpoints.plan import Plan
 from zoo.checkpoints.settings import REGRESSION, settings_of_labels
 
@@ -33,6 +33,7 @@ def plan(settings, folder):
         "hidden": settings.take("intermediate_size"),
         "epsilon": settings.take("layer_norm_eps", default=1e-12),
         "patch_size": settings.take("patch_size", default=16),
+        "position_size": side_of(settings, "image_size", 224),
     }
     table = table_of(kind, BLOCK, first=2 if kind == "deit" else 1)
     unused = (r"pooler\..*",)

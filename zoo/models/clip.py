@@ -75,7 +75,7 @@ class Clip(TwoTowers):
 
     def probabilities(self, cosines):
         """Returns for cosines `(images, texts)` the probability of each text among all of them."""
-        return ops.softmax(self.logits(cosines))
+        return ops.exp(ops.log_softmax(self.logits(cosines)))  # softmax would warn of one text
 
     def usual_loss(self):
         """Returns the `zoo.metrics.ContrastiveLoss`."""

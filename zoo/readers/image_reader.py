@@ -122,6 +122,19 @@ class ImageReader:
             "image_std": deviation,
         }
 
+    def told(self, size):
+        """Returns the Python code of this reader for another size.
+
+        >>> ImageReader(size=224, mean=0.45, resized=256).told(112)
+        'zoo.ImageReader(size=112, mean=0.45, resized=128)'
+        """
+        config = self.get_config() | {"size": size}
+        if self.resized is not None:
+            config["resized"] = max(size, round(self.resized * size / self.size))
+        usual = ImageReader().get_config() | {"size": None}
+        options = [f"{name}={each!r}" for name, each in config.items() if each != usual[name]]
+        return f"zoo.ImageReader({', '.join(options)})"
+
     def requests(self, images):
         """Returns the bytes of each image of a call, and whether the call was for one image."""
         return as_requests(images, image_bytes, "images", picture_rank=3)

@@ -12,6 +12,8 @@ from zoo.pages import attention_page, framed, picture_view, save_page
 from zoo.readers.images import read_image
 from zoo.tasks.result_parts import OF_ATTENTION, first, joined, looks, require_entry, stacked_rows
 
+OF_CLASSIFIER = f"{OF_ATTENTION}; a Matcher returns none"
+
 
 class Caption(NamedTuple):
     """The result of `caption(..., return_attention=True)`, with an entry for each image.
@@ -107,7 +109,7 @@ class PictureClasses(NamedTuple):
         Raises:
             ValueError: If the result holds no attention, or there is no such image or block.
         """
-        require(self.attention is not None, OF_ATTENTION, attention=None)
+        require(self.attention is not None, OF_CLASSIFIER, attention=None)
         require_entry(self.labels, position)
         titles, maps = looks(self, position, layer, joined(self.labels[position]))
         return plot_caption(read_image(self.images[position]), titles, maps)
@@ -125,7 +127,7 @@ class PictureClasses(NamedTuple):
         Raises:
             ValueError: If the result holds no attention, or there is no such image.
         """
-        require(self.attention is not None, OF_ATTENTION, attention=None)
+        require(self.attention is not None, OF_CLASSIFIER, attention=None)
         return save_page(path, self._page(position))
 
     def _page(self, position):
