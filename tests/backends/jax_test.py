@@ -9,7 +9,8 @@ WITH_FULL = (
     " or (several and ((test_equals_the_equations and (nested or gaussian))"
     " or (hidden and chunked and (cosine or boxcar))"
     " or (finite_differences and chunked and (additive or dot))))"
-    " or empty_lengths or leaves_no_tile or tiny_sums or exported_for_unknown_lengths"
+    " or steps_of_arrays or empty_lengths or leaves_no_tile or tiny_sums"
+    " or exported_for_unknown_lengths"
 )
 
 
