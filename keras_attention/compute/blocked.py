@@ -114,7 +114,7 @@ def _fewest_pairs(may_see, heights, widths):
     pairs = np.full((number, number + 1), np.inf)  # of the rows from one index to another
     for first in range(number):
         seen = np.logical_or.accumulate(may_see[first:], axis=0)
-        pairs[first, first + 1 :] = np.cumsum(heights[first:]) * (seen @ widths)
+        pairs[first, first + 1 :] = np.cumsum(heights[first:]) * np.dot(seen, widths)
     fewest, begins = [pairs[0]], []  # of the rows up to an index, in 1, 2, 3, ... blocks
     for _ in range(min(number, MOST_BLOCKS) - 1):
         with_another = fewest[-1][:number, None] + pairs

@@ -66,7 +66,7 @@ def test_pairs_and_their_scores(tmp_path, monkeypatch):
     assert "an even number of texts. Received: 3" in fails("score", "toy", "--pair", *texts[:3])
     (tmp_path / "a.tsv").write_text("".join(f"{a}\t{b}\t7\n" for a, b in pairs) + "alone\n")
     files = ["--input", tmp_path / "a.tsv", "--output", tmp_path / "b.jsonl"]
-    assert "1 rows could not" in fails("score", "toy", "--pair", *files)
+    assert "1 row could not" in fails("score", "toy", "--pair", *files)
     rows = [json.loads(line or "{}") for line in (tmp_path / "b.jsonl").read_text().split("\n")]
     assert [row.get("text_pair") for row in rows] == ["the mat", "Rome", None, None]
     assert rows[1]["column_3"] == "7"
