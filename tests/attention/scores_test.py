@@ -150,6 +150,7 @@ def test_keys_prepared_one_by_one_are_the_keys_prepared_at_once(name):
     )
 
 
+@pytest.mark.few(29)
 @pytest.mark.parametrize("name", SCORES)
 @pytest.mark.parametrize("make", ["single head", "multi-head"])
 def test_layers_equal_the_equations_under_every_mask(name, make):
@@ -173,7 +174,7 @@ def test_layers_equal_the_equations_under_every_mask(name, make):
 
 
 @pytest.mark.parametrize("name", SCORES)
-@pytest.mark.parametrize("junk", [np.nan, np.inf])
+@pytest.mark.parametrize("junk", [np.nan, pytest.param(np.inf, marks=pytest.mark.full)])
 def test_what_stands_at_padded_places_has_no_effect(name, junk):
     query_mask, key_mask = np.arange(QUERIES) < [[3], [4]], np.arange(KEYS) < [[6], [4]]
     normalizer = "sum" if name in KERNELS else "softmax"

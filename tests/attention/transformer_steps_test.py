@@ -201,7 +201,7 @@ def equal_for_tokens(blocks, caches, *encoded, memories=((), ())):
     np.testing.assert_allclose(found[is_token], oracle.float64(expected)[is_token], atol=2e-5)
 
 
-@pytest.mark.few(9)
+@pytest.mark.few(5)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("normalize", ["post", "pre"])
 @pytest.mark.parametrize("name", CAUSAL)

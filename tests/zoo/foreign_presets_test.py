@@ -177,6 +177,7 @@ def test_weights_of_another_model_are_refused(folder, fresh_model, tmp_path_fact
         zoo.load(folder)
 
 
+@pytest.mark.few(9)
 @pytest.mark.parametrize("kind", [kind for kind in mutations.ARRAYS if kind not in HARMLESS])
 def test_arrays_that_no_model_has_are_refused(folder, kind):
     mutations.change_weights(folder / WEIGHTS, random.Random(5), kind)
