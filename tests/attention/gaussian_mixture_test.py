@@ -123,8 +123,7 @@ def test_weights_add_up_to_one_among_many_keys_and_fade_behind_the_last():
 def by_hand(layer, encoded):
     """Returns outputs and weights by the equations of `AttentionCell`, with Keras' own cells."""
     cell, attention = layer.cell, layer.cell.attention
-    state = fed_back = ops.convert_to_tensor(STATE)
-    fed_back = ops.zeros((BATCH, cell.output_size))
+    state, fed_back = ops.convert_to_tensor(STATE), ops.zeros((BATCH, cell.output_size))
     queries, outputs, weights = [], [], []
     for now in range(STEPS):
         x = ops.convert_to_tensor(INPUTS[:, now])
