@@ -87,7 +87,8 @@ class MemoryAttention(AttentionLayer):
             return_attention_scores: Whether to return the weights; if not, `None` takes their
                 place.
             **options: For `Attention` and `MultiHeadAttention` also `normalizer`, a `Normalizer` in
-                place of that of the layer.
+                place of that of the layer; for `GaussianMixtureAttention` also `places`, those of
+                the Gaussians before the first query.
 
         Returns:
             `(context, weights)`.

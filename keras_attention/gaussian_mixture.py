@@ -160,7 +160,6 @@ class GaussianMixtureAttention(MemoryAttention):
         return_attention_scores,
         places=None,
     ):
-        """Like `attend`; `places` are those of the Gaussians before the first query."""
         query_length, key_length = ops.shape(query)[1], ops.shape(memory.value)[1]
         amounts, steps, widths = self._mixture(query, query_mask)
         centers = ops.cumsum(steps, axis=1)

@@ -557,7 +557,6 @@ def test_the_real_command_prints_the_answer_and_nothing_else(run_python, preset,
 WITHOUT_TENSORFLOW = """
 import sys
 from zoo.cli import main
-from zoo.cli_inputs import lines_of_input
 main(sys.argv[1:], standalone_mode=False)
 heavy = {"tensorflow", "keras", "numpy", "keras_attention"} & sys.modules.keys()
 assert not heavy, heavy
