@@ -1,5 +1,8 @@
 """What keras.ops lacks, for every backend."""
 
+import functools
+import math
+
 import keras
 from keras import ops
 
@@ -68,6 +71,61 @@ def _torch(function, inputs):
 
 
 _PULLBACKS = {"tensorflow": _tensorflow, "jax": _jax, "torch": _torch}
+
+
+def in_one_pass(function):
+    """Returns an elementwise function that computes as one loop, and its gradient as another.
+
+    TensorFlow alone reads and writes all numbers for every operation of the function and of its
+    gradient, so there XLA compiles both, if there is XLA. Use it in training only: a saved graph
+    should not need XLA. The other backends return the function as it is.
+
+    Args:
+        function: Function of a tensor `(…, size)`.
+    """
+    if keras.backend.backend() != "tensorflow":
+        return function
+    import tensorflow as tf
+
+    if not tf.test.is_built_with_xla():
+        return function
+    compiled = functools.partial(tf.function, autograph=False, jit_compile=True)
+    forward = compiled(function)
+
+    @compiled
+    def backward(x, upstream):
+        _, gradients = pullback(function, x)
+        return gradients(upstream)[0]
+
+    @tf.custom_gradient
+    def of_rows(rows):
+        if rows.shape[0] is not None and not tf.executing_eagerly():
+            return forward(rows), lambda upstream: backward(rows, upstream)
+        count, size = tf.unstack(tf.shape(rows))
+        rest = tf.zeros((_rows_to_a_usual_number(count), size), rows.dtype)
+
+        def whole(rows):
+            return tf.concat([rows, rest], axis=0)
+
+        rows = whole(rows)
+        return forward(rows)[:count], lambda upstream: backward(rows, whole(upstream))[:count]
+
+    def call(x):
+        return tf.reshape(of_rows(tf.reshape(x, (-1, x.shape[-1]))), tf.shape(x))
+
+    return call
+
+
+def _rows_to_a_usual_number(count):
+    """Returns how many rows are missing to one of at most four numbers between powers of two.
+
+    XLA compiles for each number.
+    """
+    import tensorflow as tf
+
+    bits = tf.math.log(tf.cast(tf.maximum(count, 1), tf.float32)) / math.log(2.0)
+    step = tf.bitwise.left_shift(1, tf.maximum(tf.cast(bits, tf.int32) - 2, 8))
+    return -count % step
 
 
 def custom_gradient(function):

@@ -14,6 +14,7 @@ from keras_attention._checks import (
     parts_with_bias,
     plain,
     require_fractions,
+    require_numbers,
     require_one_of,
     require_positive_integers,
     require_positive_integers_or_none,
@@ -71,6 +72,7 @@ class ResidualBlock(ChecksMasks, Recomputable):
         super().__init__(**kwargs)
         owner = type(self).__name__
         require_positive_integers(owner, hidden=hidden)
+        require_numbers(owner, at_least=0, epsilon=epsilon)
         require_fractions(owner, dropout=dropout, hidden_dropout=hidden_dropout)
         require_one_of(owner, NORMALIZE, normalize=normalize)
         require_one_of(owner, NORMS, norm=norm)

@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_attention import activations
-from keras_attention._checks import plain, require_positive_integers
+from keras_attention._checks import plain, require_numbers, require_positive_integers
 from keras_attention._keras import get_keras_mask, is_recomputed
 from keras_attention._layer import ChecksMasks, as_floats, both, padding_mask
 from keras_attention._recompute import Recomputable
@@ -71,6 +71,7 @@ class ConvolutionModule(ChecksMasks, Recomputable):
     ) -> None:
         super().__init__(**kwargs)
         require_positive_integers("ConvolutionModule", kernel_size=kernel_size)
+        require_numbers("ConvolutionModule", at_least=0, epsilon=epsilon)
         if norm not in CONVOLUTION_NORMS:
             raise ValueError(unknown_name("norm of ConvolutionModule", norm, CONVOLUTION_NORMS))
         self.supports_masking = True
@@ -109,7 +110,7 @@ class ConvolutionModule(ChecksMasks, Recomputable):
             value = self.normalization(value, training=training, mask=mask)
         else:
             value = self.normalization(value)
-        return self.outer(activations.in_float32(self.activation, value))
+        return self.outer(activations.in_float32(self.activation, value, training))
 
     def rematerialized_call(self, layer_call, *args, **kwargs):
         require_no_statistics(self, self.norm)

@@ -81,7 +81,7 @@ class FeedForward(Recomputable):
             self.outer = dense("outer", x_shape[-1], (*x_shape[:-1], self.hidden))
 
     def call(self, x, training=None):
-        activated = activations.in_float32(self.activation, (self.gate or self.inner)(x))
+        activated = activations.in_float32(self.activation, (self.gate or self.inner)(x), training)
         hidden = activated * self.inner(x) if self.gated else activated
         return self.outer(self.drop(hidden, training=training))
 

@@ -19,7 +19,6 @@ from zoo.cli_inputs import (
     matches_images_and_texts,
     pairs_of,
     refuse_files,
-    require_arguments,
     write_answers,
 )
 from zoo.cli_options import (
@@ -115,16 +114,16 @@ def classify(
 ):
     """Classify INPUTS, which are texts, image files or WAV files, with the model NAME.
 
-    Writes one line per input: the label, a tab, and its probability. With --pair, every two texts,
-    such as a premise and a hypothesis, are one input. For a multi-label model, the line contains
-    all labels, separated by commas, and their probabilities. A model that matches images and texts,
-    or one of textual entailment, takes any labels: --label "a dog" --label "a cat". Files that are
-    not images or sounds are reported, with an empty line in their place, and the command then exits
-    with status 1.
+    Without INPUTS, they are the lines of standard input. Writes one line per input: the label, a
+    tab, and its probability. With --pair, every two texts, such as a premise and a hypothesis, are
+    one input. For a multi-label model, the line contains all labels, separated by commas, and their
+    probabilities. A model that matches images and texts, or one of textual entailment, takes any
+    labels: --label "a dog" --label "a cat". Files that are not images or sounds are reported, with
+    an empty line in their place, and the command then exits with status 1.
     """
     is_of_files = are_files(files, inputs, show_attention)
     if not is_of_files:
-        require_arguments(inputs, "texts, images or sounds")
+        inputs = inputs or lines_of_input()
         inputs = pairs_of(inputs) if pair else inputs
     model = load(name, "classify")
     if pair and (labels or model.tokenizer is None):
@@ -212,12 +211,13 @@ def _labels_for(model, name, labels, asked, show_attention):
 def embed(name, inputs, files, batch_size):
     """Embed INPUTS, which are texts or image files, with the model NAME.
 
-    Writes one vector per line, as JSON. Files that are not images are reported, with an empty line
-    in their place, and the command then exits with status 1.
+    Without INPUTS, they are the lines of standard input. Writes one vector per line, as JSON. Files
+    that are not images are reported, with an empty line in their place, and the command then exits
+    with status 1.
     """
     is_of_files = are_files(files, inputs)
     if not is_of_files:
-        require_arguments(inputs, "texts or images")
+        inputs = inputs or lines_of_input()
     model = load(name, "embed")
     has_both = matches_images_and_texts(model)
     kind = "image" if model.takes_images or has_both else None
@@ -259,15 +259,15 @@ def embed(name, inputs, files, batch_size):
 @with_files("File of texts: .jsonl, .tsv, or one text per line")
 @batch_size_of(32)
 def tag(name, texts, files, batch_size):
-    """Label each word of TEXTS with the model NAME.
+    """Label each word of TEXTS, or of the lines of standard input, with the model NAME.
 
     Writes one line per word: the word, a tab, and its label; and an empty line after each text. For
     --input, the answer to each text is the lists of its words, labels and probabilities.
     """
     is_of_files = are_files(files, texts)
     if not is_of_files:
-        require_arguments(texts, "texts")
         refuse_files(texts)
+        texts = texts or lines_of_input()
     model = load(name, "tag")
     if is_of_files:
 

@@ -126,12 +126,6 @@ def refuse_files(texts):
         )
 
 
-def require_arguments(arguments, what):
-    """Raises a `ValueError` if there is nothing to answer."""
-    if not arguments:
-        raise ValueError(f"Give {what} as arguments, or --input and --output.")
-
-
 def pairs_of(texts):
     """Returns texts in pairs."""
     if len(texts) % 2:

@@ -85,6 +85,12 @@ def _search_texts(model, query, paths, k):
             else:
                 report(f"{path}, line {number}: {row.problem}")
                 is_complete = False
-    found = model.search(query, [text for text in texts if text.strip()], k)
+    texts = [text for text in texts if text.strip()]
+    if not texts:
+        raise ValueError(
+            "There are no texts to search. Give files of texts after the query, or texts as lines "
+            "of standard input."
+        )
+    found = model.search(query, texts, k)
     lines = [" ".join(text.split()) for text in found.entries]
     return zip(found.similarities, lines, strict=True), is_complete

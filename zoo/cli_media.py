@@ -14,7 +14,6 @@ from zoo.cli_inputs import (
     contents,
     files_at,
     load,
-    require_arguments,
 )
 from zoo.cli_options import (
     batch_size_of,
@@ -121,7 +120,8 @@ def _describe(name, method, kind, files, paths, show_attention, batch_size, opti
     if are_files(files, paths, show_attention):
         _describe_folder(name, method, kind, files, batch_size, options)
         return
-    require_arguments(paths, f"{kind}s")
+    if not paths:
+        raise ValueError(f"Give {kind}s as arguments, or --input and --output.")
     files = files_at(paths, kind)
     model = load(name, method)
     describe = getattr(model, method)

@@ -9,10 +9,10 @@ from zoo.cli_inputs import (
     answer_rows,
     are_files,
     batches,
+    lines_of_input,
     load,
     pairs_of,
     refuse_files,
-    require_arguments,
 )
 from zoo.cli_options import PAIR, batch_size_of, name_argument, with_files
 from zoo.files import TEXT
@@ -25,15 +25,15 @@ from zoo.files import TEXT
 @PAIR
 @batch_size_of(32)
 def score(name, texts, files, pair, batch_size):
-    """Score TEXTS with the model NAME, such as a cross-encoder or a regression model.
+    """Score TEXTS, or the lines of standard input, with the model NAME.
 
-    Writes one score per line. With --pair, every two texts, such as a question and a passage, get
-    one score.
+    It is, for example, a cross-encoder or a regression model. Writes one score per line. With
+    --pair, every two texts, such as a question and a passage, get one score.
     """
     is_of_files = are_files(files, texts)
     if not is_of_files:
-        require_arguments(texts, "texts")
         refuse_files(texts)
+        texts = texts or lines_of_input()
         texts = pairs_of(texts) if pair else texts
     model = load(name, "score")
     if model.task_method != "score":

@@ -395,5 +395,5 @@ def _require_size_of_reader(what, model, asked):
         raise ValueError(
             f"`image_size` of {what} must be the size of its reader, {model.reader.size}. "
             f"Received: image_size={asked}. Leave it out, or pass "
-            f"reader={model.reader.told(asked)}."
+            f"reader=zoo.{model.reader.of_size(asked)}."
         )

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_attention._checks import require_one_of
+from keras_attention._checks import is_positive_number, require_one_of
 from keras_attention.positions.embedding import PositionEmbedding
 from keras_attention.positions.scaling import frequencies_of
 
@@ -91,7 +91,7 @@ def angles_of(positions, size, max_wavelength):
 
 def require_wavelength(owner, max_wavelength):
     """Raises a `ValueError` unless the largest wavelength exceeds the smallest one."""
-    if not max_wavelength > 1:
+    if not is_positive_number(max_wavelength) or max_wavelength <= 1:
         raise ValueError(
             f"`max_wavelength` of {owner} must be above 1, the value of the smallest wavelength. "
             f"Received: max_wavelength={max_wavelength!r}."

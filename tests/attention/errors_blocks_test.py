@@ -56,6 +56,14 @@ MISTAKES = {
         lambda: DecoderBlock(2, 8, normalize="first"),
         ["`normalize` of DecoderBlock must be one of post, pre", "normalize='first'"],
     ),
+    "negative variance of a block": (
+        lambda: EncoderBlock(2, 8, epsilon=-1),
+        ["`epsilon` of EncoderBlock must be a finite number of at least 0", "epsilon=-1"],
+    ),
+    "negative variance of a convolution module": (
+        lambda: ConvolutionModule(3, epsilon=-1e-5),
+        ["`epsilon` of ConvolutionModule must be a finite number of at least 0", "epsilon=-1e-05"],
+    ),
     "block without heads": (
         lambda: EncoderBlock(0, 8),
         ["`num_heads` of EncoderBlock must be a positive integer", "num_heads=0"],

@@ -120,8 +120,8 @@ MISTAKES = {
         ["`coordinates` of GridRotary must be one of normalized, indices", "coordinates='pixels'"],
     ),
     "rotary of a grid with half of a wavelength": (
-        lambda: positions.GridRotary(4, max_wavelength=0.5),
-        ["`max_wavelength` of GridRotary must be above 1", "max_wavelength=0.5"],
+        lambda: positions.GridRotary(4, max_wavelength="a"),
+        ["`max_wavelength` of GridRotary must be above 1", "max_wavelength='a'"],
     ),
     "rotary of a grid for pairs that rows and columns cannot share": (
         lambda: positions.GridRotary(4).build((2,), 6),

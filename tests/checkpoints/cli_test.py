@@ -16,8 +16,8 @@ from zoo.cli import main  # noqa: E402
 from zoo.readers.wav import write_wav  # noqa: E402
 
 
-def run(*arguments):
-    result = click.testing.CliRunner().invoke(main, list(map(str, arguments)))
+def run(*arguments, **options):
+    result = click.testing.CliRunner().invoke(main, list(map(str, arguments)), **options)
     assert result.exit_code == 0, result.output
     return result.stdout.splitlines()
 
@@ -34,6 +34,7 @@ def test_tag(tmp_path):
     lines = run("tag", tmp_path, "The cats sat.", "a")
     assert [line.partition("\t")[0] for line in lines] == ["The", "cats", "sat", ".", "", "a", ""]
     assert {line.partition("\t")[2] for line in lines} <= {"", "LABEL_0", "LABEL_1"}
+    assert run("tag", tmp_path, input="The cats sat.\na\n") == lines
     assert "BertForTokenClassification" in run("info", tmp_path)[1]
     (tmp_path / "in.txt").write_text("The cats sat.\na\n")
     run("tag", tmp_path, "--input", tmp_path / "in.txt", "--output", tmp_path / "out.jsonl")
@@ -49,7 +50,7 @@ def test_fill_mask_and_embed(tmp_path):
         tiny.save(tmp_path / command, "Bert", kind, num_hidden_layers=1)
     lines = run("fill-mask", tmp_path / "fill-mask", "The [MASK] sat.", "-k", 2)
     assert [line.partition("\t")[2].startswith("The ") for line in lines] == [True, True]
-    (line,) = run("embed", tmp_path / "embed", "The cats")
+    (line,) = run("embed", tmp_path / "embed", input="The cats\n")
     assert sum(number**2 for number in json.loads(line)) == pytest.approx(1, abs=1e-3)
 
 
@@ -63,6 +64,7 @@ def test_pairs_and_their_scores(tmp_path, monkeypatch):
     numbers = model.score(pairs)
     lines = run("score", "toy", "--pair", *texts)
     assert list(map(float, lines)) == pytest.approx(list(numbers), rel=1e-4)
+    assert run("score", "toy", "--pair", input="\n".join(texts)) == lines
     assert "an even number of texts. Received: 3" in fails("score", "toy", "--pair", *texts[:3])
     (tmp_path / "a.tsv").write_text("".join(f"{a}\t{b}\t7\n" for a, b in pairs) + "alone\n")
     files = ["--input", tmp_path / "a.tsv", "--output", tmp_path / "b.jsonl"]

@@ -126,6 +126,8 @@ def test_the_command_line_names_labels(model, tmp_path, monkeypatch):
     lines = [line.split("\t") for line in result.stdout.splitlines()]
     assert [label for label, _ in lines] == LABELS
     assert all(0.5 <= float(share) <= 1.0 for _, share in lines)
+    piped = click.testing.CliRunner().invoke(main, ["classify", "toy"], input="\n".join(paths))
+    assert piped.stdout == result.stdout
     files = ["--input", str(tmp_path), "--output", str(tmp_path / "answers.jsonl")]
     result = click.testing.CliRunner().invoke(main, ["classify", "toy", *files])
     assert result.exit_code == 0, result.output

@@ -315,4 +315,4 @@ def test_command_for_texts(run, model, tmp_path):
     assert found.stderr.startswith(f"Error: {others}, line 2: A line is a string")
     found = run(model, QUESTION, "Call us.")
     assert (found.exit_code, "Call us. is not a file" in found.stderr) == (1, True)
-    assert "at least one entry" in run(model, QUESTION, input="").stderr
+    assert "There are no texts to search. Give files" in run(model, QUESTION, input="").stderr

@@ -139,7 +139,7 @@ class Whisper(TransformerTranslator):
         for convolution in self.convolutions:
             # "same" would pad an even length at its end only where the stride is 2.
             x = convolution(ops.pad(x, [[0, 0], [1, 1], [0, 0]]))
-            x = activations.in_float32(gelu, x)
+            x = activations.in_float32(gelu, x, options["training"])
         x = self.drop(self.encoder_place(x), training=options["training"])
         return self._encoded(x, None, **options)
 

@@ -8,13 +8,14 @@ from keras_attention._checks import require_positive_integers
 from keras_attention.errors import unknown_name
 from zoo.readers.images import fitted, image_bytes, read_images
 from zoo.readers.several import as_requests, assert_decoded
+from zoo.readers.shown import Shown
 
 INTERPOLATIONS = {"bilinear": 2, "bicubic": 3}  # to the numbers of PIL
 LARGEST_IMAGES = 2048  # rows: of a preset of somebody else, too
 
 
 @keras.saving.register_keras_serializable(package="zoo")
-class ImageReader:
+class ImageReader(Shown):
     """The preprocessing of images: their size, their channels, the range of their values.
 
     $$ x = \\frac{pixels / 255 - mean}{deviation} $$
@@ -122,18 +123,16 @@ class ImageReader:
             "image_std": deviation,
         }
 
-    def told(self, size):
-        """Returns the Python code of this reader for another size.
+    def of_size(self, size):
+        """Returns this reader for another size.
 
-        >>> ImageReader(size=224, mean=0.45, resized=256).told(112)
-        'zoo.ImageReader(size=112, mean=0.45, resized=128)'
+        >>> ImageReader(size=224, mean=0.45, resized=256).of_size(112)
+        ImageReader(size=112, mean=0.45, resized=128)
         """
         config = self.get_config() | {"size": size}
         if self.resized is not None:
             config["resized"] = max(size, round(self.resized * size / self.size))
-        usual = ImageReader().get_config() | {"size": None}
-        options = [f"{name}={each!r}" for name, each in config.items() if each != usual[name]]
-        return f"zoo.ImageReader({', '.join(options)})"
+        return ImageReader(**config)
 
     def requests(self, images):
         """Returns the bytes of each image of a call, and whether the call was for one image."""

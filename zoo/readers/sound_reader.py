@@ -9,6 +9,7 @@ from zoo.readers.audio import is_array_with_rate, read_sounds, sound_bytes
 from zoo.readers.log_mel import log_mel
 from zoo.readers.mel import NEPERS
 from zoo.readers.several import as_requests, assert_decoded
+from zoo.readers.shown import Shown
 from zoo.readers.wav import RATES, write_wav
 
 LONGEST_SOUNDS = 3600.0  # seconds: of a preset of somebody else, too
@@ -16,7 +17,7 @@ MOST_BANDS = 1024
 
 
 @keras.saving.register_keras_serializable(package="zoo")
-class SoundReader:
+class SoundReader(Shown):
     """The preprocessing of sounds: log-mel spectrograms, each normalized.
 
     $$ x = \\frac{l - mean(l)}{deviation(l)}, \\quad l = logmel(sound) $$
@@ -43,6 +44,8 @@ class SoundReader:
     Example:
 
     >>> reader = SoundReader(rate=8000, bands=40)
+    >>> reader
+    SoundReader(rate=8000, bands=40)
     >>> sounds, is_sound = reader.read([sound_bytes((np.ones(800), 8000)), b"no sound"])
     >>> sounds["frames"].shape.as_list(), sounds["lengths"].numpy().tolist()
     ([2, 11, 40], [11, 0])
