@@ -76,9 +76,10 @@ _PULLBACKS = {"tensorflow": _tensorflow, "jax": _jax, "torch": _torch}
 def in_one_pass(function):
     """Returns an elementwise function that computes as one loop, and its gradient as another.
 
-    TensorFlow alone reads and writes all numbers for every operation of the function and of its
-    gradient, so there XLA compiles both, if there is XLA. Use it in training only: a saved graph
-    should not need XLA. The other backends return the function as it is.
+    On a CPU, TensorFlow alone reads and writes all numbers for every operation of the function and
+    of its gradient, so there XLA compiles both, if there is XLA. Use it in training only: a saved
+    graph should not need XLA. Elsewhere the function is returned as it is: Keras compiles whole
+    steps for a GPU or TPU.
 
     Args:
         function: Function of a tensor `(…, size)`.
@@ -87,7 +88,8 @@ def in_one_pass(function):
         return function
     import tensorflow as tf
 
-    if not tf.test.is_built_with_xla():
+    has_other_devices = any(each.device_type != "CPU" for each in tf.config.list_physical_devices())
+    if has_other_devices or not tf.test.is_built_with_xla():
         return function
     compiled = functools.partial(tf.function, autograph=False, jit_compile=True)
     forward = compiled(function)

@@ -8,6 +8,7 @@ from keras import ops
 from keras_attention import masks
 from keras_attention.errors import unknown_name
 from keras_attention.positions import LearnedPosition
+from zoo.models.checked_options import CheckedOptions
 from zoo.models.network_tail import NetworkTail
 from zoo.models.pooling import masked_mean, pooling_by_heads
 from zoo.models.transformer import StackConfig, TokenEmbedding
@@ -52,7 +53,7 @@ class TowerConfig(StackConfig):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ClipConfig:
+class ClipConfig(CheckedOptions):
     """Options of a CLIP.
 
     Args:
@@ -89,6 +90,7 @@ class ClipConfig:
     temperature: float = 0.07
 
     def __post_init__(self):
+        super().__post_init__()
         pooling = TowerConfig(**self.image or {}).pooling
         if pooling == "end":
             raise ValueError(

@@ -12,6 +12,7 @@ from keras import ops
 
 from keras_attention import Attention, AttentionCell, AttentionRNN, Coverage, scores
 from keras_attention.errors import unknown_name
+from zoo.models.checked_options import CheckedOptions
 from zoo.models.core import Core
 from zoo.models.initializers import Orthogonal
 
@@ -76,7 +77,7 @@ ORDERS = {
 
 
 @dataclasses.dataclass(frozen=True)
-class RecurrentNMTConfig:
+class RecurrentNMTConfig(CheckedOptions):
     """Options of a recurrent translator.
 
     Args:
@@ -107,6 +108,7 @@ class RecurrentNMTConfig:
     dropout: float = 0.0
 
     def __post_init__(self):
+        super().__post_init__()
         if not isinstance(self.score, str):
             score = keras.saving.serialize_keras_object(scores.get(self.score))
             object.__setattr__(self, "score", score)

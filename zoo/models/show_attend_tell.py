@@ -11,6 +11,7 @@ from keras import ops
 
 from keras_attention import Attention, AttentionCell, AttentionRNN, Memory
 from keras_attention.normalizers import Hard
+from zoo.models.checked_options import CheckedOptions
 from zoo.models.core import Core
 from zoo.models.initializers import Orthogonal
 from zoo.models.network_tail import NetworkTail
@@ -19,7 +20,7 @@ BASELINE_MOMENTUM = 0.9
 
 
 @dataclasses.dataclass(frozen=True)
-class ShowAttendTellConfig:
+class ShowAttendTellConfig(CheckedOptions):
     """Options of a captioner.
 
     Args:
@@ -37,7 +38,7 @@ class ShowAttendTellConfig:
         seed: Seed of the sampling in hard attention.
 
     Raises:
-        ValueError: If the attention is unknown.
+        ValueError: If a number is of another type or too small, or the attention is unknown.
     """
 
     vocabulary_size: int
@@ -52,6 +53,7 @@ class ShowAttendTellConfig:
     seed: int | None = None
 
     def __post_init__(self):
+        super().__post_init__()
         if self.attention not in ("soft", "hard"):
             raise ValueError(f"`attention` must be 'soft' or 'hard'. Received: {self.attention!r}.")
 

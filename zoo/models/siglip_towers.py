@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_attention import FeedForward
 from keras_attention.positions import LearnedPosition
+from zoo.models.checked_options import CheckedOptions
 from zoo.models.pooling import pooling_by_heads
 from zoo.models.transformer import StackConfig, TokenEmbedding, make_norm
 from zoo.models.two_towers import Tower
@@ -28,7 +29,7 @@ class SiglipTowerConfig(StackConfig):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SiglipConfig:
+class SiglipConfig(CheckedOptions):
     """Options of a SigLIP. The size of the image tower is that of the joint space.
 
     Args:

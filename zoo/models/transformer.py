@@ -9,12 +9,13 @@ from keras import ops
 from keras_attention import positions
 from keras_attention._block import NORMS
 from keras_attention.errors import unknown_name
+from zoo.models.checked_options import CheckedOptions
 
 EMBEDDED = ("sinusoidal", "learned")  # positions that are added here, not inside attention
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class StackConfig:
+class StackConfig(CheckedOptions):
     """Options of every stack of blocks.
 
     Args:
@@ -39,7 +40,7 @@ class StackConfig:
         epsilon: Added to the variance in the normalizations.
 
     Raises:
-        ValueError: If the position is unknown.
+        ValueError: If a number is of another type or too small, or the position is unknown.
     """
 
     num_layers: int = 6
@@ -61,6 +62,10 @@ class StackConfig:
     epsilon: float = 1e-5
 
     def __post_init__(self):
+        super().__post_init__()
+        self._require_position()
+
+    def _require_position(self):
         names = [*EMBEDDED, *positions.names()]
         if isinstance(self.position, str) and self.position not in names:
             raise ValueError(unknown_name("position", self.position, sorted(names)))

@@ -35,7 +35,7 @@ class TransformerLMConfig(WriterConfig):
     normalize: str = "pre"
     position: str = "rotary"
     activation: str = "gelu"
-    use_bias: bool = False
+    use_bias: bool | list = False
     context_length: int = 256
     window: int | None = None
 

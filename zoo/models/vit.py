@@ -76,9 +76,8 @@ class ViTConfig(StackConfig):
     layer_scale: float | None = None
 
     def __post_init__(self):
+        super().__post_init__()
         object.__setattr__(self, "stem", tuple(self.stem))
-        if self.position not in POSITIONS:
-            raise ValueError(unknown_name("position of an image", self.position, POSITIONS))
         if self.pooling not in POOLINGS:
             raise ValueError(unknown_name("pooling", self.pooling, POOLINGS))
         if self.distillation not in DISTILLATIONS:
@@ -101,6 +100,10 @@ class ViTConfig(StackConfig):
                 "be a power of two, with at least as many convolutions. Received: stem="
                 f"{self.stem}, patch_size={self.patch_size}."
             )
+
+    def _require_position(self):
+        if self.position not in POSITIONS:
+            raise ValueError(unknown_name("position of an image", self.position, POSITIONS))
 
     @property
     def has_class_token(self):

@@ -1,0 +1,69 @@
+"""Options of models of another type than expected, and numbers that are too small."""
+
+import dataclasses
+
+import pytest
+
+import zoo
+from zoo.catalog import ARCHITECTURES
+
+REQUIRED = {"vocabulary_size": 50, "num_labels": 3}
+HAVE_HEADS = {"head": "embedding"}  # a text encoder with labels needs some
+
+
+def config_of(architecture, **options):
+    config = architecture.core.Config
+    names = [field.name for field in dataclasses.fields(config)]
+    given = {**REQUIRED, **HAVE_HEADS, **architecture.defaults}
+    return config(**{name: given[name] for name in names if name in given} | options)
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_numbers_and_flags_of_other_types_are_named(name):
+    architecture = ARCHITECTURES[name]
+    wrong = {
+        int: ["7", 2.5, True, -2, None],
+        float: ["a", None, float("nan")],
+        bool: ["no", 1, None],
+    }
+    asked = 0
+    for field in dataclasses.fields(architecture.core.Config):
+        is_any = field.name.endswith("_id")
+        for value in wrong.get(field.type, ()):
+            if is_any and value == -2:
+                continue
+            asked += 1
+            with pytest.raises(ValueError, match=f"^`{field.name}` of .* must be") as caught:
+                config_of(architecture, **{field.name: value})
+            assert str(caught.value).endswith(f"Received: {field.name}={value!r}.")
+    assert asked > 10
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("vit", {"registers": -1}, "`registers` of ViT must be an integer of at least 0"),
+        ("vit", {"num_layers": -3}, "`num_layers` of ViT must be an integer of at least 0"),
+        ("vit", {"layer_scale": "1"}, "`layer_scale` of ViT must be a finite number or None"),
+        ("transformer_lm", {"size": 0}, "`size` of TransformerLM must be an integer of at least 1"),
+        ("transformer_lm", {"hidden": 0}, "must be an integer of at least 1 or None. .* hidden=0"),
+        ("transformer_lm", {"tied": "no"}, "`tied` of TransformerLM must be True or False"),
+        ("luong_nmt", {"coverage": "yes"}, "`coverage` of RecurrentNMT must be True or False"),
+        ("clip", {"text": {"size": 8.0}}, "`size` of Tower must be an integer of at least 1"),
+        ("show_attend_tell", {"dropout": None}, "`dropout` of ShowAttendTell must be a finite"),
+    ],
+)
+def test_messages(name, options, message):
+    with pytest.raises(ValueError, match=message):
+        config_of(ARCHITECTURES[name], **options)
+
+
+def test_a_model_is_not_made_of_them(tokenizer):
+    with pytest.raises(ValueError, match=r"`num_layers` of TransformerLM .*num_layers=-1"):
+        zoo.load("transformer_lm", weights=None, tokenizer=tokenizer, num_layers=-1)
+
+
+def test_what_means_none_is_taken():
+    assert config_of(ARCHITECTURES["vit"], num_layers=0, registers=0).num_layers == 0
+    assert config_of(ARCHITECTURES["blip"], pad_id=-1).pad_id == -1
+    assert config_of(ARCHITECTURES["show_attend_tell"], seed=-5).seed == -5
