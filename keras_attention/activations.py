@@ -88,8 +88,6 @@ def in_float32(activation, x, training=None):
         return activation(x)
     if training and activation in _OF_SEVERAL and x.shape[-1] >= _WORTH_COMPILING:
         return _in_one_pass(activation)(x)
-    if keras.backend.backend() == "tensorflow" and activation is keras.activations.gelu:
-        activation = _lean_gelu
     return _rounded(activation, x)
 
 
@@ -99,4 +97,6 @@ def _in_one_pass(activation):
 
 
 def _rounded(activation, x):
+    if keras.backend.backend() == "tensorflow" and activation is keras.activations.gelu:
+        activation = _lean_gelu
     return ops.cast(activation(ops.cast(x, keras.backend.result_type(x.dtype, "float32"))), x.dtype)
