@@ -98,14 +98,15 @@ def load(name, weights="pretrained", tokenizer=None, dtype=None, **overrides):
             with bfloat16 multiplication (AMX, AVX512-BF16), `"bfloat16"` translates batches faster
             and a little less precisely.
         **overrides: With fresh weights, arguments of the architecture. For a checkpoint, arguments
-            that change no weights, such as `dropout` or `sampler`. For a checkpoint or a trained
-            text encoder, `labels` for a classifier with a new, untrained head, and with them
-            `problem_type`, as in transformers: with `"multi_label_classification"` an input may
-            have several labels, and with `"token_classification"` each word has one. For a
-            checkpoint alone, `problem_type` also sets the task of its own head: `"regression"`
-            predicts a number, `"question_answering"` finds answers. For a checkpoint of many
-            languages, M2M100 or NLLB, `source_language` and `target_language` are the codes of
-            those to translate between, such as `"en"` or `"eng_Latn"`.
+            that change no weights, such as `dropout` or `sampler`. For a checkpoint, or a trained
+            text encoder or model of images or sounds, `labels` for a classifier with a new,
+            untrained head, and with them `problem_type`, as in transformers: with
+            `"multi_label_classification"` an input may have several labels, and with
+            `"token_classification"` each word has one. For a checkpoint alone, `problem_type` also
+            sets the task of its own head: `"regression"` predicts a number, `"question_answering"`
+            finds answers. For a checkpoint of many languages, M2M100 or NLLB, `source_language` and
+            `target_language` are the codes of those to translate between, such as `"en"` or
+            `"eng_Latn"`.
 
     Returns:
         A task, such as `zoo.Translator`.
@@ -171,8 +172,8 @@ def _from_folder(name, folder, weights, tokenizer, dtype, overrides):
             "model.between(source_language, target_language)."
         )
     architecture, arguments = read_config(folder)
-    is_encoder = architecture.startswith("text_encoder")
-    if is_encoder and "labels" in overrides and weights is not None and tokenizer is None:
+    takes_labels = _is_encoder(architecture) or architecture in _WITH_LABELS
+    if takes_labels and "labels" in overrides and weights is not None and tokenizer is None:
         return _with_labels(load(name, dtype=dtype), weights, dtype, overrides)
     is_changed = bool(overrides) or tokenizer is not None
     if weights is not None and is_changed:
@@ -191,7 +192,7 @@ def _from_folder(name, folder, weights, tokenizer, dtype, overrides):
 
 def _refuse_changes(name, architecture, tokenizer, overrides):
     """Raises a `ValueError` for arguments that the weights of a preset do not fit."""
-    is_encoder = architecture.startswith("text_encoder")
+    is_encoder = _is_encoder(architecture)
     settings, options = _option_names(architecture)
     of_head = ["labels", "problem_type"] if is_encoder else []
     _refuse_unknown(architecture, overrides, {*settings, *options, *of_head})
@@ -287,27 +288,45 @@ def _of_preset(folder, architecture, tokenizer, dtype, arguments):
         return build(architecture, tokenizer, dtype, limited_to(weights), **arguments)
 
 
+# Architectures of images and sounds -> those of their classifiers.
+_WITH_LABELS = {
+    "conformer": "conformer",
+    "spectrogram_transformer": "spectrogram_transformer",
+    "vit": "vit",
+    "vit_embedding": "vit",
+}
+
+
+def _is_encoder(architecture):
+    return architecture.startswith("text_encoder")
+
+
 def _with_labels(trained, weights, dtype, overrides):
     """Returns a classifier, or a tagger, of new labels.
 
     Args:
-        trained: The task of a trained encoder.
-        weights: `"pretrained"` for those of the encoder and a new head, or the path of a file with
-            all of them.
+        trained: The task of a trained encoder or classifier.
+        weights: `"pretrained"` for its weights and a new head, or the path of a file with all of
+            them.
         dtype, overrides: As for `load`.
     """
     from zoo.checkpoints.settings import TAGS
     from zoo.storage.weights import load_weights
+    from zoo.tasks.base import part_of
 
     options = {**trained.core.get_config(), **overrides}
-    decided = "name", "trainable", "dtype", "head", "vocabulary_size", "num_labels", "vector_size"
+    decided = {"name", "trainable", "dtype", "head", "vocabulary_size", "num_labels", "vector_size"}
+    if trained.tokenizer is None:
+        options = {"reader": trained.settings["reader"], **options}
+        decided |= {*part_of(options["reader"]).decides} - {*overrides}
     for each in decided:
         options.pop(each, None)
-    name = "text_encoder"
-    if options.get("problem_type") == TAGS:
+    name = _WITH_LABELS.get(trained.core.architecture, "text_encoder")
+    if name == "text_encoder" and options.get("problem_type") == TAGS:
         name = "text_encoder_tags"
         del options["problem_type"]
     model = build(name, trained.tokenizer, dtype, **options)
+    _require_size_of_reader("trained weights", model, overrides.get("image_size"))
     if weights == "pretrained":
         model.core.begin_with(trained.core)
     else:

@@ -88,6 +88,7 @@ class Conformer(Core):
     """
 
     Config = ConformerConfig
+    heads = ("head",)
     architecture = "conformer"
     description = "Conformer for audio classification (Gulati et al. 2020)"
 

@@ -94,6 +94,7 @@ class SpectrogramTransformer(Core):
     """
 
     Config = SpectrogramTransformerConfig
+    heads = ("head",)
     architecture = "spectrogram_transformer"
     description = "Audio Spectrogram Transformer (Gong et al. 2021)"
 
