@@ -15,6 +15,7 @@ from keras_attention._checks import require_positive_integers, require_positive_
 from keras_attention._keras import layers_in
 from zoo.data.batching import is_batches
 from zoo.losses import TokenCrossentropy
+from zoo.metrics.token_accuracy import TokenAccuracy
 from zoo.storage import cards, presets
 from zoo.tasks.arguments import FilePath
 
@@ -103,7 +104,7 @@ class Task(keras.Model, abc.ABC):
 
     def usual_metrics(self):
         """Returns a list of the default metrics of `compile`."""
-        return [keras.metrics.SparseCategoricalAccuracy("accuracy")]
+        return [TokenAccuracy("accuracy")]
 
     def compile(
         self,
