@@ -231,6 +231,11 @@ class Task(keras.Model, abc.ABC):
 
     def _batches(self, x, y=None, **options):
         """Returns `batches`, or a data set of batches unchanged."""
+        if y is not None and isinstance(x, tf.data.Dataset):
+            raise ValueError(
+                "`y` is for lists; a data set holds inputs and targets. Received: a data set as "
+                f"`x`, and y={reprlib.repr(y)}. Zip two data sets: tf.data.Dataset.zip(x, y)."
+            )
         batch_size = options.get("batch_size")
         require_positive_integers_or_none(type(self).__name__, batch_size=batch_size)
         return x if y is None and is_batches(x) else self.batches(x, y, **options)
