@@ -234,7 +234,7 @@ class Task(keras.Model, abc.ABC):
         if y is not None and isinstance(x, tf.data.Dataset):
             raise ValueError(
                 "`y` is for lists; a data set holds inputs and targets. Received: a data set as "
-                f"`x`, and y={reprlib.repr(y)}. Zip two data sets: tf.data.Dataset.zip(x, y)."
+                f"`x`, and y={reprlib.repr(y)}. Pass both as lists, or both in one data set."
             )
         batch_size = options.get("batch_size")
         require_positive_integers_or_none(type(self).__name__, batch_size=batch_size)
