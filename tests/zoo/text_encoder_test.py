@@ -219,6 +219,23 @@ def test_labels_of_words_may_be_arrays_and_the_text_without_them_is_named(byte_t
             model.batches(x, y)
 
 
+def test_what_is_frozen_stays_frozen_in_a_file_of_keras(byte_tokenizer, tmp_path):
+    options = {"tokenizer": byte_tokenizer, "labels": ["O", "P"], **TINY}
+    model = zoo.load("text_encoder_tags", weights=None, **options)
+    model.core.trainable = False
+    model.core.layers[-1].trainable = True
+    model.compile()
+    model.optimizer.build(model.trainable_variables)
+    model.save(tmp_path / "tagger.keras")
+    loaded = keras.saving.load_model(tmp_path / "tagger.keras")
+    of_head, of_optimizer = len(model.trainable_weights), len(model.optimizer.variables)
+    assert 0 < of_head < len(model.weights)
+    assert len(loaded.trainable_weights) == of_head
+    assert len(loaded.optimizer.variables) == of_optimizer
+    loaded.core.layers[0].trainable = True
+    assert len(loaded.trainable_weights) == of_head + len(loaded.core.layers[0].weights)
+
+
 @pytest.mark.full
 def test_each_word_counts_once_in_the_accuracy_whatever_the_batches(byte_tokenizer):
     options = {"tokenizer": byte_tokenizer, "labels": ["O", "P"], **TINY}

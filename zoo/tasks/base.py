@@ -82,8 +82,18 @@ class Task(keras.Model, abc.ABC):
         if not self.core.built:
             self.core.build()
 
+    def get_build_config(self):
+        """Returns what Keras stores in a file of `model.save`, with the places of frozen layers."""
+        layers = enumerate(layers_in(self.core))
+        frozen = [place for place, layer in layers if not layer.trainable]
+        return {**(super().get_build_config() or {}), "frozen": frozen}
+
     def build_from_config(self, config):
         self.build()
+        frozen = config.get("frozen")
+        if frozen:
+            for place, layer in enumerate(layers_in(self.core)):  # outer ones set inner ones first
+                layer.trainable = place not in frozen
 
     # ----------------------------------------------------------------------------------- training
 
