@@ -32,6 +32,8 @@ def test_what_are_no_labels_of_an_input_is_told():
         ValueError, match=r"a list of some of .* Received: \[None, 1\] at position 0"
     ):
         multi_labelled((["input"], [[None, 1]]), LABELS)
+    with pytest.raises(ValueError, match=r"Received: \[\{'dark': 0\}\] at position 0"):
+        multi_labelled((["input"], [{LABELS[0]: 0}]), LABELS)
 
 
 def test_data_sets_of_other_types_are_told():
@@ -45,6 +47,13 @@ def test_data_sets_of_other_types_are_told():
         labelled(data_set(np.eye(2)), LABELS)
     with pytest.raises(ValueError, match=r"Received: .* strings\. .*tf\.strings\.to_number"):
         numbered(data_set(["1", "2"]))
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_a_data_set_of_numbers_that_are_not_finite_is_told(number):
+    examples = numbered(tf.data.Dataset.from_tensor_slices((["input"] * 2, [1.0, number])))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="learns from finite numbers"):
+        list(examples)
 
 
 @pytest.mark.parametrize("given", [None, "1", float("nan"), [1.0], np.array([1.0])])

@@ -248,3 +248,7 @@ def test_mistakes(model, spoken, tokenizer):
         model.batches(short, [3])
     with pytest.raises(ValueError, match="one sound"):
         model.batches(short[0], ["low"])
+    with pytest.raises(ValueError, match=r"sounds, texts = zip\(\*pairs\)"):
+        model.batches([(short[0], "low")])
+    with pytest.raises(ValueError, match=r"a data set of .*dataset\.unbatch\(\)"):
+        model.batches(tf.data.Dataset.from_tensors((["RIFF"], ["low"])))

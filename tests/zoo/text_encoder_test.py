@@ -188,6 +188,18 @@ def test_questions_come_with_contexts(byte_tokenizer, pairs):
         model.batches(pairs, ["c"] * len(pairs))
 
 
+def test_lists_and_batches_of_questions_are_told_the_way_out(byte_tokenizer):
+    model = zoo.load("text_encoder_span", weights=None, tokenizer=byte_tokenizer, **TINY)
+    examples = [(("q", "c"), "c")]
+    with pytest.raises(ValueError, match=r"pairs, answers = zip\(\*examples\)"):
+        model.batches(examples)
+    with pytest.raises(ValueError, match=r"a data set of .*dataset\.unbatch\(\)"):
+        model.batches(tf.data.Dataset.from_tensors((("q", "c"), "c")).batch(1))
+    for x, y in (None, ["c"]), ([("q", "c")], 1):
+        with pytest.raises(ValueError, match="Expected a list. Received: .* of type"):
+            model.batches(x, y)
+
+
 def test_labels_of_words_may_be_arrays_and_the_text_without_them_is_named(byte_tokenizer):
     options = {"tokenizer": byte_tokenizer, "labels": ["O", "P"], **TINY}
     model = zoo.load("text_encoder_tags", weights=None, **options)
@@ -200,6 +212,41 @@ def test_labels_of_words_may_be_arrays_and_the_text_without_them_is_named(byte_t
             model.batches(texts, wrong)
     with pytest.raises(ValueError, match="Received: 2 texts and labels for 0"):
         model.batches(texts)
+    with pytest.raises(ValueError, match=r"Every label must be one of .* Received: \[1\]\."):
+        model.batches(texts, [["P", [1]], ["O"]])
+    for x, y in (None, labels), (texts, 1.0):
+        with pytest.raises(ValueError, match="Expected a list. Received: .* of type"):
+            model.batches(x, y)
+
+
+def test_what_is_frozen_stays_frozen_in_a_file_of_keras(byte_tokenizer, tmp_path):
+    options = {"tokenizer": byte_tokenizer, "labels": ["O", "P"], **TINY}
+    model = zoo.load("text_encoder_tags", weights=None, **options)
+    model.core.trainable = False
+    model.core.layers[-1].trainable = True
+    model.compile()
+    model.optimizer.build(model.trainable_variables)
+    model.save(tmp_path / "tagger.keras")
+    loaded = keras.saving.load_model(tmp_path / "tagger.keras")
+    of_head, of_optimizer = len(model.trainable_weights), len(model.optimizer.variables)
+    assert 0 < of_head < len(model.weights)
+    assert len(loaded.trainable_weights) == of_head
+    assert len(loaded.optimizer.variables) == of_optimizer
+    loaded.core.layers[0].trainable = True
+    assert len(loaded.trainable_weights) == of_head + len(loaded.core.layers[0].weights)
+
+
+@pytest.mark.full
+def test_each_word_counts_once_in_the_accuracy_whatever_the_batches(byte_tokenizer):
+    options = {"tokenizer": byte_tokenizer, "labels": ["O", "P"], **TINY}
+    model = zoo.load("text_encoder_tags", weights=None, **options)
+    model.compile(run_eagerly=True)
+    texts, labels = [["Bob"], ["a", "b", "c", "d"], ["e"]], [["P"], ["O"] * 4, ["P"]]
+    tagged = [[tag.label for tag in tags] for tags in model.tag(texts)]
+    expected = np.mean(np.array(sum(tagged, [])) == np.array(sum(labels, [])))
+    for batch_size in (1, 3):
+        options = {"batch_size": batch_size, "return_dict": True, "verbose": 0}
+        assert model.evaluate(texts, labels, **options)["accuracy"] == pytest.approx(expected)
 
 
 @pytest.mark.full

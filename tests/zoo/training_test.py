@@ -363,6 +363,13 @@ def test_subword_dropout_is_a_probability(bahdanau, dataset, dropout):
         bahdanau.fit(dataset, subword_dropout=dropout)
 
 
+def test_a_data_set_has_no_targets_beside_it(bahdanau, dataset, sources, targets):
+    with pytest.raises(ValueError, match="`y` is for lists.* both in one data set"):
+        bahdanau.fit(dataset, targets)
+    with pytest.raises(ValueError, match="`y` is for lists"):
+        bahdanau.fit(sources, targets, validation_data=(dataset, targets))
+
+
 def test_batched_pairs_are_told_the_way_out(bahdanau, dataset):
     with pytest.raises(ValueError, match=r"dataset\.unbatch\(\)"):
         bahdanau.fit(dataset.batch(2))

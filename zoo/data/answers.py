@@ -4,6 +4,8 @@ from numbers import Integral
 
 import tensorflow as tf
 
+from zoo.readers.text.texts import entries_of
+
 
 def answer_spans(pairs, answers):
     """Returns a data set of (question and context, start and end of the answer).
@@ -24,7 +26,7 @@ def answer_spans(pairs, answers):
     ...     print(span.numpy().tolist())
     [6, 10]
     """
-    pairs, answers = list(pairs), list(answers)
+    pairs, answers = list(pairs), entries_of(answers)
     if not pairs or len(pairs) != len(answers):
         raise ValueError(
             "The model learns from an answer for each question. Received: "
@@ -48,10 +50,12 @@ def spans_of_examples(examples):
     leaves = tf.nest.flatten(spec)
     are_texts = all(getattr(each, "dtype", None) == tf.string for each in leaves)
     if not are_texts or [each.shape.rank for each in leaves] != [0, 0, 0] or len(spec) != 2:
+        received = f"{type(examples)}. Turn a list into two: pairs, answers = zip(*examples)"
+        if spec is not None:
+            received = f"a data set of {spec}. Split batches: dataset.unbatch()"
         raise ValueError(
             "The model learns from a tf.data.Dataset of ((question, context), answer), scalar "
-            "strings, or from x=list of pairs, y=list of answers. Received: "
-            f"{type(examples) if spec is None else 'a data set of ' + str(spec)}."
+            f"strings, or from x=list of pairs, y=list of answers. Received: {received}."
         )
 
     def find(pair, answer):

@@ -173,8 +173,11 @@ def _kind(examples):
             return "annotations"
         if ranks.get("image") == (False, 0):
             return "image"
+    received = f"{type(examples)}. Split pairs: images, captions = zip(*pairs)"
+    if spec is not None:
+        received = f"a data set of {spec}. Split batches: dataset.unbatch()"
     raise ValueError(
         "The model learns from a tf.data.Dataset of dictionaries with `captions`, strings (n,), "
         "and `image`, a string, or `annotations` (positions, channels); or from x=list of images, "
-        f"y=list of captions. Received: {'a data set of ' + str(spec) if spec else type(examples)}."
+        f"y=list of captions. Received: {received}."
     )

@@ -230,7 +230,14 @@ def numbered(examples):
             "The model learns from finite numbers. Received: a data set whose numbers are strings. "
             "Read them: dataset.map(lambda each, text: (each, tf.strings.to_number(text)))."
         )
-    return examples.map(lambda each, number: (each, tf.cast(number, tf.float32)[None]))
+
+    def as_finite(each, number):
+        number = tf.cast(number, tf.float32)
+        told = ["The model learns from finite numbers. Received", number]
+        with tf.control_dependencies([tf.debugging.Assert(tf.math.is_finite(number), told)]):
+            return each, number[None]
+
+    return examples.map(as_finite, num_parallel_calls=tf.data.AUTOTUNE)
 
 
 def _of_lists(examples, read, what):
@@ -285,7 +292,7 @@ def _number(label, labels, where):
 
 def _row(given, labels, position):
     """Returns float32 `(labels,)` of 0 and 1 for a list of names or such a row."""
-    is_list = hasattr(given, "__iter__") and not isinstance(given, str | bytes)
+    is_list = hasattr(given, "__iter__") and not isinstance(given, str | bytes | dict)
     given = list(given) if is_list else [given]
     names = [each.decode() if isinstance(each, bytes) else each for each in given]
     if all(isinstance(each, str) and each in labels for each in names):

@@ -67,9 +67,12 @@ def spoken_texts(examples):
     spec = getattr(examples, "element_spec", None)
     is_pair = isinstance(spec, tuple) and len(spec) == 2
     if not is_pair or spec[1].dtype != tf.string or spec[1].shape.rank != 0:
+        received = f"{type(examples)}. Split pairs: sounds, texts = zip(*pairs)"
+        if spec is not None:
+            received = f"a data set of {spec}. Split batches: dataset.unbatch()"
         raise ValueError(
             "The model learns from sounds and their texts: a tf.data.Dataset of (sound, text), or "
-            f"x=list of sounds, y=list of texts. Received: {spec or type(examples)}."
+            f"x=list of sounds, y=list of texts. Received: {received}."
         )
     return examples
 

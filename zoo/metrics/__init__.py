@@ -8,6 +8,7 @@ from zoo.metrics.contrastive import ContrastiveLoss
 from zoo.metrics.perplexity import Perplexity
 from zoo.metrics.retrieval import RetrievalScores, retrieval_scores
 from zoo.metrics.sigmoid import SigmoidLoss
+from zoo.metrics.token_accuracy import TokenAccuracy
 from zoo.metrics.token_errors import TokenErrorRate
 from zoo.metrics.word_errors import word_error_rate
 
@@ -21,6 +22,7 @@ __all__ = [
     "Perplexity",
     "RetrievalScores",
     "SigmoidLoss",
+    "TokenAccuracy",
     "TokenErrorRate",
     "answer_scores",
     "caption_scores",

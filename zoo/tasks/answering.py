@@ -12,6 +12,7 @@ from zoo.decoding.base import require
 from zoo.losses import TokenCrossentropy
 from zoo.metrics.answers import answer_scores
 from zoo.readers.text.span_reader import SpanReader
+from zoo.readers.text.texts import entries_of
 from zoo.readers.text.words import to_valid_utf8
 from zoo.serving import Endpoint
 from zoo.tasks.arguments import Texts
@@ -273,7 +274,7 @@ def _logits_of_no_answer(logits, by_owner):
 
 def _questions_and_contexts(pairs):
     """Returns two lists; raises a `ValueError` unless there are pairs to learn from."""
-    pairs = list(pairs)
+    pairs = entries_of(pairs)
     for position, pair in enumerate(pairs):
         if isinstance(pair, str) or not hasattr(pair, "__len__") or len(pair) != 2:
             raise ValueError(

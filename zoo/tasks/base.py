@@ -15,6 +15,7 @@ from keras_attention._checks import require_positive_integers, require_positive_
 from keras_attention._keras import layers_in
 from zoo.data.batching import is_batches
 from zoo.losses import TokenCrossentropy
+from zoo.metrics.token_accuracy import TokenAccuracy
 from zoo.storage import cards, presets
 from zoo.tasks.arguments import FilePath
 
@@ -81,8 +82,18 @@ class Task(keras.Model, abc.ABC):
         if not self.core.built:
             self.core.build()
 
+    def get_build_config(self):
+        """Returns what Keras stores in a file of `model.save`, with the places of frozen layers."""
+        layers = enumerate(layers_in(self.core))
+        frozen = [place for place, layer in layers if not layer.trainable]
+        return {**(super().get_build_config() or {}), "frozen": frozen}
+
     def build_from_config(self, config):
         self.build()
+        frozen = config.get("frozen")
+        if frozen:
+            for place, layer in enumerate(layers_in(self.core)):  # outer ones set inner ones first
+                layer.trainable = place not in frozen
 
     # ----------------------------------------------------------------------------------- training
 
@@ -103,7 +114,7 @@ class Task(keras.Model, abc.ABC):
 
     def usual_metrics(self):
         """Returns a list of the default metrics of `compile`."""
-        return [keras.metrics.SparseCategoricalAccuracy("accuracy")]
+        return [TokenAccuracy("accuracy")]
 
     def compile(
         self,
@@ -230,6 +241,11 @@ class Task(keras.Model, abc.ABC):
 
     def _batches(self, x, y=None, **options):
         """Returns `batches`, or a data set of batches unchanged."""
+        if y is not None and isinstance(x, tf.data.Dataset):
+            raise ValueError(
+                "`y` is for lists; a data set holds inputs and targets. Received: a data set as "
+                f"`x`, and y={reprlib.repr(y)}. Pass both as lists, or both in one data set."
+            )
         batch_size = options.get("batch_size")
         require_positive_integers_or_none(type(self).__name__, batch_size=batch_size)
         return x if y is None and is_batches(x) else self.batches(x, y, **options)

@@ -13,6 +13,7 @@ from zoo.data.batching import in_batches_by_length
 from zoo.decoding.base import Sampler, as_length, as_seed
 from zoo.decoding.compiled import NUMBERS, for_every_form, made_once
 from zoo.metrics.perplexity import Perplexity
+from zoo.metrics.token_accuracy import TokenAccuracy
 from zoo.serving import buckets
 from zoo.tasks.arguments import FilePath, SamplerLike
 from zoo.tasks.base import Task
@@ -102,7 +103,7 @@ class GeneratingTask(Task):
     # ----------------------------------------------------------------------------------- training
 
     def usual_metrics(self):
-        return [keras.metrics.SparseCategoricalAccuracy("token_accuracy"), Perplexity()]
+        return [TokenAccuracy("token_accuracy"), Perplexity()]
 
     def teach(self, target_ids):
         """Teacher forcing: each token is predicted from those before; the end token comes last.

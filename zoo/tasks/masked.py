@@ -10,6 +10,7 @@ from zoo.data.seeds import seed_stream
 from zoo.decoding.base import require
 from zoo.learning.masked import AS_MASK, AS_OTHER
 from zoo.metrics.perplexity import Perplexity
+from zoo.metrics.token_accuracy import TokenAccuracy
 from zoo.readers.text.text_reader import TextReader
 from zoo.readers.text.texts import as_texts, refuse_paths, require_scalar_strings
 from zoo.tasks.arguments import Texts
@@ -64,7 +65,7 @@ class MaskFiller(EncodingTask):
     # ----------------------------------------------------------------------------------- training
 
     def usual_metrics(self):
-        return [keras.metrics.SparseCategoricalAccuracy("accuracy"), Perplexity()]
+        return [TokenAccuracy("accuracy"), Perplexity()]
 
     def batches(self, x, y=None, batch_size=None, shuffle=False, seed=0):
         """Turns texts into batches for Keras, in which 15% of the tokens are to be predicted.

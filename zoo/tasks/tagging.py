@@ -1,12 +1,13 @@
 """The task of tagging: texts in, a label for each word out."""
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from typing import NamedTuple, overload
 
 import keras
 import tensorflow as tf
 
 from zoo.data.labels import require_labels
+from zoo.readers.text.texts import entries_of
 from zoo.readers.text.word_reader import WordReader
 from zoo.tasks.encoding import EncodingTask
 
@@ -102,7 +103,7 @@ class Tagger(EncodingTask):
         return batches.map(read, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
 
     def _numbers(self, requests, labels):
-        labels = [] if labels is None else list(labels)
+        labels = [] if labels is None else entries_of(labels)
         if not requests or len(labels) != len(requests):
             raise ValueError(
                 f"{EXPECTED} Received: {len(requests)} texts and labels for {len(labels)}."
@@ -116,7 +117,8 @@ class Tagger(EncodingTask):
                 )
         known = {label: number for number, label in enumerate(self.labels)}
         known |= {number: number for number in range(len(self.labels))}
-        unknown = sorted({str(each) for row in labels for each in row if each not in known})
+        given = (each for row in labels for each in row)
+        unknown = sorted({str(x) for x in given if not isinstance(x, Hashable) or x not in known})
         if unknown:
             raise ValueError(
                 f"Every label must be one of {self.labels}, or its index. Received: "

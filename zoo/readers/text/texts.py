@@ -103,12 +103,17 @@ def entries_of(several):
 
     Raises:
         ValueError: If it is a table, such as a `pandas.DataFrame`, which iterates over the names of
-            its columns.
+            its columns, or not iterable at all.
     """
     if hasattr(several, "columns"):
         raise ValueError(
             f"Expected a list. Received: a table of type {type(several).__name__}. Pass one of its "
             "columns, such as table['text'], or, for several columns, table[[...]].to_numpy()."
+        )
+    if not isinstance(several, collections.abc.Iterable) or getattr(several, "shape", None) == ():
+        raise ValueError(
+            f"Expected a list. Received: {reprlib.repr(several)} of type {type(several).__name__}. "
+            "Put one input into a list."
         )
     return list(several)
 
