@@ -20,6 +20,13 @@ from zoo.storage.cards import read_card
 # What decides how a checkpoint is read.
 LANGUAGES = "source_language", "target_language"
 CHOSEN = "labels", "problem_type", *LANGUAGES
+# Architectures of images and sounds -> those of their classifiers.
+WITH_LABELS = {
+    "conformer": "conformer",
+    "spectrogram_transformer": "spectrogram_transformer",
+    "vit": "vit",
+    "vit_embedding": "vit",
+}
 
 if TYPE_CHECKING:
     from zoo import names
@@ -172,7 +179,7 @@ def _from_folder(name, folder, weights, tokenizer, dtype, overrides):
             "model.between(source_language, target_language)."
         )
     architecture, arguments = read_config(folder)
-    takes_labels = _is_encoder(architecture) or architecture in _WITH_LABELS
+    takes_labels = _is_encoder(architecture) or architecture in WITH_LABELS
     if takes_labels and "labels" in overrides and weights is not None and tokenizer is None:
         return _with_labels(load(name, dtype=dtype), weights, dtype, overrides)
     is_changed = bool(overrides) or tokenizer is not None
@@ -288,15 +295,6 @@ def _of_preset(folder, architecture, tokenizer, dtype, arguments):
         return build(architecture, tokenizer, dtype, limited_to(weights), **arguments)
 
 
-# Architectures of images and sounds -> those of their classifiers.
-_WITH_LABELS = {
-    "conformer": "conformer",
-    "spectrogram_transformer": "spectrogram_transformer",
-    "vit": "vit",
-    "vit_embedding": "vit",
-}
-
-
 def _is_encoder(architecture):
     return architecture.startswith("text_encoder")
 
@@ -321,7 +319,7 @@ def _with_labels(trained, weights, dtype, overrides):
         decided |= {*part_of(options["reader"]).decides} - {*overrides}
     for each in decided:
         options.pop(each, None)
-    name = _WITH_LABELS.get(trained.core.architecture, "text_encoder")
+    name = WITH_LABELS.get(trained.core.architecture, "text_encoder")
     if name == "text_encoder" and options.get("problem_type") == TAGS:
         name = "text_encoder_tags"
         del options["problem_type"]

@@ -248,12 +248,17 @@ def test_inputs_have_weights_in_the_loss_alone(model):
     images, labels = pictures(4)
     labels = [*labels[:2], "light", "light"]  # the third is dark: a mistake of the model
     weights = [0.0, 1.0, 3.0, 0.5]
-    weighed = model.batches(images, labels, sample_weight=weights)
-    found = model.evaluate(weighed, return_dict=True, verbose=0)
+    found = model.evaluate(images, labels, sample_weight=weights, return_dict=True, verbose=0)
     rows = model.classify(images, return_probabilities=True).probabilities.astype("float64")
     losses = [-np.log(row[model.labels.index(y)]) for row, y in zip(rows, labels, strict=True)]
     assert found["loss"] == pytest.approx(np.average(losses, weights=weights), rel=1e-4)
     assert found["accuracy"] == 0.75
+    rate, model.optimizer.learning_rate = float(model.optimizer.learning_rate), 0.0
+    validation_data = images, labels, weights
+    history = model.fit(images, labels, validation_data=validation_data, verbose=0).history
+    model.optimizer.learning_rate = rate
+    assert history["val_loss"] == pytest.approx([found["loss"]], rel=1e-5)
+    assert history["loss"] != pytest.approx([found["loss"]], rel=1e-2)
     both = model.batches(
         images, labels, class_weight={"light": 2.0}, sample_weight=weights, shuffle=True
     )
@@ -269,6 +274,8 @@ def test_inputs_have_weights_in_the_loss_alone(model):
 def test_weights_of_inputs_are_checked(model, weights):
     with pytest.raises(ValueError, match="`sample_weight` must be 4 finite numbers"):
         model.fit(*pictures(4), sample_weight=weights)
+    with pytest.raises(ValueError, match="`sample_weight` must be 4 finite numbers"):
+        model.fit(*pictures(4), validation_data=(*pictures(4), weights))
 
 
 def test_weights_of_inputs_are_for_lists(model):
@@ -282,6 +289,8 @@ def test_weights_of_labels_come_too_late_for_batches(model):
         ValueError, match="`class_weight` cannot be applied to finished batches.*to `batches`"
     ):
         model.fit(model.batches(*pictures(4)), class_weight={0: 2.0})
+    with pytest.raises(ValueError, match="`sample_weight` cannot be applied to finished batches"):
+        model.evaluate(model.batches(*pictures(4)), sample_weight=[1.0] * 4)
 
 
 def test_inputs_with_several_labels_have_no_weights_of_labels(model):

@@ -174,8 +174,9 @@ class Task(keras.Model, abc.ABC):
 
         Args:
             x, y, batch_size, seed: As for `batches`.
-            validation_data: A data set like `x`, or a tuple `(x, y)`; of a task that learns from
-                texts alone, texts.
+            validation_data: A data set like `x`, or a tuple `(x, y)`, which may end with a
+                `sample_weight` if `batches` takes it; of a task that learns from texts alone,
+                texts.
             shuffle: As for `batches`.
             validation_batch_size: Number of validation examples per batch. Defaults to
                 `batch_size`.
@@ -193,16 +194,14 @@ class Task(keras.Model, abc.ABC):
         """
         options = {name: kwargs.pop(name) for name in self.data_options if name in kwargs}
         _refuse_what_needs_arrays(**kwargs)
-        if options and y is None and is_batches(x):
-            raise ValueError(
-                f"{', '.join(map('`{}`'.format, options))} cannot be applied to finished batches. "
-                f"Received: batches as `x`, and {options!r}. Pass it to `batches` instead."
-            )
         if validation_data is not None:
+            validation_data, weights = self._without_weights(validation_data)
             validation_data = self._validation_arguments(validation_data)
             if validation_batch_size is None:
                 validation_batch_size = batch_size
-            validation_data = self._batches(*validation_data, batch_size=validation_batch_size)
+            validation_data = self._batches(
+                *validation_data, batch_size=validation_batch_size, **weights
+            )
         train = self._batches(x, y, batch_size=batch_size, shuffle=shuffle, seed=seed, **options)
         if self.compiled and self.built and not self.optimizer.built:
             # If the first step creates the variables of the optimizer, TensorFlow traces it twice.
@@ -219,11 +218,16 @@ class Task(keras.Model, abc.ABC):
 
         Args:
             x, y, batch_size: As for `batches`.
-            **kwargs: Additional arguments of `keras.Model.evaluate`.
+            **kwargs: `sample_weight` if `batches` takes it, and additional arguments of
+                `keras.Model.evaluate`.
         """
+        weights = {}  # `fit` of Keras evaluates with `sample_weight=None`
+        if "sample_weight" in self.data_options and kwargs.get("sample_weight") is not None:
+            weights["sample_weight"] = kwargs.pop("sample_weight")
         _refuse_what_needs_arrays(**kwargs)
+        batches = self._batches(x, y, batch_size=batch_size, **weights)
         with _unknown_number_of_batches():
-            return super().evaluate(self._batches(x, y, batch_size=batch_size), **kwargs)
+            return super().evaluate(batches, **kwargs)
 
     def predict(self, x: Any, *args: Any, **kwargs: Any) -> Any:
         """Returns the outputs of the core for batches of tensors, like `keras.Model.predict`.
@@ -248,11 +252,27 @@ class Task(keras.Model, abc.ABC):
             )
         batch_size = options.get("batch_size")
         require_positive_integers_or_none(type(self).__name__, batch_size=batch_size)
-        return x if y is None and is_batches(x) else self.batches(x, y, **options)
+        if y is not None or not is_batches(x):
+            return self.batches(x, y, **options)
+        of_data = {name: options[name] for name in self.data_options if name in options}
+        if of_data:
+            raise ValueError(
+                f"{', '.join(map('`{}`'.format, of_data))} cannot be applied to finished batches. "
+                f"Received: batches as `x`, and {of_data!r}. Pass it to `batches` instead."
+            )
+        return x
 
     def _is_read_by_step(self, x):
         """Whether training reads `x` batch by batch, so that it may be infinite."""
         return hasattr(x, "element_spec")
+
+    def _without_weights(self, validation_data):
+        """Returns validation data without the weights at their end, and options of `batches`."""
+        is_tuple = isinstance(validation_data, list | tuple) and len(validation_data) == 3
+        if not is_tuple or "sample_weight" not in self.data_options:
+            return validation_data, {}
+        x, y, weights = validation_data
+        return (x, y), {"sample_weight": weights}
 
     def _validation_arguments(self, validation_data):
         """Returns the arguments of `batches` for the validation data of `fit`."""
