@@ -54,7 +54,7 @@ def tanh_gelu(x):
 
 
 def _lean_gelu(x):
-    """Keras' GELU with `erf`, which TensorFlow computes three times as fast as `erfc`.
+    """Keras' GELU with `erf`, which TensorFlow computes faster than `erfc`.
 
     This is also the form that LiteRT's converter recognizes.
     """

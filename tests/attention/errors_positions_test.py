@@ -119,7 +119,7 @@ MISTAKES = {
         lambda: positions.GridRotary(4, coordinates="pixels"),
         ["`coordinates` of GridRotary must be one of normalized, indices", "coordinates='pixels'"],
     ),
-    "rotary of a grid with half of a wavelength": (
+    "rotary of a grid with a text for a wavelength": (
         lambda: positions.GridRotary(4, max_wavelength="a"),
         ["`max_wavelength` of GridRotary must be above 1", "max_wavelength='a'"],
     ),

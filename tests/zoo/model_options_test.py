@@ -7,14 +7,14 @@ import pytest
 import zoo
 from zoo.catalog import ARCHITECTURES
 
-REQUIRED = {"vocabulary_size": 50, "num_labels": 3}
-HAVE_HEADS = {"head": "embedding"}  # a text encoder with labels needs some
+# What configs need; by default, the head of a text encoder is one of labels, which it then needs.
+REQUIRED = {"vocabulary_size": 50, "num_labels": 3, "head": "embedding"}
 
 
 def config_of(architecture, **options):
     config = architecture.core.Config
     names = [field.name for field in dataclasses.fields(config)]
-    given = {**REQUIRED, **HAVE_HEADS, **architecture.defaults}
+    given = {**REQUIRED, **architecture.defaults}
     return config(**{name: given[name] for name in names if name in given} | options)
 
 

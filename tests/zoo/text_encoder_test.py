@@ -191,7 +191,7 @@ def test_questions_come_with_contexts(byte_tokenizer, pairs):
 def test_lists_and_batches_of_questions_are_told_the_way_out(byte_tokenizer):
     model = zoo.load("text_encoder_span", weights=None, tokenizer=byte_tokenizer, **TINY)
     examples = [(("q", "c"), "c")]
-    with pytest.raises(ValueError, match=r"pairs, answers = zip\(\*examples\)"):
+    with pytest.raises(ValueError, match=r"x, y = zip\(\*pairs\)"):
         model.batches(examples)
     with pytest.raises(ValueError, match=r"a data set of .*dataset\.unbatch\(\)"):
         model.batches(tf.data.Dataset.from_tensors((("q", "c"), "c")).batch(1))

@@ -4,6 +4,7 @@ from numbers import Integral
 
 import tensorflow as tf
 
+from zoo.data.received import received
 from zoo.readers.text.texts import entries_of
 
 
@@ -50,12 +51,10 @@ def spans_of_examples(examples):
     leaves = tf.nest.flatten(spec)
     are_texts = all(getattr(each, "dtype", None) == tf.string for each in leaves)
     if not are_texts or [each.shape.rank for each in leaves] != [0, 0, 0] or len(spec) != 2:
-        received = f"{type(examples)}. Turn a list into two: pairs, answers = zip(*examples)"
-        if spec is not None:
-            received = f"a data set of {spec}. Split batches: dataset.unbatch()"
         raise ValueError(
             "The model learns from a tf.data.Dataset of ((question, context), answer), scalar "
-            f"strings, or from x=list of pairs, y=list of answers. Received: {received}."
+            "strings, or from x=list of pairs, y=list of answers. Received: "
+            f"{received(examples, 'x, y')}."
         )
 
     def find(pair, answer):

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 import tensorflow as tf
 
+from zoo.data.received import received
 from zoo.data.seeds import seed_stream
 from zoo.readers.images import image_bytes
 from zoo.readers.several import as_requests
@@ -173,11 +174,8 @@ def _kind(examples):
             return "annotations"
         if ranks.get("image") == (False, 0):
             return "image"
-    received = f"{type(examples)}. Split pairs: images, captions = zip(*pairs)"
-    if spec is not None:
-        received = f"a data set of {spec}. Split batches: dataset.unbatch()"
     raise ValueError(
         "The model learns from a tf.data.Dataset of dictionaries with `captions`, strings (n,), "
         "and `image`, a string, or `annotations` (positions, channels); or from x=list of images, "
-        f"y=list of captions. Received: {received}."
+        f"y=list of captions. Received: {received(examples, 'images, captions')}."
     )

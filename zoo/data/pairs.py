@@ -4,6 +4,7 @@ import reprlib
 
 import tensorflow as tf
 
+from zoo.data.received import received
 from zoo.readers.text.texts import as_texts, refuse_paths
 
 
@@ -67,12 +68,9 @@ def spoken_texts(examples):
     spec = getattr(examples, "element_spec", None)
     is_pair = isinstance(spec, tuple) and len(spec) == 2
     if not is_pair or spec[1].dtype != tf.string or spec[1].shape.rank != 0:
-        received = f"{type(examples)}. Split pairs: sounds, texts = zip(*pairs)"
-        if spec is not None:
-            received = f"a data set of {spec}. Split batches: dataset.unbatch()"
         raise ValueError(
             "The model learns from sounds and their texts: a tf.data.Dataset of (sound, text), or "
-            f"x=list of sounds, y=list of texts. Received: {received}."
+            f"x=list of sounds, y=list of texts. Received: {received(examples, 'sounds, texts')}."
         )
     return examples
 
@@ -82,13 +80,10 @@ def require_pairs(pairs):
     spec = getattr(pairs, "element_spec", None)
     is_pair = isinstance(spec, tuple) and len(spec) == 2
     if not is_pair or any(each.dtype != tf.string or each.shape.rank != 0 for each in spec):
-        received = f"a {type(pairs).__name__}. Split pairs: sources, targets = zip(*pairs)"
-        if spec is not None:
-            received = f"a data set of {spec}. Split batches: dataset.unbatch()"
         raise ValueError(
             "The model learns from pairs of texts: a tf.data.Dataset whose "
             "elements are (source, target) scalar strings, or x=list of sources, y=list of "
-            f"targets. Received: {received}."
+            f"targets. Received: {received(pairs, 'sources, targets')}."
         )
 
 
