@@ -1,9 +1,10 @@
-"""Names that doctests use without imports, the number of threads per worker, and `--full`."""
+"""Names and seeds of doctests, the number of threads per worker, and `--full`."""
 
 import collections
 import gc
 import itertools
 import os
+import random
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # workers share the cores
     os.environ |= {"TF_NUM_INTRAOP_THREADS": "1", "OMP_NUM_THREADS": "1"}
@@ -89,6 +90,15 @@ def _pairwise(cases):
         chosen.append(cases[best])
         missing -= pairs[best]
     return chosen or cases
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    """Gives the same initial weights in every run: Keras seeds initializers with Python's `random`.
+
+    `keras.utils.set_random_seed` would also discard everything that TensorFlow has compiled.
+    """
+    random.seed(0)
 
 
 @pytest.fixture(autouse=True)

@@ -1,18 +1,8 @@
-"""The state in which every test starts, what `--full` adds, and what saves time without it."""
+"""What `--full` adds to tests, and what saves time without it."""
 
 import contextlib
-import random
 
 import pytest
-
-
-@pytest.fixture(autouse=True)
-def seeded():
-    """Gives the same initial weights in every run: Keras seeds initializers with Python's `random`.
-
-    `keras.utils.set_random_seed` would also discard everything that TensorFlow has compiled.
-    """
-    random.seed(0)
 
 
 def pytest_configure(config):
