@@ -122,14 +122,14 @@ class MultiHeadLayer(AttentionLayer):
 
     def _split_heads(self, x, size):
         """Returns heads `(batch, heads, length, size)` of a projection `(batch, length, …)`."""
-        batch, length = ops.shape(x)[0], ops.shape(x)[1]
+        batch, length, _ = ops.shape(x)
         heads = ops.reshape(x, (batch, length, x.shape[2] // size, size))
         return ops.swapaxes(heads, 1, 2)  # (batch, heads, length, size)
 
     def _merge(self, context):
         """Joins the heads of a context `(batch, heads, length, value_dim)` and projects them."""
         context = ops.swapaxes(ops.cast(context, self.compute_dtype), 1, 2)
-        batch, length = ops.shape(context)[0], ops.shape(context)[1]
+        batch, length, *_ = ops.shape(context)
         merged = ops.reshape(context, (batch, length, self.num_heads * self.value_dim))
         return self.output_projection(merged)
 

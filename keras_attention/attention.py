@@ -211,7 +211,7 @@ class Attention(GrowingMemory, MemoryAttention):
             mask: Boolean `(batch, length)` or `None`.
             start: Position of the first key.
         """
-        positions = ops.arange(ops.shape(key)[-2], dtype="int32") + start
+        positions = self._positions(key, start)
         features = None if self.position is None else self.position.key_features(key)
         if self.position is not None and self.score.uses_key:
             key = self.position.rotate(key, positions)
@@ -263,7 +263,7 @@ class Attention(GrowingMemory, MemoryAttention):
 
     def _prepared_queries(self, query, start):
         """Returns the prepared queries and, if any, the features that the position needs."""
-        positions = ops.arange(ops.shape(query)[-2], dtype="int32") + start
+        positions = self._positions(query, start)
         features = None
         if self.position is not None:
             features = self.position.features(query)
@@ -271,6 +271,12 @@ class Attention(GrowingMemory, MemoryAttention):
             query = self.position.rotate(query, positions)
         prepared = self.score.prepare_query(query, positions)
         return [prepared] if features is None else [prepared, features]
+
+    def _positions(self, x, start):
+        """Returns the positions of `(..., length, size)`, or `None` if nothing uses them."""
+        if self.position is None and not self.score.uses_positions:
+            return None
+        return ops.arange(ops.shape(x)[-2], dtype="int32") + start
 
     def _weight_dropout(self, training):
         is_on = self.dropout and training

@@ -82,7 +82,8 @@ class Score(keras.layers.Layer):
 
         Args:
             query: Tensor `(batch, *heads, query_length, query_size)`.
-            positions: int32 `(query_length,)`, the positions of the queries.
+            positions: int32 `(query_length,)`, the positions of the queries; may be `None` if the
+                score does not use positions.
         """
         return query
 
@@ -91,7 +92,7 @@ class Score(keras.layers.Layer):
 
         Args:
             key: Tensor `(batch, *heads, key_length, key_size)`.
-            positions: int32 `(key_length,)`, the positions of the keys.
+            positions: int32 `(key_length,)`, the positions of the keys; may be `None` as well.
         """
         return key
 
