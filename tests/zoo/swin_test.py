@@ -143,20 +143,14 @@ def test_wrong_shapes_are_named():
 
 def classifier():
     reader = zoo.ImageReader(size=20)
-    return zoo.load(
-        "swin", weights=None, reader=reader, labels=["dark", "light"], activation="relu", **TINY
-    )
+    return zoo.load("swin", weights=None, reader=reader, labels=["dark", "light"], **TINY)
 
 
 PHOTOS = [np.full((20, 30, 3), 255 * side, "uint8") for side in (0, 1)]
 
 
-@pytest.mark.usefixtures("eagerly")
-def test_a_classifier_learns_and_tells_where_it_looks(tmp_path):
+def test_a_classifier_tells_where_it_looks(tmp_path):
     model = classifier()
-    model.compile(keras.optimizers.Adam(0.01))
-    history = model.fit(PHOTOS, ["dark", "light"], epochs=3, verbose=0).history
-    assert history["loss"][-1] < history["loss"][0]
     result = model.classify(PHOTOS, return_attention=True)
     images, _ = model.reader.read(result.images)
     logits, weights = model.core(images, return_attention_scores=True)
@@ -178,9 +172,12 @@ def test_a_classifier_learns_and_tells_where_it_looks(tmp_path):
 
 
 @pytest.mark.full
-def test_an_exported_model_takes_images(tmp_path):
+def test_a_classifier_learns_from_images_and_its_export_takes_them(tmp_path):
     model = classifier()
+    model.compile(keras.optimizers.Adam(0.01))
+    model.fit(PHOTOS * 4, ["dark", "light"] * 4, batch_size=4, epochs=6, verbose=0)
     result = model.classify(PHOTOS, return_attention=True)
+    assert result.labels == ["dark", "light"]
     assert len(result.plot(0, layer=1).axes) == 3
     model.export(tmp_path / "exported")
     served = tf.saved_model.load(tmp_path / "exported" / "1").signatures["explain"]
