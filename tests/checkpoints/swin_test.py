@@ -20,17 +20,16 @@ SIZES = {
     "image_size": 24,
     "patch_size": 2,
     "embed_dim": 8,
-    "depths": [1, 2, 1],
-    "num_heads": [1, 2, 4],
+    "depths": [1, 2],
+    "num_heads": [1, 2],
     "window_size": 3,
     "mlp_ratio": 1.5,
 }
 
 
 def save(folder, kind, **settings):
-    config = transformers.SwinConfig(
-        **SIZES, id2label={0: "crane", 1: "dog", 2: "crane"}, **settings
-    )
+    labels = {0: "crane", 1: "dog", 2: "crane"}
+    config = transformers.SwinConfig(**SIZES | settings, id2label=labels)
     model = tiny._random(getattr(transformers, f"Swin{kind}"), config)
     model.save_pretrained(folder)
     size = {"height": 24, "width": 24}
@@ -56,7 +55,7 @@ def outputs(model, pixels, **options):
     return model(torch.tensor(pixels.transpose(0, 3, 1, 2)), **options)
 
 
-@pytest.mark.parametrize("shape", [(41, 52), (21, 31)])
+@pytest.mark.parametrize("shape", [(41, 52), (11, 17)])
 def test_numbers_are_those_of_transformers(classifier, shape):
     _, theirs, model = classifier
     assert model.labels == ["crane", "dog", "crane (2)"]
@@ -68,22 +67,22 @@ def test_numbers_are_those_of_transformers(classifier, shape):
     states, _ = model.core.encode(pixels)
     for ours, others in zip(states, expected.reshaped_hidden_states, strict=True):
         np.testing.assert_allclose(ours, others.permute(0, 2, 3, 1), atol=5e-5)
-    last = [weights[number] for number in (0, 2, 3)]  # of each stage
+    last = [weights[number] for number in (0, 2)]  # of each stage
     for ours, others in zip(last, expected.attentions, strict=True):
         np.testing.assert_allclose(np.reshape(ours, others.shape), others, atol=1e-5)
 
 
 def test_saved_and_back(classifier, tmp_path):
     _, theirs, model = classifier
-    again, path = check_saved_and_back(model, theirs, tmp_path)
+    again, _ = check_saved_and_back(model, theirs, tmp_path)
     pixels = pixels_of(24, 24)
     np.testing.assert_array_equal(again.core(pixels), model.core(pixels))
-    assert zoo.load(path).labels == model.labels
 
 
 @pytest.mark.usefixtures("eagerly")
 def test_a_vector_is_the_mean_of_the_last_stage(tmp_path):
-    theirs = save(tmp_path / "hf", "Model", qkv_bias=False, hidden_act="relu")
+    options = {"depths": [1, 1], "qkv_bias": False, "hidden_act": "relu"}
+    theirs = save(tmp_path / "hf", "Model", **options)
     model = zoo.load(tmp_path / "hf")
     assert isinstance(model, zoo.Embedder)
     images, _ = model.reader.read([image_bytes(tiny.photos()[0])])
@@ -130,8 +129,8 @@ def test_files_of_earlier_versions_hold_places_in_windows(classifier, tmp_path):
         ({"window_shape": 3}, "not implemented: window_shape=3"),
         ({"architectures": ["SwinBackbone"]}, "SwinBackbone.*SwinForImageClassification, SwinM"),
         ({"window_size": 4}, r"bias_table has the shape \(25, 1\).*needs \(1, 7, 7\)"),
-        ({"depths": [1, 2, 10**6]}, "asks for 1000003 layers"),
-        ({"num_heads": [1, 2]}, "must have a number for each stage"),
+        ({"depths": [1, 10**6]}, "asks for 1000001 layers"),
+        ({"num_heads": [1]}, "must have a number for each stage"),
     ],
 )
 def test_configs_that_do_not_fit(classifier, tmp_path, change, message):
