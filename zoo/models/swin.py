@@ -215,7 +215,8 @@ class Swin(Core):
         """Explains an answer by attention, see `zoo.tasks.classification.Classifier.respond`.
 
         It is the attention of the last stage, whose vectors make up the answer. What they were
-        merged from is not traced any further.
+        merged from is not traced any further. The last row and column of a map also cover the
+        zeros that fill up the image.
 
         Args:
             images: The images.
