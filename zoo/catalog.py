@@ -139,6 +139,21 @@ ARCHITECTURES = {
         "zoo.models.spectrogram_transformer.SpectrogramTransformer",
         needs={"reader": "zoo.SpectrogramReader()", "labels": _LABELS},
     ),
+    "swin": Architecture(
+        "classification",
+        "Swin Transformer (Liu et al. 2021)",
+        "zoo.tasks.classification.Classifier",
+        "zoo.models.swin.Swin",
+        needs={"reader": "zoo.ImageReader()", "labels": _LABELS},
+    ),
+    "swin_embedding": Architecture(
+        "embedding",
+        "Swin Transformer for image embeddings (Liu et al. 2021)",
+        "zoo.tasks.embedding.Embedder",
+        "zoo.models.swin.Swin",
+        {"num_labels": 0},
+        needs={"reader": "zoo.ImageReader()"},
+    ),
     "t5": Architecture(
         "text to text",
         "Text-to-text Transformer (Raffel et al. 2020)",
@@ -307,9 +322,10 @@ def list_models() -> list[ModelInfo]:
 
     >>> [model.name for model in list_models() if not model.card]  # doctest: +NORMALIZE_WHITESPACE
     ['bahdanau_nmt', 'bart', 'bart_classifier', 'blip', 'clip', 'conformer', 'conformer_ctc',
-     'luong_nmt', 'show_attend_tell', 'siglip', 'spectrogram_transformer', 't5', 'text_encoder',
-     'text_encoder_embedding', 'text_encoder_masked', 'text_encoder_score', 'text_encoder_span',
-     'text_encoder_tags', 'transformer_lm', 'transformer_nmt', 'vit', 'vit_embedding', 'whisper']
+     'luong_nmt', 'show_attend_tell', 'siglip', 'spectrogram_transformer', 'swin', 'swin_embedding',
+     't5', 'text_encoder', 'text_encoder_embedding', 'text_encoder_masked', 'text_encoder_score',
+     'text_encoder_span', 'text_encoder_tags', 'transformer_lm', 'transformer_nmt', 'vit',
+     'vit_embedding', 'whisper']
     """
     trained = sorted(folder.parent for folder in PRESETS.glob(f"*/{CARD}"))
     return [_preset_info(folder) for folder in trained] + [

@@ -24,6 +24,8 @@ CHOSEN = "labels", "problem_type", *LANGUAGES
 WITH_LABELS = {
     "conformer": "conformer",
     "spectrogram_transformer": "spectrogram_transformer",
+    "swin": "swin",
+    "swin_embedding": "swin",
     "vit": "vit",
     "vit_embedding": "vit",
 }
@@ -361,7 +363,8 @@ def _most_layers(arguments):
     """Returns the number of layers of the tallest stack that the arguments ask for."""
     stacks = [arguments, *(each for each in arguments.values() if isinstance(each, dict))]
     numbers = [stack.get("num_layers") for stack in stacks]
-    return max((number for number in numbers if isinstance(number, int)), default=0)
+    numbers = [each if isinstance(each, list | tuple) else [each] for each in numbers]  # by stage
+    return max(sum(each for each in stages if isinstance(each, int)) for stages in numbers)
 
 
 @contextlib.contextmanager

@@ -11,12 +11,13 @@ ClassifierName = Literal[
     "conformer",
     "conformer_spoken_digit",
     "spectrogram_transformer",
+    "swin",
     "text_encoder",
     "text_encoder_imdb",
     "vit",
     "vit_mnist",
 ]
-EmbedderName = Literal["text_encoder_embedding", "vit_embedding"]
+EmbedderName = Literal["swin_embedding", "text_encoder_embedding", "vit_embedding"]
 MaskFillerName = Literal["text_encoder_masked", "text_encoder_masked_imdb"]
 MatcherName = Literal["clip", "clip_flickr8k", "siglip"]
 RecognizerName = Literal["conformer_ctc", "conformer_ctc_spoken_digit"]

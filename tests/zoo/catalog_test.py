@@ -173,7 +173,11 @@ def test_what_fresh_weights_need_is_told_and_works(name):
     for need, example in info.needs.items():
         assert f"    {need}={example}\n" in str(info)
     tiny = {"num_layers": 1, "size": 16, "num_heads": 2, "hidden": 16}
-    options = {each.name: tiny[each.name] for each in info.options if each.name in tiny}
+    options = {
+        each.name: (tiny[each.name],) if isinstance(each.default, tuple) else tiny[each.name]
+        for each in info.options
+        if each.name in tiny
+    }
     assert zoo.load(name, weights=None, **needs, **options).core.built
 
 
@@ -258,6 +262,8 @@ def test_architectures_are_listed_last():
         "show_attend_tell",
         "siglip",
         "spectrogram_transformer",
+        "swin",
+        "swin_embedding",
         "t5",
         "text_encoder",
         "text_encoder_embedding",

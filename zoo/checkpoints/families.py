@@ -27,6 +27,7 @@ FAMILIES = {
     "qwen3": "zoo.checkpoints.llama",
     "roberta": "zoo.checkpoints.roberta",
     "siglip": "zoo.checkpoints.siglip",
+    "swin": "zoo.checkpoints.swin",
     "t5": "zoo.checkpoints.t5",
     "vit": "zoo.checkpoints.vit",
     "whisper": "zoo.checkpoints.whisper",

@@ -30,7 +30,8 @@ class Part(NamedTuple):
 
 
 class Turned(NamedTuple):
-    """A tensor whose two axes are swapped in the file.
+    """A tensor whose two axes are swapped in the file. The first one there may be several axes of
+    the weight, such as those of a grid.
 
     Attributes:
         name: Name of the tensor.
@@ -170,6 +171,8 @@ def tensors_of(core, names):
     for entry in _entries(core, names):
         array = np.array(entry.weight)
         if entry.turn is not None:
+            if len(entry.turn) < array.ndim:  # `Turned`, of several axes
+                array = array.reshape(len(array), -1)
             array = np.transpose(array, np.argsort(entry.turn))
         if entry.part is None:
             yield entry.name, array
@@ -232,7 +235,8 @@ def _of_tensor(tensor, entry):
     array = tensor if entry.turn is None else np.transpose(tensor, entry.turn)
     shape = tuple(entry.weight.shape)
     squeezed = [size for size in array.shape if size != 1], [size for size in shape if size != 1]
-    is_grid = entry.part is not None and array.size == np.prod(shape)
+    is_split = entry.turn is not None and len(entry.turn) < len(shape)  # `Turned`, as in a grid
+    is_grid = (entry.part is not None or is_split) and array.size == np.prod(shape)
     if squeezed[0] != squeezed[1] and not is_grid:
         raise ValueError(
             f"{entry.name} has the shape {tuple(tensor.shape)} in the file, and {entry.weight.path}"

@@ -57,11 +57,18 @@ def picture_options(settings, folder):
     Raises:
         ValueError: If it is a regression model.
     """
-    biases = ["query", "key", "value"] if settings.take("qkv_bias", default=True) else []
-    options = {
+    return {
         "num_layers": settings.take("num_hidden_layers"),
         "size": settings.take("hidden_size"),
         "num_heads": settings.take("num_attention_heads"),
+        **options_without_sizes(settings, folder),
+    }
+
+
+def options_without_sizes(settings, folder):
+    """Returns the `picture_options` that do not tell how large the stack is."""
+    biases = ["query", "key", "value"] if settings.take("qkv_bias", default=True) else []
+    options = {
         "activation": activation(settings, settings.take("hidden_act", default="gelu")),
         "dropout": settings.take("hidden_dropout_prob", default=0.0),
         "attention_dropout": settings.take("attention_probs_dropout_prob", default=0.0),
@@ -111,7 +118,7 @@ def table_of(kind, block, first=1):
     }
 
 
-def plan_of(settings, options, table, prefix, family, unused=()):
+def plan_of(settings, options, table, prefix, family, unused=(), architecture="vit"):
     """Returns the `Plan` of an embedder, or of a classifier, whose head may be new.
 
     Args:
@@ -121,13 +128,14 @@ def plan_of(settings, options, table, prefix, family, unused=()):
         prefix: Prefix of the names that a file may leave out.
         family: First part of the names of classes in transformers, such as `"ViT"`, or `None` if
             there is no classifier among them.
-        unused: Regular expressions of the tensors of other heads.
+        unused: Regular expressions of tensors that the model does not use, as of other heads.
+        architecture: Name of the classifier in the catalog.
     """
     if is_embedder(settings):
-        return Plan("vit_embedding", options, Names(table, prefix, unused=unused))
+        return Plan(f"{architecture}_embedding", options, Names(table, prefix, unused=unused))
     names = Names(table | {"head": "classifier"}, prefix, unused=unused)
     if settings.new_labels:
         of_labels = settings_of_labels(settings.new_labels, options["problem_type"])
         of_class = {"architectures": [f"{family}ForImageClassification"]}
         names = names.with_new_head("head", of_class | of_labels if family else {})
-    return Plan("vit", options, names)
+    return Plan(architecture, options, names)

@@ -27,6 +27,8 @@ METRICS = {"word error rate, %": "wer"}  # others go by their first word
 BY_ARCHITECTURE = {  # where the task alone does not tell
     "conformer": "audio-classification",
     "spectrogram_transformer": "audio-classification",
+    "swin": "image-classification",
+    "swin_embedding": "image-feature-extraction",
     "vit": "image-classification",
     "vit_embedding": "image-feature-extraction",
 }

@@ -80,7 +80,7 @@ class PictureClasses(NamedTuple):
         attention: float32 array (images × rows × columns), the contribution of each region to the
             answer, by attention rollout; a map sums to 1. `None` unless requested.
         heads: float32 array (images × blocks × heads × rows × columns), the same for each head
-            alone, or `None`.
+            alone, or `None`. For a Swin Transformer, both are of the blocks of the last stage.
         images: List of `bytes`, the encoded images.
     """
 
