@@ -26,6 +26,7 @@ WITH_LABELS = {
     "spectrogram_transformer": "spectrogram_transformer",
     "vit": "vit",
     "vit_embedding": "vit",
+    "wav2vec2": "wav2vec2",
 }
 
 if TYPE_CHECKING:

@@ -10,6 +10,10 @@ import numpy as np
 import tensorflow as tf
 
 LARGE = 2**22  # numbers that are read at a time
+_OF_WEIGHT_NORM = {
+    ".weight_g": ".parametrizations.weight.original0",
+    ".weight_v": ".parametrizations.weight.original1",
+}
 
 
 class Part(NamedTuple):
@@ -30,7 +34,7 @@ class Part(NamedTuple):
 
 
 class Turned(NamedTuple):
-    """A tensor whose two axes are swapped in the file.
+    """A tensor whose axes are in the reverse order in the file.
 
     Attributes:
         name: Name of the tensor.
@@ -199,7 +203,8 @@ def _of_object(found, rule, number, transposed):
     part = rule if isinstance(rule, Part) else None
     name = (rule if isinstance(rule, str) else rule.name).format(number)
     if isinstance(found, keras.Variable):
-        yield _Entry(found, name, (1, 0) if isinstance(rule, Turned) else None, part)
+        turn = tuple(reversed(range(len(found.shape)))) if isinstance(rule, Turned) else None
+        yield _Entry(found, name, turn, part)
     elif isinstance(found, keras.layers.Dense):
         turn = (1, 0) if transposed else None
         cut = part
@@ -292,7 +297,12 @@ def namer(found, names):
 
 
 def modern(name):
-    """Renames the weight and the bias of a normalization from old TensorFlow checkpoints."""
+    """Renames the weight and the bias of a normalization from old TensorFlow checkpoints, and the
+    parts of a kernel with weight normalization from older versions of PyTorch.
+    """
+    for old, new in _OF_WEIGHT_NORM.items():
+        if name.endswith(old):
+            return name.removesuffix(old) + new
     if name.endswith("LayerNorm.gamma"):
         return name.removesuffix("gamma") + "weight"
     return name.removesuffix("beta") + "bias" if name.endswith("LayerNorm.beta") else name

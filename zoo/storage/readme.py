@@ -29,6 +29,7 @@ BY_ARCHITECTURE = {  # where the task alone does not tell
     "spectrogram_transformer": "audio-classification",
     "vit": "image-classification",
     "vit_embedding": "image-feature-extraction",
+    "wav2vec2": "audio-classification",
 }
 LICENSES = (
     "apache-2.0",
