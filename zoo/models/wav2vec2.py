@@ -43,7 +43,7 @@ class WaveEncoderConfig(StackConfig):
     hidden: int = 3072
     position: str = "convolutional"
     activation: str = "gelu"
-    filters: tuple = (512,) * 7
+    filters: tuple = (512, 512, 512, 512, 512, 512, 512)
     kernel_sizes: tuple = (10, 3, 3, 3, 3, 2, 2)
     strides: tuple = (5, 2, 2, 2, 2, 2, 2)
     convolution_norm: str = "group"
