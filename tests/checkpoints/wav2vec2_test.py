@@ -306,7 +306,12 @@ def test_a_classifier_is_saved_and_back(classifier, tmp_path):
     np.testing.assert_array_equal(again.core(read(again)), model.core(read(model)))
 
 
-NEW = {"ForPreTraining": "Wav2Vec2", "Model": "Hubert", "ForSequenceClassification": "Hubert"}
+NEW = {
+    "ForPreTraining": "Wav2Vec2",
+    "ForCTC": "Wav2Vec2",
+    "Model": "Hubert",
+    "ForSequenceClassification": "Hubert",
+}
 
 
 @pytest.mark.parametrize("kind", kinds(NEW, quick=["ForPreTraining"]))

@@ -43,6 +43,7 @@ _OF_TRAINING = (  # and of pre-training
     "ctc_loss_reduction",
     "ctc_zero_infinity",
     "diversity_loss_weight",
+    "feat_extract_dropout",  # of older files, without an effect
     "feat_quantizer_dropout",
     "freeze_feat_extract_train",
     "layerdrop",
@@ -132,7 +133,6 @@ def _options(settings, folder):
         add_adapter=False,
         conv_pos_batch_norm=False,
         feat_extract_activation="gelu",
-        feat_extract_dropout=0.0,
         feat_proj_layer_norm=True,
     )
     settings.ignore(*_OF_TRAINING, *_OF_OTHERS)

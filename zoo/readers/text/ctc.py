@@ -71,9 +71,8 @@ def _definition(vocabulary, roles, config):
             "normalizers": [*([{"type": "Uppercase"}] if lowercase else []), spaces],
         },
         "decoder": {
-            "type": "CTC",
-            "pad_token": roles["pad"],
-            "word_delimiter_token": delimiter,
+            "type": "Characters",
+            "delimiter": delimiter,
             "space": config.get("replace_word_delimiter_char", " "),
             "lowercase": lowercase,
             "cleanup": bool(config.get("clean_up_tokenization_spaces")),

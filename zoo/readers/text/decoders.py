@@ -99,9 +99,11 @@ def _bpe(definition, suffix):
     return spell, spell
 
 
-def _ctc(definition, suffix):
+def _characters(definition, suffix):
+    """As in CTC models of transformers: a token for each character, and one between words."""
+
     def spell(piece):
-        text = definition["space"] if piece == definition["word_delimiter_token"] else piece
+        text = definition["space"] if piece == definition["delimiter"] else piece
         return (text.lower() if definition["lowercase"] else text).encode()
 
     return spell, spell
@@ -133,7 +135,7 @@ def _sequence(definition, suffix):
 _DECODERS = {
     "BPEDecoder": _bpe,
     "ByteLevel": _byte_level,
-    "CTC": _ctc,
+    "Characters": _characters,
     "Metaspace": _metaspace,
     "Sequence": _sequence,
     "WordPiece": _word_piece,

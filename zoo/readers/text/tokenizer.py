@@ -201,9 +201,9 @@ class Tokenizer(TextTokenizer):
         for token, number in ids.items():
             names[number] = token
         special = {ids[token] for token in special}
-        is_ctc = decoder.get("type") == "CTC"
-        self._strips_end = bool(suffix) or is_ctc
-        self._is_cleaned = is_ctc and decoder["cleanup"]  # as a whole, not each piece
+        is_of_characters = decoder.get("type") == "Characters"
+        self._strips_end = bool(suffix) or is_of_characters
+        self._is_cleaned = is_of_characters and decoder["cleanup"]  # whole texts, not each piece
         self._names = array_of_objects(names)
         self._pieces = array_of_objects([rest(name) for name in names])
         self._is_special = np.array([number in special for number in range(len(names))])
