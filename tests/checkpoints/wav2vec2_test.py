@@ -165,11 +165,10 @@ def test_tokens_are_those_of_transformers(kind, checkpoints):
     assert [text.decode() for text in written] == expected
 
 
-@pytest.mark.usefixtures("eagerly")
 def test_the_loss_is_that_of_transformers(checkpoints):
     _, theirs, _, extractor, model = checkpoints("base")
     texts = ["TEA AT TEN", "TOTS", "NO"]
-    inputs, labels, _ = next(iter(model.batches(SOUNDS, texts)))
+    inputs, labels, _ = model.teach(read(model), tf.constant(texts))
     losses = CTC(model.tokenizer.pad_id, reduction="none")(labels, model.core(inputs)).numpy()
     for each, row, found in zip(WAVES, labels.numpy(), losses, strict=True):
         row = torch.tensor(row[row != model.tokenizer.pad_id])[None]
@@ -274,20 +273,24 @@ def logits_of(theirs, extractor, waves=WAVES):
         return torch.cat([theirs(**heard(extractor, each)).logits for each in waves])
 
 
-@pytest.mark.usefixtures("eagerly")
 def test_labels_are_those_of_transformers(classifier):
     _, theirs, extractor, model = classifier
     expected = logits_of(theirs, extractor)
     np.testing.assert_allclose(model.core(read(model)), expected, atol=2e-5)
-    result = model.classify(SOUNDS, return_attention=True)
-    assert result.labels == [f"LABEL_{place}" for place in expected.argmax(dim=1)]
-    numbers = model.core.subsampling.tokens_of(LENGTHS).numpy().tolist()
-    assert [len(each) for each in result.attention] == numbers
-    assert [each.shape for each in result.heads] == [(2, 2, number) for number in numbers]
-    np.testing.assert_allclose([each.sum() for each in result.attention], 1.0, atol=1e-5)
+    contents = model.reader.requests(SOUNDS)[0]
+    told = model.respond(tf.constant(contents), return_attention=True)
+    labels = [each.decode() for each in told["label"].numpy()]
+    assert labels == [f"LABEL_{place}" for place in expected.argmax(dim=1)]
+    numbers = model.core.subsampling.tokens_of(LENGTHS).numpy()
+    np.testing.assert_array_equal(told["tokens"], numbers)
+    for row, number in enumerate(numbers):
+        for name in ("attention", "heads"):
+            sums = tf.reduce_sum(told[name][row, ..., :number], axis=-1)
+            np.testing.assert_allclose(sums, tf.ones_like(sums), atol=1e-5)
 
 
-@pytest.mark.parametrize("mask", [False, pytest.param(True, marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("mask", [False, True])
 def test_labels_of_a_batch(mask, tmp_path):
     folder, norm = tmp_path / "large", {**LARGE, "return_attention_mask": mask}
     folder.mkdir()
@@ -300,6 +303,7 @@ def test_labels_of_a_batch(mask, tmp_path):
     np.testing.assert_allclose(model.core(sounds), expected, atol=2e-5)
 
 
+@pytest.mark.full
 def test_a_classifier_is_saved_and_back(classifier, tmp_path):
     _, theirs, _, model = classifier
     again, _ = check_saved_and_back(model, theirs, tmp_path)

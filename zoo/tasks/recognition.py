@@ -34,9 +34,9 @@ class Recognizer(EncodingTask):
 
     Args:
         core: A model that returns logits `(batch, times, tokens)`, such as
-            `zoo.models.conformer_ctc.ConformerCTC`.
-        tokenizer: The tokenizer of the texts. Its padding token must be the blank of the core,
-            which is token 0 of a Conformer.
+            `zoo.models.conformer_ctc.ConformerCTC`. Its `blank_id` is the label of a time at which
+            no token begins.
+        tokenizer: The tokenizer of the texts. Its padding token must be that blank.
         reader: A `zoo.SoundReader`, or a `zoo.WaveReader` for a core of samples.
 
     Raises:
