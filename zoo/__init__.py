@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from zoo.readers.spectrogram_reader import SpectrogramReader
     from zoo.readers.speech_reader import SpeechReader
     from zoo.readers.text import ByteBPETokenizer
+    from zoo.readers.wave_reader import WaveReader
     from zoo.tasks.answering import Answerer
     from zoo.tasks.captioning import Captioner
     from zoo.tasks.classification import Classifier
@@ -67,6 +68,7 @@ __all__ = [
     "Transcription",
     "Translation",
     "Translator",
+    "WaveReader",
     "info",
     "list_models",
     "load",
@@ -100,6 +102,7 @@ _HOMES = {
     "Transcription": "zoo.tasks.sound_results",
     "Translation": "zoo.tasks.text_results",
     "Translator": "zoo.tasks.translation",
+    "WaveReader": "zoo.readers.wave_reader",
     "save_checkpoint": "zoo.checkpoints.saving",
 }
 _PACKAGES = ("data", "decoding", "metrics", "serving", "storage", "training")

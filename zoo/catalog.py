@@ -233,6 +233,20 @@ ARCHITECTURES = {
         {"num_labels": 0},
         needs={"reader": "zoo.ImageReader()"},
     ),
+    "wav2vec2": Architecture(
+        "classification",
+        "wav2vec 2.0 for audio classification (Baevski et al. 2020)",
+        "zoo.tasks.classification.Classifier",
+        "zoo.models.wav2vec2.Wav2Vec2",
+        needs={"reader": "zoo.WaveReader()", "labels": _LABELS},
+    ),
+    "wav2vec2_ctc": Architecture(
+        "speech recognition",
+        "wav2vec 2.0 for speech recognition (Baevski et al. 2020)",
+        "zoo.tasks.recognition.Recognizer",
+        "zoo.models.wav2vec2_ctc.Wav2Vec2CTC",
+        needs={"reader": "zoo.WaveReader()", "tokenizer": _TOKENIZER},
+    ),
     "whisper": Architecture(
         "transcription",
         "Transformer for speech transcription (Radford et al. 2022)",
@@ -243,7 +257,13 @@ ARCHITECTURES = {
 }
 
 
-_READERS_IN_CONFIGS = "image_reader", "sound_reader", "spectrogram_reader", "speech_reader"
+_READERS_IN_CONFIGS = (
+    "image_reader",
+    "sound_reader",
+    "spectrogram_reader",
+    "speech_reader",
+    "wave_reader",
+)
 
 
 def register():
@@ -325,7 +345,7 @@ def list_models() -> list[ModelInfo]:
      'luong_nmt', 'show_attend_tell', 'siglip', 'spectrogram_transformer', 'swin', 'swin_embedding',
      't5', 'text_encoder', 'text_encoder_embedding', 'text_encoder_masked', 'text_encoder_score',
      'text_encoder_span', 'text_encoder_tags', 'transformer_lm', 'transformer_nmt', 'vit',
-     'vit_embedding', 'whisper']
+     'vit_embedding', 'wav2vec2', 'wav2vec2_ctc', 'whisper']
     """
     trained = sorted(folder.parent for folder in PRESETS.glob(f"*/{CARD}"))
     return [_preset_info(folder) for folder in trained] + [

@@ -28,6 +28,7 @@ WITH_LABELS = {
     "swin_embedding": "swin",
     "vit": "vit",
     "vit_embedding": "vit",
+    "wav2vec2": "wav2vec2",
 }
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The loss of models that predict the next token."""
+"""The losses of models that predict the next token, and of those with a label at each time."""
 
 import keras
 from keras import ops
@@ -62,3 +62,40 @@ class TokenCrossentropy(keras.losses.Loss):
 
     def get_config(self):
         return {**super().get_config(), "label_smoothing": self.label_smoothing}
+
+
+@keras.saving.register_keras_serializable(package="zoo")
+class CTC(keras.losses.Loss):
+    """The negative log-probability of a text over all alignments, whichever label is the blank.
+
+    That of `keras.losses.CTC` is always label 0.
+
+    Paper: Graves et al. 2006, Connectionist Temporal Classification
+    (https://www.cs.toronto.edu/~graves/icml_2006.pdf).
+
+    Args:
+        blank_id: The label that is the blank, which also pads texts.
+
+    Call arguments:
+        y_true: Integer tokens `(batch, length)`.
+        y_pred: Logits `(batch, times, labels)`.
+
+    Example:
+
+    >>> loss = CTC(blank_id=2)
+    >>> float(loss(np.array([[1, 2]]), np.zeros((1, 2, 4), "float32")))  # 3 of 16 paths
+    1.673...
+    """
+
+    def __init__(self, blank_id=0, name="ctc", **kwargs):
+        kwargs.setdefault("dtype", "float32")  # Keras casts labels to it: half precision rounds ids
+        super().__init__(name=name, **kwargs)
+        self.blank_id = blank_id
+
+    def call(self, y_true, y_pred):
+        lengths = ops.sum(ops.cast(y_true != self.blank_id, "int32"), axis=-1)
+        times = ops.full_like(lengths, ops.shape(y_pred)[1])
+        return ops.ctc_loss(y_true, y_pred, lengths, times, mask_index=self.blank_id)
+
+    def get_config(self):
+        return {**super().get_config(), "blank_id": self.blank_id}

@@ -16,11 +16,12 @@ ClassifierName = Literal[
     "text_encoder_imdb",
     "vit",
     "vit_mnist",
+    "wav2vec2",
 ]
 EmbedderName = Literal["swin_embedding", "text_encoder_embedding", "vit_embedding"]
 MaskFillerName = Literal["text_encoder_masked", "text_encoder_masked_imdb"]
 MatcherName = Literal["clip", "clip_flickr8k", "siglip"]
-RecognizerName = Literal["conformer_ctc", "conformer_ctc_spoken_digit"]
+RecognizerName = Literal["conformer_ctc", "conformer_ctc_spoken_digit", "wav2vec2_ctc"]
 ScorerName = Literal["text_encoder_score"]
 TaggerName = Literal["text_encoder_tags"]
 TextGeneratorName = Literal["transformer_lm", "transformer_lm_shakespeare"]

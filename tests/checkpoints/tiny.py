@@ -451,6 +451,46 @@ def save_spectrogram_transformer(folder, **settings):
     return model, extractor
 
 
+def save_wav2vec2(folder, kind="ForCTC", family="Wav2Vec2", blank="<pad>", **settings):
+    """Like `save`, for a wav2vec 2.0 or HuBERT; also its feature extractor.
+
+    Args:
+        folder: Folder for the checkpoint.
+        kind: What the class does.
+        family: `"Wav2Vec2"` or `"Hubert"`.
+        blank: The blank; if it is not `"<pad>"`, it is the last token.
+        **settings: Settings of the config, and those of the feature extractor and the tokenizer.
+    """
+    usual = ["<pad>", "<s>", "</s>", "<unk>"] if blank == "<pad>" else ["<unk>"]
+    tokens = [*usual, *"|ETAOIN'.,S", *([] if blank == "<pad>" else [blank])]
+    (folder / "vocab.json").write_text(json.dumps({x: i for i, x in enumerate(tokens)}))
+    names = "do_lower_case", "clean_up_tokenization_spaces"
+    options = {name: settings.pop(name) for name in names if name in settings}
+    pieces = transformers.Wav2Vec2CTCTokenizer(
+        str(folder / "vocab.json"), pad_token=blank, **options
+    )
+    names = "return_attention_mask", "do_normalize"
+    options = {name: settings.pop(name) for name in names if name in settings}
+    extractor = transformers.Wav2Vec2FeatureExtractor(**options)
+    front = {"conv_dim": [8, 8, 8], "conv_kernel": [10, 3, 2], "conv_stride": [5, 2, 2]}
+    places = {"num_conv_pos_embeddings": 6, "num_conv_pos_embedding_groups": 4}
+    config = getattr(transformers, f"{family}Config")(
+        **{**OF_BLOCKS, **front, **places, "classifier_proj_size": 12, **settings},
+        vocab_size=len(tokens),
+        pad_token_id=tokens.index(blank),
+    )
+    model = _random(getattr(transformers, f"{family}{kind}"), config)
+    if kind == "ForCTC":
+        with torch.no_grad():  # else all texts repeat one token
+            getattr(model, family.lower()).feature_projection.projection.weight.mul_(4.0)
+            for name, weight in model.named_parameters():
+                is_block = ".layers." in name and weight.ndim == 2
+                weight.mul_(0.1 if name.endswith("bias") else 0.5 if is_block else 1.0)
+    for part in (model, extractor, *([pieces] if kind == "ForCTC" else [])):
+        part.save_pretrained(folder)
+    return model, pieces, extractor
+
+
 def save_whisper(folder, is_multilingual=True, timestamps=4, **generation):
     """Like `save`, for a Whisper of two seconds with 8 bands; also its feature extractor.
 

@@ -275,6 +275,8 @@ def test_architectures_are_listed_last():
         "transformer_nmt",
         "vit",
         "vit_embedding",
+        "wav2vec2",
+        "wav2vec2_ctc",
         "whisper",
     ]
 

@@ -12,12 +12,21 @@ SPECTROGRAMS = {
     "reader": zoo.SpectrogramReader(rate=8000, bands=16, frames=20, seconds=1.0),
     "patch_size": 8,
 }
+WAVES = {
+    "reader": zoo.WaveReader(),
+    "filters": (4, 4),
+    "kernel_sizes": (10, 3),
+    "strides": (5, 2),
+    "position_groups": 2,
+    "projection_size": 6,
+}
 OLD = {"labels": ["x", "y"]}
 KINDS = {  # -> the architecture of its classifier, and the options of the preset
     "vit": ("vit", {**IMAGES, **OLD, "distillation": "head"}),
     "vit_embedding": ("vit", IMAGES),
     "conformer": ("conformer", {**SOUNDS, **OLD}),
     "spectrogram_transformer": ("spectrogram_transformer", {**SPECTROGRAMS, **OLD}),
+    "wav2vec2": ("wav2vec2", {**WAVES, **OLD}),
 }
 
 
@@ -41,6 +50,9 @@ def inputs_of(config):
     generator = np.random.default_rng(1)
     if hasattr(config, "image_size"):
         return generator.normal(size=(2, 8, 8, 1)).astype("float32")
+    if hasattr(config, "filters"):
+        samples = generator.normal(size=(2, 400)).astype("float32")
+        return {"samples": samples, "lengths": np.array([400, 313], "int32")}
     frames = generator.normal(size=(2, 20, config.bands)).astype("float32")
     return {"frames": frames, "lengths": np.array([20, 13], "int32")}
 

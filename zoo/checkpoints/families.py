@@ -17,6 +17,7 @@ FAMILIES = {
     "distilbert": "zoo.checkpoints.distilbert",
     "electra": "zoo.checkpoints.electra",
     "gpt2": "zoo.checkpoints.gpt2",
+    "hubert": "zoo.checkpoints.wav2vec2",
     "llama": "zoo.checkpoints.llama",
     "m2m_100": "zoo.checkpoints.m2m_100",
     "marian": "zoo.checkpoints.marian",
@@ -30,6 +31,7 @@ FAMILIES = {
     "swin": "zoo.checkpoints.swin",
     "t5": "zoo.checkpoints.t5",
     "vit": "zoo.checkpoints.vit",
+    "wav2vec2": "zoo.checkpoints.wav2vec2",
     "whisper": "zoo.checkpoints.whisper",
     "xlm-roberta": "zoo.checkpoints.roberta",
 }

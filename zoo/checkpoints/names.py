@@ -10,6 +10,10 @@ import numpy as np
 import tensorflow as tf
 
 LARGE = 2**22  # numbers that are read at a time
+_OF_WEIGHT_NORM = {
+    ".weight_g": ".parametrizations.weight.original0",
+    ".weight_v": ".parametrizations.weight.original1",
+}
 
 
 class Part(NamedTuple):
@@ -30,8 +34,17 @@ class Part(NamedTuple):
 
 
 class Turned(NamedTuple):
-    """A tensor whose two axes are swapped in the file. The first one there may be several axes of
-    the weight, such as those of a grid.
+    """A tensor whose axes are in the reverse order in the file.
+
+    Attributes:
+        name: Name of the tensor.
+    """
+
+    name: str
+
+
+class Grid(NamedTuple):
+    """A table whose rows are the places of a grid, and whose columns are the first axis here.
 
     Attributes:
         name: Name of the tensor.
@@ -45,8 +58,8 @@ class Names(NamedTuple):
 
     Attributes:
         table: Dictionary from the path of a layer or a weight of the core, such as
-            `"blocks.{}.attention.query_projection"`, to its name in the file, a `Part` or
-            `Turned`. `{}` stands for the number of a block.
+            `"blocks.{}.attention.query_projection"`, to its name in the file, a `Part`,
+            `Turned` or `Grid`. `{}` stands for the number of a block.
         prefix: Prefix of the names of the base model, absent in files of a model without a head.
         tied: Dictionary from tensors that a file may duplicate to the ones they equal.
         unused: Regular expressions of tensors that the core deliberately does not use.
@@ -171,7 +184,7 @@ def tensors_of(core, names):
     for entry in _entries(core, names):
         array = np.array(entry.weight)
         if entry.turn is not None:
-            if len(entry.turn) < array.ndim:  # `Turned`, of several axes
+            if len(entry.turn) < array.ndim:  # a `Grid`
                 array = array.reshape(len(array), -1)
             array = np.transpose(array, np.argsort(entry.turn))
         if entry.part is None:
@@ -202,7 +215,10 @@ def _of_object(found, rule, number, transposed):
     part = rule if isinstance(rule, Part) else None
     name = (rule if isinstance(rule, str) else rule.name).format(number)
     if isinstance(found, keras.Variable):
-        yield _Entry(found, name, (1, 0) if isinstance(rule, Turned) else None, part)
+        turn = (1, 0) if isinstance(rule, Grid) else None
+        if isinstance(rule, Turned):
+            turn = tuple(reversed(range(len(found.shape))))
+        yield _Entry(found, name, turn, part)
     elif isinstance(found, keras.layers.Dense):
         turn = (1, 0) if transposed else None
         cut = part
@@ -235,7 +251,7 @@ def _of_tensor(tensor, entry):
     array = tensor if entry.turn is None else np.transpose(tensor, entry.turn)
     shape = tuple(entry.weight.shape)
     squeezed = [size for size in array.shape if size != 1], [size for size in shape if size != 1]
-    is_split = entry.turn is not None and len(entry.turn) < len(shape)  # `Turned`, as in a grid
+    is_split = entry.turn is not None and len(entry.turn) < len(shape)  # a `Grid`
     is_grid = (entry.part is not None or is_split) and array.size == np.prod(shape)
     if squeezed[0] != squeezed[1] and not is_grid:
         raise ValueError(
@@ -296,7 +312,12 @@ def namer(found, names):
 
 
 def modern(name):
-    """Renames the weight and the bias of a normalization from old TensorFlow checkpoints."""
+    """Renames the weight and the bias of a normalization from old TensorFlow checkpoints, and the
+    parts of a kernel with weight normalization from older versions of PyTorch.
+    """
+    for old, new in _OF_WEIGHT_NORM.items():
+        if name.endswith(old):
+            return name.removesuffix(old) + new
     if name.endswith("LayerNorm.gamma"):
         return name.removesuffix("gamma") + "weight"
     return name.removesuffix("beta") + "bias" if name.endswith("LayerNorm.beta") else name

@@ -3,7 +3,7 @@
 The stochastic depth of its training is not implemented.
 """
 
-from zoo.checkpoints.names import Turned
+from zoo.checkpoints.names import Grid
 from zoo.checkpoints.vit import options_without_sizes, plan_of
 
 PREFIX = "swin."
@@ -53,7 +53,7 @@ def plan(settings, folder):
         for ours, theirs in BLOCK.items():
             table[f"stage_{stage}.{{}}.{ours}"] = f"{layer}.blocks.{{}}.{theirs}"
         bias = f"{layer}.blocks.{{}}.attention.self.relative_position_bias_table"
-        table[f"stage_{stage}.{{}}.{BIAS}"] = Turned(bias)
+        table[f"stage_{stage}.{{}}.{BIAS}"] = Grid(bias)
         if stage < stages - 1:
             table[f"merges.{stage}.norm"] = f"{layer}.downsample.norm"
             table[f"merges.{stage}.reduction"] = f"{layer}.downsample.reduction"

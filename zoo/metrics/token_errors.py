@@ -11,7 +11,10 @@ class TokenErrorRate(keras.metrics.Metric):
     $$ rate = \\frac{\\sum edits}{\\sum tokens} $$
 
     An edit substitutes, inserts or deletes a token. The most likely text is that of the best path:
-    the best label at each time step, with repetitions merged and blanks (label 0) removed.
+    the best label at each time step, with repetitions merged and blanks removed.
+
+    Args:
+        blank_id: The label that is the blank, which also pads references.
 
     Example:
 
@@ -22,8 +25,9 @@ class TokenErrorRate(keras.metrics.Metric):
     0.333
     """
 
-    def __init__(self, name="token_error_rate", **kwargs):
+    def __init__(self, blank_id=0, name="token_error_rate", **kwargs):
         super().__init__(name=name, **kwargs)
+        self.blank_id = blank_id
         self.edits = self.add_variable((), "zeros", name="edits")
         self.tokens = self.add_variable((), "zeros", name="tokens")
 
@@ -31,16 +35,15 @@ class TokenErrorRate(keras.metrics.Metric):
         """Accumulates the edits of a batch.
 
         Args:
-            y_true: int32 `(batch, length)`, token ids, padded with 0.
+            y_true: int32 `(batch, length)`, token ids, padded with the blank.
             y_pred: Logits `(batch, times, labels)`.
             sample_weight: `(batch,)`, or `None`.
         """
         truth = tf.convert_to_tensor(y_true, tf.int32)
-        found, _ = best_path(y_pred)
-        edits = tf.edit_distance(
-            tf.sparse.from_dense(found.to_tensor(0)), tf.sparse.from_dense(truth), normalize=False
-        )
-        tokens = tf.math.count_nonzero(truth, axis=1, dtype=tf.float32)
+        truth = tf.ragged.boolean_mask(truth, truth != self.blank_id)
+        found, _ = best_path(y_pred, self.blank_id)
+        edits = tf.edit_distance(found.to_sparse(), truth.to_sparse(), normalize=False)
+        tokens = tf.cast(truth.row_lengths(), tf.float32)
         if sample_weight is not None:
             edits, tokens = (each * tf.cast(sample_weight, tf.float32) for each in (edits, tokens))
         self.edits.assign_add(tf.reduce_sum(edits))
@@ -49,12 +52,16 @@ class TokenErrorRate(keras.metrics.Metric):
     def result(self):
         return tf.math.divide_no_nan(self.edits.value, self.tokens.value)
 
+    def get_config(self):
+        return {**super().get_config(), "blank_id": self.blank_id}
 
-def best_path(logits):
+
+def best_path(logits, blank_id=0):
     """Returns the tokens of the best path, and the time steps at which they begin.
 
     Args:
-        logits: `(batch, times, labels)`; label 0 is the blank.
+        logits: `(batch, times, labels)`.
+        blank_id: The label that is the blank.
 
     Returns:
         Two ragged int32 tensors `(batch, None)`.
@@ -66,7 +73,7 @@ def best_path(logits):
     ([[2, 2, 1]], [[1, 4, 5]])
     """
     labels = tf.argmax(logits, axis=-1, output_type=tf.int32)
-    before = tf.pad(labels[:, :-1], [[0, 0], [1, 0]])
-    begins = (labels != 0) & (labels != before)
+    before = tf.pad(labels[:, :-1], [[0, 0], [1, 0]], constant_values=blank_id)
+    begins = (labels != blank_id) & (labels != before)
     times = tf.zeros_like(labels) + tf.range(tf.shape(labels)[1])
     return tf.ragged.boolean_mask(labels, begins), tf.ragged.boolean_mask(times, begins)

@@ -13,7 +13,7 @@ from keras_attention import ConformerBlock
 from keras_attention.convolution import CONVOLUTION_NORMS
 from keras_attention.errors import unknown_name
 from zoo.models.core import Core
-from zoo.models.rollout import attention_rollout
+from zoo.models.heard import mean_of_tokens, told_over_time
 from zoo.models.transformer import StackConfig, make_blocks, run_blocks
 
 
@@ -118,7 +118,7 @@ class Conformer(Core):
 
     def call(self, sounds, return_attention_scores=False, training=None):
         x, is_token, weights = self.encode(sounds, return_attention_scores, training)
-        logits = ops.cast(self.head(_mean(x, is_token)), "float32")
+        logits = ops.cast(self.head(mean_of_tokens(x, is_token)), "float32")
         return (logits, weights) if return_attention_scores else logits
 
     def encode(self, sounds, return_attention_scores=False, training=None):
@@ -145,26 +145,13 @@ class Conformer(Core):
         return x, is_token, [each for (each,) in weights]
 
     def told(self, sounds, weights):
-        """Explains an answer by attention, see `zoo.tasks.classification.Classifier.respond`.
+        """Explains an answer by attention, see `zoo.models.heard.told_over_time`.
 
         Args:
             sounds: Inputs of `call`.
             weights: Weights that `call` returned for them.
-
-        Returns:
-            Dictionary of float32 `attention` `(batch, tokens)`, the tokens that the answer comes
-            from, by rollout; `heads` `(batch, blocks, heads, tokens)`, the same for each head
-            alone; and `tokens`, int32 `(batch,)`, the number of tokens of each sound. Each row sums
-            to 1.
         """
-        tokens = self.subsampling.tokens_of(sounds["lengths"])
-        is_token = ops.arange(ops.shape(weights[0])[-1]) < tokens[:, None]
-        heads = ops.stack(weights, axis=1)  # (batch, blocks, heads, tokens, tokens)
-        return {
-            "attention": _mean(attention_rollout(weights), is_token),
-            "heads": _mean(ops.cast(heads, "float32"), is_token[:, None, None]),
-            "tokens": ops.cast(tokens, "int32"),
-        }
+        return told_over_time(weights, self.subsampling.tokens_of(sounds["lengths"]))
 
     def _are_tokens(self, x, lengths):
         return ops.arange(ops.shape(x)[1]) < self.subsampling.tokens_of(lengths)[:, None]
@@ -246,10 +233,3 @@ class Subsampling(keras.layers.Layer):
             "channels": self.channels,
             "strides": self.strides,
         }
-
-
-def _mean(x, is_token):
-    """Returns the masked mean over the second-to-last axis, 0 if all is masked."""
-    counts = ops.cast(is_token, x.dtype)[..., None]
-    number = ops.maximum(ops.sum(counts, axis=-2), 1.0)
-    return ops.sum(x * counts, axis=-2) / number

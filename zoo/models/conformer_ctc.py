@@ -4,12 +4,9 @@ The task, sounds to texts, is `zoo.tasks.recognition.Recognizer`.
 """
 
 import keras
-from keras import ops
 
 from zoo.models.conformer import Conformer, ConformerConfig
-
-BLANK = 0  # the label of a time at which no token begins
-CERTAIN = 1e4  # a logit that leaves nothing to others
+from zoo.models.heard import blank_after_the_end
 
 
 @keras.saving.register_keras_serializable(package="zoo")
@@ -51,10 +48,9 @@ class ConformerCTC(Conformer):
     Config = ConformerConfig
     architecture = "conformer_ctc"
     description = "Conformer for speech recognition (Gulati et al. 2020)"
+    blank_id = 0
 
     def call(self, sounds, return_attention_scores=False, training=None):
         x, is_token, weights = self.encode(sounds, return_attention_scores, training)
-        logits = ops.cast(self.head(x), "float32")
-        blank = CERTAIN * ops.one_hot(BLANK, self.config.num_labels, dtype="float32")
-        logits = ops.where(is_token[..., None], logits, blank)
+        logits = blank_after_the_end(self.head(x), is_token, self.blank_id)
         return (logits, weights) if return_attention_scores else logits

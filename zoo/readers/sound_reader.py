@@ -98,6 +98,11 @@ class SoundReader(Shown):
         """Options of a model of sounds that the reader determines."""
         return {"bands": self.bands}
 
+    @property
+    def drawn(self):
+        """The reader whose spectrograms show sounds in plots."""
+        return self
+
     def requests(self, sounds):
         """Returns the bytes of each sound of a call, and whether the call was for one sound."""
 

@@ -16,7 +16,13 @@ _OBJECTS = {  # that arguments may be: classes, or what they are registered as
     "backbone": Backbone,
     "global_position": Position,
     "position": Position,
-    "reader": ("zoo>ImageReader", "zoo>SoundReader", "zoo>SpectrogramReader", "zoo>SpeechReader"),
+    "reader": (
+        "zoo>ImageReader",
+        "zoo>SoundReader",
+        "zoo>SpectrogramReader",
+        "zoo>SpeechReader",
+        "zoo>WaveReader",
+    ),
     "sampler": Sampler,
     "score": Score,
 }

@@ -31,6 +31,7 @@ BY_ARCHITECTURE = {  # where the task alone does not tell
     "swin_embedding": "image-feature-extraction",
     "vit": "image-classification",
     "vit_embedding": "image-feature-extraction",
+    "wav2vec2": "audio-classification",
 }
 LICENSES = (
     "apache-2.0",

@@ -8,8 +8,8 @@ import tensorflow as tf
 
 from zoo.data.batching import examples_of
 from zoo.data.pairs import spoken_texts
+from zoo.losses import CTC
 from zoo.metrics.token_errors import TokenErrorRate, best_path
-from zoo.models.conformer_ctc import BLANK
 from zoo.models.rollout import attention_rollout
 from zoo.readers.sound_reader import SoundReader
 from zoo.tasks.arguments import No, Sound, Yes
@@ -34,9 +34,10 @@ class Recognizer(EncodingTask):
 
     Args:
         core: A model that returns logits `(batch, times, tokens)`, such as
-            `zoo.models.conformer_ctc.ConformerCTC`.
-        tokenizer: The tokenizer of the texts. Its padding id must be 0, which is the blank here.
-        reader: A `zoo.SoundReader`.
+            `zoo.models.conformer_ctc.ConformerCTC`. Its `blank_id` is the label of a time at which
+            no token begins.
+        tokenizer: The tokenizer of the texts. Its padding token must be that blank.
+        reader: A `zoo.SoundReader`, or a `zoo.WaveReader` for a core of samples.
 
     Raises:
         ValueError: If the parts do not match.
@@ -64,10 +65,10 @@ class Recognizer(EncodingTask):
             raise ValueError(
                 f"A recognizer needs reader=zoo.SoundReader(). Received: reader={reader!r}."
             )
-        if tokenizer is None or tokenizer.pad_id != BLANK:
+        if tokenizer is None or tokenizer.pad_id != core.blank_id:
             received = None if tokenizer is None else f"one with pad_id={tokenizer.pad_id}"
             raise ValueError(
-                "A recognizer needs a tokenizer whose padding has the id 0, such as "
+                f"A recognizer needs a tokenizer whose padding has the id {core.blank_id}, such as "
                 f"zoo.ByteBPETokenizer.train(texts). Received: {received}."
             )
         super().__init__(core, tokenizer, reader, **kwargs)
@@ -75,7 +76,9 @@ class Recognizer(EncodingTask):
     @classmethod
     def decides(cls, tokenizer=None, reader=None, **settings):
         reader = part_of(reader)
-        of_tokens = {} if tokenizer is None else {"num_labels": tokenizer.vocabulary_size}
+        of_tokens = {}
+        if tokenizer is not None:
+            of_tokens = {"num_labels": tokenizer.vocabulary_size, "blank_id": tokenizer.pad_id}
         return of_tokens | ({} if reader is None else reader.decides)
 
     @property
@@ -91,10 +94,10 @@ class Recognizer(EncodingTask):
 
     def usual_loss(self):
         """Returns the CTC loss: the negative log-probability of a text, over all alignments."""
-        return keras.losses.CTC()
+        return CTC(self.core.blank_id)
 
     def usual_metrics(self):
-        return [TokenErrorRate()]
+        return [TokenErrorRate(self.core.blank_id)]
 
     def batches(self, x, y=None, batch_size=None, shuffle=False, seed=0):
         """Turns sounds and their texts into batches for Keras.
@@ -121,12 +124,14 @@ class Recognizer(EncodingTask):
 
     def teach(self, sounds, texts):
         """Returns a batch for Keras from the outputs of the reader, and from texts."""
-        tokens = self.tokenizer.tokenize(texts).to_tensor(BLANK)
+        blank_id = self.core.blank_id
+        tokens = self.tokenizer.tokenize(texts).to_tensor(blank_id)
         # At least one column: if all texts are empty, TensorFlow's loss without it is off by log 2.
-        tokens = tf.pad(tokens, [[0, 0], [0, 1]], constant_values=BLANK)
-        is_token = tokens[:, 1:] != BLANK
+        tokens = tf.pad(tokens, [[0, 0], [0, 1]], constant_values=blank_id)
+        is_token = tokens[:, 1:] != blank_id
         repeats = tf.cast(is_token & (tokens[:, 1:] == tokens[:, :-1]), tf.int32)
-        needed = tf.math.count_nonzero(tokens, axis=1, dtype=tf.int32) + tf.reduce_sum(repeats, 1)
+        needed = tf.math.count_nonzero(tokens != blank_id, axis=1, dtype=tf.int32)
+        needed += tf.reduce_sum(repeats, axis=1)
         times = self.core.subsampling.tokens_of(sounds["lengths"])
         worst = tf.argmax(needed - times)
         received = "Received", texts[worst], "needs", needed[worst], "its sound has", times[worst]
@@ -185,15 +190,17 @@ class Recognizer(EncodingTask):
 
         Returns:
             Dictionary of `text`, strings `(batch,)`, empty where a request cannot be read;
-            `token_ids`, int32 `(batch, length)`, padded with 0; and `seconds`, float32 of the same
-            shape, when each begins. With attention also `attention`, float32 `(batch, length,
-            times)`, by rollout, and `times`, int32 `(batch,)`, the number of time steps of each.
+            `token_ids`, int32 `(batch, length)`, padded with the blank; and `seconds`, float32 of
+            the same shape, when each begins. With attention also `attention`, float32 `(batch,
+            length, times)`, by rollout, and `times`, int32 `(batch,)`, the number of time steps of
+            each.
         """
         sounds, _ = self.reader.read(requests)
         outputs = self.core(sounds, return_attention_scores=return_attention, training=False)
         logits, weights = outputs if return_attention else (outputs, None)
-        tokens, places = best_path(logits)
-        token_ids, places = tokens.to_tensor(BLANK), places.to_tensor(0)
+        blank_id = self.core.blank_id
+        tokens, places = best_path(logits, blank_id)
+        token_ids, places = tokens.to_tensor(blank_id), places.to_tensor(0)
         found = {
             "text": self.tokenizer.detokenize(token_ids),
             "token_ids": token_ids,
@@ -201,7 +208,7 @@ class Recognizer(EncodingTask):
         }
         if return_attention:
             attention = tf.gather(attention_rollout(weights), places, batch_dims=1)
-            found["attention"] = tf.where(token_ids[..., None] != BLANK, attention, 0.0)
+            found["attention"] = tf.where(token_ids[..., None] != blank_id, attention, 0.0)
             found["times"] = self.core.subsampling.tokens_of(sounds["lengths"])
         return found
 

@@ -45,7 +45,10 @@ class SoundClasses(NamedTuple):
         return cls(labels, probabilities, attention, heads, sounds, reader)
 
     def spectrogram(self, position=0):
-        """Returns the spectrogram of a sound as the model gets it, float32 (frames × bands)."""
+        """Returns the spectrogram of a sound, float32 (frames × bands).
+
+        It is what the model gets or, of a model of samples, that of a `zoo.SoundReader`.
+        """
         require_entry(self.sounds, position)
         return _spectrogram(self.reader, self.sounds[position])
 
@@ -164,7 +167,10 @@ class Recognition(NamedTuple):
         return cls(texts, tokens, seconds, attention, sounds, reader)
 
     def spectrogram(self, position=0):
-        """Returns the spectrogram of a sound as the model gets it, float32 (frames × bands)."""
+        """Returns the spectrogram of a sound, float32 (frames × bands).
+
+        It is what the model gets or, of a model of samples, that of a `zoo.SoundReader`.
+        """
         require_entry(self.sounds, position)
         return _spectrogram(self.reader, self.sounds[position])
 
@@ -184,12 +190,12 @@ class Recognition(NamedTuple):
 
 
 def _spectrogram(reader, sound):
-    return reader.read([sound])[0]["frames"][0].numpy()
+    return reader.drawn.read([sound])[0]["frames"][0].numpy()
 
 
 def _heard(frames, reader, rows, names, title):
     """Returns a figure of a spectrogram, with rows of weights over the same times below it."""
-    seconds = len(frames) * reader.hop
+    seconds = len(frames) * reader.drawn.hop
     figure = new_figure((min(3.0 + 6.0 * seconds, 16.0), 3.0 + min(0.4 * len(rows), 30.0)))
     above, below = figure.subplots(
         2, 1, sharex=True, gridspec_kw={"height_ratios": [5, max(1, len(rows))]}

@@ -5,6 +5,8 @@ Each gives two functions from a piece to its bytes: for the first piece of a tex
 
 import re
 
+import tensorflow as tf
+
 from zoo.readers.text.pieces import BYTE_ALPHABET
 
 _BYTE_OF = {character: byte for byte, character in enumerate(BYTE_ALPHABET)}
@@ -22,6 +24,7 @@ _CLEANED = (
     (" 've", "'ve"),
     (" 're", "'re"),
 )
+_IN_TEXTS = [(spaced, written) for spaced, written in _CLEANED if "do" not in spaced]
 
 
 def spelling_of(definition, suffix=""):
@@ -42,6 +45,13 @@ def spelling_of(definition, suffix=""):
             f"the decoder {kind!r} is not implemented. There are: {', '.join(_DECODERS)}."
         )
     return _DECODERS[kind](definition, suffix)
+
+
+def cleaned(texts):
+    """Removes the spaces in front of punctuation and contractions, as transformers does."""
+    for spaced, written in _IN_TEXTS:
+        texts = tf.strings.regex_replace(texts, re.escape(spaced), written)
+    return texts
 
 
 def _encoded(spell):
@@ -89,6 +99,16 @@ def _bpe(definition, suffix):
     return spell, spell
 
 
+def _characters(definition, suffix):
+    """As in CTC models of transformers: a token for each character, and one between words."""
+
+    def spell(piece):
+        text = definition["space"] if piece == definition["delimiter"] else piece
+        return (text.lower() if definition["lowercase"] else text).encode()
+
+    return spell, spell
+
+
 def _sequence(definition, suffix):
     """As in Llama: marks are spaces, `<0x..>` are bytes, and the first piece loses its space."""
     decoders = {each["type"]: each for each in definition["decoders"]}
@@ -115,6 +135,7 @@ def _sequence(definition, suffix):
 _DECODERS = {
     "BPEDecoder": _bpe,
     "ByteLevel": _byte_level,
+    "Characters": _characters,
     "Metaspace": _metaspace,
     "Sequence": _sequence,
     "WordPiece": _word_piece,

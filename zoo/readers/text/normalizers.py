@@ -103,6 +103,10 @@ def lower(character):
     return character.lower()
 
 
+def upper(character):
+    return character.upper()
+
+
 def _clean(character):
     if character in "\t\n\r":
         return " "
@@ -226,4 +230,5 @@ _STEPS = {
     ],
     "Strip": _strip,
     "StripAccents": lambda definition: [EachCharacter(without_marks)],
+    "Uppercase": lambda definition: [EachCharacter(upper)],
 }

@@ -189,6 +189,7 @@ class Tokenizer(TextTokenizer):
 
     def _set_pieces(self, definition, ids, special):
         suffix = definition["model"].get("end_of_word_suffix") or ""
+        decoder = definition.get("decoder") or {}
         first, rest = decoders.spelling_of(definition.get("decoder"), suffix)
         needed = max(ids.values(), default=-1) + 1
         if self._size is not None and self._size < needed:
@@ -200,7 +201,9 @@ class Tokenizer(TextTokenizer):
         for token, number in ids.items():
             names[number] = token
         special = {ids[token] for token in special}
-        self._strips_end = bool(suffix)
+        is_of_characters = decoder.get("type") == "Characters"
+        self._strips_end = bool(suffix) or is_of_characters
+        self._is_cleaned = is_of_characters and decoder["cleanup"]  # whole texts, not each piece
         self._names = array_of_objects(names)
         self._pieces = array_of_objects([rest(name) for name in names])
         self._is_special = np.array([number in special for number in range(len(names))])
@@ -317,7 +320,8 @@ class Tokenizer(TextTokenizer):
             tf.gather(self._piece_bytes, token_ids),
         )
         texts = to_valid_utf8(tf.strings.reduce_join(tf.where(kept, pieces, ""), axis=1))
-        return tf.strings.strip(texts) if self._strips_end and begins_text else texts
+        texts = tf.strings.strip(texts) if self._strips_end and begins_text else texts
+        return decoders.cleaned(texts) if self._is_cleaned else texts
 
     def piece_texts(self, token_ids):
         """Spells ids in the graph: strings of the shape of `token_ids`, special tokens empty."""
