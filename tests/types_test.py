@@ -7,6 +7,8 @@ import subprocess
 import sys
 import typing
 
+import pytest
+
 import zoo
 from zoo import names
 from zoo.catalog import ARCHITECTURES
@@ -36,6 +38,7 @@ follow_imports = skip
 """
 
 
+@pytest.mark.full
 def test_mypy_passes_a_program_and_finds_mistakes(tmp_path, request):
     mistakes = tmp_path / "mistakes.py"
     mistakes.write_text(MISTAKES)

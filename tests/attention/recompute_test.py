@@ -90,7 +90,7 @@ def assert_same_losses(make):
     assert plain[0] != plain[1]
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer.name)
 def test_layers_learn_the_same(layer):
     def make(x, key_mask):

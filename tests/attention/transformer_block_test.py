@@ -144,9 +144,10 @@ def test_causal_layers_make_causal_blocks():
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
+@pytest.mark.full
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="one backend is enough")
 @pytest.mark.usefixtures("eagerly")
-@pytest.mark.parametrize("mode", [None, pytest.param("full", marks=pytest.mark.full)])
+@pytest.mark.parametrize("mode", [None, "full"])
 def test_a_model_of_such_blocks_learns_and_comes_back_from_its_file(tmp_path, mode):
     keras.utils.set_random_seed(0)
     tokens = keras.Input((None,), dtype="int32")

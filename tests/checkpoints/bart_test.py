@@ -73,6 +73,7 @@ def test_long_texts_are_truncated_as_the_tokenizer_does(checkpoint):
     assert found[1, : len(expected[1])].numpy().tolist() == expected[1]
 
 
+@pytest.mark.full
 def test_saved_and_back(checkpoint, tmp_path):
     folder, _, pieces, model = checkpoint
     model.save_to_preset(tmp_path / "preset")

@@ -149,6 +149,7 @@ def test_loss_and_gradients_are_those_of_transformers(checkpoint, model, pixels)
     theirs.zero_grad()
 
 
+@pytest.mark.full
 def test_saved_and_back(checkpoint, model, pixels, tmp_path):
     _, theirs, pieces, _ = checkpoint
     _, path = check_saved_and_back(model, theirs, tmp_path)

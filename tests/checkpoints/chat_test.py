@@ -86,6 +86,7 @@ def test_answers_are_those_of_transformers(checkpoint, tmp_path):
     assert again.settings["chat"] == model.settings["chat"]
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("eagerly")
 def test_the_command(checkpoint, monkeypatch):
     *_, model = checkpoint

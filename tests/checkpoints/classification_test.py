@@ -105,6 +105,7 @@ def test_new_labels_by_entailment(tmp_path):
         model.classify(tiny.TEXTS, labels=TOPICS)
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("eagerly")
 def test_commands_for_new_labels(tmp_path, monkeypatch):
     tiny.save(tmp_path, "Bert", KIND, id2label=dict(enumerate(NLI)), num_hidden_layers=1)

@@ -54,6 +54,7 @@ def test_fill_mask_and_embed(tmp_path):
     assert sum(number**2 for number in json.loads(line)) == pytest.approx(1, abs=1e-3)
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("eagerly")
 def test_pairs_and_their_scores(tmp_path, monkeypatch):
     tiny.save(tmp_path, "Bert", "ForSequenceClassification", num_hidden_layers=1, num_labels=1)

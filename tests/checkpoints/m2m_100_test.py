@@ -97,6 +97,7 @@ def test_another_pair_of_languages_shares_the_weights(checkpoint, model):
     )
 
 
+@pytest.mark.full
 def test_saved_and_back(checkpoint, model, tmp_path):
     again, _ = check_saved_and_back(model, checkpoint[1], tmp_path)
     text = tiny.TEXTS[0]

@@ -147,6 +147,7 @@ def test_trained(checkpoint):
     assert history["loss"][-1] < 0.9 * history["loss"][0]
 
 
+@pytest.mark.full
 def test_saved(model, tmp_path):
     texts = SENTENCES[::2]
     model.save_to_preset(tmp_path / "preset")

@@ -170,6 +170,7 @@ def test_exported(model, photos, tmp_path):
     np.testing.assert_allclose(found, images, atol=1e-5)
 
 
+@pytest.mark.full
 def test_saved_and_back(checkpoint, model, tmp_path):
     _, theirs, pieces, _ = checkpoint
     again, path = check_saved_and_back(model, theirs, tmp_path)

@@ -86,6 +86,7 @@ def test_labels_and_attention(checkpoint, model):
     result.plot(1, layer=0)
 
 
+@pytest.mark.full
 def test_saved_and_back(checkpoint, model, tmp_path):
     again, _ = check_saved_and_back(model, checkpoint[1], tmp_path)
     assert again.classify(SOUNDS[:2]) == model.classify(SOUNDS[:2])

@@ -87,7 +87,7 @@ def test_steps_are_the_whole(checkpoint):
         np.testing.assert_allclose(logits, expected[:, place], atol=1e-4)
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 def test_saved_and_back(checkpoint, tmp_path):
     _, theirs, pieces, model = checkpoint
     source = model.source_tokens(tf.constant(TEXTS)).to_tensor()

@@ -85,6 +85,7 @@ def test_words_and_labels_that_do_not_match_are_told(tagger):
         model.batches(tf.data.Dataset.from_tensor_slices((words, [["O"] * 3])))
 
 
+@pytest.mark.full
 def test_a_new_head_for_words(tmp_path):
     tiny.save(tmp_path / "masked", "DistilBert", "ForMaskedLM", n_layers=1)
     model = zoo.load(tmp_path / "masked", labels=LABELS, problem_type="token_classification")

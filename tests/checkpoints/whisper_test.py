@@ -196,6 +196,7 @@ def test_learned_compiled_and_as_graphs(checkpoint, model, tmp_path):
     )
 
 
+@pytest.mark.full
 def test_what_it_learns_from(model):
     with pytest.raises(ValueError, match="set model.language"):
         model.batches(SOUNDS, ["a"] * 4)

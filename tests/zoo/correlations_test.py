@@ -33,6 +33,7 @@ def test_the_maps_are_those_of_whitened_data():
     np.testing.assert_allclose(maps[0] @ maps[1].T, expected[0] @ expected[1].T, atol=1e-9)
 
 
+@pytest.mark.full
 def test_towers_start_with_the_canonical_vectors():
     keras.utils.set_random_seed(1)
     tokenizer = zoo.ByteBPETokenizer.train(CAPTIONS, vocabulary_size=280)

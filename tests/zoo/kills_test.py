@@ -49,7 +49,7 @@ def assert_equal(found, expected):
 
 
 # The tokenizer is written first, then in each epoch weights, best weights, state and log.
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("number", [1, 6, 7, 8, 9])
 def test_training_that_was_killed_equals_training_that_was_not(tmp_path, number, results, capsys):
     with killing("os.fsync", number, cut=True), pytest.raises(Killed):

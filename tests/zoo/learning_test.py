@@ -144,6 +144,7 @@ def test_only_the_learner_looks_through_a_lens():
     np.testing.assert_allclose(learner(inputs), model(0 * inputs))
 
 
+@pytest.mark.full
 def test_a_job_is_done_once_and_keeps_the_averaged_weights(tmp_path, monkeypatch):
     arrays = {"tokens": stream()}
     core(2).save_weights(tmp_path / "teacher.weights.h5")

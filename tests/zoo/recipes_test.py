@@ -178,6 +178,7 @@ def test_a_preset_uses_the_length_penalty_that_did_best(run, dataset):
     assert scores[tried.index(sampler)] == max(scores)
 
 
+@pytest.mark.full
 def test_self_critical_training_goes_on_with_the_best_weights(dataset, tmp_path, monkeypatch):
     folders, losses, biases = [tmp_path, tmp_path / "self_critical"], [], []
     numbers = []

@@ -131,7 +131,7 @@ def test_learns_from_lists(model, spoken):
     assert model.evaluate(sounds, texts, return_dict=True, verbose=0)["token_error_rate"] == 0.0
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("kind", [tuple, np.array, iter])
 def test_texts_in_any_sequence(model, spoken, kind):
     sounds, texts = spoken

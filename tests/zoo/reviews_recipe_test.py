@@ -90,6 +90,7 @@ def test_few_reviews_are_measured_at_once():
     assert REVIEWS.evaluate(Measured(), None) == {"batch_size": 32}
 
 
+@pytest.mark.full
 def test_a_classifier_begins_with_a_trained_encoder(trained):
     masked = zoo.load(trained)
     labels = ["a", "b", "c"]

@@ -218,6 +218,7 @@ PUBLISHED = [  # Vaswani et al. 2017, table 3, in millions; a shared vocabulary 
 ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("options", "millions"), PUBLISHED)
 def test_published_models_have_the_published_size(options, millions):
     core = TransformerTranslator(37000, **options)
