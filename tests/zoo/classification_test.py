@@ -158,6 +158,13 @@ def test_a_broken_picture_in_a_data_set_is_told(model):
         model.evaluate(dataset, verbose=0)
 
 
+def test_pixels_of_a_data_set_are_finite():
+    reader = zoo.ImageReader(size=4)
+    dataset = tf.data.Dataset.from_tensor_slices((np.full((1, 5, 5, 3), np.nan), [0]))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="numbers that are not finite"):
+        list(reader.batched(dataset, 1))
+
+
 def test_labels_are_as_many_as_logits(model):
     with pytest.raises(ValueError, match=r"one for each logit of the model \(2\)"):
         zoo.Classifier(model.core, reader=model.reader, labels=["one"])

@@ -236,6 +236,9 @@ class Task(keras.Model, abc.ABC):
             x: Inputs of the core, or a data set of such batches, as `batches` returns.
             *args, **kwargs: Additional arguments of `keras.Model.predict`.
 
+        Returns:
+            An array; or a `tf.RaggedTensor` if outputs of the batches have different lengths.
+
         Raises:
             ValueError: If `x` holds texts or images.
         """
