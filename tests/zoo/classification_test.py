@@ -329,6 +329,13 @@ def test_strings_of_pandas_are_raw_inputs(model):
         model.predict(Series())
 
 
+def test_lists_of_pictures_are_raw_inputs(model):
+    images, _ = pictures(2)
+    for predict in (model, model.predict):
+        with pytest.raises(ValueError, match=r"Received: shape \(.*, uint8. .* call `classify`"):
+            predict(list(images))
+
+
 def test_examples_with_a_weight_are_not_batches(model):
     examples = tf.data.Dataset.from_tensor_slices((*pictures(4), np.ones(4)))
     with pytest.raises(ValueError, match=r"of \(input, label\), not batched"):
