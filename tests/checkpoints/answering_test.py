@@ -1,6 +1,7 @@
 """Extractive question answering: the same numbers as transformers, and the best of all spans."""
 
 import json
+import warnings
 
 import click.testing
 import keras
@@ -200,6 +201,20 @@ def test_mistakes(bert):
     wrong = tf.data.Dataset.from_tensor_slices(((["who?"], ["the mat"]), ["dogs"]))
     with pytest.raises(tf.errors.InvalidArgumentError, match="does not hold the answer"):
         list(spans_of_examples(wrong))
+
+
+def test_empty_answers_that_are_never_given_are_told(bert):
+    model, _ = bert
+    pairs, answers = [("who?", "the mat"), ("where?", "the mat")], iter(["mat", []])
+    with pytest.warns(
+        UserWarning, match="1 of 2 answers are empty.*load it with may_be_empty=True"
+    ):
+        model.batches(pairs, answers)
+    may = zoo.Answerer(model.core, model.tokenizer, may_be_empty=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        may._warn_of_empty(["mat", " "])
+        model._warn_of_empty([["the", ""], ("mat", 4)])
 
 
 def test_an_empty_context_holds_the_empty_answer():

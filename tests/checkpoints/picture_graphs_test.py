@@ -178,6 +178,7 @@ def test_plain_texts_become_the_same_tokens(toy):
         "\u00c4rger, don't-know; \u00bd 3\u00b2 \u4f60\u597d!",
         "<start> a <end>",
         "?!",
+        "A\0dog",
     ]
     length = toy.core.config.max_length
     found = encoded(library_of(toy), texts, length)

@@ -81,8 +81,31 @@ def test_words_and_labels_that_do_not_match_are_told(tagger):
         model.batches(words)
     with pytest.raises(ValueError, match="Received: 0 texts and labels for 0"):
         model.batches([], [])
-    with pytest.raises(ValueError, match=r"learns from lists, .*Received: x=<_TensorSliceDataset"):
-        model.batches(tf.data.Dataset.from_tensor_slices((words, [["O"] * 3])))
+    dataset = tf.data.Dataset.from_tensor_slices((words, [["O"] * 3]))
+    with pytest.raises(ValueError, match=r"two vectors, not batched.*dataset\.unbatch"):
+        model.batches(dataset.batch(1))
+    for wrong in (dataset.map(lambda x, y: x), dataset.map(lambda x, y: (x, [0.0] * 3))):
+        with pytest.raises(ValueError, match="two vectors, not batched.*Received: a data set"):
+            model.batches(wrong)
+    with pytest.raises(ValueError, match="must be a finite data set.*Leave out repeat"):
+        model.batches(dataset.repeat())
+    with pytest.raises(ValueError, match=r"Received: \['O', 'O', 'O'\] for 2 words at position 0"):
+        model.batches(dataset.map(lambda x, y: (x[:2], y)))
+
+
+def test_a_tagger_reads_data_sets_like_lists(tagger):
+    model, *_ = tagger
+    words = [["cats", "in", "Rome"], ["Naïve", ""], ["", "Paris"]]
+    labels = [["O", "O", "B-PLACE"], ["O", "I-PLACE"], ["O", "B-PLACE"]]
+    numbers = [[LABELS.index(each) for each in row] for row in labels]
+    rows = tf.ragged.constant(words), tf.ragged.constant(numbers)
+    dataset = tf.data.Dataset.from_tensor_slices(rows)
+    (found,), (expected,) = model.batches(dataset), model.batches(words, labels)
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    requests, _ = model.reader.requests([*words, [""], []])
+    found = model.reader.read_words(requests).words
+    assert [len(row[row != b""]) for row in found.numpy()] == [3, 2, 2, 1, 0]
 
 
 @pytest.mark.full

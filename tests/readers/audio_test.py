@@ -224,6 +224,32 @@ def test_what_is_soft_and_the_microphone_change_nothing():
     np.testing.assert_allclose(heard, plain, atol=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("samples", "message"),
+    [
+        ([0.5, np.nan], "finite numbers from -1 to 1.*up to.*nan.*position.*1.*or pass int16"),
+        ([0.5, -4000.0], "finite numbers from -1 to 1.*up to.*4000.*position.*1"),
+    ],
+)
+def test_samples_of_a_data_set_are_numbers_as_in_lists(samples, message):
+    reader = SoundReader(rate=RATE, bands=20)
+    sounds = np.repeat(np.array(samples, "float32")[:, None], 400, axis=1)
+    sounds[1, 1:] = 0.0
+    dataset = tf.data.Dataset.from_tensor_slices((sounds, [0, 1]))
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        list(reader.batched(dataset, 2))
+    assert len(list(reader.batched(dataset.take(1), 2))) == 1
+
+
+def test_broken_files_of_a_data_set_are_told_with_their_positions():
+    reader = SoundReader(rate=RATE, bands=20, seconds=0.5)
+    short, long = (sound_bytes((np.zeros(count, "int16"), RATE)) for count in (80, RATE))
+    dataset = tf.data.Dataset.from_tensor_slices(([short, long, b"none"], [0, 1, 2]))
+    message = r"2\] \[of\] \[3\] .*longer than 0.5 seconds: leave them out.*position\] \[1\]"
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        list(reader.batched(dataset, 3))
+
+
 def test_one_sound_or_several():
     reader = SoundReader(rate=RATE, bands=20, seconds=0.5)
     assert reader.requests(SOUND) == reader.requests((WAVE, RATE)) == ([SOUND], True)

@@ -158,6 +158,13 @@ def test_a_broken_picture_in_a_data_set_is_told(model):
         model.evaluate(dataset, verbose=0)
 
 
+def test_pixels_of_a_data_set_are_finite():
+    reader = zoo.ImageReader(size=4)
+    dataset = tf.data.Dataset.from_tensor_slices((np.full((1, 5, 5, 3), np.nan), [0]))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="numbers that are not finite"):
+        list(reader.batched(dataset, 1))
+
+
 def test_labels_are_as_many_as_logits(model):
     with pytest.raises(ValueError, match=r"one for each logit of the model \(2\)"):
         zoo.Classifier(model.core, reader=model.reader, labels=["one"])
@@ -320,6 +327,13 @@ def test_strings_of_pandas_are_raw_inputs(model):
 
     with pytest.raises(ValueError, match="takes batches of numbers here. .* call `classify`"):
         model.predict(Series())
+
+
+def test_lists_of_pictures_are_raw_inputs(model):
+    images, _ = pictures(2)
+    for predict in (model, model.predict):
+        with pytest.raises(ValueError, match=r"Received: shape \(.*, uint8. .* call `classify`"):
+            predict(list(images))
 
 
 def test_examples_with_a_weight_are_not_batches(model):

@@ -54,6 +54,16 @@ def test_training_brings_pairs_together(photos):
     np.testing.assert_allclose(*losses, rtol=1e-5)
 
 
+def test_what_is_no_pair_of_images_is_told(model, photos):
+    pairs = [image_bytes(photos[0])] * 2, [image_bytes(photos[1]), b"no image"]
+    dataset = tf.data.Dataset.from_tensor_slices(pairs)
+    message = r"1\] \[of\] \[2\] \[images cannot be decoded.*position\] \[1\]"
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        list(model.batches(dataset))
+    with pytest.raises(ValueError, match="learns from pairs of images: .*unbatch"):
+        model.batches(dataset.batch(2))
+
+
 def test_export_takes_images(model, photos, tmp_path):
     model.export(tmp_path / "exported")
     serve = tf.saved_model.load(tmp_path / "exported" / "1").signatures["serving_default"]

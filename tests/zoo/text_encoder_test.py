@@ -169,6 +169,24 @@ def test_a_learned_tokenizer_puts_special_tokens_around_texts_and_pairs():
     assert library.encode("who").ids == reader.read(tf.constant(["who"]))[0][0, 0].numpy().tolist()
 
 
+def test_the_exported_file_of_a_byte_tokenizer_puts_special_tokens_around_texts(
+    byte_tokenizer, monkeypatch, tmp_path
+):
+    """It is the model of an encoder there; that of a translator leaves them to the caller."""
+    model = zoo.load("text_encoder_score", weights=None, tokenizer=byte_tokenizer, **TINY)
+    monkeypatch.setattr("zoo.serving.write_graphs", lambda *arguments: arguments[4])
+    library = model.export(tmp_path / "graphs", format="onnx")
+    pairs = [("who", "is it"), ("", "a"), ("Né\n<start>", "<end>")]
+    for pair in [*pairs, *(pair[:1] for pair in pairs)]:
+        expected = byte_tokenizer.encode(*tf.constant(pair)[:, None])
+        found = library.encode(*pair)
+        assert found.ids == expected.token_ids[0].numpy().tolist()
+        assert found.type_ids == expected.segment_ids[0].numpy().tolist()
+    assert library.encode("").ids == [byte_tokenizer.start_id, byte_tokenizer.end_id]
+    bare = byte_tokenizer.to_library()
+    assert bare.encode("who").ids == byte_tokenizer.tokenize(["who"]).to_list()[0]
+
+
 def test_a_shipped_encoder_puts_special_tokens_around_pairs():
     for name in (ENCODER, "text_encoder_imdb"):
         tokenizer = zoo.load(name).tokenizer

@@ -158,6 +158,7 @@ def plain(captions):
     >>> plain(tf.constant(["A girl 's dog , running ."])).numpy().tolist()
     [b"a girl 's dog running"]
     """
+    captions = tf.strings.regex_replace(captions, "\0", " ")  # at which `lower` would stop
     captions = tf.strings.lower(captions, encoding="utf-8")
     captions = tf.strings.regex_replace(captions, BETWEEN_WORDS, " ")
     return tf.strings.strip(captions)

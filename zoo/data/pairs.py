@@ -75,15 +75,15 @@ def spoken_texts(examples):
     return examples
 
 
-def require_pairs(pairs):
-    """Raises a `ValueError` unless the elements are pairs of strings."""
+def require_pairs(pairs, kind="texts"):
+    """Raises a `ValueError` unless the elements are pairs of strings, `kind` in the message."""
     spec = getattr(pairs, "element_spec", None)
     is_pair = isinstance(spec, tuple) and len(spec) == 2
     if not is_pair or any(each.dtype != tf.string or each.shape.rank != 0 for each in spec):
         raise ValueError(
-            "The model learns from pairs of texts: a tf.data.Dataset whose "
-            "elements are (source, target) scalar strings, or x=list of sources, y=list of "
-            f"targets. Received: {received(pairs, 'sources, targets')}."
+            f"The model learns from pairs of {kind}: a tf.data.Dataset whose elements are (source, "
+            "target) scalar strings, or x=list of sources, y=list of targets. Received: "
+            f"{received(pairs, 'sources, targets')}."
         )
 
 

@@ -176,7 +176,13 @@ class ImageReader(Shown):
                 "Images in a data set must be encoded, or have the shape (rows, columns, "
                 f"channels) with 1 or 3 channels. Received: shape {pixels.shape}."
             )
-        pixels = fitted(tf.cast(pixels, tf.float32), self.size, *self._resizing)
+        pixels = tf.cast(pixels, tf.float32)
+        is_finite = tf.reduce_all(tf.math.is_finite(pixels))
+        told = (
+            "An image of a data set holds numbers that are not finite: correct it, or leave it out."
+        )
+        with tf.control_dependencies([tf.debugging.Assert(is_finite, [told])]):
+            pixels = fitted(tf.identity(pixels), self.size, *self._resizing)
         if pixels.shape[-1] != self.channels:
             change = tf.image.rgb_to_grayscale if self.channels == 1 else tf.image.grayscale_to_rgb
             pixels = change(pixels)

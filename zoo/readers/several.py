@@ -69,16 +69,19 @@ def content_of(path, what):
     return path.read_bytes()
 
 
-def assert_decoded(is_decoded, what):
+def assert_decoded(is_decoded, what, or_else=""):
     """Returns an operation that fails unless each input of a batch of a data set was decoded.
 
     Args:
         is_decoded: Boolean tensor (batch,).
         what: Name of the inputs in the error message.
+        or_else: What else may be wrong with them.
     """
     broken = tf.reduce_sum(tf.cast(~is_decoded, tf.int32))
     told = (
-        f"{what} cannot be decoded: leave them out. A data set holds the bytes of files, not their "
-        "paths: read them with tf.io.read_file(path)."
+        f"{what} cannot be decoded{or_else}: leave them out. The first one is at position",
+        tf.argmax(~is_decoded),
+        "of a batch, from 0. A data set holds the bytes of files, not their paths: read them with "
+        "tf.io.read_file(path).",
     )
-    return tf.debugging.Assert(broken == 0, [broken, "of", tf.size(is_decoded), told])
+    return tf.debugging.Assert(broken == 0, [broken, "of", tf.size(is_decoded), *told])

@@ -5,7 +5,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_attention._checks import is_positive_number, require_positive_integers
-from zoo.readers.audio import is_array_with_rate, read_sounds, sound_bytes
+from zoo.readers.audio import LOUDEST, is_array_with_rate, read_sounds, sound_bytes
 from zoo.readers.log_mel import log_mel
 from zoo.readers.mel import NEPERS
 from zoo.readers.several import as_requests, assert_decoded
@@ -183,13 +183,15 @@ class SoundReader(Shown):
         # AutoGraph, which tf.data applies, would take seconds and change nothing.
         @tf.autograph.experimental.do_not_convert
         def read(waves, lengths, labels):
-            return self.spectrograms(waves, lengths), labels
+            with tf.control_dependencies([_assert_in_range(waves)]):
+                return self.spectrograms(tf.identity(waves), lengths), labels
 
         return batches.map(read, num_parallel_calls=tf.data.AUTOTUNE)
 
     def _read_all(self, encoded, labels):
         sounds, is_sound = self.read(encoded)
-        with tf.control_dependencies([assert_decoded(is_sound, "sounds")]):
+        longer = f", or are longer than {self.seconds:g} seconds"
+        with tf.control_dependencies([assert_decoded(is_sound, "sounds", longer)]):
             return {name: tf.identity(each) for name, each in sounds.items()}, labels
 
     def example(self):
@@ -219,6 +221,22 @@ def as_floats(samples):
 
 def _with_length(samples, label):
     return as_floats(samples), tf.size(samples), label
+
+
+def _assert_in_range(waves):
+    """Returns an operation that fails unless a batch of sounds holds numbers as in lists."""
+    loudest = tf.reduce_max(tf.abs(waves), axis=1)  # NaN for a sound with NaN
+    is_wrong = ~(loudest <= LOUDEST)
+    first = tf.argmax(is_wrong)
+    told = (
+        "Sounds of floats must hold finite numbers from -1 to 1. Received: up to",
+        loudest[first],
+        "at position",
+        first,
+        "of a batch, from 0. Divide 16-bit samples by 32768, or pass int16; leave out a sound that "
+        "is not finite.",
+    )
+    return tf.debugging.Assert(tf.reduce_all(~is_wrong), told)
 
 
 def _is_numbers(sounds):

@@ -1,6 +1,7 @@
 """The task of question answering: a question and a text in, the answer, a part of it, out."""
 
 import itertools
+import warnings
 from typing import NamedTuple, overload
 
 import keras
@@ -109,12 +110,17 @@ class Answerer(EncodingTask):
 
         Raises:
             ValueError: If `x` and `y` have another form, or a context does not contain its answer.
+
+        Warns:
+            UserWarning: If answers in a list are empty, and `may_be_empty` is not set.
         """
         if y is None:
             examples = spans_of_examples(x)
         else:
             pairs, _ = self.reader.requests(*_questions_and_contexts(x))
+            y = entries_of(y)
             examples = answer_spans(pairs, y)
+            self._warn_of_empty(y)
             examples = examples.shuffle(len(pairs), seed=seed) if shuffle else examples
 
         def read(pairs, spans):
@@ -124,6 +130,15 @@ class Answerer(EncodingTask):
 
         batches = examples.batch(batch_size or self.usual_batch_size)
         return batches.map(read, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
+
+    def _warn_of_empty(self, answers):
+        empty = sum(not next(iter(texts_of(each)), "").strip() for each in answers)
+        if empty and not self.may_be_empty:
+            warnings.warn(
+                f"{empty} of {len(answers)} answers are empty, and this model never gives an empty "
+                "one. If a context may hold no answer, load it with may_be_empty=True.",
+                stacklevel=3,
+            )
 
     def evaluate(self, x, y=None, batch_size=None, return_dict=False, **kwargs):
         """Returns the loss and the metrics on raw data, including `exact_match` and `f1`.

@@ -5,6 +5,7 @@ import contextlib
 import os
 import reprlib
 import warnings
+from numbers import Number
 from typing import Any
 
 import keras
@@ -236,8 +237,11 @@ class Task(keras.Model, abc.ABC):
             x: Inputs of the core, or a data set of such batches, as `batches` returns.
             *args, **kwargs: Additional arguments of `keras.Model.predict`.
 
+        Returns:
+            An array; or a `tf.RaggedTensor` if outputs of the batches have different lengths.
+
         Raises:
-            ValueError: If `x` holds texts or images.
+            ValueError: If `x` holds texts or images, or is a list, such as one of sounds.
         """
         self._require_batch(getattr(x, "element_spec", x))
         with _unknown_number_of_batches():
@@ -287,14 +291,16 @@ class Task(keras.Model, abc.ABC):
 
     def _require_batch(self, inputs):
         """Raises a `ValueError` for raw inputs, which are not a batch of numbers yet."""
+        is_list = isinstance(inputs, list)  # of which no core takes the entries
         for leaf in keras.tree.flatten(inputs):
-            if not _is_text(leaf) and (self.takes_images or not _is_image(leaf)):
+            is_raw = _is_text(leaf) or (is_list and not isinstance(leaf, Number))
+            if not is_raw and (self.takes_images or not _is_image(leaf)):
                 continue
             is_array = hasattr(leaf, "shape")
             received = f"shape {leaf.shape}, {leaf.dtype}" if is_array else repr(leaf)
             raise ValueError(
                 f"{type(self).__name__} takes batches of numbers here. Received: {received}. For "
-                f"texts or images call `{self.task_method}`; to learn from them, `fit`."
+                f"texts, images or sounds call `{self.task_method}`; to learn from them, `fit`."
             )
 
     def enable_lora(self, rank: int) -> None:

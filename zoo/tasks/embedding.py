@@ -10,6 +10,7 @@ from keras_attention.errors import unknown_name
 from zoo import serving
 from zoo.data.pairs import pairs_of_images, pairs_of_lists, require_pairs
 from zoo.decoding.base import require
+from zoo.readers.several import assert_decoded
 from zoo.readers.text.text_reader import TextReader
 from zoo.readers.text.texts import as_text
 from zoo.tasks.arguments import FilePath, Picture, PictureOrPictures, Pictures, Texts
@@ -141,17 +142,24 @@ class Embedder(EncodingTask):
             pairs = pairs_of_images(*(self.reader.requests(images)[0] for images in (x, y)))
         else:
             pairs = pairs_of_lists(x, y)
-        require_pairs(pairs)
+        require_pairs(pairs, "images" if self.takes_images else "texts")
         if shuffle and y is not None:
             pairs = pairs.shuffle(len(pairs), seed=seed)
 
         def read(first, second):
-            inputs = {"first": self.reader.read(first)[0], "second": self.reader.read(second)[0]}
+            inputs = {"first": self._read_all(first), "second": self._read_all(second)}
             labels = tf.range(tf.shape(first)[0])
             return inputs, labels, tf.ones_like(labels, tf.float32)
 
         batches = pairs.batch(batch_size or self.usual_batch_size)
         return batches.map(read, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
+
+    def _read_all(self, requests):
+        inputs, is_read = self.reader.read(requests)
+        if not self.takes_images:
+            return inputs
+        with tf.control_dependencies([assert_decoded(is_read, "images")]):
+            return tf.identity(inputs)
 
     # ---------------------------------------------------------------------------------- embedding
 

@@ -10,6 +10,7 @@ from zoo import serving
 from zoo.data.batching import in_batches_by_length
 from zoo.decoding.compiled import made_once
 from zoo.readers.image_reader import ImageReader
+from zoo.readers.text.library import with_special_tokens
 from zoo.readers.text.text_reader import TextReader
 from zoo.serving import Endpoint
 from zoo.tasks.arguments import FilePath
@@ -102,8 +103,9 @@ class EncodingTask(Task):
         """
         if format in serving.GRAPH_FORMATS:
             encoders = self.serving_encoders()
-            library = None if self.tokenizer is None else self.tokenizer.to_library()
-            contents = self.serving_contents()
+            contents, library = self.serving_contents(), None
+            if self.tokenizer is not None:
+                library = with_special_tokens(self.tokenizer.to_library(), self.tokenizer.templates)
             return serving.write_graphs(path, format, self.core, encoders, library, contents)
         serving.require_format(format)
         resources = [self.core] if self.tokenizer is None else [self.core, self.tokenizer]

@@ -6,7 +6,9 @@ from typing import NamedTuple, overload
 import keras
 import tensorflow as tf
 
+from zoo.data.batching import is_batches
 from zoo.data.labels import require_labels
+from zoo.data.received import received
 from zoo.readers.text.texts import entries_of
 from zoo.readers.text.word_reader import WordReader
 from zoo.tasks.encoding import EncodingTask
@@ -14,7 +16,8 @@ from zoo.tasks.encoding import EncodingTask
 POSITIONS = ("B", "I", "E", "L", "S", "U")  # of a word in its entity, in front of the kind
 BEGINNINGS = ("B", "S", "U")
 EXPECTED = (
-    "A tagger learns from lists, with a label for each word: x=[['Anna', 'left']], y=[['P', 'O']]."
+    "A tagger learns from lists, with a label for each word: x=[['Anna', 'left']], y=[['P', 'O']]; "
+    "or from a tf.data.Dataset of (words, labels), two vectors, not batched."
 )
 
 
@@ -67,8 +70,11 @@ class Tagger(EncodingTask):
         """Turns texts with labels into batches for Keras.
 
         Args:
-            x: A list of texts as `tag` takes them, preferably lists of words.
-            y: For each text the list of the labels of its words: names or indices.
+            x: A list of texts as `tag` takes them, preferably lists of words; or a finite
+                `tf.data.Dataset` of (words, labels), a vector of each, which is read at once. With
+                `steps_per_epoch`, `fit` repeats it.
+            y: If `x` is a list: for each text the list of the labels of its words, names or
+                indices.
             batch_size: Number of texts per batch. Defaults to 64.
             shuffle: Whether to shuffle them.
             seed: Seed of the shuffling.
@@ -77,11 +83,11 @@ class Tagger(EncodingTask):
             A data set of `(inputs, labels, weights)`; each word counts once.
 
         Raises:
-            ValueError: If there are no texts, the numbers of labels and words of a text differ, or
-                a label is unknown.
+            ValueError: If there are no texts, the numbers of labels and words of a text differ, a
+                label is unknown, or a data set has another form.
         """
         if isinstance(x, tf.data.Dataset):
-            raise ValueError(f"{EXPECTED} Received: x={x!r}.")
+            x, y = _lists_of(x)
         requests, _ = self.reader.requests(x)
         numbers = self._numbers(requests, y)
         examples = tf.data.Dataset.from_tensor_slices((requests, numbers))
@@ -101,6 +107,9 @@ class Tagger(EncodingTask):
 
         batches = examples.ragged_batch(batch_size or self.usual_batch_size)
         return batches.map(read, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
+
+    def _is_read_by_step(self, x):
+        return is_batches(x)
 
     def _numbers(self, requests, labels):
         labels = [] if labels is None else entries_of(labels)
@@ -186,6 +195,36 @@ class Tagger(EncodingTask):
             return self.respond(self.reader.words_of(texts))
 
         return {"serving_default": self._endpoint(serving_default)}
+
+
+def _lists_of(examples):
+    """Returns the texts and the labels of a data set, two lists."""
+    spec = examples.element_spec
+    specs = spec if isinstance(spec, tuple) and len(spec) == 2 else (None, None)
+    types = [getattr(each, "dtype", None) for each in specs]
+    ranks = [each.shape.rank for each in specs] if None not in types else None
+    are_words = types[0] == tf.string and ranks in ([0, 1], [1, 1])
+    if not are_words or not (types[1] == tf.string or types[1].is_integer):
+        raise ValueError(f"{EXPECTED} Received: {received(examples, 'x, y')}.")
+    if examples.cardinality() == tf.data.INFINITE_CARDINALITY:
+        raise ValueError(
+            "`x` must be a finite data set, since a tagger reads it at once. Received: an endless "
+            "one. Leave out repeat(): with `steps_per_epoch`, fit repeats it."
+        )
+    texts, labels = [], []
+    for words, of_words in examples.map(lambda *each: tuple(map(tf.identity, each))):
+        texts.append(_decoded(words))
+        labels.append(_decoded(of_words))
+    return texts, labels
+
+
+def _decoded(tensor):
+    """Returns the strings or numbers of a tensor, in lists if it has axes."""
+    values = tensor.numpy().tolist() if tensor.shape.rank else [tensor.numpy()]
+    values = [
+        each.decode("utf-8", "replace") if isinstance(each, bytes) else each for each in values
+    ]
+    return values if tensor.shape.rank else values[0]
 
 
 def entities(tags):

@@ -97,6 +97,31 @@ def bounded(library, start_id, end_id, max_length, between_words=None):
     return library
 
 
+def with_special_tokens(library, templates):
+    """Returns a `tokenizers.Tokenizer` that puts the special tokens of a model around texts.
+
+    Args:
+        library: The tokenizer, which is modified unless it adds special tokens already.
+        templates: The `templates.Item`s of a single text and of a pair.
+    """
+    if library.post_processor is not None:
+        return library
+    ids = {each for items in templates for item in items for each in item.token_ids}
+    names = {each: library.id_to_token(each) for each in ids}
+
+    def pieces_of(item):
+        pieces = ["$" + "AB"[item.text]] if item.text is not None else []
+        pieces += [names[each] for each in item.token_ids]
+        return [f"{piece}:{item.segment}" for piece in pieces]
+
+    single, pair = ([piece for item in items for piece in pieces_of(item)] for items in templates)
+    special = [(name, each) for each, name in names.items()]
+    library.post_processor = _import_tokenizers().processors.TemplateProcessing(
+        single, pair, special
+    )
+    return library
+
+
 def _completed(part):
     """Returns a part of a definition, completed with the options that the library requires."""
     if isinstance(part, list):

@@ -66,7 +66,9 @@ class WordReader(TextReader):
             if requests[place] is None:
                 words, _ = as_texts(text)
                 words = [" ".join(word.replace(SEPARATOR, " ").split()) for word in words]
-                requests[place] = f"{SEPARATOR} ".join(words).encode()
+                # A first word without characters must not vanish, as the one of an empty text does.
+                first = " " if words[:1] == [""] else ""
+                requests[place] = (first + f"{SEPARATOR} ".join(words)).encode()
         return requests, is_one
 
     def words_of(self, texts):
