@@ -18,6 +18,7 @@ FAMILIES = {
     "electra": "zoo.checkpoints.electra",
     "gpt2": "zoo.checkpoints.gpt2",
     "llama": "zoo.checkpoints.llama",
+    "longformer": "zoo.checkpoints.longformer",
     "m2m_100": "zoo.checkpoints.m2m_100",
     "marian": "zoo.checkpoints.marian",
     "mistral": "zoo.checkpoints.llama",
