@@ -142,7 +142,7 @@ def test_with_equal_projections_it_is_masked_attention():
         np.testing.assert_allclose(oracle.float64(found), oracle.float64(expected), atol=1e-5)
 
 
-@pytest.mark.parametrize("has_mask", [True, False])
+@pytest.mark.parametrize("has_mask", [True, pytest.param(False, marks=pytest.mark.full)])
 def test_gradients_equal_finite_differences(has_mask):
     layer, inputs = make(window=2), [random(1, 9, SIZE), random(1, 9, SIZE)]
     given = {"value_mask": np.arange(9)[None] != 4}
