@@ -41,7 +41,7 @@ def padding_of(length, reach):
         reach: How far a query sees to each side.
     """
     block, _ = _sizes(length, reach)
-    return larger(-(-length // block), 1) * block - length
+    return larger((length + block - 1) // block, 1) * block - length  # ONNX rounds towards 0
 
 
 def first_tokens(number, batch, length):

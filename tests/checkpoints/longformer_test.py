@@ -20,6 +20,7 @@ from tests.conftest import without_graphs  # noqa: E402
 
 FAMILY = "Longformer"
 LABELS = ["bad", "fair", "good"]
+WINDOWS = [4, 8]
 PAIRS = [
     ("Who sat on the mat?", tiny.TEXTS[0]),
     ("a", "the dogs"),
@@ -37,7 +38,7 @@ def short_blocks(monkeypatch):
 def masked(request, tmp_path_factory):
     """The model for masked tokens: its folder, and those of transformers and of the zoo."""
     folder = tmp_path_factory.mktemp("masked")
-    theirs, pieces = tiny.save(folder, FAMILY, "ForMaskedLM")
+    theirs, pieces = tiny.save(folder, FAMILY, "ForMaskedLM", attention_window=WINDOWS)
     with without_graphs(request.config):
         yield folder, theirs, pieces, zoo.load(folder)
 
@@ -63,12 +64,12 @@ def test_tokens_without_global_ones(masked):
     assert mask.sum(1).min() < 4 < 8 < mask.sum(1).max()  # texts in and beyond the windows
     assert_same(found, expected.logits, mask)
     assert_same_weights(weights, expected.attentions, mask)
-    assert [block.attention.window for block in model.core.blocks] == [4, 8]
+    assert [block.attention.window for block in model.core.blocks] == WINDOWS
 
 
 @pytest.mark.usefixtures("eagerly")
 def test_labels_read_the_first_token_which_is_global(request, tmp_path):
-    settings = {"id2label": dict(enumerate(LABELS))}
+    settings = {"id2label": dict(enumerate(LABELS)), "attention_window": WINDOWS}
     theirs, pieces = tiny.save(tmp_path / "hf", FAMILY, "ForSequenceClassification", **settings)
     expected, inputs = tiny.outputs(theirs, pieces)
     mask = inputs["attention_mask"].numpy() > 0
@@ -87,7 +88,7 @@ def test_labels_read_the_first_token_which_is_global(request, tmp_path):
 
 @pytest.mark.usefixtures("eagerly")
 def test_the_tokens_of_a_question_are_global(tmp_path):
-    theirs, _ = tiny.save(tmp_path, FAMILY, "ForQuestionAnswering")
+    theirs, _ = tiny.save(tmp_path, FAMILY, "ForQuestionAnswering", attention_window=WINDOWS)
     model = zoo.load(tmp_path, attention_dropout=0.0, dropout=0.0)
     inputs = model.reader.read(tf.constant(PAIRS)).inputs
     ids = inputs["token_ids"].numpy()

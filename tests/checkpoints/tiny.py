@@ -56,7 +56,7 @@ FAMILIES = {  # the class of a tokenizer, and settings
     "Roberta": {**SIZES, **BYTES, "type_vocab_size": 1},
     "XLMRoberta": {**SIZES, **BYTES, "tokenizer": "XLMRobertaTokenizer", "type_vocab_size": 1},
     "Camembert": {**SIZES, **BYTES, "type_vocab_size": 1},
-    "Longformer": {**SIZES, **BYTES, "type_vocab_size": 1, "attention_window": [4, 8]},
+    "Longformer": {**SIZES, **BYTES, "type_vocab_size": 1, "attention_window": 4},
     "DistilBert": {"tokenizer": "BertTokenizer", **DISTIL},
     "Electra": {"tokenizer": "BertTokenizer", **SIZES, "embedding_size": 8},
     "DebertaV2": {
