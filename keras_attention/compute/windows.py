@@ -82,7 +82,6 @@ def attend_in_windows(query, key, value, mask, tokens=None, *, reach, dropout=No
     Returns:
         The context `(batch, heads, length, value_size)` in the dtype of `value`.
     """
-    query, key = _scaled(query), ops.cast(key, "float32")
     batch, heads, length, _ = ops.shape(query)
     block, beside = _sizes(length, reach)
     number = length // block
@@ -91,29 +90,32 @@ def attend_in_windows(query, key, value, mask, tokens=None, *, reach, dropout=No
         """(batch, heads, length, size) -> (batch, heads, blocks, block, size)."""
         return ops.reshape(x, (batch, ops.shape(x)[1], number, block, x.shape[-1]))
 
+    def keys_of_blocks(x):
+        """(batch, heads, length, size) -> (batch, heads, blocks, global tokens + keys, size)."""
+        in_reach = _with_neighbors(cut(x), beside)
+        if tokens is None:
+            return in_reach
+        of_tokens = take_of_heads(x, tokens.places)
+        count, size = ops.shape(of_tokens)[2:]
+        of_tokens = ops.broadcast_to(of_tokens[:, :, None], (batch, heads, number, count, size))
+        return ops.concatenate([of_tokens, in_reach], axis=3)
+
     in_window = mask if tokens is None else mask & ~tokens.contains
     seen = _with_neighbors(cut(ops.cast(in_window, "int32")[:, None, :, None]), beside)
     distances = ops.arange(block + 2 * beside, dtype="int32") - beside
     distances = distances - ops.arange(block, dtype="int32")[:, None]
     visible = ops.cast(seen, "bool")[..., None, :, 0] & (ops.abs(distances) <= reach)
-    scores = matmul(cut(query), _with_neighbors(cut(key), beside), transpose_b=True)
     if tokens is not None:
-        count = ops.shape(tokens.places)[1]
-        of_tokens = matmul(query, take_of_heads(key, tokens.places), transpose_b=True)
-        of_tokens = ops.reshape(of_tokens, (batch, heads, number, block, count))
         sees = tokens.exists & ops.take_along_axis(mask, tokens.places, axis=1)
-        sees = ops.broadcast_to(sees[:, None, None, None], (batch, 1, number, block, count))
-        scores = ops.concatenate([of_tokens, scores], axis=-1)
+        shape = batch, 1, number, block, ops.shape(tokens.places)[1]
+        sees = ops.broadcast_to(sees[:, None, None, None], shape)
         visible = ops.concatenate([sees, visible], axis=-1)
+    key = keys_of_blocks(ops.cast(key, "float32"))
+    scores = matmul(cut(_scaled(query)), key, transpose_b=True)
     weights = Softmax()(scores, visible)
     weights = ops.cast(weights if dropout is None else dropout(weights), value.dtype)
-    context = 0.0
-    if tokens is not None:
-        of_tokens, weights = weights[..., :count], weights[..., count:]
-        of_tokens = ops.reshape(of_tokens, (batch, heads, length, count))
-        context = matmul(of_tokens, take_of_heads(value, tokens.places))
-    in_blocks = matmul(weights, _with_neighbors(cut(value), beside))
-    return context + ops.reshape(in_blocks, (batch, heads, length, value.shape[-1]))
+    context = matmul(weights, keys_of_blocks(value))
+    return ops.reshape(context, (batch, heads, length, value.shape[-1]))
 
 
 def attend_from_tokens(query, key, value, mask, dropout=None):
