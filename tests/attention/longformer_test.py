@@ -76,7 +76,7 @@ def check(layer, query, value, *key, **given):
 
 
 # around multiples of a block, from one block to many
-@pytest.mark.few(10)
+@pytest.mark.few(6)
 @pytest.mark.parametrize("length", [1, 2, 3, 5, 6, 7, 8, 9, 13, 24])
 @pytest.mark.parametrize("number", [0, 1, 3])
 def test_equals_the_equations_at_every_length(length, number):
@@ -120,7 +120,7 @@ def test_sequences_may_have_different_numbers_of_global_tokens(numbers):
 def test_blocks_are_only_a_way_to_compute(monkeypatch):
     layer, x, mask = make(), random(BATCH, 50, SIZE), some(BATCH, 50)
     found = [layer(x, x, value_mask=mask)]
-    for shortest in (3, 7, 64):
+    for shortest in (3, 64):
         monkeypatch.setattr(windows, "SHORTEST_BLOCK", shortest)
         found.append(layer(x, x, value_mask=mask))
     for each in found[1:]:
@@ -162,6 +162,7 @@ def test_gradients_equal_finite_differences(has_mask):
     assert len(of_weights) == 14
 
 
+@pytest.mark.full  # the test below also traces a mask
 def test_compiled_with_a_mask_of_global_tokens():
     layer, x, mask = make(), random(BATCH, 19, SIZE), some(BATCH, 19, share=0.3)
     jit_compile = False if keras.backend.backend() == "tensorflow" else None
@@ -188,7 +189,7 @@ def test_unknown_lengths_and_numbers_in_one_graph(has_mask):
         of_tokens = {"global_mask": global_mask} if has_mask else {}
         return layer(x, x, query_mask=mask, value_mask=mask, **of_tokens)
 
-    for length in (1, 6, 7, 30):
+    for length in (1, 7, 30):
         x, mask = random(BATCH, length, SIZE), some(BATCH, length)
         global_mask = some(BATCH, length, share=0.3)
         of_tokens = {"global_mask": global_mask} if has_mask else {}
