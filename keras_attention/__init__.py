@@ -19,6 +19,7 @@ from keras_attention.latent import LatentAttention
 from keras_attention.linear import LinearAttention
 from keras_attention.linformer import LinformerAttention
 from keras_attention.local import LocalAttention
+from keras_attention.longformer import LongformerAttention
 from keras_attention.multi_head import MultiHeadAttention
 from keras_attention.nystrom import NystromAttention
 from keras_attention.performer import PerformerAttention
@@ -51,6 +52,7 @@ __all__ = [
     "LinearAttention",
     "LinformerAttention",
     "LocalAttention",
+    "LongformerAttention",
     "Memory",
     "MultiHeadAttention",
     "NadarayaWatson",

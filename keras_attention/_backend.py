@@ -259,6 +259,22 @@ def known_values(tensor):
     return None if is_traced else ops.convert_to_numpy(tensor)
 
 
+def size_of(count, most):
+    """Returns a number that tensors determine as the size of an axis.
+
+    It is an integer if it is known, and the number itself where TensorFlow builds a graph. JAX
+    traces with sizes that are known in advance only: there it is `most`.
+
+    Args:
+        count: Scalar tensor.
+        most: The largest number that it may be.
+    """
+    known = known_values(count)
+    if known is not None:
+        return int(known)
+    return count if keras.backend.backend() == "tensorflow" else most
+
+
 def larger(first, second):
     """Returns the larger of two sizes: integers, scalar tensors, or symbolic sizes of JAX."""
     if isinstance(first, int) and isinstance(second, int):

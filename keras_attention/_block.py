@@ -90,13 +90,17 @@ class ResidualBlock(ChecksMasks, Recomputable):
     options = _options(__init__)
 
     def call(self, x, mask=None, attention_mask=None, return_attention_scores=False, training=None):
+        return self._encode(x, mask, attention_mask, return_attention_scores, training)
+
+    def _encode(self, x, mask, attention_mask, with_weights, training, **options):
+        """Computes the block; the options are further arguments of its attention layer."""
         self._require_sequences(x=x.shape)
         mask = self._padding("mask", mask, x)
         x, weights = self._attend_to_itself(
-            x, mask, attention_mask, return_attention_scores, training
+            x, mask, attention_mask, with_weights, training, **options
         )
         x = self._feed_forward(x, training)
-        return (x, weights) if return_attention_scores else x
+        return (x, weights) if with_weights else x
 
     def compute_output_shape(self, x_shape):
         """Returns the shape of the output, without that of the weights: the shape of `x`."""
@@ -134,17 +138,17 @@ class ResidualBlock(ChecksMasks, Recomputable):
         self.feed_forward_norm = self._make_norm("feed_forward_norm", x_shape)
         self.drop = keras.layers.Dropout(self.dropout, dtype=self.dtype_policy)
 
-    def _attend_to_itself(self, x, mask, attention_mask, with_weights, training):
+    def _attend_to_itself(self, x, mask, attention_mask, with_weights, training, **options):
         """Adds the output of `self.attention`, from `x` to `x`, to its input."""
-        # Not every attention layer has this argument.
-        pairs = {} if attention_mask is None else {"attention_mask": attention_mask}
+        if attention_mask is not None:  # not every attention layer has this argument
+            options["attention_mask"] = attention_mask
         norm = self.attention_norm
         return self._attend(
-            self.attention, norm, x, None, mask, mask, with_weights, training, **pairs
+            self.attention, norm, x, None, mask, mask, with_weights, training, **options
         )
 
     def _attend(
-        self, attention, norm, x, memory, mask, memory_mask, with_weights, training, **pairs
+        self, attention, norm, x, memory, mask, memory_mask, with_weights, training, **options
     ):
         """Adds the output of an attention to its input; the memory `None` is the input itself."""
         x = as_floats(x, self.compute_dtype)
@@ -156,7 +160,7 @@ class ResidualBlock(ChecksMasks, Recomputable):
             value_mask=memory_mask,
             return_attention_scores=with_weights,
             training=training,
-            **pairs,
+            **options,
         )
         context, weights = context if with_weights else (context, None)
         return self._after(norm, x, context, training), weights

@@ -63,6 +63,7 @@ class TransformerBlock(CausalSteps, ResidualBlock):
         attention_mask: As for `EncoderBlock`, for attention layers that support it.
         return_attention_scores: Whether to also return the weights of the attention layer.
         training: Whether to apply dropout.
+        global_mask: Boolean `(batch, length)`, as for `LongformerAttention`.
 
     Output shape:
         `(batch, length, size)`; with `return_attention_scores` also the weights.
@@ -132,19 +133,50 @@ class TransformerBlock(CausalSteps, ResidualBlock):
             self.attention_norm = self._make_norm("attention_norm", x_shape)
             self._build_feed_forward(x_shape)
 
-    def compute_output_spec(
-        self, x, mask=None, attention_mask=None, return_attention_scores=False, training=None
+    def call(
+        self,
+        x,
+        mask=None,
+        attention_mask=None,
+        return_attention_scores=False,
+        training=None,
+        global_mask=None,
     ):
+        options = self._for_attention(global_mask)
+        return self._encode(x, mask, attention_mask, return_attention_scores, training, **options)
+
+    def compute_output_spec(
+        self,
+        x,
+        mask=None,
+        attention_mask=None,
+        return_attention_scores=False,
+        training=None,
+        global_mask=None,
+    ):
+        options = self._for_attention(global_mask)
         if not isinstance(self.attention, Approximation):
             return super().compute_output_spec(
-                x, mask, attention_mask, return_attention_scores, training
+                x, mask, attention_mask, return_attention_scores, training, **options
             )
         # Not traced, for the reason that `Approximation` gives.
         _, weights = self.attention.compute_output_spec(
-            x, x, attention_mask=attention_mask, return_attention_scores=True
+            x, x, attention_mask=attention_mask, return_attention_scores=True, **options
         )
         output = keras.KerasTensor(x.shape, dtype=self.compute_dtype)
         return (output, weights) if return_attention_scores else output
+
+    def _for_attention(self, global_mask):
+        """Returns the arguments of the attention layer that only some layers have."""
+        if global_mask is None:
+            return {}
+        if "global_mask" not in inspect.signature(self.attention.call).parameters:
+            raise ValueError(
+                "Only LongformerAttention takes a `global_mask`. Received: a `global_mask`, and a "
+                f"TransformerBlock around {type(self.attention).__name__}. Omit it, or make the "
+                "block with LongformerAttention."
+            )
+        return {"global_mask": global_mask}
 
     def get_config(self):
         attention = keras.saving.serialize_keras_object(self.attention)

@@ -167,5 +167,8 @@ def _normalized(sums, query_mask):
         seen = ops.logical_and(seen, query_mask[:, None, :, None])
     # First divide by a constant: the gradient of a division squares the divisor and may overflow.
     sums = ops.where(seen, sums, 1.0) / ops.stop_gradient(ops.where(seen, total, 1.0))
-    context, total = ops.split(sums, [sums.shape[-1] - 1], axis=-1)
+    if sums.shape[-1] is None:  # weights of an unknown number of keys
+        context, total = sums[..., :-1], sums[..., -1:]
+    else:  # whose gradient is faster
+        context, total = ops.split(sums, [sums.shape[-1] - 1], axis=-1)
     return ops.where(seen, context / total, 0.0)

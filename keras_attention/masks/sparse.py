@@ -33,7 +33,8 @@ class Longformer(_Composition):
         Dilated(window / 2, window / 2, dilation) | GlobalTokens(num_global_tokens)
 
     Paper: Beltagy et al. 2020, Longformer: The Long-Document Transformer, section 3.1
-    (https://arxiv.org/abs/2004.05150). The defaults are those of its base model.
+    (https://arxiv.org/abs/2004.05150). The defaults are those of its base model, whose global
+    tokens also have projections of their own: see `LongformerAttention`.
 
     Args:
         window: Even number of keys that a query sees besides its own position, half on each side.

@@ -23,6 +23,7 @@ from keras_attention.latent import LatentAttention
 from keras_attention.linear import LinearAttention
 from keras_attention.linformer import LinformerAttention
 from keras_attention.local import LocalAttention
+from keras_attention.longformer import LongformerAttention
 from keras_attention.nystrom import NystromAttention
 from keras_attention.performer import PerformerAttention
 from keras_attention.reformer import ReformerAttention
@@ -52,6 +53,10 @@ LAYERS = {
     "linformer": lambda **also: LinformerAttention(
         2, 4, projected_length=3, max_length=200, **also
     ),
+    "longformer": lambda **also: LongformerAttention(2, 4, window=4, **also),
+    "longformer, no global tokens": lambda **also: LongformerAttention(
+        2, 4, window=6, num_global_tokens=0, **also
+    ),
     "nystrom": lambda seed, **also: NystromAttention(2, 4, num_landmarks=4, **also),
     "nystrom, convolution": lambda seed, **also: NystromAttention(
         2, 4, num_landmarks=4, kernel_size=3, **also
@@ -64,11 +69,13 @@ LAYERS = {
     ),
     "retention": lambda seed, **also: RetentionAttention(2, 4, **also),
 }
-CAUSAL = [name for name in LAYERS if not name.startswith(("linformer", "nystrom"))]
+WITHOUT_CAUSAL = "linformer", "longformer", "nystrom"
+CAUSAL = [name for name in LAYERS if not name.startswith(WITHOUT_CAUSAL)]
 VARIANTS = (
     "block selection",
     "linear",
     "performer, relu",
+    "longformer, no global tokens",
     "nystrom",
     "reformer, causal",
     "DeltaNet",
@@ -380,6 +387,10 @@ EVERY_ARGUMENT = [
         },
     ),
     (
+        LongformerAttention,
+        {**MULTI_HEAD, "window": 4, "num_global_tokens": 2, "dropout": 0.25},
+    ),
+    (
         NystromAttention,
         {
             **{name: MULTI_HEAD[name] for name in MULTI_HEAD if name != "seed"},
@@ -453,6 +464,7 @@ def test_saved_file_gives_the_same_in_a_process_that_only_imports_the_package(tm
         "linear",
         "linformer",
         "local",
+        "longformer",
         "nystrom",
         "performer",
         "reformer",
@@ -472,6 +484,7 @@ def test_saved_file_gives_the_same_in_a_process_that_only_imports_the_package(tm
         LatentAttention,
         LinearAttention,
         LinformerAttention,
+        LongformerAttention,
         NystromAttention,
         PerformerAttention,
         ReformerAttention,

@@ -17,6 +17,7 @@ from keras_attention import (
     LinearAttention,
     LinformerAttention,
     LocalAttention,
+    LongformerAttention,
     MultiHeadAttention,
     NystromAttention,
     PerformerAttention,
@@ -55,6 +56,7 @@ OTHERS = {
     "LocalAttention, monotonic": lambda: LocalAttention("monotonic", 2),
     "LinearAttention": lambda: LinearAttention(2, 4),
     "PerformerAttention": lambda: PerformerAttention(2, 4),
+    "LongformerAttention": lambda: LongformerAttention(2, 4, window=2),
     "ReformerAttention": lambda: ReformerAttention(2, 4, bucket_size=2),
     "GatedDeltaAttention": lambda: GatedDeltaAttention(2, 4),
     "RetentionAttention": lambda: RetentionAttention(2, 4),
@@ -141,7 +143,8 @@ def test_trains_whatever_floatx_is(name, floatx):
     layer = {**LAYERS, **OTHERS}[name]()
     x = np.random.default_rng(0).normal(size=(4, 6, 5))
     inputs = keras.Input((None, 5))
-    causal = {} if "RNN" in name else {"use_causal_mask": True}
+    has_causal = not name.startswith(("AttentionRNN", "Longformer"))
+    causal = {"use_causal_mask": True} if has_causal else {}
     model = keras.Model(inputs, layer(inputs, inputs, **causal))
     model.compile("sgd", "mse")
     history = model.fit(x, model.predict(x, verbose=0) + 1, epochs=2, verbose=0).history["loss"]

@@ -56,6 +56,7 @@ FAMILIES = {  # the class of a tokenizer, and settings
     "Roberta": {**SIZES, **BYTES, "type_vocab_size": 1},
     "XLMRoberta": {**SIZES, **BYTES, "tokenizer": "XLMRobertaTokenizer", "type_vocab_size": 1},
     "Camembert": {**SIZES, **BYTES, "type_vocab_size": 1},
+    "Longformer": {**SIZES, **BYTES, "type_vocab_size": 1, "attention_window": 4},
     "DistilBert": {"tokenizer": "BertTokenizer", **DISTIL},
     "Electra": {"tokenizer": "BertTokenizer", **SIZES, "embedding_size": 8},
     "DebertaV2": {
@@ -180,7 +181,7 @@ def save(folder, family, kind, **settings):
     settings["vocab_size"] = len(pieces)
     for role in ("pad", "bos", "eos"):
         settings[f"{role}_token_id"] = getattr(pieces, f"{role}_token_id")
-    if family == "ModernBert":  # whose own are those of its tokenizer
+    if family in ("ModernBert", "Longformer"):  # whose own are those of its tokenizer
         settings |= {
             f"{role}_token_id": getattr(pieces, f"{role}_token_id") for role in ("cls", "sep")
         }
@@ -195,7 +196,43 @@ def save(folder, family, kind, **settings):
 def outputs(model, pieces, texts=TEXTS):
     """Returns what a transformers model computes for a padded batch, and its inputs."""
     inputs = pieces(texts, padding=True, return_tensors="pt")
-    return model(**inputs, output_attentions=True), inputs
+    return with_square_attentions(model, model(**inputs, output_attentions=True)), inputs
+
+
+def with_square_attentions(model, outputs, is_global=None):
+    """Returns the outputs of a model with `(batch, heads, length, length)` attentions.
+
+    Those of a Longformer hold the global tokens, and then the window of each token.
+
+    Args:
+        model: The model.
+        outputs: Its outputs.
+        is_global: Booleans `(batch, length)`; by default the first token is global, if one is.
+    """
+    windows = getattr(model.config, "attention_window", None)
+    if windows is None:
+        return outputs
+    batch, heads, length, _ = outputs.attentions[0].shape
+    if is_global is None:
+        has_global = outputs.global_attentions is not None
+        is_global = np.tile(has_global & (np.arange(length) < 1), (batch, 1))
+    found = []
+    for layer, window in enumerate(windows):
+        local = outputs.attentions[layer].numpy()
+        number = local.shape[-1] - window - 1
+        square = np.zeros((batch, heads, length, length + 2 * window), "float32")
+        for place in range(length):
+            first = place + window // 2
+            square[:, :, place, first : first + window + 1] = local[:, :, place, number:]
+        square = square[..., window : length + window]
+        for row in range(batch):
+            for rank, place in enumerate(np.flatnonzero(is_global[row])):
+                square[row, :, :, place] += local[row, :, :, rank]
+                of_token = outputs.global_attentions[layer][row, :, :length, rank]
+                square[row, :, place] = of_token.numpy()
+        found.append(torch.tensor(square))
+    outputs.attentions = tuple(found)
+    return outputs
 
 
 def save_marian(folder):

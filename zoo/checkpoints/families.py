@@ -19,6 +19,7 @@ FAMILIES = {
     "gpt2": "zoo.checkpoints.gpt2",
     "hubert": "zoo.checkpoints.wav2vec2",
     "llama": "zoo.checkpoints.llama",
+    "longformer": "zoo.checkpoints.longformer",
     "m2m_100": "zoo.checkpoints.m2m_100",
     "marian": "zoo.checkpoints.marian",
     "mistral": "zoo.checkpoints.llama",

@@ -10,10 +10,12 @@ import dataclasses
 import keras
 from keras import ops
 
-from keras_attention import EncoderBlock, activations, masks, positions
+from keras_attention import EncoderBlock, TransformerBlock, activations, masks, positions
+from keras_attention._checks import is_positive_integer
 from keras_attention.errors import unknown_name
 from zoo.models.chunks import by_chunk, mean_of_chunks, parts_of, told_of_chunks
 from zoo.models.core import Core
+from zoo.models.longformer import before_first, begin_block_with, longformer_block
 from zoo.models.pooling import masked_mean
 from zoo.models.rollout import attention_rollout
 from zoo.models.transformer import (
@@ -41,6 +43,7 @@ HEADS = {  # the architecture, and what it is
         "Text encoder for text embeddings (Reimers and Gurevych 2019)",
     ),
 }
+WITH_GLOBAL_TOKENS = "labels", "score", "span"  # in Longformer
 OF_TOKENS = "tags", "span", "masked"  # heads whose output layer reads the vector of each token
 POOLINGS = ("first", "mean")
 
@@ -64,6 +67,10 @@ class TextEncoderConfig(TransformerConfig):
         global_every: With a `window`, every `global_every`-th block, beginning with the first, sees
             all tokens; 0 for none.
         global_position: Position inside the attention of these blocks; defaults to `position`.
+        windows: For `LongformerAttention`, the window of each block: an even number of neighbors
+            that a token sees, half on each side. With the heads `"labels"` and `"score"`, the first
+            token is global; with `"span"`, those before the first separator are.
+        separator_id: Id of the token behind the question, for `windows` with the head `"span"`.
         first_norm: Whether with `normalize="pre"` the first block normalizes its input, which the
             embedding has already normalized.
         relative_buckets: Number of buckets of a learned relative position bias, which all blocks
@@ -98,6 +105,8 @@ class TextEncoderConfig(TransformerConfig):
     window: int | None = None
     global_every: int = 0
     global_position: str | dict | None = None
+    windows: list | None = None
+    separator_id: int | None = None
     first_norm: bool = True
     relative_buckets: int = 0
     max_length: int = 512
@@ -130,6 +139,8 @@ class TextEncoderConfig(TransformerConfig):
                 "A model of labels needs some: labels=[...]. Received: num_labels="
                 f"{self.num_labels}."
             )
+        if self.windows is not None:
+            self._require_longformer()
         object.__setattr__(self, "embedding_size", self.embedding_size or self.size)
         object.__setattr__(self, "vector_size", self.vector_size or self.size)
         if self.vector_size != self.size and (self.head != "embedding" or self.pooler is None):
@@ -137,6 +148,36 @@ class TextEncoderConfig(TransformerConfig):
                 f"`vector_size` other than size={self.size} needs head='embedding' and a `pooler`. "
                 f"Received: vector_size={self.vector_size}, head={self.head!r}, "
                 f"pooler={self.pooler!r}."
+            )
+
+    def _require_longformer(self):
+        """Raises a `ValueError` if the windows are none, or other options exclude them."""
+        is_list = isinstance(self.windows, list | tuple) and len(self.windows) == self.num_layers
+        if not is_list or not all(is_positive_integer(x) and x % 2 == 0 for x in self.windows):
+            raise ValueError(
+                "`windows` must be a list of positive even integers, one for each of the "
+                f"{self.num_layers} blocks. Received: windows={self.windows!r}."
+            )
+        object.__setattr__(self, "windows", [int(x) for x in self.windows])  # as JSON has it
+        others = {
+            "position": "learned",
+            "window": None,
+            "relative_buckets": 0,
+            "num_key_value_heads": None,
+            "query_key_norm": None,
+            "first_norm": True,
+        }
+        given = {name: getattr(self, name) for name in others}
+        given = {name: value for name, value in given.items() if value != others[name]}
+        if not isinstance(self.use_bias, bool):
+            given["use_bias"] = self.use_bias
+        if given:
+            told = ", ".join(f"{name}={value!r}" for name, value in given.items())
+            raise ValueError(f"`windows` exclude these options: {told}. Omit them, or `windows`.")
+        if self.head == "span" and self.separator_id is None:
+            raise ValueError(
+                "`windows` with head='span' need the `separator_id`: the tokens before it, those "
+                "of the question, are global. Received: separator_id=None."
             )
 
 
@@ -256,17 +297,24 @@ class TextEncoder(Core):
         token_ids, segment_ids = parts_of(inputs)
         ids = by_chunk(token_ids)
         segment_ids = None if segment_ids is None else by_chunk(segment_ids)
+        of_question = {}
+        if self.config.windows is not None and self.config.head == "span":
+            of_question = {"global_mask": before_first(self.config.separator_id, ids)}
         x, weights = run_blocks(
             self.blocks,
             self.embedding(ids, segment_ids, training=training),
             mask=ops.not_equal(ids, self.config.pad_id),
             return_attention_scores=return_attention_scores,
             training=training,
+            **of_question,
         )
         return self.norm(x), [each for (each,) in weights]
 
     def _make_block(self, place):
         config = self.config
+        if config.windows is not None:
+            is_global = config.head in WITH_GLOBAL_TOKENS
+            return longformer_block(config, place, is_global, self.dtype_policy)
         is_global = config.global_every and place % config.global_every == 0
         is_local = config.window is not None and not is_global
         position = self.by_distance
@@ -300,7 +348,10 @@ class TextEncoder(Core):
             )
         pairs += zip(self.blocks, other.blocks, strict=True)
         for own, trained in pairs:
-            own.set_weights(trained.get_weights())
+            if isinstance(own, TransformerBlock) and isinstance(trained, TransformerBlock):
+                begin_block_with(own, trained)
+            else:
+                own.set_weights(trained.get_weights())
 
     def tell(self, x):
         """Returns the logits of tokens for vectors `(..., size)`, with `head="masked"`."""

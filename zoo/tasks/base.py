@@ -11,7 +11,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from keras_attention._block import Block
+from keras_attention._block import ResidualBlock
 from keras_attention._checks import require_positive_integers, require_positive_integers_or_none
 from keras_attention._keras import layers_in
 from zoo.data.batching import is_batches
@@ -334,7 +334,7 @@ class Task(keras.Model, abc.ABC):
         4%
         """
         require_positive_integers("enable_lora", rank=rank)
-        blocks = [layer for layer in layers_in(self.core) if isinstance(layer, Block)]
+        blocks = [layer for layer in layers_in(self.core) if isinstance(layer, ResidualBlock)]
         inner = [each for block in blocks for each in layers_in(block) if _is_dense(each)]
         if not inner or any(each.lora_enabled for each in inner):
             state = "has LoRA already" if inner else "has no Transformer blocks"
