@@ -8,6 +8,13 @@ from tests.attention import oracle
 
 RNG = np.random.default_rng(0)
 BATCH, LENGTH, ENCODED, SIZE = 2, 5, 7, 8
+FORMS = [  # of an encoder block: `normalize`, and whether its parts are parallel
+    ("post", False),
+    ("pre", False),
+    ("pre", True),
+    ("sandwich", False),
+    ("sandwich", True),
+]
 
 
 def random(*shape):
@@ -67,9 +74,17 @@ def encoder_block(block, x, mask=None, **given):
     else:
         normal = layer_norm(block.attention_norm, x)
         context, weights = attend(block.attention, normal, normal, **both)
-        x = x + context
-        x = x + feed_forward(block.feed_forward, layer_norm(block.feed_forward_norm, x))
+        attended = x + output(block, "attention", context)
+        normal = layer_norm(block.feed_forward_norm, x if block.parallel else attended)
+        x = attended + output(block, "feed_forward", feed_forward(block.feed_forward, normal))
     return x, weights
+
+
+def output(block, part, added):
+    """Returns the output of a part, normalized if both of its sides are."""
+    if block.normalize == "pre":
+        return added
+    return layer_norm(getattr(block, f"{part}_output_norm"), added)
 
 
 def decoder_block(block, x, encoded, mask=None, encoded_mask=None):
@@ -86,11 +101,12 @@ def decoder_block(block, x, encoded, mask=None, encoded_mask=None):
     else:
         normal = layer_norm(norms[0], x)
         context, self_weights = attend(block.self_attention, normal, normal, **to_itself)
-        x = x + context
+        x = x + output(block, "self_attention", context)
         normal = layer_norm(norms[1], x)
         context, cross_weights = attend(block.cross_attention, normal, encoded, **to_encoded)
-        x = x + context
-        x = x + feed_forward(block.feed_forward, layer_norm(norms[2], x))
+        x = x + output(block, "cross_attention", context)
+        hidden = feed_forward(block.feed_forward, layer_norm(norms[2], x))
+        x = x + output(block, "feed_forward", hidden)
     return x, self_weights, cross_weights
 
 

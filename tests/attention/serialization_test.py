@@ -80,7 +80,7 @@ EVERY_ARGUMENT = [
     (alignments.Forward, {"name": "ahead"}),
     (alignments.Monotonic, {"noise": 0.5, "initial_bias": -4.0, "seed": 3, "name": "ahead"}),
     (scores.Dot, {"name": "dot"}),
-    (scores.ScaledDot, {"name": "scaled"}),
+    (scores.ScaledDot, {"scale": 0.25, "name": "scaled"}),
     (scores.General, {"kernel_initializer": keras.initializers.HeNormal(seed=3)}),
     (scores.Additive, {"units": 3, "kernel_initializer": keras.initializers.HeNormal(seed=4)}),
 ]
