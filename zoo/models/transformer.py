@@ -23,7 +23,8 @@ class StackConfig(CheckedOptions):
         size: Size of the vector of a token.
         num_heads: Number of attention heads.
         hidden: Hidden size of the feed-forward networks.
-        normalize: `"post"` or `"pre"`, the place of the normalizations in a block.
+        normalize: `"post"`, `"pre"` or `"sandwich"`, the place of the normalizations in a block, as
+            for `EncoderBlock`.
         position: `"sinusoidal"` or `"learned"`, added to the embedding; or `"rotary"`, `"alibi"`,
             `"t5"` or `"shaw"`, which act in self-attention, or the config of such a position.
         activation: Activation of the feed-forward networks.
@@ -153,7 +154,7 @@ def run_blocks(blocks, x, *args, return_attention_scores=False, **arguments):
 
 
 def final_norm(config, name, dtype):
-    """Returns the normalization after a stack, which only blocks of kind "pre" need."""
+    """Returns the normalization after a stack, which blocks of kind "post" do not need."""
     if config.normalize == "post":
         return keras.layers.Identity(dtype=dtype, name=name)
     return make_norm(config, name, dtype)
