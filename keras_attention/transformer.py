@@ -121,6 +121,7 @@ class DecoderBlock(Block):
             hidden_dropout, activation, use_bias, score, norm, gated, num_key_value_heads,
             query_key_norm, soft_cap, normalizer, implementation: As for `EncoderBlock`. Each of
             the two attentions has its own score.
+        parallel: Must be `False`: it is for `EncoderBlock`.
 
     Call arguments:
         x: Tensor `(batch, length, size)`.

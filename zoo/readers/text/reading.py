@@ -154,6 +154,7 @@ def _kind(folder, config):
         "gpt_neo": "GPT2",
         "gpt_neox": "GPTNeoX",
         "m2m_100": "M2M100",
+        "phi3": "Llama",
         "qwen3": "Qwen2",
         "siglip": "Siglip",
         "xlm-roberta": "XLMRoberta",

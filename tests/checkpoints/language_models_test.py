@@ -1,4 +1,4 @@
-"""GPT-Neo and GPT-NeoX checkpoints: the numbers of transformers."""
+"""GPT-Neo, GPT-NeoX and Phi-3 checkpoints: the numbers of transformers."""
 
 import json
 
@@ -23,6 +23,7 @@ CASES = {
         {"use_parallel_residual": False, "attention_bias": False, "tie_word_embeddings": True},
     ),
     "parallel": ("GPTNeoX", {}),
+    "phi": ("Phi3", {}),
 }
 
 
@@ -73,6 +74,7 @@ def test_older_files_of_pythia(tmp_path):
         ("GPTNeo", {"tie_word_embeddings": False}, "tie_word_embeddings=False, which is not"),
         ("GPTNeoX", {"hidden_act": "mish"}, "activation 'mish', which is not implemented"),
         ("GPTNeoX", {"rope_parameters": {"rope_type": "longrope"}}, "by 'longrope', which is not"),
+        ("Phi3", {"rope_scaling": {"type": "yarn"}}, "by 'longrope', which is not implemented"),
     ],
 )
 def test_what_is_not_implemented_is_told(tmp_path, family, settings, message):
