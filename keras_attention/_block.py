@@ -28,7 +28,7 @@ from keras_attention._registry import serialize
 from keras_attention.feed_forward import FeedForward
 from keras_attention.multi_head import MultiHeadAttention
 
-NORMALIZE = ("post", "pre", "sandwich")
+NORMALIZE = ("post", "pre", "sandwich", "output")
 NORMS = {
     "layer": keras.layers.LayerNormalization,
     "layer_without_bias": functools.partial(keras.layers.LayerNormalization, center=False),
@@ -84,10 +84,10 @@ class ResidualBlock(ChecksMasks, Recomputable):
                 f"`parallel` of {owner} must be False: it is for blocks of attention and "
                 "feed-forward alone. Received: parallel=True. Use EncoderBlock or TransformerBlock."
             )
-        if parallel and normalize == "post":
+        if parallel and normalize not in ("pre", "sandwich"):
             raise ValueError(
                 f"`parallel` of {owner} needs parts that normalize their input. Received: "
-                "parallel=True, normalize='post'. Use normalize='pre' or normalize='sandwich'."
+                f"parallel=True, normalize={normalize!r}. Use normalize='pre' or 'sandwich'."
             )
         self.supports_masking = True
         self.hidden = plain(hidden)
@@ -209,16 +209,19 @@ class ResidualBlock(ChecksMasks, Recomputable):
         return self._after("feed_forward", x, added, training)
 
     def _before(self, part, x):
-        """Returns the input of a part of the block, normalized unless `normalize="post"`."""
-        return x if self.normalize == "post" else getattr(self, f"{part}_norm")(x)
+        """Returns the input of a part of the block, normalized with "pre" and "sandwich"."""
+        is_normal = self.normalize in ("pre", "sandwich")
+        return getattr(self, f"{part}_norm")(x) if is_normal else x
 
     def _after(self, part, x, added, training):
         """Returns the sum of a part's input and output.
 
-        The sum is normalized if `normalize="post"`, the output alone if `normalize="sandwich"`.
+        The sum is normalized with "post", the output alone with "sandwich" and "output".
         """
-        if self.normalize == "sandwich":
-            added = getattr(self, _output_norm(part))(added)
+        if self.normalize in ("sandwich", "output"):
+            is_second = self.normalize == "sandwich"
+            norm = _output_norm(part) if is_second else f"{part}_norm"
+            added = getattr(self, norm)(added)
         x = x + self.drop(added, training=training)
         return getattr(self, f"{part}_norm")(x) if self.normalize == "post" else x
 
@@ -270,6 +273,7 @@ class Block(ResidualBlock):
         parallel: bool = False,
         num_key_value_heads: int | None = None,
         query_key_norm: float | None = None,
+        joint_query_key_norm: bool = False,
         soft_cap: float | None = None,
         normalizer: Any = "softmax",
         implementation: str = "auto",
@@ -303,6 +307,7 @@ class Block(ResidualBlock):
         self.position = None if position is None else positions.get(position)
         self.num_key_value_heads = plain(num_key_value_heads)
         self.query_key_norm = query_key_norm
+        self.joint_query_key_norm = joint_query_key_norm
         self.soft_cap = soft_cap
         self.normalizer = normalizers.get(normalizer)
         self.implementation = implementation
@@ -326,6 +331,7 @@ class Block(ResidualBlock):
             dropout=self.attention_dropout,
             use_bias=self._biases_of_attention(),
             query_key_norm=self.query_key_norm,
+            joint_query_key_norm=self.joint_query_key_norm,
             soft_cap=self.soft_cap,
             implementation=self.implementation,
             dtype=self.dtype_policy,

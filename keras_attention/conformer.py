@@ -23,7 +23,7 @@ class ConformerBlock(Block):
     equation 1 (https://arxiv.org/abs/2005.08100). With `normalize="post"`, each part is `Norm(x +
     part(x))` and there is no further normalization, as in the Squeezeformer (Kim et al. 2022,
     section 3.1.2, https://arxiv.org/abs/2206.00888). With `normalize="sandwich"`, the output of
-    each part is normalized as well before it is added.
+    each part is normalized as well before it is added; with `"output"`, the output alone.
 
     The parts are `feed_forward`, `attention`, `convolution` and `second_feed_forward`, with the
     normalizations `feed_forward_norm`, `attention_norm`, `convolution_input_norm` and
@@ -33,8 +33,8 @@ class ConformerBlock(Block):
 
     Args:
         num_heads, hidden, key_dim, normalize, epsilon, dropout, attention_dropout, hidden_dropout,
-            activation, score, mask, norm, gated, num_key_value_heads, query_key_norm, soft_cap,
-            normalizer, implementation: As for `EncoderBlock`.
+            activation, score, mask, norm, gated, num_key_value_heads, query_key_norm,
+            joint_query_key_norm, soft_cap, normalizer, implementation: As for `EncoderBlock`.
         use_bias: As for `EncoderBlock`; a collection may also contain `"convolution"`.
         kernel_size: Kernel size of the convolution, see `ConvolutionModule`.
         convolution_norm: `"batch"` or `"layer"`, the normalization inside the convolution module.

@@ -16,7 +16,7 @@ class EncoderBlock(CausalSteps, Block):
     The output of each part, attention and then feed-forward, is added to its input `x`:
 
     $$ post: Norm(x + part(x)), \\quad pre: x + part(Norm(x)), \\quad
-       sandwich: x + Norm_2(part(Norm_1(x))) $$
+       sandwich: x + Norm_2(part(Norm_1(x))), \\quad output: x + Norm(part(x)) $$
 
     With `parallel=True`, both parts have the same input, the one of the block:
 
@@ -25,9 +25,10 @@ class EncoderBlock(CausalSteps, Block):
     Paper: Vaswani et al. 2017, section 3.1, "post" (https://arxiv.org/abs/1706.03762); Xiong et
     al. 2020, On Layer Normalization in the Transformer Architecture, "pre"
     (https://arxiv.org/abs/2002.04745); Ding et al. 2021, CogView, section 2.4, "sandwich"
-    (https://arxiv.org/abs/2105.13290), as in Gemma 2 and 3; Black et al. 2022, GPT-NeoX-20B,
-    section 2.1, parallel (https://arxiv.org/abs/2204.06745). With "pre" and "sandwich", add one
-    more normalization after the last block.
+    (https://arxiv.org/abs/2105.13290), as in Gemma 2 and 3; Liu et al. 2021, Swin Transformer V2,
+    section 3.2, "output" (https://arxiv.org/abs/2111.09883), as in OLMo 2; Black et al. 2022,
+    GPT-NeoX-20B, section 2.1, parallel (https://arxiv.org/abs/2204.06745). Unless with "post", add
+    one more normalization after the last block.
 
     The parts are `attention`, `feed_forward`, `attention_norm` and `feed_forward_norm`; with
     "sandwich", also `attention_output_norm` and `feed_forward_output_norm`. To recompute a block in
@@ -38,7 +39,7 @@ class EncoderBlock(CausalSteps, Block):
         num_heads: Number of heads.
         hidden: Size of the hidden layer of the feed-forward network.
         key_dim: Size of one head. Defaults to the size of `x` divided by the number of heads.
-        normalize: `"post"`, `"pre"` or `"sandwich"`, the place of the normalizations.
+        normalize: `"post"`, `"pre"`, `"sandwich"` or `"output"`, the place of the normalizations.
         epsilon: Added to the variance by the normalizations.
         dropout: Fraction of the outputs of each part to drop during training.
         attention_dropout: Fraction of the attention weights to drop during training.
@@ -48,8 +49,8 @@ class EncoderBlock(CausalSteps, Block):
         use_bias: Whether projections and dense layers add a bias: `True`, `False`, or a collection
             of the parts that do: `"attention"` (all its projections), `"query"`, `"key"`,
             `"value"`, `"output"` and `"feed_forward"`.
-        score, mask, position, num_key_value_heads, query_key_norm, soft_cap, normalizer,
-            implementation: Options of the attention, as for `MultiHeadAttention`.
+        score, mask, position, num_key_value_heads, query_key_norm, joint_query_key_norm, soft_cap,
+            normalizer, implementation: Options of the attention, as for `MultiHeadAttention`.
         norm: `"layer"`, `"layer_without_bias"` or `"rms"` (Zhang and Sennrich 2019,
             https://arxiv.org/abs/1910.07467).
         parallel: Whether attention and feed-forward network have the same input. It needs
@@ -69,7 +70,8 @@ class EncoderBlock(CausalSteps, Block):
 
     Raises:
         ValueError: If an argument is unknown or out of range, `num_heads` does not divide the size
-            and there is no `key_dim`, `parallel` goes with "post", or `x` is not of rank 3.
+            and there is no `key_dim`, `parallel` goes with another `normalize`, or `x` is not of
+            rank 3.
 
     Example:
 
@@ -106,7 +108,7 @@ class DecoderBlock(Block):
     of each is added to its input and normalized as in `EncoderBlock`:
 
     $$ post: Norm(x + part(x)), \\quad pre: x + part(Norm(x)), \\quad
-       sandwich: x + Norm_2(part(Norm_1(x))) $$
+       sandwich: x + Norm_2(part(Norm_1(x))), \\quad output: x + Norm(part(x)) $$
 
     Paper: as for `EncoderBlock`.
 
@@ -119,8 +121,8 @@ class DecoderBlock(Block):
         position: Position of self-attention; cross-attention has none.
         num_heads, hidden, key_dim, normalize, epsilon, dropout, attention_dropout,
             hidden_dropout, activation, use_bias, score, norm, gated, num_key_value_heads,
-            query_key_norm, soft_cap, normalizer, implementation: As for `EncoderBlock`. Each of
-            the two attentions has its own score.
+            query_key_norm, joint_query_key_norm, soft_cap, normalizer, implementation: As for
+            `EncoderBlock`. Each of the two attentions has its own score.
         parallel: Must be `False`: it is for `EncoderBlock`.
 
     Call arguments:

@@ -30,7 +30,7 @@ class TransformerBlock(CausalSteps, ResidualBlock):
     The output of each part, attention and then feed-forward, is added to its input `x`:
 
     $$ post: Norm(x + part(x)), \\quad pre: x + part(Norm(x)), \\quad
-       sandwich: x + Norm_2(part(Norm_1(x))) $$
+       sandwich: x + Norm_2(part(Norm_1(x))), \\quad output: x + Norm(part(x)) $$
 
     With `MultiHeadAttention`, this is an `EncoderBlock`. If the attention has a cache and a causal
     mask, `start` and `step` decode step by step.
@@ -50,7 +50,7 @@ class TransformerBlock(CausalSteps, ResidualBlock):
             attention layer here and `keras.layers.MultiHeadAttention`. For a language model, it
             must be causal.
         hidden: Size of the hidden layer of the feed-forward network.
-        normalize: `"post"`, `"pre"` or `"sandwich"`, as for `EncoderBlock`.
+        normalize: `"post"`, `"pre"`, `"sandwich"` or `"output"`, as for `EncoderBlock`.
         epsilon: Added to the variance by the normalizations.
         dropout: Fraction of the outputs of each part to drop during training.
         hidden_dropout: Fraction of the hidden units of the feed-forward network to drop during

@@ -54,7 +54,10 @@ MISTAKES = {
     ),
     "unknown place of the normalization": (
         lambda: DecoderBlock(2, 8, normalize="first"),
-        ["`normalize` of DecoderBlock must be one of post, pre, sandwich", "normalize='first'"],
+        [
+            "`normalize` of DecoderBlock must be one of post, pre, sandwich, output",
+            "normalize='first'",
+        ],
     ),
     "parallel parts of a decoder": (
         lambda: DecoderBlock(2, 8, normalize="pre", parallel=True),
@@ -62,7 +65,7 @@ MISTAKES = {
     ),
     "parallel parts without a normalization of their input": (
         lambda: EncoderBlock(2, 8, parallel=True),
-        ["`parallel` of EncoderBlock needs", "normalize='post'", "normalize='sandwich'"],
+        ["`parallel` of EncoderBlock needs", "normalize='post'", "normalize='pre' or 'sandwich'"],
     ),
     "soft cap of a block of 0": (
         lambda: EncoderBlock(2, 8, soft_cap=0)(QUERY),

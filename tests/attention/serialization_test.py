@@ -57,6 +57,8 @@ MULTI_HEAD = {
     "key_dim": 3,
     "value_dim": 4,
     "num_key_value_heads": 1,
+    "query_key_norm": 0.01,
+    "joint_query_key_norm": True,
     "output_dim": 5,
     "use_bias": False,
     "kernel_initializer": keras.initializers.HeNormal(seed=2),

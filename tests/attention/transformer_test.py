@@ -63,7 +63,7 @@ def test_encoder_block_equals_the_equations(form, masked, dtype):
 
 @pytest.mark.pairwise
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "mixed_float16"])
-@pytest.mark.parametrize("normalize", ["post", "pre", "sandwich"])
+@pytest.mark.parametrize("normalize", ["post", "pre", "sandwich", "output"])
 @pytest.mark.parametrize("masked", [False, True])
 def test_decoder_block_equals_the_equations(normalize, masked, dtype):
     rounding = dtype.removeprefix("mixed_")
@@ -342,6 +342,7 @@ BLOCK = {
     "gated": True,
     "num_key_value_heads": 1,
     "query_key_norm": 1e-3,
+    "joint_query_key_norm": True,
     "soft_cap": 2.5,
     "normalizer": normalizers.Sparsemax(),
     "implementation": "reference",

@@ -1,4 +1,4 @@
-"""GPT-Neo, GPT-NeoX and Phi-3 checkpoints: the numbers of transformers."""
+"""GPT-Neo, GPT-NeoX, OLMo 2 and Phi-3 checkpoints: the numbers of transformers."""
 
 import json
 
@@ -23,6 +23,7 @@ CASES = {
         {"use_parallel_residual": False, "attention_bias": False, "tie_word_embeddings": True},
     ),
     "parallel": ("GPTNeoX", {}),
+    "norms of outputs": ("Olmo2", {}),
     "phi": ("Phi3", {}),
 }
 

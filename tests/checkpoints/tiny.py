@@ -72,6 +72,7 @@ WRITERS = {
     "GPTNeoX": {"tokenizer": "GPTNeoXTokenizer", **SIZES, "rotary_pct": 0.5},
     "Llama": {"tokenizer": "LlamaTokenizer", **LLAMA},
     "Mistral": {"tokenizer": "LlamaTokenizer", **LLAMA, "sliding_window": 5, "head_dim": 6},
+    "Olmo2": {"tokenizer": "GPT2Tokenizer", **LLAMA},
     "Phi3": {"tokenizer": "LlamaTokenizer", **LLAMA, "sliding_window": 5},
     "Qwen2": {"tokenizer": "Qwen2Tokenizer", **LLAMA, "tie_word_embeddings": True},
     "Qwen3": {"tokenizer": "Qwen2Tokenizer", **LLAMA, "head_dim": 8},

@@ -28,6 +28,7 @@ FAMILIES = {
     "mistral": "zoo.checkpoints.llama",
     "modernbert": "zoo.checkpoints.modernbert",
     "mpnet": "zoo.checkpoints.mpnet",
+    "olmo2": "zoo.checkpoints.llama",
     "phi3": "zoo.checkpoints.phi3",
     "qwen2": "zoo.checkpoints.llama",
     "qwen3": "zoo.checkpoints.llama",

@@ -1,4 +1,4 @@
-"""Llama (Touvron et al. 2023) and its relatives: Mistral, SmolLM2, Qwen 2 and Qwen 3."""
+"""Llama (Touvron et al. 2023) and its relatives: Mistral, SmolLM2, Qwen 2 and 3, and OLMo 2."""
 
 from zoo.checkpoints.activations import activation
 from zoo.checkpoints.chat import chat_of
@@ -21,12 +21,22 @@ TABLE = {
     "blocks.{}.feed_forward.outer": "model.layers.{}.mlp.down_proj",
     "norm": "model.norm",
 }
-NORMS = {  # of Qwen 3
+NORMS = {  # of queries and keys
     "blocks.{}.attention.query_norm": "model.layers.{}.self_attn.q_norm",
     "blocks.{}.attention.key_norm": "model.layers.{}.self_attn.k_norm",
 }
+OLMO = {  # of OLMo 2, besides those
+    "blocks.{}.attention_norm": "model.layers.{}.post_attention_layernorm",
+    "blocks.{}.feed_forward_norm": "model.layers.{}.post_feedforward_layernorm",
+}
 UNUSED = (r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq",)  # a buffer of older versions
-CLASSES = "LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"
+CLASSES = (
+    "LlamaForCausalLM",
+    "MistralForCausalLM",
+    "Olmo2ForCausalLM",
+    "Qwen2ForCausalLM",
+    "Qwen3ForCausalLM",
+)
 OF_QUERIES = ["query", "key", "value"]
 
 
@@ -34,6 +44,7 @@ def plan(settings, folder):
     settings.require_class(CLASSES)
     settings.require(chunk_size_feed_forward=0, rope_interleaved=False, use_mrope=False)
     kind = settings.model_type
+    is_olmo, has_norms = kind == "olmo2", kind in ("olmo2", "qwen3")
     heads = settings.take("num_attention_heads")
     epsilon = settings.take("rms_norm_eps", default=1e-6)
     is_tied = settings.take("tie_word_embeddings", default=False)
@@ -43,7 +54,8 @@ def plan(settings, folder):
         "num_heads": heads,
         "num_key_value_heads": settings.take("num_key_value_heads", default=heads),
         "key_dim": settings.take("head_dim", default=128 if kind == "qwen3" else None),
-        "query_key_norm": epsilon if kind == "qwen3" else None,
+        "query_key_norm": epsilon if has_norms else None,
+        "joint_query_key_norm": is_olmo,
         "hidden": settings.take("intermediate_size"),
         "context_length": settings.take("max_position_embeddings"),
         **_windows(settings),
@@ -51,6 +63,7 @@ def plan(settings, folder):
         "activation": activation(settings, settings.take("hidden_act", default="silu")),
         "gated": True,
         "norm": "rms",
+        "normalize": "output" if is_olmo else "pre",
         "dropout": 0.0,
         "attention_dropout": settings.take("attention_dropout", default=0.0),
         "epsilon": epsilon,
@@ -61,7 +74,7 @@ def plan(settings, folder):
         "chat": chat_of(folder),
         "sampler": sampler_of_continuations(settings, folder),
     }
-    table = TABLE | (NORMS if kind == "qwen3" else {})
+    table = TABLE | (NORMS if has_norms else {}) | (OLMO if is_olmo else {})
     tied = {"lm_head.weight": "model.embed_tokens.weight"}
     if not is_tied:
         table, tied = {**table, "embedding.output_table": "lm_head.weight"}, {}
