@@ -11,16 +11,17 @@ PROMPTS = ["The cats", "Trains and boats and planes are passing", "a", "for you:
 
 
 def check_numbers(model, theirs, pieces):
-    """Compares tokens, logits and attention."""
-    for text in tiny.TEXTS:
-        inputs = pieces(text, return_tensors="pt")
-        expected = theirs(**inputs, output_attentions=True)
-        ids = model._prompts.of_text(text)
-        assert ids.tolist() == inputs["input_ids"][0].tolist()
-        found, weights = model.core(ids[None], return_attention_scores=True)
-        np.testing.assert_allclose(found, expected.logits.detach(), atol=1e-4)
+    """Compares the tokens of texts, and logits and attention of them and of many tokens."""
+    rows = [model._prompts.of_text(text) for text in tiny.TEXTS]
+    assert [row.tolist() for row in rows] == [pieces(text)["input_ids"] for text in tiny.TEXTS]
+    rows.append(np.random.default_rng(0).integers(3, len(pieces), 20))
+    for row in rows:
+        with tiny.torch.no_grad():
+            expected = theirs(tiny.torch.tensor(row[None]), output_attentions=True)
+        found, weights = model.core(row[None], return_attention_scores=True)
+        np.testing.assert_allclose(found, expected.logits, atol=1e-4)
         for ours, others in zip(weights, expected.attentions, strict=True):
-            np.testing.assert_allclose(ours, others.detach(), atol=1e-4)
+            np.testing.assert_allclose(ours, others, atol=1e-4)
 
 
 def check_texts(model, theirs, pieces, with_beams=False):

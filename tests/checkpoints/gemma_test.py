@@ -26,21 +26,12 @@ def rounded(folder, family, **settings):
     return theirs, pieces
 
 
-@pytest.fixture(scope="module", params=["Gemma", "Gemma2", "Gemma3Text"])
-def checkpoint(request, tmp_path_factory):
-    folder = tmp_path_factory.mktemp(request.param)
-    theirs, pieces = rounded(folder, request.param)
-    return folder, theirs, pieces, zoo.load(folder)
-
-
-def test_numbers_are_those_of_transformers(checkpoint):
-    _, theirs, pieces, model = checkpoint
+@pytest.mark.few(2)
+@pytest.mark.parametrize("family", ["Gemma2", "Gemma", "Gemma3Text"])
+def test_numbers_are_those_of_transformers_also_saved_and_back(tmp_path, family):
+    theirs, pieces = rounded(tmp_path / "theirs", family)
+    model = zoo.load(tmp_path / "theirs")
     continuations.check_numbers(model, theirs, pieces)
-
-
-@pytest.mark.few(1)
-def test_saved_and_back(checkpoint, tmp_path):
-    _, theirs, _, model = checkpoint
     again, _ = check_saved_and_back(model, theirs, tmp_path)
     ids = np.arange(3, 12)[None]
     np.testing.assert_array_equal(again.core(ids), model.core(ids))

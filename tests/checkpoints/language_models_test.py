@@ -23,27 +23,18 @@ CASES = {
         {"use_parallel_residual": False, "attention_bias": False, "tie_word_embeddings": True},
     ),
     "parallel": ("GPTNeoX", {}),
-    "norms of outputs": ("Olmo2", {}),
     "phi": ("Phi3", {}),
+    "norms of outputs": ("Olmo2", {}),
 }
 
 
-@pytest.fixture(scope="module", params=CASES)
-def checkpoint(request, tmp_path_factory):
-    family, settings = CASES[request.param]
-    folder = tmp_path_factory.mktemp("neo")
-    theirs, pieces = tiny.save(folder, family, "ForCausalLM", **settings)
-    return theirs, pieces, zoo.load(folder)
-
-
-def test_numbers_are_those_of_transformers(checkpoint):
-    theirs, pieces, model = checkpoint
+@pytest.mark.few(3)
+@pytest.mark.parametrize("case", CASES)
+def test_numbers_are_those_of_transformers_also_saved_and_back(tmp_path, case):
+    family, settings = CASES[case]
+    theirs, pieces = tiny.save(tmp_path / "theirs", family, "ForCausalLM", **settings)
+    model = zoo.load(tmp_path / "theirs")
     continuations.check_numbers(model, theirs, pieces)
-
-
-@pytest.mark.few(2)
-def test_saved_and_back(checkpoint, tmp_path):
-    theirs, _, model = checkpoint
     again, _ = check_saved_and_back(model, theirs, tmp_path)
     ids = np.arange(3, 12)[None]
     np.testing.assert_array_equal(again.core(ids), model.core(ids))
