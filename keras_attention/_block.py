@@ -28,7 +28,7 @@ from keras_attention._registry import serialize
 from keras_attention.feed_forward import FeedForward
 from keras_attention.multi_head import MultiHeadAttention
 
-NORMALIZE = ("post", "pre")
+NORMALIZE = ("post", "pre", "sandwich", "output")
 NORMS = {
     "layer": keras.layers.LayerNormalization,
     "layer_without_bias": functools.partial(keras.layers.LayerNormalization, center=False),
@@ -51,9 +51,11 @@ class ResidualBlock(ChecksMasks, Recomputable):
     Class attributes:
         options: Names of the options.
         biases: The parts that `use_bias` may name.
+        can_be_parallel: Whether its parts, attention and feed-forward, may have the same input.
     """
 
     biases = ("feed_forward",)
+    can_be_parallel = False
 
     def __init__(
         self,
@@ -67,6 +69,7 @@ class ResidualBlock(ChecksMasks, Recomputable):
         *,
         norm: str = "layer",
         gated: bool = False,
+        parallel: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -76,6 +79,16 @@ class ResidualBlock(ChecksMasks, Recomputable):
         require_fractions(owner, dropout=dropout, hidden_dropout=hidden_dropout)
         require_one_of(owner, NORMALIZE, normalize=normalize)
         require_one_of(owner, NORMS, norm=norm)
+        if parallel and not self.can_be_parallel:
+            raise ValueError(
+                f"`parallel` of {owner} must be False: it is for blocks of attention and "
+                "feed-forward alone. Received: parallel=True. Use EncoderBlock or TransformerBlock."
+            )
+        if parallel and normalize not in ("pre", "sandwich"):
+            raise ValueError(
+                f"`parallel` of {owner} needs parts that normalize their input. Received: "
+                f"parallel=True, normalize={normalize!r}. Use normalize='pre' or 'sandwich'."
+            )
         self.supports_masking = True
         self.hidden = plain(hidden)
         self.normalize = normalize
@@ -86,6 +99,7 @@ class ResidualBlock(ChecksMasks, Recomputable):
         self.use_bias = parts_with_bias(owner, use_bias, self.biases)
         self.norm = norm
         self.gated = gated
+        self.parallel = parallel
 
     options = _options(__init__)
 
@@ -96,10 +110,11 @@ class ResidualBlock(ChecksMasks, Recomputable):
         """Computes the block; the options are further arguments of its attention layer."""
         self._require_sequences(x=x.shape)
         mask = self._padding("mask", mask, x)
-        x, weights = self._attend_to_itself(
+        x = as_floats(x, self.compute_dtype)
+        attended, weights = self._attend_to_itself(
             x, mask, attention_mask, with_weights, training, **options
         )
-        x = self._feed_forward(x, training)
+        x = self._feed_forward(attended, training, x)
         return (x, weights) if with_weights else x
 
     def compute_output_shape(self, x_shape):
@@ -113,6 +128,13 @@ class ResidualBlock(ChecksMasks, Recomputable):
     def _padding(self, name, mask, x):
         """Joins the mask of the call with the implicit one that Keras left on `x`."""
         return padding_mask(type(self).__name__, name, mask, x)
+
+    def _make_norms(self, part, x_shape):
+        """Makes the normalizations of a part of the block."""
+        setattr(self, f"{part}_norm", self._make_norm(f"{part}_norm", x_shape))
+        if self.normalize == "sandwich":
+            name = _output_norm(part)
+            setattr(self, name, self._make_norm(name, x_shape))
 
     def _make_norm(self, name, x_shape):
         norm = NORMS[self.norm](epsilon=self.epsilon, dtype=self.dtype_policy, name=name)
@@ -135,25 +157,20 @@ class ResidualBlock(ChecksMasks, Recomputable):
 
     def _build_feed_forward(self, x_shape):
         self.feed_forward = self._make_feed_forward("feed_forward", x_shape)
-        self.feed_forward_norm = self._make_norm("feed_forward_norm", x_shape)
+        self._make_norms("feed_forward", x_shape)
         self.drop = keras.layers.Dropout(self.dropout, dtype=self.dtype_policy)
 
     def _attend_to_itself(self, x, mask, attention_mask, with_weights, training, **options):
         """Adds the output of `self.attention`, from `x` to `x`, to its input."""
         if attention_mask is not None:  # not every attention layer has this argument
             options["attention_mask"] = attention_mask
-        norm = self.attention_norm
-        return self._attend(
-            self.attention, norm, x, None, mask, mask, with_weights, training, **options
-        )
+        return self._attend("attention", x, None, mask, mask, with_weights, training, **options)
 
-    def _attend(
-        self, attention, norm, x, memory, mask, memory_mask, with_weights, training, **options
-    ):
+    def _attend(self, part, x, memory, mask, memory_mask, with_weights, training, **options):
         """Adds the output of an attention to its input; the memory `None` is the input itself."""
         x = as_floats(x, self.compute_dtype)
-        query = self._before(norm, x)
-        context = attention(
+        query = self._before(part, x)
+        context = getattr(self, part)(
             query,
             query if memory is None else memory,
             query_mask=mask,
@@ -163,18 +180,18 @@ class ResidualBlock(ChecksMasks, Recomputable):
             **options,
         )
         context, weights = context if with_weights else (context, None)
-        return self._after(norm, x, context, training), weights
+        return self._after(part, x, context, training), weights
 
-    def _attend_to_cache(self, attention, norm, x, cache, start, with_weights):
+    def _attend_to_cache(self, part, x, cache, start, with_weights):
         """Like `_attend`, from some positions to a cache, which they extend first."""
         x = as_floats(x, self.compute_dtype)
-        query = self._before(norm, x)
-        context, weights, cache = attention.step(query, cache, start, with_weights)
-        return self._after(norm, x, context, training=False), cache, weights
+        query = self._before(part, x)
+        context, weights, cache = getattr(self, part).step(query, cache, start, with_weights)
+        return self._after(part, x, context, training=False), cache, weights
 
     def _end_step(self, x, given):
         """Returns the output of a step, with the implicit mask of its input for the next block."""
-        x = self._feed_forward(x, training=False)
+        x = self._feed_forward(x, training=False, of_block=as_floats(given, self.compute_dtype))
         set_keras_mask(x, get_keras_mask(given))
         return x
 
@@ -183,18 +200,34 @@ class ResidualBlock(ChecksMasks, Recomputable):
         empty = ops.zeros((batch, max_length, self.size), self.compute_dtype)
         return attention.room_for(empty, mask)
 
-    def _feed_forward(self, x, training):
-        added = self.feed_forward(self._before(self.feed_forward_norm, x), training=training)
-        return self._after(self.feed_forward_norm, x, added, training)
+    def _feed_forward(self, x, training, of_block):
+        """Adds the output of the feed-forward network to what attention returned.
 
-    def _before(self, norm, x):
-        """Returns the input of a part of the block, normalized if `normalize="pre"`."""
-        return norm(x) if self.normalize == "pre" else x
+        Args:
+            x: What attention returned.
+            training: Whether to apply dropout.
+            of_block: The input of the block, which with `parallel` is also that of the network.
+        """
+        source = of_block if self.parallel else x
+        added = self.feed_forward(self._before("feed_forward", source), training=training)
+        return self._after("feed_forward", x, added, training)
 
-    def _after(self, norm, x, added, training):
-        """Returns the sum of a part's input and output, normalized if `normalize="post"`."""
+    def _before(self, part, x):
+        """Returns the input of a part of the block, normalized with "pre" and "sandwich"."""
+        is_normal = self.normalize in ("pre", "sandwich")
+        return getattr(self, f"{part}_norm")(x) if is_normal else x
+
+    def _after(self, part, x, added, training):
+        """Returns the sum of a part's input and output.
+
+        The sum is normalized with "post", the output alone with "sandwich" and "output".
+        """
+        if self.normalize in ("sandwich", "output"):
+            is_second = self.normalize == "sandwich"
+            norm = _output_norm(part) if is_second else f"{part}_norm"
+            added = getattr(self, norm)(added)
         x = x + self.drop(added, training=training)
-        return norm(x) if self.normalize == "post" else x
+        return getattr(self, f"{part}_norm")(x) if self.normalize == "post" else x
 
     def _require_sequences(self, **shapes):
         if any(len(shape) != 3 for shape in shapes.values()):
@@ -211,6 +244,11 @@ class ResidualBlock(ChecksMasks, Recomputable):
         config = {name: serialize(option) for name, option in options.items()}
         config["activation"] = activations.serialize(self.activation)
         return {**super().get_config(), **config}
+
+
+def _output_norm(part):
+    """Returns the name of the normalization of a part's output."""
+    return f"{part.removesuffix('_input')}_output_norm"
 
 
 class Block(ResidualBlock):
@@ -236,8 +274,11 @@ class Block(ResidualBlock):
         *,
         norm: str = "layer",
         gated: bool = False,
+        parallel: bool = False,
         num_key_value_heads: int | None = None,
         query_key_norm: float | None = None,
+        joint_query_key_norm: bool = False,
+        soft_cap: float | None = None,
         normalizer: Any = "softmax",
         implementation: str = "auto",
         **kwargs: Any,
@@ -259,6 +300,7 @@ class Block(ResidualBlock):
             use_bias,
             norm=norm,
             gated=gated,
+            parallel=parallel,
             **kwargs,
         )
         self.num_heads = plain(num_heads)
@@ -269,6 +311,8 @@ class Block(ResidualBlock):
         self.position = None if position is None else positions.get(position)
         self.num_key_value_heads = plain(num_key_value_heads)
         self.query_key_norm = query_key_norm
+        self.joint_query_key_norm = joint_query_key_norm
+        self.soft_cap = soft_cap
         self.normalizer = normalizers.get(normalizer)
         self.implementation = implementation
 
@@ -291,6 +335,8 @@ class Block(ResidualBlock):
             dropout=self.attention_dropout,
             use_bias=self._biases_of_attention(),
             query_key_norm=self.query_key_norm,
+            joint_query_key_norm=self.joint_query_key_norm,
+            soft_cap=self.soft_cap,
             implementation=self.implementation,
             dtype=self.dtype_policy,
             name=name,
@@ -309,11 +355,11 @@ class Block(ResidualBlock):
         """Returns a part with the same options, but its own weights and state."""
         return part.from_config(part.get_config())
 
-    def _attend_to_memory(self, attention, norm, x, memory, start, with_weights):
+    def _attend_to_memory(self, part, x, memory, start, with_weights):
         """Like `_attend`, to a memory, whose rows several adjacent rows of `x` may share."""
         x = as_floats(x, self.compute_dtype)
-        query = self._before(norm, x)
+        query = self._before(part, x)
         context, weights = attend_together(
-            attention, query, memory, start=start, return_attention_scores=with_weights
+            getattr(self, part), query, memory, start=start, return_attention_scores=with_weights
         )
-        return self._after(norm, x, context, training=False), weights
+        return self._after(part, x, context, training=False), weights

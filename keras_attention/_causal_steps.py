@@ -11,6 +11,8 @@ from keras_attention._memory import GrowingMemory
 class CausalSteps:
     """Mixin for blocks with one causal self-attention, `self.attention`, that may grow a memory."""
 
+    can_be_parallel = True
+
     def start(self, batch, max_length, mask=None):
         """Returns an empty cache for `step`, if the attention is causal and has one.
 
@@ -63,7 +65,7 @@ class CausalSteps:
                 integer can be checked.
         """
         attended, cache, weights = self._attend_to_cache(
-            self.attention, self.attention_norm, x, cache, start, return_attention_scores
+            "attention", x, cache, start, return_attention_scores
         )
         x = self._end_step(attended, x)
         return (x, cache, weights) if return_attention_scores else (x, cache)

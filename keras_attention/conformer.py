@@ -22,17 +22,19 @@ class ConformerBlock(Block):
     Paper: Gulati et al. 2020, Conformer: Convolution-augmented Transformer for Speech Recognition,
     equation 1 (https://arxiv.org/abs/2005.08100). With `normalize="post"`, each part is `Norm(x +
     part(x))` and there is no further normalization, as in the Squeezeformer (Kim et al. 2022,
-    section 3.1.2, https://arxiv.org/abs/2206.00888).
+    section 3.1.2, https://arxiv.org/abs/2206.00888). With `normalize="sandwich"`, the output of
+    each part is normalized as well before it is added; with `"output"`, the output alone.
 
     The parts are `feed_forward`, `attention`, `convolution` and `second_feed_forward`, with the
     normalizations `feed_forward_norm`, `attention_norm`, `convolution_input_norm` and
-    `second_feed_forward_norm`; the final normalization is `output_norm`. The convolution sees both
+    `second_feed_forward_norm`, and with "sandwich" also `feed_forward_output_norm` and so on; the
+    final normalization is `output_norm`. The convolution sees both
     sides of a position, even if the attention mask hides one.
 
     Args:
         num_heads, hidden, key_dim, normalize, epsilon, dropout, attention_dropout, hidden_dropout,
-            activation, score, mask, norm, gated, num_key_value_heads, query_key_norm, normalizer,
-            implementation: As for `EncoderBlock`.
+            activation, score, mask, norm, gated, num_key_value_heads, query_key_norm,
+            joint_query_key_norm, soft_cap, normalizer, implementation: As for `EncoderBlock`.
         use_bias: As for `EncoderBlock`; a collection may also contain `"convolution"`.
         kernel_size: Kernel size of the convolution, see `ConvolutionModule`.
         convolution_norm: `"batch"` or `"layer"`, the normalization inside the convolution module.
@@ -98,7 +100,7 @@ class ConformerBlock(Block):
             self.attention = self._make_attention(
                 "attention", x_shape, x_shape, self.score, mask=self.mask, position=self.position
             )
-            self.attention_norm = self._make_norm("attention_norm", x_shape)
+            self._make_norms("attention", x_shape)
             self.convolution = ConvolutionModule(
                 self.kernel_size,
                 self.activation,
@@ -109,31 +111,31 @@ class ConformerBlock(Block):
                 name="convolution",
             )
             self.convolution.build(x_shape)
-            self.convolution_input_norm = self._make_norm("convolution_input_norm", x_shape)
+            self._make_norms("convolution_input", x_shape)
             self.second_feed_forward = self._make_feed_forward("second_feed_forward", x_shape)
-            self.second_feed_forward_norm = self._make_norm("second_feed_forward_norm", x_shape)
+            self._make_norms("second_feed_forward", x_shape)
             self.output_norm = None
-            if self.normalize == "pre":
+            if self.normalize != "post":
                 self.output_norm = self._make_norm("output_norm", x_shape)
 
     def call(self, x, mask=None, attention_mask=None, return_attention_scores=False, training=None):
         self._require_sequences(x=x.shape)
         mask = self._padding("mask", mask, x)
         x = as_floats(x, self.compute_dtype)
-        x = self._half_step(self.feed_forward, self.feed_forward_norm, x, training)
+        x = self._half_step("feed_forward", x, training)
         x, weights = self._attend_to_itself(
             x, mask, attention_mask, return_attention_scores, training
         )
-        norm = self.convolution_input_norm
-        added = self.convolution(self._before(norm, x), mask=mask, training=training)
-        x = self._after(norm, x, added, training)
-        x = self._half_step(self.second_feed_forward, self.second_feed_forward_norm, x, training)
+        part = "convolution_input"
+        added = self.convolution(self._before(part, x), mask=mask, training=training)
+        x = self._after(part, x, added, training)
+        x = self._half_step("second_feed_forward", x, training)
         x = x if self.output_norm is None else self.output_norm(x)
         return (x, weights) if return_attention_scores else x
 
-    def _half_step(self, feed_forward, norm, x, training):
-        added = feed_forward(self._before(norm, x), training=training)
-        return self._after(norm, x, 0.5 * added, training)
+    def _half_step(self, part, x, training):
+        added = getattr(self, part)(self._before(part, x), training=training)
+        return self._after(part, x, 0.5 * added, training)
 
     def rematerialized_call(self, layer_call, *args, **kwargs):
         require_no_statistics(self, self.convolution_norm)

@@ -69,6 +69,8 @@ class MultiHeadAttention(GrowingMemory, MemoryAttention, MultiHeadLayer):
         query_key_norm: Epsilon of an RMS normalization of the queries and keys of each head, with
             a learned scale that all heads share, as in Qwen 3 (Henry et al. 2020,
             https://arxiv.org/abs/2010.04245). It is applied before the position.
+        joint_query_key_norm: Whether that normalization is over all heads at once, with a learned
+            scale for each of them, as in OLMo 2.
         score, normalizer, mask, position, soft_cap, use_sink, implementation, seed: As for
             `Attention`; they are attributes of `layer.attention`.
         kernel_initializer, bias_initializer, kernel_regularizer, bias_regularizer,
@@ -117,6 +119,7 @@ class MultiHeadAttention(GrowingMemory, MemoryAttention, MultiHeadLayer):
         attention_axes: int | Sequence[int] | None = None,
         use_gate: bool = False,
         query_key_norm: float | None = None,
+        joint_query_key_norm: bool = False,
         score: Any = "scaled_dot",
         normalizer: Any = "softmax",
         mask: Any = None,
@@ -137,10 +140,17 @@ class MultiHeadAttention(GrowingMemory, MemoryAttention, MultiHeadLayer):
                 f"`query_key_norm` of {type(self).__name__} must be a number above 0, the epsilon "
                 f"of the normalization, or None for none. Received: {query_key_norm!r}."
             )
+        if joint_query_key_norm and query_key_norm is None:
+            raise ValueError(
+                f"`joint_query_key_norm` of {type(self).__name__} needs a `query_key_norm`, the "
+                "epsilon of the normalization. Received: joint_query_key_norm=True, "
+                "query_key_norm=None."
+            )
         self.num_key_value_heads = self._groups(num_key_value_heads)
         self.attention_axes = _axes(attention_axes)
         self.use_gate = use_gate
         self.query_key_norm = query_key_norm
+        self.joint_query_key_norm = joint_query_key_norm
         with keras.RematScope(mode=None):
             self.attention = Attention(
                 score,
@@ -170,10 +180,10 @@ class MultiHeadAttention(GrowingMemory, MemoryAttention, MultiHeadLayer):
         self.query_projection = self.key_projection = self.query_norm = self.key_norm = None
         if reads_query:
             self.query_projection = self._projection("query", heads * self.key_dim, query_shape)
-            self.query_norm = self._norm("query_norm")
+            self.query_norm = self._norm("query_norm", heads)
         if reads_key:
             self.key_projection = self._projection("key", key_heads * self.key_dim, key_shape)
-            self.key_norm = self._norm("key_norm")
+            self.key_norm = self._norm("key_norm", key_heads)
         if self.use_gate:
             size = self.num_heads * self.value_dim
             self.gate_projection = self._projection("gate", size, query_shape)
@@ -189,14 +199,17 @@ class MultiHeadAttention(GrowingMemory, MemoryAttention, MultiHeadLayer):
             (query_shape[0], heads, key_shape[1], self.key_dim),
         )
 
-    def _norm(self, name):
+    def _norm(self, name, heads):
         if self.query_key_norm is None:
             return None
         with keras.RematScope(mode=None):
             norm = keras.layers.RMSNormalization(
                 epsilon=self.query_key_norm, dtype=self.dtype_policy, name=name
             )
-        norm.build((None, None, None, self.key_dim))
+        if self.joint_query_key_norm:
+            norm.build((None, None, heads * self.key_dim))
+        else:
+            norm.build((None, None, None, self.key_dim))
         return norm
 
     def call(
@@ -317,7 +330,14 @@ class MultiHeadAttention(GrowingMemory, MemoryAttention, MultiHeadLayer):
         if projection is None:
             return ops.cast(x, self.compute_dtype)[:, None]
         x = self._project(projection, x, self.key_dim)
-        return x if norm is None else norm(x)
+        if norm is None:
+            return x
+        if not self.joint_query_key_norm:
+            return norm(x)
+        batch, length = ops.shape(x)[0], ops.shape(x)[2]
+        joined = ops.swapaxes(x, 1, 2)  # (batch, length, heads, key_dim)
+        joined = ops.reshape(joined, (batch, length, x.shape[1] * self.key_dim))
+        return self._split_heads(norm(joined), self.key_dim)
 
     def _for_each_head(self, x):
         """Repeats what several heads and maps share: `(batch, maps · num_heads, …)`."""
@@ -335,6 +355,7 @@ class MultiHeadAttention(GrowingMemory, MemoryAttention, MultiHeadLayer):
             "use_gate": self.use_gate,
             "num_key_value_heads": self.num_key_value_heads,
             "query_key_norm": self.query_key_norm,
+            "joint_query_key_norm": self.joint_query_key_norm,
         }
 
 

@@ -15,21 +15,31 @@ class EncoderBlock(CausalSteps, Block):
 
     The output of each part, attention and then feed-forward, is added to its input `x`:
 
-    $$ post: Norm(x + part(x)), \\quad pre: x + part(Norm(x)) $$
+    $$ post: Norm(x + part(x)), \\quad pre: x + part(Norm(x)), \\quad
+       sandwich: x + Norm_2(part(Norm_1(x))), \\quad output: x + Norm(part(x)) $$
+
+    With `parallel=True`, both parts have the same input, the one of the block:
+
+    $$ x + Attention(Norm_1(x)) + FeedForward(Norm_2(x)) $$
 
     Paper: Vaswani et al. 2017, section 3.1, "post" (https://arxiv.org/abs/1706.03762); Xiong et
     al. 2020, On Layer Normalization in the Transformer Architecture, "pre"
-    (https://arxiv.org/abs/2002.04745). With "pre", add one more normalization after the last block.
+    (https://arxiv.org/abs/2002.04745); Ding et al. 2021, CogView, section 2.4, "sandwich"
+    (https://arxiv.org/abs/2105.13290), as in Gemma 2 and 3; Liu et al. 2021, Swin Transformer V2,
+    section 3.2, "output" (https://arxiv.org/abs/2111.09883), as in OLMo 2; Black et al. 2022,
+    GPT-NeoX-20B, section 2.1, parallel (https://arxiv.org/abs/2204.06745). Unless with "post", add
+    one more normalization after the last block.
 
-    The parts are `attention`, `feed_forward`, `attention_norm` and `feed_forward_norm`. To
-    recompute a block in the backward pass instead of keeping its activations in memory, create it
-    inside `keras.RematScope()`.
+    The parts are `attention`, `feed_forward`, `attention_norm` and `feed_forward_norm`; with
+    "sandwich", also `attention_output_norm` and `feed_forward_output_norm`. To recompute a block in
+    the backward pass instead of keeping its activations in memory, create it inside
+    `keras.RematScope()`.
 
     Args:
         num_heads: Number of heads.
         hidden: Size of the hidden layer of the feed-forward network.
         key_dim: Size of one head. Defaults to the size of `x` divided by the number of heads.
-        normalize: `"post"` or `"pre"`.
+        normalize: `"post"`, `"pre"`, `"sandwich"` or `"output"`, the place of the normalizations.
         epsilon: Added to the variance by the normalizations.
         dropout: Fraction of the outputs of each part to drop during training.
         attention_dropout: Fraction of the attention weights to drop during training.
@@ -39,10 +49,12 @@ class EncoderBlock(CausalSteps, Block):
         use_bias: Whether projections and dense layers add a bias: `True`, `False`, or a collection
             of the parts that do: `"attention"` (all its projections), `"query"`, `"key"`,
             `"value"`, `"output"` and `"feed_forward"`.
-        score, mask, position, num_key_value_heads, query_key_norm, normalizer, implementation:
-            Options of the attention, as for `MultiHeadAttention`.
+        score, mask, position, num_key_value_heads, query_key_norm, joint_query_key_norm, soft_cap,
+            normalizer, implementation: Options of the attention, as for `MultiHeadAttention`.
         norm: `"layer"`, `"layer_without_bias"` or `"rms"` (Zhang and Sennrich 2019,
             https://arxiv.org/abs/1910.07467).
+        parallel: Whether attention and feed-forward network have the same input. It needs
+            `normalize="pre"` or `"sandwich"`.
 
     Call arguments:
         x: Tensor `(batch, length, size)`.
@@ -58,7 +70,8 @@ class EncoderBlock(CausalSteps, Block):
 
     Raises:
         ValueError: If an argument is unknown or out of range, `num_heads` does not divide the size
-            and there is no `key_dim`, or `x` is not of rank 3.
+            and there is no `key_dim`, `parallel` goes with another `normalize`, or `x` is not of
+            rank 3.
 
     Example:
 
@@ -83,7 +96,7 @@ class EncoderBlock(CausalSteps, Block):
             self.attention = self._make_attention(
                 "attention", x_shape, x_shape, self.score, mask=self.mask, position=self.position
             )
-            self.attention_norm = self._make_norm("attention_norm", x_shape)
+            self._make_norms("attention", x_shape)
             self._build_feed_forward(x_shape)
 
 
@@ -94,20 +107,23 @@ class DecoderBlock(Block):
     The parts are causal self-attention, cross-attention to `encoded`, and feed-forward. The output
     of each is added to its input and normalized as in `EncoderBlock`:
 
-    $$ post: Norm(x + part(x)), \\quad pre: x + part(Norm(x)) $$
+    $$ post: Norm(x + part(x)), \\quad pre: x + part(Norm(x)), \\quad
+       sandwich: x + Norm_2(part(Norm_1(x))), \\quad output: x + Norm(part(x)) $$
 
     Paper: as for `EncoderBlock`.
 
     The parts are `self_attention`, `cross_attention`, `feed_forward`, and a norm for each of them,
-    such as `self_attention_norm`.
+    such as `self_attention_norm`, with "sandwich" also for its output, such as
+    `self_attention_output_norm`.
 
     Args:
         mask: An additional mask for self-attention, combined with the causal one.
         position: Position of self-attention; cross-attention has none.
         num_heads, hidden, key_dim, normalize, epsilon, dropout, attention_dropout,
             hidden_dropout, activation, use_bias, score, norm, gated, num_key_value_heads,
-            query_key_norm, normalizer, implementation: As for `EncoderBlock`. Each of the two
-            attentions has its own score.
+            query_key_norm, joint_query_key_norm, soft_cap, normalizer, implementation: As for
+            `EncoderBlock`. Each of the two attentions has its own score.
+        parallel: Must be `False`: it is for `EncoderBlock`.
 
     Call arguments:
         x: Tensor `(batch, length, size)`.
@@ -143,11 +159,11 @@ class DecoderBlock(Block):
             self.self_attention = self._make_attention(
                 "self_attention", x_shape, x_shape, self.score, mask=causal, position=self.position
             )
-            self.self_attention_norm = self._make_norm("self_attention_norm", x_shape)
+            self._make_norms("self_attention", x_shape)
             self.cross_attention = self._make_attention(
                 "cross_attention", x_shape, encoded_shape, self._another(self.score)
             )
-            self.cross_attention_norm = self._make_norm("cross_attention_norm", x_shape)
+            self._make_norms("cross_attention", x_shape)
             self._build_feed_forward(x_shape)
 
     def call(
@@ -163,13 +179,9 @@ class DecoderBlock(Block):
         mask = self._padding("mask", mask, x)
         encoded_mask = self._padding("encoded_mask", encoded_mask, encoded)
         flags = return_attention_scores, training
-        x, self_weights = self._attend(
-            self.self_attention, self.self_attention_norm, x, None, mask, mask, *flags
-        )
-        x, cross_weights = self._attend(
-            self.cross_attention, self.cross_attention_norm, x, encoded, mask, encoded_mask, *flags
-        )
-        x = self._feed_forward(x, training)
+        x, self_weights = self._attend("self_attention", x, None, mask, mask, *flags)
+        x, cross_weights = self._attend("cross_attention", x, encoded, mask, encoded_mask, *flags)
+        x = self._feed_forward(x, training, x)
         return (x, self_weights, cross_weights) if return_attention_scores else x
 
     def compute_output_shape(self, x_shape, encoded_shape=None):
@@ -212,11 +224,9 @@ class DecoderBlock(Block):
                 integer can be checked.
         """
         options = start, return_attention_scores
-        attended, cache, self_weights = self._attend_to_cache(
-            self.self_attention, self.self_attention_norm, x, cache, *options
-        )
+        attended, cache, self_weights = self._attend_to_cache("self_attention", x, cache, *options)
         attended, cross_weights = self._attend_to_memory(
-            self.cross_attention, self.cross_attention_norm, attended, memory, *options
+            "cross_attention", attended, memory, *options
         )
         x = self._end_step(attended, x)
         return (x, cache, self_weights, cross_weights) if return_attention_scores else (x, cache)

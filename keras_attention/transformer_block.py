@@ -29,14 +29,16 @@ class TransformerBlock(CausalSteps, ResidualBlock):
 
     The output of each part, attention and then feed-forward, is added to its input `x`:
 
-    $$ post: Norm(x + part(x)), \\quad pre: x + part(Norm(x)) $$
+    $$ post: Norm(x + part(x)), \\quad pre: x + part(Norm(x)), \\quad
+       sandwich: x + Norm_2(part(Norm_1(x))), \\quad output: x + Norm(part(x)) $$
 
     With `MultiHeadAttention`, this is an `EncoderBlock`. If the attention has a cache and a causal
     mask, `start` and `step` decode step by step.
 
-    The parts are `attention`, `feed_forward`, `attention_norm` and `feed_forward_norm`. To
-    recompute a block in the backward pass instead of keeping its activations in memory, create it
-    inside `keras.RematScope()`.
+    The parts are `attention`, `feed_forward`, `attention_norm` and `feed_forward_norm`; with
+    "sandwich", also `attention_output_norm` and `feed_forward_output_norm`. To recompute a block in
+    the backward pass instead of keeping its activations in memory, create it inside
+    `keras.RematScope()`.
 
     Paper: Vaswani et al. 2017, Attention Is All You Need, section 3.1
     (https://arxiv.org/abs/1706.03762).
@@ -48,7 +50,7 @@ class TransformerBlock(CausalSteps, ResidualBlock):
             attention layer here and `keras.layers.MultiHeadAttention`. For a language model, it
             must be causal.
         hidden: Size of the hidden layer of the feed-forward network.
-        normalize: `"post"` or `"pre"`.
+        normalize: `"post"`, `"pre"`, `"sandwich"` or `"output"`, as for `EncoderBlock`.
         epsilon: Added to the variance by the normalizations.
         dropout: Fraction of the outputs of each part to drop during training.
         hidden_dropout: Fraction of the hidden units of the feed-forward network to drop during
@@ -56,6 +58,7 @@ class TransformerBlock(CausalSteps, ResidualBlock):
         activation, gated: Options of the feed-forward network, as for `FeedForward`.
         use_bias: Whether the feed-forward network adds biases.
         norm: `"layer"`, `"layer_without_bias"` or `"rms"`, as for `EncoderBlock`.
+        parallel: Whether both parts have the same input, as for `EncoderBlock`.
 
     Call arguments:
         x: Tensor `(batch, length, size)`.
@@ -93,6 +96,7 @@ class TransformerBlock(CausalSteps, ResidualBlock):
         *,
         norm: str = "layer",
         gated: bool = False,
+        parallel: bool = False,
         **kwargs: Any,
     ) -> None:
         if not _attends(attention):
@@ -112,6 +116,7 @@ class TransformerBlock(CausalSteps, ResidualBlock):
             use_bias,
             norm=norm,
             gated=gated,
+            parallel=parallel,
             **kwargs,
         )
         self.attention = attention
@@ -130,7 +135,7 @@ class TransformerBlock(CausalSteps, ResidualBlock):
                     f"output is added to it. Received: {type(self.attention).__name__} of output "
                     f"shape {shape}, x of shape {x_shape}."
                 )
-            self.attention_norm = self._make_norm("attention_norm", x_shape)
+            self._make_norms("attention", x_shape)
             self._build_feed_forward(x_shape)
 
     def call(

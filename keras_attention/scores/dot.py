@@ -49,6 +49,13 @@ class ScaledDot(Dot):
     The query is scaled before the product, so that it does not overflow in half precision.
     Queries and keys must have the same size. Time `O(Tq · Tk · d)`, no weights.
 
+    Args:
+        scale: The factor in place of `1 / √d`, above 0, as in some Gemma models; `None` for `1 /
+            √d`.
+
+    Raises:
+        ValueError: If the scale is not above 0, or queries and keys differ in size.
+
     Example:
 
     >>> score = ScaledDot()
@@ -56,8 +63,22 @@ class ScaledDot(Dot):
     5.5
     """
 
+    def __init__(self, scale=None, **kwargs):
+        super().__init__(**kwargs)
+        if scale is not None and not is_positive_number(scale):
+            raise ValueError(
+                "`scale` of the score ScaledDot must be a number above 0, or None for 1 / √d. "
+                f"Received: scale={scale!r}."
+            )
+        self.scale = scale
+
     def prepare_query(self, query, positions):
+        if self.scale is not None:
+            return query * self.scale
         return query / math.sqrt(query.shape[-1])
+
+    def get_config(self):
+        return {**super().get_config(), "scale": self.scale}
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")

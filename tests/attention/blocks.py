@@ -8,6 +8,14 @@ from tests.attention import oracle
 
 RNG = np.random.default_rng(0)
 BATCH, LENGTH, ENCODED, SIZE = 2, 5, 7, 8
+FORMS = [  # of an encoder block: `normalize`, and whether its parts are parallel
+    ("post", False),
+    ("pre", False),
+    ("pre", True),
+    ("sandwich", False),
+    ("sandwich", True),
+    ("output", False),
+]
 
 
 def random(*shape):
@@ -65,11 +73,25 @@ def encoder_block(block, x, mask=None, **given):
         x = layer_norm(block.attention_norm, x + context)
         x = layer_norm(block.feed_forward_norm, x + feed_forward(block.feed_forward, x))
     else:
-        normal = layer_norm(block.attention_norm, x)
+        normal = given_to(block, "attention", x)
         context, weights = attend(block.attention, normal, normal, **both)
-        x = x + context
-        x = x + feed_forward(block.feed_forward, layer_norm(block.feed_forward_norm, x))
+        attended = x + output(block, "attention", context)
+        normal = given_to(block, "feed_forward", x if block.parallel else attended)
+        x = attended + output(block, "feed_forward", feed_forward(block.feed_forward, normal))
     return x, weights
+
+
+def given_to(block, part, x):
+    """Returns the input of a part, normalized unless its output alone is."""
+    return x if block.normalize == "output" else layer_norm(getattr(block, f"{part}_norm"), x)
+
+
+def output(block, part, added):
+    """Returns the output of a part, normalized unless its input alone is."""
+    if block.normalize == "pre":
+        return added
+    name = "norm" if block.normalize == "output" else "output_norm"
+    return layer_norm(getattr(block, f"{part}_{name}"), added)
 
 
 def decoder_block(block, x, encoded, mask=None, encoded_mask=None):
@@ -84,13 +106,14 @@ def decoder_block(block, x, encoded, mask=None, encoded_mask=None):
         x = layer_norm(norms[1], x + context)
         x = layer_norm(norms[2], x + feed_forward(block.feed_forward, x))
     else:
-        normal = layer_norm(norms[0], x)
+        normal = given_to(block, "self_attention", x)
         context, self_weights = attend(block.self_attention, normal, normal, **to_itself)
-        x = x + context
-        normal = layer_norm(norms[1], x)
+        x = x + output(block, "self_attention", context)
+        normal = given_to(block, "cross_attention", x)
         context, cross_weights = attend(block.cross_attention, normal, encoded, **to_encoded)
-        x = x + context
-        x = x + feed_forward(block.feed_forward, layer_norm(norms[2], x))
+        x = x + output(block, "cross_attention", context)
+        hidden = feed_forward(block.feed_forward, given_to(block, "feed_forward", x))
+        x = x + output(block, "feed_forward", hidden)
     return x, self_weights, cross_weights
 
 

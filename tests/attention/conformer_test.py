@@ -132,6 +132,8 @@ def test_block_equals_the_conformer_of_torchaudio(training):
         {},
         {"convolution_norm": "layer", "normalize": "post", "position": "rotary", "gated": True},
         {"position": "shaw", "use_bias": ["query", "convolution"], "norm": "rms"},
+        {"normalize": "sandwich", "soft_cap": 2.0},
+        {"normalize": "output", "query_key_norm": 1e-5, "joint_query_key_norm": True},
     ],
 )
 def test_what_is_hidden_changes_nothing(options):

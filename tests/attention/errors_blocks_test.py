@@ -54,7 +54,22 @@ MISTAKES = {
     ),
     "unknown place of the normalization": (
         lambda: DecoderBlock(2, 8, normalize="first"),
-        ["`normalize` of DecoderBlock must be one of post, pre", "normalize='first'"],
+        [
+            "`normalize` of DecoderBlock must be one of post, pre, sandwich, output",
+            "normalize='first'",
+        ],
+    ),
+    "parallel parts of a decoder": (
+        lambda: DecoderBlock(2, 8, normalize="pre", parallel=True),
+        ["`parallel` of DecoderBlock must be False", "parallel=True", "Use EncoderBlock"],
+    ),
+    "parallel parts without a normalization of their input": (
+        lambda: EncoderBlock(2, 8, parallel=True),
+        ["`parallel` of EncoderBlock needs", "normalize='post'", "normalize='pre' or 'sandwich'"],
+    ),
+    "soft cap of a block of 0": (
+        lambda: EncoderBlock(2, 8, soft_cap=0)(QUERY),
+        ["`soft_cap` of Attention must be a finite number above 0", "soft_cap=0"],
     ),
     "negative variance of a block": (
         lambda: EncoderBlock(2, 8, epsilon=-1),

@@ -50,6 +50,10 @@ MISTAKES = {
         lambda: MultiHeadAttention(2, 3, use_sink=True),
         ["`use_sink` of Attention", "use_sink=True, normalizer=", "normalizer='softmax_one'"],
     ),
+    "joint normalization of nothing": (
+        lambda: MultiHeadAttention(2, 3, joint_query_key_norm=True),
+        ["`joint_query_key_norm` of MultiHeadAttention needs", "query_key_norm=None"],
+    ),
     "heads that cannot be grouped": (
         lambda: MultiHeadAttention(4, 8, num_key_value_heads=3),
         ["`num_key_value_heads`", "must divide num_heads=4", "num_key_value_heads=3"],

@@ -220,6 +220,10 @@ MISTAKES = {
         attend(Attention("dot"), value=NARROW),
         ["score Dot", "same size", "query shape (2, 3, 4), key shape (2, 5, 6)", "'general'"],
     ),
+    "scale of a dot product of 0": (
+        lambda: scores.ScaledDot(scale=0),
+        ["`scale` of the score ScaledDot", "above 0, or None", "scale=0"],
+    ),
     "sizes that scaled_dot cannot compare": (
         attend(Attention("scaled_dot"), key=NARROW),
         ["score ScaledDot", "same size", "(2, 5, 6)", "keras.layers.Dense"],

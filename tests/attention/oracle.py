@@ -97,8 +97,8 @@ def logits(score, query, key, head=()):
     """The scores of all queries and keys of one head, (batch, query_length, key_length)."""
     kind = type(score).__name__
     if kind in ("Dot", "ScaledDot"):
-        divisor = np.sqrt(query.shape[-1]) if kind == "ScaledDot" else 1.0
-        return np.einsum("bqd,bkd->bqk", query, key) / divisor
+        usual = 1.0 if kind == "Dot" else query.shape[-1] ** -0.5
+        return (getattr(score, "scale", None) or usual) * np.einsum("bqd,bkd->bqk", query, key)
     if kind == "General":
         return np.einsum("bqd,de,bke->bqk", query, weight(score, "kernel")[head], key)
     if kind == "Additive":

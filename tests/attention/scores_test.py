@@ -24,6 +24,7 @@ def _same_numbers_in_any_order():
 SCORES = {
     "dot": scores.Dot,
     "scaled_dot": scores.ScaledDot,
+    "scaled_dot, scale": lambda: scores.ScaledDot(scale=0.3),
     "general": scores.General,
     "cosine": scores.Cosine,
     "cosine, sharpness": lambda: scores.Cosine(sharpness=3.0),

@@ -58,6 +58,8 @@ MULTI_HEAD = {
     "key_dim": 3,
     "value_dim": 4,
     "num_key_value_heads": 1,
+    "query_key_norm": 0.01,
+    "joint_query_key_norm": True,
     "output_dim": 5,
     "use_bias": False,
     "kernel_initializer": keras.initializers.HeNormal(seed=2),
@@ -81,7 +83,7 @@ EVERY_ARGUMENT = [
     (alignments.Forward, {"name": "ahead"}),
     (alignments.Monotonic, {"noise": 0.5, "initial_bias": -4.0, "seed": 3, "name": "ahead"}),
     (scores.Dot, {"name": "dot"}),
-    (scores.ScaledDot, {"name": "scaled"}),
+    (scores.ScaledDot, {"scale": 0.25, "name": "scaled"}),
     (scores.General, {"kernel_initializer": keras.initializers.HeNormal(seed=3)}),
     (scores.Additive, {"units": 3, "kernel_initializer": keras.initializers.HeNormal(seed=4)}),
 ]

@@ -22,7 +22,7 @@ from keras_attention import (
 )
 from keras_attention._memory import Memory
 from tests.attention import oracle
-from tests.attention.blocks import BATCH, ENCODED, LENGTH, decoder, encoder, random, some
+from tests.attention.blocks import BATCH, ENCODED, FORMS, LENGTH, decoder, encoder, random, some
 
 POSITIONS = [None, "rotary", "alibi", "t5", "shaw", "transformer_xl", "disentangled"]
 SPLITS = [[1] * LENGTH, [LENGTH], [3, 1, 1], [2, 3]]
@@ -47,9 +47,9 @@ def encoder_steps(block, x, split, room, mask=None, **arguments):
 @pytest.mark.pairwise
 @pytest.mark.parametrize("split", SPLITS, ids=str)
 @pytest.mark.parametrize("position", POSITIONS)
-@pytest.mark.parametrize("normalize", ["post", "pre"])
-def test_steps_of_an_encoder_block_equal_the_call(normalize, position, split):
-    block = encoder(normalize=normalize, position=position, mask="causal")
+@pytest.mark.parametrize("form", FORMS)
+def test_steps_of_an_encoder_block_equal_the_call(form, position, split):
+    block = encoder(normalize=form[0], parallel=form[1], position=position, mask="causal")
     expected = oracle.float64(block(X))
     for room in (LENGTH, LENGTH + 3):
         (found,) = encoder_steps(block, X, split, room)
@@ -76,10 +76,10 @@ CAUSAL = {
 @pytest.mark.few(9)
 @pytest.mark.pairwise
 @pytest.mark.parametrize("split", SPLITS, ids=str)
-@pytest.mark.parametrize("normalize", ["post", "pre"])
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", CAUSAL)
-def test_steps_of_a_block_around_any_causal_attention_equal_the_call(name, normalize, split):
-    block = TransformerBlock(CAUSAL[name](), 12, normalize=normalize)
+def test_steps_of_a_block_around_any_causal_attention_equal_the_call(name, form, split):
+    block = TransformerBlock(CAUSAL[name](), 12, normalize=form[0], parallel=form[1])
     expected = oracle.float64(block(X))
     (found,) = encoder_steps(block, X, split, LENGTH + 1)
     np.testing.assert_allclose(found, expected, atol=2e-5)
@@ -89,7 +89,7 @@ def test_steps_of_a_block_around_any_causal_attention_equal_the_call(name, norma
 @pytest.mark.pairwise
 @pytest.mark.parametrize("split", SPLITS, ids=str)
 @pytest.mark.parametrize("position", POSITIONS)
-@pytest.mark.parametrize("normalize", ["post", "pre"])
+@pytest.mark.parametrize("normalize", ["post", "pre", "sandwich"])
 def test_steps_of_a_decoder_block_equal_the_call(normalize, position, split):
     block = decoder(normalize=normalize, position=position)
     expected = block(X, ENCODINGS, encoded_mask=VISIBLE, return_attention_scores=True)

@@ -12,6 +12,7 @@ from tests.attention import oracle
 from tests.attention.blocks import (
     BATCH,
     ENCODED,
+    FORMS,
     LENGTH,
     RNG,
     SIZE,
@@ -45,11 +46,11 @@ def _same_numbers_in_any_order():
 
 @pytest.mark.pairwise
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "mixed_bfloat16"])
-@pytest.mark.parametrize("normalize", ["post", "pre"])
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("masked", [False, True])
-def test_encoder_block_equals_the_equations(normalize, masked, dtype):
+def test_encoder_block_equals_the_equations(form, masked, dtype):
     rounding = dtype.removeprefix("mixed_")
-    block = encoder(normalize=normalize, dtype=dtype)
+    block = encoder(normalize=form[0], parallel=form[1], dtype=dtype)
     x = ops.cast(random(BATCH, LENGTH, SIZE), rounding)
     given = {"mask": some(BATCH, LENGTH)} if masked else {}
     found = block(x, **given, return_attention_scores=True)
@@ -62,7 +63,7 @@ def test_encoder_block_equals_the_equations(normalize, masked, dtype):
 
 @pytest.mark.pairwise
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "mixed_float16"])
-@pytest.mark.parametrize("normalize", ["post", "pre"])
+@pytest.mark.parametrize("normalize", ["post", "pre", "sandwich", "output"])
 @pytest.mark.parametrize("masked", [False, True])
 def test_decoder_block_equals_the_equations(normalize, masked, dtype):
     rounding = dtype.removeprefix("mixed_")
@@ -81,6 +82,7 @@ def test_decoder_block_equals_the_equations(normalize, masked, dtype):
 @pytest.mark.parametrize("normalize", ["post", "pre"])
 def test_arguments_reach_the_parts(normalize):
     arguments = {"key_dim": 3, "use_bias": False, "score": "additive", "epsilon": 0.1}
+    arguments["soft_cap"] = 0.5
     x, encoded = random(BATCH, LENGTH, SIZE), random(BATCH, ENCODED, 6)
     block = encoder(normalize=normalize, mask="causal", **arguments)
     expected = encoder_block(block, x, use_causal_mask=True)
@@ -339,14 +341,17 @@ BLOCK = {
     "norm": "rms",
     "gated": True,
     "num_key_value_heads": 1,
+    "query_key_norm": 1e-3,
+    "joint_query_key_norm": True,
+    "soft_cap": 2.5,
     "normalizer": normalizers.Sparsemax(),
     "implementation": "reference",
     "name": "layer",
 }
 EVERY_ARGUMENT = [
     (FeedForward, FEED_FORWARD),
-    (EncoderBlock, BLOCK),
-    (DecoderBlock, BLOCK),
+    (EncoderBlock, {**BLOCK, "parallel": True}),
+    (DecoderBlock, {**BLOCK, "normalize": "sandwich"}),
     (EncoderBlock, {**BLOCK, "dtype": "mixed_bfloat16"}),
 ]
 

@@ -41,10 +41,39 @@ GPT2 = {
     "activation_function": "gelu_new",
 }
 LLAMA = {**SIZES, "num_attention_heads": 4, "num_key_value_heads": 2}
+GEMMA = {**LLAMA, "tokenizer": "Gemma", "num_hidden_layers": 3, "head_dim": 6}
+SCORES_OF_GEMMA = {"query_pre_attn_scalar": 9, "sliding_window": 4}
 WRITERS = {
+    "Gemma": GEMMA,
+    "Gemma2": {
+        **GEMMA,
+        **SCORES_OF_GEMMA,
+        "attn_logit_softcapping": 3.0,
+        "final_logit_softcapping": 2.0,
+    },
+    "Gemma3Text": {
+        **GEMMA,
+        **SCORES_OF_GEMMA,
+        "sliding_window_pattern": 2,
+        "rope_parameters": {
+            "full_attention": {"rope_type": "linear", "factor": 2.0, "rope_theta": 500.0},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 50.0},
+        },
+    },
     "GPT2": {"tokenizer": "GPT2Tokenizer", **GPT2},
+    "GPTNeo": {
+        "tokenizer": "GPT2Tokenizer",
+        **{name: SIZES[name] for name in ("hidden_size", "max_position_embeddings")},
+        "num_layers": 3,
+        "num_heads": 2,
+        "attention_types": [[["global", "local"], 1], [["local"], 1]],
+        "window_size": 4,
+    },
+    "GPTNeoX": {"tokenizer": "GPTNeoXTokenizer", **SIZES, "rotary_pct": 0.5},
     "Llama": {"tokenizer": "LlamaTokenizer", **LLAMA},
     "Mistral": {"tokenizer": "LlamaTokenizer", **LLAMA, "sliding_window": 5, "head_dim": 6},
+    "Olmo2": {"tokenizer": "GPT2Tokenizer", **LLAMA},
+    "Phi3": {"tokenizer": "LlamaTokenizer", **LLAMA, "sliding_window": 5},
     "Qwen2": {"tokenizer": "Qwen2Tokenizer", **LLAMA, "tie_word_embeddings": True},
     "Qwen3": {"tokenizer": "Qwen2Tokenizer", **LLAMA, "head_dim": 8},
 }
@@ -139,6 +168,7 @@ def tokenizer(name, timestamps=4):
         return trained
     if name in (
         "LlamaTokenizer",
+        "Gemma",
         "GemmaTokenizer",
         "Siglip2Tokenizer",
     ):  # need a piece for each byte
@@ -152,6 +182,8 @@ def tokenizer(name, timestamps=4):
         merges = [tuple(merge) for merge in model["merges"]]
         flags = {"add_bos_token": False, "add_eos_token": True, "padding_side": "right"}
         flags["model_input_names"] = ["input_ids"]  # all as in the files of SigLIP 2
+        if name == "Gemma":  # as in the files of its language models
+            return transformers.GemmaTokenizer(vocabulary, merges, add_bos_token=True)
         return getattr(transformers, name)(vocabulary, merges, **({} if is_llama else flags))
     trained = getattr(transformers, name)().train_new_from_iterator(TEXTS * 3, 300)
     backend = trained.backend_tokenizer
@@ -186,7 +218,7 @@ def save(folder, family, kind, **settings):
             f"{role}_token_id": getattr(pieces, f"{role}_token_id") for role in ("cls", "sep")
         }
     config = getattr(transformers, f"{family}Config")(**settings)
-    model = _random(getattr(transformers, f"{family}{kind}"), config)
+    model = _random(getattr(transformers, f"{family.removesuffix('Text')}{kind}"), config)
     model.save_pretrained(folder)
     pieces.save_pretrained(folder)
     return model, pieces

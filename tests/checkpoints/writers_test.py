@@ -2,7 +2,6 @@
 
 import json
 
-import keras
 import numpy as np
 import pytest
 
@@ -12,20 +11,8 @@ from zoo.checkpoints.loading import read_checkpoint
 pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from tests.checkpoints import tiny  # noqa: E402
-
-PROMPTS = ["The cats", "Trains and boats and planes are passing", "a", "for you: "]
-
-
-def generated(theirs, pieces, prompt, **options):
-    """Returns what transformers writes after a prompt, without special tokens."""
-    inputs = pieces(prompt, return_tensors="pt")
-    special = [x for x in (pieces.pad_token_id, pieces.bos_token_id) if x is not None]
-    special = [x for x in special if x != pieces.eos_token_id]
-    if special:
-        options["suppress_tokens"] = special
-    written = theirs.generate(**inputs, max_new_tokens=12, **options)[0]
-    return written[inputs["input_ids"].shape[1] :].tolist()
+from tests.checkpoints import continuations, tiny  # noqa: E402
+from tests.checkpoints.continuations import PROMPTS  # noqa: E402
 
 
 @pytest.mark.few(1)
@@ -34,37 +21,8 @@ def test_numbers_and_texts_are_those_of_transformers(request, tmp_path, family):
     kind = "LMHeadModel" if family == "GPT2" else "ForCausalLM"
     theirs, pieces = tiny.save(tmp_path, family, kind)
     model = zoo.load(str(tmp_path))
-    for text in tiny.TEXTS:
-        inputs = pieces(text, return_tensors="pt")
-        expected = theirs(**inputs, output_attentions=True)
-        ids = model._prompts.of_text(text)
-        assert ids.tolist() == inputs["input_ids"][0].tolist()
-        found, weights = model.core(ids[None], return_attention_scores=True)
-        np.testing.assert_allclose(found, expected.logits.detach(), atol=1e-4)
-        for ours, others in zip(weights, expected.attentions, strict=True):
-            np.testing.assert_allclose(ours, others.detach(), atol=1e-4)
-    greedy = [generated(theirs, pieces, prompt, do_sample=False) for prompt in PROMPTS]
-
-    def texts(rows):
-        return [text.decode() for text in model.texts_of(keras.ops.array(rows)).numpy()]
-
-    assert model.default_sampler == zoo.decoding.get("greedy")
-    assert model.generate(PROMPTS, max_length=12) == [texts([row])[0] for row in greedy]
-    if request.config.getoption("--full"):  # `marian_test` always uses beam search
-        told = {"num_beams": 4, "early_stopping": "never", "length_penalty": 1.0}
-        beams = [generated(theirs, pieces, prompt, **told) for prompt in PROMPTS[:2]]
-        found = model.generate(PROMPTS[:2], max_length=12, sampler="beam", num_beams=4)
-        assert found == [texts([row])[0] for row in beams]
-    if model.tokenizer.opening_ids == ():  # then the first token has no score
-        ids = pieces(tiny.TEXTS[0], return_tensors="pt")["input_ids"]
-        end = tiny.torch.tensor([[pieces.eos_token_id]])
-        ids = tiny.torch.cat([ids, end], dim=1)
-        expected = float(np.exp(theirs(ids, labels=ids).loss.detach()))
-        scores = model.score(tiny.TEXTS[0])
-        assert scores.perplexity[0] == pytest.approx(expected, rel=1e-3)
-        assert len(scores.tokens[0]) == len(scores.log_probs[0]) == ids.shape[1] - 1
-    streamed = "".join(model.stream(PROMPTS[0], max_length=12))
-    assert streamed == texts(greedy[:1])[0]
+    continuations.check_numbers(model, theirs, pieces)
+    continuations.check_texts(model, theirs, pieces, request.config.getoption("--full"))
 
 
 @pytest.mark.full

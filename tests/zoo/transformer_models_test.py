@@ -99,6 +99,29 @@ def test_steps_of_a_language_model_equal_the_full_forward_pass(position, normali
         np.testing.assert_allclose(found, full[:, prompt - 1 :], atol=2e-5)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"normalize": "sandwich", "soft_cap": 1.5, "output_soft_cap": 2.0, "global_position": "t5"},
+        {"parallel": True, "score": "dot", "position": "learned"},
+    ],
+    ids=["sandwich", "parallel"],
+)
+def test_some_blocks_have_a_window(options):
+    core = language_model(window=3, global_layers=[1], num_layers=3, **options)
+    ids = tokens(2, 9)
+    full, weights = core(ids, return_attention_scores=True)
+    assert full.numpy().std() > 0.1
+    assert np.abs(full).max() < options.get("output_soft_cap", np.inf)
+    earlier = np.tri(9, dtype=bool)
+    for place, found in enumerate(weights):
+        seen = earlier if place == 1 else earlier & ~np.tri(9, k=-3, dtype=bool)
+        np.testing.assert_array_equal(found.numpy() > 0, np.broadcast_to(seen, found.shape))
+    for prompt in (1, 5):
+        found = language_model_logits(core, ids[:, :prompt], ids[:, prompt:])
+        np.testing.assert_allclose(found, full[:, prompt - 1 :], atol=2e-5)
+
+
 @pytest.mark.few(3)
 @pytest.mark.parametrize("position", POSITIONS)
 def test_padding_in_front_of_a_prompt_changes_nothing(position):

@@ -1,19 +1,12 @@
-"""Llama (Touvron et al. 2023) and its relatives: Mistral, SmolLM2, Qwen 2 and Qwen 3."""
+"""Llama (Touvron et al. 2023) and its relatives: Mistral, SmolLM2, Qwen 2 and 3, and OLMo 2."""
 
-import keras
-
-from keras_attention.positions import (
-    DynamicScaling,
-    LinearScaling,
-    Llama3Scaling,
-    Rotary,
-    YaRN,
-)
 from zoo.checkpoints.activations import activation
 from zoo.checkpoints.chat import chat_of
 from zoo.checkpoints.generation import sampler_of_continuations
+from zoo.checkpoints.layer_types import FULL, WINDOWED, windows
 from zoo.checkpoints.names import Names
 from zoo.checkpoints.plan import Plan
+from zoo.checkpoints.rotary import rotary, settings_of_rotary
 
 TABLE = {
     "embedding.table": "model.embed_tokens.weight",
@@ -28,12 +21,22 @@ TABLE = {
     "blocks.{}.feed_forward.outer": "model.layers.{}.mlp.down_proj",
     "norm": "model.norm",
 }
-NORMS = {  # of Qwen 3
+NORMS = {  # of queries and keys
     "blocks.{}.attention.query_norm": "model.layers.{}.self_attn.q_norm",
     "blocks.{}.attention.key_norm": "model.layers.{}.self_attn.k_norm",
 }
+OLMO = {  # of OLMo 2, besides those
+    "blocks.{}.attention_norm": "model.layers.{}.post_attention_layernorm",
+    "blocks.{}.feed_forward_norm": "model.layers.{}.post_feedforward_layernorm",
+}
 UNUSED = (r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq",)  # a buffer of older versions
-CLASSES = "LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"
+CLASSES = (
+    "LlamaForCausalLM",
+    "MistralForCausalLM",
+    "Olmo2ForCausalLM",
+    "Qwen2ForCausalLM",
+    "Qwen3ForCausalLM",
+)
 OF_QUERIES = ["query", "key", "value"]
 
 
@@ -41,6 +44,7 @@ def plan(settings, folder):
     settings.require_class(CLASSES)
     settings.require(chunk_size_feed_forward=0, rope_interleaved=False, use_mrope=False)
     kind = settings.model_type
+    is_olmo, has_norms = kind == "olmo2", kind in ("olmo2", "qwen3")
     heads = settings.take("num_attention_heads")
     epsilon = settings.take("rms_norm_eps", default=1e-6)
     is_tied = settings.take("tie_word_embeddings", default=False)
@@ -50,14 +54,16 @@ def plan(settings, folder):
         "num_heads": heads,
         "num_key_value_heads": settings.take("num_key_value_heads", default=heads),
         "key_dim": settings.take("head_dim", default=128 if kind == "qwen3" else None),
-        "query_key_norm": epsilon if kind == "qwen3" else None,
+        "query_key_norm": epsilon if has_norms else None,
+        "joint_query_key_norm": is_olmo,
         "hidden": settings.take("intermediate_size"),
         "context_length": settings.take("max_position_embeddings"),
-        "window": _window(settings),
-        "position": keras.saving.serialize_keras_object(_position(settings)),
+        **_windows(settings),
+        "position": rotary(settings, settings_of_rotary(settings)),
         "activation": activation(settings, settings.take("hidden_act", default="silu")),
         "gated": True,
         "norm": "rms",
+        "normalize": "output" if is_olmo else "pre",
         "dropout": 0.0,
         "attention_dropout": settings.take("attention_dropout", default=0.0),
         "epsilon": epsilon,
@@ -68,7 +74,7 @@ def plan(settings, folder):
         "chat": chat_of(folder),
         "sampler": sampler_of_continuations(settings, folder),
     }
-    table = TABLE | (NORMS if kind == "qwen3" else {})
+    table = TABLE | (NORMS if has_norms else {}) | (OLMO if is_olmo else {})
     tied = {"lm_head.weight": "model.embed_tokens.weight"}
     if not is_tied:
         table, tied = {**table, "embedding.output_table": "lm_head.weight"}, {}
@@ -84,82 +90,16 @@ def _biases(settings):
     return biases + (["feed_forward"] if settings.take("mlp_bias", default=False) else [])
 
 
-def _window(settings):
-    """Returns the number of tokens that a token attends to, `None` for all."""
+def _windows(settings):
+    """Returns the options of windows."""
     window = settings.take("sliding_window", default=None)
-    used = settings.take("use_sliding_window", default=settings.model_type == "mistral")
-    settings.ignore("max_window_layers")
-    kinds = set(settings.take("layer_types", default=None) or [])
-    if not used or window is None:
-        return None
-    if settings.model_type != "mistral" and kinds != {"sliding_attention"}:
-        raise ValueError(
-            f"{settings.path} has a window in some of its layers only, which is not implemented."
-        )
-    return window
-
-
-def _position(settings):
-    """Returns the rotary positions."""
-    old = settings.take("rope_scaling", default=None) or {}
-    found = dict(settings.take("rope_parameters", default=None) or old)
-    theta = found.pop("rope_theta", None) or settings.take("rope_theta", default=10000.0)
-    settings.ignore("rope_theta")
-    kind = found.pop("rope_type", None) or found.pop("type", "default")
-    found.pop("type", None)
-    length = settings.take("max_position_embeddings")
-    original = found.pop("original_max_position_embeddings", None) or length
-    scaling = _scaling(settings, kind, found, length, original)
-    left = {name: value for name, value in found.items() if value is not None}
-    fraction = left.pop("partial_rotary_factor", 1.0)
-    if left:
-        raise ValueError(
-            f"{settings.path} has settings of rotary positions that are not implemented: {left}."
-        )
-    return Rotary(theta, fraction=fraction, pairs="halves", scaling=scaling)
-
-
-def _scaling(settings, kind, found, length, original):
-    """Returns how rotary positions are scaled, and removes its settings from those found.
-
-    Args:
-        settings: `Settings` of the model.
-        kind: What the file calls it.
-        found: Dictionary of the settings of rotary positions.
-        length: Number of positions of the model.
-        original: Number of positions that it was trained for before.
-    """
-
-    def needed(name):
-        if found.get(name) is None:
-            raise ValueError(
-                f"{settings.path} scales rotary positions by {kind!r}, which needs a {name!r}. "
-                f"Received: {found}."
-            )
-        return found.pop(name)
-
-    if kind == "default":
-        return None
-    if kind == "linear":
-        return LinearScaling(factor=needed("factor"))
-    if kind == "dynamic":
-        return DynamicScaling(factor=needed("factor"), original_length=length)
-    if kind == "llama3":
-        return Llama3Scaling(
-            factor=needed("factor"),
-            original_length=original,
-            low=needed("low_freq_factor"),
-            high=needed("high_freq_factor"),
-        )
-    if kind == "yarn":
-        return YaRN(
-            factor=needed("factor"),
-            original_length=original,
-            fast_rotations=found.pop("beta_fast", None) or 32.0,
-            slow_rotations=found.pop("beta_slow", None) or 1.0,
-            attention_factor=found.pop("attention_factor", None),
-        )
-    raise ValueError(
-        f"{settings.path} scales rotary positions by {kind!r}, which is not implemented. "
-        "Implemented: linear, dynamic, llama3, yarn."
-    )
+    number = settings.take("num_hidden_layers")
+    first = settings.take("max_window_layers", default=28)
+    kinds = settings.take("layer_types", default=None)
+    is_mistral = settings.model_type == "mistral"
+    if not settings.take("use_sliding_window", default=is_mistral):
+        return {}
+    if is_mistral:  # has a window in all layers, whatever the file says
+        return windows(settings, window, [WINDOWED] * number)
+    usual = [FULL if place < first else WINDOWED for place in range(number)]
+    return windows(settings, window, kinds or usual)

@@ -24,6 +24,8 @@ class Part(NamedTuple):
         axis: The axis to slice; -1 is the axis of outputs of a layer.
         start, stop: The slice; `stop` may be `None` for the end.
         separator: What comes in the file between the name of a layer and that of a tensor.
+        heads: Number of equal sections of the axis, each of which is sliced: where queries, keys
+            and values alternate head by head.
     """
 
     name: str
@@ -31,6 +33,17 @@ class Part(NamedTuple):
     start: int
     stop: int | None
     separator: str = "."
+    heads: int = 1
+
+
+class OneLess(NamedTuple):
+    """A normalization whose scale is 1 less in the file, as in Gemma.
+
+    Attributes:
+        name: Name of the layer.
+    """
+
+    name: str
 
 
 class Turned(NamedTuple):
@@ -58,7 +71,7 @@ class Names(NamedTuple):
 
     Attributes:
         table: Dictionary from the path of a layer or a weight of the core, such as
-            `"blocks.{}.attention.query_projection"`, to its name in the file, a `Part`,
+            `"blocks.{}.attention.query_projection"`, to its name in the file, a `Part`, `OneLess`,
             `Turned` or `Grid`. `{}` stands for the number of a block.
         prefix: Prefix of the names of the base model, absent in files of a model without a head.
         tied: Dictionary from tensors that a file may duplicate to the ones they equal.
@@ -105,6 +118,7 @@ class _Entry(NamedTuple):
     name: str
     turn: tuple | None  # the axes of the tensor, in the order of the weight
     part: Part | None
+    more: float = 0.0  # by how much it is larger than the tensor
 
 
 def fill(core, files, names):
@@ -187,6 +201,8 @@ def tensors_of(core, names):
             if len(entry.turn) < array.ndim:  # a `Grid`
                 array = array.reshape(len(array), -1)
             array = np.transpose(array, np.argsort(entry.turn))
+        if entry.more:
+            array = array - np.float32(entry.more)
         if entry.part is None:
             yield entry.name, array
         else:
@@ -196,7 +212,9 @@ def tensors_of(core, names):
     for name, pieces in parts.items():
         pieces.sort(key=lambda piece: piece[0].start)
         axis = pieces[0][0].axis if pieces[0][1].ndim > 1 else 0
-        yield name, np.concatenate([array for _, array in pieces], axis=axis)
+        axis, heads = axis % pieces[0][1].ndim, pieces[0][0].heads
+        joined = np.concatenate([_of_heads(array, axis, heads) for _, array in pieces], axis + 1)
+        yield name, joined.reshape(*joined.shape[:axis], -1, *joined.shape[axis + 2 :])
 
 
 def _entries(core, names):
@@ -233,7 +251,8 @@ def _of_object(found, rule, number, transposed):
         if found.beta is not None:
             yield _Entry(found.beta, f"{name}.bias", None, part)
     elif isinstance(found, keras.layers.RMSNormalization):
-        yield _Entry(found.scale, f"{name}.weight", None, part)
+        more = 1.0 if isinstance(rule, OneLess) else 0.0
+        yield _Entry(found.scale, f"{name}.weight", None, part, more)
     elif isinstance(found, keras.layers.Conv1D | keras.layers.Conv2D):
         axes = range(2, found.rank + 2)  # in the file behind the channels: outputs, inputs
         yield _Entry(found.kernel, f"{name}.weight", (*axes, 1, 0), part)
@@ -245,20 +264,35 @@ def _of_object(found, rule, number, transposed):
 
 def _of_tensor(tensor, entry):
     """Returns the array of a weight."""
-    if entry.part is not None:
-        axis, start, stop, _ = entry.part[1:]
-        tensor = np.take(tensor, range(*slice(start, stop).indices(tensor.shape[axis])), axis)
+    part = entry.part
+    if part is not None and tensor.shape[part.axis] % part.heads == 0:
+        tensor = _sliced(tensor, part)
     array = tensor if entry.turn is None else np.transpose(tensor, entry.turn)
     shape = tuple(entry.weight.shape)
     squeezed = [size for size in array.shape if size != 1], [size for size in shape if size != 1]
     is_split = entry.turn is not None and len(entry.turn) < len(shape)  # a `Grid`
-    is_grid = (entry.part is not None or is_split) and array.size == np.prod(shape)
+    is_grid = (part is not None or is_split) and array.size == np.prod(shape)
     if squeezed[0] != squeezed[1] and not is_grid:
         raise ValueError(
             f"{entry.name} has the shape {tuple(tensor.shape)} in the file, and {entry.weight.path}"
             f" of the model needs {shape}."
         )
-    return _finite(array, entry).reshape(shape)
+    array = _finite(array, entry).reshape(shape)
+    return array + np.float32(entry.more) if entry.more else array
+
+
+def _sliced(tensor, part):
+    """Returns the slice of a tensor that is a part of it."""
+    axis = part.axis % tensor.ndim
+    tensor = _of_heads(tensor, axis, part.heads)
+    rows = range(*slice(part.start, part.stop).indices(tensor.shape[axis + 1]))
+    taken = np.take(tensor, rows, axis + 1)
+    return taken.reshape(*taken.shape[:axis], -1, *taken.shape[axis + 2 :])
+
+
+def _of_heads(array, axis, heads):
+    """Splits an axis into the heads and what each of them has."""
+    return array.reshape(*array.shape[:axis], heads, -1, *array.shape[axis + 1 :])
 
 
 def _finite(array, entry):
@@ -285,7 +319,8 @@ def _write(weight, rows, first=0):
 
 def _is_large_table(entry, shape):
     """Whether a weight is so large that it is filled a few rows at a time."""
-    is_plain = entry.turn is None and entry.part is None and tuple(entry.weight.shape) == shape
+    is_plain = entry.turn is None and entry.part is None and not entry.more
+    is_plain = is_plain and tuple(entry.weight.shape) == shape
     return is_plain and not _is_distributed(entry.weight) and math.prod(shape) > LARGE
 
 

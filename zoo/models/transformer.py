@@ -23,7 +23,8 @@ class StackConfig(CheckedOptions):
         size: Size of the vector of a token.
         num_heads: Number of attention heads.
         hidden: Hidden size of the feed-forward networks.
-        normalize: `"post"` or `"pre"`, the place of the normalizations in a block.
+        normalize: `"post"`, `"pre"`, `"sandwich"` or `"output"`, the place of the normalizations in
+            a block, as for `EncoderBlock`.
         position: `"sinusoidal"` or `"learned"`, added to the embedding; or `"rotary"`, `"alibi"`,
             `"t5"` or `"shaw"`, which act in self-attention, or the config of such a position.
         activation: Activation of the feed-forward networks.
@@ -32,6 +33,7 @@ class StackConfig(CheckedOptions):
         key_dim: Size of a head; defaults to `size / num_heads`.
         num_key_value_heads: Number of heads of keys and values; defaults to `num_heads`.
         query_key_norm: Epsilon of a normalization of queries and keys, or `None` for none.
+        joint_query_key_norm: Whether it is over all heads at once.
         dropout: Dropout rate of embeddings and of the residual branches of blocks.
         attention_dropout: Dropout rate of the attention weights.
         hidden_dropout: Dropout rate inside the feed-forward networks.
@@ -55,6 +57,7 @@ class StackConfig(CheckedOptions):
     key_dim: int | None = None
     num_key_value_heads: int | None = None
     query_key_norm: float | None = None
+    joint_query_key_norm: bool = False
     dropout: float = 0.1
     attention_dropout: float = 0.0
     hidden_dropout: float = 0.0
@@ -122,6 +125,7 @@ def make_blocks(kind, name, config, number=None, first=0, **arguments):
         "key_dim": config.key_dim,
         "num_key_value_heads": config.num_key_value_heads,
         "query_key_norm": config.query_key_norm,
+        "joint_query_key_norm": config.joint_query_key_norm,
         "use_bias": config.use_bias,
         "position": None if config.position in EMBEDDED else config.position,
     }
@@ -153,7 +157,7 @@ def run_blocks(blocks, x, *args, return_attention_scores=False, **arguments):
 
 
 def final_norm(config, name, dtype):
-    """Returns the normalization after a stack, which only blocks of kind "pre" need."""
+    """Returns the normalization after a stack, which blocks of kind "post" do not need."""
     if config.normalize == "post":
         return keras.layers.Identity(dtype=dtype, name=name)
     return make_norm(config, name, dtype)

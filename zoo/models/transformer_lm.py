@@ -8,9 +8,11 @@ import dataclasses
 import keras
 from keras import ops
 
-from keras_attention import EncoderBlock, Memory, masks
+from keras_attention import EncoderBlock, Memory, masks, positions
+from keras_attention.errors import unknown_name
 from zoo.models.core import Core
 from zoo.models.transformer import (
+    EMBEDDED,
     WriterConfig,
     embedding_of,
     make_blocks,
@@ -29,6 +31,19 @@ class TransformerLMConfig(WriterConfig):
         hidden: Hidden size of the feed-forward networks; defaults to `4 · size`.
         window: Number of tokens that a token attends to, itself included, as in Mistral; `None` for
             all.
+        global_layers: With a `window`, the numbers of the blocks, from 0, whose tokens attend to
+            all tokens, as in Gemma 2; `None` for no such block.
+        global_position: Position inside the attention of these blocks, as in Gemma 3; defaults to
+            `position`.
+        score: Score of the attention, a name or a config, as for `Attention`.
+        soft_cap: `c` in `c · tanh(scores / c)`, or `None` for no cap.
+        output_soft_cap: The same for the logits.
+        parallel: Whether attention and feed-forward network of a block have the same input, as in
+            GPT-NeoX.
+
+    Raises:
+        ValueError: As for `WriterConfig`, or if `global_layers` are not numbers of blocks beside a
+            `window`, `global_position` is not one inside attention, or a cap is not above 0.
     """
 
     hidden: int | None = None
@@ -38,10 +53,40 @@ class TransformerLMConfig(WriterConfig):
     use_bias: bool | list = False
     context_length: int = 256
     window: int | None = None
+    global_layers: list | None = None
+    global_position: str | dict | None = None
+    score: str | dict = "scaled_dot"
+    soft_cap: float | None = None
+    output_soft_cap: float | None = None
+    parallel: bool = False
 
     def __post_init__(self):
         super().__post_init__()
         object.__setattr__(self, "hidden", self.hidden or 4 * self.size)
+        self._require_global_layers()
+        if isinstance(self.global_position, str) and self.global_position not in positions.names():
+            known = positions.names()
+            raise ValueError(unknown_name("global_position", self.global_position, known))
+        for name in ("soft_cap", "output_soft_cap"):
+            cap = getattr(self, name)
+            if cap is not None and cap <= 0:
+                raise ValueError(
+                    f"`{name}` of TransformerLM must be above 0, or None for no cap. Received: "
+                    f"{name}={cap!r}."
+                )
+
+    def _require_global_layers(self):
+        found = self.global_layers
+        if found is None:
+            return
+        numbers = range(self.num_layers)
+        is_list = isinstance(found, list | tuple)
+        if self.window is None or not is_list or not all(place in numbers for place in found):
+            raise ValueError(
+                "`global_layers` of TransformerLM must be None or, beside a `window`, a list of "
+                f"numbers of blocks, from 0 to {self.num_layers - 1}. Received: global_layers="
+                f"{found!r}, window={self.window}."
+            )
 
 
 @keras.saving.register_keras_serializable(package="zoo")
@@ -73,11 +118,31 @@ class TransformerLanguageModel(Core):
         super().__init__(vocabulary_size, **options)
         config, dtype = self.config, self.dtype_policy
         self.embedding = embedding_of(config, config.context_length, dtype)
-        mask = masks.Causal()
-        if config.window is not None:
-            mask &= masks.SlidingWindow(left=config.window - 1, right=0)
-        self.blocks = make_blocks(EncoderBlock, "block", config, mask=mask, dtype=dtype)
+        self.blocks = [self._make_block(place) for place in range(config.num_layers)]
         self.norm = make_norm(config, "norm", dtype)
+
+    def _make_block(self, place):
+        config, mask = self.config, masks.Causal()
+        position = config.position
+        if config.window is not None:
+            if place not in (config.global_layers or ()):
+                mask &= masks.SlidingWindow(left=config.window - 1, right=0)
+            elif config.global_position is not None:
+                position = config.global_position
+        (block,) = make_blocks(
+            EncoderBlock,
+            "block",
+            config,
+            number=1,
+            first=place,
+            mask=mask,
+            position=None if position in EMBEDDED else position,
+            score=config.score,
+            soft_cap=config.soft_cap,
+            parallel=config.parallel,
+            dtype=self.dtype_policy,
+        )
+        return block
 
     @property
     def pad_id(self):
@@ -101,8 +166,12 @@ class TransformerLanguageModel(Core):
         x, weights = run_blocks(
             self.blocks, x, return_attention_scores=return_attention_scores, training=training
         )
-        logits = self.embedding.logits(self.norm(x))
+        logits = self._logits(x)
         return (logits, [each for (each,) in weights]) if return_attention_scores else logits
+
+    def _logits(self, x, table=None):
+        logits, cap = self.embedding.logits(self.norm(x), table), self.config.output_soft_cap
+        return logits if cap is None else cap * ops.tanh(logits / cap)
 
     # The step protocol of zoo.decoding.
 
@@ -136,7 +205,7 @@ class TransformerLanguageModel(Core):
             `(logits, state, None)`: `(rows, vocabulary_size)` and the next state.
         """
         x, state = self._advance(tokens[:, None], state, context)
-        logits = self.embedding.logits(self.norm(x), context.get("of_model"))
+        logits = self._logits(x, context.get("of_model"))
         return logits[:, 0], state, None
 
     def _advance(self, ids, state, context):

@@ -413,12 +413,10 @@ class ScaledBlock(EncoderBlock):
             )
             setattr(self, f"{part}_scale", scale)
 
-    def _after(self, norm, x, added, training):
+    def _after(self, part, x, added, training):
         if self.layer_scale is not None:
-            is_attention = norm is self.attention_norm
-            scale = self.attention_scale if is_attention else self.feed_forward_scale
-            added = added * ops.cast(scale, added.dtype)
-        return super()._after(norm, x, added, training)
+            added = added * ops.cast(getattr(self, f"{part}_scale"), added.dtype)
+        return super()._after(part, x, added, training)
 
     def get_config(self):
         return {**super().get_config(), "layer_scale": self.layer_scale}

@@ -55,7 +55,7 @@ class WindowBlock(EncoderBlock):
         grid = tuple(x.shape[1:3])
         window, shift = self._of_grid(grid)
         self.position.grid = window, window  # here, as blocks may be recomputed after another image
-        windows = cut(self._before(self.attention_norm, x), window, shift)
+        windows = cut(self._before("attention", x), window, shift)
         context = self.attention(
             windows,
             windows,
@@ -65,8 +65,8 @@ class WindowBlock(EncoderBlock):
         )
         context, weights = context if return_attention_scores else (context, None)
         context = joined(context, grid, window, shift)
-        x = self._after(self.attention_norm, x, context, training)
-        x = self._feed_forward(x, training)
+        attended = self._after("attention", x, context, training)
+        x = self._feed_forward(attended, training, x)
         return (x, weights) if return_attention_scores else x
 
     def weights_of_grid(self, weights, grid):

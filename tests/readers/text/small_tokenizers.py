@@ -98,6 +98,16 @@ def qwen2():
     return _byte_level(_by_pattern(pretokenizers.QWEN2), normalizers.NFC())
 
 
+def gpt_neox():
+    library = _byte_level(
+        pre_tokenizers.ByteLevel(add_prefix_space=False),
+        normalizers.NFC(),
+        special=("<|endoftext|>", "<|padding|>"),
+    )
+    library.add_tokens([AddedToken(" " * n, normalized=True) for n in range(24, 1, -1)])
+    return library
+
+
 def smollm():
     digits = pre_tokenizers.Digits(individual_digits=True)
     byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -166,6 +176,21 @@ def old_llama2():
     return library
 
 
+def gemma():
+    """Byte-fallback BPE over whole texts, whose runs of line ends and spaces are added tokens."""
+    definition = json.loads(llama2(scheme="never").to_str())
+    definition["pre_tokenizer"] = None
+    library = tokenizers.Tokenizer.from_str(json.dumps(definition))
+    library.normalizer = normalizers.Replace(" ", "▁")
+    library.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+    library.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
+    )
+    runs = [mark * n for n in range(2, 6) for mark in "\n▁"]
+    library.add_tokens([AddedToken(run, normalized=False) for run in runs])
+    return library
+
+
 def _unigram(normalizer, pre_tokenizer, special, unknown, size=800):
     library = tokenizers.Tokenizer(models.Unigram())
     library.normalizer = normalizer
@@ -196,6 +221,8 @@ ALL = {
     "roberta": roberta,
     "llama3": llama3,
     "qwen2": qwen2,
+    "gpt_neox": gpt_neox,
+    "gemma": gemma,
     "smollm": smollm,
     "clip": clip,
     "llama2": llama2,

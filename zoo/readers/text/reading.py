@@ -31,7 +31,7 @@ _GENERATES = re.compile("(LMHeadModel|ForCausalLM|MTModel|ForConditionalGenerati
 _WITHOUT_OPTIONS = "PreTrainedTokenizerFast", "TokenizersBackend"  # which take the file as it is
 
 
-def read_tokenizer(folder, side="source", size=None, lowercase=False, **roles):
+def read_tokenizer(folder, side="source", size=None, lowercase=False, left_out=(), **roles):
     """Reads the tokenizer of a folder, whose kind depends on the files.
 
     `tokenizer.json` comes first, otherwise `vocab.txt` (WordPiece), `vocab.json` with `merges.txt`
@@ -51,6 +51,7 @@ def read_tokenizer(folder, side="source", size=None, lowercase=False, **roles):
         side: `"source"` or `"target"`, for Marian, which has two sides.
         size: As for `Tokenizer`.
         lowercase: Whether to turn texts into lower case first, whatever the tokenizer does.
+        left_out: Added tokens to leave out, which the model has no place for.
         **roles: Tokens in place of those that the files name, as for `Tokenizer`:
             `start="<pad>"`; or their ids. An id without a token becomes one that texts do not hold.
 
@@ -66,6 +67,8 @@ def read_tokenizer(folder, side="source", size=None, lowercase=False, **roles):
     try:
         definition, defaults = _definition(folder, config, side)
         _add_tokens(definition, config, named, _json(folder / "added_tokens.json"))
+        tokens = definition["added_tokens"]
+        definition["added_tokens"] = [each for each in tokens if each["content"] not in left_out]
         _hide_times(definition)
         if lowercase:
             normalizers = [{"type": "Lowercase"}, definition.get("normalizer")]
@@ -145,7 +148,13 @@ def _kind(folder, config):
         "blip": "Bert",
         "camembert": "Camembert",
         "deberta-v2": "DebertaV2",
+        "gemma": "Gemma",
+        "gemma2": "Gemma",
+        "gemma3_text": "Gemma",
+        "gpt_neo": "GPT2",
+        "gpt_neox": "GPTNeoX",
         "m2m_100": "M2M100",
+        "phi3": "Llama",
         "qwen3": "Qwen2",
         "siglip": "Siglip",
         "xlm-roberta": "XLMRoberta",

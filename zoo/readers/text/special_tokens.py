@@ -5,6 +5,7 @@ BERT |= {"mask_token": "[MASK]"}
 ROBERTA = {"bos_token": "<s>", "cls_token": "<s>", "eos_token": "</s>", "sep_token": "</s>"}
 ROBERTA |= {"unk_token": "<unk>", "pad_token": "<pad>", "mask_token": "<mask>"}
 GPT2 = dict.fromkeys(("bos_token", "eos_token", "unk_token"), "<|endoftext|>")
+GPT_NEOX = {**GPT2, "pad_token": "<|padding|>"}
 CLIP = dict.fromkeys(("eos_token", "pad_token", "unk_token"), "<|endoftext|>")
 CLIP |= {"bos_token": "<|startoftext|>"}
 QWEN2 = {"eos_token": "<|endoftext|>", "pad_token": "<|endoftext|>"}
@@ -22,6 +23,7 @@ USUAL = {  # of classes of transformers, unless files name others
     "DistilBert": BERT,
     "Electra": BERT,
     "GPT2": GPT2,
+    "GPTNeoX": GPT_NEOX,
     "Gemma": GEMMA,
     "Llama": LLAMA,
     "M2M100": M2M100,

@@ -1,0 +1,79 @@
+"""GPT-Neo, GPT-NeoX, OLMo 2 and Phi-3 checkpoints: the numbers of transformers."""
+
+import json
+
+import numpy as np
+import pytest
+
+import zoo
+from zoo.checkpoints.loading import read_checkpoint
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+from safetensors.torch import load_file, save_file  # noqa: E402
+
+from tests.checkpoints import continuations, tiny  # noqa: E402
+from tests.checkpoints.round_trips import check_saved_and_back  # noqa: E402
+
+CASES = {
+    "neo": ("GPTNeo", {}),
+    "one after the other, tied": (
+        "GPTNeoX",
+        {"use_parallel_residual": False, "attention_bias": False, "tie_word_embeddings": True},
+    ),
+    "parallel": ("GPTNeoX", {}),
+    "phi": ("Phi3", {}),
+    "norms of outputs": ("Olmo2", {}),
+}
+
+
+@pytest.mark.few(3)
+@pytest.mark.parametrize("case", CASES)
+def test_numbers_are_those_of_transformers_also_saved_and_back(tmp_path, case):
+    family, settings = CASES[case]
+    theirs, pieces = tiny.save(tmp_path / "theirs", family, "ForCausalLM", **settings)
+    model = zoo.load(tmp_path / "theirs")
+    continuations.check_numbers(model, theirs, pieces)
+    again, _ = check_saved_and_back(model, theirs, tmp_path)
+    ids = np.arange(3, 12)[None]
+    np.testing.assert_array_equal(again.core(ids), model.core(ids))
+
+
+def test_older_files_of_pythia(tmp_path):
+    """They hold masks, and have other names for the settings of rotary positions."""
+    theirs, _ = tiny.save(tmp_path, "GPTNeoX", "ForCausalLM", rotary_emb_base=500)
+    ids = torch.arange(3, 30)[None]
+    expected = theirs(ids).logits.detach()
+    config = json.loads((tmp_path / "config.json").read_text())
+    del config["rope_parameters"]
+    config |= {"rotary_pct": 0.5, "rotary_emb_base": 500}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    tensors = load_file(tmp_path / "model.safetensors")
+    for layer in range(2):
+        attention = f"gpt_neox.layers.{layer}.attention."
+        tensors[attention + "bias"] = torch.ones(1, 1, 4, 4, dtype=torch.bool)
+        tensors[attention + "masked_bias"] = torch.tensor(-1e9)
+        tensors[attention + "rotary_emb.inv_freq"] = torch.ones(2)
+    save_file(tensors, tmp_path / "model.safetensors")
+    np.testing.assert_allclose(zoo.load(tmp_path).core(ids.numpy()), expected, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("family", "settings", "message"),
+    [
+        ("GPTNeo", {"attention_types": [[["global", "strided"], 1]]}, "kinds .*'strided'.* be 3"),
+        ("GPTNeo", {"tie_word_embeddings": False}, "tie_word_embeddings=False, which is not"),
+        ("GPTNeoX", {"hidden_act": "mish"}, "activation 'mish', which is not implemented"),
+        ("GPTNeoX", {"rope_parameters": {"rope_type": "longrope"}}, "by 'longrope', which is not"),
+        ("Phi3", {"rope_scaling": {"type": "yarn"}}, "by 'longrope', which is not implemented"),
+    ],
+)
+def test_what_is_not_implemented_is_told(tmp_path, family, settings, message):
+    config = {"model_type": family.lower().replace("gptneo", "gpt_neo"), **tiny.WRITERS[family]}
+    del config["tokenizer"]
+    config |= {"architectures": [f"{family}ForCausalLM"], "vocab_size": 9, **settings}
+    config.setdefault("activation_function", "gelu_new")
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ValueError, match=message):
+        read_checkpoint(tmp_path)

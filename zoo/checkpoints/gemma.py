@@ -1,0 +1,120 @@
+"""Gemma, Gemma 2 (Gemma Team 2024) and the texts of Gemma 3 (Gemma Team 2025).
+
+Their RMS normalizations multiply by 1 + weight, and embeddings are scaled.
+"""
+
+import keras
+
+from keras_attention.scores import ScaledDot
+from zoo.checkpoints import llama
+from zoo.checkpoints.activations import activation
+from zoo.checkpoints.chat import chat_of
+from zoo.checkpoints.generation import sampler_of_continuations
+from zoo.checkpoints.layer_types import FULL, WINDOWED, windows
+from zoo.checkpoints.names import Names, OneLess
+from zoo.checkpoints.plan import Plan
+from zoo.checkpoints.rotary import rotary, settings_of_rotary
+from zoo.readers.text.reading import read_tokenizer
+
+LAYER = "model.layers.{}"
+SANDWICH = {  # what Llama calls the normalization of the input of the feed-forward network is here
+    "blocks.{}.attention_output_norm": f"{LAYER}.post_attention_layernorm",  # that of an output
+    "blocks.{}.feed_forward_norm": f"{LAYER}.pre_feedforward_layernorm",
+    "blocks.{}.feed_forward_output_norm": f"{LAYER}.post_feedforward_layernorm",
+}
+CLASSES = "GemmaForCausalLM", "Gemma2ForCausalLM", "Gemma3ForCausalLM"
+IMAGES = "<image_soft_token>"  # of the tokenizer of Gemma 3; the models of texts have no row for it
+
+
+def plan(settings, folder):
+    settings.require_class(CLASSES)
+    settings.require(chunk_size_feed_forward=0, use_bidirectional_attention=False)
+    settings.ignore("cache_implementation", "hidden_act")
+    kind = settings.model_type
+    key_dim = settings.take("head_dim", default=256)
+    epsilon = settings.take("rms_norm_eps", default=1e-6)
+    is_tied = settings.take("tie_word_embeddings", default=True)
+    options = {
+        "num_layers": settings.take("num_hidden_layers"),
+        "size": settings.take("hidden_size"),
+        "num_heads": settings.take("num_attention_heads"),
+        "num_key_value_heads": settings.take("num_key_value_heads"),
+        "key_dim": key_dim,
+        "query_key_norm": epsilon if kind == "gemma3_text" else None,
+        "hidden": settings.take("intermediate_size"),
+        "context_length": settings.take("max_position_embeddings"),
+        "normalize": "pre" if kind == "gemma" else "sandwich",
+        "norm": "rms",
+        "epsilon": epsilon,
+        "activation": _activation(settings),
+        "gated": True,
+        "dropout": 0.0,
+        "attention_dropout": settings.take("attention_dropout", default=0.0),
+        "use_bias": ["attention"] if settings.take("attention_bias", default=False) else [],
+        "scaled": True,
+        "tied": is_tied,
+        "pad_id": -1,
+        "chat": chat_of(folder),
+        "sampler": sampler_of_continuations(settings, folder),
+        **_positions(settings),
+    }
+    if kind != "gemma":
+        options |= _scores(settings, key_dim) | _windows(settings)
+    table = llama.TABLE | (llama.NORMS if kind == "gemma3_text" else {})
+    table |= {} if kind == "gemma" else SANDWICH
+    norms = [path for path in table if path.endswith("norm")]
+    table |= {path: OneLess(table[path]) for path in norms}
+    tied = {"lm_head.weight": "model.embed_tokens.weight"}
+    if not is_tied:
+        table, tied = {**table, "embedding.output_table": "lm_head.weight"}, {}
+    names = Names(table, "", tied, llama.UNUSED)
+    return Plan("transformer_lm", options, names, settings.take("vocab_size"))
+
+
+def tokenizer(folder, size):
+    return read_tokenizer(folder, size=size, left_out=(IMAGES,))
+
+
+def _activation(settings):
+    """Returns the activation; files of the first Gemma call the approximation by tanh "gelu"."""
+    usual = "gelu_pytorch_tanh"
+    if settings.model_type != "gemma":
+        return activation(settings, settings.take("hidden_activation", default=usual))
+    name = settings.take("hidden_activation", "hidden_act", default=usual)
+    return activation(settings, usual if name == "gelu" else name)
+
+
+def _scores(settings, key_dim):
+    """Returns the options of scores and logits of the later models."""
+    options = {"output_soft_cap": settings.take("final_logit_softcapping", default=None)}
+    divisor = settings.take("query_pre_attn_scalar", default=256)
+    if divisor != key_dim:
+        options["score"] = keras.saving.serialize_keras_object(ScaledDot(scale=divisor**-0.5))
+    if settings.model_type == "gemma2":
+        options["soft_cap"] = settings.take("attn_logit_softcapping", default=None)
+    else:
+        settings.require(attn_logit_softcapping=None)  # which transformers does not use
+    return options
+
+
+def _windows(settings):
+    """Returns the options of windows, which begin with those of the first layers."""
+    usual = 2 if settings.model_type == "gemma2" else 6
+    every = settings.take("sliding_window_pattern", default=usual)
+    number = settings.take("num_hidden_layers")
+    kinds = [FULL if (place + 1) % every == 0 else WINDOWED for place in range(number)]
+    kinds = settings.take("layer_types", default=kinds)
+    return windows(settings, settings.take("sliding_window", default=4096), kinds)
+
+
+def _positions(settings):
+    """Returns the options of positions; in Gemma 3, those of layers with a window differ."""
+    if settings.model_type != "gemma3_text":
+        return {"position": rotary(settings, settings_of_rotary(settings))}
+    named = settings.take("rope_parameters", default=None) or {}
+    full, windowed = (dict(named.get(kind) or {}) for kind in (FULL, WINDOWED))
+    full |= settings.take("rope_scaling", default=None) or {}
+    full.setdefault("rope_theta", settings.take("rope_theta", default=1_000_000.0))
+    local = settings.take("rope_local_base_freq", default=10_000.0)
+    windowed.setdefault("rope_theta", local)
+    return {"position": rotary(settings, windowed), "global_position": rotary(settings, full)}

@@ -1,0 +1,67 @@
+"""GPT-NeoX (Black et al. 2022), such as Pythia: attention and feed-forward side by side."""
+
+from zoo.checkpoints.activations import activation
+from zoo.checkpoints.chat import chat_of
+from zoo.checkpoints.generation import sampler_of_continuations
+from zoo.checkpoints.names import Names, Part
+from zoo.checkpoints.plan import Plan
+from zoo.checkpoints.rotary import rotary, settings_of_rotary
+
+LAYER = "gpt_neox.layers.{}"
+TABLE = {
+    "embedding.table": "gpt_neox.embed_in.weight",
+    "blocks.{}.attention_norm": f"{LAYER}.input_layernorm",
+    "blocks.{}.attention.output_projection": f"{LAYER}.attention.dense",
+    "blocks.{}.feed_forward_norm": f"{LAYER}.post_attention_layernorm",
+    "blocks.{}.feed_forward.inner": f"{LAYER}.mlp.dense_h_to_4h",
+    "blocks.{}.feed_forward.outer": f"{LAYER}.mlp.dense_4h_to_h",
+    "norm": "gpt_neox.final_layer_norm",
+}
+JOINT = f"{LAYER}.attention.query_key_value"  # query, key and value of one head after the other
+UNUSED = (  # buffers of older versions
+    r"gpt_neox\.layers\.\d+\.attention\.(bias|masked_bias|rotary_emb\.inv_freq)",
+)
+OUTPUT = "embed_out.weight"
+CLASSES = ("GPTNeoXForCausalLM",)
+
+
+def plan(settings, folder):
+    settings.require_class(CLASSES)
+    settings.require(chunk_size_feed_forward=0)
+    settings.ignore("is_decoder")
+    size, heads = settings.take("hidden_size"), settings.take("num_attention_heads")
+    has_biases = settings.take("attention_bias", default=True)
+    is_tied = settings.take("tie_word_embeddings", default=False)
+    found = settings_of_rotary(settings, "rotary_emb_base")
+    options = {
+        "num_layers": settings.take("num_hidden_layers"),
+        "size": size,
+        "num_heads": heads,
+        "hidden": settings.take("intermediate_size"),
+        "context_length": settings.take("max_position_embeddings"),
+        "position": rotary(settings, found, settings.take("rotary_pct", default=0.25)),
+        "parallel": settings.take("use_parallel_residual", default=True),
+        "activation": activation(settings, settings.take("hidden_act", default="gelu")),
+        "dropout": settings.take("hidden_dropout", default=0.0),
+        "attention_dropout": settings.take("attention_dropout", default=0.0),
+        "epsilon": settings.take("layer_norm_eps", default=1e-5),
+        "use_bias": True if has_biases else ["feed_forward"],
+        "scaled": False,
+        "tied": is_tied,
+        "pad_id": -1,
+        "chat": chat_of(folder),
+        "sampler": sampler_of_continuations(settings, folder),
+    }
+    width = size // heads
+    parts = {
+        f"blocks.{{}}.attention.{name}_projection": Part(
+            JOINT, -1, number * width, (number + 1) * width, heads=heads
+        )
+        for number, name in enumerate(("query", "key", "value"))
+    }
+    table, tied = TABLE | parts, {OUTPUT: "gpt_neox.embed_in.weight"}
+    if not is_tied:
+        table, tied = {**table, "embedding.output_table": OUTPUT}, {}
+    return Plan(
+        "transformer_lm", options, Names(table, "", tied, UNUSED), settings.take("vocab_size")
+    )
