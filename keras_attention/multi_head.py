@@ -329,15 +329,10 @@ class MultiHeadAttention(GrowingMemory, MemoryAttention, MultiHeadLayer):
         """
         if projection is None:
             return ops.cast(x, self.compute_dtype)[:, None]
+        if self.joint_query_key_norm:
+            return self._split_heads(norm(projection(x)), self.key_dim)
         x = self._project(projection, x, self.key_dim)
-        if norm is None:
-            return x
-        if not self.joint_query_key_norm:
-            return norm(x)
-        batch, length = ops.shape(x)[0], ops.shape(x)[2]
-        joined = ops.swapaxes(x, 1, 2)  # (batch, length, heads, key_dim)
-        joined = ops.reshape(joined, (batch, length, x.shape[1] * self.key_dim))
-        return self._split_heads(norm(joined), self.key_dim)
+        return x if norm is None else norm(x)
 
     def _for_each_head(self, x):
         """Repeats what several heads and maps share: `(batch, maps · num_heads, …)`."""
