@@ -62,6 +62,8 @@ def test_what_is_no_pair_of_images_is_told(model, photos):
         list(model.batches(dataset))
     with pytest.raises(ValueError, match="learns from pairs of images: .*unbatch"):
         model.batches(dataset.batch(2))
+    with pytest.raises(ValueError, match="`batch_size` must be at least 2.*batch_size=1"):
+        model.batches(dataset, batch_size=1)
 
 
 def test_export_takes_images(model, photos, tmp_path):

@@ -196,7 +196,9 @@ def test_each_pair_of_a_siglip_has_a_logit_of_its_own(siglip):
     assert isinstance(siglip.usual_loss(), SigmoidLoss)
 
 
-def test_wrong_options_are_named(tokenizer):
+def test_wrong_options_are_named(siglip, tokenizer):
+    with pytest.raises(ValueError, match="`batch_size` must be at least 2.*batch_size=1"):
+        siglip.batches([], [], batch_size=1)
     with pytest.raises(ValueError, match="An image has no end token"):
         ClipConfig(vocabulary_size=9, image={"pooling": "end"})
     with pytest.raises(ValueError, match="Did you mean 'mean'"):

@@ -152,3 +152,12 @@ def sources_and_references(examples):
         sources.append(source.decode())
         references.append([each.decode() for each in target] if several else target.decode())
     return sources, references
+
+
+def require_negatives(owner, batch_size):
+    """Raises a `ValueError` for batches of one pair, which has no other to be told from."""
+    if batch_size == 1:
+        raise ValueError(
+            f"{owner} learns to tell the pairs of a batch apart, so `batch_size` must be at least "
+            "2; more teach more. Received: batch_size=1."
+        )

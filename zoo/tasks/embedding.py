@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from keras_attention.errors import unknown_name
 from zoo import serving
-from zoo.data.pairs import pairs_of_images, pairs_of_lists, require_pairs
+from zoo.data.pairs import pairs_of_images, pairs_of_lists, require_negatives, require_pairs
 from zoo.decoding.base import require
 from zoo.readers.several import assert_decoded
 from zoo.readers.text.text_reader import TextReader
@@ -126,7 +126,7 @@ class Embedder(EncodingTask):
             x: A list of texts or images, or a `tf.data.Dataset` of pairs of scalar strings: texts,
                 or encoded images.
             y: If `x` is a list: the matching text or image for each.
-            batch_size: Number of pairs per batch. Defaults to 64.
+            batch_size: Number of pairs per batch, at least 2. Defaults to 64.
             shuffle: Whether to shuffle lists; a data set is not shuffled.
             seed: Seed of the shuffling.
 
@@ -134,8 +134,9 @@ class Embedder(EncodingTask):
             A data set of `(inputs, labels, weights)`.
 
         Raises:
-            ValueError: If `x` and `y` are not such pairs.
+            ValueError: If `x` and `y` are not such pairs, or a batch would be a single pair.
         """
+        require_negatives("Embedder", batch_size)
         if y is None:
             pairs = x
         elif self.takes_images:

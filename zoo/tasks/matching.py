@@ -12,6 +12,7 @@ from keras_attention._checks import require_positive_integers_or_none
 from zoo import serving
 from zoo.data.batching import in_batches_by_length
 from zoo.data.captions import annotated, examples_of_lists, images_with_captions, plain
+from zoo.data.pairs import require_negatives
 from zoo.decoding.compiled import made_once
 from zoo.models.backbone import Backbone
 from zoo.readers.image_reader import ImageReader
@@ -133,7 +134,7 @@ class Matcher(Task):
                 the output of the backbone for it (`zoo.data.features.cache_features` saves
                 recomputing it in every epoch).
             y: If `x` is a list: for each image a caption or a list of captions.
-            batch_size: Number of images per batch. Defaults to 256.
+            batch_size: Number of images per batch, at least 2. Defaults to 256.
             shuffle: Whether to shuffle the images, within a buffer.
             seed: Seed of the shuffling, of `captions_per_image` and of `subword_dropout`.
             captions_per_image: Number of captions per image, sampled again in every epoch; all by
@@ -143,7 +144,11 @@ class Matcher(Task):
         Returns:
             A data set of `(inputs, labels, weights)`: inputs are `images` and `token_ids` of all
             their captions; labels `(images, texts)` mark the pairs that belong together.
+
+        Raises:
+            ValueError: If an argument is out of range, or a batch would be a single image.
         """
+        require_negatives("Matcher", batch_size)
         require_positive_integers_or_none("Matcher", captions_per_image=captions_per_image)
         require_dropout(subword_dropout)
         examples = x if y is None else examples_of_lists(x, y)
