@@ -149,10 +149,12 @@ class GrowingMemory:
                 "masks.Causal() & another mask."
             )
         memory = self.extend(memory, x, start)
-        context, weights = self.attend(
-            x, memory, start=start, return_attention_scores=return_attention_scores
-        )
+        context, weights = self._attend_to_own(x, memory, start, return_attention_scores)
         return context, weights, memory
+
+    def _attend_to_own(self, x, memory, start, with_weights):
+        """Attends from positions to a memory that holds them and all before."""
+        return self.attend(x, memory, start=start, return_attention_scores=with_weights)
 
     def extend(self, memory, value, start, key=None):
         """Writes new keys and values into a memory that has room for them: a cache.

@@ -166,6 +166,13 @@ class LocalAttention(Attention):
             centers, query, memory, query_mask, mask, training, start, return_attention_scores
         )
 
+    def _attend_to_own(self, x, memory, start, with_weights):
+        of_keys = places_of_keys(memory)  # which skip the padding of earlier steps, too
+        positions = ops.arange(ops.shape(x)[1], dtype="int32") + start
+        centers = ops.take(of_keys, ops.minimum(positions, ops.shape(of_keys)[1] - 1), axis=1)
+        mask = self._padding_mask("query_mask", None, x)
+        return self._attend_around(centers, x, memory, mask, None, None, start, with_weights)
+
     def _attend_around(self, centers, query, memory, query_mask, mask, training, start, scores):
         """Attends around centers `(batch or 1, query_length)`, or predicted ones if `None`."""
         query, predicts = self._ready(query, query_mask), centers is None
