@@ -106,7 +106,9 @@ def attend_in_windows(query, key, value, mask, tokens=None, *, reach, dropout=No
     distances = distances - ops.arange(block, dtype="int32")[:, None]
     visible = ops.cast(seen, "bool")[..., None, :, 0] & (ops.abs(distances) <= reach)
     if tokens is not None:
-        sees = tokens.exists & ops.take_along_axis(mask, tokens.places, axis=1)
+        # (batch, number, 1); `take_along_axis` fails for no tokens of no sequences
+        is_visible = take_rows(ops.cast(mask, "int32")[..., None], tokens.places)
+        sees = tokens.exists & ops.cast(is_visible[..., 0], "bool")
         shape = batch, 1, number, block, ops.shape(tokens.places)[1]
         sees = ops.broadcast_to(sees[:, None, None, None], shape)
         visible = ops.concatenate([sees, visible], axis=-1)

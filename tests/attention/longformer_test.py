@@ -117,6 +117,15 @@ def test_sequences_may_have_different_numbers_of_global_tokens(numbers):
         np.testing.assert_allclose(found, oracle.float64(alone(x, x)), atol=1e-6)
 
 
+@pytest.mark.parametrize("shape", [(0, 7), (2, 0), (0, 0)])
+def test_sequences_with_masks_may_be_empty(shape):
+    x, mask = np.zeros((*shape, SIZE), "float32"), np.ones(shape, bool)
+    given = {"value_mask": mask, "global_mask": mask, "return_attention_scores": True}
+    output, weights = make()(x, x, **given)
+    assert tuple(output.shape) == x.shape
+    assert tuple(weights.shape) == (shape[0], HEADS, shape[1], shape[1])
+
+
 def test_blocks_are_only_a_way_to_compute(monkeypatch):
     layer, x, mask = make(), random(BATCH, 50, SIZE), some(BATCH, 50)
     found = [layer(x, x, value_mask=mask)]

@@ -354,6 +354,8 @@ def test_waves_are_normalized():
     assert not np.any(sounds["samples"][3])
     plain = zoo.WaveReader(rate=8000, normalize=False).read(contents)[0]["samples"]
     np.testing.assert_array_equal(plain[0], WAVES[0])
+    with pytest.raises(ValueError, match="`rate` of WaveReader must be a positive integer"):
+        zoo.WaveReader(rate=0)
 
 
 @pytest.mark.parametrize(
@@ -389,6 +391,7 @@ def test_models_that_do_not_fit(checkpoints):
     options = {"weights": None, "reader": zoo.WaveReader(), "labels": ["a", "b"]}
     for wrong, message in (
         ({"strides": (2, 2)}, "for each convolution. Received: filters="),
+        ({"filters": 8}, "must be lists of an integer.* filters=8, kernel_sizes="),
         ({"position": "learned"}, "Unknown position 'learned'"),
         ({"convolution_norm": "batch"}, "Unknown convolution_norm 'batch'"),
         ({"position_groups": 5}, "size 768, groups=5, which does not divide"),

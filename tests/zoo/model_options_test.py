@@ -1,7 +1,9 @@
 """Options of models of another type than expected, and numbers that are too small."""
 
 import dataclasses
+import json
 
+import numpy as np
 import pytest
 
 import zoo
@@ -37,6 +39,19 @@ def test_numbers_and_flags_of_other_types_are_named(name):
                 config_of(architecture, **{field.name: value})
             assert str(caught.value).endswith(f"Received: {field.name}={value!r}.")
     assert asked > 10
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_numbers_of_numpy_can_be_stored(name):
+    plain = dataclasses.asdict(config_of(ARCHITECTURES[name]))
+    given = {
+        field.name: np.int64(plain[field.name])
+        for field in dataclasses.fields(ARCHITECTURES[name].core.Config)
+        if type(plain[field.name]) is int
+    }
+    stored = dataclasses.asdict(config_of(ARCHITECTURES[name], **given))
+    assert given
+    assert json.dumps(stored) == json.dumps(plain)
 
 
 @pytest.mark.parametrize(

@@ -127,6 +127,7 @@ def test_other_precisions_give_nearly_the_same(dtype):
     [
         ({"num_layers": 2}, r"`num_layers` of Swin must be a tuple .* num_layers=2\."),
         ({"num_layers": (1, 0)}, r"integers of at least 1.* num_layers=\(1, 0\)"),
+        ({"expansion": -1.0}, r"`expansion` of Swin must be .* above 0.* expansion=-1\.0, size=4"),
         ({"num_heads": (1, 2, 4)}, r"a number for each stage.*\(1, 2\), num_heads=\(1, 2, 4\)"),
     ],
 )

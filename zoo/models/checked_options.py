@@ -6,13 +6,15 @@ import types
 import typing
 from numbers import Integral, Real
 
+from keras_attention._checks import plain
+
 
 @dataclasses.dataclass(frozen=True)
 class CheckedOptions:
     """Options of a model. Their types are those of the fields of a subclass.
 
     Integers are at least 1, or 0 where that is the default or where layers are counted. Ids of
-    tokens and seeds are any integers.
+    tokens and seeds are any integers. NumPy's numbers become Python's, which presets can store.
 
     Raises:
         ValueError: If a number or a flag is of another type, or too small.
@@ -31,6 +33,7 @@ class CheckedOptions:
                     f"`{field.name}` of {owner} must be {expected}. Received: "
                     f"{field.name}={value!r}."
                 )
+            object.__setattr__(self, field.name, plain(value))
 
 
 _EXPECTED = {

@@ -69,11 +69,16 @@ class SwinConfig(CheckedOptions):
                     f"`{name}` of Swin must be a tuple of integers of at least 1, one for each "
                     f"stage. Received: {name}={numbers!r}."
                 )
-            object.__setattr__(self, name, tuple(numbers))
+            object.__setattr__(self, name, tuple(map(int, numbers)))  # as JSON has them
         if not 0 < len(self.num_layers) == len(self.num_heads):
             raise ValueError(
                 "`num_layers` and `num_heads` of Swin must have a number for each stage. Received: "
                 f"num_layers={self.num_layers}, num_heads={self.num_heads}."
+            )
+        if self.expansion * self.size < 1:
+            raise ValueError(
+                "`expansion` of Swin must be a number above 0, such that expansion * size is at "
+                f"least 1. Received: expansion={self.expansion}, size={self.size}."
             )
 
     @property

@@ -177,7 +177,8 @@ class TextEncoderConfig(TransformerConfig):
         if self.head == "span" and self.separator_id is None:
             raise ValueError(
                 "`windows` with head='span' need the `separator_id`: the tokens before it, those "
-                "of the question, are global. Received: separator_id=None."
+                "of the question, are global. Received: separator_id=None. Pass separator_id="
+                "tokenizer.end_id."
             )
 
 

@@ -9,6 +9,7 @@ import keras
 from keras import ops
 
 from keras_attention import EncoderBlock
+from keras_attention._checks import is_positive_integer
 from keras_attention.errors import unknown_name
 from zoo.models.core import Core
 from zoo.models.heard import mean_of_tokens, told_over_time
@@ -55,17 +56,18 @@ class WaveEncoderConfig(StackConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        for name in ("filters", "kernel_sizes", "strides"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
         if self.convolution_norm not in WAVE_NORMS:
             raise ValueError(unknown_name("convolution_norm", self.convolution_norm, WAVE_NORMS))
-        rows = self.filters, self.kernel_sizes, self.strides
-        if not self.filters or len({*map(len, rows)}) > 1 or not all(map(_are_positive, rows)):
+        names = "filters", "kernel_sizes", "strides"
+        rows = [getattr(self, name) for name in names]
+        if not all(map(_are_positive, rows)) or len({*map(len, rows)}) > 1:
             raise ValueError(
-                "`filters`, `kernel_sizes` and `strides` must hold an integer of at least 1 for "
-                f"each convolution. Received: filters={self.filters}, kernel_sizes="
-                f"{self.kernel_sizes}, strides={self.strides}."
+                "`filters`, `kernel_sizes` and `strides` must be lists of an integer of at least 1 "
+                f"for each convolution. Received: filters={self.filters!r}, kernel_sizes="
+                f"{self.kernel_sizes!r}, strides={self.strides!r}."
             )
+        for name, row in zip(names, rows, strict=True):
+            object.__setattr__(self, name, tuple(int(each) for each in row))  # as JSON has them
 
     def _require_position(self):
         if self.position != "convolutional":
@@ -257,4 +259,5 @@ class Wav2Vec2(WaveEncoder):
 
 
 def _are_positive(numbers):
-    return all(isinstance(each, int) and each > 0 for each in numbers)
+    is_list = isinstance(numbers, list | tuple) and len(numbers) > 0
+    return is_list and all(map(is_positive_integer, numbers))

@@ -65,28 +65,29 @@ class SoundReader(Shown):
         decibels=None,
         each_band=False,
     ):
-        require_positive_integers("SoundReader", rate=rate, bands=bands)
+        owner = type(self).__name__
+        require_positive_integers(owner, rate=rate, bands=bands)
         numbers = {"window": window, "hop": hop, "seconds": seconds}
         for name, number in numbers.items():
             if not is_positive_number(number):
                 raise ValueError(
-                    f"`{name}` of SoundReader must be a number of seconds above 0. Received: "
+                    f"`{name}` of {owner} must be a number of seconds above 0. Received: "
                     f"{name}={number!r}."
                 )
         if not RATES[0] <= rate <= RATES[1] or bands > MOST_BANDS or seconds > LONGEST_SOUNDS:
             raise ValueError(
-                f"SoundReader takes `rate` from {RATES[0]} to {RATES[1]}, `bands` up to "
+                f"{owner} takes `rate` from {RATES[0]} to {RATES[1]}, `bands` up to "
                 f"{MOST_BANDS}, `seconds` up to {LONGEST_SOUNDS:g}. Received: rate={rate}, "
                 f"bands={bands}, seconds={seconds}."
             )
         if hop > window or round(hop * rate) < 1 or window > 1.0:
             raise ValueError(
-                "`window` of SoundReader may be 1 second at most, and `hop` from a sample to the "
+                f"`window` of {owner} may be 1 second at most, and `hop` from a sample to the "
                 f"window. Received: window={window}, hop={hop}, rate={rate}."
             )
         if not (decibels is None or is_positive_number(decibels)):
             raise ValueError(
-                "`decibels` of SoundReader must be a number above 0, or None. Received: "
+                f"`decibels` of {owner} must be a number above 0, or None. Received: "
                 f"decibels={decibels!r}."
             )
         self.rate, self.bands, self.seconds = rate, bands, seconds
