@@ -452,15 +452,22 @@ def save_bart(folder, kind="ForConditionalGeneration", id2label=None, **generati
     return model, pieces
 
 
-def save_t5(folder, untied=False, **settings):
-    """Like `save`, for a T5; `untied` gives the output layer a table of its own."""
+def save_t5(folder, untied=False, family="T5", **settings):
+    """Like `save`, for a T5, `"MT5"` or `"UMT5"`.
+
+    Args:
+        folder: Folder for the checkpoint.
+        untied: Whether the output layer has a table of its own.
+        family: Model family.
+        **settings: Settings of the config.
+    """
     pieces = tokenizer("T5Tokenizer")
     sizes = {"d_model": 16, "d_kv": 6, "d_ff": 24, "num_layers": 2, "num_heads": 2}
     biases = {"relative_attention_num_buckets": 8, "relative_attention_max_distance": 20}
-    config = transformers.T5Config(
+    config = getattr(transformers, f"{family}Config")(
         **{**sizes, **biases, **settings}, vocab_size=len(pieces) + 7, decoder_start_token_id=0
     )
-    model = _random(transformers.T5ForConditionalGeneration, config)
+    model = _random(getattr(transformers, f"{family}ForConditionalGeneration"), config)
     if untied:
         table = 0.3 * torch.randn_like(model.lm_head.weight)
         model.lm_head.weight = torch.nn.Parameter(table)

@@ -136,7 +136,7 @@ def _kind(folder, config):
     name = config.get("tokenizer_class") or ""
     if name and name != "PreTrainedTokenizerFast":
         name = name.removesuffix("Fast").removesuffix("Tokenizer")
-        return "Roberta" if name == "Bart" else name
+        return {"Bart": "Roberta", "MT5": "T5"}.get(name, name)
     types = {"bert": "Bert", "roberta": "Roberta", "gpt2": "GPT2", "clip": "CLIP", "t5": "T5"}
     types |= {"qwen2": "Qwen2", "llama": "Llama", "distilbert": "DistilBert", "mpnet": "MPNet"}
     types |= {"electra": "Electra", "marian": "Marian", "mistral": "Llama", "whisper": "Whisper"}
@@ -146,8 +146,10 @@ def _kind(folder, config):
         "camembert": "Camembert",
         "deberta-v2": "DebertaV2",
         "m2m_100": "M2M100",
+        "mt5": "T5",
         "qwen3": "Qwen2",
         "siglip": "Siglip",
+        "umt5": "T5",
         "xlm-roberta": "XLMRoberta",
     }
     return types.get(_json(folder / "config.json").get("model_type"), "")
