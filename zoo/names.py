@@ -25,7 +25,7 @@ RecognizerName = Literal["conformer_ctc", "conformer_ctc_spoken_digit", "wav2vec
 ScorerName = Literal["text_encoder_score"]
 TaggerName = Literal["text_encoder_tags"]
 TextGeneratorName = Literal["transformer_lm", "transformer_lm_shakespeare"]
-TextToTextName = Literal["bart", "t5"]
+TextToTextName = Literal["bart", "pegasus", "t5"]
 TranscriberName = Literal["whisper"]
 TranslatorName = Literal[
     "bahdanau_nmt",

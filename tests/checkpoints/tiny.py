@@ -327,6 +327,14 @@ def _random(kind, config):
     return model.eval()
 
 
+def _look_more(model):
+    """Makes what a decoder of BART's kind writes depend more on the source."""
+    with torch.no_grad():
+        for layer in model.model.decoder.layers:
+            for weight in layer.encoder_attn.parameters():
+                weight.mul_(4.0)
+
+
 def save_clip(folder, length):
     """Like `save`, for a CLIP with texts of up to `length` tokens; also its image processor."""
     pieces = tokenizer("CLIPTokenizer")
@@ -449,6 +457,34 @@ def save_bart(folder, kind="ForConditionalGeneration", id2label=None, **generati
         setattr(model.generation_config, name, value)
     model.save_pretrained(folder)
     pieces.save_pretrained(folder)
+    return model, pieces
+
+
+def save_pegasus(folder, **generation):
+    """Like `save`, for a PEGASUS with `spiece.model`.
+
+    Args:
+        folder: Folder for the checkpoint.
+        **generation: Generation settings.
+    """
+    ids = {"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1}
+    (folder / "spiece.model").write_bytes(_sentence_pieces(TEXTS, **ids))
+    pieces = transformers.PegasusTokenizer.from_pretrained(folder)
+    stacks = {f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in MARIAN}
+    config = transformers.PegasusConfig(
+        **stacks,
+        vocab_size=len(pieces),
+        d_model=16,
+        max_position_embeddings=64,
+        activation_function="relu",
+        scale_embedding=True,
+    )
+    model = _random(transformers.PegasusForConditionalGeneration, config)
+    model.final_logits_bias[:, 2:105] -= 9.0  # else texts are all special tokens
+    _look_more(model)
+    for name, value in generation.items():
+        setattr(model.generation_config, name, value)
+    model.save_pretrained(folder)
     return model, pieces
 
 

@@ -26,6 +26,7 @@ FAMILIES = {
     "modernbert": "zoo.checkpoints.modernbert",
     "mpnet": "zoo.checkpoints.mpnet",
     "mt5": "zoo.checkpoints.t5",
+    "pegasus": "zoo.checkpoints.pegasus",
     "qwen2": "zoo.checkpoints.llama",
     "qwen3": "zoo.checkpoints.llama",
     "roberta": "zoo.checkpoints.roberta",

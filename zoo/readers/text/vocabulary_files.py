@@ -9,6 +9,7 @@ from zoo.readers.text.tokenizer_files import LARGEST_FILE
 from zoo.storage.json_files import read_named_json
 
 _EXTRA_IDS = 100  # of T5
+_OFFSET = 103  # of the ids of PEGASUS from those of its pieces
 
 
 def definition_of(folder, kind, config, side):
@@ -35,6 +36,8 @@ def definition_of(folder, kind, config, side):
         return _word_piece(folder, kind, config)
     if "spiece.model" in files and kind == "Siglip":
         return _siglip(folder, config)
+    if "spiece.model" in files and kind == "Pegasus":
+        return _pegasus(folder, config)
     if "spiece.model" in files and kind in ("T5", ""):
         return _t5(folder, config.get("extra_ids", _EXTRA_IDS))
     if "spm.model" in files and kind in ("DebertaV2", ""):
@@ -43,9 +46,9 @@ def definition_of(folder, kind, config, side):
         return _llama(folder, config)
     raise ValueError(
         f"for a {kind or 'model'}, there should be tokenizer.json, vocab.txt, vocab.json with "
-        "merges.txt, source.spm with target.spm and vocab.json, spiece.model (T5, SigLIP), "
-        "spm.model (DeBERTa), sentencepiece.bpe.model with vocab.json (M2M100) or tokenizer.model "
-        "(Llama). Found: "
+        "merges.txt, source.spm with target.spm and vocab.json, spiece.model (T5, PEGASUS, "
+        "SigLIP), spm.model (DeBERTa), sentencepiece.bpe.model with vocab.json (M2M100) or "
+        "tokenizer.model (Llama). Found: "
         f"{', '.join(sorted(files)) or 'nothing'}. "
         "From files of other names, transformers writes tokenizer.json: "
         "AutoTokenizer.from_pretrained(folder).save_pretrained(folder)."
@@ -158,6 +161,23 @@ def _t5(folder, extra_ids):
     extra = {f"<extra_id_{i}>": size + extra_ids - 1 - i for i in range(extra_ids)}
     definition["added_tokens"] = []
     _mark_special(definition, [*tokens.values(), *extra], ids | extra)
+    definition["post_processor"] = _behind("</s>", ids["</s>"])
+    return definition, tokens
+
+
+def _pegasus(folder, config):
+    if config.get("offset", _OFFSET) != _OFFSET:
+        raise ValueError(f"spiece.model with offset={config['offset']} is not implemented.")
+    definition, roles = read_model(folder / "spiece.model")
+    special = ["<pad>", "</s>", "<mask_1>", "<mask_2>"]
+    special += [f"<unk_{number}>" for number in range(2, _OFFSET)]
+    pieces = [piece for piece, *_ in definition["model"]["vocab"]]
+    ids = {piece: number + _OFFSET for number, piece in enumerate(pieces)}
+    ids |= {token: number for number, token in enumerate(special)}
+    definition["model"]["ids"] = ids
+    tokens = {**special_tokens.PEGASUS, "unk_token": roles["unknown"]}
+    definition["added_tokens"] = []
+    _mark_special(definition, [*special, *tokens.values()], ids)
     definition["post_processor"] = _behind("</s>", ids["</s>"])
     return definition, tokens
 
