@@ -32,6 +32,7 @@ TranslatorName = Literal[
     "bahdanau_nmt_multi30k_en_de",
     "luong_nmt",
     "luong_nmt_multi30k_en_de",
+    "mbart",
     "transformer_nmt",
     "transformer_nmt_multi30k_en_de",
     "transformer_nmt_tatoeba_en_de",

@@ -488,6 +488,30 @@ def save_pegasus(folder, **generation):
     return model, pieces
 
 
+def save_mbart(folder):
+    """Like `save`, for an mBART-50 with `sentencepiece.bpe.model`."""
+    path = folder / "sentencepiece.bpe.model"
+    path.write_bytes(_sentence_pieces(TEXTS + GERMAN))
+    pieces = transformers.MBart50Tokenizer.from_pretrained(folder, src_lang="en_XX")
+    pieces.tgt_lang = "de_DE"
+    stacks = {f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in MARIAN}
+    config = transformers.MBartConfig(
+        **stacks,
+        vocab_size=len(pieces),
+        d_model=16,
+        max_position_embeddings=64,
+        activation_function="relu",
+        scale_embedding=True,
+        decoder_start_token_id=pieces.eos_token_id,
+    )
+    model = _random(transformers.MBartForConditionalGeneration, config)
+    languages = list(pieces.lang_code_to_id.values())
+    model.final_logits_bias[:, languages] -= 9.0  # else texts are all special tokens
+    _look_more(model)
+    model.save_pretrained(folder)
+    return model, pieces
+
+
 def save_t5(folder, untied=False, family="T5", **settings):
     """Like `save`, for a T5, `"MT5"` or `"UMT5"`.
 

@@ -22,6 +22,7 @@ FAMILIES = {
     "longformer": "zoo.checkpoints.longformer",
     "m2m_100": "zoo.checkpoints.m2m_100",
     "marian": "zoo.checkpoints.marian",
+    "mbart": "zoo.checkpoints.mbart",
     "mistral": "zoo.checkpoints.llama",
     "modernbert": "zoo.checkpoints.modernbert",
     "mpnet": "zoo.checkpoints.mpnet",

@@ -20,7 +20,8 @@ _TOKENS = {
     "mask": ("mask_token",),
     "unknown": ("unk_token",),
 }
-_LANGUAGE = re.compile("[a-z]{3}_[A-Z][a-z]{3}|__[a-z]+__")  # of NLLB and M2M100
+# Of NLLB, M2M100 and mBART.
+_LANGUAGE = re.compile("[a-z]{3}_[A-Z][a-z]{3}|__[a-z]+__|[a-z]{2}_[A-Z]{2}")
 _OF_BERT = {  # options of the normalizer, by their names in `tokenizer_config.json`
     "do_lower_case": "lowercase",
     "strip_accents": "strip_accents",
@@ -36,8 +37,8 @@ def read_tokenizer(folder, side="source", size=None, lowercase=False, **roles):
 
     `tokenizer.json` comes first, otherwise `vocab.txt` (WordPiece), `vocab.json` with `merges.txt`
     (the BPE of GPT-2, RoBERTa, CLIP and Qwen2), `source.spm` and `target.spm` (Marian),
-    `spiece.model` (T5, PEGASUS), `spm.model` (DeBERTa), `sentencepiece.bpe.model` with `vocab.json`
-    (M2M100) or `tokenizer.model` (Llama). SigLIP's `spiece.model` comes before its
+    `spiece.model` (T5, PEGASUS), `spm.model` (DeBERTa), `sentencepiece.bpe.model` (mBART-50,
+    with `vocab.json` M2M100) or `tokenizer.model` (Llama). SigLIP's `spiece.model` comes before its
     `tokenizer.json`, as in transformers.
     `tokenizer_config.json`, `special_tokens_map.json` and `generation_config.json` name the special
     tokens; those that no file names are those of the class in transformers. As there, options of
@@ -91,7 +92,8 @@ def read_tokenizer(folder, side="source", size=None, lowercase=False, **roles):
 def language_tokens(folder):
     """Returns the tokens of languages of a model of many, a dictionary from codes to tokens.
 
-    They are such as `eng_Latn` of NLLB, and `__en__` of M2M100, whose code is `en`.
+    They are such as `eng_Latn` of NLLB, `en_XX` of mBART, and `__en__` of M2M100, whose code is
+    `en`.
 
     Args:
         folder: The folder.
@@ -146,6 +148,7 @@ def _kind(folder, config):
         "camembert": "Camembert",
         "deberta-v2": "DebertaV2",
         "m2m_100": "M2M100",
+        "mbart": "MBart50",
         "mt5": "T5",
         "pegasus": "Pegasus",
         "qwen3": "Qwen2",
