@@ -488,11 +488,11 @@ def save_pegasus(folder, **generation):
     return model, pieces
 
 
-def save_mbart(folder):
-    """Like `save`, for an mBART-50 with `sentencepiece.bpe.model`."""
+def save_mbart(folder, kind="MBart50"):
+    """Like `save`, for an mBART-50, or an `"MBart"`, with `sentencepiece.bpe.model`."""
     path = folder / "sentencepiece.bpe.model"
     path.write_bytes(_sentence_pieces(TEXTS + GERMAN))
-    pieces = transformers.MBart50Tokenizer.from_pretrained(folder, src_lang="en_XX")
+    pieces = getattr(transformers, f"{kind}Tokenizer").from_pretrained(folder, src_lang="en_XX")
     pieces.tgt_lang = "de_DE"
     stacks = {f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in MARIAN}
     config = transformers.MBartConfig(
@@ -502,7 +502,8 @@ def save_mbart(folder):
         max_position_embeddings=64,
         activation_function="relu",
         scale_embedding=True,
-        decoder_start_token_id=pieces.eos_token_id,
+        decoder_start_token_id=pieces.eos_token_id if kind == "MBart50" else None,
+        tokenizer_class=f"{kind}Tokenizer",
     )
     model = _random(transformers.MBartForConditionalGeneration, config)
     languages = list(pieces.lang_code_to_id.values())

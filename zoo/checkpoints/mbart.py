@@ -1,6 +1,6 @@
-"""mBART-50 (Tang et al. 2020): any of 52 languages into another.
+"""mBART (Liu et al. 2020) of 25 languages, and mBART-50 (Tang et al. 2020) of 52: translators.
 
-Paper: https://arxiv.org/abs/2008.00401.
+Papers: https://arxiv.org/abs/2001.08210, https://arxiv.org/abs/2008.00401.
 """
 
 from zoo.checkpoints import bart
@@ -8,8 +8,11 @@ from zoo.checkpoints.bart_blocks import TIED, stack_options
 from zoo.checkpoints.generation import sampler_of
 from zoo.checkpoints.names import Names
 from zoo.checkpoints.plan import Plan
+from zoo.checkpoints.settings import Settings
 from zoo.readers.text import MultilingualTokenizer
+from zoo.readers.text.languages import OF_MBART
 from zoo.readers.text.reading import language_tokens, read_tokenizer
+from zoo.storage import CONFIG
 
 TABLE = {
     **bart.TABLE,
@@ -43,18 +46,25 @@ def plan(settings, folder):
         "max_source_length": min(longest, LONGEST_SOURCE),
         "sampler": sampler_of(settings, folder, counts_start=True),
     }
-    start = settings.take("decoder_start_token_id", default=None)
-    if start != settings.take("eos_token_id", default=2):
-        raise ValueError(
-            f"{settings.path} says decoder_start_token_id={start}. Only models that begin "
-            "translations with the end token, as mBART-50, are implemented; those of 25 languages, "
-            "such as mbart-large-cc25, begin them with the language."
-        )
     names = Names(TABLE, "", TIED)
     return Plan("mbart", options, names, settings.take("vocab_size"), has_languages=True)
 
 
 def tokenizer(folder, size, source_language, target_language):
-    """Returns the tokenizer of two languages; translations begin with the end token."""
-    shared = read_tokenizer(folder, size=size, start="</s>")
-    return MultilingualTokenizer(shared, language_tokens(folder), source_language, target_language)
+    """Returns the tokenizer of two languages.
+
+    Translations of mBART-50 begin with the end token and the language, others with the latter.
+    """
+    shared, languages = read_tokenizer(folder, size=size, start="</s>"), language_tokens(folder)
+    config = Settings.read(folder / CONFIG)
+    start = config.take("decoder_start_token_id", default=None)
+    is_50 = len(languages) > len(OF_MBART["MBart"])
+    if (start == shared.end_id) != is_50:
+        raise ValueError(
+            f"{config.path} says decoder_start_token_id={start} for {len(languages)} languages, "
+            "which is not implemented: translations of mBART-50 begin with the end token, "
+            f"{shared.end_id}, and those of mBART with a language."
+        )
+    return MultilingualTokenizer(
+        shared, languages, source_language, target_language, language_last=not is_50
+    )

@@ -37,7 +37,7 @@ def read_tokenizer(folder, side="source", size=None, lowercase=False, **roles):
 
     `tokenizer.json` comes first, otherwise `vocab.txt` (WordPiece), `vocab.json` with `merges.txt`
     (the BPE of GPT-2, RoBERTa, CLIP and Qwen2), `source.spm` and `target.spm` (Marian),
-    `spiece.model` (T5, PEGASUS), `spm.model` (DeBERTa), `sentencepiece.bpe.model` (mBART-50,
+    `spiece.model` (T5, PEGASUS), `spm.model` (DeBERTa), `sentencepiece.bpe.model` (mBART,
     with `vocab.json` M2M100) or `tokenizer.model` (Llama). SigLIP's `spiece.model` comes before its
     `tokenizer.json`, as in transformers.
     `tokenizer_config.json`, `special_tokens_map.json` and `generation_config.json` name the special
@@ -135,7 +135,8 @@ def _definition(folder, config, side):
 
 def _kind(folder, config):
     """Returns `"Bert"` for a `BertTokenizerFast`, or by the model's type; `""` if unknown."""
-    name = config.get("tokenizer_class") or ""
+    settings = _json(folder / "config.json")
+    name = config.get("tokenizer_class") or settings.get("tokenizer_class") or ""
     if name and name != "PreTrainedTokenizerFast":
         name = name.removesuffix("Fast").removesuffix("Tokenizer")
         return {"Bart": "Roberta", "MT5": "T5"}.get(name, name)
@@ -148,7 +149,7 @@ def _kind(folder, config):
         "camembert": "Camembert",
         "deberta-v2": "DebertaV2",
         "m2m_100": "M2M100",
-        "mbart": "MBart50",
+        "mbart": "MBart",
         "mt5": "T5",
         "pegasus": "Pegasus",
         "qwen3": "Qwen2",
@@ -156,7 +157,7 @@ def _kind(folder, config):
         "umt5": "T5",
         "xlm-roberta": "XLMRoberta",
     }
-    return types.get(_json(folder / "config.json").get("model_type"), "")
+    return types.get(settings.get("model_type"), "")
 
 
 def _require_same_template(definition, config, kind):

@@ -27,6 +27,7 @@ USUAL = {  # of classes of transformers, unless files name others
     "Gemma": GEMMA,
     "Llama": LLAMA,
     "M2M100": M2M100,
+    "MBart": ROBERTA,
     "MBart50": ROBERTA,
     "MPNet": MPNET,
     "Nllb": ROBERTA,

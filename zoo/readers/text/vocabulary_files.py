@@ -2,7 +2,7 @@
 
 from zoo.readers.text import pretokenizers, special_tokens
 from zoo.readers.text.bert import bert_definition
-from zoo.readers.text.languages import OF_M2M100, OF_MBART_50
+from zoo.readers.text.languages import OF_M2M100, OF_MBART
 from zoo.readers.text.sentencepiece_files import read_model
 from zoo.readers.text.special_tokens import content_of
 from zoo.readers.text.tokenizer_files import LARGEST_FILE
@@ -30,8 +30,8 @@ def definition_of(folder, kind, config, side):
         return _marian(folder, side)
     if {"sentencepiece.bpe.model", "vocab.json"} <= files and kind == "M2M100":
         return _m2m_100(folder, config.get("language_codes") or "m2m100")
-    if "sentencepiece.bpe.model" in files and kind == "MBart50":
-        return _mbart_50(folder)
+    if "sentencepiece.bpe.model" in files and kind in OF_MBART:
+        return _mbart(folder, OF_MBART[kind])
     if {"vocab.json", "merges.txt"} <= files:
         return _byte_pairs(folder, kind, config)
     if "vocab.txt" in files:
@@ -49,7 +49,7 @@ def definition_of(folder, kind, config, side):
     raise ValueError(
         f"for a {kind or 'model'}, there should be tokenizer.json, vocab.txt, vocab.json with "
         "merges.txt, source.spm with target.spm and vocab.json, spiece.model (T5, PEGASUS, "
-        "SigLIP), spm.model (DeBERTa), sentencepiece.bpe.model (mBART-50, with vocab.json "
+        "SigLIP), spm.model (DeBERTa), sentencepiece.bpe.model (mBART, with vocab.json "
         "M2M100) or tokenizer.model (Llama). Found: "
         f"{', '.join(sorted(files)) or 'nothing'}. "
         "From files of other names, transformers writes tokenizer.json: "
@@ -155,15 +155,15 @@ def _m2m_100(folder, languages):
     return definition, special_tokens.M2M100
 
 
-def _mbart_50(folder):
+def _mbart(folder, languages):
     definition, _ = read_model(folder / "sentencepiece.bpe.model")
     pieces = [piece for piece, *_ in definition["model"]["vocab"][3:]]
-    tokens = ["<s>", "<pad>", "</s>", "<unk>", *pieces, *OF_MBART_50, "<mask>"]
+    tokens = ["<s>", "<pad>", "</s>", "<unk>", *pieces, *languages, "<mask>"]
     ids = {token: number for number, token in enumerate(tokens)}
     definition["model"]["ids"] = ids
     definition["added_tokens"] = []
     special = special_tokens.ROBERTA
-    _mark_special(definition, [*special.values(), *OF_MBART_50], ids, ("<mask>",))
+    _mark_special(definition, [*special.values(), *languages], ids, ("<mask>",))
     definition["post_processor"] = _behind("</s>", ids["</s>"])
     return definition, special
 
