@@ -119,6 +119,19 @@ ARCHITECTURES = {
         {"order": "luong", "score": "general", "cell": "lstm"},
         needs={"tokenizer": _OF_LANGUAGES},
     ),
+    "mbart": Architecture(
+        "translation",
+        "Transformer translator of many languages (Liu et al. 2020)",
+        "zoo.tasks.translation.Translator",
+        "zoo.models.mbart.MBart",
+        needs={"tokenizer": _OF_LANGUAGES},
+    ),
+    "pegasus": Architecture(
+        "text to text",
+        "Text-to-text Transformer for summaries (Zhang et al. 2020)",
+        "zoo.tasks.text_to_text.TextToText",
+        "zoo.models.pegasus.Pegasus",
+    ),
     "show_attend_tell": Architecture(
         "captioning",
         "LSTM captioning model with visual attention (Xu et al. 2015)",
@@ -342,10 +355,11 @@ def list_models() -> list[ModelInfo]:
 
     >>> [model.name for model in list_models() if not model.card]  # doctest: +NORMALIZE_WHITESPACE
     ['bahdanau_nmt', 'bart', 'bart_classifier', 'blip', 'clip', 'conformer', 'conformer_ctc',
-     'luong_nmt', 'show_attend_tell', 'siglip', 'spectrogram_transformer', 'swin', 'swin_embedding',
-     't5', 'text_encoder', 'text_encoder_embedding', 'text_encoder_masked', 'text_encoder_score',
-     'text_encoder_span', 'text_encoder_tags', 'transformer_lm', 'transformer_nmt', 'vit',
-     'vit_embedding', 'wav2vec2', 'wav2vec2_ctc', 'whisper']
+     'luong_nmt', 'mbart', 'pegasus', 'show_attend_tell', 'siglip', 'spectrogram_transformer',
+     'swin', 'swin_embedding', 't5', 'text_encoder', 'text_encoder_embedding',
+     'text_encoder_masked', 'text_encoder_score', 'text_encoder_span', 'text_encoder_tags',
+     'transformer_lm', 'transformer_nmt', 'vit', 'vit_embedding', 'wav2vec2', 'wav2vec2_ctc',
+     'whisper']
     """
     trained = sorted(folder.parent for folder in PRESETS.glob(f"*/{CARD}"))
     return [_preset_info(folder) for folder in trained] + [

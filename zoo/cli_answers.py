@@ -49,7 +49,9 @@ TEXTS_AT_ONCE = 1024  # texts that are translated and written before the next on
 @decoding_options
 @batch_size_of(64)
 @show_attention_of("the alignment of the first text")
-@click.option("--source-language", help="Language of the texts, for an M2M100 or NLLB, such as en.")
+@click.option(
+    "--source-language", help="Language of the texts, for an M2M100, NLLB or mBART, such as en."
+)
 @click.option("--target-language", help="Language of the translations, such as de.")
 def translate(
     name,

@@ -114,9 +114,9 @@ def load(name, weights="pretrained", tokenizer=None, dtype=None, **overrides):
             `"multi_label_classification"` an input may have several labels, and with
             `"token_classification"` each word has one. For a checkpoint alone, `problem_type` also
             sets the task of its own head: `"regression"` predicts a number, `"question_answering"`
-            finds answers. For a checkpoint of many languages, M2M100 or NLLB, `source_language` and
-            `target_language` are the codes of those to translate between, such as `"en"` or
-            `"eng_Latn"`.
+            finds answers. For a checkpoint of many languages, M2M100, NLLB or mBART,
+            `source_language` and `target_language` are the codes of those to translate between,
+            such as `"en"`, `"eng_Latn"` or `"en_XX"`.
 
     Returns:
         A task, such as `zoo.Translator`.

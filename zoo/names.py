@@ -25,13 +25,14 @@ RecognizerName = Literal["conformer_ctc", "conformer_ctc_spoken_digit", "wav2vec
 ScorerName = Literal["text_encoder_score"]
 TaggerName = Literal["text_encoder_tags"]
 TextGeneratorName = Literal["transformer_lm", "transformer_lm_shakespeare"]
-TextToTextName = Literal["bart", "t5"]
+TextToTextName = Literal["bart", "pegasus", "t5"]
 TranscriberName = Literal["whisper"]
 TranslatorName = Literal[
     "bahdanau_nmt",
     "bahdanau_nmt_multi30k_en_de",
     "luong_nmt",
     "luong_nmt_multi30k_en_de",
+    "mbart",
     "transformer_nmt",
     "transformer_nmt_multi30k_en_de",
     "transformer_nmt_tatoeba_en_de",

@@ -17,14 +17,19 @@ from tests.checkpoints import tiny  # noqa: E402
 TEXTS = ["summarize: The cats sat on the mat.", "Trains and boats, for you! " * 3, "a"]
 TARGETS = ["The cats did not mind.", "a trip to Paris", "Rome"]
 FIRST = {"feed_forward_proj": "relu"}
-SECOND = {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
+OWN_TABLE = {"tie_word_embeddings": False, "untied": True}
+KINDS = {
+    "first": FIRST,
+    "second": {"feed_forward_proj": "gated-gelu", **OWN_TABLE},
+    "mt5": {"family": "MT5", **OWN_TABLE},
+    "umt5": {"family": "UMT5", **OWN_TABLE},
+}
 
 
-@pytest.fixture(scope="module", params=["first", "second"])
+@pytest.fixture(scope="module", params=KINDS)
 def checkpoint(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("t5")
-    is_first = request.param == "first"
-    theirs, pieces = tiny.save_t5(folder, **(FIRST if is_first else SECOND), untied=not is_first)
+    theirs, pieces = tiny.save_t5(folder, **KINDS[request.param])
     return folder, theirs, pieces, zoo.load(str(folder))
 
 
@@ -128,6 +133,7 @@ def test_exported_and_trained(checkpoint, tmp_path):
             "pad_token_id=3, and the tokenizer pads with 0",
         ),
         ({"architectures": ["T5EncoderModel"]}, "T5EncoderModel, which is not implemented"),
+        ({"model_type": "mt5"}, "Implemented classes of mt5: MT5ForConditionalGeneration"),
         ({"sparse_step": 2}, "not implemented: sparse_step=2"),
     ],
 )

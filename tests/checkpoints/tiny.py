@@ -359,6 +359,14 @@ def _random(kind, config):
     return model.eval()
 
 
+def _look_more(model):
+    """Makes what a decoder of BART's kind writes depend more on the source."""
+    with torch.no_grad():
+        for layer in model.model.decoder.layers:
+            for weight in layer.encoder_attn.parameters():
+                weight.mul_(4.0)
+
+
 def save_clip(folder, length):
     """Like `save`, for a CLIP with texts of up to `length` tokens; also its image processor."""
     pieces = tokenizer("CLIPTokenizer")
@@ -484,15 +492,75 @@ def save_bart(folder, kind="ForConditionalGeneration", id2label=None, **generati
     return model, pieces
 
 
-def save_t5(folder, untied=False, **settings):
-    """Like `save`, for a T5; `untied` gives the output layer a table of its own."""
+def save_pegasus(folder, **generation):
+    """Like `save`, for a PEGASUS with `spiece.model`.
+
+    Args:
+        folder: Folder for the checkpoint.
+        **generation: Generation settings.
+    """
+    ids = {"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1}
+    (folder / "spiece.model").write_bytes(_sentence_pieces(TEXTS, **ids))
+    pieces = transformers.PegasusTokenizer.from_pretrained(folder)
+    stacks = {f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in MARIAN}
+    config = transformers.PegasusConfig(
+        **stacks,
+        vocab_size=len(pieces),
+        d_model=16,
+        max_position_embeddings=64,
+        activation_function="relu",
+        scale_embedding=True,
+    )
+    model = _random(transformers.PegasusForConditionalGeneration, config)
+    model.final_logits_bias[:, 2:105] -= 9.0  # else texts are all special tokens
+    _look_more(model)
+    for name, value in generation.items():
+        setattr(model.generation_config, name, value)
+    model.save_pretrained(folder)
+    return model, pieces
+
+
+def save_mbart(folder, kind="MBart50"):
+    """Like `save`, for an mBART-50, or an `"MBart"`, with `sentencepiece.bpe.model`."""
+    path = folder / "sentencepiece.bpe.model"
+    path.write_bytes(_sentence_pieces(TEXTS + GERMAN))
+    pieces = getattr(transformers, f"{kind}Tokenizer").from_pretrained(folder, src_lang="en_XX")
+    pieces.tgt_lang = "de_DE"
+    stacks = {f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in MARIAN}
+    config = transformers.MBartConfig(
+        **stacks,
+        vocab_size=len(pieces),
+        d_model=16,
+        max_position_embeddings=64,
+        activation_function="relu",
+        scale_embedding=True,
+        decoder_start_token_id=pieces.eos_token_id if kind == "MBart50" else None,
+        tokenizer_class=f"{kind}Tokenizer",
+    )
+    model = _random(transformers.MBartForConditionalGeneration, config)
+    languages = list(pieces.lang_code_to_id.values())
+    model.final_logits_bias[:, languages] -= 9.0  # else texts are all special tokens
+    _look_more(model)
+    model.save_pretrained(folder)
+    return model, pieces
+
+
+def save_t5(folder, untied=False, family="T5", **settings):
+    """Like `save`, for a T5, `"MT5"` or `"UMT5"`.
+
+    Args:
+        folder: Folder for the checkpoint.
+        untied: Whether the output layer has a table of its own.
+        family: Model family.
+        **settings: Settings of the config.
+    """
     pieces = tokenizer("T5Tokenizer")
     sizes = {"d_model": 16, "d_kv": 6, "d_ff": 24, "num_layers": 2, "num_heads": 2}
     biases = {"relative_attention_num_buckets": 8, "relative_attention_max_distance": 20}
-    config = transformers.T5Config(
+    config = getattr(transformers, f"{family}Config")(
         **{**sizes, **biases, **settings}, vocab_size=len(pieces) + 7, decoder_start_token_id=0
     )
-    model = _random(transformers.T5ForConditionalGeneration, config)
+    model = _random(getattr(transformers, f"{family}ForConditionalGeneration"), config)
     if untied:
         table = 0.3 * torch.randn_like(model.lm_head.weight)
         model.lm_head.weight = torch.nn.Parameter(table)

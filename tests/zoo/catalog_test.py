@@ -259,6 +259,8 @@ def test_architectures_are_listed_last():
         "conformer",
         "conformer_ctc",
         "luong_nmt",
+        "mbart",
+        "pegasus",
         "show_attend_tell",
         "siglip",
         "spectrogram_transformer",

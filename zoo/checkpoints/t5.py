@@ -1,4 +1,4 @@
-"""T5 (Raffel et al. 2020), its version 1.1, and models of their structure, such as Flan-T5."""
+"""T5 (Raffel et al. 2020), its version 1.1, and models of their structure: Flan-T5, mT5, umT5."""
 
 from zoo.checkpoints.activations import activation
 from zoo.checkpoints.generation import sampler_of
@@ -21,20 +21,22 @@ OUTPUT = "lm_head.weight"
 _COPIES = "encoder.embed_tokens.weight", "decoder.embed_tokens.weight"
 # Older files have a bias of cross-attention that no version of T5 uses.
 UNUSED = (r"decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight",)
-CLASSES = ("T5ForConditionalGeneration",)
 LONGEST_SOURCE = 512  # tokens that it was trained with
 
 
 def plan(settings, folder):
-    settings.require_class(CLASSES)
+    kind = settings.model_type
+    settings.require_class([f"{kind.upper()}ForConditionalGeneration"])
     settings.require(is_decoder=False, chunk_size_feed_forward=0)
     settings.ignore("n_positions", "is_gated_act", "dense_act_fn")  # as feed_forward_proj says
-    gate, _, name = settings.take("feed_forward_proj", default="relu").rpartition("-")
+    settings.ignore("scalable_attention")  # of umT5, without an effect in transformers
+    usual = "relu" if kind == "t5" else "gated-gelu"
+    gate, _, name = settings.take("feed_forward_proj", default=usual).rpartition("-")
     if gate not in ("", "gated"):
         raise ValueError(f"{settings.path} says feed_forward_proj={gate}-{name}: not implemented.")
     dropout = settings.take("dropout_rate", default=0.1)
     tied = settings.take("tie_word_embeddings", default=True)
-    scaled = settings.take("scale_decoder_outputs", default=tied)
+    scaled = settings.take("scale_decoder_outputs", default=tied and kind != "mt5")
     # Not from settings: since version 5 of transformers, they always say that weights are tied.
     is_tied = scaled or OUTPUT not in TensorFiles(folder).shapes
     options = {
@@ -52,6 +54,7 @@ def plan(settings, folder):
         "attention_dropout": dropout,
         "hidden_dropout": dropout,
         "epsilon": settings.take("layer_norm_epsilon", default=1e-6),
+        "shared_bias": kind != "umt5",
         "scaled_output": scaled,
         "tied": is_tied,
         "pad_id": settings.take("pad_token_id", default=0),
@@ -64,7 +67,7 @@ def plan(settings, folder):
             "implemented."
         )
     tied = dict.fromkeys((*_COPIES, *([OUTPUT] if is_tied else [])), "shared.weight")
-    names = Names(_table(bool(gate), is_tied), "", tied, UNUSED)
+    names = Names(_table(bool(gate), is_tied, options["shared_bias"]), "", tied, UNUSED)
     return Plan("t5", options, names, settings.take("vocab_size"))
 
 
@@ -73,16 +76,19 @@ def tokenizer(folder, size):
     return read_tokenizer(folder, size=size, start="<pad>")
 
 
-def _table(is_gated, is_tied):
+def _table(is_gated, is_tied, is_shared):
     table = {"embedding.table": "shared.weight"}
     if not is_tied:
         table["embedding.output_table"] = OUTPUT
     inner = {"inner": "wi_1", "gate": "wi_0"} if is_gated else {"inner": "wi"}
     for stack, attentions in _ATTENTIONS.items():
-        bias = f"{stack}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
-        table[f"{stack}_bias.embeddings"] = Turned(bias)
-        table[f"{stack}_norm"] = f"{stack}.final_layer_norm"
         block = f"{stack}.block.{{}}.layer"
+        bias = f"{block}.0.SelfAttention.relative_attention_bias.weight"
+        if is_shared:
+            table[f"{stack}_bias.embeddings"] = Turned(bias.format(0))
+        else:
+            table[f"{stack}.{{}}.position.embeddings"] = Turned(bias)
+        table[f"{stack}_norm"] = f"{stack}.final_layer_norm"
         for place, (ours, theirs) in enumerate(attentions.items()):
             table[f"{stack}.{{}}.{ours}_norm"] = f"{block}.{place}.layer_norm"
             for part, name in _PARTS.items():

@@ -20,6 +20,7 @@ class T5Config(TransformerNMTConfig):
         relative_buckets: Number of buckets of the relative position biases, see
             `keras_attention.positions.T5Bias`.
         relative_distance: The distance from which on all keys share a bucket.
+        shared_bias: Whether all blocks of a stack share the biases; in umT5, each has its own.
         scaled_output: Whether the input of the output layer is divided by the square root of
             `size`, as in the first version, where it is `tied`.
     """
@@ -34,6 +35,7 @@ class T5Config(TransformerNMTConfig):
     scaled: bool = False
     relative_buckets: int = 32
     relative_distance: int = 128
+    shared_bias: bool = True
     scaled_output: bool = True
 
     def __post_init__(self):
@@ -44,14 +46,16 @@ class T5Config(TransformerNMTConfig):
 
 @keras.saving.register_keras_serializable(package="zoo")
 class T5(TransformerTranslator):
-    """Encoder and decoder with relative position biases, which all blocks of a stack share.
+    """Encoder and decoder with relative position biases, which the blocks of a stack usually share.
 
     Attention scores are not divided by the square root of the head size.
 
     Paper: Raffel et al. 2020, Exploring the Limits of Transfer Learning with a Unified Text-to-Text
     Transformer (https://arxiv.org/abs/1910.10683). The defaults are its small model. Version 1.1
     and Flan-T5: `activation="tanh_gelu", gated=True, tied=False, scaled_output=False`; the small
-    model has `num_layers=8, num_heads=6, key_dim=64, hidden=1024`.
+    model has `num_layers=8, num_heads=6, key_dim=64, hidden=1024`. Models of its structure that
+    read many languages are mT5 (https://arxiv.org/abs/2010.11934) and umT5
+    (https://arxiv.org/abs/2304.09151), the latter with `shared_bias=False`.
 
     Args:
         vocabulary_size: Number of tokens.
@@ -83,7 +87,10 @@ class T5(TransformerTranslator):
             dtype=self.dtype_policy,
             name=f"{stack}_bias",
         )
-        setattr(self, f"{stack}_bias", bias)
+        if self.config.shared_bias:
+            setattr(self, f"{stack}_bias", bias)
+        else:  # each block makes its own of the config
+            bias = keras.saving.serialize_keras_object(bias)
         return {"score": "dot", "position": bias}
 
     def logits(self, x, table=None):

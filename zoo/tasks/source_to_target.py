@@ -128,9 +128,9 @@ class SourceToTargetTask(GeneratingTask):
         Texts of more than `longest` tokens are truncated.
         """
         tokens = _tokens(self.tokenizer.source, texts, subword_dropout, seed)
-        tokens = tokens if longest is None else tokens[:, : longest - 1]
-        end = tf.fill([tf.shape(texts)[0], 1], self.tokenizer.end_id)
-        return tf.concat([tokens, end], axis=1)
+        end = self.tokenizer.end_id, *self.tokenizer.source.tail_ids
+        tokens = tokens if longest is None else tokens[:, : longest - len(end)]
+        return tf.concat([tokens, tf.tile([end], [tf.shape(texts)[0], 1])], axis=1)
 
     def source_lengths(self, texts):
         """Returns int64 `[batch]`, the numbers of tokens of texts, the end token included."""
@@ -189,7 +189,8 @@ class SourceToTargetTask(GeneratingTask):
     def example_request(self, length):
         """Returns a text of that many tokens, the end token included, or a few less."""
         tokens_a_word = self.tokenizer.source.tokenize(["a"]).row_lengths()[0]
-        return " ".join(["a"] * int((length - 1) // tokens_a_word))
+        length -= 1 + len(self.tokenizer.source.tail_ids)
+        return " ".join(["a"] * int(length // tokens_a_word))
 
     def serving_start(self):
         def start(source_ids):

@@ -172,7 +172,7 @@ class Translator(SourceToTargetTask):
             ValueError: If a language is unknown, or the model was not loaded from a checkpoint of
                 many languages.
         """
-        if self.tokenizer.language_id is None:
+        if not hasattr(self.tokenizer, "between"):
             raise ValueError(
                 "Only a model of many languages, such as M2M100 or NLLB, translates between others."
                 f" Received: source_language={source_language!r}, target_language="

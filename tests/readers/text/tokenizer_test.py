@@ -257,7 +257,7 @@ def test_added_tokens_of_older_folders(tmp_path, name):
 def test_the_number_of_extra_tokens_of_t5(tmp_path):
     model = small_tokenizers.sentencepiece_model()
     (tmp_path / "spiece.model").write_bytes(model)
-    config = {"tokenizer_class": "T5Tokenizer", "extra_ids": 2, "pad_token": "</s>"}
+    config = {"tokenizer_class": "MT5Tokenizer", "extra_ids": 2, "pad_token": "</s>"}
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
     ours = read_tokenizer(tmp_path)
     texts = [f"<extra_id_{number}>" for number in range(3)]

@@ -38,6 +38,7 @@ class TextTokenizer(tf.Module):
         longest_pair: Maximum number of tokens of a pair of texts, or `None`.
         language_codes: The tokens that name the language of a translation, such as `">>fr<<"`.
         language_id: Id of the token that every text begins with, or `None`.
+        tail_ids: Ids of the tokens behind the end token of a source text, a tuple.
     """
 
     mask_id = None
@@ -48,6 +49,7 @@ class TextTokenizer(tf.Module):
     longest_pair = None
     language_codes = ()
     language_id = None
+    tail_ids = ()
 
     @property
     def source(self):

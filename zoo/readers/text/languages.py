@@ -1,4 +1,4 @@
-"""The languages that Whisper and M2M100 know."""
+"""The languages that Whisper, M2M100 and mBART know."""
 
 _CODES = """
 af afrikaans, am amharic, ar arabic, as assamese, az azerbaijani, ba bashkir, be belarusian,
@@ -27,6 +27,14 @@ _OF_M2M100 = {
     """,
     "wmt21": "en ha is ja cs ru zh de",
 }
+# The tokens of mBART, of which it has the first 25, and of mBART-50, in their order.
+_OF_MBART_50 = """
+    ar_AR cs_CZ de_DE en_XX es_XX et_EE fi_FI fr_XX gu_IN hi_IN it_IT ja_XX kk_KZ ko_KR lt_LT lv_LV
+    my_MM ne_NP nl_XX ro_RO ru_RU si_LK tr_TR vi_VN zh_CN af_ZA az_AZ bn_IN fa_IR he_IL hr_HR id_ID
+    ka_GE km_KH mk_MK ml_IN mn_MN mr_IN pl_PL ps_AF pt_XX sv_SE sw_KE ta_IN te_IN th_TH tl_XX uk_UA
+    ur_PK xh_ZA gl_ES sl_SI
+"""
+OF_MBART = {"MBart": _OF_MBART_50.split()[:25], "MBart50": _OF_MBART_50.split()}
 OF_M2M100 = {name: codes.split() for name, codes in _OF_M2M100.items()}
 CODES = {
     name: code for code, _, name in (each.strip().partition(" ") for each in _CODES.split(","))

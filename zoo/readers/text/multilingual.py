@@ -1,4 +1,4 @@
-"""`MultilingualTokenizer`: texts of many languages, each behind the token of its language."""
+"""`MultilingualTokenizer`: texts of many languages, each with the token of its language."""
 
 import keras
 import tensorflow as tf
@@ -20,7 +20,6 @@ _SHARED = (
     "piece_texts",
     "pieces",
     "prefix_space",
-    "start_id",
     "templates",
     "unknown_id",
     "vocabulary_size",
@@ -33,15 +32,22 @@ class _InLanguage(TextTokenizer):
     Args:
         tokenizer: A `Tokenizer`.
         language_id: Id of the token.
+        language_last: Whether the token is not in front of a text, but behind the end token of a
+            source, and in place of the start token of a target.
     """
 
-    def __init__(self, tokenizer, language_id):
+    def __init__(self, tokenizer, language_id, language_last=False):
         super().__init__()
-        self._tokenizer, self.language_id = tokenizer, language_id
+        self._tokenizer = tokenizer
+        self.language_id = None if language_last else language_id
+        self.tail_ids = (language_id,) if language_last else ()
+        self.start_id = language_id if language_last else tokenizer.start_id
 
     def tokenize(self, texts):
         """Splits texts into ids, as `Tokenizer.tokenize`; the first one names the language."""
         tokens = self._tokenizer.tokenize(texts)
+        if self.language_id is None:
+            return tokens
         language = tf.fill([tokens.nrows(), 1], self.language_id)
         return tf.concat([language, tokens], axis=1)
 
@@ -62,12 +68,14 @@ class MultilingualTokenizer(_InLanguage):
         languages: Dictionary of the codes of all languages to their tokens, such as `{"eng_Latn":
             "eng_Latn"}` of NLLB or `{"en": "__en__"}` of M2M100.
         source_language, target_language: Codes of the two languages.
+        language_last: Whether a source text ends with the token of its language, behind the end
+            token, and a target text has that of its language in place of the start token.
 
     Raises:
         ValueError: If a language is unknown.
     """
 
-    def __init__(self, tokenizer, languages, source_language, target_language):
+    def __init__(self, tokenizer, languages, source_language, target_language, language_last=False):
         if isinstance(tokenizer, dict):
             tokenizer = keras.saving.deserialize_keras_object(tokenizer)
         pair = {"source_language": source_language, "target_language": target_language}
@@ -81,8 +89,9 @@ class MultilingualTokenizer(_InLanguage):
                     f"source_language={source_language!r}, target_language={target_language!r}."
                 )
         source, target = (tokenizer.id_of(languages[language]) for language in pair.values())
-        super().__init__(tokenizer, target)
-        self._source = _InLanguage(tokenizer, source)
+        super().__init__(tokenizer, target, language_last)
+        self._source = _InLanguage(tokenizer, source, language_last)
+        self.language_last = language_last
         self._languages = tuple(languages.items())  # a tf.Module tracks dictionaries
         self.source_language, self.target_language = source_language, target_language
 
@@ -101,7 +110,8 @@ class MultilingualTokenizer(_InLanguage):
         Args:
             source_language, target_language: Their codes.
         """
-        return type(self)(self._tokenizer, self.languages, source_language, target_language)
+        pair = source_language, target_language
+        return type(self)(self._tokenizer, self.languages, *pair, self.language_last)
 
     def to_library(self):
         """Raises a `ValueError`: the `tokenizers` library only supports one side."""
@@ -141,6 +151,7 @@ class MultilingualTokenizer(_InLanguage):
             "languages": self.languages,
             "source_language": self.source_language,
             "target_language": self.target_language,
+            "language_last": self.language_last,
         }
 
     def get_config(self):

@@ -20,7 +20,8 @@ _TOKENS = {
     "mask": ("mask_token",),
     "unknown": ("unk_token",),
 }
-_LANGUAGE = re.compile("[a-z]{3}_[A-Z][a-z]{3}|__[a-z]+__")  # of NLLB and M2M100
+# Of NLLB, M2M100 and mBART.
+_LANGUAGE = re.compile("[a-z]{3}_[A-Z][a-z]{3}|__[a-z]+__|[a-z]{2}_[A-Z]{2}")
 _OF_BERT = {  # options of the normalizer, by their names in `tokenizer_config.json`
     "do_lower_case": "lowercase",
     "strip_accents": "strip_accents",
@@ -36,9 +37,9 @@ def read_tokenizer(folder, side="source", size=None, lowercase=False, left_out=(
 
     `tokenizer.json` comes first, otherwise `vocab.txt` (WordPiece), `vocab.json` with `merges.txt`
     (the BPE of GPT-2, RoBERTa, CLIP and Qwen2), `source.spm` and `target.spm` (Marian),
-    `spiece.model` (T5), `spm.model` (DeBERTa), `sentencepiece.bpe.model` with `vocab.json` (M2M100)
-    or `tokenizer.model` (Llama). SigLIP's `spiece.model` comes before its `tokenizer.json`, as in
-    transformers.
+    `spiece.model` (T5, PEGASUS), `spm.model` (DeBERTa), `sentencepiece.bpe.model` (mBART,
+    with `vocab.json` M2M100) or `tokenizer.model` (Llama). SigLIP's `spiece.model` comes before its
+    `tokenizer.json`, as in transformers.
     `tokenizer_config.json`, `special_tokens_map.json` and `generation_config.json` name the special
     tokens; those that no file names are those of the class in transformers. As there, options of
     `tokenizer_config.json` such as `do_lower_case` and `truncation_side` overrule `tokenizer.json`,
@@ -94,7 +95,8 @@ def read_tokenizer(folder, side="source", size=None, lowercase=False, left_out=(
 def language_tokens(folder):
     """Returns the tokens of languages of a model of many, a dictionary from codes to tokens.
 
-    They are such as `eng_Latn` of NLLB, and `__en__` of M2M100, whose code is `en`.
+    They are such as `eng_Latn` of NLLB, `en_XX` of mBART, and `__en__` of M2M100, whose code is
+    `en`.
 
     Args:
         folder: The folder.
@@ -136,10 +138,11 @@ def _definition(folder, config, side):
 
 def _kind(folder, config):
     """Returns `"Bert"` for a `BertTokenizerFast`, or by the model's type; `""` if unknown."""
-    name = config.get("tokenizer_class") or ""
+    settings = _json(folder / "config.json")
+    name = config.get("tokenizer_class") or settings.get("tokenizer_class") or ""
     if name and name != "PreTrainedTokenizerFast":
         name = name.removesuffix("Fast").removesuffix("Tokenizer")
-        return "Roberta" if name == "Bart" else name
+        return {"Bart": "Roberta", "MT5": "T5"}.get(name, name)
     types = {"bert": "Bert", "roberta": "Roberta", "gpt2": "GPT2", "clip": "CLIP", "t5": "T5"}
     types |= {"qwen2": "Qwen2", "llama": "Llama", "distilbert": "DistilBert", "mpnet": "MPNet"}
     types |= {"electra": "Electra", "marian": "Marian", "mistral": "Llama", "whisper": "Whisper"}
@@ -154,12 +157,16 @@ def _kind(folder, config):
         "gpt_neo": "GPT2",
         "gpt_neox": "GPTNeoX",
         "m2m_100": "M2M100",
+        "mbart": "MBart",
+        "mt5": "T5",
+        "pegasus": "Pegasus",
         "phi3": "Llama",
         "qwen3": "Qwen2",
         "siglip": "Siglip",
+        "umt5": "T5",
         "xlm-roberta": "XLMRoberta",
     }
-    return types.get(_json(folder / "config.json").get("model_type"), "")
+    return types.get(settings.get("model_type"), "")
 
 
 def _require_same_template(definition, config, kind):

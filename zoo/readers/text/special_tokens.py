@@ -12,6 +12,8 @@ QWEN2 = {"eos_token": "<|endoftext|>", "pad_token": "<|endoftext|>"}
 MPNET = {**ROBERTA, "unk_token": "[UNK]"}
 M2M100 = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
 LLAMA = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
+PEGASUS = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
+PEGASUS |= {"mask_token": "<mask_2>"}
 T5 = {"eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
 SIGLIP = {"eos_token": "</s>", "pad_token": "</s>", "unk_token": "<unk>"}
 GEMMA = {"bos_token": "<bos>", "eos_token": "<eos>", "pad_token": "<pad>", "unk_token": "<unk>"}
@@ -27,8 +29,11 @@ USUAL = {  # of classes of transformers, unless files name others
     "Gemma": GEMMA,
     "Llama": LLAMA,
     "M2M100": M2M100,
+    "MBart": ROBERTA,
+    "MBart50": ROBERTA,
     "MPNet": MPNET,
     "Nllb": ROBERTA,
+    "Pegasus": PEGASUS,
     "Qwen2": QWEN2,
     "Roberta": ROBERTA,
     "Siglip": SIGLIP,

@@ -206,7 +206,9 @@ class Tokenizer(TextTokenizer):
         self._is_cleaned = is_of_characters and decoder["cleanup"]  # whole texts, not each piece
         self._names = array_of_objects(names)
         self._pieces = array_of_objects([rest(name) for name in names])
-        self._is_special = np.array([number in special for number in range(len(names))])
+        # An id without a token is no text either, and does not begin one.
+        is_special = [number in special or not name for number, name in enumerate(names)]
+        self._is_special = np.array(is_special)
         self._special_mask = constant(self._is_special, tf.bool)
         self._first_bytes = constant([first(name) for name in names], tf.string)
         self._piece_bytes = constant([*self._pieces], tf.string)

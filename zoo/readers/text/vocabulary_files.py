@@ -2,13 +2,14 @@
 
 from zoo.readers.text import pretokenizers, special_tokens
 from zoo.readers.text.bert import bert_definition
-from zoo.readers.text.languages import OF_M2M100
+from zoo.readers.text.languages import OF_M2M100, OF_MBART
 from zoo.readers.text.sentencepiece_files import read_model
 from zoo.readers.text.special_tokens import content_of
 from zoo.readers.text.tokenizer_files import LARGEST_FILE
 from zoo.storage.json_files import read_named_json
 
 _EXTRA_IDS = 100  # of T5
+_OFFSET = 103  # of the ids of PEGASUS from those of its pieces
 
 
 def definition_of(folder, kind, config, side):
@@ -29,12 +30,16 @@ def definition_of(folder, kind, config, side):
         return _marian(folder, side)
     if {"sentencepiece.bpe.model", "vocab.json"} <= files and kind == "M2M100":
         return _m2m_100(folder, config.get("language_codes") or "m2m100")
+    if "sentencepiece.bpe.model" in files and kind in OF_MBART:
+        return _mbart(folder, OF_MBART[kind])
     if {"vocab.json", "merges.txt"} <= files:
         return _byte_pairs(folder, kind, config)
     if "vocab.txt" in files:
         return _word_piece(folder, kind, config)
     if "spiece.model" in files and kind == "Siglip":
         return _siglip(folder, config)
+    if "spiece.model" in files and kind == "Pegasus":
+        return _pegasus(folder, config)
     if "spiece.model" in files and kind in ("T5", ""):
         return _t5(folder, config.get("extra_ids", _EXTRA_IDS))
     if "spm.model" in files and kind in ("DebertaV2", ""):
@@ -43,9 +48,9 @@ def definition_of(folder, kind, config, side):
         return _llama(folder, config)
     raise ValueError(
         f"for a {kind or 'model'}, there should be tokenizer.json, vocab.txt, vocab.json with "
-        "merges.txt, source.spm with target.spm and vocab.json, spiece.model (T5, SigLIP), "
-        "spm.model (DeBERTa), sentencepiece.bpe.model with vocab.json (M2M100) or tokenizer.model "
-        "(Llama). Found: "
+        "merges.txt, source.spm with target.spm and vocab.json, spiece.model (T5, PEGASUS, "
+        "SigLIP), spm.model (DeBERTa), sentencepiece.bpe.model (mBART, with vocab.json "
+        "M2M100) or tokenizer.model (Llama). Found: "
         f"{', '.join(sorted(files)) or 'nothing'}. "
         "From files of other names, transformers writes tokenizer.json: "
         "AutoTokenizer.from_pretrained(folder).save_pretrained(folder)."
@@ -150,6 +155,19 @@ def _m2m_100(folder, languages):
     return definition, special_tokens.M2M100
 
 
+def _mbart(folder, languages):
+    definition, _ = read_model(folder / "sentencepiece.bpe.model")
+    pieces = [piece for piece, *_ in definition["model"]["vocab"][3:]]
+    tokens = ["<s>", "<pad>", "</s>", "<unk>", *pieces, *languages, "<mask>"]
+    ids = {token: number for number, token in enumerate(tokens)}
+    definition["model"]["ids"] = ids
+    definition["added_tokens"] = []
+    special = special_tokens.ROBERTA
+    _mark_special(definition, [*special.values(), *languages], ids, ("<mask>",))
+    definition["post_processor"] = _behind("</s>", ids["</s>"])
+    return definition, special
+
+
 def _t5(folder, extra_ids):
     definition, roles = read_model(folder / "spiece.model")
     size = len(definition["model"]["vocab"])
@@ -158,6 +176,23 @@ def _t5(folder, extra_ids):
     extra = {f"<extra_id_{i}>": size + extra_ids - 1 - i for i in range(extra_ids)}
     definition["added_tokens"] = []
     _mark_special(definition, [*tokens.values(), *extra], ids | extra)
+    definition["post_processor"] = _behind("</s>", ids["</s>"])
+    return definition, tokens
+
+
+def _pegasus(folder, config):
+    if config.get("offset", _OFFSET) != _OFFSET:
+        raise ValueError(f"spiece.model with offset={config['offset']} is not implemented.")
+    definition, roles = read_model(folder / "spiece.model")
+    special = ["<pad>", "</s>", "<mask_1>", "<mask_2>"]
+    special += [f"<unk_{number}>" for number in range(2, _OFFSET)]
+    pieces = [piece for piece, *_ in definition["model"]["vocab"]]
+    ids = {piece: number + _OFFSET for number, piece in enumerate(pieces)}
+    ids |= {token: number for number, token in enumerate(special)}
+    definition["model"]["ids"] = ids
+    tokens = {**special_tokens.PEGASUS, "unk_token": roles["unknown"]}
+    definition["added_tokens"] = []
+    _mark_special(definition, [*special, *tokens.values()], ids)
     definition["post_processor"] = _behind("</s>", ids["</s>"])
     return definition, tokens
 
