@@ -128,7 +128,7 @@ def test_mistakes_are_named(captioner, tokenizer):
         make(tokenizer, image_size=16)
     with pytest.raises(ValueError, match="position of BLIP 'rotary'"):
         make(tokenizer, position="rotary")
-    with pytest.raises(ValueError, match="option in `image` of BLIP 'patch_size'"):
+    with pytest.raises(ValueError, match="option in `image` 'patch_size'"):
         make(tokenizer, image={"patch_size": 4})
     features = {"annotations": np.zeros((1, 4, 12), "float32"), "captions": [["red"]]}
     with pytest.raises(ValueError, match="learns from the images. Received: a data set of `annot"):
