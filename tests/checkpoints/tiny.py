@@ -582,3 +582,39 @@ def save_whisper(folder, is_multilingual=True, timestamps=4, **generation):
     for part in (model, pieces, processor):
         part.save_pretrained(folder)
     return model, pieces, processor
+
+
+def save_vision_encoder_decoder(folder, kind="TrOCR", encoder="ViT", pieces=None, **decoder):
+    """Like `save`, for a vision encoder and a decoder of texts; also its image processor.
+
+    Args:
+        folder: Folder for the checkpoint.
+        kind: `"TrOCR"` or `"GPT2"`, the decoder.
+        encoder: `"ViT"` or `"DeiT"`.
+        pieces: The name of a tokenizer; that of RoBERTa or GPT-2 by default.
+        **decoder: Further settings of the decoder.
+    """
+    is_trocr = kind == "TrOCR"
+    pieces = tokenizer(pieces or ("RobertaTokenizer" if is_trocr else "GPT2Tokenizer"))
+    sizes = {
+        "d_model": 16,
+        "decoder_layers": 2,
+        "decoder_attention_heads": 2,
+        "decoder_ffn_dim": 24,
+        "max_position_embeddings": 40,
+        "cross_attention_hidden_size": 20,
+    }
+    ids = {f"{role}_token_id": getattr(pieces, f"{role}_token_id") for role in ("bos", "eos")}
+    ids["pad_token_id"] = pieces.pad_token_id if is_trocr else pieces.eos_token_id
+    ids["decoder_start_token_id"] = pieces.eos_token_id
+    words = getattr(transformers, f"{kind}Config")(
+        **{**(sizes if is_trocr else GPT2), **ids, "vocab_size": len(pieces), **decoder}
+    )
+    eyes = {**VIT, "hidden_size": 20, "qkv_bias": encoder == "DeiT"}
+    eyes = getattr(transformers, f"{encoder}Config")(**eyes)
+    config = transformers.VisionEncoderDecoderConfig.from_encoder_decoder_configs(eyes, words, **ids)
+    model = _random(transformers.VisionEncoderDecoderModel, config)
+    processor = transformers.ViTImageProcessorPil(size={"height": 16, "width": 16})
+    for part in (model, pieces, processor):
+        part.save_pretrained(folder)
+    return model, pieces, processor

@@ -31,6 +31,7 @@ FAMILIES = {
     "siglip": "zoo.checkpoints.siglip",
     "swin": "zoo.checkpoints.swin",
     "t5": "zoo.checkpoints.t5",
+    "vision-encoder-decoder": "zoo.checkpoints.vision_encoder_decoder",
     "vit": "zoo.checkpoints.vit",
     "wav2vec2": "zoo.checkpoints.wav2vec2",
     "whisper": "zoo.checkpoints.whisper",
