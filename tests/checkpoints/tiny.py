@@ -584,7 +584,9 @@ def save_whisper(folder, is_multilingual=True, timestamps=4, **generation):
     return model, pieces, processor
 
 
-def save_vision_encoder_decoder(folder, kind="TrOCR", encoder="ViT", pieces=None, **decoder):
+def save_vision_encoder_decoder(
+    folder, kind="TrOCR", encoder="ViT", pieces=None, ending=2.2, **decoder
+):
     """Like `save`, for a vision encoder and a decoder of texts; also its image processor.
 
     Args:
@@ -592,6 +594,7 @@ def save_vision_encoder_decoder(folder, kind="TrOCR", encoder="ViT", pieces=None
         kind: `"TrOCR"` or `"GPT2"`, the decoder.
         encoder: `"ViT"` or `"DeiT"`.
         pieces: The name of a tokenizer; that of RoBERTa or GPT-2 by default.
+        ending: How likely texts are to end.
         **decoder: Further settings of the decoder.
     """
     is_trocr = kind == "TrOCR"
@@ -614,6 +617,18 @@ def save_vision_encoder_decoder(folder, kind="TrOCR", encoder="ViT", pieces=None
     eyes = getattr(transformers, f"{encoder}Config")(**eyes)
     config = transformers.VisionEncoderDecoderConfig.from_encoder_decoder_configs(eyes, words, **ids)
     model = _random(transformers.VisionEncoderDecoderModel, config)
+    with torch.no_grad():  # else all texts repeat one token without end
+        model.encoder.embeddings.patch_embeddings.projection.weight.mul_(3.0)
+        stack = model.decoder.model.decoder if is_trocr else model.decoder.transformer
+        for layer in stack.layers if is_trocr else stack.h:
+            cross = layer.encoder_attn.out_proj if is_trocr else layer.crossattention.c_proj
+            cross.weight.mul_(8.0)
+        table = model.decoder.get_output_embeddings().weight
+        bias = (stack.layers[-1].final_layer_norm if is_trocr else stack.ln_f).bias
+        bias += ending * table[ids["eos_token_id"]]
+        if is_trocr:  # which never generates padding here
+            bias -= table[ids["pad_token_id"]]
+    model.generation_config.no_repeat_ngram_size = 2
     processor = transformers.ViTImageProcessorPil(size={"height": 16, "width": 16})
     for part in (model, pieces, processor):
         part.save_pretrained(folder)
