@@ -585,7 +585,7 @@ def save_whisper(folder, is_multilingual=True, timestamps=4, **generation):
 
 
 def save_vision_encoder_decoder(
-    folder, kind="TrOCR", encoder="ViT", pieces=None, ending=2.2, **decoder
+    folder, kind="TrOCR", encoder="ViT", pieces=None, ending=3.0, **decoder
 ):
     """Like `save`, for a vision encoder and a decoder of texts; also its image processor.
 
@@ -615,7 +615,9 @@ def save_vision_encoder_decoder(
     )
     eyes = {**VIT, "hidden_size": 20, "qkv_bias": encoder == "DeiT"}
     eyes = getattr(transformers, f"{encoder}Config")(**eyes)
-    config = transformers.VisionEncoderDecoderConfig.from_encoder_decoder_configs(eyes, words, **ids)
+    config = transformers.VisionEncoderDecoderConfig.from_encoder_decoder_configs(
+        eyes, words, **ids
+    )
     model = _random(transformers.VisionEncoderDecoderModel, config)
     with torch.no_grad():  # else all texts repeat one token without end
         model.encoder.embeddings.patch_embeddings.projection.weight.mul_(3.0)

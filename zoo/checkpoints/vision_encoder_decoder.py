@@ -33,7 +33,6 @@ IDS = {  # of the decoder, if no file names them
 }
 
 
-
 def plan(settings, folder):
     settings.require_class(CLASSES)
     settings.ignore("tie_word_embeddings", "vocab_size")  # those of the decoder count
