@@ -237,7 +237,7 @@ def with_square_attentions(model, outputs, is_global=None):
 
 def save_marian(folder):
     """Like `save`, for a Marian translator with separate pieces for each language."""
-    pieces = [_sentence_pieces(texts) for texts in (TEXTS, GERMAN)]
+    pieces = [sentence_pieces(texts) for texts in (TEXTS, GERMAN)]
     names = ["source.spm", "target.spm"]
     vocabulary = {"</s>": 0, "<unk>": 1}
     for name, model in zip(names, pieces, strict=True):
@@ -284,7 +284,7 @@ def save_m2m_100(folder, kind="Nllb"):
         )
         size = len(tokens)
     else:
-        pieces = _sentence_pieces(TEXTS + GERMAN)
+        pieces = sentence_pieces(TEXTS + GERMAN)
         processor = sentencepiece.SentencePieceProcessor(model_proto=pieces)
         names = ["<s>", "<pad>", "</s>", "<unk>"]
         names += [processor.id_to_piece(i) for i in range(3, processor.get_piece_size())]
@@ -301,7 +301,7 @@ def save_m2m_100(folder, kind="Nllb"):
     return model, tokens
 
 
-def _sentence_pieces(texts, **options):
+def sentence_pieces(texts, **options):
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(texts * 5),
@@ -357,7 +357,7 @@ def save_siglip(folder, length, image_size=16, name="SiglipTokenizer"):
         pieces = tokenizer(name)
     else:
         ids = {"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1}
-        (folder / "spiece.model").write_bytes(_sentence_pieces(TEXTS, **ids))
+        (folder / "spiece.model").write_bytes(sentence_pieces(TEXTS, **ids))
         flags = {"model_max_length": length, "model_input_names": ["input_ids"]}
         pieces = transformers.SiglipTokenizer(str(folder / "spiece.model"), **flags)
     sizes = {"num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}

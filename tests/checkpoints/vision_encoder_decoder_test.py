@@ -11,6 +11,7 @@ import zoo
 from zoo.checkpoints.loading import read_checkpoint
 from zoo.decoding import BeamSampler
 from zoo.readers.images import image_bytes
+from zoo.readers.text.reading import read_tokenizer
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -121,6 +122,24 @@ def test_texts_to_learn_begin_and_end_as_those_that_are_written(checkpoints, kin
         assert inputs[row, :length].numpy().tolist() == [settings.decoder_start_token_id, *ids]
         assert labels[row, :length].numpy().tolist() == [*ids, settings.eos_token_id]
         assert weights[row].numpy().sum() == length
+
+
+def test_pieces_of_xlm_roberta_without_a_tokenizer_file(tmp_path):
+    """As in the files of the small TrOCRs."""
+    (tmp_path / "sentencepiece.bpe.model").write_bytes(tiny.sentence_pieces(tiny.TEXTS))
+    named = {"tokenizer_class": "XLMRobertaTokenizer"}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(named))
+    pieces = transformers.XLMRobertaTokenizer.from_pretrained(tmp_path)
+    found = read_tokenizer(tmp_path, size=len(pieces) + 5)
+    texts = [*tiny.TEXTS, "ﬁve  Ｗide  letters </s> ", "", "the <mask> sat"]
+    ids = [pieces(text, add_special_tokens=False)["input_ids"] for text in texts]
+    assert found.tokenize(texts).to_list() == ids
+    assert found.vocabulary_size == len(pieces) + 5
+    assert [found.start_id, found.pad_id, found.end_id] == [0, 1, 2]
+    whole = [pieces.cls_token_id, *ids[0], pieces.sep_token_id]
+    for each in (ids[0], whole):
+        text = found.detokenize([each]).numpy()[0].decode()
+        assert text == pieces.decode(each, skip_special_tokens=True)
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,8 @@ def definition_of(folder, kind, config, side):
         return _marian(folder, side)
     if {"sentencepiece.bpe.model", "vocab.json"} <= files and kind == "M2M100":
         return _m2m_100(folder, config.get("language_codes") or "m2m100")
+    if "sentencepiece.bpe.model" in files and kind == "XLMRoberta":
+        return _xlm_roberta(folder)
     if {"vocab.json", "merges.txt"} <= files:
         return _byte_pairs(folder, kind, config)
     if "vocab.txt" in files:
@@ -44,8 +46,8 @@ def definition_of(folder, kind, config, side):
     raise ValueError(
         f"for a {kind or 'model'}, there should be tokenizer.json, vocab.txt, vocab.json with "
         "merges.txt, source.spm with target.spm and vocab.json, spiece.model (T5, SigLIP), "
-        "spm.model (DeBERTa), sentencepiece.bpe.model with vocab.json (M2M100) or tokenizer.model "
-        "(Llama). Found: "
+        "spm.model (DeBERTa), sentencepiece.bpe.model (XLM-RoBERTa, or M2M100 with vocab.json) or "
+        "tokenizer.model (Llama). Found: "
         f"{', '.join(sorted(files)) or 'nothing'}. "
         "From files of other names, transformers writes tokenizer.json: "
         "AutoTokenizer.from_pretrained(folder).save_pretrained(folder)."
@@ -148,6 +150,35 @@ def _m2m_100(folder, languages):
     _mark_special(definition, [*special_tokens.M2M100.values(), *tokens], ids)
     definition["post_processor"] = _behind("</s>", ids["</s>"])
     return definition, special_tokens.M2M100
+
+
+def _xlm_roberta(folder):
+    """As in fairseq, the pieces come after four special tokens, and the mask token after them."""
+    found, _ = read_model(folder / "sentencepiece.bpe.model")
+    tokens = special_tokens.ROBERTA
+    first = [tokens[f"{name}_token"] for name in ("bos", "pad", "eos", "unk")]
+    pieces = [[piece, score] for piece, score, _ in found["model"]["vocab"][3:]]
+    special = [[token, 0.0] for token in first], [[tokens["mask_token"], 0.0]]
+    vocabulary = [*special[0], *pieces, *special[1]]
+    rules, _ = found["normalizer"]["normalizers"]
+    spaces = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always"}
+    ids = {piece: number for number, (piece, _) in enumerate(vocabulary)}
+    definition = {
+        "model": {"type": "Unigram", "vocab": vocabulary, "unk_id": ids[tokens["unk_token"]]},
+        "normalizer": {
+            "type": "Precompiled",
+            "precompiled_charsmap": rules["precompiled_charsmap"],
+        },
+        "pre_tokenizer": _sequence({"type": "WhitespaceSplit"}, spaces),
+        "decoder": spaces,
+        "post_processor": {
+            "type": "RobertaProcessing",
+            "cls": [tokens["cls_token"], ids[tokens["cls_token"]]],
+            "sep": [tokens["sep_token"], ids[tokens["sep_token"]]],
+        },
+    }
+    _mark_special(definition, tokens.values(), ids, (tokens["mask_token"],))
+    return definition, tokens
 
 
 def _t5(folder, extra_ids):
