@@ -113,15 +113,32 @@ def test_texts_are_those_of_transformers(checkpoints, photos, kind, beams):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_texts_to_learn_begin_and_end_as_those_that_are_written(checkpoints, kind):
-    _, model, theirs, _, _ = checkpoints(kind)
+def test_loss_is_that_of_transformers(checkpoints, photos, kind):
+    _, model, theirs, _, processor = checkpoints(kind)
+    model.compile("sgd")
+    pixels, images = seen(processor, photos[:3])
     settings, tokens = theirs.generation_config, model.tokenizer.tokenize(LINES)
-    inputs, labels, weights = model.teach(tokens.to_tensor(model.tokenizer.pad_id))
-    for row, ids in enumerate(tokens.to_list()):
-        length = len(ids) + 1
-        assert inputs[row, :length].numpy().tolist() == [settings.decoder_start_token_id, *ids]
-        assert labels[row, :length].numpy().tolist() == [*ids, settings.eos_token_id]
+    ids, labels, weights = model.teach(tokens.to_tensor(model.tokenizer.pad_id))
+    for row, line in enumerate(tokens.to_list()):  # without <s>, as TrOCR was trained
+        length = len(line) + 1
+        assert ids[row, :length].numpy().tolist() == [settings.decoder_start_token_id, *line]
+        assert labels[row, :length].numpy().tolist() == [*line, settings.eos_token_id]
         assert weights[row].numpy().sum() == length
+    predicted = model.core({"images": images, "target_ids": ids})
+    loss = model.compute_loss(y=labels, y_pred=predicted, sample_weight=weights)
+    told = torch.tensor(np.where(weights, labels, -100)).long()
+    with torch.no_grad():
+        expected = theirs(pixel_values=pixels, labels=told).loss.item()
+    assert float(loss) == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.full  # `captioner_reader_test` always asks for them
+def test_maps_of_words(checkpoints, photos):
+    _, model, *_ = checkpoints("gpt2")
+    result = model.caption(photos, max_length=LENGTH, return_attention=True)
+    for words, maps in zip(result.words, result.attention, strict=True):
+        assert maps.shape == (len(words), 4, 4)
+        np.testing.assert_allclose(maps.sum(axis=(1, 2)), 1.0, atol=1e-5)
 
 
 def test_pieces_of_xlm_roberta_without_a_tokenizer_file(tmp_path):

@@ -97,7 +97,7 @@ def _of_kind(settings, part, known):
     Raises:
         ValueError: If nothing is.
     """
-    kind = settings.model_type
+    kind = settings.take("model_type", default=None)
     if kind not in known:
         raise ValueError(
             f"{settings.path} has the {part} of a {kind!r}, which is not implemented. Implemented: "
