@@ -92,12 +92,12 @@ def test_numbers_are_those_of_transformers(checkpoints, photos, kind):
         np.testing.assert_allclose(looks, maps[:, place], atol=1e-5)
 
 
-FULL = [("trocr", 1), ("small", 1), ("small", 3), ("gpt2", 3)]
+FULL = [("trocr", 1), ("small", 1), ("small", 3), ("gpt2", 1), ("gpt2", 3)]
 
 
 @pytest.mark.parametrize(
     ("kind", "beams"),
-    [("trocr", 3), ("gpt2", 1), *(pytest.param(*each, marks=pytest.mark.full) for each in FULL)],
+    [("trocr", 3), *(pytest.param(*each, marks=pytest.mark.full) for each in FULL)],
 )
 def test_texts_are_those_of_transformers(checkpoints, photos, kind, beams):
     _, model, theirs, pieces, processor = checkpoints(kind)
@@ -282,7 +282,6 @@ def test_older_files_hold_copies_of_tied_weights_and_buffers(checkpoints, tmp_pa
         ("trocr", {"encoder": {"adapter": 1}}, "not implemented: adapter=1"),
         ("trocr", {"adapter": 1}, "not implemented: adapter=1"),
         ("trocr", {"decoder": {"activation_function": "mish"}}, "activation 'mish'"),
-        ("trocr", {"decoder": {"d_model": 8}}, "has the shape"),
         ("trocr", {"decoder": {"tie_word_embeddings": False}}, "lacks .*output_projection.weight"),
         ("trocr", {"decoder": {"model_type": "bert"}}, "decoder of a 'bert', .* trocr, gpt2"),
         ("trocr", {"encoder": {"model_type": "swin"}}, "encoder of a 'swin', .* vit, deit"),

@@ -103,7 +103,12 @@ def test_lists_and_data_sets_are_the_same_batches(captioner):
         (Blip, "float32", {}),
         (Blip, "mixed_bfloat16", {}),
         (VisionEncoderDecoder, "float32", {"projected": True, "first_position": 2}),
-        (VisionEncoderDecoder, "mixed_bfloat16", {"position": "rotary", "normalize": "pre"}),
+        pytest.param(
+            VisionEncoderDecoder,
+            "mixed_bfloat16",
+            {"position": "rotary", "normalize": "pre"},
+            marks=pytest.mark.full,
+        ),
     ],
 )
 def test_steps_equal_a_call(kind, dtype, options):
