@@ -205,6 +205,15 @@ def test_generation_settings_of_older_files(checkpoints, tmp_path):
     assert tokenizer.start_id == checkpoints("trocr")[1].tokenizer.start_id
 
 
+def test_a_start_token_that_may_come_again(checkpoints, tmp_path):
+    """Of models that were fine-tuned on texts with `<s>` in front, and begin with `<s>`."""
+    folder, _, _, pieces, _ = checkpoints("trocr")
+    start = {"decoder_start_token_id": pieces.bos_token_id}
+    change(folder, tmp_path, "generation_config.json", start)
+    with pytest.raises(ValueError, match="begins texts with the token 2, .* the end token, 3"):
+        zoo.load(str(tmp_path))
+
+
 @pytest.mark.parametrize("kind", ["trocr", "gpt2"])
 def test_configs_of_older_files(checkpoints, tmp_path, kind):
     """They hold settings of every model, and the sizes of a base model may be missing."""

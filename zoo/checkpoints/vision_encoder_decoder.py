@@ -68,6 +68,9 @@ def plan(settings, folder):
 def tokenizer(folder, size):
     """Returns the tokenizer. The settings name the tokens that begin and end a text by their ids,
     and other tokens than those that the tokenizer puts around texts.
+
+    Raises:
+        ValueError: If the token that begins a text may come again, which decoding never produces.
     """
     config = _with_decoder(folder)
     of_file = settings_of(config, folder)
@@ -76,8 +79,16 @@ def tokenizer(folder, size):
         found = of_file.take(*names, default=None)
         return config.take(*names) if found is None else found
 
-    start = number("decoder_start_token_id", "bos_token_id")
-    return read_tokenizer(folder, size=size, start=start, end=number("eos_token_id"))
+    start, end = number("decoder_start_token_id", "bos_token_id"), number("eos_token_id")
+    found = read_tokenizer(folder, size=size, start=start, end=end)
+    single, _ = found.templates
+    if start != end and any(start in item.token_ids for item in single):
+        raise ValueError(
+            f"{config.path} begins texts with the token {start}, which the tokenizer puts in front "
+            "of texts as well. A model that learned to write it twice is not implemented: it "
+            f"should begin with the end token, {end}."
+        )
+    return found
 
 
 def _with_decoder(folder):
