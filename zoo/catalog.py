@@ -231,6 +231,13 @@ ARCHITECTURES = {
         "zoo.models.transformer_nmt.TransformerTranslator",
         needs={"tokenizer": _OF_LANGUAGES},
     ),
+    "vision_encoder_decoder": Architecture(
+        "captioning",
+        "Transformer for reading text in images, and for captioning (Li et al. 2023)",
+        "zoo.tasks.captioning.Captioner",
+        "zoo.models.vision_encoder_decoder.VisionEncoderDecoder",
+        needs={"reader": "zoo.ImageReader(size=384)", "tokenizer": _TOKENIZER},
+    ),
     "vit": Architecture(
         "classification",
         "Vision Transformer (Dosovitskiy et al. 2021)",
@@ -358,8 +365,8 @@ def list_models() -> list[ModelInfo]:
      'luong_nmt', 'mbart', 'pegasus', 'show_attend_tell', 'siglip', 'spectrogram_transformer',
      'swin', 'swin_embedding', 't5', 'text_encoder', 'text_encoder_embedding',
      'text_encoder_masked', 'text_encoder_score', 'text_encoder_span', 'text_encoder_tags',
-     'transformer_lm', 'transformer_nmt', 'vit', 'vit_embedding', 'wav2vec2', 'wav2vec2_ctc',
-     'whisper']
+     'transformer_lm', 'transformer_nmt', 'vision_encoder_decoder', 'vit', 'vit_embedding',
+     'wav2vec2', 'wav2vec2_ctc', 'whisper']
     """
     trained = sorted(folder.parent for folder in PRESETS.glob(f"*/{CARD}"))
     return [_preset_info(folder) for folder in trained] + [

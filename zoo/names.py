@@ -4,7 +4,11 @@ from typing import Literal
 
 AnswererName = Literal["text_encoder_span"]
 CaptionerName = Literal[
-    "blip", "show_attend_tell", "show_attend_tell_flickr8k", "show_attend_tell_hard_flickr8k"
+    "blip",
+    "show_attend_tell",
+    "show_attend_tell_flickr8k",
+    "show_attend_tell_hard_flickr8k",
+    "vision_encoder_decoder",
 ]
 ClassifierName = Literal[
     "bart_classifier",

@@ -269,7 +269,7 @@ def with_square_attentions(model, outputs, is_global=None):
 
 def save_marian(folder):
     """Like `save`, for a Marian translator with separate pieces for each language."""
-    pieces = [_sentence_pieces(texts) for texts in (TEXTS, GERMAN)]
+    pieces = [sentence_pieces(texts) for texts in (TEXTS, GERMAN)]
     names = ["source.spm", "target.spm"]
     vocabulary = {"</s>": 0, "<unk>": 1}
     for name, model in zip(names, pieces, strict=True):
@@ -316,7 +316,7 @@ def save_m2m_100(folder, kind="Nllb"):
         )
         size = len(tokens)
     else:
-        pieces = _sentence_pieces(TEXTS + GERMAN)
+        pieces = sentence_pieces(TEXTS + GERMAN)
         processor = sentencepiece.SentencePieceProcessor(model_proto=pieces)
         names = ["<s>", "<pad>", "</s>", "<unk>"]
         names += [processor.id_to_piece(i) for i in range(3, processor.get_piece_size())]
@@ -333,7 +333,7 @@ def save_m2m_100(folder, kind="Nllb"):
     return model, tokens
 
 
-def _sentence_pieces(texts, **options):
+def sentence_pieces(texts, **options):
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(texts * 5),
@@ -397,7 +397,7 @@ def save_siglip(folder, length, image_size=16, name="SiglipTokenizer"):
         pieces = tokenizer(name)
     else:
         ids = {"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1}
-        (folder / "spiece.model").write_bytes(_sentence_pieces(TEXTS, **ids))
+        (folder / "spiece.model").write_bytes(sentence_pieces(TEXTS, **ids))
         flags = {"model_max_length": length, "model_input_names": ["input_ids"]}
         pieces = transformers.SiglipTokenizer(str(folder / "spiece.model"), **flags)
     sizes = {"num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
@@ -500,7 +500,7 @@ def save_pegasus(folder, **generation):
         **generation: Generation settings.
     """
     ids = {"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1}
-    (folder / "spiece.model").write_bytes(_sentence_pieces(TEXTS, **ids))
+    (folder / "spiece.model").write_bytes(sentence_pieces(TEXTS, **ids))
     pieces = transformers.PegasusTokenizer.from_pretrained(folder)
     stacks = {f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in MARIAN}
     config = transformers.PegasusConfig(
@@ -523,7 +523,7 @@ def save_pegasus(folder, **generation):
 def save_mbart(folder, kind="MBart50"):
     """Like `save`, for an mBART-50, or an `"MBart"`, with `sentencepiece.bpe.model`."""
     path = folder / "sentencepiece.bpe.model"
-    path.write_bytes(_sentence_pieces(TEXTS + GERMAN))
+    path.write_bytes(sentence_pieces(TEXTS + GERMAN))
     pieces = getattr(transformers, f"{kind}Tokenizer").from_pretrained(folder, src_lang="en_XX")
     pieces.tgt_lang = "de_DE"
     stacks = {f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in MARIAN}
@@ -679,6 +679,59 @@ def save_whisper(folder, is_multilingual=True, timestamps=4, **generation):
     for name, value in {**settings, **generation}.items():
         setattr(model.generation_config, name, value)
     processor = transformers.WhisperFeatureExtractor(feature_size=8, chunk_length=2)
+    for part in (model, pieces, processor):
+        part.save_pretrained(folder)
+    return model, pieces, processor
+
+
+def save_vision_encoder_decoder(
+    folder, kind="TrOCR", encoder="ViT", pieces=None, ending=3.0, **decoder
+):
+    """Like `save`, for a vision encoder and a decoder of texts; also its image processor.
+
+    Args:
+        folder: Folder for the checkpoint.
+        kind: `"TrOCR"` or `"GPT2"`, the decoder.
+        encoder: `"ViT"` or `"DeiT"`.
+        pieces: The name of a tokenizer; that of RoBERTa or GPT-2 by default.
+        ending: How likely texts are to end.
+        **decoder: Further settings of the decoder.
+    """
+    is_trocr = kind == "TrOCR"
+    pieces = tokenizer(pieces or ("RobertaTokenizer" if is_trocr else "GPT2Tokenizer"))
+    sizes = {
+        "d_model": 16,
+        "decoder_layers": 2,
+        "decoder_attention_heads": 2,
+        "decoder_ffn_dim": 24,
+        "max_position_embeddings": 40,
+        "cross_attention_hidden_size": 20,
+    }
+    ids = {f"{role}_token_id": getattr(pieces, f"{role}_token_id") for role in ("bos", "eos")}
+    ids["pad_token_id"] = pieces.pad_token_id if is_trocr else pieces.eos_token_id
+    ids["decoder_start_token_id"] = pieces.eos_token_id
+    words = getattr(transformers, f"{kind}Config")(
+        **{**(sizes if is_trocr else GPT2), **ids, "vocab_size": len(pieces), **decoder}
+    )
+    eyes = {**VIT, "hidden_size": 20, "qkv_bias": encoder == "DeiT"}
+    eyes = getattr(transformers, f"{encoder}Config")(**eyes)
+    config = transformers.VisionEncoderDecoderConfig.from_encoder_decoder_configs(
+        eyes, words, **ids
+    )
+    model = _random(transformers.VisionEncoderDecoderModel, config)
+    with torch.no_grad():  # else all texts repeat one token without end
+        model.encoder.embeddings.patch_embeddings.projection.weight.mul_(3.0)
+        stack = model.decoder.model.decoder if is_trocr else model.decoder.transformer
+        for layer in stack.layers if is_trocr else stack.h:
+            cross = layer.encoder_attn.out_proj if is_trocr else layer.crossattention.c_proj
+            cross.weight.mul_(8.0)
+        table = model.decoder.get_output_embeddings().weight
+        bias = (stack.layers[-1].final_layer_norm if is_trocr else stack.ln_f).bias
+        bias += ending * table[ids["eos_token_id"]]
+        if is_trocr:  # which never generates padding here
+            bias -= table[ids["pad_token_id"]]
+    model.generation_config.no_repeat_ngram_size = 2
+    processor = transformers.ViTImageProcessorPil(size={"height": 16, "width": 16})
     for part in (model, pieces, processor):
         part.save_pretrained(folder)
     return model, pieces, processor

@@ -10,6 +10,7 @@ import tensorflow as tf
 import zoo
 from tests.zoo.pictures import CAPTIONS, IMAGES, SIZE
 from zoo.models.blip import Blip
+from zoo.models.vision_encoder_decoder import VisionEncoderDecoder
 from zoo.readers.images import image_bytes
 
 STACK = {"num_layers": 1, "size": 32, "num_heads": 2, "hidden": 64}
@@ -96,9 +97,22 @@ def test_lists_and_data_sets_are_the_same_batches(captioner):
     np.testing.assert_array_equal(inputs["images"][::2], captioner.annotate(tf.constant(ENCODED)))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "mixed_bfloat16"])
-def test_steps_equal_a_call(dtype):
-    core = Blip(20, **OPTIONS, channels=1, image_size=8, dtype=dtype)
+@pytest.mark.parametrize(
+    ("kind", "dtype", "options"),
+    [
+        (Blip, "float32", {}),
+        (Blip, "mixed_bfloat16", {}),
+        (VisionEncoderDecoder, "float32", {"projected": True, "first_position": 2}),
+        pytest.param(
+            VisionEncoderDecoder,
+            "mixed_bfloat16",
+            {"position": "rotary", "normalize": "pre"},
+            marks=pytest.mark.full,
+        ),
+    ],
+)
+def test_steps_equal_a_call(kind, dtype, options):
+    core = kind(20, **OPTIONS, **options, channels=1, image_size=8, dtype=dtype)
     core.build()
     rng = np.random.default_rng(0)
     images = rng.normal(size=(2, 8, 8, 1)).astype("float32")
@@ -128,7 +142,7 @@ def test_mistakes_are_named(captioner, tokenizer):
         make(tokenizer, image_size=16)
     with pytest.raises(ValueError, match="position of BLIP 'rotary'"):
         make(tokenizer, position="rotary")
-    with pytest.raises(ValueError, match="option in `image` of BLIP 'patch_size'"):
+    with pytest.raises(ValueError, match="option in `image` 'patch_size'"):
         make(tokenizer, image={"patch_size": 4})
     features = {"annotations": np.zeros((1, 4, 12), "float32"), "captions": [["red"]]}
     with pytest.raises(ValueError, match="learns from the images. Received: a data set of `annot"):

@@ -275,6 +275,7 @@ def test_architectures_are_listed_last():
         "text_encoder_tags",
         "transformer_lm",
         "transformer_nmt",
+        "vision_encoder_decoder",
         "vit",
         "vit_embedding",
         "wav2vec2",

@@ -42,6 +42,7 @@ FAMILIES = {
     "swin": "zoo.checkpoints.swin",
     "t5": "zoo.checkpoints.t5",
     "umt5": "zoo.checkpoints.t5",
+    "vision-encoder-decoder": "zoo.checkpoints.vision_encoder_decoder",
     "vit": "zoo.checkpoints.vit",
     "wav2vec2": "zoo.checkpoints.wav2vec2",
     "whisper": "zoo.checkpoints.whisper",

@@ -80,7 +80,8 @@ class Names(NamedTuple):
         new_head: Table of the layers of a new head, which are not read from the file, but written.
         new_settings: Dictionary of the settings of a model with that head; empty if transformers
             has no such model.
-        transposed: Whether the kernels of dense layers are `(outputs, inputs)` in the file.
+        upright: Prefix of the names of dense layers whose kernels are `(inputs, outputs)` in the
+            file; those of others are `(outputs, inputs)`.
         carried: Names of unused tensors that a model with a new head has in transformers, too.
     """
 
@@ -89,7 +90,7 @@ class Names(NamedTuple):
     tied: dict = {}  # noqa: RUF012
     unused: tuple = ()
     fresh: tuple = ()
-    transposed: bool = True
+    upright: str | None = None
     new_head: dict = {}  # noqa: RUF012
     new_settings: dict = {}  # noqa: RUF012
     carried: tuple = ()
@@ -221,14 +222,14 @@ def _entries(core, names):
     """Yields the `_Entry` of every weight in the table."""
     for path, rule in names.table.items():
         if "{}" not in path:
-            yield from _of_object(_at(core, path), rule, "", names.transposed)
+            yield from _of_object(_at(core, path), rule, "", names.upright)
             continue
         stack, _, rest = path.partition(".{}.")
         for number, block in enumerate(_at(core, stack)):
-            yield from _of_object(_at(block, rest), rule, number, names.transposed)
+            yield from _of_object(_at(block, rest), rule, number, names.upright)
 
 
-def _of_object(found, rule, number, transposed):
+def _of_object(found, rule, number, upright):
     """Yields the `_Entry` of every weight of a layer, or of a weight."""
     part = rule if isinstance(rule, Part) else None
     name = (rule if isinstance(rule, str) else rule.name).format(number)
@@ -238,9 +239,10 @@ def _of_object(found, rule, number, transposed):
             turn = tuple(reversed(range(len(found.shape))))
         yield _Entry(found, name, turn, part)
     elif isinstance(found, keras.layers.Dense):
-        turn = (1, 0) if transposed else None
+        is_upright = upright is not None and name.startswith(upright)
+        turn = None if is_upright else (1, 0)
         cut = part
-        if part is not None and transposed:  # the axis of outputs is the first one in the file
+        if part is not None and not is_upright:  # the axis of outputs is the first one in the file
             cut = part._replace(axis=0)
         name += "." if part is None else part.separator
         yield _Entry(found.kernel, f"{name}weight", turn, cut)

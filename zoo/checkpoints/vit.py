@@ -67,12 +67,8 @@ def picture_options(settings, folder):
 
 def options_without_sizes(settings, folder):
     """Returns the `picture_options` that do not tell how large the stack is."""
-    biases = ["query", "key", "value"] if settings.take("qkv_bias", default=True) else []
     options = {
-        "activation": activation(settings, settings.take("hidden_act", default="gelu")),
-        "dropout": settings.take("hidden_dropout_prob", default=0.0),
-        "attention_dropout": settings.take("attention_probs_dropout_prob", default=0.0),
-        "use_bias": [*biases, "output", "feed_forward"],
+        **block_options(settings),
         "reader": reader_of(
             settings,
             folder,
@@ -89,6 +85,17 @@ def options_without_sizes(settings, folder):
             f"{settings.path} is of a regression model of images, which is not implemented."
         )
     return options
+
+
+def block_options(settings):
+    """Returns the `picture_options` of the blocks that are not sizes."""
+    biases = ["query", "key", "value"] if settings.take("qkv_bias", default=True) else []
+    return {
+        "activation": activation(settings, settings.take("hidden_act", default="gelu")),
+        "dropout": settings.take("hidden_dropout_prob", default=0.0),
+        "attention_dropout": settings.take("attention_probs_dropout_prob", default=0.0),
+        "use_bias": [*biases, "output", "feed_forward"],
+    }
 
 
 def is_embedder(settings):

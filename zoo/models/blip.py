@@ -6,34 +6,16 @@ The task, image files to captions, is `zoo.tasks.captioning.Captioner`.
 import dataclasses
 
 import keras
-from keras import ops
 
-from keras_attention import DecoderBlock, activations
+from keras_attention import activations
 from keras_attention.errors import unknown_name
-from zoo.models.encoder_decoder import EncoderDecoder
-from zoo.models.transformer import (
-    StackConfig,
-    TokenEmbedding,
-    WriterConfig,
-    final_norm,
-    make_blocks,
-    make_norm,
-)
-from zoo.models.vit import ViT
+from zoo.models.image_to_text import ImageToText, ImageToTextConfig
+from zoo.models.transformer import embedding_of, make_norm
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class BlipConfig(WriterConfig):
-    """Options of a BLIP: those of `WriterConfig`, for the decoder, some with other defaults, and
-    these.
-
-    Args:
-        max_length: Number of positions of the decoder.
-        image_size: Rows and columns of the images; the reader determines it.
-        channels: Number of channels of a pixel; the reader determines it.
-        patch_size: Rows and columns of a patch.
-        image: Dictionary of the options of the Vision Transformer that reads the images, which are
-            those of `StackConfig`, with the defaults of `ViTConfig`.
+class BlipConfig(ImageToTextConfig):
+    """Options of a BLIP: those of `ImageToTextConfig`, some with other defaults.
 
     Raises:
         ValueError: If the position is not `"learned"`, or an option in `image` is unknown.
@@ -47,27 +29,16 @@ class BlipConfig(WriterConfig):
     activation: str = "gelu"
     attention_dropout: float = 0.1
     epsilon: float = 1e-12
-    pad_id: int = -1
-    scaled: bool = False
     output_bias: bool = True
-    max_length: int = 512
-    image_size: int = 384
-    channels: int = 3
-    patch_size: int = 16
-    image: dict | None = None
 
     def __post_init__(self):
         super().__post_init__()
         if self.position != "learned":
             raise ValueError(unknown_name("position of BLIP", self.position, ["learned"]))
-        known = [field.name for field in dataclasses.fields(StackConfig)]
-        for name in self.image or {}:
-            if name not in known:
-                raise ValueError(unknown_name("option in `image` of BLIP", name, known))
 
 
 @keras.saving.register_keras_serializable(package="zoo")
-class Blip(EncoderDecoder):
+class Blip(ImageToText):
     """A Vision Transformer, and a decoder of the shape of BERT that attends to its outputs.
 
     With the outputs `a_0 … a_n` of the class token and the patches, each block of the decoder
@@ -113,64 +84,25 @@ class Blip(EncoderDecoder):
     Config = BlipConfig
     architecture = "blip"
     description = "Transformer for image captioning (Li et al. 2022)"
-    source = "images"
 
     def __init__(self, vocabulary_size, **options):
         super().__init__(vocabulary_size, **options)
         config, dtype = self.config, self.dtype_policy
-        self.image_tower = ViT(
-            num_labels=0,
-            image_size=config.image_size,
-            channels=config.channels,
-            patch_size=config.patch_size,
-            **config.image or {},
-            dtype=dtype,
-            name="image_tower",
-        )
-        self.embedding = TokenEmbedding(
-            config.vocabulary_size,
-            config.size,
-            config.position,
-            config.max_length,
-            config.dropout,
-            config.scaled,
-            config.tied,
-            config.output_bias,
-            norm=config.norm,
-            epsilon=config.epsilon,
-            dtype=dtype,
-        )
-        self.decoder = make_blocks(DecoderBlock, "decoder", config, dtype=dtype)
-        self.decoder_norm = final_norm(config, "decoder_norm", dtype)
         self.transform = keras.layers.Dense(
             config.size, activations.get(config.activation), dtype=dtype, name="transform"
         )
         self.transform_norm = make_norm(config, "transform_norm", dtype)
 
+    def make_embedding(self):
+        config = self.config
+        options = {"norm": config.norm, "epsilon": config.epsilon}
+        return embedding_of(config, config.max_length, self.dtype_policy, **options)
+
     def build(self, input_shape=None):
-        tokens = (None, None, self.config.size)
-        self.image_tower.build()
-        self.embedding.build()
-        for block in self.decoder:
-            block.build(tokens, (None, None, self.image_tower.config.size))
-        for layer in (self.decoder_norm, self.transform, self.transform_norm):
-            layer.build(tokens)
+        super().build(input_shape)
+        for layer in (self.transform, self.transform_norm):
+            layer.build((None, None, self.config.size))
 
     def logits(self, x, table=None):
         x = self.transform(self.decoder_norm(x))
         return self.embedding.logits(self.transform_norm(x), table)
-
-    def alignment(self, weights):
-        """Returns the attention of a step to the patches, `(rows, patches)`.
-
-        The class token is nowhere in the image, so its share is left out: a map sums to 1.
-
-        Args:
-            weights: As for `EncoderDecoder.alignment`.
-        """
-        maps = super().alignment(weights)[:, 1:]
-        return maps / ops.maximum(ops.sum(maps, axis=-1, keepdims=True), 1e-9)
-
-    def _encode(self, images, **options):
-        encoded, weights = self.image_tower.encode(images, **options)
-        return encoded, None, weights

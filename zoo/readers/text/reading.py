@@ -37,9 +37,9 @@ def read_tokenizer(folder, side="source", size=None, lowercase=False, left_out=(
 
     `tokenizer.json` comes first, otherwise `vocab.txt` (WordPiece), `vocab.json` with `merges.txt`
     (the BPE of GPT-2, RoBERTa, CLIP and Qwen2), `source.spm` and `target.spm` (Marian),
-    `spiece.model` (T5, PEGASUS), `spm.model` (DeBERTa), `sentencepiece.bpe.model` (mBART,
-    with `vocab.json` M2M100) or `tokenizer.model` (Llama). SigLIP's `spiece.model` comes before its
-    `tokenizer.json`, as in transformers.
+    `spiece.model` (T5, PEGASUS), `spm.model` (DeBERTa), `sentencepiece.bpe.model` (XLM-RoBERTa,
+    mBART, with `vocab.json` M2M100) or `tokenizer.model` (Llama). SigLIP's `spiece.model` comes
+    before its `tokenizer.json`, as in transformers.
     `tokenizer_config.json`, `special_tokens_map.json` and `generation_config.json` name the special
     tokens; those that no file names are those of the class in transformers. As there, options of
     `tokenizer_config.json` such as `do_lower_case` and `truncation_side` overrule `tokenizer.json`,

@@ -32,6 +32,8 @@ def definition_of(folder, kind, config, side):
         return _m2m_100(folder, config.get("language_codes") or "m2m100")
     if "sentencepiece.bpe.model" in files and kind in OF_MBART:
         return _mbart(folder, OF_MBART[kind])
+    if "sentencepiece.bpe.model" in files and kind == "XLMRoberta":
+        return _xlm_roberta(folder)
     if {"vocab.json", "merges.txt"} <= files:
         return _byte_pairs(folder, kind, config)
     if "vocab.txt" in files:
@@ -49,8 +51,8 @@ def definition_of(folder, kind, config, side):
     raise ValueError(
         f"for a {kind or 'model'}, there should be tokenizer.json, vocab.txt, vocab.json with "
         "merges.txt, source.spm with target.spm and vocab.json, spiece.model (T5, PEGASUS, "
-        "SigLIP), spm.model (DeBERTa), sentencepiece.bpe.model (mBART, with vocab.json "
-        "M2M100) or tokenizer.model (Llama). Found: "
+        "SigLIP), spm.model (DeBERTa), sentencepiece.bpe.model (XLM-RoBERTa, mBART, with "
+        "vocab.json M2M100) or tokenizer.model (Llama). Found: "
         f"{', '.join(sorted(files)) or 'nothing'}. "
         "From files of other names, transformers writes tokenizer.json: "
         "AutoTokenizer.from_pretrained(folder).save_pretrained(folder)."
@@ -166,6 +168,14 @@ def _mbart(folder, languages):
     _mark_special(definition, [*special.values(), *languages], ids, ("<mask>",))
     definition["post_processor"] = _behind("</s>", ids["</s>"])
     return definition, special
+
+
+def _xlm_roberta(folder):
+    definition, tokens = _mbart(folder, ())
+    ids = definition["model"]["ids"]
+    first, last = ([tokens[name], ids[tokens[name]]] for name in ("cls_token", "sep_token"))
+    definition["post_processor"] = {"type": "RobertaProcessing", "cls": first, "sep": last}
+    return definition, tokens
 
 
 def _t5(folder, extra_ids):
