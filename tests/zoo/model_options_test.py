@@ -54,6 +54,7 @@ def test_numbers_and_flags_of_other_types_are_named(name):
             {"window": 4, "global_layers": [0, 6]},
             r"`global_layers` .* from 0 to 5. Received: global_layers=\[0, 6\], window=4",
         ),
+        ("transformer_lm", {"window": 4, "global_layers": [True, False]}, r"\[True, False\]"),
         ("transformer_lm", {"global_layers": [0]}, r"beside a `window`.*\[0\], window=None"),
         ("transformer_lm", {"global_position": "learned"}, "global_position 'learned'.*rotary"),
         ("transformer_lm", {"global_position": "t5"}, "'t5', global_layers=None. Pass `global_lay"),

@@ -84,9 +84,9 @@ class TransformerLMConfig(WriterConfig):
                     "Pass `global_layers`, or for all blocks `position`."
                 )
             return
-        numbers = range(self.num_layers)
-        is_list = isinstance(found, list | tuple)
-        if self.window is None or not is_list or not all(place in numbers for place in found):
+        is_list = isinstance(found, list | tuple)  # of integers: booleans may mean each block
+        is_list = is_list and all(type(place) is int for place in found)
+        if self.window is None or not is_list or not set(found) <= set(range(self.num_layers)):
             raise ValueError(
                 "`global_layers` of TransformerLM must be None or, beside a `window`, a list of "
                 f"numbers of blocks, from 0 to {self.num_layers - 1}. Received: global_layers="
