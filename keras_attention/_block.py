@@ -222,12 +222,15 @@ class ResidualBlock(ChecksMasks, Recomputable):
 
         The sum is normalized with "post", the output alone with "sandwich" and "output".
         """
-        if self.normalize in ("sandwich", "output"):
-            is_second = self.normalize == "sandwich"
-            norm = _output_norm(part) if is_second else f"{part}_norm"
-            added = getattr(self, norm)(added)
-        x = x + self.drop(added, training=training)
+        x = x + self.drop(self._added(part, added), training=training)
         return getattr(self, f"{part}_norm")(x) if self.normalize == "post" else x
+
+    def _added(self, part, output):
+        """Returns what a part adds to its input: its output, normalized or not."""
+        if self.normalize not in ("sandwich", "output"):
+            return output
+        name = _output_norm(part) if self.normalize == "sandwich" else f"{part}_norm"
+        return getattr(self, name)(output)
 
     def _require_sequences(self, **shapes):
         if any(len(shape) != 3 for shape in shapes.values()):

@@ -9,6 +9,8 @@ from keras_attention._checks import has_bias, plain, require_one_of, require_pos
 from keras_attention._layer import as_floats
 from keras_attention.convolution import CONVOLUTION_NORMS, ConvolutionModule, require_no_statistics
 
+HALF_STEPS = "feed_forward", "second_feed_forward"
+
 
 @keras.saving.register_keras_serializable(package="keras_attention")
 class ConformerBlock(Block):
@@ -23,7 +25,7 @@ class ConformerBlock(Block):
     equation 1 (https://arxiv.org/abs/2005.08100). With `normalize="post"`, each part is `Norm(x +
     part(x))` and there is no further normalization, as in the Squeezeformer (Kim et al. 2022,
     section 3.1.2, https://arxiv.org/abs/2206.00888). With `normalize="sandwich"`, the output of
-    each part is normalized as well before it is added; with `"output"`, the output alone.
+    each part is normalized as well before it is halved or added; with `"output"`, the output alone.
 
     The parts are `feed_forward`, `attention`, `convolution` and `second_feed_forward`, with the
     normalizations `feed_forward_norm`, `attention_norm`, `convolution_input_norm` and
@@ -135,7 +137,11 @@ class ConformerBlock(Block):
 
     def _half_step(self, part, x, training):
         added = getattr(self, part)(self._before(part, x), training=training)
-        return self._after(part, x, 0.5 * added, training)
+        return self._after(part, x, added, training)
+
+    def _added(self, part, output):
+        added = super()._added(part, output)  # a normalization would undo the factor before it
+        return 0.5 * added if part in HALF_STEPS else added
 
     def rematerialized_call(self, layer_call, *args, **kwargs):
         require_no_statistics(self, self.convolution_norm)

@@ -126,6 +126,26 @@ def test_block_equals_the_conformer_of_torchaudio(training):
     np.testing.assert_allclose(oracle.float64(block(X, training=training)), expected, atol=2e-5)
 
 
+@pytest.mark.parametrize("normalize", ["pre", "sandwich", "output"])
+def test_half_of_a_feed_forward_network_is_added_wherever_it_is_normalized(normalize):
+    block = randomized(ConformerBlock(2, HIDDEN, kernel_size=KERNEL, normalize=normalize))
+    parts = {
+        "feed_forward": (block.feed_forward, 0.5),
+        "attention": (lambda y: block.attention(y, y), 1.0),
+        "convolution_input": (block.convolution, 1.0),
+        "second_feed_forward": (block.second_feed_forward, 0.5),
+    }
+    x = ops.array(X)
+    for name, (part, share) in parts.items():
+        norm = getattr(block, f"{name}_norm")
+        added = part(x if normalize == "output" else norm(x))
+        added = norm(added) if normalize == "output" else added
+        if normalize == "sandwich":
+            added = getattr(block, f"{name.removesuffix('_input')}_output_norm")(added)
+        x = x + share * added
+    np.testing.assert_allclose(block(X), block.output_norm(x), atol=2e-5)
+
+
 @pytest.mark.parametrize(
     "options",
     [

@@ -72,6 +72,27 @@ def test_older_files_name_a_pattern_and_two_wavelengths(third, tmp_path):
     assert options[0] == options[1]
 
 
+@pytest.mark.parametrize("kind", ["full_attention", "sliding_attention"])
+def test_the_positions_are_those_of_the_kind_of_all_layers(third, tmp_path, kind):
+    folder = changed(third, tmp_path, layer_types=[kind] * 3)
+    theirs = transformers.Gemma3ForCausalLM.from_pretrained(folder)
+    ids = np.arange(3, 15)[None]
+    with torch.no_grad():
+        expected = theirs(torch.tensor(ids)).logits
+    np.testing.assert_allclose(zoo.load(folder).core(ids), expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("cap", [..., None, 7.0])
+def test_caps_are_usual_where_a_file_has_none_and_absent_where_it_has_null(third, tmp_path, cap):
+    caps = {"attn_logit_softcapping": cap, "final_logit_softcapping": cap}
+    second = {"architectures": ["Gemma2ForCausalLM"], "model_type": "gemma2"}
+    folder = changed(third, tmp_path, **second, rope_parameters=..., **caps)
+    options = read_checkpoint(folder)[0].options
+    theirs = transformers.Gemma2Config.from_pretrained(folder)
+    assert options["soft_cap"] == theirs.attn_logit_softcapping
+    assert options["output_soft_cap"] == theirs.final_logit_softcapping
+
+
 def test_a_token_of_images_without_a_row_is_left_out(third, tmp_path):
     """As in the files of gemma-3-1b-it; to transformers it is an id that the table lacks."""
     folder = changed(third, tmp_path)
@@ -89,12 +110,16 @@ def test_a_token_of_images_without_a_row_is_left_out(third, tmp_path):
         ({"attn_logit_softcapping": 50.0}, "attn_logit_softcapping=50.0, which is not implemented"),
         ({"use_bidirectional_attention": True}, "use_bidirectional_attention=True, which is not"),
         ({"layer_types": ["chunked_attention"] * 3}, "layers of the kinds .*chunked_attention"),
+        (
+            {"model_type": "gemma2", "architectures": ["Gemma2ForCausalLM"]},
+            "sliding_window_pattern=3, which is not implemented: it should be 2",
+        ),
         ({"layer_types": ["full_attention"]}, r"kinds \['full_attention'\].*there should be 3"),
     ],
 )
 def test_what_is_not_implemented_is_told(third, tmp_path, settings, message):
     with pytest.raises(ValueError, match=message):
-        read_checkpoint(changed(third, tmp_path, **settings))
+        read_checkpoint(changed(third, tmp_path, **{"sliding_window_pattern": 3} | settings))
 
 
 @pytest.mark.few(1)
@@ -105,3 +130,15 @@ def test_a_qwen_has_a_window_in_some_layers(tmp_path, family):
     model = zoo.load(tmp_path)
     assert model.core.config.global_layers == [0]
     continuations.check_numbers(model, theirs, pieces)
+
+
+def test_a_mistral_may_have_a_window_in_some_layers(tmp_path):
+    """As those of the family Ministral, as which transformers loads them."""
+    given = tiny.save(tmp_path, "Mistral", "ForCausalLM", sliding_window=4)
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["layer_types"] = ["sliding_attention", "full_attention"]
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(
+        tmp_path, attn_implementation="eager"
+    )
+    continuations.check_numbers(zoo.load(tmp_path), theirs, given[1])

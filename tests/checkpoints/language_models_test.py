@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import zoo
+from zoo.checkpoints import gpt_neo
 from zoo.checkpoints.loading import read_checkpoint
+from zoo.checkpoints.settings import Settings
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -48,6 +50,7 @@ def test_older_files_of_pythia(tmp_path):
     config = json.loads((tmp_path / "config.json").read_text())
     del config["rope_parameters"]
     config |= {"rotary_pct": 0.5, "rotary_emb_base": 500}
+    config |= {"partial_rotary_factor": 0.5, "rope_theta": 500}  # since transformers 4.46
     (tmp_path / "config.json").write_text(json.dumps(config))
     tensors = load_file(tmp_path / "model.safetensors")
     for layer in range(2):
@@ -59,11 +62,24 @@ def test_older_files_of_pythia(tmp_path):
     np.testing.assert_allclose(zoo.load(tmp_path).core(ids.numpy()), expected, atol=1e-4)
 
 
+@pytest.mark.parametrize("settings", [{"attention_layers": ["local", "global", "global"]}, {}])
+def test_a_list_of_kinds_of_layers_counts_before_types(tmp_path, settings):
+    config = {"model_type": "gpt_neo", "architectures": ["GPTNeoForCausalLM"], **settings}
+    config |= {**tiny.WRITERS["GPTNeo"], "vocab_size": 9, "activation_function": "gelu_new"}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    theirs = transformers.GPTNeoConfig.from_pretrained(tmp_path).attention_layers
+    options = gpt_neo.plan(Settings.read(tmp_path / "config.json"), tmp_path).options
+    expected = [place for place, kind in enumerate(theirs) if kind == "global"]
+    assert options["global_layers"] == expected
+
+
 @pytest.mark.parametrize(
     ("family", "settings", "message"),
     [
         ("GPTNeo", {"attention_types": [[["global", "strided"], 1]]}, "kinds .*'strided'.* be 3"),
         ("GPTNeo", {"tie_word_embeddings": False}, "tie_word_embeddings=False, which is not"),
+        ("GPTNeoX", {"rope_theta": 7}, "rope_theta=7, which is not .*: it should be 10000"),
+        ("GPTNeoX", {"partial_rotary_factor": 0.2}, "partial_rotary_factor=0.2, .* should be 0.5"),
         ("GPTNeoX", {"hidden_act": "mish"}, "activation 'mish', which is not implemented"),
         ("GPTNeoX", {"rope_parameters": {"rope_type": "longrope"}}, "by 'longrope', which is not"),
         ("Phi3", {"rope_scaling": {"type": "yarn"}}, "by 'longrope', which is not implemented"),

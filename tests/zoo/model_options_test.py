@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import zoo
+from keras_attention import positions, scores
 from zoo.catalog import ARCHITECTURES
 
 # What configs need; by default, the head of a text encoder is one of labels, which it then needs.
@@ -68,8 +69,21 @@ def test_numbers_of_numpy_can_be_stored(name):
             {"window": 4, "global_layers": [0, 6]},
             r"`global_layers` .* from 0 to 5. Received: global_layers=\[0, 6\], window=4",
         ),
+        ("transformer_lm", {"window": 4, "global_layers": [True, False]}, r"\[True, False\]"),
         ("transformer_lm", {"global_layers": [0]}, r"beside a `window`.*\[0\], window=None"),
         ("transformer_lm", {"global_position": "learned"}, "global_position 'learned'.*rotary"),
+        ("transformer_lm", {"global_position": "t5"}, "'t5', global_layers=None. Pass `global_lay"),
+        ("transformer_lm", {"score": "dots"}, "Unknown score 'dots'. Did you mean 'dot'"),
+        (
+            "transformer_lm",
+            {"score": scores.Dot()},
+            r"`score` of TransformerLM must be a name or a config.*serialize_keras_object\(score\)",
+        ),
+        (
+            "transformer_lm",
+            {"position": positions.Rotary()},
+            r"`position` .* a name or a config.*serialize_keras_object\(position\)",
+        ),
         ("transformer_lm", {"output_soft_cap": 0.0}, "`output_soft_cap` of .* must be above 0"),
         ("luong_nmt", {"coverage": "yes"}, "`coverage` of RecurrentNMT must be True or False"),
         ("clip", {"text": {"size": 8.0}}, "`size` of Tower must be an integer of at least 1"),

@@ -5,9 +5,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_attention import EncoderBlock
 from zoo.models.grid_position import interpolated, sinusoids_of_grid
 from zoo.models.rollout import attention_rollout
-from zoo.models.vit import PatchEmbedding, ViT, ViTConfig
+from zoo.models.vit import PatchEmbedding, ScaledBlock, ViT, ViTConfig
 
 TINY = {
     "image_size": 8,
@@ -140,3 +141,17 @@ def test_other_precisions_give_nearly_the_same(dtype):
         each.build()
     other.set_weights(core.get_weights())
     np.testing.assert_allclose(other(images), core(images), atol=0.05)
+
+
+@pytest.mark.parametrize("normalize", ["pre", "sandwich"])
+def test_what_is_added_is_scaled_wherever_it_is_normalized(normalize):
+    options = {"num_heads": 2, "hidden": 12, "normalize": normalize, "parallel": True}
+    x = np.random.default_rng(0).normal(size=(2, 5, 8)).astype("float32")
+    plain, scaled = EncoderBlock(**options), ScaledBlock(**options, layer_scale=0.25)
+    plain.build(x.shape)
+    scaled.build(x.shape)
+    for weight in plain.weights:
+        path = weight.path.partition("/")[2]
+        (same,) = [each for each in scaled.weights if each.path.partition("/")[2] == path]
+        same.assign(weight)
+    np.testing.assert_allclose(scaled(x) - x, 0.25 * (plain(x) - x), atol=1e-5)

@@ -56,10 +56,10 @@ def plan(settings, folder):
         "pad_id": -1,
         "chat": chat_of(folder),
         "sampler": sampler_of_continuations(settings, folder),
-        **_positions(settings),
     }
     if kind != "gemma":
         options |= _scores(settings, key_dim) | _windows(settings)
+    options |= _positions(settings, options)
     table = llama.TABLE | (llama.NORMS if kind == "gemma3_text" else {})
     table |= {} if kind == "gemma" else SANDWICH
     norms = [path for path in table if path.endswith("norm")]
@@ -86,29 +86,43 @@ def _activation(settings):
 
 def _scores(settings, key_dim):
     """Returns the options of scores and logits of the later models."""
-    options = {"output_soft_cap": settings.take("final_logit_softcapping", default=None)}
+    is_second = settings.model_type == "gemma2"
+    options = {"output_soft_cap": _cap(settings, "final_logit_softcapping", is_second and 30.0)}
     divisor = settings.take("query_pre_attn_scalar", default=256)
     if divisor != key_dim:
         options["score"] = keras.saving.serialize_keras_object(ScaledDot(scale=divisor**-0.5))
-    if settings.model_type == "gemma2":
-        options["soft_cap"] = settings.take("attn_logit_softcapping", default=None)
+    if is_second:
+        options["soft_cap"] = _cap(settings, "attn_logit_softcapping", 50.0)
     else:
         settings.require(attn_logit_softcapping=None)  # which transformers does not use
     return options
 
 
+def _cap(settings, name, usual):
+    """Returns a cap; a file without it means the usual one, and one with null means none."""
+    return settings.take(name, default=None if name in settings else usual or None)
+
+
 def _windows(settings):
     """Returns the options of windows, which begin with those of the first layers."""
-    usual = 2 if settings.model_type == "gemma2" else 6
-    every = settings.take("sliding_window_pattern", default=usual)
+    every = 2
+    if settings.model_type == "gemma2":
+        settings.require(sliding_window_pattern=every)  # transformers would read no other one
+    else:
+        every = settings.take("sliding_window_pattern", default=6)
     number = settings.take("num_hidden_layers")
     kinds = [FULL if (place + 1) % every == 0 else WINDOWED for place in range(number)]
     kinds = settings.take("layer_types", default=kinds)
     return windows(settings, settings.take("sliding_window", default=4096), kinds)
 
 
-def _positions(settings):
-    """Returns the options of positions; in Gemma 3, those of layers with a window differ."""
+def _positions(settings, options):
+    """Returns the options of positions; in Gemma 3, those of layers with a window differ.
+
+    Args:
+        settings: `Settings` of the model.
+        options: Options of the model, among them those of windows.
+    """
     if settings.model_type != "gemma3_text":
         return {"position": rotary(settings, settings_of_rotary(settings))}
     named = settings.take("rope_parameters", default=None) or {}
@@ -117,4 +131,8 @@ def _positions(settings):
     full.setdefault("rope_theta", settings.take("rope_theta", default=1_000_000.0))
     local = settings.take("rope_local_base_freq", default=10_000.0)
     windowed.setdefault("rope_theta", local)
-    return {"position": rotary(settings, windowed), "global_position": rotary(settings, full)}
+    windowed, full = rotary(settings, windowed), rotary(settings, full)
+    if "window" not in options:
+        return {"position": full}
+    is_mixed = options["global_layers"] is not None
+    return {"position": windowed, "global_position": full if is_mixed else None}

@@ -25,6 +25,7 @@ TIED = {"lm_head.weight": "transformer.wte.weight"}
 UNUSED = (r"(transformer\.)?h\.\d+\.attn\.attention\.(bias|masked_bias)",)  # buffers: the masks
 CLASSES = ("GPTNeoForCausalLM",)
 KINDS = {"global": FULL, "local": WINDOWED}
+USUAL = [[["global", "local"], 12]]
 
 
 def plan(settings, folder):
@@ -33,7 +34,7 @@ def plan(settings, folder):
     settings.ignore("summary_activation", "summary_proj_to_labels", "summary_first_dropout")
     settings.ignore("summary_type", "summary_use_proj")
     size, number = settings.take("hidden_size"), settings.take("num_layers")
-    kinds = [*_kinds(settings)]
+    kinds = _kinds(settings)
     options = {
         "num_layers": number,
         "size": size,
@@ -59,8 +60,8 @@ def plan(settings, folder):
 
 
 def _kinds(settings):
-    """Yields the kind of each layer."""
-    settings.ignore("attention_layers")  # follows from the types
-    for names, times in settings.take("attention_types"):
-        for name in names * times:
-            yield KINDS.get(name, name)
+    """Returns the kind of each layer; a list of them counts before the types with numbers."""
+    layers = settings.take("attention_layers", default=None)
+    types = settings.take("attention_types", default=USUAL)
+    layers = layers or [name for names, times in types for name in names * times]
+    return [KINDS.get(name, name) for name in layers]

@@ -33,13 +33,17 @@ def plan(settings, folder):
     has_biases = settings.take("attention_bias", default=True)
     is_tied = settings.take("tie_word_embeddings", default=False)
     found = settings_of_rotary(settings, "rotary_emb_base")
+    fraction = found.get("partial_rotary_factor") or settings.take("rotary_pct", default=0.25)
+    settings.ignore("rotary_pct")
+    # transformers 4.46 to 4.57 also wrote both under other names, but never read those.
+    settings.require(rope_theta=found["rope_theta"], partial_rotary_factor=fraction)
     options = {
         "num_layers": settings.take("num_hidden_layers"),
         "size": size,
         "num_heads": heads,
         "hidden": settings.take("intermediate_size"),
         "context_length": settings.take("max_position_embeddings"),
-        "position": rotary(settings, found, settings.take("rotary_pct", default=0.25)),
+        "position": rotary(settings, found, fraction),
         "parallel": settings.take("use_parallel_residual", default=True),
         "activation": activation(settings, settings.take("hidden_act", default="gelu")),
         "dropout": settings.take("hidden_dropout", default=0.0),

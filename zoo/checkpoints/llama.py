@@ -99,7 +99,7 @@ def _windows(settings):
     is_mistral = settings.model_type == "mistral"
     if not settings.take("use_sliding_window", default=is_mistral):
         return {}
-    if is_mistral:  # has a window in all layers, whatever the file says
-        return windows(settings, window, [WINDOWED] * number)
+    if is_mistral:
+        return windows(settings, window, kinds or [WINDOWED] * number)
     usual = [FULL if place < first else WINDOWED for place in range(number)]
     return windows(settings, window, kinds or usual)

@@ -106,6 +106,10 @@ class Settings:
             raise ValueError(f"{self.path} lacks {names[0]!r}.")
         return default
 
+    def __contains__(self, name):
+        """Whether the file has a setting, also if it is null."""
+        return name in self._content
+
     def require(self, **expected):
         """Checks settings that are supported with one value only, which is also their default.
 

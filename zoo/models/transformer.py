@@ -69,9 +69,22 @@ class StackConfig(CheckedOptions):
         self._require_position()
 
     def _require_position(self):
-        names = [*EMBEDDED, *positions.names()]
-        if isinstance(self.position, str) and self.position not in names:
-            raise ValueError(unknown_name("position", self.position, sorted(names)))
+        self._require_name("position", sorted([*EMBEDDED, *positions.names()]))
+
+    def _require_name(self, option, known):
+        """Raises a `ValueError` unless an option is a known name, a config or `None`.
+
+        An object is refused, since it could not be saved with the options.
+        """
+        found = getattr(self, option)
+        if isinstance(found, str) and found not in known:
+            raise ValueError(unknown_name(option, found, known))
+        if not isinstance(found, str | dict | None):
+            raise ValueError(
+                f"`{option}` of {type(self).__name__.removesuffix('Config')} must be a name or a "
+                f"config. Received: {option}={found!r}. For the config of an object, pass "
+                f"keras.saving.serialize_keras_object({option})."
+            )
 
 
 @dataclasses.dataclass(frozen=True)

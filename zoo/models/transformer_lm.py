@@ -8,8 +8,7 @@ import dataclasses
 import keras
 from keras import ops
 
-from keras_attention import EncoderBlock, Memory, masks, positions
-from keras_attention.errors import unknown_name
+from keras_attention import EncoderBlock, Memory, masks, positions, scores
 from zoo.models.core import Core
 from zoo.models.transformer import (
     EMBEDDED,
@@ -43,12 +42,13 @@ class TransformerLMConfig(WriterConfig):
 
     Raises:
         ValueError: As for `WriterConfig`, or if `global_layers` are not numbers of blocks beside a
-            `window`, `global_position` is not one inside attention, or a cap is not above 0.
+            `window`, `global_position` is not one inside attention or there are no such blocks, or
+            a cap is not above 0.
     """
 
     hidden: int | None = None
     normalize: str = "pre"
-    position: str = "rotary"
+    position: str | dict = "rotary"
     activation: str = "gelu"
     use_bias: bool | list = False
     context_length: int = 256
@@ -63,10 +63,9 @@ class TransformerLMConfig(WriterConfig):
     def __post_init__(self):
         super().__post_init__()
         object.__setattr__(self, "hidden", self.hidden or 4 * self.size)
+        self._require_name("global_position", positions.names())
+        self._require_name("score", scores.names())
         self._require_global_layers()
-        if isinstance(self.global_position, str) and self.global_position not in positions.names():
-            known = positions.names()
-            raise ValueError(unknown_name("global_position", self.global_position, known))
         for name in ("soft_cap", "output_soft_cap"):
             cap = getattr(self, name)
             if cap is not None and cap <= 0:
@@ -78,10 +77,16 @@ class TransformerLMConfig(WriterConfig):
     def _require_global_layers(self):
         found = self.global_layers
         if found is None:
+            if self.global_position is not None:
+                raise ValueError(
+                    "`global_position` of TransformerLM is that of the blocks in `global_layers`. "
+                    f"Received: global_position={self.global_position!r}, global_layers=None. "
+                    "Pass `global_layers`, or for all blocks `position`."
+                )
             return
-        numbers = range(self.num_layers)
-        is_list = isinstance(found, list | tuple)
-        if self.window is None or not is_list or not all(place in numbers for place in found):
+        is_list = isinstance(found, list | tuple)  # of integers: booleans may mean each block
+        is_list = is_list and all(type(place) is int for place in found)
+        if self.window is None or not is_list or not set(found) <= set(range(self.num_layers)):
             raise ValueError(
                 "`global_layers` of TransformerLM must be None or, beside a `window`, a list of "
                 f"numbers of blocks, from 0 to {self.num_layers - 1}. Received: global_layers="

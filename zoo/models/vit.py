@@ -413,10 +413,11 @@ class ScaledBlock(EncoderBlock):
             )
             setattr(self, f"{part}_scale", scale)
 
-    def _after(self, part, x, added, training):
-        if self.layer_scale is not None:
-            added = added * ops.cast(getattr(self, f"{part}_scale"), added.dtype)
-        return super()._after(part, x, added, training)
+    def _added(self, part, output):
+        added = super()._added(part, output)
+        if self.layer_scale is None:
+            return added
+        return added * ops.cast(getattr(self, f"{part}_scale"), added.dtype)
 
     def get_config(self):
         return {**super().get_config(), "layer_scale": self.layer_scale}
