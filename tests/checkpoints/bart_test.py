@@ -50,6 +50,7 @@ def test_numbers_are_those_of_transformers(checkpoint):
         np.testing.assert_allclose(ours, others, atol=1e-4)
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("eagerly")
 def test_summaries_are_those_of_transformers(checkpoint):
     _, theirs, pieces, model = checkpoint

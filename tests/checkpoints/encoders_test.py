@@ -277,6 +277,7 @@ def test_a_new_head_of_modernbert_begins_with_that_of_masked_tokens(tmp_path):
     assert core.output_layer.units == 3
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("is_pickled", [False, pytest.param(True, marks=pytest.mark.full)])
 @pytest.mark.usefixtures("eagerly")
 def test_sentence_transformers_with_a_dense_layer(tmp_path, is_pickled):

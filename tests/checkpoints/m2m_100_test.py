@@ -73,6 +73,7 @@ def written(checkpoint, language, **options):
     return found
 
 
+@pytest.mark.full
 def test_translations_are_those_of_transformers(checkpoint, model):
     expected = written(checkpoint, "deu_Latn", num_beams=1)
     assert model.translate(tiny.TEXTS, "greedy", max_length=12) == expected

@@ -297,6 +297,7 @@ def test_segments_are_those_of_transformers():
     assert several > 50
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("eagerly")
 def test_timestamps_are_those_of_transformers(timed):
     model, theirs, processor = timed
