@@ -12,6 +12,7 @@ from keras import ops
 
 from keras_attention._backend import larger
 from keras_attention._products import matmul, transposed
+from keras_attention._split import split_after
 
 CHUNK = 64  # number of positions that are processed in parallel
 
@@ -53,7 +54,7 @@ def attend(query, key, value, log_decay, strength=None, before=None):
         system = ops.tril(system, -1) + ops.eye(system.shape[-1])
         right = strength * ops.concatenate([ops.exp(total) * key, value], axis=-1)
         solved = ops.solve_triangular(system, right, lower=True)
-        erased, written = ops.split(solved, [key_dim], axis=-1)
+        erased, written = split_after(solved, key_dim)
         transition = transition - matmul(rest * key, erased, transpose_a=True)
     added = matmul(rest * key, written, transpose_a=True)
     if before is None:
@@ -151,5 +152,5 @@ def _scan(transition, added, first):
 
 def _next(state, chunk):
     """Returns the state after a chunk and the one before it; as a closure, JAX would recompile."""
-    transition, added = ops.split(chunk, [state.shape[-2]], axis=-1)
+    transition, added = split_after(chunk, state.shape[-2])
     return matmul(transition, state) + added, state

@@ -15,6 +15,7 @@ from keras import ops
 from keras_attention import masks
 from keras_attention._backend import larger
 from keras_attention._products import matmul, transposed
+from keras_attention._split import split_after
 
 CHUNK = 128  # number of queries and keys that the causal computation processes together
 ROOM = 30.0  # logarithm of the largest feature: exp(2 · 30) may be added up 10⁹ times in float32
@@ -167,8 +168,5 @@ def _normalized(sums, query_mask):
         seen = ops.logical_and(seen, query_mask[:, None, :, None])
     # First divide by a constant: the gradient of a division squares the divisor and may overflow.
     sums = ops.where(seen, sums, 1.0) / ops.stop_gradient(ops.where(seen, total, 1.0))
-    if sums.shape[-1] is None:  # weights of an unknown number of keys
-        context, total = sums[..., :-1], sums[..., -1:]
-    else:  # whose gradient is faster
-        context, total = ops.split(sums, [sums.shape[-1] - 1], axis=-1)
+    context, total = split_after(sums, -1)
     return ops.where(seen, context / total, 0.0)

@@ -3,6 +3,7 @@
 from keras import ops
 
 from keras_attention._products import matmul
+from keras_attention._split import split_after
 
 LOWEST = -float("inf")  # the maximum of an empty set of scores
 
@@ -39,7 +40,7 @@ def combined(parts):
     peak = ops.max(peaks, axis=0, initial=LOWEST)
     factors = ops.exp(peaks - ops.where(ops.isfinite(peak), peak, 0.0))
     sums = ops.sum(parts[..., :-1] * ops.stop_gradient(factors), axis=0)
-    return ops.split(sums, [sums.shape[-1] - 1], axis=-1)
+    return split_after(sums, -1)
 
 
 def take_rows(x, rows):
