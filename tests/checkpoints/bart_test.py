@@ -13,7 +13,7 @@ from zoo.checkpoints.loading import read_checkpoint
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from tests.checkpoints import tiny  # noqa: E402
+from tests.checkpoints import tiny, tiny_translators  # noqa: E402
 
 TARGETS = ["The cats did not mind.", "a trip to Paris", "Rome", "Trains and boats"]
 SUMMARY = {"no_repeat_ngram_size": 2, "min_length": 9, "num_beams": 3, "early_stopping": "never"}
@@ -23,7 +23,7 @@ SUMMARY = {"no_repeat_ngram_size": 2, "min_length": 9, "num_beams": 3, "early_st
 def checkpoint(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bart")
     begin = tiny.tokenizer("RobertaTokenizer").bos_token_id
-    theirs, pieces = tiny.save_bart(folder, **SUMMARY, forced_bos_token_id=begin)
+    theirs, pieces = tiny_translators.save_bart(folder, **SUMMARY, forced_bos_token_id=begin)
     return folder, theirs, pieces, zoo.load(folder)
 
 
@@ -144,7 +144,9 @@ def test_settings_that_do_not_fit(checkpoint, tmp_path, change, message):
 def classifier(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bart_classifier")
     labels = dict(enumerate(["contradiction", "neutral", "entailment"]))
-    theirs, pieces = tiny.save_bart(folder, "ForSequenceClassification", id2label=labels)
+    theirs, pieces = tiny_translators.save_bart(
+        folder, "ForSequenceClassification", id2label=labels
+    )
     return folder, theirs, pieces, zoo.load(folder)
 
 

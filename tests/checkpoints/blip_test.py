@@ -18,7 +18,7 @@ safetensors = pytest.importorskip("safetensors.numpy")
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from tests.checkpoints import tiny  # noqa: E402
+from tests.checkpoints import tiny_images  # noqa: E402
 from tests.checkpoints.round_trips import check_saved_and_back  # noqa: E402
 
 SIZE, LENGTH = 16, 6
@@ -28,7 +28,7 @@ CAPTIONS = ["the cats sat on the mat", "trains and boats", "a trip to paris or r
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory):
     folder = tmp_path_factory.mktemp("blip")
-    return folder, *tiny.save_blip(folder)
+    return folder, *tiny_images.save_blip(folder)
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import zoo
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from tests.checkpoints import tiny  # noqa: E402
+from tests.checkpoints import tiny, tiny_sounds, tiny_translators  # noqa: E402
 from zoo.cli import main  # noqa: E402
 from zoo.readers.wav import write_wav  # noqa: E402
 
@@ -80,7 +80,7 @@ def test_pairs_and_their_scores(tmp_path, monkeypatch):
 
 @pytest.mark.full
 def test_text_to_text_answers_without_the_text(tmp_path):
-    tiny.save_t5(tmp_path)
+    tiny_translators.save_t5(tmp_path)
     text = "summarize: The cats"
     (line,) = run("generate", tmp_path, text, "--max-length", 8)
     assert line == zoo.load(str(tmp_path)).generate(text, max_length=8)
@@ -91,7 +91,7 @@ def test_text_to_text_answers_without_the_text(tmp_path):
 
 @pytest.mark.full  # `whisper_test` always runs it on files, `recognition_test` on folders
 def test_transcribe_files_and_folders(tmp_path, monkeypatch):
-    tiny.save_whisper(tmp_path / "model")
+    tiny_sounds.save_whisper(tmp_path / "model")
     model = zoo.load(str(tmp_path / "model"))
     monkeypatch.setattr(zoo, "load", lambda name: model)
     folder = tmp_path / "sounds"

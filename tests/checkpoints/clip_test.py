@@ -14,7 +14,7 @@ from zoo.readers.images import image_bytes
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from tests.checkpoints import tiny  # noqa: E402
+from tests.checkpoints import tiny, tiny_images  # noqa: E402
 from tests.checkpoints.round_trips import check_saved_and_back  # noqa: E402
 
 TEXTS = [*tiny.TEXTS, "  A   CAT's 2 hats\u2026 ", "", "the " * 40]
@@ -24,7 +24,7 @@ LENGTH = 24
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory):
     folder = tmp_path_factory.mktemp("clip")
-    return folder, *tiny.save_clip(folder, LENGTH)
+    return folder, *tiny_images.save_clip(folder, LENGTH)
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def model(checkpoint):
 
 @pytest.fixture(scope="module")
 def photos():
-    return tiny.photos()
+    return tiny_images.photos()
 
 
 def read(processor, photos):

@@ -11,7 +11,7 @@ import zoo
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from tests.checkpoints import tiny  # noqa: E402
+from tests.checkpoints import tiny, tiny_translators  # noqa: E402
 
 KINDS = {
     "ForSequenceClassification": ["logits"],
@@ -102,7 +102,7 @@ def test_older_files_become_a_tokenizer_of_the_library(tmp_path, family):
 @pytest.mark.full
 def test_tokenizers_that_the_library_has_not(tmp_path):
     (tmp_path / "marian").mkdir()
-    tiny.save_marian(tmp_path / "marian")
+    tiny_translators.save_marian(tmp_path / "marian")
     translator = zoo.load(str(tmp_path / "marian"))
     with pytest.raises(ValueError, match=r"no tokenizer of two sides.*source\.spm"):
         translator.export(tmp_path / "graphs", format="onnx")

@@ -16,7 +16,7 @@ from zoo.decoding import BeamSampler, GreedySampler
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from tests.checkpoints import tiny  # noqa: E402
+from tests.checkpoints import tiny, tiny_translators  # noqa: E402
 from tests.checkpoints.round_trips import check_saved_and_back  # noqa: E402
 
 NLLB = {"source_language": "eng_Latn", "target_language": "deu_Latn"}
@@ -26,7 +26,7 @@ M2M100 = {"source_language": "en", "target_language": "de"}
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory):
     folder = tmp_path_factory.mktemp("nllb")
-    return folder, *tiny.save_m2m_100(folder)
+    return folder, *tiny_translators.save_m2m_100(folder)
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def test_numbers_are_those_of_transformers(checkpoint, model):
 
 
 def test_m2m100(tmp_path):
-    theirs, pieces = tiny.save_m2m_100(tmp_path, "M2M100")
+    theirs, pieces = tiny_translators.save_m2m_100(tmp_path, "M2M100")
     check_numbers(zoo.load(str(tmp_path), **M2M100), theirs, pieces)
 
 
@@ -145,7 +145,7 @@ def test_languages_that_are_not_there(checkpoint, languages, message):
 
 
 def test_models_of_two_languages_have_no_choice(tmp_path):
-    tiny.save_marian(tmp_path)
+    tiny_translators.save_marian(tmp_path)
     with pytest.raises(ValueError, match="not a model of many languages.*source_language='en'"):
         read_checkpoint(tmp_path, **M2M100)
     with pytest.raises(ValueError, match=r"Only a model of many languages.*source_language='en'"):

@@ -16,7 +16,7 @@ from zoo.tasks.passages import passages_of
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from tests.checkpoints import tiny  # noqa: E402
+from tests.checkpoints import tiny, tiny_translators  # noqa: E402
 
 SENTENCES = ["The cats sat on the mat.", "Trains and boats, for you!", "a"]
 
@@ -24,7 +24,7 @@ SENTENCES = ["The cats sat on the mat.", "Trains and boats, for you!", "a"]
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory):
     folder = tmp_path_factory.mktemp("marian")
-    return folder, *tiny.save_marian(folder)
+    return folder, *tiny_translators.save_marian(folder)
 
 
 @pytest.fixture(scope="module")

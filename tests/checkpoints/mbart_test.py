@@ -13,7 +13,7 @@ from zoo.checkpoints.loading import read_checkpoint
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from tests.checkpoints import tiny  # noqa: E402
+from tests.checkpoints import tiny, tiny_translators  # noqa: E402
 from tests.checkpoints.round_trips import check_saved_and_back  # noqa: E402
 
 LANGUAGES = {"source_language": "en_XX", "target_language": "de_DE"}
@@ -22,7 +22,11 @@ LANGUAGES = {"source_language": "en_XX", "target_language": "de_DE"}
 @pytest.fixture(scope="module", params=["MBart50", "MBart"])
 def checkpoint(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("mbart")
-    return folder, *tiny.save_mbart(folder, request.param), zoo.load(str(folder), **LANGUAGES)
+    return (
+        folder,
+        *tiny_translators.save_mbart(folder, request.param),
+        zoo.load(str(folder), **LANGUAGES),
+    )
 
 
 def test_numbers_are_those_of_transformers(checkpoint):
@@ -113,7 +117,7 @@ def test_learned_and_exported(checkpoint, tmp_path):
     ],
 )
 def test_settings_that_do_not_fit(tmp_path, change, message):
-    tiny.save_mbart(tmp_path)
+    tiny_translators.save_mbart(tmp_path)
     path = tmp_path / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
     with pytest.raises(ValueError, match=message):

@@ -14,7 +14,7 @@ from zoo.checkpoints.loading import read_checkpoint
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from tests.checkpoints import tiny  # noqa: E402
+from tests.checkpoints import tiny, tiny_translators  # noqa: E402
 from tests.checkpoints.round_trips import check_saved_and_back  # noqa: E402
 
 TARGETS = ["The cats did not mind.", "a trip to Paris", "Rome", "Trains and boats"]
@@ -24,7 +24,7 @@ SUMMARY = {"no_repeat_ngram_size": 2, "min_length": 5, "num_beams": 3, "early_st
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pegasus")
-    theirs, pieces = tiny.save_pegasus(folder, **SUMMARY)
+    theirs, pieces = tiny_translators.save_pegasus(folder, **SUMMARY)
     return folder, theirs, pieces, zoo.load(folder)
 
 

@@ -106,10 +106,10 @@ def test_sounds_are_refused_with_what_can_be_exported(tmp_path):
 def clip(tmp_path_factory):
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
-    from tests.checkpoints import tiny
+    from tests.checkpoints import tiny_images
 
     folder = tmp_path_factory.mktemp("clip")
-    tiny.save_clip(folder, 24)
+    tiny_images.save_clip(folder, 24)
     return zoo.load(str(folder))
 
 
@@ -152,9 +152,9 @@ def test_a_siglip_of_others(tmp_path, file_format):
     """Its graph pads texts to the length that they have in training."""
     pytest.importorskip("tf2onnx")
     pytest.importorskip("transformers")
-    from tests.checkpoints import tiny
+    from tests.checkpoints import tiny_images
 
-    tiny.save_siglip(tmp_path, 24, name="GemmaTokenizer")
+    tiny_images.save_siglip(tmp_path, 24, name="GemmaTokenizer")
     siglip = zoo.load(str(tmp_path))
     folder = siglip.export(tmp_path / "siglip", format=file_format)
     pixels = RANDOM.normal(size=(2, 16, 16, 3)).astype("float32")

@@ -28,7 +28,7 @@ def save(folder, family, kind, processor=None, **settings):
     config = getattr(transformers, f"{family}Config")(
         **tiny.VIT, id2label={0: "crane", 1: "dog", 2: "crane"}, **settings
     )
-    model = tiny._random(getattr(transformers, f"{family}{kind}"), config)
+    model = tiny.random_model(getattr(transformers, f"{family}{kind}"), config)
     model.save_pretrained(folder)
     if processor is not None:
         processor.save_pretrained(folder)
@@ -109,7 +109,7 @@ def save_dinov2(folder, kind, family="Dinov2"):
     config = getattr(transformers, f"{family}Config")(
         **sizes, id2label={0: "cat", 1: "dog"}, layerscale_value=0.5
     )
-    model = tiny._random(getattr(transformers, f"{family}{kind}"), config)
+    model = tiny.random_model(getattr(transformers, f"{family}{kind}"), config)
     model.save_pretrained(folder)
     transformers.BitImageProcessor(
         crop_size={"height": 12, "width": 12}, size={"shortest_edge": 16}
@@ -214,7 +214,7 @@ def save_dinov3(folder, **settings):
     """Saves a model for 16 × 16 pixels."""
     sizes = {**tiny.OF_BLOCKS, "image_size": 16, "patch_size": 4, "layerscale_value": 0.5}
     config = transformers.DINOv3ViTConfig(**sizes, **settings)
-    model = tiny._random(transformers.DINOv3ViTModel, config)
+    model = tiny.random_model(transformers.DINOv3ViTModel, config)
     model.save_pretrained(folder)
     (folder / "preprocessor_config.json").write_text(json.dumps(OF_DINOV3))
     return model

@@ -8,7 +8,7 @@ import zoo
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from tests.checkpoints import tiny  # noqa: E402
+from tests.checkpoints import tiny, tiny_translators  # noqa: E402
 
 KINDS = [
     ("Bert", "Model"),
@@ -78,7 +78,7 @@ def test_weights_of_half_precision_are_written_whole(tmp_path):
 
 def test_a_translator_comes_back(tmp_path):
     (tmp_path / "marian").mkdir()
-    tiny.save_marian(tmp_path / "marian")
+    tiny_translators.save_marian(tmp_path / "marian")
     model = changed(zoo.load(str(tmp_path / "marian")))
     path = zoo.save_checkpoint(model, tmp_path / "again")
     assert transformers.MarianMTModel.from_pretrained(path).lm_head.weight.isfinite().all()

@@ -16,7 +16,7 @@ from zoo.readers.images import image_bytes
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from tests.checkpoints import tiny  # noqa: E402
+from tests.checkpoints import tiny, tiny_images  # noqa: E402
 from tests.checkpoints.round_trips import check_saved_and_back  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:This sequence already has </s>")
@@ -27,7 +27,7 @@ LENGTH = 24
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory):
     folder = tmp_path_factory.mktemp("siglip")
-    return folder, *tiny.save_siglip(folder, LENGTH)
+    return folder, *tiny_images.save_siglip(folder, LENGTH)
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def model(checkpoint):
 
 @pytest.fixture(scope="module")
 def photos():
-    return tiny.photos()
+    return tiny_images.photos()
 
 
 def read(pieces, texts, length=LENGTH):
@@ -84,7 +84,7 @@ def test_numbers_are_those_of_transformers(checkpoint, model, photos):
 )
 def test_siglip_2(tmp_path, photos, name):
     """With images of another size, and texts that keep their punctuation."""
-    theirs, pieces, processor = tiny.save_siglip(tmp_path, LENGTH, image_size=27, name=name)
+    theirs, pieces, processor = tiny_images.save_siglip(tmp_path, LENGTH, image_size=27, name=name)
     loaded = zoo.load(str(tmp_path))
     assert (loaded.core.config.end_id, loaded.core.config.pad_id) == (1, 0)
     check_numbers(theirs, pieces, loaded, seen(processor, photos))

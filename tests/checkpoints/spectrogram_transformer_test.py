@@ -15,7 +15,7 @@ from zoo.readers.wav import write_wav
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from tests.checkpoints import tiny  # noqa: E402
+from tests.checkpoints import tiny_sounds  # noqa: E402
 from tests.checkpoints.round_trips import check_saved_and_back  # noqa: E402
 
 RATE = 16000
@@ -35,7 +35,7 @@ SOUNDS = [(wave, RATE) for wave in WAVES]
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ast")
-    return folder, *tiny.save_spectrogram_transformer(folder)
+    return folder, *tiny_sounds.save_spectrogram_transformer(folder)
 
 
 @pytest.fixture(scope="module")

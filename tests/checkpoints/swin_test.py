@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 safetensors = pytest.importorskip("safetensors.numpy")
 
-from tests.checkpoints import tiny  # noqa: E402
+from tests.checkpoints import tiny, tiny_images  # noqa: E402
 
 SIZES = {
     "image_size": 24,
@@ -30,7 +30,7 @@ SIZES = {
 def save(folder, kind, **settings):
     labels = {0: "crane", 1: "dog", 2: "crane"}
     config = transformers.SwinConfig(**SIZES | settings, id2label=labels)
-    model = tiny._random(getattr(transformers, f"Swin{kind}"), config)
+    model = tiny.random_model(getattr(transformers, f"Swin{kind}"), config)
     model.save_pretrained(folder)
     size = {"height": 24, "width": 24}
     transformers.ViTImageProcessor(size=size, resample=3).save_pretrained(folder)
@@ -85,7 +85,7 @@ def test_a_vector_is_the_mean_of_the_last_stage(tmp_path):
     theirs = save(tmp_path / "hf", "Model", **options)
     model = zoo.load(tmp_path / "hf")
     assert isinstance(model, zoo.Embedder)
-    images, _ = model.reader.read([image_bytes(tiny.photos()[0])])
+    images, _ = model.reader.read([image_bytes(tiny_images.photos()[0])])
     expected = outputs(theirs, images.numpy()).pooler_output[0]
     np.testing.assert_allclose(model.core(images)[0], expected, atol=1e-5)
     model = zoo.load(tmp_path / "hf", labels=["left", "right"])

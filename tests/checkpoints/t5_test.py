@@ -12,7 +12,7 @@ import zoo
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from tests.checkpoints import tiny  # noqa: E402
+from tests.checkpoints import tiny_translators  # noqa: E402
 
 TEXTS = ["summarize: The cats sat on the mat.", "Trains and boats, for you! " * 3, "a"]
 TARGETS = ["The cats did not mind.", "a trip to Paris", "Rome"]
@@ -29,7 +29,7 @@ KINDS = {
 @pytest.fixture(scope="module", params=KINDS)
 def checkpoint(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("t5")
-    theirs, pieces = tiny.save_t5(folder, **KINDS[request.param])
+    theirs, pieces = tiny_translators.save_t5(folder, **KINDS[request.param])
     return folder, theirs, pieces, zoo.load(str(folder))
 
 
@@ -138,7 +138,7 @@ def test_exported_and_trained(checkpoint, tmp_path):
     ],
 )
 def test_settings_that_do_not_fit(tmp_path, change, message):
-    tiny.save_t5(tmp_path, **FIRST, num_layers=1)
+    tiny_translators.save_t5(tmp_path, **FIRST, num_layers=1)
     path = tmp_path / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
     with pytest.raises(ValueError, match=message):

@@ -16,7 +16,7 @@ from zoo.readers.text.reading import read_tokenizer
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from tests.checkpoints import tiny  # noqa: E402
+from tests.checkpoints import tiny, tiny_images  # noqa: E402
 from tests.checkpoints.round_trips import check_saved_and_back  # noqa: E402
 
 SIZE, LENGTH = 16, 8
@@ -46,7 +46,7 @@ def checkpoints(tmp_path_factory):
     def make(kind):
         if kind not in made:
             folder = tmp_path_factory.mktemp(kind)
-            theirs = tiny.save_vision_encoder_decoder(folder, **KINDS[kind])
+            theirs = tiny_images.save_vision_encoder_decoder(folder, **KINDS[kind])
             made[kind] = folder, zoo.load(str(folder)), *theirs
         return made[kind]
 

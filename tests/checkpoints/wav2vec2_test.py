@@ -18,7 +18,7 @@ from zoo.readers.wav import write_wav
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from tests.checkpoints import tiny  # noqa: E402
+from tests.checkpoints import tiny_sounds  # noqa: E402
 from tests.checkpoints.round_trips import check_saved_and_back  # noqa: E402
 
 RATE, STEP = 16000, 20  # samples: in a second, and from token to token
@@ -70,7 +70,7 @@ def checkpoints(tmp_path_factory):
     def of(kind):
         if kind not in made:
             folder = tmp_path_factory.mktemp(kind)
-            theirs = tiny.save_wav2vec2(folder, **KINDS[kind])
+            theirs = tiny_sounds.save_wav2vec2(folder, **KINDS[kind])
             made[kind] = folder, *theirs, zoo.load(str(folder))
         return made[kind]
 
@@ -264,7 +264,9 @@ def test_sounds_that_are_too_short(checkpoints):
 def classifier(tmp_path_factory):
     folder = tmp_path_factory.mktemp("classifier")
     settings = {"family": "Hubert", "use_weighted_layer_sum": True, "num_labels": 3}
-    theirs, _, extractor = tiny.save_wav2vec2(folder, "ForSequenceClassification", **settings)
+    theirs, _, extractor = tiny_sounds.save_wav2vec2(
+        folder, "ForSequenceClassification", **settings
+    )
     return folder, theirs, extractor, zoo.load(str(folder))
 
 
@@ -294,7 +296,7 @@ def test_labels_are_those_of_transformers(classifier):
 def test_labels_of_a_batch(mask, tmp_path):
     folder, norm = tmp_path / "large", {**LARGE, "return_attention_mask": mask}
     folder.mkdir()
-    theirs, _, extractor = tiny.save_wav2vec2(folder, "ForSequenceClassification", **norm)
+    theirs, _, extractor = tiny_sounds.save_wav2vec2(folder, "ForSequenceClassification", **norm)
     model = zoo.load(str(folder), mask_padding=mask)
     inputs = heard(extractor, WAVES)
     with torch.no_grad():
@@ -323,7 +325,7 @@ def test_new_labels(kind, tmp_path):
     folder, settings = tmp_path / "old", {"family": NEW[kind], "do_stable_layer_norm": True}
     settings["use_weighted_layer_sum"] = kind == "ForSequenceClassification"
     folder.mkdir()
-    _, _, extractor = tiny.save_wav2vec2(folder, kind, **settings)
+    _, _, extractor = tiny_sounds.save_wav2vec2(folder, kind, **settings)
     model = zoo.load(str(folder), labels=["low", "high"])
     path = zoo.save_checkpoint(model, tmp_path / "again")
     theirs = getattr(transformers, f"{NEW[kind]}ForSequenceClassification")

@@ -22,7 +22,7 @@ from zoo.tasks.timed_texts import Segment, TimedTranscription, segments_of
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from tests.checkpoints import tiny  # noqa: E402
+from tests.checkpoints import tiny, tiny_sounds  # noqa: E402
 
 RATE = 16000
 LENGTHS = {16000: 0.3, 9000: 0.05, 32000: 0.11, 20000: 1.0}  # samples: frequency
@@ -40,7 +40,7 @@ SOUNDS = [(each, RATE) for each in WAVES]
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory):
     folder = tmp_path_factory.mktemp("whisper")
-    return folder, *tiny.save_whisper(folder)
+    return folder, *tiny_sounds.save_whisper(folder)
 
 
 @pytest.fixture(scope="module")
@@ -243,7 +243,7 @@ def timed(tmp_path_factory):
     first, last = map(pieces.convert_tokens_to_ids, ("<|startoftranscript|>", "<|notimestamps|>"))
     suppressed = [7, 9, *range(first, last)]
     settings = {"suppress_tokens": suppressed, "max_initial_timestamp_index": 50}
-    theirs, *_, processor = tiny.save_whisper(folder, timestamps=101, **settings)
+    theirs, *_, processor = tiny_sounds.save_whisper(folder, timestamps=101, **settings)
     with torch.no_grad():
         for name, weight in theirs.model.decoder.named_parameters():
             weight.mul_(4.0 if "encoder_attn" in name else 1.0)
@@ -392,7 +392,7 @@ def test_timestamps_that_are_not_to_be_had(timed, tmp_path):
     ):
         with pytest.raises(ValueError, match=message):
             model.transcribe(SOUNDS, return_timestamps=True, **options)
-    tiny.save_whisper(tmp_path, no_timestamps_token_id=None)
+    tiny_sounds.save_whisper(tmp_path, no_timestamps_token_id=None)
     with pytest.raises(ValueError, match="a model without timestamps"):
         zoo.load(tmp_path).transcribe(SOUNDS, return_timestamps=True)
 
@@ -458,7 +458,7 @@ def test_names_of_languages_are_those_of_transformers():
 
 
 def test_a_model_of_one_language(tmp_path):
-    tiny.save_whisper(tmp_path, is_multilingual=False, forced_decoder_ids=[[1, 306]])
+    tiny_sounds.save_whisper(tmp_path, is_multilingual=False, forced_decoder_ids=[[1, 306]])
     model = zoo.load(str(tmp_path))
     assert model.prompt == [306]
     with pytest.raises(ValueError, match="a single language"):

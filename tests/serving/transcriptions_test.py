@@ -19,13 +19,13 @@ def whisper(tmp_path_factory):
     """A model of many languages that writes timestamps."""
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
-    from tests.checkpoints import tiny
+    from tests.checkpoints import tiny, tiny_sounds
 
     folder = tmp_path_factory.mktemp("whisper")
     pieces = tiny.tokenizer("WhisperTokenizer", timestamps=101)
     first, last = map(pieces.convert_tokens_to_ids, ("<|startoftranscript|>", "<|notimestamps|>"))
     suppressed = [*range(first, last)]
-    tiny.save_whisper(
+    tiny_sounds.save_whisper(
         folder, timestamps=101, suppress_tokens=suppressed, max_initial_timestamp_index=50
     )
     return zoo.load(str(folder))

@@ -11,7 +11,7 @@ from zoo.checkpoints.activations import activation
 from zoo.checkpoints.chat import chat_of
 from zoo.checkpoints.generation import sampler_of_continuations
 from zoo.checkpoints.layer_types import FULL, WINDOWED, windows
-from zoo.checkpoints.names import Names, OneLess
+from zoo.checkpoints.names import Names, OneLess, with_output
 from zoo.checkpoints.plan import Plan
 from zoo.checkpoints.rotary import rotary, settings_of_rotary
 from zoo.readers.text.reading import read_tokenizer
@@ -64,9 +64,7 @@ def plan(settings, folder):
     table |= {} if kind == "gemma" else SANDWICH
     norms = [path for path in table if path.endswith("norm")]
     table |= {path: OneLess(table[path]) for path in norms}
-    tied = {"lm_head.weight": "model.embed_tokens.weight"}
-    if not is_tied:
-        table, tied = {**table, "embedding.output_table": "lm_head.weight"}, {}
+    table, tied = with_output(table, "lm_head.weight", is_tied)
     names = Names(table, "", tied, llama.UNUSED)
     return Plan("transformer_lm", options, names, settings.take("vocab_size"))
 
@@ -87,7 +85,9 @@ def _activation(settings):
 def _scores(settings, key_dim):
     """Returns the options of scores and logits of the later models."""
     is_second = settings.model_type == "gemma2"
-    options = {"output_soft_cap": _cap(settings, "final_logit_softcapping", is_second and 30.0)}
+    options = {
+        "output_soft_cap": _cap(settings, "final_logit_softcapping", 30.0 if is_second else None)
+    }
     divisor = settings.take("query_pre_attn_scalar", default=256)
     if divisor != key_dim:
         options["score"] = keras.saving.serialize_keras_object(ScaledDot(scale=divisor**-0.5))
@@ -100,7 +100,7 @@ def _scores(settings, key_dim):
 
 def _cap(settings, name, usual):
     """Returns a cap; a file without it means the usual one, and one with null means none."""
-    return settings.take(name, default=None if name in settings else usual or None)
+    return settings.take(name, default=None if name in settings else usual)
 
 
 def _windows(settings):

@@ -3,7 +3,7 @@
 from zoo.checkpoints.activations import activation
 from zoo.checkpoints.chat import chat_of
 from zoo.checkpoints.generation import sampler_of_continuations
-from zoo.checkpoints.names import Names, Part
+from zoo.checkpoints.names import Names, Part, with_output
 from zoo.checkpoints.plan import Plan
 from zoo.checkpoints.rotary import rotary, settings_of_rotary
 
@@ -63,9 +63,7 @@ def plan(settings, folder):
         )
         for number, name in enumerate(("query", "key", "value"))
     }
-    table, tied = TABLE | parts, {OUTPUT: "gpt_neox.embed_in.weight"}
-    if not is_tied:
-        table, tied = {**table, "embedding.output_table": OUTPUT}, {}
+    table, tied = with_output(TABLE | parts, OUTPUT, is_tied)
     return Plan(
         "transformer_lm", options, Names(table, "", tied, UNUSED), settings.take("vocab_size")
     )

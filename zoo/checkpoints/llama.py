@@ -4,7 +4,7 @@ from zoo.checkpoints.activations import activation
 from zoo.checkpoints.chat import chat_of
 from zoo.checkpoints.generation import sampler_of_continuations
 from zoo.checkpoints.layer_types import FULL, WINDOWED, windows
-from zoo.checkpoints.names import Names
+from zoo.checkpoints.names import Names, with_output
 from zoo.checkpoints.plan import Plan
 from zoo.checkpoints.rotary import rotary, settings_of_rotary
 
@@ -75,9 +75,7 @@ def plan(settings, folder):
         "sampler": sampler_of_continuations(settings, folder),
     }
     table = TABLE | (NORMS if has_norms else {}) | (OLMO if is_olmo else {})
-    tied = {"lm_head.weight": "model.embed_tokens.weight"}
-    if not is_tied:
-        table, tied = {**table, "embedding.output_table": "lm_head.weight"}, {}
+    table, tied = with_output(table, "lm_head.weight", is_tied)
     names = Names(table, "", tied, UNUSED)
     return Plan("transformer_lm", options, names, settings.take("vocab_size"))
 

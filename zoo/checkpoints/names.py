@@ -122,6 +122,19 @@ class _Entry(NamedTuple):
     more: float = 0.0  # by how much it is larger than the tensor
 
 
+def with_output(table, output, is_tied):
+    """Returns the table and the tied tensors of a model that writes.
+
+    Args:
+        table: Table of `Names`, without the output layer.
+        output: Name of the tensor of the output layer.
+        is_tied: Whether that is the embedding table.
+    """
+    if is_tied:
+        return table, {output: table["embedding.table"]}
+    return {**table, "embedding.output_table": output}, {}
+
+
 def fill(core, files, names):
     """Fills a core with the weights of a file, one tensor after the other.
 

@@ -5,7 +5,7 @@ from zoo.checkpoints.activations import activation
 from zoo.checkpoints.chat import chat_of
 from zoo.checkpoints.generation import sampler_of_continuations
 from zoo.checkpoints.layer_types import WINDOWED, windows
-from zoo.checkpoints.names import Names, Part
+from zoo.checkpoints.names import Names, Part, with_output
 from zoo.checkpoints.plan import Plan
 from zoo.checkpoints.rotary import rotary, settings_of_rotary
 
@@ -57,9 +57,7 @@ def plan(settings, folder):
         f"{network}.gate": Part(GATE_AND_INNER, -1, 0, hidden),
         f"{network}.inner": Part(GATE_AND_INNER, -1, hidden, None),
     }
-    tied = {"lm_head.weight": "model.embed_tokens.weight"}
-    if not is_tied:
-        table, tied = {**table, "embedding.output_table": "lm_head.weight"}, {}
+    table, tied = with_output(table, "lm_head.weight", is_tied)
     names = Names(table, "", tied, llama.UNUSED)
     return Plan("transformer_lm", options, names, settings.take("vocab_size"))
 

@@ -3,7 +3,7 @@
 from zoo.checkpoints import bart_blocks, gpt2, vit
 from zoo.checkpoints.activations import activation
 from zoo.checkpoints.generation import ignore_generation, sampler_of, settings_of
-from zoo.checkpoints.names import Names, Part
+from zoo.checkpoints.names import Names, Part, with_output
 from zoo.checkpoints.pictures import reader_of, side_of
 from zoo.checkpoints.plan import Plan
 from zoo.checkpoints.settings import Settings
@@ -54,8 +54,7 @@ def plan(settings, folder):
     if words.take("cross_attention_hidden_size", default=None) is None:
         options["projected"] = image["size"] != options["size"]
         table |= {"projection": "enc_to_dec_proj"} if options["projected"] else {}
-    tied = {output: table["embedding.table"]} if options["tied"] else {}
-    table |= {} if options["tied"] else {"embedding.output_table": output}
+    table, tied = with_output(table, output, options["tied"])
     size = words.take("vocab_size")
     for each in (settings, eyes, words):
         ignore_generation(each)
