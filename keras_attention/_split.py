@@ -11,4 +11,4 @@ def split_after(x, size):
     whole = x.shape[-1]
     if whole is None:  # such as weights of an unknown number of keys
         return x[..., :size], x[..., size:]
-    return ops.split(x, [size % whole], axis=-1)
+    return ops.split(x, [size if size >= 0 else whole + size], axis=-1)  # one part may be empty
