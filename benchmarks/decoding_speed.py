@@ -63,6 +63,7 @@ def zoo_steps(core, sampler, tokens, jit):
             end_id=core.config.vocabulary_size,
             max_lengths=tf.fill([source.shape[0]], tokens),
             max_length=tokens,
+            jit_compile=jit,
         )
         return decoded.token_ids
 

@@ -1,5 +1,6 @@
 """What keras.ops lacks, for every backend."""
 
+import contextvars
 import functools
 import math
 
@@ -215,6 +216,67 @@ class TileList:
     @property
     def _is_array(self):
         return hasattr(self.state, "stack")
+
+
+_IS_INTERPRETED = contextvars.ContextVar("is_interpreted", default=False)
+
+
+def interpreted(function):
+    """Tells that XLA will not compile the graph of a function: the one that TensorFlow builds in a
+    call of the result."""
+
+    @functools.wraps(function)
+    def call(*args, **kwargs):
+        token = _IS_INTERPRETED.set(True)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            _IS_INTERPRETED.reset(token)
+
+    return call
+
+
+def overwritten(old, new, start):
+    """Returns a tensor with other vectors from a place on.
+
+    XLA fuses a choice between old and new with what follows. TensorFlow alone would copy all of
+    `old` for it, so a graph that is `interpreted` has an operation that writes in place where
+    nothing else needs `old`. XLA cannot compile that operation. `ops.slice_update`, the other way
+    round, needs XLA on TensorFlow, which not every server has.
+
+    Args:
+        old: Tensor `(..., length, size)`.
+        new: Tensor `(..., count, size)` with the same front axes; dropped beyond the end of `old`,
+            where an interpreted graph raises an error.
+        start: The place, an integer or scalar tensor.
+    """
+    new = ops.cast(new, old.dtype)
+    if new.shape[-2] == 0:
+        return old
+    if _IS_INTERPRETED.get() and keras.backend.backend() == "tensorflow":
+        return _written_in_place(old, new, start)
+    places = ops.arange(ops.shape(old)[-2], dtype="int32") - start  # (length,)
+    count = ops.shape(new)[-2]
+    is_new = ops.logical_and(places >= 0, places < count)
+    if new.shape[-2] != 1:
+        new = ops.take(new, ops.clip(places, 0, count - 1), axis=-2)
+    return ops.where(is_new[:, None], new, old)
+
+
+def _written_in_place(old, new, start):
+    import tensorflow as tf
+
+    *front, length, size = tf.unstack(tf.shape(old))
+    rows, count = tf.reduce_prod(front), tf.shape(new)[-2]
+    # As matrices, since TensorFlow computes the place of each number from one index per axis.
+    written = tf.raw_ops.TensorStridedSliceUpdate(
+        input=tf.reshape(old, (rows, length * size)),
+        begin=(0, start * size),
+        end=(rows, (start + count) * size),
+        strides=(1, 1),
+        value=tf.reshape(new, (rows, count * size)),
+    )
+    return tf.reshape(written, tf.shape(old))
 
 
 def uniform_of_seed(shape, seed):

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from keras import ops
 
+from keras_attention._backend import overwritten
 from keras_attention._layer import AttentionLayer, both, require_built
 
 
@@ -180,9 +181,9 @@ class GrowingMemory:
         mask = memory.mask
         if new.mask is not None:
             everything = ops.ones((ops.shape(new.mask)[0], ops.shape(memory.key)[-2]), "bool")
-            shown = _overwritten(everything[..., None], new.mask[..., None], start)
+            shown = overwritten(everything[..., None], new.mask[..., None], start)
             mask = both(mask, shown[..., 0])
-        return Memory(*(_overwritten(old, part, start) for old, part in pairs), mask)
+        return Memory(*(overwritten(old, part, start) for old, part in pairs), mask)
 
 
 def attend_together(attention, query, memory, **options):
@@ -239,18 +240,3 @@ def _require_room(memory, value, start):
             f"for {length} new positions, in a cache of {room}. Make the cache with a larger "
             "`max_length` in `start`, or with a longer `value` in `prepare`."
         )
-
-
-def _overwritten(old, new, start):
-    """Returns `(..., length, size)` with new vectors from `start` on, dropping any beyond the end.
-
-    `ops.slice_update` would work too, but on TensorFlow it needs XLA, which not every server has.
-    """
-    if new.shape[-2] == 0:
-        return old
-    places = ops.arange(ops.shape(old)[-2], dtype="int32") - start  # (length,)
-    count = ops.shape(new)[-2]
-    is_new = ops.logical_and(places >= 0, places < count)
-    if new.shape[-2] != 1:
-        new = ops.take(new, ops.clip(places, 0, count - 1), axis=-2)
-    return ops.where(is_new[:, None], ops.cast(new, old.dtype), old)

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from keras_attention._backend import interpreted
 from zoo.decoding import stretches
 from zoo.decoding.noise import uniforms
 from zoo.decoding.processors import NOTHING, Progress
@@ -144,6 +145,7 @@ def decode(
     if max_length is None:
         max_length = tf.maximum(tf.reduce_max(max_lengths), 1)
     jit_compile = isinstance(max_length, int) if jit_compile is None else jit_compile
+    step = step if jit_compile else interpreted(step)
     max_lengths = tf.minimum(max_lengths, max_length)
     noise = _noise(sampler, seeds, max_lengths.shape[0], max_length, first_step)
     batch, beams = tf.shape(max_lengths)[0], sampler.num_beams
