@@ -5,6 +5,7 @@ import math
 from keras import ops
 
 from keras_attention import masks
+from keras_attention._backend import shape_of
 from keras_attention._checks import agree
 
 
@@ -62,7 +63,7 @@ class AttendedAxes:
     def flat(self, x):
         """Returns a tensor as sequences `(batch, length, size)`."""
         x = ops.transpose(x, (*self.others, *self.attended, len(x.shape) - 1))
-        shape, joined = ops.shape(x), len(self.others)
+        shape, joined = shape_of(x), len(self.others)
         return ops.reshape(x, (math.prod(shape[:joined]), math.prod(shape[joined:-1]), shape[-1]))
 
     def flat_padding(self, mask):
@@ -82,7 +83,7 @@ class AttendedAxes:
         joined, length = len(self.others), len(self.attended)
         rank = joined + 1 + 2 * length
         mask = masks.as_boolean(mask, "attention_mask", ranks=range(2 * length, rank + 1))
-        own = ops.shape(mask)
+        own = shape_of(mask)
         missing = [1] * (rank - len(own))
         mask = ops.reshape(mask, (*own[: -2 * length], *missing, *own[-2 * length :]))
 
@@ -99,15 +100,15 @@ class AttendedAxes:
                 f"them may be 1. Received: shape {tuple(mask.shape)}, with missing axes "
                 "filled in as 1."
             )
-        heads = ops.shape(mask)[joined]
-        shape = whole(ops.shape(query), ops.shape(value), heads)
+        heads = shape_of(mask)[joined]
+        shape = whole(shape_of(query), shape_of(value), heads)
         batch, rows, columns = shape[:joined], shape[-2 * length : -length], shape[-length:]
         mask = ops.broadcast_to(mask, shape)
         return ops.reshape(mask, (math.prod(batch), heads, math.prod(rows), math.prod(columns)))
 
     def restored(self, x, query):
         """Returns `(batch, length, *features)` with the axes of the query restored."""
-        own, features = ops.shape(query), ops.shape(x)[2:]
+        own, features = shape_of(query), shape_of(x)[2:]
         now = (*self.others, *self.attended)
         x = ops.reshape(x, (*_part(own, now), *features))
         order = sorted(range(len(now)), key=now.__getitem__)
@@ -115,9 +116,9 @@ class AttendedAxes:
 
     def restored_weights(self, weights, query, value):
         """Returns `(*others, heads, *attended axes of the query, *those of the key)`."""
-        of_query, of_value = ops.shape(query), ops.shape(value)
+        of_query, of_value = shape_of(query), shape_of(value)
         rows, columns = _part(of_query, self.attended), _part(of_value, self.attended)
-        heads = ops.shape(weights)[1]
+        heads = shape_of(weights)[1]
         return ops.reshape(weights, (*_part(of_query, self.others), heads, *rows, *columns))
 
 

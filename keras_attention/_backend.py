@@ -22,6 +22,22 @@ def multiply(a, b, transpose_a=False, transpose_b=False):
     return ops.matmul(a, ops.swapaxes(b, -1, -2) if transpose_b else b)
 
 
+def shape_of(x):
+    """Returns the sizes of a tensor like `ops.shape`: integers, or tensors if they are unknown.
+
+    `ops.shape` adds four operations to a TensorFlow graph for each unknown size; this adds two for
+    all of them.
+    """
+    known = tuple(x.shape)
+    is_complete = None not in known or isinstance(x, keras.KerasTensor)
+    if is_complete or keras.backend.backend() != "tensorflow":
+        return known
+    import tensorflow as tf
+
+    sizes = tf.unstack(tf.shape(x))
+    return tuple(size if each is None else each for each, size in zip(known, sizes, strict=True))
+
+
 def pullback(function, *inputs):
     """Returns `function(*inputs)`, and a function from its gradient to those of the inputs.
 
@@ -255,8 +271,8 @@ def overwritten(old, new, start):
         return old
     if _IS_INTERPRETED.get() and keras.backend.backend() == "tensorflow":
         return _written_in_place(old, new, start)
-    places = ops.arange(ops.shape(old)[-2], dtype="int32") - start  # (length,)
-    count = ops.shape(new)[-2]
+    places = ops.arange(shape_of(old)[-2], dtype="int32") - start  # (length,)
+    count = shape_of(new)[-2]
     is_new = ops.logical_and(places >= 0, places < count)
     if new.shape[-2] != 1:
         new = ops.take(new, ops.clip(places, 0, count - 1), axis=-2)

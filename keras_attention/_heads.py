@@ -11,8 +11,10 @@ from keras_attention._checks import (
     require_positive_integers,
     require_positive_integers_or_none,
 )
+from keras_attention._dense import Dense
 from keras_attention._initializers import independent
 from keras_attention._layer import AttentionLayer
+from keras_attention._shapes import sizes_of
 
 PROJECTIONS = ("query", "key", "value", "output")
 OF_DENSE = {  # arguments passed on to each projection, and the Keras module that resolves them
@@ -98,7 +100,7 @@ class MultiHeadLayer(AttentionLayer):
     def _projection(self, name, units, input_shape):
         """Returns the built dense layer of a projection."""
         with keras.RematScope(mode=None):
-            layer = keras.layers.Dense(units, **self._dense_arguments(name))
+            layer = Dense(units, **self._dense_arguments(name))
         layer.build(input_shape)
         return layer
 
@@ -122,15 +124,13 @@ class MultiHeadLayer(AttentionLayer):
 
     def _split_heads(self, x, size):
         """Returns heads `(batch, heads, length, size)` of a projection `(batch, length, …)`."""
-        batch, length, _ = ops.shape(x)
-        heads = ops.reshape(x, (batch, length, x.shape[2] // size, size))
+        heads = ops.reshape(x, (*sizes_of(x)[:2], x.shape[2] // size, size))
         return ops.swapaxes(heads, 1, 2)  # (batch, heads, length, size)
 
     def _merge(self, context):
         """Joins the heads of a context `(batch, heads, length, value_dim)` and projects them."""
         context = ops.swapaxes(ops.cast(context, self.compute_dtype), 1, 2)
-        batch, length, *_ = ops.shape(context)
-        merged = ops.reshape(context, (batch, length, self.num_heads * self.value_dim))
+        merged = ops.reshape(context, (*sizes_of(context)[:2], self.num_heads * self.value_dim))
         return self.output_projection(merged)
 
     def _build_output(self, query_shape):

@@ -5,6 +5,7 @@ import numpy as np
 from keras import ops
 
 from keras_attention import masks
+from keras_attention._backend import shape_of
 from keras_attention._checks import agree, fits
 from keras_attention._keras import get_keras_mask
 from keras_attention._recompute import Recomputable
@@ -82,8 +83,8 @@ class AttentionLayer(ChecksMasks, Recomputable):
                 f"key_length), here (batch, heads, query_length, key_length) = {whole}; any of "
                 f"them may be 1. Received: shape {tuple(mask.shape)}."
             )
-        pairs = ops.shape(query)[1], ops.shape(value)[1]
-        return ops.broadcast_to(mask, (*ops.shape(mask)[:-2], *pairs))
+        pairs = shape_of(query)[1], shape_of(value)[1]
+        return ops.broadcast_to(mask, (*shape_of(mask)[:-2], *pairs))
 
     def _require_fitting_shapes(self, query_shape, value_shape, key_shape):
         shapes = {"query": query_shape, "value": value_shape, "key": key_shape}

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from keras import ops
 
-from keras_attention._backend import overwritten
+from keras_attention._backend import overwritten, shape_of
 from keras_attention._layer import AttentionLayer, both, require_built
 
 
@@ -180,7 +180,7 @@ class GrowingMemory:
         pairs = zip(memory[:2], new[:2], strict=True)
         mask = memory.mask
         if new.mask is not None:
-            everything = ops.ones((ops.shape(new.mask)[0], ops.shape(memory.key)[-2]), "bool")
+            everything = ops.ones((shape_of(new.mask)[0], shape_of(memory.key)[-2]), "bool")
             shown = overwritten(everything[..., None], new.mask[..., None], start)
             mask = both(mask, shown[..., 0])
         return Memory(*(overwritten(old, part, start) for old, part in pairs), mask)
@@ -201,7 +201,7 @@ def attend_together(attention, query, memory, **options):
     Returns:
         `(context, weights)`, both with `rows`.
     """
-    (rows, length, size), shared = ops.shape(query), ops.shape(memory.key)[0]
+    (rows, length, size), shared = shape_of(query), shape_of(memory.key)[0]
     are_known = isinstance(rows, int) and isinstance(shared, int)
     times = rows // max(shared, 1) if are_known else rows // ops.maximum(shared, 1)
     if are_known and times == 1:
@@ -213,7 +213,7 @@ def attend_together(attention, query, memory, **options):
     context, weights = attention.attend(query, memory, **options)
     context = ops.reshape(context, (rows, length, context.shape[-1]))
     if weights is not None:
-        _, heads, _, keys = ops.shape(weights)
+        _, heads, _, keys = shape_of(weights)
         weights = ops.reshape(weights, (shared, heads, times, length, keys))
         weights = ops.reshape(ops.swapaxes(weights, 1, 2), (rows, heads, length, keys))
     return context, weights
@@ -227,7 +227,7 @@ def places(mask, length):
 
 def places_of_keys(memory):
     """Returns the positions of the keys of a memory, float32 `(batch or 1, key_length)`."""
-    return places(memory.mask, ops.shape(memory.key)[-2])
+    return places(memory.mask, shape_of(memory.key)[-2])
 
 
 def _require_room(memory, value, start):

@@ -3,6 +3,7 @@
 from keras import ops
 
 from keras_attention._approximation import Approximation
+from keras_attention._backend import shape_of
 
 
 class WithinOneSequence(Approximation):
@@ -10,7 +11,7 @@ class WithinOneSequence(Approximation):
 
     def _visible(self, query, value, query_mask=None, value_mask=None, key_mask=None):
         """Joins all padding masks, explicit and implicit: booleans `(batch or 1, length)`."""
-        visible = ops.ones((1, ops.shape(query)[1]), "bool")
+        visible = ops.ones((1, shape_of(query)[1]), "bool")
         for name, mask, tensor in [
             ("query_mask", query_mask, query),
             ("value_mask", value_mask, value),

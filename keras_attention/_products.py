@@ -1,8 +1,10 @@
 """Products of tensors: the only place that calls the backend for them."""
 
+import keras
 from keras import ops
 
 from keras_attention._backend import multiply
+from keras_attention._shapes import sizes_of
 
 
 def matmul(a, b, *, transpose_a=False, transpose_b=False):
@@ -32,6 +34,17 @@ def matmul(a, b, *, transpose_a=False, transpose_b=False):
     single = [axis for axis in range(-rank, -2) if _size(a, axis) == _size(b, axis) == 1]
     product = multiply(_without(a, single), _without(b, single), transpose_a, transpose_b)
     return ops.expand_dims(product, single) if single else product
+
+
+def project(x, kernel):
+    """Multiplies the vectors `(..., size)` of a tensor by a matrix `(size, units)`.
+
+    On TensorFlow they become the rows of one matrix, see `keras_attention._dense`.
+    """
+    if keras.backend.backend() != "tensorflow" or len(x.shape) == 2:
+        return ops.matmul(x, kernel)
+    rows = ops.reshape(x, (-1, kernel.shape[0]))
+    return ops.reshape(ops.matmul(rows, kernel), (*sizes_of(x)[:-1], kernel.shape[1]))
 
 
 def dot(x, vectors):

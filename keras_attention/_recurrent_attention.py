@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 from keras import ops
 
+from keras_attention._backend import shape_of
 from keras_attention._constant_memory import ConstantMemory
 from keras_attention._one_sequence import WithinOneSequence
 from keras_attention.compute import delta
@@ -90,7 +91,7 @@ class RecurrentAttention(ConstantMemory, WithinOneSequence):
         return self._merge(context)
 
     def _empty_memory(self, value):
-        batch = ops.shape(value)[0]
+        batch = shape_of(value)[0]
         return RecurrentMemory(
             delta.empty_state(batch, self.num_heads, self.key_dim, self.value_dim),
             self._no_recent(value),
@@ -98,14 +99,14 @@ class RecurrentAttention(ConstantMemory, WithinOneSequence):
         )
 
     def _no_recent(self, value):
-        return ops.zeros((ops.shape(value)[0], *self.recent_shape), self.compute_dtype)
+        return ops.zeros((shape_of(value)[0], *self.recent_shape), self.compute_dtype)
 
     def _next(self, x, memory, start):
         visible = self._visible(x, x)
         x = self._ready(x, visible)
         written, recent = self._write(x, x, visible, memory.recent, start)
         context, state = delta.attend(*written, ops.cast(memory.state, "float32"))
-        length = memory.length + ops.shape(x)[1]
+        length = memory.length + shape_of(x)[1]
         return self._read(context, x, visible), RecurrentMemory(state, recent, length)
 
     def _build_norm(self, norm):

@@ -3,6 +3,8 @@
 import keras
 from keras import ops
 
+from keras_attention._backend import shape_of
+
 
 def get_cell(cell):
     """Returns the cell that the argument `cell` of `AttentionCell` describes.
@@ -42,7 +44,7 @@ def initial_states(cell, state, owner):
     states = list(state) if isinstance(state, (list, tuple)) else [state]
     for each in states:
         _require_fitting_state(cell, each, owner)
-    batch = ops.shape(states[0])[0]
+    batch = shape_of(states[0])[0]
     zeros = keras.tree.flatten(cell.get_initial_state(batch_size=batch))
     if len(states) not in (1, len(zeros)):
         raise ValueError(

@@ -5,18 +5,19 @@ Each key is then read from memory once for all heads, in one large product.
 
 from keras import ops
 
+from keras_attention._backend import shape_of
 from keras_attention.masks import Mask
 
 
 def stacked(x):
     """(batch, heads, length, size) -> (batch, length · heads, size)."""
-    batch, heads, length, size = ops.shape(x)
+    batch, heads, length, size = shape_of(x)
     return ops.reshape(ops.swapaxes(x, 1, 2), (batch, length * heads, size))
 
 
 def unstacked(x, heads):
     """(batch, length · heads, size) -> (batch, heads, length, size)."""
-    batch, rows, size = ops.shape(x)
+    batch, rows, size = shape_of(x)
     return ops.swapaxes(ops.reshape(x, (batch, rows // heads, heads, size)), 1, 2)
 
 

@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from keras_attention import compute, masks, normalizers, positions, scores
+from keras_attention._backend import shape_of
 from keras_attention._checks import is_positive_number, require_fractions
 from keras_attention._layer import require_built, with_padding
 from keras_attention._memory import GrowingMemory, Memory, MemoryAttention
@@ -239,9 +240,9 @@ class Attention(GrowingMemory, MemoryAttention):
         A `normalizer` takes the place of that of the layer. `fit_mask` turns the conjunction of all
         masks into the one to apply.
         """
-        query_length = ops.shape(query)[-2]
+        query_length = shape_of(query)[-2]
         if start is None:
-            start = ops.shape(memory.key)[-2] - query_length
+            start = shape_of(memory.key)[-2] - query_length
         mask = with_padding([self.mask, mask], memory, query_mask, start + query_length)
         if fit_mask is not None and mask is not None:
             mask = fit_mask(mask)
@@ -276,7 +277,7 @@ class Attention(GrowingMemory, MemoryAttention):
         """Returns the positions of `(..., length, size)`, or `None` if nothing uses them."""
         if self.position is None and not self.score.uses_positions:
             return None
-        return ops.arange(ops.shape(x)[-2], dtype="int32") + start
+        return ops.arange(shape_of(x)[-2], dtype="int32") + start
 
     def _weight_dropout(self, training):
         is_on = self.dropout and training

@@ -8,6 +8,7 @@ from keras import ops
 
 from keras_attention import masks
 from keras_attention._approximation import Approximation
+from keras_attention._backend import shape_of
 from keras_attention._checks import plain, require_positive_integers
 from keras_attention._memory import GrowingMemory, Memory, MemoryAttention
 from keras_attention._registry import serialize
@@ -146,7 +147,7 @@ class BlockSelectionAttention(GrowingMemory, MemoryAttention, Approximation):
     def _attend(self, query, memory, query_mask, mask, training, start, return_attention_scores):
         self._require_possible(attention_mask=None if isinstance(mask, masks.Causal) else mask)
         if start is None:
-            start = ops.shape(memory.key)[2] - ops.shape(query)[1]
+            start = shape_of(memory.key)[2] - shape_of(query)[1]
         query = self._project(self.query_projection, query, self.key_dim)
         selected = SelectedBlocks(
             self._rotated(query, start),
@@ -164,7 +165,7 @@ class BlockSelectionAttention(GrowingMemory, MemoryAttention, Approximation):
     def _rotated(self, x, start):
         if self.position is None:
             return x
-        return self.position.rotate(x, ops.arange(ops.shape(x)[2], dtype="int32") + start)
+        return self.position.rotate(x, ops.arange(shape_of(x)[2], dtype="int32") + start)
 
     def _require_possible(self, key=None, attention_mask=None, use_causal_mask=False):
         if attention_mask is not None:

@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_attention import activations
 from keras_attention._checks import plain, require_numbers, require_positive_integers
+from keras_attention._dense import Dense
 from keras_attention._keras import get_keras_mask, is_recomputed
 from keras_attention._layer import ChecksMasks, as_floats, both, padding_mask
 from keras_attention._recompute import Recomputable
@@ -84,7 +85,7 @@ class ConvolutionModule(ChecksMasks, Recomputable):
     def build(self, x_shape):
         size, options = x_shape[-1], {"use_bias": self.use_bias, "dtype": self.dtype_policy}
         with keras.RematScope(mode=None):
-            self.inner = keras.layers.Dense(2 * size, name="inner", **options)
+            self.inner = Dense(2 * size, name="inner", **options)
             self.depthwise = keras.layers.DepthwiseConv1D(
                 self.kernel_size, padding="same", name="depthwise", **options
             )
@@ -95,7 +96,7 @@ class ConvolutionModule(ChecksMasks, Recomputable):
             self.normalization = of_kind(
                 epsilon=self.epsilon, dtype=self.dtype_policy, name="normalization"
             )
-            self.outer = keras.layers.Dense(size, name="outer", **options)
+            self.outer = Dense(size, name="outer", **options)
             for layer in (self.inner, self.depthwise, self.normalization, self.outer):
                 layer.build((None, None, size))
 

@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from keras_attention import masks
+from keras_attention._backend import shape_of
 from keras_attention._checks import (
     fits,
     plain,
@@ -123,7 +124,7 @@ class Coverage(keras.layers.Layer):
         before = (self.kernel_size - 1) // 2
         ends = (before, self.kernel_size - 1 - before)
         padded = ops.pad(weights, [(0, 0)] * (len(weights.shape) - 1) + [ends])
-        keys = ops.arange(ops.shape(weights)[-1], dtype="int32")
+        keys = ops.arange(shape_of(weights)[-1], dtype="int32")
         places = keys[:, None] + ops.arange(self.kernel_size, dtype="int32")
         return ops.take(padded, places, axis=-1)
 

@@ -6,6 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_attention._backend import shape_of
 from keras_attention._checks import require_fractions
 from keras_attention.compute.tiles import visible_pairs
 from keras_attention.masks import Mask
@@ -109,7 +110,7 @@ class DifferentialAttention(MultiHeadAttention):
 
     def _difference(self, x, factor):
         """(batch, 2 · num_heads, length, size) -> (batch, num_heads, length, size)."""
-        batch, _, length, size = ops.shape(x)
+        batch, _, length, size = shape_of(x)
         groups = self.num_key_value_heads
         # Heads that share a key are adjacent: (batch, groups, maps, heads of a group, length, size)
         x = ops.reshape(x, (batch, groups, 2, self.num_heads // groups, length, size))
@@ -138,7 +139,7 @@ class OfBothMaps(Mask):
 
     def tile(self, query_positions, key_positions):
         visible = visible_pairs(self.mask, (query_positions, key_positions), (None, self.num_heads))
-        batch, heads, *pairs = ops.shape(visible)
+        batch, heads, *pairs = shape_of(visible)
         if heads == 1:
             return visible
         visible = ops.reshape(visible, (batch, self.groups, heads // self.groups, *pairs))

@@ -6,6 +6,7 @@ import keras
 
 from keras_attention import activations
 from keras_attention._checks import plain, require_fractions, require_positive_integers
+from keras_attention._dense import Dense
 from keras_attention._recompute import Recomputable
 
 
@@ -68,9 +69,7 @@ class FeedForward(Recomputable):
 
     def build(self, x_shape):
         def dense(name, units, x_shape):
-            layer = keras.layers.Dense(
-                units, use_bias=self.use_bias, dtype=self.dtype_policy, name=name
-            )
+            layer = Dense(units, use_bias=self.use_bias, dtype=self.dtype_policy, name=name)
             layer.build(x_shape)
             return layer
 

@@ -7,6 +7,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_attention._backend import shape_of
 from keras_attention._checks import (
     is_positive_number,
     plain,
@@ -218,7 +219,7 @@ class GatedDeltaAttention(RecurrentAttention):
     def _log_decay(self, value):
         """Returns `log α`, float32 `(batch, num_heads, length)`."""
         if not self.use_decay:
-            batch, length, _ = ops.shape(value)
+            batch, length, _ = shape_of(value)
             return ops.zeros((batch, self.num_heads, length), "float32")
         bias, log_rate = (ops.cast(x, "float32") for x in (self.decay_bias, self.log_decay_rate))
         step = ops.softplus(ops.cast(self.decay_projection(value), "float32") + bias)

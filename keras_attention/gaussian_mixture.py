@@ -7,6 +7,7 @@ import keras
 from keras import ops
 
 from keras_attention import masks
+from keras_attention._backend import shape_of
 from keras_attention._checks import (
     plain,
     require_positive_integers,
@@ -160,7 +161,7 @@ class GaussianMixtureAttention(MemoryAttention):
         return_attention_scores,
         places=None,
     ):
-        query_length, key_length = ops.shape(query)[1], ops.shape(memory.value)[1]
+        query_length, key_length = shape_of(query)[1], shape_of(memory.value)[1]
         amounts, steps, widths = self._mixture(query, query_mask)
         centers = ops.cumsum(steps, axis=1)
         if places is not None:

@@ -8,6 +8,7 @@ import keras
 from keras import ops
 
 from keras_attention import masks
+from keras_attention._backend import shape_of
 from keras_attention._checks import (
     plain,
     require_fractions,
@@ -209,15 +210,15 @@ class LatentAttention(GrowingMemory, MemoryAttention, MultiHeadLayer):
 
     def _prepare(self, key, value, mask, start):
         latent, rotary = ops.split(self.latent_projection(value), [self.latent_dim], axis=-1)
-        places = ops.arange(ops.shape(value)[1], dtype="int32") + start
+        places = ops.arange(shape_of(value)[1], dtype="int32") + start
         parts = [self.latent_norm(latent), self.position.rotate(rotary, places)]
         key = ops.concatenate(parts, axis=-1)[:, None]  # (batch, 1, length, latent + rotary)
         return Memory(key, key[..., :0], mask)
 
     def _attend(self, query, memory, query_mask, mask, training, start, return_attention_scores):
-        length = ops.shape(query)[1]
+        length = shape_of(query)[1]
         if start is None:
-            start = ops.shape(memory.key)[2] - length
+            start = shape_of(memory.key)[2] - length
         is_long = self._forms_heads(query.shape[1], memory.key.shape[2])
         attend = self._attend_to_heads if is_long else self._attend_to_latents
         context, weights = attend(
@@ -236,7 +237,7 @@ class LatentAttention(GrowingMemory, MemoryAttention, MultiHeadLayer):
             query = self.query_latent_norm(self.query_latent_projection(query))
         query = self._project(self.query_projection, query, self.key_dim + self.rotary_dim)
         query, rotary = ops.split(query, [self.key_dim], axis=-1)
-        places = ops.arange(ops.shape(query)[2], dtype="int32") + start
+        places = ops.arange(shape_of(query)[2], dtype="int32") + start
         return ops.concatenate([query, self.position.rotate(rotary, places)], axis=-1)
 
     def _forms_heads(self, queries, keys):
@@ -262,7 +263,7 @@ class LatentAttention(GrowingMemory, MemoryAttention, MultiHeadLayer):
             einsum("btl,hls->bhts", latent, ops.cast(kernel, latent.dtype))
             for kernel in (self.key_kernel, self.value_kernel)
         )
-        rotary = ops.broadcast_to(rotary[:, None], (*ops.shape(key)[:3], self.rotary_dim))
+        rotary = ops.broadcast_to(rotary[:, None], (*shape_of(key)[:3], self.rotary_dim))
         memory = Memory(ops.concatenate([key, rotary], axis=-1), value, None)
         return self.attention.attend_heads(
             query, memory, None, mask, training, start, return_attention_scores

@@ -8,6 +8,7 @@ from keras import ops
 
 from keras_attention import masks
 from keras_attention._approximation import Approximation
+from keras_attention._backend import shape_of
 from keras_attention._checks import require_positive_integers
 from keras_attention._initializers import independent
 from keras_attention._memory import MemoryAttention
@@ -149,7 +150,7 @@ class LinformerAttention(MemoryAttention, Approximation):
         """(batch, heads, key_length, size) -> (batch, heads, projected_length, size)."""
         if mask is not None:  # hidden inputs are zeros, but the projection adds its bias
             x = ops.where(mask[:, None, :, None], x, ops.cast(0.0, x.dtype))
-        mixtures, length = ops.cast(mixtures, x.dtype), ops.shape(x)[2]
+        mixtures, length = ops.cast(mixtures, x.dtype), shape_of(x)[2]
         if isinstance(length, int) or ops.is_tensor(length):
             return matmul(mixtures[:, :length], x)
         # A symbolic length of JAX, which cannot know that it is at most max_length.

@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from keras_attention import masks, normalizers
+from keras_attention._backend import shape_of
 from keras_attention._checks import (
     require_one_of,
     require_positive_integers,
@@ -134,9 +135,9 @@ class LocalAttention(Attention):
         query_mask = self._padding_mask("query_mask", query_mask, query)
         centers = None
         if self.mode == "monotonic" and use_causal_mask:
-            centers = _places_of_last(ops.shape(query)[1], memory)
+            centers = _places_of_last(shape_of(query)[1], memory)
         elif self.mode == "monotonic":
-            centers = places(query_mask, ops.shape(query)[1])
+            centers = places(query_mask, shape_of(query)[1])
         context, weights = self._attend_around(
             centers, query, memory, query_mask, mask, training, None, return_attention_scores
         )
@@ -161,15 +162,15 @@ class LocalAttention(Attention):
             )
         self._require_memory(memory)
         if self.mode == "monotonic":
-            centers = places(query_mask, ops.shape(query)[1]) + ops.cast(start, "float32")
+            centers = places(query_mask, shape_of(query)[1]) + ops.cast(start, "float32")
         return self._attend_around(
             centers, query, memory, query_mask, mask, training, start, return_attention_scores
         )
 
     def _attend_to_own(self, x, memory, start, with_weights):
         of_keys = places_of_keys(memory)  # which skip the padding of earlier steps, too
-        positions = ops.arange(ops.shape(x)[1], dtype="int32") + start
-        centers = ops.take(of_keys, ops.minimum(positions, ops.shape(of_keys)[1] - 1), axis=1)
+        positions = ops.arange(shape_of(x)[1], dtype="int32") + start
+        centers = ops.take(of_keys, ops.minimum(positions, shape_of(of_keys)[1] - 1), axis=1)
         mask = self._padding_mask("query_mask", None, x)
         return self._attend_around(centers, x, memory, mask, None, None, start, with_weights)
 
@@ -179,7 +180,7 @@ class LocalAttention(Attention):
         if predicts:
             centers = self._predict(query, memory)
         if start is None:
-            start = ops.shape(memory.key)[-2] - ops.shape(query)[1]
+            start = shape_of(memory.key)[-2] - shape_of(query)[1]
         window = _Window(centers, places_of_keys(memory), self.half_width, start)
         normalizer = _Scaled(self.normalizer, window.closeness()) if predicts else None
         mask = masks.combine(mask, window)
@@ -253,7 +254,7 @@ class _Scaled(normalizers.Normalizer):
 
 def _places_of_last(number, memory):
     """Returns the centers of queries that are aligned to the end of the keys."""
-    of_query, _ = masks.positions(number, ops.shape(memory.key)[-2])
+    of_query, _ = masks.positions(number, shape_of(memory.key)[-2])
     return ops.take(places_of_keys(memory), ops.maximum(of_query, 0), axis=1)
 
 

@@ -7,6 +7,7 @@ import keras
 from keras import ops
 
 from keras_attention import masks
+from keras_attention._backend import shape_of
 from keras_attention._checks import fits, plain, require_counts, require_fractions
 from keras_attention._heads import PROJECTIONS
 from keras_attention._layer import both
@@ -137,7 +138,7 @@ class LongformerAttention(WithinOneSequence):
         self._require_possible(key, attention_mask, use_causal_mask)
         key = value if key is None else key
         self._require_fitting_shapes(query.shape, value.shape, key.shape)
-        length = ops.shape(query)[1]
+        length = shape_of(query)[1]
         query_mask = self._padding_mask("query_mask", query_mask, query)
         mask = both(
             self._padding_mask("value_mask", value_mask, value),
@@ -147,7 +148,7 @@ class LongformerAttention(WithinOneSequence):
         query = _pad(self._ready(query, query_mask), padding)
         key = _pad(self._ready(key, mask), padding)
         value = _pad(self._ready(value, mask), padding)
-        batch, padded = ops.shape(query)[0], ops.shape(query)[1]
+        batch, padded = shape_of(query)[0], shape_of(query)[1]
         visible = ops.broadcast_to(ops.arange(padded, dtype="int32") < length, (batch, padded))
         visible = visible if mask is None else visible & _pad(mask, padding)
         tokens = self._tokens(global_mask, query, length, padding)
@@ -210,7 +211,7 @@ class LongformerAttention(WithinOneSequence):
         if global_mask is None:
             if not self.num_global_tokens:
                 return None
-            return windows.first_tokens(self.num_global_tokens, *ops.shape(query)[:2])
+            return windows.first_tokens(self.num_global_tokens, *shape_of(query)[:2])
         self._require_global_tokens()
         mask = masks.as_boolean(global_mask, "global_mask", ranks=(2,))
         shape = query.shape[0], length if isinstance(length, int) else None

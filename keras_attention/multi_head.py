@@ -9,6 +9,7 @@ import keras
 from keras import ops
 
 from keras_attention._axes import AttendedAxes
+from keras_attention._backend import shape_of
 from keras_attention._checks import (
     is_positive_integer,
     is_positive_number,
@@ -308,7 +309,7 @@ class MultiHeadAttention(GrowingMemory, MemoryAttention, MultiHeadLayer):
             context = ops.cast(context, gate.dtype) * gate
         output = self._merge(context)
         if self._output_shape is not None and len(self._output_shape) > 1:
-            output = ops.reshape(output, (*ops.shape(output)[:2], *self._output_shape))
+            output = ops.reshape(output, (*shape_of(output)[:2], *self._output_shape))
         return output, weights
 
     def _attend_heads(self, *arguments, **options):

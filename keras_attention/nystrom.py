@@ -8,6 +8,7 @@ from keras import ops
 
 from keras_attention import masks
 from keras_attention._approximation import Approximation
+from keras_attention._backend import shape_of
 from keras_attention._checks import (
     agree,
     plain,
@@ -134,7 +135,7 @@ class NystromAttention(MemoryAttention, Approximation):
         if self.kernel_size is not None:
             # Of lengths that were unknown before, unequal ones must not be broadcast.
             convolved = self._convolve(memory.value, **visible)
-            context = context + ops.reshape(convolved, ops.shape(context))
+            context = context + ops.reshape(convolved, shape_of(context))
         weights = None
         if return_attention_scores:
             weights = landmarks.weights(query, memory.key, **visible, **options)

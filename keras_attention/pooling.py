@@ -5,6 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_attention._backend import shape_of
 from keras_attention._checks import require_positive_integers_or_none
 from keras_attention._layer import ChecksMasks, as_floats
 from keras_attention._recompute import Recomputable
@@ -94,7 +95,7 @@ class AttentionPooling(ChecksMasks, Recomputable):
 
     def call(self, x, mask=None, return_attention_scores=False, training=None):
         query = ops.cast(ops.convert_to_tensor(self.query), self.compute_dtype)
-        query = ops.broadcast_to(query, (ops.shape(x)[0], *query.shape))
+        query = ops.broadcast_to(query, (shape_of(x)[0], *query.shape))
         found = self.attention(
             query,
             as_floats(x, self.compute_dtype),

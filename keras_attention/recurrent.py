@@ -5,6 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_attention._backend import shape_of
 from keras_attention._checks import agree
 from keras_attention._layer import ChecksMasks
 from keras_attention.recurrent_cell import AttentionCell
@@ -73,7 +74,7 @@ class AttentionRNN(ChecksMasks, keras.layers.Layer):
         self._require_sequences(inputs.shape, memory.shape)
         prepared = self.cell.prepare(memory, memory_mask)
         if initial_state is None:
-            initial_state = ops.zeros((ops.shape(inputs)[0], self.cell.cell.units), inputs.dtype)
+            initial_state = ops.zeros((shape_of(inputs)[0], self.cell.cell.units), inputs.dtype)
 
         # JAX traces a loop only once: a seed that the attention draws from in a step is passed to
         # the next step as part of the state, and assigned again after the loop.
@@ -89,10 +90,10 @@ class AttentionRNN(ChecksMasks, keras.layers.Layer):
         states = self.cell.initial_state(initial_state, prepared)
         self._require_one_batch(inputs=inputs, memory=memory, initial_state=states[0])
         if training:
-            self.cell.draw_dropout(ops.shape(inputs)[0])
+            self.cell.draw_dropout(shape_of(inputs)[0])
         inputs = ops.swapaxes(inputs, 0, 1)  # (length, batch, input_size)
         # Zeros in the shape of a step's output and weights, to start the scan with.
-        batch = ops.shape(states[0])[0]
+        batch = shape_of(states[0])[0]
         output = ops.zeros((batch, self.cell.output_size), self.compute_dtype)
         weights = self.cell._zero_weights(batch, prepared)
         first = [output, weights, states, _values(seeds)]

@@ -6,6 +6,7 @@ import keras
 from keras import ops
 
 from keras_attention import _rnn_cells
+from keras_attention._backend import shape_of
 from keras_attention._checks import require_one_of, require_positive_integers_or_none
 from keras_attention._layer import require_built
 from keras_attention._registry import serialize
@@ -216,7 +217,7 @@ class AttentionCell(keras.layers.Layer):
         require_built(self, "inputs_shape, memory_shape")
         states = _rnn_cells.initial_states(self.cell, state, self.name)
         self.forget_dropout()
-        batch = ops.shape(states[0])[0]
+        batch = shape_of(states[0])[0]
         if self.order == "luong":
             states.append(ops.zeros((batch, self.output_size), self.compute_dtype))
         states = [ops.cast(each, self.compute_dtype) for each in states]
@@ -252,7 +253,7 @@ class AttentionCell(keras.layers.Layer):
         """Returns zeros in the shape of the weights of a step."""
         has_heads = len(memory.key.shape) == 4  # queries may have more heads than keys
         heads = (self.attention.num_heads,) if has_heads else ()
-        return ops.zeros((batch, *heads, ops.shape(memory.key)[-2]), "float32")
+        return ops.zeros((batch, *heads, shape_of(memory.key)[-2]), "float32")
 
     def call(self, inputs, states, memory, training=None):
         if not self._history_length:

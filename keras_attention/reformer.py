@@ -6,6 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_attention._backend import shape_of
 from keras_attention._checks import require_positive_integers
 from keras_attention._one_sequence import WithinOneSequence
 from keras_attention._products import matmul
@@ -135,7 +136,7 @@ class ReformerAttention(WithinOneSequence):
     ):
         self._require_possible(key, attention_mask, use_causal_mask)
         self._require_fitting_shapes(query.shape, value.shape, value.shape)
-        length = ops.shape(query)[1]
+        length = shape_of(query)[1]
         visible = self._visible(query, value, query_mask, value_mask, key_mask)
         chunk = 2 * self.bucket_size
         if isinstance(length, int):

@@ -7,6 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_attention._backend import shape_of
 from keras_attention._checks import plain, require_positive_numbers
 from keras_attention._recurrent_attention import RecurrentAttention, Written
 from keras_attention._registry import serialize
@@ -109,10 +110,10 @@ class RetentionAttention(RecurrentAttention):
         self._build_norm(norm)
 
     def _write(self, query, value, visible, recent, start):
-        places = ops.arange(ops.shape(query)[1], dtype="int32") + start
+        places = ops.arange(shape_of(query)[1], dtype="int32") + start
         query = self._rotated(self.query_projection, query, places)
         key = self._rotated(self.key_projection, value, places)
-        batch, heads, length, _ = ops.shape(key)
+        batch, heads, length, _ = shape_of(key)
         log_decays = np.log1p(-(2.0 ** (-5 - np.arange(self.num_heads)))).astype("float32")
         written = Written(
             query * self.key_dim**-0.5,

@@ -6,6 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_attention._backend import shape_of
 from keras_attention._products import matmul
 from keras_attention.multi_head import MultiHeadAttention
 from keras_attention.normalizers import Normalizer
@@ -122,7 +123,7 @@ class _Mixed(Normalizer):
 
 def _mixed(mixing, x):
     """(batch, heads, queries, keys) -> the same shape, with mixtures in place of the heads."""
-    batch, heads, queries, keys = ops.shape(x)
+    batch, heads, queries, keys = shape_of(x)
     pairs = ops.reshape(x, (batch, heads, queries * keys))
     mixtures = matmul(ops.cast(mixing, "float32"), pairs, transpose_a=True)
     return ops.reshape(mixtures, (batch, heads, queries, keys))

@@ -1,9 +1,9 @@
 """The blocks of a Transformer: attention and a feed-forward network, each added to its input."""
 
 import keras
-from keras import ops
 
 from keras_attention import masks
+from keras_attention._backend import shape_of
 from keras_attention._block import Block
 from keras_attention._causal_steps import CausalSteps
 from keras_attention._layer import require_built
@@ -199,7 +199,7 @@ class DecoderBlock(Block):
             `(cache, memory)`. A step only changes the cache, a `Memory` as of `EncoderBlock.start`.
         """
         require_built(self, "x_shape, encoded_shape")
-        cache = self._room(self.self_attention, ops.shape(encoded)[0], max_length, None)
+        cache = self._room(self.self_attention, shape_of(encoded)[0], max_length, None)
         return cache, self.cross_attention.prepare(encoded, value_mask=encoded_mask)
 
     def step(self, x, cache, memory, start, return_attention_scores=False):

@@ -2,6 +2,8 @@
 
 from keras import ops
 
+from keras_attention._backend import shape_of
+
 
 def passed_on(x, fractions):
     """Returns what each key gets if every key passes on a fraction of it to the next one.
@@ -37,7 +39,7 @@ def _total(x, fractions):
         total = total + product * _shifted(total, distance)
         return distance * 2, total, product * _shifted(product, distance)
 
-    length, distance, product = ops.shape(x)[-1], 1, _shifted(fractions, 1)
+    length, distance, product = shape_of(x)[-1], 1, _shifted(fractions, 1)
     if not isinstance(length, int):
         start = ops.convert_to_tensor(distance, "int32"), x, product
         return ops.while_loop(lambda distance, *_: distance < length, look_further, start)[1]
@@ -62,7 +64,7 @@ def moved(weights, visible=None):
 
 def _shifted(x, distance):
     """Returns `x` moved towards the end, or towards the start if negative, with zeros behind."""
-    length = ops.shape(x)[-1]
+    length = shape_of(x)[-1]
     places = ops.arange(length, dtype="int32") - distance
     is_inside = ops.logical_and(places >= 0, places < length)
     return ops.where(is_inside, ops.take(x, ops.clip(places, 0, length - 1), axis=-1), 0.0)

@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_attention._backend import shape_of
 from keras_attention._checks import plain, require_numbers
 from keras_attention.alignments._passing import moved, passed_on
 from keras_attention.alignments.base import Alignment
@@ -43,7 +44,7 @@ class Deciding(Alignment):
         if training:
             if self.noise:
                 noise = keras.random.normal(
-                    ops.shape(scores), dtype="float32", seed=self.seed_generator
+                    shape_of(scores), dtype="float32", seed=self.seed_generator
                 )
                 scores = scores + self.noise * noise
             stop, pass_on = ops.sigmoid(scores), ops.sigmoid(-scores)

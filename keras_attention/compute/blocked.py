@@ -13,6 +13,7 @@ import numpy as np
 from keras import ops
 
 from keras_attention import masks, normalizers
+from keras_attention._backend import shape_of
 from keras_attention._products import matmul
 from keras_attention.compute.reference import lead_of, scores_and_weights
 
@@ -50,7 +51,7 @@ def attend_in_blocks(
     Returns:
         The context `(batch, *heads, query_length, value_size)`, in the dtype of `value`.
     """
-    query_length, key_length = ops.shape(queries[0])[-2], ops.shape(key)[-2]
+    query_length, key_length = shape_of(queries[0])[-2], shape_of(key)[-2]
     query_positions, key_positions = masks.positions(query_length, key_length, start)
     of_scores = {"scoring": scoring, "normalizer": normalizer, "mask": mask, "training": training}
     of_scores["lead"] = lead_of(queries[0], value)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from keras import ops
 
-from keras_attention._backend import TileList, custom_gradient, pullback
+from keras_attention._backend import TileList, custom_gradient, pullback, shape_of
 from keras_attention._products import matmul
 from keras_attention.compute.online import ONLINE
 from keras_attention.compute.tiles import Grid
@@ -101,7 +101,7 @@ class _Tiles:
             )
             return [each.write(pair.row, new).state for each, new in zip(sums, of_row, strict=True)]
 
-        context_shape = *ops.shape(tensors.queries[0])[:-1], ops.shape(tensors.value)[-1]
+        context_shape = *shape_of(tensors.queries[0])[:-1], shape_of(tensors.value)[-1]
         start = self.online.start(ops.zeros(context_shape, "float32"))
         sums = self._loop(step, [TileList.unstack(each).state for each in start])
         return self.online.finish([TileList(each).stack() for each in sums])

@@ -10,7 +10,7 @@ Products of decays are computed from differences of sums of their logarithms, wh
 import keras
 from keras import ops
 
-from keras_attention._backend import larger
+from keras_attention._backend import larger, shape_of
 from keras_attention._products import matmul, transposed
 from keras_attention._split import split_after
 
@@ -40,7 +40,7 @@ def attend(query, key, value, log_decay, strength=None, before=None):
     Returns:
         `(context, state)`, float32: one vector for each query, and `S` after the last position.
     """
-    batch, heads, length, key_dim = ops.shape(key)
+    batch, heads, length, key_dim = shape_of(key)
     cut, join = _chunks(length)
     query, key, value, log_decay = map(cut, (query, key, value, log_decay[..., None]))
     total = ops.cumsum(log_decay, axis=-2)  # (batch, heads, chunks, chunk, 1)
@@ -58,7 +58,7 @@ def attend(query, key, value, log_decay, strength=None, before=None):
         transition = transition - matmul(rest * key, erased, transpose_a=True)
     added = matmul(rest * key, written, transpose_a=True)
     if before is None:
-        before = empty_state(batch, heads, key_dim, ops.shape(value)[-1])
+        before = empty_state(batch, heads, key_dim, shape_of(value)[-1])
     states = _states(ops.moveaxis(transition, 2, 0), ops.moveaxis(added, 2, 0), before)
     earlier = ops.moveaxis(states[:-1], 0, 2)  # (batch, heads, chunks, key_dim, value_dim)
     if erased is not None:
@@ -77,7 +77,7 @@ def weights(query, key, log_decay, strength=None):
     Returns:
         Tensor `(batch, heads, length, length)`, float32, with zeros for later values.
     """
-    batch, heads, length, _ = ops.shape(key)
+    batch, heads, length, _ = shape_of(key)
     single = ops.broadcast_to(ops.eye(length), (batch, heads, length, length))
     return attend(query, key, single, log_decay, strength)[0]
 
@@ -90,13 +90,13 @@ def _chunks(length):
 
     def cut(x):
         """(batch, heads, length, size) -> (batch, heads, chunks, chunk, size)."""
-        batch, heads, _, size = ops.shape(x)
+        batch, heads, _, size = shape_of(x)
         padding = number * chunk - length
         x = ops.pad(ops.cast(x, "float32"), [(0, 0), (0, 0), (0, padding), (0, 0)])
         return ops.reshape(x, (batch, heads, number, chunk, size))
 
     def join(x):
-        batch, heads, _, _, size = ops.shape(x)
+        batch, heads, _, _, size = shape_of(x)
         return ops.reshape(x, (batch, heads, number * chunk, size))[:, :, :length]
 
     return cut, join

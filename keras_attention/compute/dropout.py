@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_attention._backend import uniform_of_seed
+from keras_attention._backend import shape_of, uniform_of_seed
 
 
 class WeightDropout:
@@ -32,7 +32,7 @@ class WeightDropout:
 
         def drop(weights, tile):
             seed = ops.stack([first[0], first[1] + ops.cast(tile, "int32")])
-            uniform = uniform_of_seed(ops.shape(weights), seed)
+            uniform = uniform_of_seed(shape_of(weights), seed)
             return ops.where(uniform >= self.rate, weights / (1.0 - self.rate), 0.0)
 
         return drop

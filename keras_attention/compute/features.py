@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from keras import ops
 
 from keras_attention import masks
-from keras_attention._backend import larger
+from keras_attention._backend import larger, shape_of
 from keras_attention._products import matmul, transposed
 from keras_attention._split import split_after
 
@@ -55,7 +55,7 @@ def attend_by_features(query, key, value, mask=None, query_mask=None, causal=Fal
 
 def empty_sums(key, value):
     """Returns the `Sums` before the first position, for keys and values of the same sizes."""
-    batch, heads, _, num_features = ops.shape(key)
+    batch, heads, _, num_features = shape_of(key)
     columns = value.shape[-1] + 1
     return Sums(
         ops.full((batch, heads, 1, num_features), LOWEST, "float32"),
@@ -78,7 +78,7 @@ def attend_next(query, key, value, before, mask=None):
     query, key, largest = _features(query, key, mask, before.largest)
     earlier = before.sums * transposed(ops.exp(before.largest - _finite(largest)))
     sums, total = _sums_up_to_now(query, key, _with_ones(value), earlier)
-    return _normalized(sums, mask), Sums(largest, total, before.length + ops.shape(value)[2])
+    return _normalized(sums, mask), Sums(largest, total, before.length + shape_of(value)[2])
 
 
 def weights(query, key, mask=None, query_mask=None, causal=False):
@@ -93,7 +93,7 @@ def weights(query, key, mask=None, query_mask=None, causal=False):
     query, key, _ = _features(query, key, mask)
     pairs = matmul(query, key, transpose_b=True)
     if causal:
-        pairs = ops.where(masks.Causal()(ops.shape(query)[2], ops.shape(key)[2]), pairs, 0.0)
+        pairs = ops.where(masks.Causal()(shape_of(query)[2], shape_of(key)[2]), pairs, 0.0)
     return _normalized(ops.concatenate([pairs, ops.sum(pairs, -1, keepdims=True)], -1), query_mask)
 
 
@@ -137,14 +137,14 @@ def _sums_up_to_now(query, key, value, earlier=None):
     Returns:
         `(sums, total)`: one row for each query, and the sums of all keys with the earlier ones.
     """
-    query_length, key_length = ops.shape(query)[2], ops.shape(key)[2]
+    query_length, key_length = shape_of(query)[2], shape_of(key)[2]
     longest = larger(larger(query_length, key_length), 1)
     chunk = min(CHUNK, longest) if isinstance(longest, int) else CHUNK
     number = -(-longest // chunk)
 
     def cut(x):
         """(batch, heads, length, size) -> (batch, heads, chunks, chunk, size)."""
-        batch, heads, length, size = ops.shape(x)
+        batch, heads, length, size = shape_of(x)
         padding = number * chunk - length  # in front, since queries and keys end together
         x = ops.pad(x, [(0, 0), (0, 0), (padding, 0), (0, 0)])
         return ops.reshape(x, (batch, heads, number, chunk, size))
@@ -155,7 +155,7 @@ def _sums_up_to_now(query, key, value, earlier=None):
     before = ops.cumsum(ops.concatenate([first, of_chunks], axis=2), axis=2)  # chunks + 1 of them
     pairs = matmul(query, key, transpose_b=True) * ops.tril(ops.ones((chunk, chunk), "float32"))
     sums = matmul(pairs, value) + matmul(query, before[:, :, :-1])
-    batch, heads, _, _, size = ops.shape(sums)
+    batch, heads, _, _, size = shape_of(sums)
     joined = ops.reshape(sums, (batch, heads, number * chunk, size))
     return joined[:, :, number * chunk - query_length :], before[:, :, -1]
 

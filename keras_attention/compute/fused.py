@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_attention import masks
+from keras_attention._backend import shape_of
 from keras_attention.compute.tiles import visible_pairs
 
 
@@ -27,9 +28,9 @@ def attend_by_kernel(queries, key, value, *, mask=None, start=None):
 
 def _visible(mask, query, key, start):
     """Returns a mask as booleans `(batch, *heads, query_length, key_length)`, broadcast."""
-    lengths = ops.shape(query)[-2], ops.shape(key)[-2]
+    lengths = shape_of(query)[-2], shape_of(key)[-2]
     visible = visible_pairs(mask, masks.positions(*lengths, start), query.shape[:-2])
-    return ops.broadcast_to(visible, (*ops.shape(query)[:-2], *lengths))
+    return ops.broadcast_to(visible, (*shape_of(query)[:-2], *lengths))
 
 
 def _of_heads(query, key, value, visible):

@@ -8,6 +8,7 @@ import math
 
 from keras import ops
 
+from keras_attention._backend import shape_of
 from keras_attention._products import matmul, transposed
 from keras_attention.normalizers import Softmax
 
@@ -28,7 +29,7 @@ def attend_by_landmarks(
     """
     query, key, value = (ops.cast(x, "float32") for x in (query, key, value))
     query = query / math.sqrt(query.shape[-1])
-    lengths = ops.shape(query)[2], ops.shape(key)[2]
+    lengths = shape_of(query)[2], shape_of(key)[2]
     if any(isinstance(length, int) and length <= num_landmarks for length in lengths):
         return matmul(_softmax(query, key, query_mask, mask), value)
     queries = Segments(query_mask, lengths[0], num_landmarks)
@@ -53,7 +54,7 @@ def weights(query, key, mask=None, query_mask=None, **options):
     Returns:
         Tensor `(batch, heads, query_length, key_length)`, float32.
     """
-    units = ops.eye(ops.shape(key)[2], dtype="float32")[None, None]  # one value for each key
+    units = ops.eye(shape_of(key)[2], dtype="float32")[None, None]  # one value for each key
     return attend_by_landmarks(query, key, units, mask, query_mask, **options)
 
 

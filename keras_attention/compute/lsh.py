@@ -8,6 +8,7 @@ other key.
 
 from keras import ops
 
+from keras_attention._backend import shape_of
 from keras_attention._products import matmul, transposed
 from keras_attention.compute.partial import combined, sums_of, take_rows
 from keras_attention.normalizers import Softmax
@@ -63,7 +64,7 @@ def weights(query, buckets, visible, chunk, causal=False):
     chunks = places // chunk
     in_round = _equal(buckets[..., :, None], buckets[..., None, :])
     in_round = in_round & _near(chunks[..., :, None], chunks[..., None, :])
-    positions = ops.arange(ops.shape(query)[2], dtype="int32")
+    positions = ops.arange(shape_of(query)[2], dtype="int32")
     positions = positions[:, None], positions[None, :]
     meets = ops.any(in_round, axis=2) & _may_see(*positions, causal)
     alone = ~ops.any(meets, axis=-1, keepdims=True) & (positions[0] == positions[1])
@@ -78,7 +79,7 @@ def _keys(query):
 
 def _orders(buckets):
     """Returns the position at each sorted place, and the sorted place of each position."""
-    length = ops.shape(buckets)[-1]
+    length = shape_of(buckets)[-1]
     ranks = buckets * length + ops.arange(length, dtype="int32")
     orders = ops.cast(ops.argsort(ranks, axis=-1), "int32")
     return orders, ops.cast(ops.argsort(orders, axis=-1), "int32")
@@ -115,13 +116,13 @@ def _pairs(numbers, order, chunk):
 
 def _cut(x, chunk):
     """(…, length, size) -> (…, chunks, chunk, size)."""
-    *lead, length, size = ops.shape(x)
+    *lead, length, size = shape_of(x)
     return ops.reshape(x, (*lead, length // chunk, chunk, size))
 
 
 def _join(x):
     """(…, chunks, chunk, size) -> (…, length, size)."""
-    *lead, chunks, chunk, size = ops.shape(x)
+    *lead, chunks, chunk, size = shape_of(x)
     return ops.reshape(x, (*lead, chunks * chunk, size))
 
 

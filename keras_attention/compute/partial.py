@@ -2,6 +2,7 @@
 
 from keras import ops
 
+from keras_attention._backend import shape_of
 from keras_attention._products import matmul
 from keras_attention._split import split_after
 
@@ -23,7 +24,7 @@ def sums_of(scores, meets, value):
     peak = ops.stop_gradient(ops.max(seen, axis=-1, keepdims=True, initial=LOWEST))
     powers = ops.exp(seen - ops.where(ops.isfinite(peak), peak, 0.0))
     total = ops.sum(powers, axis=-1, keepdims=True)
-    peak = ops.broadcast_to(peak, ops.shape(total))  # on PyTorch, empty maxima are smaller
+    peak = ops.broadcast_to(peak, shape_of(total))  # on PyTorch, empty maxima are smaller
     return ops.concatenate([matmul(powers, value), total, peak], axis=-1)
 
 
@@ -50,8 +51,8 @@ def take_rows(x, rows):
         x: The tensor.
         rows: int32 `(*lead, number)`.
     """
-    *lead, length, size = ops.shape(x)
-    number, sequences = ops.shape(rows)[-1], 1
+    *lead, length, size = shape_of(x)
+    number, sequences = shape_of(rows)[-1], 1
     for each in lead:
         sequences = sequences * each
     first = ops.arange(sequences, dtype="int32") * length

@@ -3,6 +3,7 @@
 from keras import ops
 
 from keras_attention import masks
+from keras_attention._backend import shape_of
 from keras_attention._checks import fits
 from keras_attention._products import matmul
 from keras_attention.compute.tiles import visible_pairs
@@ -30,7 +31,7 @@ def attend_at_once(
     Returns:
         `(context, weights)`.
     """
-    positions = masks.positions(ops.shape(queries[0])[-2], ops.shape(key)[-2], start)
+    positions = masks.positions(shape_of(queries[0])[-2], shape_of(key)[-2], start)
     _, weights = scores_and_weights(
         [ops.cast(query, "float32") for query in queries],
         ops.cast(key, "float32"),

@@ -12,7 +12,7 @@ import math
 
 from keras import ops
 
-from keras_attention._backend import larger
+from keras_attention._backend import larger, shape_of
 from keras_attention._products import matmul
 from keras_attention.compute.partial import LOWEST, combined, sums_of, take_rows
 from keras_attention.normalizers import Softmax
@@ -39,7 +39,7 @@ class SelectedBlocks:
         self, query, key, mask=None, query_mask=None, *, block_size, num_blocks, causal, start=None
     ):
         query, key = ops.cast(query, "float32"), ops.cast(key, "float32")
-        self.shape, self.key_shape = ops.shape(query), ops.shape(key)
+        self.shape, self.key_shape = shape_of(query), shape_of(key)
         batch, heads, query_length, size = self.shape
         _, key_heads, key_length, _ = self.key_shape
         self.sequences, self.rows = batch * key_heads, heads // key_heads * query_length
@@ -73,7 +73,7 @@ class SelectedBlocks:
         tile = tile_size(self.rows * self.num_blocks, self.number, self.block_size)
         rows, blocks, slots = in_tiles(pairs, self.number, tile)
         rows = ops.minimum(rows // self.num_blocks, self.rows - 1)
-        tiles = ops.shape(blocks)[1]
+        tiles = shape_of(blocks)[1]
         query = take_rows(self.query, rows)
         query = ops.reshape(query, (self.sequences, tiles, tile, query.shape[-1]))
         key, value = (self._of_tiles(x, blocks) for x in (self.key, value))
@@ -169,7 +169,7 @@ class SelectedBlocks:
 
     def _in_blocks(self, x):
         """(batch, key_heads, key_length, size) -> (sequences, number, block_size, size)."""
-        length, size = ops.shape(x)[2:]
+        length, size = shape_of(x)[2:]
         x = ops.reshape(x, (self.sequences, length, size))
         if self.mask is not None:  # move visible keys to the front
             order = ops.arange(length, dtype="int32")
@@ -180,14 +180,14 @@ class SelectedBlocks:
 
     def _of_tiles(self, x, blocks):
         """(sequences, number, block_size, size) -> (sequences, tiles, block_size, size)."""
-        _, tiles = ops.shape(blocks)
+        _, tiles = shape_of(blocks)
         shape = self.sequences, self.number, self.block_size * x.shape[-1]
         taken = take_rows(ops.reshape(x, shape), ops.minimum(blocks, self.number - 1))
         return ops.reshape(taken, (self.sequences, tiles, self.block_size, x.shape[-1]))
 
     def _of_keys(self, x):
         """(batch or 1, n) -> (sequences, n)."""
-        number = ops.shape(x)[1]
+        number = shape_of(x)[1]
         x = ops.broadcast_to(x[:, None], (*self.key_shape[:2], number))
         return ops.reshape(x, (self.sequences, number))
 
@@ -226,7 +226,7 @@ def in_tiles(blocks, number, tile):
         that are not below the number of pairs only fill up a tile; the block of each tile; and the
         slot of each pair.
     """
-    sequences, pairs = ops.shape(blocks)
+    sequences, pairs = shape_of(blocks)
     first = ops.arange(sequences, dtype="int32")[:, None] * (number + 1)
     counts = ops.segment_sum(
         ops.ones((sequences * pairs,), "int32"),

@@ -4,6 +4,8 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_attention._backend import shape_of
+
 # Number of values in the largest array of a tile: small enough for a processor's cache, large
 # enough that the overhead of an operation is negligible.
 NUMBERS_A_TILE = 2**20
@@ -26,9 +28,9 @@ class Grid:
     """
 
     def __init__(self, query, key, pair_size, longest_tile=None, start=None):
-        self.query_length, self.key_length = ops.shape(query)[-2], ops.shape(key)[-2]
+        self.query_length, self.key_length = shape_of(query)[-2], shape_of(key)[-2]
         self.start = self.key_length - self.query_length if start is None else start
-        self.lead = ops.shape(query)[:-2]  # batch, *heads
+        self.lead = shape_of(query)[:-2]  # batch, *heads
         rows = [size for size in query.shape[:-2] if size is not None]
         self.query_tile, self.key_tile = tile_sizes(
             query.shape[-2],
@@ -179,7 +181,7 @@ def tile_sizes(query_length, key_length, numbers_a_pair, longest_tile):
 
 def _cut(x, number, tile):
     """(batch, *heads, length, size) -> (number, batch, *heads, tile, size)."""
-    lead, (length, size) = ops.shape(x)[:-2], ops.shape(x)[-2:]
+    lead, (length, size) = shape_of(x)[:-2], shape_of(x)[-2:]
     padding = [(0, 0)] * (len(x.shape) - 2) + [(0, number * tile - length), (0, 0)]
     padded = x if isinstance(length, int) and length == number * tile else ops.pad(x, padding)
     return ops.moveaxis(ops.reshape(padded, (*lead, number, tile, size)), -3, 0)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-from keras_attention._backend import larger, size_of
+from keras_attention._backend import larger, shape_of, size_of
 from keras_attention._products import matmul
 from keras_attention.compute.partial import take_rows
 from keras_attention.normalizers import Softmax
@@ -54,12 +54,12 @@ def first_tokens(number, batch, length):
     order = ops.arange(number, dtype="int32")
     is_first = ops.arange(length, dtype="int32") < number
     found = ops.minimum(order, length - 1), order < length, is_first
-    return GlobalTokens(*(ops.broadcast_to(x[None], (batch, ops.shape(x)[0])) for x in found))
+    return GlobalTokens(*(ops.broadcast_to(x[None], (batch, shape_of(x)[0])) for x in found))
 
 
 def tokens_of(mask):
     """Returns the `GlobalTokens` of a boolean mask `(batch, length)`."""
-    length = ops.shape(mask)[1]
+    length = shape_of(mask)[1]
     counts = ops.sum(ops.cast(mask, "int32"), axis=1)
     number = size_of(ops.max(counts, initial=0), length)
     order = ops.arange(length, dtype="int32")
@@ -82,13 +82,13 @@ def attend_in_windows(query, key, value, mask, tokens=None, *, reach, dropout=No
     Returns:
         The context `(batch, heads, length, value_size)` in the dtype of `value`.
     """
-    batch, heads, length, _ = ops.shape(query)
+    batch, heads, length, _ = shape_of(query)
     block, beside = _sizes(length, reach)
     number = length // block
 
     def cut(x):
         """(batch, heads, length, size) -> (batch, heads, blocks, block, size)."""
-        return ops.reshape(x, (batch, ops.shape(x)[1], number, block, x.shape[-1]))
+        return ops.reshape(x, (batch, shape_of(x)[1], number, block, x.shape[-1]))
 
     def keys_of_blocks(x):
         """(batch, heads, length, size) -> (batch, heads, blocks, global tokens + keys, size)."""
@@ -96,7 +96,7 @@ def attend_in_windows(query, key, value, mask, tokens=None, *, reach, dropout=No
         if tokens is None:
             return in_reach
         of_tokens = take_of_heads(x, tokens.places)
-        count, size = ops.shape(of_tokens)[2:]
+        count, size = shape_of(of_tokens)[2:]
         of_tokens = ops.broadcast_to(of_tokens[:, :, None], (batch, heads, number, count, size))
         return ops.concatenate([of_tokens, in_reach], axis=3)
 
@@ -109,7 +109,7 @@ def attend_in_windows(query, key, value, mask, tokens=None, *, reach, dropout=No
         # (batch, number, 1); `take_along_axis` fails for no tokens of no sequences
         is_visible = take_rows(ops.cast(mask, "int32")[..., None], tokens.places)
         sees = tokens.exists & ops.cast(is_visible[..., 0], "bool")
-        shape = batch, 1, number, block, ops.shape(tokens.places)[1]
+        shape = batch, 1, number, block, shape_of(tokens.places)[1]
         sees = ops.broadcast_to(sees[:, None, None, None], shape)
         visible = ops.concatenate([sees, visible], axis=-1)
     key = keys_of_blocks(ops.cast(key, "float32"))
@@ -146,7 +146,7 @@ def weights_in_windows(query, key, mask, tokens=None, *, reach):
     Returns:
         Tensor `(batch, heads, length, length)`, float32.
     """
-    order = ops.arange(ops.shape(query)[2], dtype="int32")
+    order = ops.arange(shape_of(query)[2], dtype="int32")
     visible = ops.abs(order - order[:, None])[None] <= reach
     if tokens is not None:
         visible = visible | tokens.contains[:, None]
@@ -162,7 +162,7 @@ def with_rows(x, of_tokens, tokens):
         of_tokens: Their rows `(batch, heads, number, size)`.
         tokens: `GlobalTokens`.
     """
-    length = ops.shape(x)[2]
+    length = shape_of(x)[2]
     ranks = ops.cumsum(ops.cast(tokens.contains, "int32"), axis=1) - 1
     order = ops.arange(length, dtype="int32")
     rows = ops.where(tokens.contains, ranks + length, order)
@@ -176,8 +176,8 @@ def take_of_heads(x, rows):
         x: The tensor.
         rows: int32 `(batch, number)`.
     """
-    batch, heads = ops.shape(x)[:2]
-    return take_rows(x, ops.broadcast_to(rows[:, None], (batch, heads, ops.shape(rows)[1])))
+    batch, heads = shape_of(x)[:2]
+    return take_rows(x, ops.broadcast_to(rows[:, None], (batch, heads, shape_of(rows)[1])))
 
 
 def _sizes(length, reach):
@@ -204,7 +204,7 @@ def _with_neighbors(x, beside):
     """
     if isinstance(beside, int) and beside == 0:
         return x
-    block, nothing = ops.shape(x)[3], ops.zeros_like(x[:, :, :1])
+    block, nothing = shape_of(x)[3], ops.zeros_like(x[:, :, :1])
     before = ops.concatenate([nothing, x[:, :, :-1]], axis=2)[:, :, :, block - beside :]
     after = ops.concatenate([x[:, :, 1:], nothing], axis=2)[:, :, :, :beside]
     return ops.concatenate([before, x, after], axis=3)

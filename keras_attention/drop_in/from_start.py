@@ -1,8 +1,7 @@
 """Masks aligned to the start, as in Keras."""
 
-from keras import ops
-
 from keras_attention import masks
+from keras_attention._backend import shape_of
 
 
 class _FromStart(masks.Mask):
@@ -34,4 +33,4 @@ def from_start(mask, query, keys, axis=1):
     """
     if query.shape[axis] == keys.shape[axis] and query.shape[axis] is not None:
         return mask
-    return _FromStart(mask, ops.shape(keys)[axis] - ops.shape(query)[axis])
+    return _FromStart(mask, shape_of(keys)[axis] - shape_of(query)[axis])

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_attention._backend import shape_of
 from keras_attention.masks.base import Mask
 
 
@@ -123,7 +124,7 @@ def refuse_to_save(mask, name):
 
 def look_up(table, positions, axis):
     """Returns `(entries, inside)`: a table's entries at positions, and whether these exist."""
-    length = ops.shape(table)[axis]
+    length = shape_of(table)[axis]
     inside = (positions >= 0) & (positions < length)
     nearest = ops.maximum(ops.minimum(positions, length - 1), 0)
     return ops.take(table, nearest, axis=axis), inside

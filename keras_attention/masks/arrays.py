@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_attention._backend import shape_of
 from keras_attention.masks._arguments import as_boolean, integers, look_up, refuse_to_save
 from keras_attention.masks.base import Mask
 
@@ -37,7 +38,7 @@ class Array(Mask):
         elif rank == 3:
             visible = visible[:, None]
         self.visible = visible
-        self.first_position = ops.shape(visible)[3] - ops.shape(visible)[2]
+        self.first_position = shape_of(visible)[3] - shape_of(visible)[2]
 
     def tile(self, query_positions, key_positions):
         rows = query_positions - self.first_position

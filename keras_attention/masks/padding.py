@@ -1,7 +1,6 @@
 """Padding masks: hidden keys and hidden queries."""
 
-from keras import ops
-
+from keras_attention._backend import shape_of
 from keras_attention.masks._arguments import as_boolean, look_up, refuse_to_save
 from keras_attention.masks.base import Mask
 
@@ -63,7 +62,7 @@ class Queries(Mask):
 
     def __init__(self, visible, key_length):
         self.visible = as_boolean(visible, "visible", ranks=(2,))
-        self.first_position = key_length - ops.shape(self.visible)[1]
+        self.first_position = key_length - shape_of(self.visible)[1]
 
     def tile(self, query_positions, key_positions):
         visible, inside = look_up(self.visible, query_positions - self.first_position, axis=1)

@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_attention._backend import shape_of
 from keras_attention.normalizers.base import Normalizer, as_float32, below_highest
 
 LOWEST = -1e38  # lower bound for the scores of visible keys
@@ -108,7 +109,7 @@ def _softmax(scores, visible):
 
 def _drawn(scores, visible, seed):
     """Returns the one-hot vector of a key sampled from the softmax, with the Gumbel-max trick."""
-    uniform = keras.random.uniform(ops.shape(scores), minval=1e-30, dtype="float32", seed=seed)
+    uniform = keras.random.uniform(shape_of(scores), minval=1e-30, dtype="float32", seed=seed)
     return _one_hot_of_highest(ops.stop_gradient(scores) - ops.log(-ops.log(uniform)), visible)
 
 
@@ -118,5 +119,5 @@ def _one_hot_of_highest(scores, visible):
     seen = ops.where(visible, ops.maximum(ops.stop_gradient(scores), LOWEST), -float("inf"))
     sides = [(0, 0)] * (len(seen.shape) - 1) + [(0, 1)]
     place = ops.argmax(ops.pad(seen, sides, constant_values=2 * LOWEST), axis=-1, keepdims=True)
-    places = ops.arange(ops.shape(seen)[-1], dtype="int32")
+    places = ops.arange(shape_of(seen)[-1], dtype="int32")
     return ops.cast(places == ops.cast(place, "int32"), "float32")

@@ -3,6 +3,8 @@
 import keras
 from keras import ops
 
+from keras_attention._backend import shape_of
+
 
 @keras.saving.register_keras_serializable(package="keras_attention")
 class Position(keras.layers.Layer):
@@ -138,8 +140,8 @@ def looked_up(features, places):
     Returns:
         Tensor `(batch, *heads, query_tile, key_tile)`.
     """
-    *front, queries, number = ops.shape(features)
+    *front, queries, number = shape_of(features)
     places = ops.arange(queries, dtype="int32")[:, None] * number + places
     flat = ops.reshape(features, (*front, queries * number))
-    shape = (*front, *ops.shape(places))  # for JAX, which drops an axis if all are empty
+    shape = (*front, *shape_of(places))  # for JAX, which drops an axis if all are empty
     return ops.reshape(ops.take(flat, places, axis=-1), shape)

@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_attention._backend import shape_of
 from keras_attention._checks import require_one_of, require_positive_integers_or_none
 from keras_attention._layer import as_floats
 
@@ -73,11 +74,11 @@ class PositionEmbedding(keras.layers.Layer):
                 "vector of every sequence, or one for each sequence (batch,). Received: shape "
                 f"{tuple(start.shape)}, {dtype}."
             )
-        vectors = self._vectors_from(ops.cast(start, "int32"), ops.shape(x)[1])
+        vectors = self._vectors_from(ops.cast(start, "int32"), shape_of(x)[1])
         if self.mode == "add":
             wide = keras.backend.result_type(x.dtype, "float32")
             return ops.cast(ops.cast(x, wide) + ops.cast(vectors, wide), x.dtype)
-        shape = (*ops.shape(x)[:2], self.position_size)
+        shape = (*shape_of(x)[:2], self.position_size)
         return ops.concatenate([x, ops.broadcast_to(ops.cast(vectors, x.dtype), shape)], axis=-1)
 
     def compute_output_shape(self, x_shape):

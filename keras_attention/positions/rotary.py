@@ -4,6 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_attention._backend import shape_of
 from keras_attention._checks import require_one_of
 from keras_attention._products import matmul
 from keras_attention.positions import scaling as scalings
@@ -122,7 +123,7 @@ def turned(x, angles, pairs):
         pairs: Which dimensions form a pair, see `Rotary`.
     """
     size, rotated = x.shape[-1], angles.shape[-1]
-    still = ops.zeros((ops.shape(angles)[0], size - rotated), "float32")
+    still = ops.zeros((shape_of(angles)[0], size - rotated), "float32")
     angles = ops.concatenate([angles, still], axis=-1)
     # A matmul instead of slices, whose gradients are slow. Each sum has one term: it is exact.
     crossed = matmul(x, ops.cast(_cross(size, _pair_of(rotated, pairs)), x.dtype))

@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_attention._backend import shape_of
 from keras_attention._checks import is_positive_number, require_one_of
 from keras_attention.positions.embedding import PositionEmbedding
 from keras_attention.positions.scaling import frequencies_of
@@ -67,7 +68,7 @@ class SinusoidalPosition(PositionEmbedding):
         if self.layout == "halves":
             return ops.concatenate([sines, cosines], axis=-1)[:, : self.position_size]
         pairs = ops.stack([sines, cosines], axis=-1)  # (length, pairs, 2)
-        length = ops.shape(positions)[0]
+        length = shape_of(positions)[0]
         return ops.reshape(pairs, (length, 2 * pairs.shape[1]))[:, : self.position_size]
 
     def get_config(self):

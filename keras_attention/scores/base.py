@@ -1,8 +1,8 @@
 """The base class of scores: how well a key matches a query."""
 
 import keras
-from keras import ops
 
+from keras_attention._backend import shape_of
 from keras_attention._checks import fits
 from keras_attention._products import matmul
 from keras_attention.masks import positions
@@ -101,7 +101,7 @@ class Score(keras.layers.Layer):
         raise NotImplementedError(f"{type(self).__name__} must implement `pairwise(query, key)`.")
 
     def call(self, query, key):
-        of_query, of_key = positions(ops.shape(query)[-2], ops.shape(key)[-2])
+        of_query, of_key = positions(shape_of(query)[-2], shape_of(key)[-2])
         return logits(self, self.prepare_query(query, of_query), self.prepare_key(key, of_key))
 
     def _described(self):

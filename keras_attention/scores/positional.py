@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_attention._backend import shape_of
 from keras_attention._checks import require_positive_integers
 from keras_attention._initializers import for_each_head
 from keras_attention._keras import in_symbolic_scope
@@ -64,7 +65,7 @@ class OfPositions(MatrixProduct):
         rows = ops.take(table, ops.mod(positions, self.max_length), axis=-2)
         is_known = ops.logical_and(positions >= -self.max_length, positions < self.max_length)
         rows = ops.where(is_known[:, None], rows, ops.cast(float("nan"), rows.dtype))
-        return ops.broadcast_to(rows, (ops.shape(like)[0], *ops.shape(rows)))
+        return ops.broadcast_to(rows, (shape_of(like)[0], *shape_of(rows)))
 
     def get_config(self):
         initializer = keras.initializers.serialize(self.kernel_initializer)

@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_attention._backend import shape_of
 from keras_attention._checks import require_positive_integers_or_none
 from keras_attention._initializers import for_each_head
 from keras_attention._keras import in_symbolic_scope
@@ -116,13 +117,13 @@ class RandomSynthesizer(OfPositions):
             return self.rows(self.key_factor, positions, key)
         if not in_symbolic_scope():
             self.require_length(key.shape[-2])
-        return ops.broadcast_to(positions[:, None], (*ops.shape(key)[:-1], 1))
+        return ops.broadcast_to(positions[:, None], (*shape_of(key)[:-1], 1))
 
     def pairwise(self, query, key):
         if self.rank is not None:
             return super().pairwise(query, key)
         columns = ops.swapaxes(ops.cast(key, "int32"), -1, -2)  # (..., 1, key_tile)
-        columns = ops.broadcast_to(columns, (*ops.shape(query)[:-1], ops.shape(key)[-2]))
+        columns = ops.broadcast_to(columns, (*shape_of(query)[:-1], shape_of(key)[-2]))
         inside = ops.minimum(columns, self.max_length - 1)
         found = ops.take_along_axis(query, inside, axis=-1)
         return ops.where(columns < self.max_length, found, ops.cast(float("nan"), found.dtype))

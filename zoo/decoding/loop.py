@@ -158,7 +158,7 @@ def decode(
         past, prompt_length = _past(prompt_ids, batch, beams, max_length, pad_id)
     context, state = tf.nest.map_structure(tf.convert_to_tensor, (context, state))
     state = stretches.without_room(state, max_length)
-    context, state = _for_each_beam(context, state, beams)
+    context, state = _for_each_beam(context, state, batch, beams)
     search = start_search(sampler, first_tokens, max_lengths)
     parents = tf.zeros_like(search.tokens) + tf.range(beams)
     shape = [max_lengths.shape[0], beams]
@@ -232,15 +232,16 @@ def _continued(past, tokens, parents, place):
     return tf.ensure_shape(continued, past.shape)
 
 
-def _for_each_beam(context, state, beams):
+def _for_each_beam(context, state, batch, beams):
     """Repeats the rows of a source, one for each of its beams."""
     if beams == 1:
         return context, state
+    sources = tf.repeat(tf.range(batch), beams)
 
-    def repeat(tensor):
-        return tf.repeat(tensor, beams, axis=0)
+    def of_beams(tensor):
+        return tf.gather(tensor, sources)
 
-    return map_context(repeat, context), map_rows(repeat, state)
+    return map_context(of_beams, context), map_rows(of_beams, state)
 
 
 def next_log_probs(logits, sampler, progress, end_ids, forbidden_ids):

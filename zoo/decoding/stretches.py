@@ -5,6 +5,7 @@ step computes all its rows, and reads, moves and writes whole caches, so that a 
 costs as much as a running one, and an empty position as much as a filled one.
 """
 
+import functools
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -111,8 +112,10 @@ def without_room(state, max_length):
     If the state is a dictionary, the tensors in `"caches"` have this room in the second-to-last
     axis.
     """
-    caches = _caches(state)
-    return _with_room(state, _room(caches[0]) - max_length) if caches else state
+    if not _caches(state):
+        return state
+    room = _room(_caches(state)[0]) - max_length
+    return _with_caches(state, lambda cache: cache[..., :room, :])
 
 
 def of_any_size(rows, now):
@@ -127,8 +130,7 @@ def of_any_size(rows, now):
 
     rows, now = _mapped(rows, now, of_any_number, of_any_number)
     if _caches(now.state):
-        caches = tf.nest.map_structure(of_any_room, now.state[CACHES])
-        now = now._replace(state=now.state | {CACHES: caches})
+        now = now._replace(state=_with_caches(now.state, of_any_room))
     return rows, now
 
 
@@ -205,16 +207,21 @@ def _room(cache):
 
 
 def _with_room(state, room):
-    """Returns a state whose caches have a room: empty places are added, or left out at the end."""
+    """Returns a state whose caches have a larger room: with empty places at the end."""
     if not _caches(state):
         return state
+    missing = room - _room(_caches(state)[0])
 
-    def resized(cache):
-        cache = cache[..., :room, :]
-        missing = room - _room(cache)
-        return tf.pad(cache, [[0, 0]] * (cache.shape.rank - 2) + [[0, missing], [0, 0]])
+    @functools.cache  # few operations for many caches
+    def paddings(rank):
+        return tf.stack([[0, 0]] * (rank - 2) + [[0, missing], [0, 0]])
 
-    return state | {CACHES: tf.nest.map_structure(resized, state[CACHES])}
+    return _with_caches(state, lambda cache: tf.pad(cache, paddings(cache.shape.rank)))
+
+
+def _with_caches(state, function):
+    """Returns a state whose caches went through a function."""
+    return state | {CACHES: tf.nest.map_structure(function, state[CACHES])}
 
 
 def _spec(argument):

@@ -1,0 +1,87 @@
+"""The dense layer inside of layers is Keras' own, in fewer operations."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_attention._backend import shape_of
+from keras_attention._dense import Dense
+from tests.attention.gradients import gradients
+
+RNG = np.random.default_rng(0)
+SHAPES = [(3, 4), (2, 3, 4), (2, 5, 3, 4), (0, 3, 4), (2, 0, 4), (0, 0, 4)]
+
+
+def both(**options):
+    """Returns Keras' layer and this one, with the same weights."""
+    layers = [kind(5, bias_initializer="normal", **options) for kind in (keras.layers.Dense, Dense)]
+    for layer in layers:
+        layer.build((None, None, 4))
+    layers[1].set_weights(layers[0].get_weights())
+    return layers
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("options", [{}, {"activation": "gelu"}, {"use_bias": False}], ids=str)
+def test_it_equals_that_of_keras(shape, options):
+    x = RNG.normal(size=shape).astype("float32")
+    wanted, layer = both(**options)
+    np.testing.assert_allclose(layer(x), wanted(x), atol=1e-6)
+    found = gradients(lambda x: ops.sum(ops.sin(layer(x))), x)
+    np.testing.assert_allclose(
+        found, gradients(lambda x: ops.sum(ops.sin(wanted(x))), x), atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("change", ["lora", "int8", "mixed_bfloat16"])
+def test_it_changes_as_that_of_keras(change):
+    x = RNG.normal(size=(2, 3, 4)).astype("float32")
+    wanted, layer = both(dtype=change) if "float" in change else both()
+    if change == "lora":
+        for each in (wanted, layer):
+            each.enable_lora(2)
+            each.lora_kernel_b.assign(ops.ones(each.lora_kernel_b.shape))
+        layer.lora_kernel_a.assign(wanted.lora_kernel_a)
+    elif change == "int8":
+        wanted.quantize("int8"), layer.quantize("int8")
+    assert layer(x).dtype == wanted(x).dtype
+    np.testing.assert_allclose(
+        ops.cast(layer(x), "float32"), ops.cast(wanted(x), "float32"), atol=1e-5
+    )
+
+
+@pytest.mark.parametrize(
+    ("sizes", "given"),
+    [
+        ((2, 3), (2, 3)),
+        ((None, 3), (2, 3)),
+        ((None, 3), (0, 3)),
+        ((2, None), (2, 0)),
+        ((None, 0), (2, 0)),
+        ((None, None), (2, 3)),
+        ((None, None), (0, 3)),
+        ((None, None), (2, 0)),
+    ],
+    ids=str,
+)
+def test_graphs_of_unknown_sizes_are_small(sizes, given):
+    tf = pytest.importorskip("tensorflow")
+    x = RNG.normal(size=(*given, 4)).astype("float32")
+    layers = both()
+    numbers = []
+    for layer in layers:
+        graph = tf.function(layer, [tf.TensorSpec([*sizes, 4])], autograph=False)
+        graph = graph.get_concrete_function()
+        np.testing.assert_allclose(graph(x), layers[0](x), atol=1e-6)
+        numbers.append(len(graph.graph.get_operations()))
+    assert numbers[1] <= numbers[0] - (12 if None in sizes else 0)
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (2, 0), (0, 3)], ids=str)
+def test_sizes_of_a_tensor(shape):
+    tf = pytest.importorskip("tensorflow")
+    x = np.zeros(shape)
+    for known in (shape, (None, shape[1]), (None, None)):
+        sizes = tf.function(shape_of, [tf.TensorSpec(known, "float64")])(x)
+        assert tuple(map(int, sizes)) == shape == shape_of(x)
