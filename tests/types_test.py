@@ -11,7 +11,7 @@ import pytest
 
 import zoo
 from zoo import names
-from zoo.catalog import ARCHITECTURES
+from zoo.architectures import ARCHITECTURES
 
 ROOT = pathlib.Path(__file__).parents[1]
 PROGRAM = pathlib.Path(__file__).parent / "typed_program.py"

@@ -10,7 +10,8 @@ import sys
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from zoo.catalog import info, list_models, register
+from zoo.architectures import register
+from zoo.catalog import info, list_models
 from zoo.loading import load
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, overload
 
-from zoo.catalog import ARCHITECTURES, folder_of, list_models, register
+from zoo.architectures import ARCHITECTURES, register
+from zoo.catalog import folder_of, list_models
 from zoo.storage import CARD, CONFIG, TOKENIZER, WEIGHTS
 from zoo.storage.cards import read_card
 

@@ -1,4 +1,4 @@
-"""The server over a real socket: TF Serving's protocol, limits, new versions."""
+"""The server over a real socket: TF Serving's protocol, the page, limits, tokens."""
 
 import base64
 import concurrent.futures
@@ -7,23 +7,14 @@ import json
 import random
 import re
 import socket
-import struct
 import threading
 import time
 import types
-import zlib
 
-import numpy as np
 import pytest
-import tensorflow as tf
 
-import zoo
 from tests.serving.client import Client, predict, serving
-from tests.zoo.pictures import IMAGES
-from zoo.readers.images import image_bytes
-from zoo.server import ExportedModel, Limits, LoadedModel, make_app
-from zoo.server import models as server_models
-from zoo.serving import Endpoint, write_version
+from zoo.server import Limits, make_app
 
 TEXTS = ["a man sleeps", "der hund", "two women ride bikes", "", "a dog"]
 
@@ -380,155 +371,3 @@ def test_a_token_is_asked_for(served):
 def test_names_must_differ(served):
     with pytest.raises(ValueError, match="names of their own. Received: luong_nmt, luong_nmt"):
         make_app([served("luong_nmt")] * 2)
-
-
-def export_times(folder, factor):
-    """Writes a version of a model that multiplies numbers by a factor."""
-    inputs = [tf.TensorSpec([None], tf.float32, name="x")]
-    endpoint = Endpoint(lambda x: {"y": factor * x}, inputs)
-    return write_version(folder, [], {"serving_default": endpoint})
-
-
-def test_a_new_version_is_taken_over_while_requests_run(tmp_path):
-    folder, answers, stop = tmp_path / "times", [], threading.Event()
-    export_times(folder, 2.0)
-    exported = ExportedModel("times", folder)
-    with serving([exported], Limits(refresh_seconds=0.05)) as client:
-
-        def ask():
-            while not stop.is_set():
-                answers.append(predict(client, "times", {"instances": [1.0, 2.5]})[:2])
-
-        asking = threading.Thread(target=ask)
-        asking.start()
-        export_times(folder, 3.0)
-        deadline = time.time() + 60
-        while exported.version == 1 and time.time() < deadline:
-            time.sleep(0.05)
-        stop.set()
-        asking.join()
-        assert client("/v1/models/times/versions/2")[0] == 200
-        assert predict(client, "times", {"inputs": [1.0]})[1] == {"outputs": [3.0]}
-    assert {status for status, _ in answers} == {200}
-    assert [2.0, 5.0] in [answer["predictions"] for _, answer in answers]
-
-
-def test_a_broken_version_leaves_the_old_one_and_is_told_once(tmp_path, capfd):
-    folder, told = tmp_path / "times", "times: a new version could not be loaded"
-    export_times(folder, 2.0)
-    exported, output = ExportedModel("times", folder), ""
-    with serving([exported], Limits(refresh_seconds=0.02)) as client:
-        broken = folder / "7" / "saved_model.pb"
-        broken.parent.mkdir()
-        for number, content in enumerate([b"none", b"another"], start=1):
-            broken.write_bytes(content)
-            deadline = time.time() + 60
-            while output.count(told) < number and time.time() < deadline:
-                time.sleep(0.02)
-                output += capfd.readouterr().out
-            time.sleep(0.2)
-            output += capfd.readouterr().out
-            assert output.count(told) == number
-        assert predict(client, "times", {"inputs": [1.0]})[1] == {"outputs": [2.0]}
-
-
-def of_many_pixels(side):
-    """Returns a small PNG file whose header claims a square of this size."""
-    encoded = image_bytes(np.zeros((8, 8), "uint8"))
-    head = b"IHDR" + struct.pack(">II", side, side) + encoded[24:29]
-    return encoded[:12] + head + struct.pack(">I", zlib.crc32(head)) + encoded[33:]
-
-
-class Foreign(tf.Module):
-    """Functions whose inputs and outputs this package does not write."""
-
-    def signatures(self):
-        row, scalar = tf.TensorSpec([None], name="x"), tf.TensorSpec([], name="t")
-        flags, anything = tf.TensorSpec([None], tf.bool, "x"), tf.TensorSpec(None, name="x")
-        functions = {
-            "total": (lambda x: {"y": tf.reduce_sum(x)}, [row]),
-            "scaled": (lambda x, t: {"y": x * t}, [row, scalar]),
-            "not": (lambda x: {"y": tf.logical_not(x)}, [flags]),
-            "same": (lambda x: {"y": x + 0.0}, [anything]),
-            "none": (lambda: {"y": tf.constant([1.0])}, []),
-        }
-        return {
-            name: tf.function(function, signature)
-            for name, (function, signature) in functions.items()
-        }
-
-
-def test_signatures_that_other_programs_wrote(tmp_path):
-    module = Foreign()
-    tf.saved_model.save(module, str(tmp_path / "own" / "0001"), module.signatures())
-    own = ExportedModel("own", tmp_path / "own")
-    with serving([own]) as client:
-
-        def ask(signature, **content):
-            status, answer, _ = predict(client, "own", {"signature_name": signature, **content})
-            return status, answer.get("outputs", answer.get("predictions"))
-
-        status, told, _ = client("/v1/models/own/metadata")
-        same = told["metadata"]["signature_def"]["signature_def"]["same"]["inputs"]["x"]
-        with concurrent.futures.ThreadPoolExecutor(8) as pool:
-            totals = list(pool.map(lambda n: ask("total", inputs=[n, 1]), range(16)))
-        assert ask("total", instances=[1, 2]) == (400, None)
-        assert ask("scaled", inputs={"x": [1, 2], "t": 3}) == (400, None)
-        assert ask("not", instances=[True, False]) == (200, [False, True])
-        assert ask("not", instances=[1, 0]) == (400, None)
-        assert ask("same", instances=[1, 2]) == (200, [1.0, 2.0])
-        assert ask("same", inputs=3) == (400, None)
-        assert ask("none", inputs={}) == (400, None)
-    assert own.version == 1
-    assert (status, same["tensor_shape"]) == (200, {"dim": [], "unknown_rank": True})
-    assert totals == [(200, number + 1.0) for number in range(16)]
-
-
-@pytest.mark.parametrize("name", ["show_attend_tell", pytest.param("blip", marks=pytest.mark.full)])
-def test_images_come_as_base64(model, served, name):
-    with serving([served(name)], Limits(picture_pixels=10_000)) as client:
-        content = [{"b64": base64.b64encode(image_bytes(each)).decode()} for each in IMAGES[:2]]
-        content.append({"b64": ""})
-        _, answer, _ = predict(client, name, {"instances": content})
-        for encoded in (image_bytes(np.zeros((101, 100), "uint8")), of_many_pixels(60_000)):
-            large = base64.b64encode(encoded).decode()
-            for status, told, _ in (
-                predict(client, name, {"instances": [{"b64": large}]}),
-                client(f"/page/{name}", {"picture": large}),
-            ):
-                assert (status, "at most 10000 pixels" in told["error"]) == (400, True)
-    texts = [row["text"] for row in answer["predictions"]]
-    assert texts == [*model(name).caption(IMAGES[:2]), ""]
-
-
-def test_classifiers_are_served():
-    options = {"patch_size": 8, "num_layers": 1, "size": 8, "num_heads": 2, "hidden": 8}
-    reader, labels = zoo.ImageReader(size=16), ["cat", "dog"]
-    task = zoo.load("vit", weights=None, reader=reader, labels=labels, **options)
-    with serving([LoadedModel("vit", task)]) as client:
-        content = [{"b64": base64.b64encode(image_bytes(each)).decode()} for each in IMAGES[:2]]
-        _, answer, _ = predict(client, "vit", {"instances": content})
-        status, page, _ = client("/")
-    assert [row["label"] for row in answer["predictions"]] == task.classify(list(IMAGES[:2]))
-    assert status == 200
-    assert '"models": []' in page
-
-
-def test_a_folder_without_versions_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="no exported version"):
-        ExportedModel("x", tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("asked", "name"),
-    [
-        ("vit_mnist", "vit_mnist"),
-        ("hf://user/bert-base@v1.0", "bert-base"),
-        ("https://a.org/b/toy.zip#sha256=00", "toy"),
-    ],
-)
-def test_names_of_models_have_a_place_in_addresses(monkeypatch, asked, name):
-    task = types.SimpleNamespace(endpoints=dict)
-    monkeypatch.setattr(server_models.loading, "load", lambda _: task)
-    monkeypatch.setattr(server_models, "LoadedModel", lambda name, *_: name)
-    assert server_models.model_of(asked) == name

@@ -11,6 +11,7 @@ import pytest
 import zoo
 from tests import imagenet_weights
 from zoo import catalog
+from zoo.architectures import ARCHITECTURES
 from zoo.decoding import BeamSampler
 from zoo.storage import CARD, HASHED, TOKENIZER, WEIGHTS, presets
 from zoo.training import spoken_numbers
@@ -158,10 +159,7 @@ QUICK = "conformer_ctc", "text_encoder_masked", "transformer_lm", "vit"
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=[] if name in QUICK else pytest.mark.full)
-        for name in catalog.ARCHITECTURES
-    ],
+    [pytest.param(name, marks=[] if name in QUICK else pytest.mark.full) for name in ARCHITECTURES],
 )
 def test_what_fresh_weights_need_is_told_and_works(name):
     info = zoo.info(name)
@@ -384,9 +382,9 @@ def test_a_card_says_what_a_model_is_for_and_on_which_terms(name):
 # ----------------------------------------------------- what is known without importing the classes
 
 
-@pytest.mark.parametrize("name", catalog.ARCHITECTURES)
+@pytest.mark.parametrize("name", ARCHITECTURES)
 def test_an_entry_says_what_its_classes_say(name, fresh_model):
-    entry = catalog.ARCHITECTURES[name]
+    entry = ARCHITECTURES[name]
     assert entry.task_name == entry.task.task_name
     fields = {each.name: each.default for each in dataclasses.fields(entry.core.Config)}
     of_task = {"vocabulary_size": 300, "num_labels": 3}  # set by tokenizers and labels

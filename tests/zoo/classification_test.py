@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 import zoo
+from tests.zoo.commands import run
 from zoo.cli import main
 from zoo.readers.images import image_bytes
 
@@ -170,10 +171,6 @@ def test_labels_are_as_many_as_logits(model):
         zoo.Classifier(model.core, reader=model.reader, labels=["one"])
     with pytest.raises(ValueError, match="either tokenizer=.* or reader="):
         zoo.Classifier(model.core, labels=LABELS)
-
-
-def run(*arguments):
-    return click.testing.CliRunner().invoke(main, [str(each) for each in arguments])
 
 
 @pytest.mark.usefixtures("eagerly")

@@ -1,4 +1,4 @@
-"""A toy language pair, tiny translators that know it by heart, and fresh interpreters."""
+"""A toy language pair, tiny translators that know it by heart, presets, fresh interpreters."""
 
 import os
 import pathlib
@@ -12,7 +12,7 @@ import tensorflow as tf
 
 import zoo
 from zoo.atomic import whole
-from zoo.storage import presets
+from zoo.storage import archives, presets
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -146,6 +146,28 @@ def preset(bahdanau, card, tmp_path_factory):
     folder = tmp_path_factory.mktemp("presets") / "toy"
     presets.save(bahdanau, folder, card, dtype="float16")
     return folder
+
+
+@pytest.fixture(scope="session")
+def toy_folder(fresh_model, tmp_path_factory):
+    """Folder of a preset of a translator that was not trained."""
+    folder = tmp_path_factory.mktemp("saved") / "toy"
+    fresh_model("luong_nmt").save_to_preset(folder, "A toy")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def toy_archive(toy_folder, tmp_path_factory):
+    path = tmp_path_factory.mktemp("packed") / "toy.zip"
+    archives.pack(toy_folder, path)
+    return path
+
+
+@pytest.fixture
+def download_cache(tmp_path, monkeypatch):
+    """Folder of unpacked presets, empty before each test."""
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path / "keras"))
+    return tmp_path / "keras" / "presets"
 
 
 @pytest.fixture(scope="session")

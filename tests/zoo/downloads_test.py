@@ -1,4 +1,4 @@
-"""Presets from elsewhere: archives and what they may hold, URLs, the Hugging Face Hub."""
+"""Presets from elsewhere: URLs and the Hugging Face Hub."""
 
 import fnmatch
 import functools
@@ -7,213 +7,21 @@ import http.server
 import json
 import pathlib
 import re
-import shutil
-import stat
 import sys
 import threading
 import types
-import zipfile
 
-import click.testing
 import pytest
 import requests
 
 import zoo
-from zoo.cli import main
-from zoo.storage import CARD, CONFIG, FILES, LARGEST, TOKENIZER, WEIGHTS, archives, downloads
+from tests.zoo.commands import run
+from tests.zoo.download_cache import left_in, pin
+from zoo.storage import FILES, archives, downloads
 from zoo.storage.downloads import OF_CHECKPOINTS, PICKLED
-from zoo.storage.presets import fingerprint
 
-
-@pytest.fixture(scope="module")
-def folder(fresh_model, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("saved") / "toy"
-    fresh_model("luong_nmt").save_to_preset(folder, "A toy")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def archive(folder, tmp_path_factory):
-    path = tmp_path_factory.mktemp("packed") / "toy.zip"
-    archives.pack(folder, path)
-    return path
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    """Folder of unpacked presets, empty before each test."""
-    monkeypatch.setenv("KERAS_HOME", str(tmp_path / "keras"))
-    return tmp_path / "keras" / "presets"
-
-
+pytestmark = pytest.mark.usefixtures("download_cache")
 COMMIT = "0123456789" * 4
-
-
-def pin(path):
-    return f"#sha256={fingerprint(path)['sha256']}"
-
-
-def left_in(cache):
-    return sorted(path.name for path in cache.iterdir()) if cache.exists() else []
-
-
-# -------------------------------------------------------------------------------------- archives
-
-
-def write_zip(path, folder, names, **contents):
-    """Writes an archive of a preset's files under the given names."""
-    with zipfile.ZipFile(path, "w") as archive:
-        for name in names:
-            own = pathlib.PurePosixPath(name).name
-            archive.writestr(name, contents.get(own) or (folder / own).read_bytes())
-    return path
-
-
-@pytest.mark.parametrize("root", ["", "toy/", "a folder with spaces/"])
-def test_files_are_in_the_root_or_in_a_folder(folder, tmp_path, root):
-    path = write_zip(tmp_path / "toy.zip", folder, [root + name for name in FILES])
-    found = downloads.fetch(str(path))
-    assert {each.name: each.read_bytes() for each in found.iterdir()} == {
-        name: (folder / name).read_bytes() for name in FILES
-    }
-
-
-def test_an_entry_of_the_folder_itself_is_fine(folder, tmp_path):
-    shutil.make_archive(tmp_path / "toy", "zip", folder.parent, "toy")
-    assert zoo.info(tmp_path / "toy.zip").description == "A toy"
-
-
-OTHERS = list(FILES[1:])
-MEMBERS = {
-    "absolute": ["/card.json", *(f"/{name}" for name in OTHERS)],
-    "one is absolute": [CARD, CONFIG, TOKENIZER, f"/{WEIGHTS}"],
-    "above": [f"../{name}" for name in FILES],
-    "one is above": [CARD, CONFIG, TOKENIZER, f"../{WEIGHTS}"],
-    "above and below": [f"toy/../../{name}" for name in FILES],
-    "here": [f"./{name}" for name in FILES],
-    "backslashes": [f"..\\{name}" for name in FILES],
-    "a drive": [f"C:/{name}" for name in FILES],
-    "two folders": [f"toy/{CARD}", *(f"other/{name}" for name in OTHERS)],
-    "too deep": [f"one/two/{name}" for name in FILES],
-    "one is missing": [CARD, CONFIG, TOKENIZER],
-    "no card": OTHERS,
-    "nothing": [],
-    "one too many": [*FILES, "nested/card.json"],
-    "an empty folder too many": [*FILES, "other/"],
-    "twice": [*FILES, CONFIG],
-}
-
-
-@pytest.mark.filterwarnings("ignore:Duplicate name")
-@pytest.mark.parametrize("names", MEMBERS.values(), ids=MEMBERS)
-def test_an_archive_holds_the_four_files_and_nothing_else(folder, tmp_path, cache, names):
-    path = tmp_path / "toy.zip"
-    with zipfile.ZipFile(path, "w") as archive:
-        for name in names:
-            own = folder / name.replace("\\", "/").rpartition("/")[2]
-            archive.writestr(name, own.read_bytes() if own.is_file() else b"")
-    before = sorted(tmp_path.iterdir())
-    with pytest.raises(ValueError, match=r"toy.zip holds no preset.*should hold card.json"):
-        zoo.load(path)
-    assert left_in(cache) == []
-    assert sorted(set(tmp_path.iterdir()) - {cache.parent}) == before
-
-
-@pytest.mark.parametrize("kind", [stat.S_IFLNK, stat.S_IFIFO, stat.S_IFCHR])
-def test_a_link_is_refused(folder, tmp_path, cache, kind):
-    path = tmp_path / "toy.zip"
-    with zipfile.ZipFile(path, "w") as archive:
-        for name in FILES:
-            member = zipfile.ZipInfo(name)
-            if name == TOKENIZER:
-                member.external_attr = (kind | 0o777) << 16
-                archive.writestr(member, "/etc/passwd")
-            else:
-                archive.writestr(member, (folder / name).read_bytes())
-    with pytest.raises(ValueError, match=f"{TOKENIZER} in it should be a file, and is a link"):
-        zoo.load(path)
-    assert left_in(cache) == []
-
-
-def test_another_compression_is_refused(folder, tmp_path, cache):
-    path = tmp_path / "toy.zip"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_LZMA) as archive:
-        for name in FILES:
-            archive.write(folder / name, name)
-    with pytest.raises(ValueError, match=f"{CARD} in it should be stored as it is, or compressed"):
-        zoo.load(path)
-    assert left_in(cache) == []
-
-
-@pytest.mark.parametrize("name", [TOKENIZER, WEIGHTS])
-def test_a_bomb_is_refused_before_it_is_unpacked(folder, tmp_path, cache, monkeypatch, name):
-    monkeypatch.setitem(LARGEST, name, 2**20)
-    path = tmp_path / "toy.zip"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for each in FILES:
-            content = bytes(2**21) if each == name else (folder / each).read_bytes()
-            archive.writestr(each, content)
-    with pytest.raises(ValueError, match=f"{name} in it would take 2097152 bytes, and 1048576"):
-        zoo.load(path)
-    assert left_in(cache) == []
-
-
-def test_no_more_comes_out_than_was_declared(folder, tmp_path, cache):
-    """A zip bomb may lie about its size, a number that precedes the name of each member."""
-    path = tmp_path / "toy.zip"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name in FILES:
-            archive.writestr(
-                name, bytes(2**22) if name == TOKENIZER else (folder / name).read_bytes()
-            )
-    size, small = (2**22).to_bytes(4, "little"), (2**10).to_bytes(4, "little")
-    content = path.read_bytes()
-    assert content.count(size) == 2
-    path.write_bytes(content.replace(size, small))
-    with pytest.raises(ValueError, match="not a zip file, or is damaged: Bad CRC-32"):
-        zoo.load(path)
-    assert left_in(cache) == []
-
-
-def test_a_damaged_archive_leaves_nothing(archive, tmp_path, cache):
-    whole = archive.read_bytes()
-    middle = len(whole) // 2
-    changed = whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :]
-    for number, content in enumerate([b"", b"<html>", whole[:-30], whole[:middle], changed]):
-        path = tmp_path / f"{number}.zip"
-        path.write_bytes(content)
-        with pytest.raises(
-            ValueError, match=f"{number}.zip holds no preset.*not a zip file, or is"
-        ):
-            zoo.load(path)
-    assert left_in(cache) == []
-
-
-def test_files_are_compared_with_the_card_before_they_stay(folder, tmp_path, cache):
-    path = write_zip(tmp_path / "toy.zip", folder, FILES, **{CONFIG: b"{}"})
-    with pytest.raises(
-        ValueError, match=rf"{CONFIG} is damaged or was changed.*create the archive again"
-    ):
-        zoo.info(path)
-    assert left_in(cache) == []
-
-
-def test_an_archive_is_compared_with_its_hash(archive, cache):
-    assert zoo.info(f"{archive}{pin(archive).upper().replace('SHA', 'sha')}").name == "toy"
-    with pytest.raises(ValueError, match=f"toy.zip is damaged, or another.*{'0' * 64}.*Found: "):
-        zoo.info(f"{archive}#sha256={'0' * 64}")
-    with pytest.raises(ValueError, match="64 hexadecimal digits"):
-        zoo.info(f"{archive}#sha256=123")
-    with pytest.raises(FileNotFoundError, match="missing.zip"):
-        zoo.info(archive.with_name("missing.zip"))
-
-
-def test_a_damaged_copy_in_the_cache_is_named(archive, cache):
-    (copy,) = [downloads.fetch(str(archive))]
-    assert copy.parent == cache
-    (copy / TOKENIZER).write_text("{}")
-    with pytest.raises(ValueError, match=f"{TOKENIZER} is damaged.*remove {copy}"):
-        zoo.load(archive)
 
 
 # ------------------------------------------------------------------------------------------ URLs
@@ -261,8 +69,8 @@ def server():
 
 
 @pytest.fixture
-def answers(server, archive, monkeypatch):
-    answers = {"/toy.zip": archive.read_bytes()}
+def answers(server, toy_archive, monkeypatch):
+    answers = {"/toy.zip": toy_archive.read_bytes()}
     monkeypatch.setattr(Server, "answers", answers)
     monkeypatch.setattr(Server, "requests", [])
     return answers
@@ -295,13 +103,13 @@ def over_https(server, monkeypatch):
     return "https://example.org/toy.zip"
 
 
-def test_a_url_is_downloaded_once(over_https, answers, cache, capsys):
+def test_a_url_is_downloaded_once(over_https, answers, download_cache, capsys):
     size = len(answers["/toy.zip"])
     assert zoo.load(over_https).core.config.cell == "lstm"
     answers.clear()
     assert zoo.info(over_https).name == "toy"
     assert Server.requests == ["/toy.zip"]
-    (copy,) = left_in(cache)
+    (copy,) = left_in(download_cache)
     assert copy.startswith("toy-")
     output = capsys.readouterr()
     assert output.out == ""
@@ -309,34 +117,38 @@ def test_a_url_is_downloaded_once(over_https, answers, cache, capsys):
     assert f"{size}/{size}" in output.err
 
 
-def test_a_hash_makes_http_safe(server, answers, archive, cache):
+def test_a_hash_makes_http_safe(server, answers, toy_archive, download_cache):
     with pytest.raises(ValueError, match=r"Anybody on the way.*https://, or .*toy.zip#sha256="):
         zoo.info(f"{server}/toy.zip")
     assert Server.requests == []
-    assert zoo.info(f"{server}/toy.zip{pin(archive)}").name == "toy"
+    assert zoo.info(f"{server}/toy.zip{pin(toy_archive)}").name == "toy"
     answers["/toy.zip"] += b" "
-    assert zoo.info(f"{server}/toy.zip{pin(archive)}").name == "toy"
-    assert len(left_in(cache)) == 1
+    assert zoo.info(f"{server}/toy.zip{pin(toy_archive)}").name == "toy"
+    assert len(left_in(download_cache)) == 1
 
 
-def test_another_hash_is_refused(over_https, answers, cache):
+def test_another_hash_is_refused(over_https, answers, download_cache):
     zoo.info(over_https)
     with pytest.raises(ValueError, match="toy.zip is damaged, or another one"):
         zoo.info(f"{over_https}#sha256={'0' * 64}")
-    assert len(left_in(cache)) == 1  # the one without a hash is still there
+    assert len(left_in(download_cache)) == 1  # the one without a hash is still there
 
 
-def test_a_redirection_does_not_leave_encryption(over_https, server, answers, archive, cache):
+def test_a_redirection_does_not_leave_encryption(
+    over_https, server, answers, toy_archive, download_cache
+):
     answers["/toy.zip"] = "http://localhost:" + server.rpartition(":")[2] + "/other.zip"
-    answers["/other.zip"] = archive.read_bytes()
+    answers["/other.zip"] = toy_archive.read_bytes()
     with pytest.raises(ValueError, match="Anybody on the way could change .*localhost"):
         zoo.info(over_https)
-    assert left_in(cache) == []
-    assert zoo.info(over_https + pin(archive)).name == "toy"
+    assert left_in(download_cache) == []
+    assert zoo.info(over_https + pin(toy_archive)).name == "toy"
 
 
-def test_a_download_that_breaks_off_leaves_nothing(over_https, answers, archive, cache):
-    whole = archive.read_bytes()
+def test_a_download_that_breaks_off_leaves_nothing(
+    over_https, answers, toy_archive, download_cache
+):
+    whole = toy_archive.read_bytes()
     half = len(whole) // 2
     answers["/toy.zip"] = whole[:half], len(whole)
     with pytest.raises(ConnectionError, match=rf"IncompleteRead\({half} bytes read"):
@@ -344,53 +156,57 @@ def test_a_download_that_breaks_off_leaves_nothing(over_https, answers, archive,
     answers["/toy.zip"] = whole[:half], None
     with pytest.raises(ValueError, match="not a zip file, or is damaged"):
         zoo.info(over_https)
-    assert left_in(cache) == []
+    assert left_in(download_cache) == []
     answers["/toy.zip"] = whole, None
     assert zoo.info(over_https).name == "toy"
 
 
-def test_an_interrupted_download_leaves_nothing(over_https, answers, cache, monkeypatch):
+def test_an_interrupted_download_leaves_nothing(over_https, answers, download_cache, monkeypatch):
     def interrupt(*arguments):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(downloads, "unpack", interrupt)
     with pytest.raises(KeyboardInterrupt):
         zoo.load(over_https)
-    assert left_in(cache) == []
+    assert left_in(download_cache) == []
 
 
-def test_a_download_without_end_is_stopped(over_https, answers, cache, monkeypatch):
+def test_a_download_without_end_is_stopped(over_https, answers, download_cache, monkeypatch):
     monkeypatch.setattr(downloads, "LARGEST_ARCHIVE", 1000)
     with pytest.raises(ValueError, match="more than 1000 bytes"):
         zoo.load(over_https)
-    assert left_in(cache) == []
+    assert left_in(download_cache) == []
 
 
 @pytest.mark.parametrize("url", ["https://127.0.0.1:1/toy.zip", "https://example.org/no.zip"])
-def test_without_internet_the_message_tells_what_to_do(over_https, answers, cache, url):
+def test_without_internet_the_message_tells_what_to_do(over_https, answers, download_cache, url):
     with pytest.raises(ConnectionError, match=r"could not be downloaded: .*the path of the .zip"):
         zoo.load(url)
-    assert left_in(cache) == []
+    assert left_in(download_cache) == []
 
 
 @pytest.mark.parametrize("path", ["/preset", "/", "/..", "/get?name=../toy.zip", "/" + "a" * 300])
-def test_what_a_url_is_called_does_not_matter(over_https, answers, archive, cache, path):
-    answers.update(dict.fromkeys([path.partition("?")[0], "/"], archive.read_bytes()))
+def test_what_a_url_is_called_does_not_matter(
+    over_https, answers, toy_archive, download_cache, path
+):
+    answers.update(dict.fromkeys([path.partition("?")[0], "/"], toy_archive.read_bytes()))
     assert zoo.info(f"https://example.org{path}").name == "toy"
-    (copy,) = left_in(cache)
+    (copy,) = left_in(download_cache)
     assert len(copy) < 100
 
 
 @pytest.mark.parametrize(
     "name", ["ftp://a.org/toy.zip", "file:///toy.zip", "gs://a/toy", "https://a.org/toy.zip#md5=1"]
 )
-def test_other_urls_are_refused(name, cache):
+def test_other_urls_are_refused(name, download_cache):
     with pytest.raises(ValueError, match="Received: "):
         zoo.load(name)
-    assert left_in(cache) == []
+    assert left_in(download_cache) == []
 
 
-def test_two_processes_may_download_at_once(over_https, answers, cache, monkeypatch, archive):
+def test_two_processes_may_download_at_once(
+    over_https, answers, download_cache, monkeypatch, toy_archive
+):
     def unpack(path, folder):
         archives.unpack(path, folder)
         monkeypatch.setattr(downloads, "unpack", archives.unpack)
@@ -398,19 +214,16 @@ def test_two_processes_may_download_at_once(over_https, answers, cache, monkeypa
 
     monkeypatch.setattr(downloads, "unpack", unpack)
     assert zoo.info(over_https).name == "toy"
-    assert len(left_in(cache)) == 1
+    assert len(left_in(download_cache)) == 1
 
 
-def test_commands_take_archives_and_urls(over_https, answers, archive, monkeypatch):
-    def run(*arguments):
-        return click.testing.CliRunner().invoke(main, list(map(str, arguments)))
-
-    assert "A toy" in run("info", archive).stdout
+def test_commands_take_archives_and_urls(over_https, answers, toy_archive, monkeypatch):
+    assert "A toy" in run("info", toy_archive).stdout
     told = run("info", over_https)
     assert told.stdout.startswith("toy\n")
     monkeypatch.setattr(zoo.Translator, "translate", lambda model, texts, **options: texts)
     assert run("translate", over_https, "a man", "two dogs").stdout == "a man\ntwo dogs\n"
-    measured = run("evaluate", archive)
+    measured = run("evaluate", toy_archive)
     assert measured.exit_code == 1
     assert "has no recipe" in measured.output
 
@@ -419,27 +232,27 @@ def test_commands_take_archives_and_urls(over_https, answers, archive, monkeypat
 
 
 @pytest.fixture
-def hub(folder, monkeypatch):
+def hub(toy_folder, monkeypatch):
     """A client whose only repository is `somebody/toy`; it records what it is asked."""
     asked = []
 
     def snapshot_download(repository, revision, allow_patterns):
         asked.append((repository, revision, sorted(allow_patterns)))
-        return str(folder if repository == "somebody/toy" else folder.parent)
+        return str(toy_folder if repository == "somebody/toy" else toy_folder.parent)
 
     client = types.SimpleNamespace(snapshot_download=snapshot_download)
     monkeypatch.setitem(sys.modules, "huggingface_hub", client)
     return asked
 
 
-def test_the_hub_is_asked_for_the_four_files(hub, cache):
+def test_the_hub_is_asked_for_the_four_files(hub, download_cache):
     assert zoo.load("hf://somebody/toy").core.config.cell == "lstm"
     assert zoo.info("hf://somebody/toy@v1.0").name == "toy"
     assert hub == [
         ("somebody/toy", None, sorted([*FILES, *OF_CHECKPOINTS])),
         ("somebody/toy", "v1.0", sorted([*FILES, *OF_CHECKPOINTS])),
     ]
-    assert left_in(cache) == []
+    assert left_in(download_cache) == []
 
 
 def test_a_checkpoint_comes_with_what_it_has(tmp_path, monkeypatch):
@@ -493,14 +306,14 @@ def test_without_the_client_the_extra_is_named(monkeypatch):
 
 
 @pytest.fixture
-def local_hub(server, answers, folder, tmp_path, monkeypatch):
+def local_hub(server, answers, toy_folder, tmp_path, monkeypatch):
     """The Hugging Face client, with the server as a Hub of one repository."""
     client = pytest.importorskip("huggingface_hub")
     here = {"endpoint": server, "cache_dir": tmp_path / "hub"}
     download = functools.partial(client.snapshot_download, **here)
     monkeypatch.setattr(client, "snapshot_download", download)
     answers.clear()
-    contents = {name: (folder / name).read_bytes() for name in FILES} | {"evil.py": b"evil"}
+    contents = {name: (toy_folder / name).read_bytes() for name in FILES} | {"evil.py": b"evil"}
     told = {"id": "somebody/toy", "sha": COMMIT}
     told["siblings"] = [{"rfilename": name} for name in contents]
     tree = [

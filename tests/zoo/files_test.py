@@ -10,6 +10,7 @@ import click.testing
 import pytest
 
 import zoo
+from tests.zoo.commands import run
 from tests.zoo.file_answers import upper, upper_or_die
 from tests.zoo.pictures import IMAGES
 from zoo.cli import main
@@ -176,10 +177,6 @@ def test_a_killed_run_goes_on_to_the_same_output(tmp_path):
     assert not (tmp_path / "broken.progress").exists()
     with pytest.raises(ValueError, match="exists already"):
         answer_file(TextFile(source), broken, upper, {"model": "upper"}, 4)
-
-
-def run(*arguments):
-    return click.testing.CliRunner().invoke(main, [str(each) for each in arguments])
 
 
 @pytest.fixture

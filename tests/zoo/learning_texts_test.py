@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from zoo.catalog import ARCHITECTURES
+from zoo.architectures import ARCHITECTURES
 from zoo.learning import job
 from zoo.learning.masked import MaskedWindows, OfPlaces
 from zoo.learning.texts import LabelledTexts, flat

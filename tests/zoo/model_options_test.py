@@ -8,7 +8,7 @@ import pytest
 
 import zoo
 from keras_attention import positions, scores
-from zoo.catalog import ARCHITECTURES
+from zoo.architectures import ARCHITECTURES
 
 # What configs need; by default, the head of a text encoder is one of labels, which it then needs.
 REQUIRED = {"vocabulary_size": 50, "num_labels": 3, "head": "embedding"}

@@ -7,8 +7,10 @@ import tensorflow as tf
 
 from keras_attention import EncoderBlock
 from zoo.models.grid_position import interpolated, sinusoids_of_grid
+from zoo.models.patches import PatchEmbedding
 from zoo.models.rollout import attention_rollout
-from zoo.models.vit import PatchEmbedding, ScaledBlock, ViT, ViTConfig
+from zoo.models.vit import ViT, ViTConfig
+from zoo.models.vit_blocks import ScaledBlock
 
 TINY = {
     "image_size": 8,

@@ -14,8 +14,8 @@ import shutil
 import keras
 import numpy as np
 
+from zoo.architectures import ARCHITECTURES
 from zoo.atomic import sweep, whole
-from zoo.catalog import ARCHITECTURES
 from zoo.learning.learner import Learner
 from zoo.learning.masked import MaskedWindows, OfPlaces
 from zoo.learning.pictures import Pictures

@@ -1,10 +1,47 @@
-"""The blocks of a Longformer (Beltagy et al. 2020), and the global tokens of a question."""
+"""The options and blocks of a Longformer (Beltagy et al. 2020), and its global tokens."""
 
 from keras import ops
 
 from keras_attention import LongformerAttention, TransformerBlock
+from keras_attention._checks import is_positive_integer
 
 PROJECTIONS = "query", "key", "value"
+EXCLUDED = {  # options of a text encoder that `windows` exclude, with their defaults
+    "position": "learned",
+    "window": None,
+    "relative_buckets": 0,
+    "num_key_value_heads": None,
+    "query_key_norm": None,
+    "first_norm": True,
+}
+
+
+def require_longformer(config):
+    """Raises a `ValueError` if the windows are none, or other options exclude them.
+
+    Args:
+        config: A `TextEncoderConfig` with `windows`.
+    """
+    windows, number = config.windows, config.num_layers
+    is_list = isinstance(windows, list | tuple) and len(windows) == number
+    if not is_list or not all(is_positive_integer(x) and x % 2 == 0 for x in windows):
+        raise ValueError(
+            f"`windows` must be a list of positive even integers, one for each of the {number} "
+            f"blocks. Received: windows={windows!r}."
+        )
+    given = {name: getattr(config, name) for name in EXCLUDED}
+    given = {name: value for name, value in given.items() if value != EXCLUDED[name]}
+    if not isinstance(config.use_bias, bool):
+        given["use_bias"] = config.use_bias
+    if given:
+        told = ", ".join(f"{name}={value!r}" for name, value in given.items())
+        raise ValueError(f"`windows` exclude these options: {told}. Omit them, or `windows`.")
+    if config.head == "span" and config.separator_id is None:
+        raise ValueError(
+            "`windows` with head='span' need the `separator_id`: the tokens before it, those of "
+            "the question, are global. Received: separator_id=None. Pass separator_id="
+            "tokenizer.end_id."
+        )
 
 
 def longformer_block(config, place, has_global_tokens, dtype):

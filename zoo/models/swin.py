@@ -12,9 +12,9 @@ from keras import ops
 from keras_attention import positions
 from zoo.models.checked_options import CheckedOptions
 from zoo.models.core import Core
+from zoo.models.patches import PatchEmbedding
 from zoo.models.rollout import attention_rollout
 from zoo.models.transformer import run_blocks
-from zoo.models.vit import PatchEmbedding
 from zoo.models.windows import WindowBlock, filled_up
 
 EPSILON = 1e-5  # of the normalizations of patches, before the first stage and when they are merged

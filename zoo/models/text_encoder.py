@@ -11,11 +11,15 @@ import keras
 from keras import ops
 
 from keras_attention import EncoderBlock, TransformerBlock, activations, masks, positions
-from keras_attention._checks import is_positive_integer
 from keras_attention.errors import unknown_name
 from zoo.models.chunks import by_chunk, mean_of_chunks, parts_of, told_of_chunks
 from zoo.models.core import Core
-from zoo.models.longformer import before_first, begin_block_with, longformer_block
+from zoo.models.longformer import (
+    before_first,
+    begin_block_with,
+    longformer_block,
+    require_longformer,
+)
 from zoo.models.pooling import masked_mean
 from zoo.models.rollout import attention_rollout
 from zoo.models.transformer import (
@@ -140,7 +144,8 @@ class TextEncoderConfig(TransformerConfig):
                 f"{self.num_labels}."
             )
         if self.windows is not None:
-            self._require_longformer()
+            require_longformer(self)
+            object.__setattr__(self, "windows", [int(x) for x in self.windows])  # as JSON has it
         object.__setattr__(self, "embedding_size", self.embedding_size or self.size)
         object.__setattr__(self, "vector_size", self.vector_size or self.size)
         if self.vector_size != self.size and (self.head != "embedding" or self.pooler is None):
@@ -148,37 +153,6 @@ class TextEncoderConfig(TransformerConfig):
                 f"`vector_size` other than size={self.size} needs head='embedding' and a `pooler`. "
                 f"Received: vector_size={self.vector_size}, head={self.head!r}, "
                 f"pooler={self.pooler!r}."
-            )
-
-    def _require_longformer(self):
-        """Raises a `ValueError` if the windows are none, or other options exclude them."""
-        is_list = isinstance(self.windows, list | tuple) and len(self.windows) == self.num_layers
-        if not is_list or not all(is_positive_integer(x) and x % 2 == 0 for x in self.windows):
-            raise ValueError(
-                "`windows` must be a list of positive even integers, one for each of the "
-                f"{self.num_layers} blocks. Received: windows={self.windows!r}."
-            )
-        object.__setattr__(self, "windows", [int(x) for x in self.windows])  # as JSON has it
-        others = {
-            "position": "learned",
-            "window": None,
-            "relative_buckets": 0,
-            "num_key_value_heads": None,
-            "query_key_norm": None,
-            "first_norm": True,
-        }
-        given = {name: getattr(self, name) for name in others}
-        given = {name: value for name, value in given.items() if value != others[name]}
-        if not isinstance(self.use_bias, bool):
-            given["use_bias"] = self.use_bias
-        if given:
-            told = ", ".join(f"{name}={value!r}" for name, value in given.items())
-            raise ValueError(f"`windows` exclude these options: {told}. Omit them, or `windows`.")
-        if self.head == "span" and self.separator_id is None:
-            raise ValueError(
-                "`windows` with head='span' need the `separator_id`: the tokens before it, those "
-                "of the question, are global. Received: separator_id=None. Pass separator_id="
-                "tokenizer.end_id."
             )
 
 

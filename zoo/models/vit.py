@@ -9,12 +9,14 @@ import math
 import keras
 from keras import ops
 
-from keras_attention import EncoderBlock, activations, positions
+from keras_attention import EncoderBlock, positions
 from keras_attention.errors import unknown_name
 from zoo.models.core import Core
 from zoo.models.grid_position import GridPosition
+from zoo.models.patches import PatchEmbedding
 from zoo.models.rollout import attention_rollout
 from zoo.models.transformer import StackConfig, final_norm, make_blocks, run_blocks
+from zoo.models.vit_blocks import RotaryBlock, ScaledBlock
 
 POSITIONS = ("learned", "sinusoidal", "rotary")
 POOLINGS = ("first", "mean", "both")
@@ -330,120 +332,3 @@ class ViT(Core):
                 f"columns multiples of {config.patch_size}. Received: shape {shape}. Read them by "
                 "zoo.ImageReader, with as many channels."
             )
-
-
-@keras.saving.register_keras_serializable(package="zoo")
-class PatchEmbedding(keras.layers.Layer):
-    """Splits images into patches, and embeds each as a vector.
-
-    Args:
-        size: Size of a vector.
-        patch_size: Rows and columns of a patch.
-        stem: Channels of the convolutions before, see `ViTConfig`.
-        activation: Activation of these.
-
-    Call arguments:
-        images: `(batch, rows, columns, channels)`.
-
-    Output shape:
-        `(batch, rows / patch_size, columns / patch_size, size)`.
-    """
-
-    def __init__(self, size, patch_size, stem=(), activation="gelu", **kwargs):
-        super().__init__(**kwargs)
-        self.size, self.patch_size, self.stem = size, patch_size, tuple(stem)
-        self.activation = activations.get(activation)
-
-    def build(self, images_shape):
-        dtype, shape, left = self.dtype_policy, images_shape, self.patch_size
-        self.convolutions, self.norms = [], []
-        for number, channels in enumerate(self.stem):
-            halves = left > 2 ** (len(self.stem) - number - 1)
-            left = left // 2 if halves else left
-            convolution = keras.layers.Conv2D(
-                channels, 3, 2 if halves else 1, "same", use_bias=False, dtype=dtype
-            )
-            norm = keras.layers.BatchNormalization(epsilon=1e-5, momentum=0.9, dtype=dtype)
-            convolution.build(shape)
-            shape = convolution.compute_output_shape(shape)
-            norm.build(shape)
-            self.convolutions.append(convolution)
-            self.norms.append(norm)
-        self.cut = keras.layers.Conv2D(self.size, left, left, dtype=dtype, name="cut")
-        self.cut.build(shape)
-
-    def call(self, images, training=None):
-        x = images
-        for convolution, norm in zip(self.convolutions, self.norms, strict=True):
-            x = self.activation(norm(convolution(x), training=training))
-        return self.cut(x)
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "size": self.size,
-            "patch_size": self.patch_size,
-            "stem": self.stem,
-            "activation": activations.serialize(self.activation),
-        }
-
-
-@keras.saving.register_keras_serializable(package="zoo")
-class ScaledBlock(EncoderBlock):
-    """A block that multiplies the output of each part by a learned vector before adding it.
-
-    Args:
-        layer_scale: Initial value of these vectors, or `None` for none.
-        **kwargs: As for `EncoderBlock`.
-    """
-
-    def __init__(self, *args, layer_scale, **kwargs):
-        super().__init__(*args, **kwargs)
-        self.layer_scale = layer_scale
-
-    def build(self, x_shape):
-        super().build(x_shape)
-        if self.layer_scale is None:
-            return
-        for part in ("attention", "feed_forward"):
-            scale = self.add_weight(
-                name=f"{part}_scale",
-                shape=(self.size,),
-                initializer=keras.initializers.Constant(self.layer_scale),
-            )
-            setattr(self, f"{part}_scale", scale)
-
-    def _added(self, part, output):
-        added = super()._added(part, output)
-        if self.layer_scale is None:
-            return added
-        return added * ops.cast(getattr(self, f"{part}_scale"), added.dtype)
-
-    def get_config(self):
-        return {**super().get_config(), "layer_scale": self.layer_scale}
-
-
-@keras.saving.register_keras_serializable(package="zoo")
-class RotaryBlock(ScaledBlock):
-    """A block with rotary positions, for images of any size.
-
-    Args:
-        position: A `GridRotary`, which blocks may share.
-        **kwargs: As for `ScaledBlock`.
-
-    Call arguments:
-        grid: Rows and columns of patches.
-        Others: As for `EncoderBlock`.
-    """
-
-    def call(
-        self,
-        x,
-        mask=None,
-        attention_mask=None,
-        return_attention_scores=False,
-        training=None,
-        grid=None,
-    ):
-        self.position.grid = grid  # here, as blocks may be recomputed after one of another image
-        return super().call(x, mask, attention_mask, return_attention_scores, training)

@@ -2,33 +2,26 @@
 
 import abc
 import contextlib
-import os
 import reprlib
 import warnings
-from numbers import Number
 from typing import Any
 
 import keras
 import tensorflow as tf
 
-from keras_attention._block import ResidualBlock
-from keras_attention._checks import require_positive_integers, require_positive_integers_or_none
+from keras_attention._checks import require_positive_integers_or_none
 from keras_attention._keras import layers_in
 from zoo.data.batching import is_batches
 from zoo.losses import TokenCrossentropy
 from zoo.metrics.token_accuracy import TokenAccuracy
 from zoo.storage import cards, presets
 from zoo.tasks.arguments import FilePath
-
-_WEIGH = (
-    "Weigh the batches, which go to fit as they are: model.batches(x, y, shuffle=True).map(lambda "
-    "inputs, labels, weights: (inputs, labels, weights * ...))"
+from zoo.tasks.keras_arguments import (
+    refuse_what_needs_arrays,
+    require_loss_of_logits,
+    require_numbers,
 )
-INSTEAD = {  # alternatives to arguments that Keras takes with arrays only, not with raw data
-    "validation_split": "Split the data: fit(x[:n], y[:n], validation_data=(x[n:], y[n:]))",
-    "class_weight": _WEIGH,
-    "sample_weight": _WEIGH,
-}
+from zoo.tasks.lora import add_lora, is_dense
 
 
 class Task(keras.Model, abc.ABC):
@@ -73,7 +66,7 @@ class Task(keras.Model, abc.ABC):
         return self.backbone.fingerprint() if hasattr(self.backbone, "fingerprint") else None
 
     def __call__(self, inputs, *args, **kwargs):
-        self._require_batch(inputs)
+        require_numbers(inputs, self)
         return super().__call__(inputs, *args, **kwargs)
 
     def call(self, inputs, training=None):
@@ -135,7 +128,7 @@ class Task(keras.Model, abc.ABC):
         Raises:
             ValueError: If the loss is a cross-entropy of probabilities.
         """
-        _require_loss_of_logits(loss)
+        require_loss_of_logits(loss)
         if self.core.variable_dtype in ("bfloat16", "float16"):
             warnings.warn(
                 f"The weights are {self.core.variable_dtype}, so small updates are rounded away; "
@@ -194,7 +187,7 @@ class Task(keras.Model, abc.ABC):
                 task does not take, are given: the message names the alternative.
         """
         options = {name: kwargs.pop(name) for name in self.data_options if name in kwargs}
-        _refuse_what_needs_arrays(**kwargs)
+        refuse_what_needs_arrays(**kwargs)
         if validation_data is not None:
             validation_data, weights = self._without_weights(validation_data)
             validation_data = self._validation_arguments(validation_data)
@@ -225,7 +218,7 @@ class Task(keras.Model, abc.ABC):
         weights = {}  # `fit` of Keras evaluates with `sample_weight=None`
         if "sample_weight" in self.data_options and kwargs.get("sample_weight") is not None:
             weights["sample_weight"] = kwargs.pop("sample_weight")
-        _refuse_what_needs_arrays(**kwargs)
+        refuse_what_needs_arrays(**kwargs)
         batches = self._batches(x, y, batch_size=batch_size, **weights)
         with _unknown_number_of_batches():
             return super().evaluate(batches, **kwargs)
@@ -243,7 +236,7 @@ class Task(keras.Model, abc.ABC):
         Raises:
             ValueError: If `x` holds texts or images, or is a list, such as one of sounds.
         """
-        self._require_batch(getattr(x, "element_spec", x))
+        require_numbers(getattr(x, "element_spec", x), self)
         with _unknown_number_of_batches():
             return super().predict(x, *args, **kwargs)
 
@@ -289,20 +282,6 @@ class Task(keras.Model, abc.ABC):
             )
         return tuple(validation_data)
 
-    def _require_batch(self, inputs):
-        """Raises a `ValueError` for raw inputs, which are not a batch of numbers yet."""
-        is_list = isinstance(inputs, list)  # of which no core takes the entries
-        for leaf in keras.tree.flatten(inputs):
-            is_raw = _is_text(leaf) or (is_list and not isinstance(leaf, Number))
-            if not is_raw and (self.takes_images or not _is_image(leaf)):
-                continue
-            is_array = hasattr(leaf, "shape")
-            received = f"shape {leaf.shape}, {leaf.dtype}" if is_array else repr(leaf)
-            raise ValueError(
-                f"{type(self).__name__} takes batches of numbers here. Received: {received}. For "
-                f"texts, images or sounds call `{self.task_method}`; to learn from them, `fit`."
-            )
-
     def enable_lora(self, rank: int) -> None:
         """Freezes the weights and trains low-rank updates of the dense layers of the blocks.
 
@@ -333,23 +312,7 @@ class Task(keras.Model, abc.ABC):
         >>> print(f"{after / before:.0%}")
         4%
         """
-        require_positive_integers("enable_lora", rank=rank)
-        blocks = [layer for layer in layers_in(self.core) if isinstance(layer, ResidualBlock)]
-        inner = [each for block in blocks for each in layers_in(block) if _is_dense(each)]
-        if not inner or any(each.lora_enabled for each in inner):
-            state = "has LoRA already" if inner else "has no Transformer blocks"
-            raise ValueError(
-                "LoRA needs a model with Transformer blocks, and can be enabled only once. "
-                f"{type(self.core).__name__} {state}. Load the model again, or train all of it "
-                "with `fit`."
-            )
-        head = {
-            id(weight) for each in self.core.layers if _is_dense(each) for weight in each.weights
-        }
-        for weight in self.core.trainable_weights:
-            weight.trainable = id(weight) in head
-        for layer in inner:
-            layer.enable_lora(rank)
+        add_lora(self.core, rank)
         self.forget_compiled()
         self.compiled = False
 
@@ -363,7 +326,7 @@ class Task(keras.Model, abc.ABC):
             mode: `"int8"` rounds kernels to 8 bits per output, and inputs to 8 bits per row.
             config, **kwargs: As for `keras.Model.quantize`.
         """
-        super().quantize(mode, config, **{"filters": _is_dense, **kwargs})
+        super().quantize(mode, config, **{"filters": is_dense, **kwargs})
         self.forget_compiled()
 
     def forget_compiled(self):
@@ -462,43 +425,6 @@ def _unknown_number_of_batches():
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Your input ran out of data")
         yield
-
-
-def _refuse_what_needs_arrays(validation_split=0.0, **kwargs):
-    for name, value in {**kwargs, "validation_split": validation_split or None}.items():
-        if name in INSTEAD and value is not None:
-            raise ValueError(
-                f"`{name}` is supported for arrays only, not for raw data. {INSTEAD[name]}. "
-                f"Received: {name}={reprlib.repr(value)}."
-            )
-
-
-def _require_loss_of_logits(loss):
-    """Raises a `ValueError` for a cross-entropy that takes the model's logits for probabilities."""
-    is_named = isinstance(loss, str) and loss.lower().replace("_", "").endswith("crossentropy")
-    if is_named or getattr(loss, "from_logits", True) is False:
-        raise ValueError(
-            "The model returns logits, so `loss` must be a cross-entropy of logits, such as "
-            "keras.losses.SparseCategoricalCrossentropy(from_logits=True), or None for the usual "
-            f"loss of the task. Received: loss={loss!r}."
-        )
-
-
-def _is_dense(layer):
-    return isinstance(layer, keras.layers.Dense)
-
-
-def _is_text(leaf):
-    if isinstance(leaf, str | bytes | os.PathLike):
-        return True
-    try:
-        return hasattr(leaf, "dtype") and tf.as_dtype(leaf.dtype) == tf.string
-    except TypeError:  # a type of pandas alone, such as its strings
-        return True
-
-
-def _is_image(leaf):
-    return hasattr(leaf, "shape") and tf.TensorShape(leaf.shape).rank == 4
 
 
 def part_of(part):

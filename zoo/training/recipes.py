@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 
 from keras_attention.errors import unknown_name
-from zoo.catalog import ARCHITECTURES
+from zoo.architectures import ARCHITECTURES
 from zoo.storage import presets
 from zoo.tasks.captioning import Captioner
 from zoo.tasks.classification import Classifier

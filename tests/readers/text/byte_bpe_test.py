@@ -2,91 +2,32 @@
 
 import copy
 import gzip
-import itertools
-import json
 import os
 import pathlib
 import pickle
 import random
-import subprocess
 import sys
 import unicodedata
 
-import numpy as np
 import pytest
 import tensorflow as tf
-from tensorflow.core.protobuf import saved_model_pb2
 
+from tests.readers.text.byte_bpe_texts import (
+    TRAINING_TEXTS,
+    TRICKY_TEXTS,
+    every_character,
+    in_byte_alphabet,
+    library_ids,
+    random_texts,
+)
+from tests.readers.text.comparison import decoded
 from zoo.readers.text import ByteBPETokenizer
-from zoo.readers.text.pieces import BYTE_ALPHABET
 from zoo.readers.text.words import split_words
-
-TRAINING_TEXTS = [
-    "A man in a blue shirt is standing on a ladder cleaning a window.",
-    "Ein Mann in einem blauen Hemd steht auf einer Leiter und putzt ein Fenster.",
-    "Two young, white males are outside near many bushes; it's 12:45, or 1,000 km away!",
-    "Zwei junge weiße Männer sind im Freien in der Nähe vieler Büsche (naïve Größe).",
-    "Несколько мужчин в касках управляют приводом.  ===== ----- aaaa aaaaaaa \t\n\n x",
-    "नमस्ते दुनिया 你好世界 こんにちは ❤️ 👩‍👩‍👧 cafe\u0301",
-] * 3
-
-TRICKY_TEXTS = [
-    "",
-    " ",
-    "  two  spaces   three",
-    " leading and trailing ",
-    "tabs\tand\r\nnew\n\n\nlines\x0b\x0c",
-    "no\u00a0break\u2003em\u3000wide\u0085next\u2028line",
-    "nul\x00inside\x00\x00 and \x01\x1f\x7f controls",
-    "a" * 33 + " " + "=" * 34 + " " + "ab" * 20,
-    "1234567890 ½ ² ٣ Ⅷ 3.14e-10 1️⃣",
-    "don't can't l'été O'Neill state-of-the-art e.g. (yes)",
-    "cafe\u0301 a\u0300\u0301\u0302b \u0301alone 1\u0301 नमस्ते",
-    "❤️ 👩‍👩‍👧‍👦 🇩🇪 👍🏽 x👍y",
-    "\ufeffbyte order mark, \ufffd replaced, \ufffe \uffff \U0010ffff",
-    "<pad> <start> <end> ▁ Ġ \\1 \\0",
-]
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return ByteBPETokenizer.train(TRAINING_TEXTS, vocabulary_size=700, num_words=100)
-
-
-def random_texts(count, characters, seed):
-    """Texts that mix random characters with parts of words that the tokenizer knows."""
-    generator = random.Random(seed)
-    known = "".join(TRAINING_TEXTS)
-    texts = []
-    for _ in range(count):
-        parts = []
-        for _ in range(generator.randrange(12)):
-            start, length = generator.randrange(len(known)), generator.randrange(9)
-            parts.append(known[start : start + length])
-            parts.append("".join(generator.choices(characters, k=generator.randrange(4))))
-        texts.append("".join(parts))
-    return texts
-
-
-def every_character():
-    return [chr(point) for point in range(0x110000) if not 0xD800 <= point < 0xE000]
 
 
 def long_assigned_characters():
     """Those of Unicode 3.2: the two regex engines know different versions of the newest."""
     return [c for c in every_character() if unicodedata.ucd_3_2_0.category(c) != "Cn"]
-
-
-def library_ids(tokenizer, texts):
-    return [encoding.ids for encoding in tokenizer.to_library().encode_batch(texts)]
-
-
-def in_byte_alphabet(word):
-    return "".join(BYTE_ALPHABET[byte] for byte in word)
-
-
-def decoded(texts):
-    return [text.decode("utf-8") for text in texts.numpy()]
 
 
 # Equality with the library
@@ -218,204 +159,6 @@ def test_detokenize_cuts_at_end_and_drops_special_tokens():
 def test_detokenize_replaces_bytes_that_are_no_character():
     tokenizer = ByteBPETokenizer([])
     assert decoded(tokenizer.detokenize([[3 + 0xC3, 3 + ord("a"), 3 + 0xFF]])) == ["\ufffda\ufffd"]
-
-
-# Dropout
-
-
-def test_dropout_of_zero_changes_nothing(tokenizer):
-    plain = tokenizer.tokenize(TRAINING_TEXTS)
-    assert tokenizer.tokenize(TRAINING_TEXTS, dropout=0.0, seed=[1, 2]).to_list() == plain.to_list()
-
-
-def test_dropout_of_one_gives_bytes(tokenizer):
-    tokens = tokenizer.tokenize(["A mäñ"], dropout=1.0, seed=[1, 2])
-    assert tokens.to_list() == [[3 + byte for byte in " A mäñ".encode()]]
-
-
-def test_dropout_depends_on_the_seed_alone(tokenizer):
-    def split(seed):
-        return tokenizer.tokenize(TRAINING_TEXTS, dropout=0.3, seed=tf.constant(seed)).to_list()
-
-    assert split([1, 2]) == split([1, 2])
-    assert split([1, 2]) != split([1, 3])
-    assert split([1, 2])[:6] != split([1, 2])[6:12]  # equal sentences, other draws
-
-
-def test_dropout_round_trips(tokenizer):
-    texts = TRICKY_TEXTS + random_texts(200, every_character(), seed=4)
-    tokens = tokenizer.tokenize(texts, dropout=0.2, seed=tf.constant([5, 6], tf.int64))
-    assert decoded(tokenizer.detokenize(tokens)) == texts
-
-
-def paper_bpe_dropout(word, ranks, dropout, generator):
-    """Algorithm 1 of Provilkov et al. 2020, as in their code: all places of the best survivor."""
-    symbols = list(word)
-    while True:
-        pairs = enumerate(itertools.pairwise(symbols))
-        survivors = [
-            (ranks[pair], place)
-            for place, pair in pairs
-            if pair in ranks and generator.random() >= dropout
-        ]
-        if not survivors:
-            return symbols
-        best = min(survivors)[0]
-        next_free = 0
-        merged = []
-        for place, symbol in enumerate(symbols):
-            if place < next_free:
-                continue
-            is_merged = (best, place) in survivors
-            merged.append(symbol + symbols[place + 1] if is_merged else symbol)
-            next_free = place + (2 if is_merged else 1)
-        symbols = merged
-
-
-@pytest.mark.parametrize("dropout", [0.1, 0.5])
-def test_dropout_splits_as_much_as_the_paper(tokenizer, dropout):
-    repeats = 40
-    ranks = {tuple(pair): rank for rank, pair in enumerate(tokenizer._merges)}
-    words = [in_byte_alphabet(word) for word in split_words(TRAINING_TEXTS).flat_values.numpy()]
-    generator = random.Random(0)
-    expected = np.mean(
-        [
-            sum(len(paper_bpe_dropout(word, ranks, dropout, generator)) for word in words)
-            for _ in range(repeats)
-        ]
-    )
-    texts = TRAINING_TEXTS * repeats
-    tokens = tokenizer.tokenize(texts, dropout=dropout, seed=[0, 1])
-    assert tokens.flat_values.shape[0] / repeats == pytest.approx(expected, rel=0.01)
-
-
-# In graphs
-
-
-def test_function_with_signature_and_dataset_equal_eager(tokenizer):
-    expected = tokenizer.tokenize(TRICKY_TEXTS).to_list()
-    signature = [tf.TensorSpec([None], tf.string)]
-    in_graph = tf.function(tokenizer.tokenize, input_signature=signature)
-    assert in_graph(tf.constant(TRICKY_TEXTS)).to_list() == expected
-    assert in_graph(tf.constant([], tf.string)).to_list() == []
-    batches = tf.data.Dataset.from_tensor_slices(TRICKY_TEXTS).batch(3)
-    batches = batches.map(tokenizer.tokenize, num_parallel_calls=2)
-    assert [row for batch in batches for row in batch.to_list()] == expected
-
-
-def test_dataset_with_dropout(tokenizer):
-    def split(seed, texts):
-        return tokenizer.tokenize(texts, dropout=0.1, seed=seed)
-
-    seeds = tf.data.Dataset.random(seed=1).batch(2)
-    batches = tf.data.Dataset.zip(
-        seeds, tf.data.Dataset.from_tensor_slices(TRICKY_TEXTS).batch(3)
-    ).map(split)
-    restored = [text for batch in batches for text in decoded(tokenizer.detokenize(batch))]
-    assert restored == TRICKY_TEXTS
-
-
-def test_built_inside_a_graph(tokenizer):
-    made = []
-
-    @tf.function
-    def tokenize(texts):
-        if not made:
-            made.append(ByteBPETokenizer(tokenizer._merges, ["A"]))
-        return made[0].tokenize(texts)
-
-    assert tokenize(tf.constant(["A man"])).to_list() == tokenizer.tokenize(["A man"]).to_list()
-
-
-class RoundTrip(tf.Module):
-    """A model around the tokenizer: dense ids of a text, and the text again."""
-
-    def __init__(self, tokenizer):
-        super().__init__()
-        self.tokenizer = tokenizer
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string), tf.TensorSpec([2], tf.int64)])
-    def serve(self, text, seed):
-        sampled = self.tokenizer.tokenize(text, dropout=0.1, seed=seed)
-        return {
-            "token_ids": self.tokenizer.tokenize(text).to_tensor(),
-            "text": self.tokenizer.detokenize(sampled),
-        }
-
-
-@pytest.fixture(scope="module")
-def saved_model(tokenizer, tmp_path_factory):
-    path = tmp_path_factory.mktemp("saved_model")
-    model = RoundTrip(tokenizer)
-    tf.saved_model.save(model, str(path), signatures=model.serve)
-    return path
-
-
-SERVE_ALONE = """
-import json, sys
-for package in ("zoo", "keras_attention", "tokenizers"):
-    sys.modules[package] = None
-import tensorflow as tf
-
-serve = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]
-texts = json.loads(sys.argv[2])
-outputs = serve(text=tf.constant(texts), seed=tf.constant([1, 2], tf.int64))
-restored = [text.decode() for text in outputs["text"].numpy()]
-print(json.dumps({"token_ids": outputs["token_ids"].numpy().tolist(), "text": restored}))
-"""
-
-
-@pytest.mark.full  # `saved_model_test` runs an export without Python
-def test_saved_model_serves_without_this_package(tokenizer, saved_model):
-    arguments = [str(saved_model), json.dumps(TRICKY_TEXTS)]
-    command = [sys.executable, "-c", SERVE_ALONE, *arguments]
-    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    outputs = json.loads(printed.splitlines()[-1])
-    assert outputs["token_ids"] == tokenizer.tokenize(TRICKY_TEXTS).to_tensor().numpy().tolist()
-    assert outputs["text"] == TRICKY_TEXTS
-
-
-def test_saved_model_holds_core_ops_only(saved_model):
-    content = saved_model_pb2.SavedModel.FromString((saved_model / "saved_model.pb").read_bytes())
-    graph = content.meta_graphs[0].graph_def
-    functions = [node for function in graph.library.function for node in function.node_def]
-    ops = {node.op for node in [*graph.node, *functions]}
-    assert {"RegexReplace", "StaticRegexReplace"} & ops  # the ops of functions are there
-    assert not [op for op in ops if ">" in op or "PyFunc" in op]
-
-
-# Files
-
-
-def test_save_and_load(tokenizer, tmp_path):
-    path = tmp_path / "vocabulary.json"
-    tokenizer.save(path)
-    loaded = ByteBPETokenizer.load(path)
-    assert loaded.vocabulary_size == tokenizer.vocabulary_size
-    assert loaded.tokenize(TRICKY_TEXTS).to_list() == tokenizer.tokenize(TRICKY_TEXTS).to_list()
-    loaded.save(tmp_path / "again.json")
-    assert (tmp_path / "again.json").read_bytes() == path.read_bytes()
-    assert '" Несколько"' in path.read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize(
-    ("content", "complaint"),
-    [
-        ("{", "Expecting"),
-        ("[]", '"format" is not'),
-        ('{"format": "ByteBPETokenizer 2", "merges": [], "words": []}', '"format" is not'),
-        ('{"format": "ByteBPETokenizer 1", "words": []}', '"merges" is not a list of strings'),
-        ('{"format": "ByteBPETokenizer 1", "merges": [], "words": [1]}', '"words" is not a list'),
-        ('{"format": "ByteBPETokenizer 1", "merges": ["a b c"], "words": []}', "two pieces"),
-        ('{"format": "ByteBPETokenizer 1", "merges": ["ab c"], "words": []}', "two pieces"),
-    ],
-)
-def test_load_says_what_is_wrong_with_a_file(tmp_path, content, complaint):
-    path = tmp_path / "broken.json"
-    path.write_text(content, encoding="utf-8")
-    with pytest.raises(ValueError, match=complaint) as error:
-        ByteBPETokenizer.load(path)
-    assert str(path) in str(error.value)
 
 
 # Training
