@@ -1,10 +1,14 @@
-"""The dense layer inside of layers is Keras' own, in fewer operations."""
+"""The dense layers and the sizes inside of layers are those of Keras, in fewer operations."""
+
+import ast
+from pathlib import Path
 
 import keras
 import numpy as np
 import pytest
 from keras import ops
 
+import keras_attention
 from keras_attention._backend import shape_of
 from keras_attention._dense import Dense
 from tests.attention.gradients import gradients
@@ -85,3 +89,13 @@ def test_sizes_of_a_tensor(shape):
     for known in (shape, (None, shape[1]), (None, None)):
         sizes = tf.function(shape_of, [tf.TensorSpec(known, "float64")])(x)
         assert tuple(map(int, sizes)) == shape == shape_of(x)
+
+
+def test_no_layer_asks_keras_for_sizes():
+    found = []
+    for file in Path(keras_attention.__file__).parent.rglob("*.py"):
+        calls = (
+            node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Call)
+        )
+        found += [file.name for call in calls if ast.unparse(call.func) == "ops.shape"]
+    assert not found
