@@ -3,6 +3,7 @@
 import contextvars
 import functools
 import math
+import operator
 
 import keras
 from keras import ops
@@ -282,17 +283,19 @@ def overwritten(old, new, start):
 def _written_in_place(old, new, start):
     import tensorflow as tf
 
-    *front, length, size = tf.unstack(tf.shape(old))
-    rows, count = tf.reduce_prod(front), tf.shape(new)[-2]
     # As matrices, since TensorFlow computes the place of each number from one index per axis.
+    *front, length, size = shape_of(old)
+    rows, count = functools.reduce(operator.mul, front), shape_of(new)[-2]
     written = tf.raw_ops.TensorStridedSliceUpdate(
         input=tf.reshape(old, (rows, length * size)),
         begin=(0, start * size),
-        end=(rows, (start + count) * size),
+        end=(0, (start + count) * size),
         strides=(1, 1),
         value=tf.reshape(new, (rows, count * size)),
+        begin_mask=1,  # all rows
+        end_mask=1,
     )
-    return tf.reshape(written, tf.shape(old))
+    return tf.reshape(written, (*front, length, size))
 
 
 def uniform_of_seed(shape, seed):
