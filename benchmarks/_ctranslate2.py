@@ -64,12 +64,15 @@ def save_for_ctranslate2(core, pieces, folder):
     spec.save(str(folder))
 
 
-def in_ctranslate2(core, pieces, threads=1, compute_type="float32"):
-    """Returns a `ctranslate2.Translator` on the CPU with the weights of a translator."""
+def in_ctranslate2(core, pieces, threads=1, compute_type="float32", workers=1):
+    """Returns a `ctranslate2.Translator` on the CPU with the weights of a translator.
+
+    Each of its workers translates a batch at a time, with a number of threads.
+    """
     with tempfile.TemporaryDirectory() as folder:
         save_for_ctranslate2(core, pieces, folder)
         return ctranslate2.Translator(
-            folder, compute_type=compute_type, inter_threads=1, intra_threads=threads
+            folder, compute_type=compute_type, inter_threads=workers, intra_threads=threads
         )
 
 
@@ -87,18 +90,20 @@ def translate(translator, library, num_beams, batch_size, texts):
     source = [[*each.tokens, END] for each in library.encode_batch(texts)]
     limits = [min(2 * len(tokens) + 10, LONGEST_TARGET) for tokens in source]
     by_length = sorted(range(len(texts)), key=lambda place: len(texts[place]))
-    translated = [None] * len(texts)
+    results = []  # of all batches, which the workers take from a queue
     for first in range(0, len(texts), batch_size):
         places = by_length[first : first + batch_size]
-        results = translator.translate_batch(
+        results += translator.translate_batch(
             [source[place] for place in places],
             beam_size=num_beams,
             max_decoding_length=max(limits[place] for place in places),
+            asynchronous=True,
             **AS_HERE,
         )
-        for place, result in zip(places, results, strict=True):
-            tokens = result.hypotheses[0][: limits[place]]
-            translated[place] = join(tokens).removeprefix(" ")
+    translated = [None] * len(texts)
+    for place, result in zip(by_length, results, strict=True):
+        tokens = result.result().hypotheses[0][: limits[place]]
+        translated[place] = join(tokens).removeprefix(" ")
     return translated
 
 

@@ -9,7 +9,9 @@ differs only in its learned positions and GELU. "Products" are the matrix produc
 and nothing else: a lower bound on the time of a step in TensorFlow.
 
 The second command prints sentences per second, from strings to strings, on the test set, with
-sacreBLEU: for both libraries in float32, for the zoo in bfloat16 and for CTranslate2 in int8.
+sacreBLEU: for both libraries in float32, for the zoo in bfloat16 and for CTranslate2 in int8. The
+zoo without XLA has two batches at work at a time; so does CTranslate2 with two workers, of one
+thread each.
 Before either measurement, CTranslate2 must produce the same tokens as the zoo with random models.
 
 The contenders take turns in one process. The ratio is a contender's median time divided by that of
@@ -170,7 +172,11 @@ def measure_translation(name, data_dir, rounds, threads):
     library = model.tokenizer.to_library()
     pieces = list(map(library.id_to_token, range(library.get_vocab_size())))
     others = with_threads(model.core, pieces, threads)
-    others["CTranslate2, int8"] = _ctranslate2.in_ctranslate2(model.core, pieces, threads, "int8")
+    one_each = {"threads": 1, "workers": threads}
+    for compute_type in ("float32", "int8"):
+        others[f"CTranslate2, {threads} workers, {compute_type}"] = _ctranslate2.in_ctranslate2(
+            model.core, pieces, compute_type=compute_type, **one_each
+        )
     for label, sampler in TRANSLATION_SAMPLERS.items():
         options = {"sampler": sampler, "batch_size": TEST_BATCH}
         contenders = {
@@ -189,7 +195,7 @@ def measure_translation(name, data_dir, rounds, threads):
             same = sum(ours == theirs for ours, theirs in zip(texts, translated, strict=True))
             bleu = sacrebleu_score(translated, references).score
             click.echo(
-                f"{label:18} {other:22} {bleu:8.2f} sacreBLEU, {same} of {len(texts)} texts equal "
+                f"{label:18} {other:32} {bleu:8.2f} sacreBLEU, {same} of {len(texts)} texts equal "
                 f"those of {first}"
             )
 
@@ -225,7 +231,7 @@ def print_table(title, seconds, convert, unit):
         median = statistics.median(found)
         low, high = sorted((convert(min(found)), convert(max(found))))
         click.echo(
-            f"{title:18} {label:22} {convert(median):8.2f} {unit} ({low:.2f} to {high:.2f})  "
+            f"{title:18} {label:32} {convert(median):8.2f} {unit} ({low:.2f} to {high:.2f})  "
             f"ratio {median / first:5.2f}"
         )
 
