@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 import zoo
+from zoo import decoding
 from zoo.checkpoints.loading import read_checkpoint
 
 torch = pytest.importorskip("torch")
@@ -69,6 +70,23 @@ def test_translations_are_those_of_transformers(checkpoint):
         assert [translated] == pieces.batch_decode(written, skip_special_tokens=True)
         found.add(translated)
     assert len(found) == 2
+
+
+def test_a_forced_language_is_that_of_the_target(checkpoint, tmp_path):
+    """Files of models that were trained for one language force it, whichever is asked for."""
+    folder, _, pieces, model = checkpoint
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    path, german = tmp_path / "generation_config.json", pieces.convert_tokens_to_ids("de_DE")
+    settings = json.loads(path.read_text())
+    path.write_text(json.dumps({**settings, "forced_bos_token_id": german}))
+    forced = zoo.load(tmp_path, **LANGUAGES)
+    french = forced.between("en_XX", "fr_XX")
+    for translator, language in ((forced, "de_DE"), (french, "fr_XX")):
+        number = pieces.convert_tokens_to_ids(language)
+        assert translator.sampler() == decoding.get("greedy", forced_first_token=number)
+        assert translator.sampler("beam").processors == translator.sampler().processors
+    is_forced = not model.tokenizer.language_last
+    assert bool(model.sampler().processors) == is_forced
 
 
 def test_the_tokenizer_may_be_that_of_the_library(checkpoint, tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import warnings
 
 import keras
 import numpy as np
@@ -11,9 +12,11 @@ from safetensors.numpy import load_file, save_file
 
 import zoo
 from zoo.checkpoints.loading import read_checkpoint
+from zoo.data.pairs import spoken_texts
 from zoo.losses import CTC
 from zoo.metrics import TokenErrorRate
 from zoo.readers.wav import write_wav
+from zoo.tasks.sound_results import Recognition, Transcription
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -363,7 +366,11 @@ def test_waves_are_normalized():
 @pytest.mark.parametrize(
     ("file", "change", "message"),
     [
-        ("config.json", {"architectures": ["Wav2Vec2Model"]}, "Wav2Vec2Model, which is not impl"),
+        (
+            "config.json",
+            {"architectures": ["Wav2Vec2Model"]},
+            "no head.*labels=.'one', ",
+        ),
         ("config.json", {"architectures": ["Wav2Vec2ForXVector"]}, "ForXVector, which is not impl"),
         ("config.json", {"add_adapter": True}, "add_adapter=True, which is not implemented"),
         ("config.json", {"adapter_attn_dim": 16}, "adapter_attn_dim=16, which is not implemented"),
@@ -382,6 +389,32 @@ def test_settings_that_do_not_fit(checkpoints, tmp_path, file, change, message):
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
     with pytest.raises(ValueError, match=message):
         read_checkpoint(tmp_path)
+
+
+def test_a_language_model_behind_it(checkpoints, tmp_path):
+    shutil.copytree(checkpoints("base")[0], tmp_path, dirs_exist_ok=True)
+    path, named = tmp_path / "preprocessor_config.json", "Wav2Vec2ProcessorWithLM"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "processor_class": named}))
+    with pytest.warns(UserWarning, match=f"{named}. A language model is not implemented"):
+        read_checkpoint(tmp_path)
+
+
+def test_texts_in_characters_that_the_tokenizer_does_not_know(checkpoints):
+    model = checkpoints("base")[-1]
+    message = "2 of 3 texts .* such as 'bad': .* write '<unk>'"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UserWarning, match=message):
+            model.batches([SOUNDS[0]] * 3, iter(["A TEA", "bad", "É"]))
+        spoken_texts(([b"RIFF"] * 3, ["A TEA", "", "SEA"]), model.tokenizer)
+
+
+def test_a_result_is_told_without_the_sounds(checkpoints):
+    model = checkpoints("base")[-1]
+    result = Recognition(["A"], [["A"]], [], [], [b"RIFF" * 99], model.reader)
+    assert repr(result).endswith(f"sounds=<files: 1>, reader={model.reader!r})")
+    windows = Transcription(["A"], [["A"]], [], None, [[b"RIFF"] * 2, [b"RIFF"]], model.reader)
+    assert "log_probs=None, sounds=<files: 2>, reader=" in repr(windows)
 
 
 def test_models_that_do_not_fit(checkpoints):

@@ -1,6 +1,7 @@
 """wav2vec 2.0 (Baevski et al. 2020) and HuBERT (Hsu et al. 2021), models of samples."""
 
 import re
+import warnings
 
 import keras
 
@@ -15,6 +16,7 @@ from zoo.readers.wave_reader import WaveReader
 FAMILIES = {"hubert": "Hubert", "wav2vec2": "Wav2Vec2"}  # and the beginnings of their classes
 RECOGNIZES, CLASSIFIES = "ForCTC", "ForSequenceClassification"
 WITHOUT_LABELS = "Model", "ForPreTraining"  # which need new ones
+WITH_LANGUAGE_MODEL = "Wav2Vec2ProcessorWithLM"
 LARGEST = 2**20  # bytes
 _KERNEL = "encoder.pos_conv_embed.conv.parametrizations.weight"  # behind the prefix
 _LAYER = "encoder.layers.{}"
@@ -70,10 +72,14 @@ _OF_OTHERS = (  # classes
 
 def plan(settings, folder):
     family = FAMILIES[settings.model_type]
-    classes = [family + RECOGNIZES, family + CLASSIFIES]
-    if settings.new_labels:
-        classes += [family + each for each in WITHOUT_LABELS]
-    settings.require_class(classes)
+    without_labels = [family + each for each in WITHOUT_LABELS]
+    settings.require_class([family + RECOGNIZES, family + CLASSIFIES, *without_labels])
+    if settings.architecture in without_labels and not settings.new_labels:
+        raise ValueError(
+            f"{settings.path} is the config of a {settings.architecture}, which has no head. To "
+            "classify sounds with a new one, pass labels=['one', 'another'] to zoo.load; for "
+            f"texts, load a checkpoint of a {family + RECOGNIZES}."
+        )
     options = _options(settings, folder)
     prefix = f"{settings.model_type}."
     table = _TABLE | _table_of_convolutions(options)
@@ -167,7 +173,13 @@ def _reader(folder):
     """Returns the config of the reader."""
     found = Settings(*preprocessor_of(folder, "feature_extractor", LARGEST))
     found.require(feature_size=1, padding_value=0.0, padding_side="right")
-    found.ignore("feature_extractor_type", "processor_class")
+    found.ignore("feature_extractor_type")
+    if found.take("processor_class", default=None) == WITH_LANGUAGE_MODEL:
+        warnings.warn(
+            f"{found.path} names a {WITH_LANGUAGE_MODEL}. A language model is not implemented: "
+            "texts are those of the best label at each time step.",
+            stacklevel=2,
+        )
     # Without a mask, the numbers of a sound depend on the others in its batch in transformers. Here
     # they are always those that it has alone.
     found.ignore("return_attention_mask")

@@ -1,11 +1,14 @@
 """Pairs of texts: training data of translators and embedders."""
 
 import reprlib
+import warnings
 
 import tensorflow as tf
 
 from zoo.data.received import received
 from zoo.readers.text.texts import as_texts, refuse_paths
+
+LOOKED_AT = 1000  # texts of a list, for characters that the tokenizer does not know
 
 
 def pairs_of_lists(sources, targets):
@@ -43,12 +46,14 @@ def _texts(texts, what):
         raise ValueError(f"The model learns from pairs of texts. Of the {what}: {error}") from None
 
 
-def spoken_texts(examples):
+def spoken_texts(examples, tokenizer=None):
     """Returns a data set of (sound, text).
 
     Args:
         examples: A pair of a list of the bytes of sounds and a list of their texts, or such a data
             set.
+        tokenizer: The tokenizer of the texts, to warn of characters in a list that it does not
+            know.
 
     Raises:
         ValueError: If `examples` has another form.
@@ -64,6 +69,8 @@ def spoken_texts(examples):
                 "The model learns from sounds and their texts, a list of `str` with one for each. "
                 f"Received: {len(sounds)} sounds and {reprlib.repr(texts)}."
             )
+        if tokenizer is not None and tokenizer.unknown_id is not None:
+            _warn_of_unknown(texts[:LOOKED_AT], tokenizer)
         return tf.data.Dataset.from_tensor_slices((sounds, texts))
     spec = getattr(examples, "element_spec", None)
     is_pair = isinstance(spec, tuple) and len(spec) == 2
@@ -73,6 +80,20 @@ def spoken_texts(examples):
             f"x=list of sounds, y=list of texts. Received: {received(examples, 'sounds, texts')}."
         )
     return examples
+
+
+def _warn_of_unknown(texts, tokenizer):
+    tokens = tokenizer.tokenize(texts).to_list()
+    unknown = [text for text, row in zip(texts, tokens, strict=True) if tokenizer.unknown_id in row]
+    if unknown:
+        ((name,),) = tokenizer.pieces([[tokenizer.unknown_id]])
+        warnings.warn(
+            f"{len(unknown)} of {len(texts)} texts have characters that the tokenizer does not "
+            f"know, such as {reprlib.repr(unknown[0])}: the model learns to write {name!r} for "
+            "each. Spell them as its vocabulary does; that of wav2vec2-base-960h, for example, has "
+            "capital letters only.",
+            stacklevel=2,
+        )
 
 
 def require_pairs(pairs, kind="texts"):

@@ -3,6 +3,7 @@
 import functools
 import os
 import re
+import reprlib
 from numbers import Integral
 
 import numpy as np
@@ -226,4 +227,4 @@ def _wav_of_array(samples, rate):
 def _told(sound):
     if hasattr(sound, "__array__"):
         return f"an array of shape {np.shape(sound)} without its rate"
-    return f"{sound!r} of type {type(sound).__name__}"
+    return f"{reprlib.repr(sound)} of type {type(sound).__name__}"

@@ -7,6 +7,7 @@ import numpy as np
 
 from keras_attention.plotting import LINE, MAX_INCHES, new_figure, wrapped
 from zoo.readers.images import read_image
+from zoo.tasks.result_parts import without_files
 
 LINES = 3  # of a text that was found, in a plot
 
@@ -92,6 +93,9 @@ class Findings(NamedTuple):
     names: list
     similarities: np.ndarray
     entries: list[str] | list[bytes] | None
+
+    def __repr__(self):
+        return without_files(self)
 
     def plot(self):
         """Plots images side by side, behind that of the query if it is one, with similarities.

@@ -10,7 +10,15 @@ from keras_attention.plotting import plot_caption
 from zoo.decoding.base import require
 from zoo.pages import attention_page, framed, picture_view, save_page
 from zoo.readers.images import read_image
-from zoo.tasks.result_parts import OF_ATTENTION, first, joined, looks, require_entry, stacked_rows
+from zoo.tasks.result_parts import (
+    OF_ATTENTION,
+    first,
+    joined,
+    looks,
+    require_entry,
+    stacked_rows,
+    without_files,
+)
 
 OF_CLASSIFIER = f"{OF_ATTENTION}; a Matcher returns none"
 
@@ -34,6 +42,9 @@ class Caption(NamedTuple):
     attention: list[np.ndarray]
     log_probs: np.ndarray
     images: list[bytes]
+
+    def __repr__(self):
+        return without_files(self)
 
     def plot(self, position=0):
         """Plots one of the images once for each word, with the regions that the word attended to.
@@ -89,6 +100,9 @@ class PictureClasses(NamedTuple):
     attention: np.ndarray | None
     heads: np.ndarray | None
     images: list[bytes]
+
+    def __repr__(self):
+        return without_files(self)
 
     @classmethod
     def of(cls, labels, probabilities, rows, images):

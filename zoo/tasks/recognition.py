@@ -1,5 +1,6 @@
 """The task of speech recognition with CTC, a label at each time step: sounds in, texts out."""
 
+import functools
 from collections.abc import Iterable
 from typing import Any, overload
 
@@ -118,7 +119,8 @@ class Recognizer(EncodingTask):
         Raises:
             ValueError: If the inputs are not sounds and texts.
         """
-        examples = examples_of(self.reader, x, y, "sound", spoken_texts, shuffle, seed)
+        make = functools.partial(spoken_texts, tokenizer=self.tokenizer)
+        examples = examples_of(self.reader, x, y, "sound", make, shuffle, seed)
         batches = self.reader.batched(examples, batch_size or self.usual_batch_size)
         return batches.map(self.teach).prefetch(tf.data.AUTOTUNE)
 

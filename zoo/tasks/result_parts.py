@@ -44,6 +44,31 @@ def require_entry(entries, position):
     require(is_index, expected, position=position)
 
 
+def without_files(result):
+    """Returns the representation of a result, which tells the number of encoded files in it.
+
+    Their content may have millions of bytes.
+
+    Example:
+
+    >>> import collections
+    >>> Found = collections.namedtuple("Found", ["names", "images"])
+    >>> without_files(Found(["dog.jpg"], [b"a long file"]))
+    "Found(names=['dog.jpg'], images=<files: 1>)"
+    """
+    told = (f"{name}={_told(value)}" for name, value in result._asdict().items())
+    return f"{type(result).__name__}({', '.join(told)})"
+
+
+def _told(value):
+    if isinstance(value, bytes):
+        return f"<file of {len(value)} bytes>"
+    entry = value
+    while isinstance(entry, list) and entry:  # of the windows of a sound, in one more list
+        entry = entry[0]
+    return f"<files: {len(value)}>" if isinstance(entry, bytes) else repr(value)
+
+
 def looks(result, position, layer, title):
     """Returns titles and maps: of all blocks together, or of each head of one of them."""
     if layer is None:

@@ -8,7 +8,14 @@ import numpy as np
 from keras_attention.plotting import new_figure
 from zoo.decoding.base import require
 from zoo.tasks.passages import block_diagonal
-from zoo.tasks.result_parts import OF_ATTENTION, hypothesis_log_probs, joined, looks, require_entry
+from zoo.tasks.result_parts import (
+    OF_ATTENTION,
+    hypothesis_log_probs,
+    joined,
+    looks,
+    require_entry,
+    without_files,
+)
 
 LONGEST_TITLE = 80  # characters
 
@@ -34,6 +41,9 @@ class SoundClasses(NamedTuple):
     heads: list | None
     sounds: list
     reader: Any
+
+    def __repr__(self):
+        return without_files(self)
 
     @classmethod
     def of(cls, labels, probabilities, rows, sounds, reader):
@@ -95,6 +105,9 @@ class Transcription(NamedTuple):
     sounds: list
     reader: Any
 
+    def __repr__(self):
+        return without_files(self)
+
     @classmethod
     def of(cls, texts, rows, sounds, reader, tokenizer):
         """Makes the result from the outputs of `Transcriber.answer` for each window of a sound."""
@@ -155,6 +168,9 @@ class Recognition(NamedTuple):
     attention: list
     sounds: list
     reader: Any
+
+    def __repr__(self):
+        return without_files(self)
 
     @classmethod
     def of(cls, texts, rows, sounds, reader, tokenizer):

@@ -11,6 +11,7 @@ from zoo.data.batching import bucket_by_length, number_of_batches
 from zoo.data.pairs import pairs_of_lists, require_pairs
 from zoo.data.seeds import seed_stream
 from zoo.decoding.base import require
+from zoo.decoding.processors import ForcedFirstToken
 from zoo.serving import Start, buckets
 from zoo.tasks.arguments import SamplerLike, require_dropout
 from zoo.tasks.generating import GeneratingTask
@@ -65,9 +66,13 @@ class SourceToTargetTask(GeneratingTask):
         It begins each target with the token of the target language, if the tokenizer has one.
         """
         chosen = super().sampler(sampler, **options)
-        if self.tokenizer.language_id is None:
+        language_id = self.tokenizer.language_id
+        if self.tokenizer.tail_ids and any(map(_forces, chosen.processors)):
+            # It follows the start token, which is a language: files name the one of their training.
+            language_id = self.tokenizer.start_id
+        if language_id is None:
             return chosen
-        return decoding.with_options(chosen, forced_first_token=self.tokenizer.language_id)
+        return decoding.with_options(chosen, forced_first_token=language_id)
 
     # ----------------------------------------------------------------------------------- training
 
@@ -213,6 +218,10 @@ def _tokens(tokenizer, texts, subword_dropout, seed):
     if isinstance(subword_dropout, Real) and subword_dropout == 0.0:
         return tokenizer.tokenize(texts)
     return tokenizer.tokenize(texts, subword_dropout, seed)
+
+
+def _forces(processor):
+    return isinstance(processor, ForcedFirstToken)
 
 
 def as_source_length(tokens):

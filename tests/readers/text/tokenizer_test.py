@@ -14,6 +14,7 @@ from tests.readers.text import small_tokenizers
 from tests.readers.text.comparison import check_equal, decoded, full, in_batches, library_and_ours
 from tests.readers.text.hostile_texts import BROKEN, PROSE, hostile_texts, long_line
 from zoo.readers.text import Tokenizer, read_tokenizer
+from zoo.readers.text.charsmap import Charsmap
 from zoo.readers.text.sentencepiece_files import read_model
 
 FEW, MANY = 300, 20000
@@ -55,6 +56,13 @@ def test_ids_equal_library(name):
 @pytest.mark.parametrize("name", small_tokenizers.ALL)
 def test_many_ids_equal_library(name):
     check_library(name, MANY, 100_000)
+
+
+def test_a_single_empty_text_is_normalized():
+    """A batch without any character."""
+    ours = Charsmap({"ﬁ": "fi"}, by_clusters=True)
+    assert decoded(ours([""])) == [""]
+    assert decoded(ours(["ﬁve", ""])) == ["five", ""]
 
 
 def check_sentencepiece(options, count, line, path):

@@ -149,7 +149,7 @@ def _cluster_starts(kinds, symbols):
     joins = (after == _EXTENDS) & ~is_break
     joins |= (before == _PREPENDED) & ((after == _OTHER) | (after == _PREPENDED))
     joins |= (before == _RETURN) & (after == _FEED)
-    return tf.concat([tf.ones_like(joins[:1]) | True, ~joins], axis=0)[: tf.size(symbols)]
+    return tf.concat([tf.ones_like(kind[:1], tf.bool), ~joins], axis=0)
 
 
 _PREPEND = frozenset(

@@ -142,7 +142,7 @@ def _kind(folder, config):
     name = config.get("tokenizer_class") or settings.get("tokenizer_class") or ""
     if name and name != "PreTrainedTokenizerFast":
         name = name.removesuffix("Fast").removesuffix("Tokenizer")
-        return {"Bart": "Roberta", "MT5": "T5"}.get(name, name)
+        return {"Bart": "Roberta", "Longformer": "Roberta", "MT5": "T5"}.get(name, name)
     types = {"bert": "Bert", "roberta": "Roberta", "gpt2": "GPT2", "clip": "CLIP", "t5": "T5"}
     types |= {"qwen2": "Qwen2", "llama": "Llama", "distilbert": "DistilBert", "mpnet": "MPNet"}
     types |= {"electra": "Electra", "marian": "Marian", "mistral": "Llama", "whisper": "Whisper"}
@@ -156,6 +156,7 @@ def _kind(folder, config):
         "gemma3_text": "Gemma",
         "gpt_neo": "GPT2",
         "gpt_neox": "GPTNeoX",
+        "longformer": "Roberta",
         "m2m_100": "M2M100",
         "mbart": "MBart",
         "mt5": "T5",
