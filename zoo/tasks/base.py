@@ -241,9 +241,11 @@ class Task(keras.Model, abc.ABC):
             An array; or a `tf.RaggedTensor` if outputs of the batches have different lengths.
 
         Raises:
-            ValueError: If `x` holds texts or images, or is a list, such as one of sounds.
+            ValueError: If `x` holds texts or images, or is a list, such as one of sounds; or if it
+                has no rows, or the arrays of a dictionary have different numbers of them.
         """
         self._require_batch(getattr(x, "element_spec", x))
+        _require_rows(x)
         with _unknown_number_of_batches():
             return super().predict(x, *args, **kwargs)
 
@@ -462,6 +464,21 @@ def _unknown_number_of_batches():
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Your input ran out of data")
         yield
+
+
+def _require_rows(x):
+    """Raises a `ValueError` for arrays that cannot be cut into batches."""
+    arrays = x if isinstance(x, dict) else {"`x`": x}
+    has_rows = {name: len(getattr(each, "shape", ())) > 0 for name, each in arrays.items()}
+    rows = {name: len(each) for name, each in arrays.items() if has_rows[name] or each == []}
+    told = ", ".join(f"{number} of {name}" for name, number in rows.items())
+    if len({*rows.values()}) > 1:
+        raise ValueError(
+            "`x` of predict is cut into batches, so its arrays need equal numbers of rows. "
+            f"Received: {told}. To compute all of it at once, call the model: model(x)."
+        )
+    if 0 in rows.values():
+        raise ValueError(f"`x` of predict must have at least one row. Received: {told}.")
 
 
 def _refuse_what_needs_arrays(validation_split=0.0, **kwargs):
