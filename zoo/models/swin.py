@@ -125,6 +125,7 @@ class Swin(Core):
 
     Config = SwinConfig
     heads = ("head",)
+    reader = "ImageReader"
 
     def __init__(self, num_labels, **options):
         super().__init__(num_labels=num_labels, **options)
