@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import zoo
 from tests.zoo.conftest import TINY
 from zoo.data.batching import BUCKET_WIDTH, bucket_by_length
 from zoo.losses import TokenCrossentropy
@@ -211,6 +212,37 @@ def test_lists_last_for_as_many_steps_as_wanted(fresh_model, sources, targets):
     history = model.fit(sources[:2], targets[:2], **options).history
     assert seen[2] == seen[0] != seen[1]
     assert min(history["loss"]) > 0.0
+
+
+def test_an_interrupted_training_goes_on_in_the_same_order(fresh_model, tmp_path):
+    labels, seen = list("abcdefgh"), []
+
+    def loss(y_true, y_pred):
+        seen.append(keras.ops.convert_to_numpy(y_true).ravel().astype(int).tolist())
+        return 0.0 * keras.ops.sum(y_pred)
+
+    class Interrupted(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            if epoch == 1:
+                raise InterruptedError
+
+    def train(*callbacks, **options):
+        sizes = {"num_layers": 1, "size": 8, "num_heads": 2, "hidden": 16}
+        parts = {"tokenizer": zoo.ByteBPETokenizer([]), "labels": labels}
+        model = zoo.load("text_encoder", weights=None, **parts, **sizes)
+        model.compile("sgd", loss=loss, weighted_metrics=[], run_eagerly=True)
+        seen.clear()
+        options = {"epochs": 4, "callbacks": callbacks, "verbose": 0, **options}
+        model.fit(labels, labels, batch_size=8, **options)
+        return seen[:]
+
+    whole = train()
+    assert len({*map(tuple, whole)}) == 4
+    backup = keras.callbacks.BackupAndRestore(tmp_path / "backup")
+    with pytest.raises(InterruptedError):
+        train(backup, Interrupted())
+    assert train(keras.callbacks.BackupAndRestore(tmp_path / "backup")) == whole[2:]
+    assert train(initial_epoch=3) == whole[3:]
 
 
 def test_weights_of_16_bits_are_warned_of_before_training(fresh_model, recwarn):

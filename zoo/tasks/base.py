@@ -181,10 +181,11 @@ class Task(keras.Model, abc.ABC):
             shuffle: As for `batches`.
             validation_batch_size: Number of validation examples per batch. Defaults to
                 `batch_size`.
-            **kwargs: Additional options of `batches`, and arguments of `keras.Model.fit`. With
-                `steps_per_epoch`, each epoch continues where the last one stopped, and lists start
-                again when all of their batches were seen; for a data set call `repeat()`, except
-                for one that `batches` reads at once.
+            **kwargs: Additional options of `batches`, and arguments of `keras.Model.fit`. After
+                `initial_epoch`, or Keras' `BackupAndRestore`, the order of the data is that of the
+                epoch. With `steps_per_epoch`, each epoch continues where the last one stopped, and
+                lists start again when all of their batches were seen; for a data set call
+                `repeat()`, except for one that `batches` reads at once.
 
         Returns:
             A `keras.callbacks.History`.
@@ -211,6 +212,13 @@ class Task(keras.Model, abc.ABC):
         counted = kwargs.get("steps_per_epoch") is not None
         if counted and not self._is_read_by_step(x):
             train = train.repeat()
+        if train is not x and not counted:
+            callbacks = kwargs.get("callbacks") or []
+            if isinstance(callbacks, keras.callbacks.CallbackList):
+                callbacks.append(_OrderOfEpochs(train))
+            else:
+                callbacks = [*keras.tree.flatten(callbacks), _OrderOfEpochs(train)]
+            kwargs["callbacks"] = callbacks
         with contextlib.nullcontext() if counted else _unknown_number_of_batches():
             return super().fit(train, validation_data=validation_data, shuffle=False, **kwargs)
 
@@ -456,6 +464,25 @@ class Task(keras.Model, abc.ABC):
         """
         card = cards.make_card(self, description, data, quality, license, use, limits)
         return presets.save(self, path, card, dtype)
+
+
+class _OrderOfEpochs(keras.callbacks.Callback):
+    """Begins with the order of the first epoch that is trained, after `initial_epoch` of `fit` or
+    Keras' `BackupAndRestore`: a training that was interrupted goes on as it would have.
+
+    Args:
+        batches: Data set that is shuffled anew in each pass.
+    """
+
+    def __init__(self, batches):
+        super().__init__()
+        self.batches = batches
+
+    def on_epoch_begin(self, epoch, logs=None):
+        if self.batches is not None:
+            for _ in range(epoch):
+                iter(self.batches)  # draws an order, and reads nothing
+        self.batches = None
 
 
 @contextlib.contextmanager
