@@ -255,6 +255,7 @@ def test_weights_of_16_bits_are_warned_of_before_training(fresh_model, recwarn):
 @pytest.mark.full
 def test_a_model_without_metrics_comes_back_without_them(fresh_model, sources, targets, tmp_path):
     model = fresh_model("transformer_nmt")
+    model.compile("adam")  # with the usual ones, which do not stay
     model.compile("adam", weighted_metrics=[], run_eagerly=True)
     model.optimizer.build(model.trainable_variables)
     model.save(tmp_path / "model.keras")

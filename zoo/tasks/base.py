@@ -147,7 +147,7 @@ class Task(keras.Model, abc.ABC):
         super().compile(
             optimizer=optimizer,
             loss=loss or self.usual_loss(),
-            weighted_metrics=metrics or None,
+            weighted_metrics=metrics,
             jit_compile=jit_compile,
             **kw,
         )
@@ -155,7 +155,7 @@ class Task(keras.Model, abc.ABC):
     def compile_from_config(self, config):
         """Compiles a model loaded from a file; its optimizer continues where it stopped."""
         config = keras.saving.deserialize_keras_object(config)
-        # `compile` hands an empty list to Keras as `None`, which stands for the usual metrics here.
+        # Older files hold `None` for no metrics, which stands for the usual ones here.
         self.compile(**{**config, "weighted_metrics": config.get("weighted_metrics") or []})
         if self.built:
             self.optimizer.build(self.trainable_variables)
