@@ -132,7 +132,9 @@ class GrowingMemory:
         Args:
             x: Tensor `(batch, length, size)`: one position, or several at once. Positions that its
                 implicit Keras mask hides stay hidden in the memory.
-            memory: What `room_for` or the previous step returned.
+            memory: What `room_for` or the previous step returned. A loop must carry its mask, too:
+                without it, positions that an implicit mask has hidden are seen again. Where all
+                steps need the same structure, begin with a mask of `room_for`, all `True`.
             start: Position of the first of them, an integer or scalar tensor.
             return_attention_scores: Whether to return the weights; if not, `None` takes their
                 place.

@@ -231,9 +231,9 @@ def in_tiles(blocks, number, tile):
     counts = ops.segment_sum(
         ops.ones((sequences * pairs,), "int32"),
         ops.reshape(blocks + first, (sequences * pairs,)),
-        sequences * (number + 1),
+        sequences * (number + 1) + 1,  # Keras takes 0 segments for an unknown number on PyTorch
     )
-    counts = ops.reshape(counts, (sequences, number + 1))[:, :number]
+    counts = ops.reshape(counts[:-1], (sequences, number + 1))[:, :number]
     is_missing = ops.arange(tile - 1, dtype="int32") < (-counts % tile)[..., None]
     fill = ops.where(is_missing, ops.arange(number, dtype="int32")[:, None], number)
     fill = ops.reshape(fill, (sequences, number * (tile - 1)))

@@ -240,6 +240,12 @@ def test_a_compiled_loop_of_steps():
     assert_equal(compiled(last)(x), oracle.float64(layer(x, x))[:, -1:])
 
 
+@pytest.mark.parametrize("causal", [True, False])
+def test_a_batch_of_no_rows_gives_none(causal):
+    x = random(0, 10, SIZE)
+    assert tuple(make(causal=causal)(x, x).shape) == (0, 10, SIZE)
+
+
 @pytest.mark.parametrize("tile", [1, 2, 5])
 def test_each_pair_stands_in_a_tile_of_its_block(tile):
     blocks = RNG.integers(0, 5, (3, 17)).astype("int32")  # the last is none

@@ -17,6 +17,7 @@ FILES = [
     "recompute_test.py",
     "gradient_forms_test.py",
     "transformer_block_test.py",
+    "block_selection_test.py",
 ]
 
 PART = (  # what is run without --full

@@ -56,7 +56,8 @@ def test_spectrograms_are_those_of_transformers(checkpoint, model):
     np.testing.assert_allclose(sounds["frames"], expected, atol=0.02)
     exactly = kaldi_log_mel(WAVES[0][None], RATE, 24, 400, 160)
     np.testing.assert_allclose((exactly[0] + 5.0) / 6.0, expected[0, :98], atol=1e-3)
-    short, _ = model.reader.read([write_wav(WAVES[3], RATE)])  # not a single frame
+    short, is_sound = model.reader.read([write_wav(WAVES[3], RATE)])  # not a single frame
+    assert not is_sound.numpy().any()
     np.testing.assert_allclose(short["frames"], np.full((1, 100, 24), 5.0 / 6.0), rtol=1e-6)
 
 
@@ -137,6 +138,8 @@ def test_settings_that_do_not_fit(checkpoint, tmp_path, file, change, message):
 
 
 def test_sounds_that_do_not_fit(model):
+    with pytest.raises(ValueError, match=r"is 0.0187 seconds long, .* at least 0.025"):
+        model.classify((WAVES[3], RATE))
     with pytest.raises(ValueError, match=r"\(batch, 100, 24\). Received: shape \(1, 90, 24\)"):
         model.core({"frames": np.zeros((1, 90, 24), "float32")})
     with pytest.raises(ValueError, match="A patch must fit into the spectrogram"):

@@ -294,6 +294,27 @@ def test_labels_are_those_of_transformers(classifier):
             np.testing.assert_allclose(sums, tf.ones_like(sums), atol=1e-5)
 
 
+def test_sounds_that_are_too_short_for_labels(classifier):
+    *_, model = classifier
+    short = WAVES[0][:29]
+    contents = [write_wav(each, RATE) for each in (short, WAVES[0])]
+    told = model.respond(tf.constant([*contents, b"none"]))
+    assert (told["label"].numpy() != b"").tolist() == [False, True, False]
+    np.testing.assert_allclose(told["probabilities"].numpy().sum(1), [0.0, 1.0, 0.0], atol=1e-6)
+    with pytest.raises(ValueError, match=r"is 0.00181 seconds .* at least 0.00187") as raised:
+        model.classify([SOUNDS[0], (short, RATE)])
+    assert raised.value.__notes__ == ["This is number 1 of 2 sounds, from 0."]
+    label = model.labels[0]
+    with pytest.raises(ValueError, match="at least"):
+        model.batches([SOUNDS[0], (short, RATE)], [label, label])
+    told = {"at least 30 samples": short, "or shorter than 0.00187": contents[0]}
+    for message, sound in told.items():
+        dataset = tf.data.Dataset.from_tensors((sound, 0))
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+            list(model.reader.batched(dataset, 1))
+    assert model.classify((WAVES[0][:30], RATE)) in model.labels
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("mask", [False, True])
 def test_labels_of_a_batch(mask, tmp_path):

@@ -220,6 +220,26 @@ def test_an_endpoint_is_traced_once(tmp_path):
     assert loaded(x=tf.constant([[1.5, 2.0]]))["y"].numpy() == [[3.5]]
 
 
+def test_no_rows_are_answered_with_none(tmp_path):
+    layer = keras.layers.Conv2D(2, 3, strides=2)  # of which TensorFlow gets the shape wrong
+    layer.build((None, None, None, 1))
+
+    def function(x, text):
+        places = layer(x)
+        return {"y": tf.reshape(places + tf.zeros([2, 2, 2]), [-1, 8]), "text": text}
+
+    inputs = [tf.TensorSpec([None, 5, 5, 1], name="x"), tf.TensorSpec([None], tf.string, "text")]
+    version = write_version(tmp_path, [layer], {"serving_default": Endpoint(function, inputs)})
+    serve = tf.saved_model.load(str(version)).signatures["serving_default"]
+    for rows in (0, 2):
+        x, text = np.ones((rows, 5, 5, 1), "float32"), ["a", "b"][:rows]
+        found = serve(x=tf.constant(x), text=tf.constant(text, tf.string))
+        assert found["y"].shape == (rows, 8)
+        assert [each.decode() for each in found["text"].numpy()] == text
+        if rows:
+            np.testing.assert_allclose(found["y"], layer(x).numpy().reshape(rows, 8), atol=1e-6)
+
+
 def test_a_server_may_read_it(tmp_path):
     version = write_version(tmp_path / "models" / "double", [], DOUBLE)
     assert version.stat().st_mode & 0o777 == 0o755

@@ -44,6 +44,22 @@ def model(tokenizer):
 # ------------------------------------------------------------------------------------- the numbers
 
 
+def test_predict_needs_as_many_images_as_texts(model):
+    inputs = {"images": np.zeros((2, 4, CHANNELS), "float32"), "token_ids": [[3, 4]] * 3}
+    inputs["token_ids"] = np.array(inputs["token_ids"], "int32")
+    message = r"Received: 2 of images, 3 of token_ids\. .*call the model: model\(x\)"
+    with pytest.raises(ValueError, match=message):
+        model.predict(inputs, verbose=0)
+    whole = model(inputs)
+    assert whole.shape == (2, 3)
+    fewer = {**inputs, "token_ids": inputs["token_ids"][:2]}
+    np.testing.assert_allclose(model.predict(fewer, verbose=0), whole[:, :2], atol=1e-5)
+    none = {name: each[:0] for name, each in inputs.items()}
+    for x in (none, none["images"], []):
+        with pytest.raises(ValueError, match="at least one row. Received: 0 of"):
+            model.predict(x)
+
+
 def test_recalls_are_those_of_a_sorted_list():
     generator = np.random.default_rng(0)
     similarities = generator.normal(size=(30, 90))

@@ -39,7 +39,7 @@ def test_the_smallest_model_has_the_published_size():
 def test_windows_are_what_a_mask_leaves_of_the_image(grid, window, shift, effective):
     shift_of_mask = shift if min(grid) > window else 0
     patches, options = grid[0] * grid[1], {"normalize": "pre", "activation": "gelu"}
-    ours = WindowBlock(2, 12, position=positions.GridBias(window, window), shift=shift, **options)
+    ours = WindowBlock(2, 12, position=positions.GridBias(window), shift=shift, **options)
     others = EncoderBlock(
         2,
         12,
@@ -59,6 +59,7 @@ def test_windows_are_what_a_mask_leaves_of_the_image(grid, window, shift, effect
         totals = [tf.reduce_sum(tf.sin(each)) for each in (found, expected)]
     np.testing.assert_allclose(found, np.reshape(expected, found.shape), atol=1e-5)
     np.testing.assert_allclose(ours(x), found, atol=1e-5)
+    assert ours.position.grid == (window, window), "no call changes it"
     np.testing.assert_allclose(ours.weights_of_grid(of_windows, grid), whole, atol=1e-6)
     gradients = [
         tape.gradient(total, block.trainable_weights)
@@ -141,6 +142,9 @@ def test_wrong_shapes_are_named():
         Swin(3, **TINY)(np.zeros((1, 9, 8, 1), "float32"))
     with pytest.raises(ValueError, match=r"needs x of shape \(batch, rows, columns, size\)"):
         WindowBlock(2, 8, position=positions.GridBias(3, 3))(np.zeros((1, 9, 8), "float32"))
+    for arguments in ((6, 3), ((3, 4),)):
+        with pytest.raises(ValueError, match=r"must be a GridBias of a square.*Received: grid=\("):
+            WindowBlock(2, 8, position=positions.GridBias(*arguments))
 
 
 def classifier():

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import zoo
 from tests.zoo.conftest import TINY
 from zoo.data.batching import BUCKET_WIDTH, bucket_by_length
 from zoo.losses import TokenCrossentropy
@@ -213,6 +214,37 @@ def test_lists_last_for_as_many_steps_as_wanted(fresh_model, sources, targets):
     assert min(history["loss"]) > 0.0
 
 
+def test_an_interrupted_training_goes_on_in_the_same_order(tmp_path):
+    labels, seen = list("abcdefgh"), []
+    sizes = {"num_layers": 1, "size": 8, "num_heads": 2, "hidden": 16}
+    parts = {"tokenizer": zoo.ByteBPETokenizer([]), "labels": labels}
+    model = zoo.load("text_encoder", weights=None, **parts, **sizes)
+
+    def loss(y_true, y_pred):
+        seen.append(keras.ops.convert_to_numpy(y_true).ravel().astype(int).tolist())
+        return 0.0 * keras.ops.sum(y_pred)
+
+    class Interrupted(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            if epoch == 1:
+                raise InterruptedError
+
+    def train(*callbacks, **options):
+        model.compile("sgd", loss=loss, weighted_metrics=[], run_eagerly=True)
+        seen.clear()
+        options = {"epochs": 3, "callbacks": callbacks, "verbose": 0, **options}
+        model.fit(labels, labels, batch_size=8, **options)
+        return seen[:]
+
+    whole = train()
+    assert len({*map(tuple, whole)}) == 3
+    assert train(initial_epoch=2) == whole[2:]
+    backup = keras.callbacks.BackupAndRestore(tmp_path / "backup")
+    with pytest.raises(InterruptedError):
+        train(backup, Interrupted())
+    assert train(keras.callbacks.BackupAndRestore(tmp_path / "backup")) == whole[2:]
+
+
 def test_weights_of_16_bits_are_warned_of_before_training(fresh_model, recwarn):
     with pytest.warns(UserWarning, match='load the model with dtype="mixed_bfloat16"'):
         fresh_model(dtype="bfloat16").compile("adam")
@@ -223,7 +255,10 @@ def test_weights_of_16_bits_are_warned_of_before_training(fresh_model, recwarn):
 @pytest.mark.full
 def test_a_model_without_metrics_comes_back_without_them(fresh_model, sources, targets, tmp_path):
     model = fresh_model("transformer_nmt")
+    model.compile("adam")  # with the usual ones, which do not stay
     model.compile("adam", weighted_metrics=[], run_eagerly=True)
+    measured = model.evaluate(sources[:2], targets[:2], return_dict=True, verbose=0)
+    assert set(measured) == {"loss"}
     model.optimizer.build(model.trainable_variables)
     model.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras")

@@ -61,15 +61,12 @@ def plan(settings, folder):
     for each in (eyes, words):
         each.require_all_seen()
     names = Names(table, "", tied, UNUSED, upright=OF_GPT2)
-    return Plan("vision_encoder_decoder", options, names, size)
+    return Plan("vision_encoder_decoder", options, names, size, of_tokenizer=("begin_id",))
 
 
 def tokenizer(folder, size):
     """Returns the tokenizer. The settings name the tokens that begin and end a text by their ids,
     and other tokens than those that the tokenizer puts around texts.
-
-    Raises:
-        ValueError: If the token that begins a text may come again, which decoding never produces.
     """
     config = _with_decoder(folder)
     of_file = settings_of(config, folder)
@@ -81,12 +78,8 @@ def tokenizer(folder, size):
     start, end = number("decoder_start_token_id", "bos_token_id"), number("eos_token_id")
     found = read_tokenizer(folder, size=size, start=start, end=end)
     single, _ = found.templates
-    if start != end and any(start in item.token_ids for item in single):
-        raise ValueError(
-            f"{config.path} begins texts with the token {start}, which the tokenizer puts in front "
-            "of texts as well. A model that learned to write it twice is not implemented: it "
-            f"should begin with the end token, {end}."
-        )
+    is_again = start != end and any(start in item.token_ids for item in single)
+    found.begin_id = start if is_again else None  # as for a model fine-tuned on such texts
     return found
 
 

@@ -40,10 +40,9 @@ class TokenErrorRate(keras.metrics.Metric):
             sample_weight: `(batch,)`, or `None`.
         """
         truth = tf.convert_to_tensor(y_true, tf.int32)
-        truth = tf.ragged.boolean_mask(truth, truth != self.blank_id)
-        found, _ = best_path(y_pred, self.blank_id)
-        edits = tf.edit_distance(found.to_sparse(), truth.to_sparse(), normalize=False)
-        tokens = tf.cast(truth.row_lengths(), tf.float32)
+        is_token = truth != self.blank_id
+        edits = tf.cast(_edits(*_labels(y_pred, self.blank_id), truth, is_token), tf.float32)
+        tokens = tf.reduce_sum(tf.cast(is_token, tf.float32), axis=1)
         if sample_weight is not None:
             edits, tokens = (each * tf.cast(sample_weight, tf.float32) for each in (edits, tokens))
         self.edits.assign_add(tf.reduce_sum(edits))
@@ -72,8 +71,48 @@ def best_path(logits, blank_id=0):
     >>> tokens.to_list(), times.to_list()
     ([[2, 2, 1]], [[1, 4, 5]])
     """
-    labels = tf.argmax(logits, axis=-1, output_type=tf.int32)
-    before = tf.pad(labels[:, :-1], [[0, 0], [1, 0]], constant_values=blank_id)
-    begins = (labels != blank_id) & (labels != before)
+    labels, begins = _labels(logits, blank_id)
     times = tf.zeros_like(labels) + tf.range(tf.shape(labels)[1])
     return tf.ragged.boolean_mask(labels, begins), tf.ragged.boolean_mask(times, begins)
+
+
+def _labels(logits, blank_id):
+    """Returns the best label at each time, and whether a token begins there: `(batch, times)`."""
+    labels = tf.argmax(logits, axis=-1, output_type=tf.int32)
+    before = tf.pad(labels[:, :-1], [[0, 0], [1, 0]], constant_values=blank_id)
+    return labels, (labels != blank_id) & (labels != before)
+
+
+def _edits(labels, begins, truth, is_token):
+    """Returns the edit distances of texts, int32 `(batch,)`, by operations that XLA compiles.
+
+    That of `tf.edit_distance` has none. Each step of the loop takes the next token of the reference
+    to the distances of what it has so far to all beginnings of the text, which are counted by time.
+
+    Args:
+        labels, begins: As returned by `_labels`.
+        truth: int32 `(batch, length)`, the references.
+        is_token: Boolean `(batch, length)`, where they are not padding.
+    """
+    labels, begins = (tf.pad(each, [[0, 0], [1, 0]]) for each in (labels, begins))
+    inserted = tf.cumsum(tf.cast(begins, tf.int32), axis=1)  # number of tokens so far
+    places = tf.range(tf.shape(labels)[1])
+
+    def minimum_so_far(x):
+        def widen(x, reach):
+            earlier = tf.gather(x, tf.maximum(places - reach, 0), axis=1)
+            return tf.minimum(x, earlier), 2 * reach
+
+        return tf.while_loop(lambda x, reach: reach < tf.shape(x)[1], widen, (x, 1))[0]
+
+    def take(place, distances):
+        token = truth[:, place, None]
+        before = tf.gather(distances, tf.maximum(places - 1, 0), axis=1)
+        replaced = before + tf.cast(labels != token, tf.int32)
+        least = tf.where(begins, tf.minimum(distances + 1, replaced), distances + 1)
+        least = minimum_so_far(least - inserted) + inserted
+        return place + 1, tf.where(is_token[:, place, None], least, distances)
+
+    number = tf.shape(truth)[1]
+    _, distances = tf.while_loop(lambda place, _: place < number, take, (0, inserted))
+    return distances[:, -1]

@@ -89,6 +89,7 @@ class Conformer(Core):
 
     Config = ConformerConfig
     heads = ("head",)
+    reader = "SoundReader"
     architecture = "conformer"
     description = "Conformer for audio classification (Gulati et al. 2020)"
 

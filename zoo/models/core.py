@@ -17,6 +17,8 @@ class Core(keras.Model):
         architecture: Name of the architecture in the zoo.
         description: One line that describes it.
         heads: Names of the layers that depend on the labels.
+        reader: Name of the class of the readers that make its inputs, such as `"ImageReader"`;
+            `None` for inputs without a reader, such as tokens.
 
     Attributes:
         config: The `Config`.
@@ -26,6 +28,7 @@ class Core(keras.Model):
     architecture = None
     description = None
     heads = ()
+    reader = None
 
     def __init__(self, *required, name=None, dtype=None, trainable=True, **options):
         super().__init__(name=name, dtype=dtype, trainable=trainable)

@@ -58,6 +58,7 @@ class ImageToText(EncoderDecoder):
     """
 
     source = "images"
+    reader = "ImageReader"
 
     def __init__(self, vocabulary_size, **options):
         super().__init__(vocabulary_size, **options)

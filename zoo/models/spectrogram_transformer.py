@@ -95,6 +95,7 @@ class SpectrogramTransformer(Core):
 
     Config = SpectrogramTransformerConfig
     heads = ("head",)
+    reader = "SpectrogramReader"
     architecture = "spectrogram_transformer"
     description = "Audio Spectrogram Transformer (Gong et al. 2021)"
 

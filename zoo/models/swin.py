@@ -125,6 +125,7 @@ class Swin(Core):
 
     Config = SwinConfig
     heads = ("head",)
+    reader = "ImageReader"
 
     def __init__(self, num_labels, **options):
         super().__init__(num_labels=num_labels, **options)
@@ -159,7 +160,7 @@ class Swin(Core):
             attention_dropout=config.attention_dropout,
             activation=config.activation,
             use_bias=config.use_bias,
-            position=positions.GridBias(config.window, config.window, dtype=dtype),
+            position=positions.GridBias(config.window, dtype=dtype),
             shift=config.window // 2 if place % 2 else 0,
             dtype=dtype,
             name=f"block_{stage}_{place}",

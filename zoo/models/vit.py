@@ -170,6 +170,7 @@ class ViT(Core):
 
     Config = ViTConfig
     heads = ("head", "distillation_head")
+    reader = "ImageReader"
 
     def __init__(self, num_labels, **options):
         super().__init__(num_labels=num_labels, **options)

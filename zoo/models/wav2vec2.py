@@ -82,6 +82,8 @@ class WaveEncoder(Core):
         **options: The fields of the `Config`.
     """
 
+    reader = "WaveReader"
+
     def __init__(self, num_labels, **options):
         super().__init__(num_labels=num_labels, **options)
         config, dtype = self.config, self.dtype_policy

@@ -96,6 +96,7 @@ class Whisper(TransformerTranslator):
     architecture = "whisper"
     description = "Transformer for speech transcription (Radford et al. 2022)"
     source = "frames"
+    reader = "SpeechReader"
 
     def __init__(self, vocabulary_size, **options):
         super().__init__(vocabulary_size, **options)

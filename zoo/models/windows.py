@@ -23,9 +23,8 @@ class WindowBlock(EncoderBlock):
     windows divide the grid.
 
     Args:
-        position: A `GridBias` for the grid of one window. Its window is that of the block. A
-            smaller image, or one of the same size, is divided into windows of its shorter side,
-            without a shift.
+        position: A `GridBias` whose grid, a square, is one window. A smaller image, or one of the
+            same size, is divided into windows of its shorter side, without a shift.
         shift: How many rows and columns later the windows begin.
         **kwargs: As for `EncoderBlock`.
 
@@ -37,10 +36,13 @@ class WindowBlock(EncoderBlock):
         That of `x`; with `return_attention_scores` also the weights before dropout, float32
         `(batch, windows, num_heads, patches, patches)`.
 
+    Raises:
+        ValueError: If `position` is for a grid that is no square, or for more than one window.
+
     Example:
 
     >>> from keras_attention.positions import GridBias
-    >>> block = WindowBlock(num_heads=2, hidden=16, position=GridBias(4, 4), shift=2)
+    >>> block = WindowBlock(num_heads=2, hidden=16, position=GridBias(4), shift=2)
     >>> output, weights = block(np.ones((1, 8, 10, 6)), return_attention_scores=True)
     >>> tuple(output.shape), tuple(weights.shape)
     ((1, 8, 10, 6), (1, 6, 2, 16, 16))
@@ -49,21 +51,35 @@ class WindowBlock(EncoderBlock):
     def __init__(self, *args, position, shift=0, **kwargs):
         super().__init__(*args, position=position, **kwargs)
         self.shift = shift
+        rows, columns = self.position.grid
+        if rows != columns or self.position.window not in (None, self.position.grid):
+            raise ValueError(
+                "`position` of WindowBlock must be a GridBias of a square, one window. Received: "
+                f"grid={self.position.grid}, window={self.position.window}. Pass "
+                f"position=GridBias({rows})."
+            )
 
     def call(self, x, return_attention_scores=False, training=None):
         self._require_sequences(x.shape)
         grid = tuple(x.shape[1:3])
         window, shift = self._of_grid(grid)
-        self.position.grid = window, window  # here, as blocks may be recomputed after another image
         windows = cut(self._before("attention", x), window, shift)
+        mask = neighbors(grid, window, shift)
+        places = places_of_part(window, *self.position.grid)
+        if places is not None:  # so that pairs of patches have the biases of their distances
+            windows, mask = filled_up_windows(windows, places, self.position.grid)
         context = self.attention(
             windows,
             windows,
-            attention_mask=neighbors(grid, window, shift),
+            attention_mask=mask,
             return_attention_scores=return_attention_scores,
             training=training,
         )
         context, weights = context if return_attention_scores else (context, None)
+        if places is not None:
+            context = ops.take(context, places, axis=2)
+        if places is not None and weights is not None:
+            weights = ops.take(ops.take(weights, places, axis=3), places, axis=4)
         context = joined(context, grid, window, shift)
         attended = self._after("attention", x, context, training)
         x = self._feed_forward(attended, training, x)
@@ -92,7 +108,7 @@ class WindowBlock(EncoderBlock):
 
     def _of_grid(self, grid):
         """Returns the size of the windows of a grid, and their shift."""
-        window, _ = self.position.window
+        window, _ = self.position.grid
         return (window, self.shift) if min(grid) > window else (min(grid), 0)
 
     def _make_attention(self, *args, **arguments):
@@ -153,6 +169,39 @@ def joined(x, grid, window, shift=0):
     x = ops.transpose(x, (0, 1, 3, 2, 4, 5))
     x = ops.reshape(x, (-1, rows * window, columns * window, x.shape[-1]))
     return _moved(x, -shift)[:, : grid[0], : grid[1]]
+
+
+def places_of_part(part, rows, columns):
+    """Returns the places of a square in the upper left of a window; `None` for all of it.
+
+    Args:
+        part: Rows and columns of the square.
+        rows, columns: Those of the window.
+    """
+    if part == rows == columns:
+        return None
+    return np.arange(rows * columns).reshape(rows, columns)[:part, :part].ravel()
+
+
+def filled_up_windows(windows, places, grid):
+    """Fills up windows of images that are smaller than a window.
+
+    Args:
+        windows: Tensor `(batch, windows, part², size)`.
+        places: The places of their patches in whole windows, as of `places_of_part`.
+        grid: Rows and columns of a whole window.
+
+    Returns:
+        `(windows, mask)`: the whole windows, `(batch, windows, rows · columns, size)`, zeros in
+        other places, and the mask that hides these from all.
+    """
+    part, size = math.isqrt(len(places)), windows.shape[-1]
+    missing = [(0, side - part) for side in grid]
+    x = ops.reshape(windows, (-1, windows.shape[1], part, part, size))
+    x = ops.pad(x, [(0, 0), (0, 0), *missing, (0, 0)])
+    number = math.prod(grid)
+    mask = np.broadcast_to(np.isin(np.arange(number), places), (1, 1, 1, number, number))
+    return ops.reshape(x, (-1, windows.shape[1], number, size)), mask
 
 
 def neighbors(grid, window, shift):

@@ -119,7 +119,7 @@ def _greatest_common_divisor(first, second):
     return tf.while_loop(lambda larger, smaller: smaller > 0, step, (first, second))[0]
 
 
-def sound_bytes(sound, seconds=None):
+def sound_bytes(sound, seconds=None, shortest=0.0):
     """Returns the bytes of a WAV file for a path, bytes, or an array and its rate.
 
     Args:
@@ -127,6 +127,7 @@ def sound_bytes(sound, seconds=None):
             and its rate in samples per second: `(samples,)` or `(samples, channels)`, int16 or
             floats from -1 to 1.
         seconds: Maximum length, or `None`.
+        shortest: Minimum length in seconds.
 
     Returns:
         `bytes`: a file as it is, an array as WAV.
@@ -134,7 +135,7 @@ def sound_bytes(sound, seconds=None):
     Raises:
         FileNotFoundError: If there is no such file.
         ValueError: If `read_sounds` cannot decode it, it is an array of another form, or it is too
-            long.
+            long or too short.
         TypeError: If it is something else, such as an array without its rate.
 
     Example:
@@ -144,12 +145,12 @@ def sound_bytes(sound, seconds=None):
     """
     if isinstance(sound, str | os.PathLike):
         content = content_of(sound, "sound")
-        return _require_sound(content, f"The file '{sound}'", seconds)
+        return _require_sound(content, f"The file '{sound}'", seconds, shortest)
     if isinstance(sound, bytes | bytearray | memoryview):
-        return _require_sound(bytes(sound), f"A sound of {len(sound)} bytes", seconds)
+        return _require_sound(bytes(sound), f"A sound of {len(sound)} bytes", seconds, shortest)
     if is_array_with_rate(sound):
         content = _wav_of_array(np.asarray(sound[0]), sound[1])
-        return _require_sound(content, "The array", seconds)
+        return _require_sound(content, "The array", seconds, shortest)
     raise TypeError(
         "A sound must be a path, the bytes of a WAV file, or a tuple (samples, rate) of an array "
         f"and its sample rate. Received: {_told(sound)}."
@@ -179,7 +180,7 @@ def _decode(encoded, rate, seconds):
         )
 
 
-def _require_sound(content, owner, seconds):
+def _require_sound(content, owner, seconds, shortest):
     if not content:
         raise ValueError(f"{owner} is empty.")
     try:
@@ -195,6 +196,11 @@ def _require_sound(content, owner, seconds):
         raise ValueError(
             f"{owner} is {length:.1f} seconds long, and the model takes at most {seconds:g}. Cut "
             "it."
+        )
+    if length < shortest:
+        raise ValueError(
+            f"{owner} is {length:.3g} seconds long, and the model needs at least {shortest:.3g}. "
+            "Leave it out."
         )
     return content
 

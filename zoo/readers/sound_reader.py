@@ -38,6 +38,9 @@ class SoundReader(Shown):
         decibels: Dynamic range below the loudest value, or `None` for all of it.
         each_band: Whether each band has a mean of its own.
 
+    Attributes:
+        shortest: Minimum number of samples of a sound, at the rate of the reader.
+
     Raises:
         ValueError: If a number is out of range.
 
@@ -54,6 +57,7 @@ class SoundReader(Shown):
     """
 
     request_name = "sound_bytes"
+    shortest = 1
 
     def __init__(
         self,
@@ -108,7 +112,8 @@ class SoundReader(Shown):
         """Returns the bytes of each sound of a call, and whether the call was for one sound."""
 
         def request_of(sound):
-            return sound_bytes(sound, self.seconds)
+            shortest = self.shortest / self.rate if self.shortest > 1 else 0.0
+            return sound_bytes(sound, self.seconds, shortest)
 
         if is_array_with_rate(sounds) or _is_numbers(sounds):
             return [request_of(sounds)], True
@@ -126,7 +131,7 @@ class SoundReader(Shown):
             sound.
         """
         waves, lengths = read_sounds(requests, self.rate, self.seconds)
-        return self.spectrograms(waves, lengths), lengths > 0
+        return self.spectrograms(waves, lengths), lengths >= self.shortest
 
     def spectrograms(self, waves, lengths):
         """Returns model inputs for sounds `(batch, samples)` with given numbers of samples."""
@@ -184,7 +189,8 @@ class SoundReader(Shown):
         # AutoGraph, which tf.data applies, would take seconds and change nothing.
         @tf.autograph.experimental.do_not_convert
         def read(waves, lengths, labels):
-            with tf.control_dependencies([_assert_in_range(waves)]):
+            is_right = _assert_in_range(waves), self._assert_long_enough(lengths)
+            with tf.control_dependencies(is_right):
                 return self.spectrograms(tf.identity(waves), lengths), labels
 
         return batches.map(read, num_parallel_calls=tf.data.AUTOTUNE)
@@ -192,8 +198,21 @@ class SoundReader(Shown):
     def _read_all(self, encoded, labels):
         sounds, is_sound = self.read(encoded)
         longer = f", or are longer than {self.seconds:g} seconds"
+        if self.shortest > 1:
+            longer += f" or shorter than {self.shortest / self.rate:.3g}"
         with tf.control_dependencies([assert_decoded(is_sound, "sounds", longer)]):
             return {name: tf.identity(each) for name, each in sounds.items()}, labels
+
+    def _assert_long_enough(self, lengths):
+        """Returns an operation that fails unless all sounds of a batch have enough samples."""
+        told = (
+            f"Sounds must have at least {self.shortest} samples. Received:",
+            tf.reduce_min(lengths),
+            "at position",
+            tf.argmin(lengths),
+            "of a batch, from 0. Leave it out.",
+        )
+        return tf.debugging.Assert(tf.reduce_all(lengths >= self.shortest), told)
 
     def example(self):
         """Returns a tenth of a second of silence."""

@@ -55,6 +55,7 @@ class SpectrogramReader(SoundReader):
                 f"SpectrogramReader takes up to {MOST_FRAMES} `frames`, and a `deviation` above 0. "
                 f"Received: frames={frames}, deviation={deviation!r}."
             )
+        self.shortest = round(window * rate)  # there are no frames beyond the end
         self.frames, self.mean, self.deviation = frames, float(mean), float(deviation)
 
     @property

@@ -1,5 +1,7 @@
 """`WaveReader`: turns sounds of any kind into the samples that wav2vec 2.0 and HuBERT take."""
 
+import copy
+
 import keras
 import tensorflow as tf
 
@@ -58,6 +60,16 @@ class WaveReader(SoundReader):
             centred = (waves - mean(waves)) * is_sound
             waves = centred / tf.sqrt(mean(tf.square(centred)) + SMALL)
         return {"samples": waves, "lengths": lengths}
+
+    def of_shortest(self, shortest):
+        """Returns this reader for a model that needs a minimum number of samples.
+
+        Args:
+            shortest: The number, at the rate of the reader.
+        """
+        reader = copy.copy(self)
+        reader.shortest = shortest
+        return reader
 
     def frames_of(self, lengths):
         return lengths

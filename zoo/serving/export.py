@@ -8,6 +8,7 @@ import tensorflow as tf
 from tensorflow.saved_model.experimental import TrackableResource
 
 from zoo.atomic import flush, unfinished_folder, whole
+from zoo.serving.endpoints import answering_no_rows
 from zoo.serving.warmup import write_requests
 
 
@@ -32,7 +33,10 @@ def write_version(path, resources, endpoints):
     with unfinished_folder(path) as parent:
         folder = parent / "version"
         folder.mkdir()
-        signatures = {name: (function, inputs) for name, (function, inputs, _) in endpoints.items()}
+        signatures = {
+            name: (answering_no_rows(function), inputs)
+            for name, (function, inputs, _) in endpoints.items()
+        }
         write_saved_model(folder, resources, signatures)
         write_requests(folder, path.resolve().name, endpoints)
         return _rename_to_next_version(folder, path)

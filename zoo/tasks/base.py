@@ -20,6 +20,7 @@ from zoo.tasks.keras_arguments import (
     refuse_what_needs_arrays,
     require_loss_of_logits,
     require_numbers,
+    require_rows,
 )
 from zoo.tasks.lora import add_lora, is_dense
 
@@ -140,7 +141,7 @@ class Task(keras.Model, abc.ABC):
         super().compile(
             optimizer=optimizer,
             loss=loss or self.usual_loss(),
-            weighted_metrics=metrics or None,
+            weighted_metrics=metrics,
             jit_compile=jit_compile,
             **kw,
         )
@@ -148,7 +149,7 @@ class Task(keras.Model, abc.ABC):
     def compile_from_config(self, config):
         """Compiles a model loaded from a file; its optimizer continues where it stopped."""
         config = keras.saving.deserialize_keras_object(config)
-        # `compile` hands an empty list to Keras as `None`, which stands for the usual metrics here.
+        # Older files hold `None` for no metrics, which stands for the usual ones here.
         self.compile(**{**config, "weighted_metrics": config.get("weighted_metrics") or []})
         if self.built:
             self.optimizer.build(self.trainable_variables)
@@ -174,10 +175,11 @@ class Task(keras.Model, abc.ABC):
             shuffle: As for `batches`.
             validation_batch_size: Number of validation examples per batch. Defaults to
                 `batch_size`.
-            **kwargs: Additional options of `batches`, and arguments of `keras.Model.fit`. With
-                `steps_per_epoch`, each epoch continues where the last one stopped, and lists start
-                again when all of their batches were seen; for a data set call `repeat()`, except
-                for one that `batches` reads at once.
+            **kwargs: Additional options of `batches`, and arguments of `keras.Model.fit`. After
+                `initial_epoch`, or Keras' `BackupAndRestore`, the order of the data is that of the
+                epoch. With `steps_per_epoch`, each epoch continues where the last one stopped, and
+                lists start again when all of their batches were seen; for a data set call
+                `repeat()`, except for one that `batches` reads at once.
 
         Returns:
             A `keras.callbacks.History`.
@@ -204,6 +206,13 @@ class Task(keras.Model, abc.ABC):
         counted = kwargs.get("steps_per_epoch") is not None
         if counted and not self._is_read_by_step(x):
             train = train.repeat()
+        if train is not x and not counted:
+            callbacks = kwargs.get("callbacks") or []
+            if isinstance(callbacks, keras.callbacks.CallbackList):
+                callbacks.append(_OrderOfEpochs(train))
+            else:
+                callbacks = [*keras.tree.flatten(callbacks), _OrderOfEpochs(train)]
+            kwargs["callbacks"] = callbacks
         with contextlib.nullcontext() if counted else _unknown_number_of_batches():
             return super().fit(train, validation_data=validation_data, shuffle=False, **kwargs)
 
@@ -234,9 +243,11 @@ class Task(keras.Model, abc.ABC):
             An array; or a `tf.RaggedTensor` if outputs of the batches have different lengths.
 
         Raises:
-            ValueError: If `x` holds texts or images, or is a list, such as one of sounds.
+            ValueError: If `x` holds texts or images, or is a list, such as one of sounds; or if it
+                has no rows, or the arrays of a dictionary have different numbers of them.
         """
         require_numbers(getattr(x, "element_spec", x), self)
+        require_rows(x)
         with _unknown_number_of_batches():
             return super().predict(x, *args, **kwargs)
 
@@ -417,6 +428,25 @@ class Task(keras.Model, abc.ABC):
         """
         card = cards.make_card(self, description, data, quality, license, use, limits)
         return presets.save(self, path, card, dtype)
+
+
+class _OrderOfEpochs(keras.callbacks.Callback):
+    """Begins with the order of the first epoch that is trained, after `initial_epoch` of `fit` or
+    Keras' `BackupAndRestore`: a training that was interrupted goes on as it would have.
+
+    Args:
+        batches: Data set that is shuffled anew in each pass.
+    """
+
+    def __init__(self, batches):
+        super().__init__()
+        self.batches = batches
+
+    def on_epoch_begin(self, epoch, logs=None):
+        if self.batches is not None:
+            for _ in range(epoch):
+                iter(self.batches)  # draws an order, and reads nothing
+        self.batches = None
 
 
 @contextlib.contextmanager

@@ -50,6 +50,8 @@ class Captioner(GeneratingTask):
             with ImageNet weights.
         sampler: The default sampler; beam search with 5 beams if omitted.
         reader: A `zoo.ImageReader` in place of a backbone, for a core that takes pixels.
+        begin_id: Id of a token that the core was trained to write before each text, or `None`. It
+            may be the start token: then the core writes that once more.
 
     Raises:
         ValueError: If the inputs of the core do not match the vectors of the backbone, or the
@@ -62,8 +64,18 @@ class Captioner(GeneratingTask):
     data_options = ("subword_dropout",)
     request_name = "image_bytes"
 
-    def __init__(self, core, tokenizer, backbone=None, sampler=None, reader=None, **kwargs):
+    def __init__(
+        self,
+        core,
+        tokenizer,
+        backbone=None,
+        sampler=None,
+        reader=None,
+        begin_id=None,
+        **kwargs,
+    ):
         super().__init__(core, tokenizer, sampler, **kwargs)
+        self.begin_id = begin_id
         backbone, reader = (part_of(each) for each in (backbone, reader))
         if backbone is None and reader is None and core.source != PIXELS:
             backbone = Backbone()
@@ -88,8 +100,10 @@ class Captioner(GeneratingTask):
     @property
     def settings(self):
         name = "backbone" if self.reader is None else "reader"
+        begin = {} if self.begin_id is None else {"begin_id": self.begin_id}
         return {
             **super().settings,
+            **begin,
             name: keras.saving.serialize_keras_object(getattr(self, name)),
         }
 
@@ -158,6 +172,9 @@ class Captioner(GeneratingTask):
         """Returns a batch from the annotations of images, or with a reader from encoded ones."""
         if self.reader is not None:
             images = self.annotate(images)
+        if self.begin_id is not None:
+            begin = tf.fill([tf.shape(target_ids)[0], 1], self.begin_id)
+            target_ids = tf.concat([begin, target_ids], axis=1)
         inputs, labels, weights = self.teach(target_ids)
         return {self.core.source: images, "target_ids": inputs}, labels, weights
 
@@ -289,6 +306,13 @@ class Captioner(GeneratingTask):
         vectors, is_image = self.see(requests)
         return self._refined(vectors), tf.where(is_image, self.longest_answer(vectors), 0)
 
+    def decode(self, inputs, seeds, limits, *arguments, **options):
+        """As every task does; the start token may come again if the core writes it."""
+        if self.begin_id == self.tokenizer.start_id:
+            first = tf.fill([tf.shape(limits)[0]], self.begin_id)
+            options |= {"start_id": None, "first_tokens": first, "prompt_ids": first[:, None]}
+        return super().decode(inputs, seeds, limits, *arguments, **options)
+
     def write(self, decoded):
         """As every task does; the attention is `[batch, n, length, rows, columns]`."""
         outputs = super().write(decoded)
@@ -327,13 +351,16 @@ class Captioner(GeneratingTask):
         return tf.function(compiled, signature, autograph=False).get_concrete_function()
 
     def _caption(self, texts, rows, encoded):
-        """Splits the best hypothesis of each row into words and maps, without padding."""
-        targets = [row["token_ids"][0] for row in rows]
-        lengths = [int(np.sum(ids != self.tokenizer.pad_id)) for ids in targets]
+        """Splits the best hypothesis of each row into words and maps, without padding and the token
+        that begins texts.
+        """
+        targets, others = [row["token_ids"][0] for row in rows], [self.tokenizer.pad_id]
+        others += [] if self.begin_id is None else [self.begin_id]
+        told = [~np.isin(ids, others) for ids in targets]
         pieces = self.tokenizer.pieces(
-            [ids[:length] for ids, length in zip(targets, lengths, strict=True)]
+            [ids[is_told] for ids, is_told in zip(targets, told, strict=True)]
         )
-        maps = [row["attention"][0, :length] for row, length in zip(rows, lengths, strict=True)]
+        maps = [row["attention"][0][is_told] for row, is_told in zip(rows, told, strict=True)]
         told = [_of_words(*each) for each in zip(pieces, maps, strict=True)]
         return Caption(
             texts=texts,

@@ -14,6 +14,7 @@ from zoo.data.batching import examples_of
 from zoo.data.labels import label_weights, labelled, multi_labelled, require_labels, weighed
 from zoo.readers.sound_reader import SoundReader
 from zoo.readers.text.pair_reader import PairReader
+from zoo.readers.wave_reader import WaveReader
 from zoo.tasks.arguments import No, Picture, Sound, Texts
 from zoo.tasks.base import part_of
 from zoo.tasks.encoding import EncodingTask
@@ -24,6 +25,7 @@ from zoo.tasks.entailment import (
     probabilities_of,
 )
 from zoo.tasks.picture_results import PictureClasses
+from zoo.tasks.reading import require_reader_that_fits
 from zoo.tasks.sound_results import SoundClasses
 from zoo.tasks.text_results import TextClasses
 
@@ -64,6 +66,9 @@ class Classifier(EncodingTask):
             )
         if problem_type not in (SINGLE, MULTI):
             raise ValueError(unknown_name("problem_type", problem_type, (SINGLE, MULTI)))
+        require_reader_that_fits(core, reader)
+        if isinstance(reader, WaveReader):
+            reader = reader.of_shortest(core.subsampling.reach)
         reads_with = reader or PairReader(tokenizer, core.config.max_length)
         super().__init__(core, tokenizer, reads_with, **kwargs)
         self.labels = require_labels(labels, core.config.num_labels)

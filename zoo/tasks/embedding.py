@@ -17,6 +17,7 @@ from zoo.tasks.arguments import FilePath, Picture, PictureOrPictures, Pictures, 
 from zoo.tasks.base import part_of
 from zoo.tasks.encoding import EncodingTask
 from zoo.tasks.match_results import Findings
+from zoo.tasks.reading import require_reader_that_fits
 from zoo.tasks.searching import (
     cosines,
     find,
@@ -70,6 +71,7 @@ class Embedder(EncodingTask):
                 "An embedder needs either tokenizer=..., for texts, or reader=zoo.ImageReader(). "
                 f"Received: tokenizer={tokenizer!r}, reader={reader!r}."
             )
+        require_reader_that_fits(core, reader)
         self._own_reader, self.max_tokens = reader, max_tokens
         if reader is None:
             longest = core.config.max_length

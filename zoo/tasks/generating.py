@@ -220,12 +220,12 @@ class GeneratingTask(Task):
         self, context, state, seeds, limits, max_length, sampler, return_attention=False, **options
     ):
         """Runs the decoding loop from a context and a state of the core; as `decode` otherwise."""
+        options = {"start_id": self.tokenizer.start_id, **options}
         return decoding.decode(
             self.core.step,
             context,
             state,
             sampler,
-            start_id=self.tokenizer.start_id,
             end_id=self.tokenizer.end_id,
             pad_id=self.tokenizer.pad_id,
             max_lengths=limits,

@@ -59,6 +59,21 @@ def require_numbers(inputs, task):
         )
 
 
+def require_rows(x):
+    """Raises a `ValueError` for arrays that cannot be cut into batches."""
+    arrays = x if isinstance(x, dict) else {"`x`": x}
+    has_rows = {name: len(getattr(each, "shape", ())) > 0 for name, each in arrays.items()}
+    rows = {name: len(each) for name, each in arrays.items() if has_rows[name] or each == []}
+    told = ", ".join(f"{number} of {name}" for name, number in rows.items())
+    if len({*rows.values()}) > 1:
+        raise ValueError(
+            "`x` of predict is cut into batches, so its arrays need equal numbers of rows. "
+            f"Received: {told}. To compute all of it at once, call the model: model(x)."
+        )
+    if 0 in rows.values():
+        raise ValueError(f"`x` of predict must have at least one row. Received: {told}.")
+
+
 def _is_text(leaf):
     if isinstance(leaf, str | bytes | os.PathLike):
         return True

@@ -91,7 +91,7 @@ class Matcher(Task):
     @classmethod
     def decides(cls, tokenizer=None, reader=None, **settings):
         reader = part_of(reader)
-        of_reader = {} if reader is None else {"channels": reader.channels}
+        of_reader = {} if reader is None else reader.decides
         return {**super().decides(tokenizer), **of_reader}
 
     @property

@@ -12,10 +12,10 @@ from zoo.data.pairs import spoken_texts
 from zoo.losses import CTC
 from zoo.metrics.token_errors import TokenErrorRate, best_path
 from zoo.models.rollout import attention_rollout
-from zoo.readers.sound_reader import SoundReader
 from zoo.tasks.arguments import No, Sound, Yes
 from zoo.tasks.base import part_of
 from zoo.tasks.encoding import NO_GRAPH_OF_SOUNDS, EncodingTask
+from zoo.tasks.reading import require_reader_that_fits
 from zoo.tasks.sound_results import Recognition
 
 NO_ROOM = (
@@ -62,10 +62,7 @@ class Recognizer(EncodingTask):
 
     def __init__(self, core, tokenizer, reader, **kwargs):
         reader = part_of(reader)
-        if not isinstance(reader, SoundReader):
-            raise ValueError(
-                f"A recognizer needs reader=zoo.SoundReader(). Received: reader={reader!r}."
-            )
+        require_reader_that_fits(core, reader)
         if tokenizer is None or tokenizer.pad_id != core.blank_id:
             received = None if tokenizer is None else f"one with pad_id={tokenizer.pad_id}"
             raise ValueError(

@@ -9,7 +9,9 @@ import numpy as np
 import tensorflow as tf
 
 from zoo.readers import pictures_of
+from zoo.readers.image_reader import ImageReader
 from zoo.readers.images import image_bytes
+from zoo.tasks.reading import require_reader_that_fits
 
 PIXELS = "images"  # the source of a core that takes pixels
 
@@ -34,6 +36,8 @@ def require_eyes_that_fit(config, backbone, reader):
         made = math.prod(backbone.grid), backbone.channels
         what, way_out = "backbone", "choose other layers of the backbone"
     else:
+        if not isinstance(reader, ImageReader):
+            raise ValueError(f"`reader` must be a zoo.ImageReader. Received: reader={reader!r}.")
         made = (reader.size // patch_size) ** 2, reader.channels
         what, way_out = "reader", "choose another size of the reader"
     taken = config.positions, config.channels
@@ -61,6 +65,7 @@ def require_captioner_that_sees(core, backbone, reader):
             f"backbone={backbone!r}."
         )
     if needs_reader:
+        require_reader_that_fits(core, reader)
         for name, made in reader.decides.items():
             taken = getattr(core.config, name)
             if made != taken:

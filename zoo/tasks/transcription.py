@@ -19,6 +19,7 @@ from zoo.serving import Start
 from zoo.tasks.arguments import No, OneEach, Options, SamplerLike, Sound, Yes
 from zoo.tasks.base import part_of
 from zoo.tasks.generating import GeneratingTask, best_texts
+from zoo.tasks.reading import require_reader_that_fits
 from zoo.tasks.sound_results import Transcription
 from zoo.tasks.timed_texts import Segment, TimedTranscription, segments_of
 
@@ -78,6 +79,7 @@ class Transcriber(GeneratingTask):
         super().__init__(core, tokenizer, sampler, **kwargs)
         self.first_timestamp, self.latest_start = first_timestamp, latest_start
         self.reader = part_of(reader)
+        require_reader_that_fits(core, self.reader)
         self.prompt, self.languages, self.tasks = list(prompt), languages or {}, tasks or {}
         self.language, self.task = language, task
         for name, made in self.reader.decides.items():

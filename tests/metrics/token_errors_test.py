@@ -1,0 +1,47 @@
+"""Edits of tokens are those of the textbook's algorithm, also compiled with XLA."""
+
+import functools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from zoo.metrics import TokenErrorRate
+
+
+def distance(text, reference):
+    """Returns the edit distance of two tuples, by its recursive definition."""
+
+    @functools.cache
+    def of(first, second):
+        if not first or not second:
+            return len(first) + len(second)
+        replaced = of(first[1:], second[1:]) + (first[0] != second[0])
+        return min(replaced, of(first[1:], second) + 1, of(first, second[1:]) + 1)
+
+    return of(text, reference)
+
+
+def collapsed(labels, blank):
+    kept = [each for place, each in enumerate(labels) if not place or each != labels[place - 1]]
+    return tuple(each for each in kept if each != blank)
+
+
+CASES = [(12, 7, 0), (9, 5, 2), (1, 3, 0), (4, 0, 0)]
+
+
+@pytest.mark.parametrize(("times", "length", "blank"), CASES)
+def test_edits_are_those_of_the_definition(times, length, blank):
+    rng = np.random.default_rng(times)
+    labels, truth = rng.integers(0, 4, (20, times)), rng.integers(0, 4, (20, length))
+    truth, weights = truth.astype("int32"), rng.integers(0, 3, 20).astype("float32")
+    references = [tuple(each for each in row if each != blank) for row in truth.tolist()]
+    texts = [collapsed(row, blank) for row in labels.tolist()]
+    edits = [distance(*pair) for pair in zip(texts, references, strict=True)]
+    tokens = weights @ [len(each) for each in references]
+    metric = TokenErrorRate(blank)
+    update = tf.function(metric.update_state, jit_compile=length > 0)
+    update(tf.constant(truth), tf.one_hot(labels, 4), tf.constant(weights))
+    np.testing.assert_allclose(metric.edits, weights @ edits)
+    np.testing.assert_allclose(metric.tokens, tokens)
+    np.testing.assert_allclose(metric.result(), weights @ edits / tokens if tokens else 0.0)
