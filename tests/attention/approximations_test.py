@@ -229,7 +229,7 @@ def test_what_stands_at_hidden_places_has_no_effect(name, junk):
     np.testing.assert_array_equal(oracle.float64(found)[~mask], 0.0)
 
 
-@pytest.mark.few(25)
+@pytest.mark.few(12)
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize("name", LAYERS)
 def test_who_sees_nothing_gets_zeros_and_zero_gradients(name, causal):

@@ -170,7 +170,7 @@ def test_decoder_equals_the_layer_with_all_queries(order):
     assert all(len(state) == BATCH for state in states)  # so that beams can be reordered
 
 
-@pytest.mark.few(1)
+@pytest.mark.full
 @pytest.mark.parametrize("dtype", ["mixed_float16", "mixed_bfloat16"])
 def test_places_stay_exact_in_half_precision(dtype):
     """After 300 steps of 1.01 keys, a sum in half precision would be off by several keys."""

@@ -56,7 +56,7 @@ LAYERS = {
 @pytest.mark.parametrize(
     "names",
     [
-        ["sparsemax", "entmax15, shared heads", "chunked", "fused", "kernel regression"],
+        ["entmax15, shared heads", "chunked", "kernel regression"],
         pytest.param(list(LAYERS), marks=pytest.mark.full),
     ],
     ids=["some", "all"],

@@ -98,6 +98,7 @@ def test_symbolic_shapes_equal_real_shapes(name, lengths):
     assert outputs[1].shape[-2:] == lengths
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", LAYERS)
 def test_functional_model_equals_the_layer(name):
     layer = LAYERS[name]()
@@ -110,6 +111,7 @@ def test_functional_model_equals_the_layer(name):
     )
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("name", LAYERS)
 def test_output_carries_the_mask_of_the_first_input(name):
     tokens, source = keras.Input((None,), dtype="int32"), keras.Input((None,), dtype="int32")

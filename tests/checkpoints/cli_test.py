@@ -28,6 +28,7 @@ def fails(*arguments):
     return result.stderr
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("eagerly")
 def test_tag(tmp_path):
     tiny.save(tmp_path, "Bert", "ForTokenClassification", num_hidden_layers=1)

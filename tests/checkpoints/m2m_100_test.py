@@ -85,6 +85,7 @@ def test_translations_are_those_of_transformers(checkpoint, model):
     assert found == written(checkpoint, "deu_Latn", **beams)
 
 
+@pytest.mark.full
 def test_another_pair_of_languages_shares_the_weights(checkpoint, model):
     other = model.between("eng_Latn", "fra_Latn")
     assert other.core is model.core

@@ -368,6 +368,7 @@ def test_subtitles(tmp_path):
         result.save_subtitles(tmp_path / "a.srt", position=1)
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("eagerly")
 def test_the_command_writes_subtitles(timed, tmp_path, monkeypatch):
     model, *_ = timed

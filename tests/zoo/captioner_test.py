@@ -128,6 +128,7 @@ def test_attention_of_a_word_is_the_average_of_its_pieces(captioner):
     assert zoo.tasks.captioning._of_words([], np.zeros((0, 2, 2)))[1].shape == (0, 2, 2)
 
 
+@pytest.mark.full
 def test_several_captions_come_best_first(captioner):
     (several,) = captioner.caption(IMAGES[:1], num_beams=4, num_return_sequences=3)
     assert len(set(several)) == 3

@@ -65,6 +65,7 @@ def test_batches_of_two_lists_are_those_of_a_data_set(bahdanau, batch, sources, 
     tf.nest.map_structure(np.testing.assert_array_equal, from_lists, batch)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("batch_size", [1, 2, 3, 8])
 def test_the_number_of_batches_of_lists_is_known(bahdanau, sources, targets, batch_size):
     sources, targets = [*sources, "a man " * 70, "a"], [*targets, "b", "ein mann " * 70]
