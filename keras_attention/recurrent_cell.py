@@ -8,6 +8,7 @@ from keras import ops
 from keras_attention import _rnn_cells
 from keras_attention._backend import shape_of
 from keras_attention._checks import require_one_of, require_positive_integers_or_none
+from keras_attention._dense import Dense
 from keras_attention._layer import require_built
 from keras_attention._registry import serialize
 from keras_attention.alignments._argument import get_alignment
@@ -130,14 +131,12 @@ class AttentionCell(keras.layers.Layer):
         self.units = units
         self.gated = gated
         if gated:
-            self.gate = keras.layers.Dense(
-                1, activation="sigmoid", dtype=self.dtype_policy, name="gate"
-            )
+            self.gate = Dense(1, activation="sigmoid", dtype=self.dtype_policy, name="gate")
         if order == "conditional":
             config = {**self.cell.get_config(), "name": "second_cell"}
             self.second_cell = type(self.cell).from_config(config)
         if order == "luong":
-            self.combine = keras.layers.Dense(
+            self.combine = Dense(
                 units or self.cell.units,
                 activation="tanh",
                 use_bias=False,

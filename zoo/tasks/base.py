@@ -16,6 +16,7 @@ from zoo.losses import TokenCrossentropy
 from zoo.metrics.token_accuracy import TokenAccuracy
 from zoo.storage import cards, presets
 from zoo.tasks.arguments import FilePath
+from zoo.tasks.epochs import OrderOfEpochs, unknown_number_of_batches
 from zoo.tasks.keras_arguments import (
     refuse_what_needs_arrays,
     require_loss_of_logits,
@@ -209,11 +210,11 @@ class Task(keras.Model, abc.ABC):
         if train is not x and not counted:
             callbacks = kwargs.get("callbacks") or []
             if isinstance(callbacks, keras.callbacks.CallbackList):
-                callbacks.append(_OrderOfEpochs(train))
+                callbacks.append(OrderOfEpochs(train))
             else:
-                callbacks = [*keras.tree.flatten(callbacks), _OrderOfEpochs(train)]
+                callbacks = [*keras.tree.flatten(callbacks), OrderOfEpochs(train)]
             kwargs["callbacks"] = callbacks
-        with contextlib.nullcontext() if counted else _unknown_number_of_batches():
+        with contextlib.nullcontext() if counted else unknown_number_of_batches():
             return super().fit(train, validation_data=validation_data, shuffle=False, **kwargs)
 
     def evaluate(self, x: Any, y: Any = None, batch_size: int | None = None, **kwargs: Any) -> Any:
@@ -229,7 +230,7 @@ class Task(keras.Model, abc.ABC):
             weights["sample_weight"] = kwargs.pop("sample_weight")
         refuse_what_needs_arrays(**kwargs)
         batches = self._batches(x, y, batch_size=batch_size, **weights)
-        with _unknown_number_of_batches():
+        with unknown_number_of_batches():
             return super().evaluate(batches, **kwargs)
 
     def predict(self, x: Any, *args: Any, **kwargs: Any) -> Any:
@@ -248,7 +249,7 @@ class Task(keras.Model, abc.ABC):
         """
         require_numbers(getattr(x, "element_spec", x), self)
         require_rows(x)
-        with _unknown_number_of_batches():
+        with unknown_number_of_batches():
             return super().predict(x, *args, **kwargs)
 
     def _batches(self, x, y=None, **options):
@@ -428,33 +429,6 @@ class Task(keras.Model, abc.ABC):
         """
         card = cards.make_card(self, description, data, quality, license, use, limits)
         return presets.save(self, path, card, dtype)
-
-
-class _OrderOfEpochs(keras.callbacks.Callback):
-    """Begins with the order of the first epoch that is trained, after `initial_epoch` of `fit` or
-    Keras' `BackupAndRestore`: a training that was interrupted goes on as it would have.
-
-    Args:
-        batches: Data set that is shuffled anew in each pass.
-    """
-
-    def __init__(self, batches):
-        super().__init__()
-        self.batches = batches
-
-    def on_epoch_begin(self, epoch, logs=None):
-        if self.batches is not None:
-            for _ in range(epoch):
-                iter(self.batches)  # draws an order, and reads nothing
-        self.batches = None
-
-
-@contextlib.contextmanager
-def _unknown_number_of_batches():
-    """Silences Keras' warning that a data set of unknown length interrupts training at its end."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Your input ran out of data")
-        yield
 
 
 def part_of(part):

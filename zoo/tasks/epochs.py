@@ -1,0 +1,33 @@
+"""The passes over the data of `fit`: their order and their end."""
+
+import contextlib
+import warnings
+
+import keras
+
+
+class OrderOfEpochs(keras.callbacks.Callback):
+    """Begins with the order of the first epoch that is trained, after `initial_epoch` of `fit` or
+    Keras' `BackupAndRestore`: a training that was interrupted goes on as it would have.
+
+    Args:
+        batches: Data set that is shuffled anew in each pass.
+    """
+
+    def __init__(self, batches):
+        super().__init__()
+        self.batches = batches
+
+    def on_epoch_begin(self, epoch, logs=None):
+        if self.batches is not None:
+            for _ in range(epoch):
+                iter(self.batches)  # draws an order, and reads nothing
+        self.batches = None
+
+
+@contextlib.contextmanager
+def unknown_number_of_batches():
+    """Silences Keras' warning that a data set of unknown length interrupts training at its end."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Your input ran out of data")
+        yield
