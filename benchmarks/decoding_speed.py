@@ -10,12 +10,12 @@ and nothing else: a lower bound on the time of a step in TensorFlow.
 
 The second command prints sentences per second, from strings to strings, on the test set, with
 sacreBLEU: for both libraries in float32, for the zoo in bfloat16 and for CTranslate2 in int8. The
-zoo without XLA has two batches at work at a time; so does CTranslate2 with two workers, of one
-thread each.
+zoo, without XLA, has two batches at work at a time, and a thread for each operation; so does
+CTranslate2 with two workers, of one thread each.
 Before either measurement, CTranslate2 must produce the same tokens as the zoo with random models.
 
 The contenders take turns in one process. The ratio is a contender's median time divided by that of
-the zoo with XLA. With several threads, only an idle machine is fair to CTranslate2: its threads
+the first one. With several threads, only an idle machine is fair to CTranslate2: its threads
 wait for one another in every operation, so a busy core that delays one of them delays them all.
 """
 
@@ -180,7 +180,6 @@ def measure_translation(name, data_dir, rounds, threads):
     for label, sampler in TRANSLATION_SAMPLERS.items():
         options = {"sampler": sampler, "batch_size": TEST_BATCH}
         contenders = {
-            "zoo, XLA": functools.partial(model.translate, jit_compile=True, **options),
             "zoo": functools.partial(model.translate, **options),
             "zoo, bfloat16": functools.partial(small.translate, **options),
         }
@@ -250,7 +249,7 @@ def print_table(title, seconds, convert, unit):
 @click.option("--threads", default=2, show_default=True, help="Threads of each contender.")
 def main(name, data_dir, hidden, tokens, batches, rounds, threads):
     """Measure decoding or, with --translate, translation of the Multi30k test set."""
-    tf.config.threading.set_intra_op_parallelism_threads(threads)
+    tf.config.threading.set_intra_op_parallelism_threads(1 if name else threads)
     tf.config.threading.set_inter_op_parallelism_threads(threads)
     click.echo(f"{os.cpu_count()} cores, {threads} threads, load {os.getloadavg()[0]:.1f}")
     keras.utils.set_random_seed(0)

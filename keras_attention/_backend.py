@@ -106,8 +106,7 @@ def in_one_pass(function):
         return function
     import tensorflow as tf
 
-    has_other_devices = any(each.device_type != "CPU" for each in tf.config.list_physical_devices())
-    if has_other_devices or not tf.test.is_built_with_xla():
+    if not _has_cpus_only() or not tf.test.is_built_with_xla():
         return function
     compiled = functools.partial(tf.function, autograph=False, jit_compile=True)
     forward = compiled(function)
@@ -134,6 +133,12 @@ def in_one_pass(function):
         return tf.reshape(of_rows(tf.reshape(x, (-1, x.shape[-1]))), tf.shape(x))
 
     return call
+
+
+def _has_cpus_only():
+    import tensorflow as tf
+
+    return all(each.device_type == "CPU" for each in tf.config.list_physical_devices())
 
 
 def _rows_to_a_usual_number(count):
@@ -283,19 +288,56 @@ def overwritten(old, new, start):
 def _written_in_place(old, new, start):
     import tensorflow as tf
 
-    # As matrices, since TensorFlow computes the place of each number from one index per axis.
+    # As matrices, since TensorFlow computes the place of each number from one index per axis, and
+    # of the widest numbers, since it copies them one by one.
     *front, length, size = shape_of(old)
     rows, count = functools.reduce(operator.mul, front), shape_of(new)[-2]
+    together = 16 // old.dtype.size
+    is_wide = old.dtype.is_floating and size % together == 0
+    width = size // together if is_wide else size
+
+    def as_matrix(x, length):
+        if not is_wide:
+            return tf.reshape(x, (rows, length * width))
+        return tf.bitcast(tf.reshape(x, (rows, length * width, together)), tf.complex128)
+
     written = tf.raw_ops.TensorStridedSliceUpdate(
-        input=tf.reshape(old, (rows, length * size)),
-        begin=(0, start * size),
-        end=(0, (start + count) * size),
+        input=as_matrix(old, length),
+        begin=(0, start * width),
+        end=(0, (start + count) * width),
         strides=(1, 1),
-        value=tf.reshape(new, (rows, count * size)),
+        value=as_matrix(new, count),
         begin_mask=1,  # all rows
         end_mask=1,
     )
+    written = tf.bitcast(written, old.dtype) if is_wide else written
     return tf.reshape(written, (*front, length, size))
+
+
+def layer_normalized(x, scale, offset, epsilon):
+    """Returns the layer normalization of the vectors of `x`, or `None` where Keras' own is faster.
+
+    It is for a graph that is `interpreted` on a CPU: there TensorFlow's optimizer replaces these
+    operations, those of Keras 2, by a single one of oneDNN.
+    """
+    if not _IS_INTERPRETED.get() or keras.backend.backend() != "tensorflow":
+        return None
+    import tensorflow as tf
+
+    if tf.executing_eagerly() or not _has_cpus_only() or x.dtype not in (tf.float32, tf.bfloat16):
+        return None
+    sizes = tf.shape(x)
+    count = tf.reduce_prod(sizes[:-1])
+    normalized, *_ = tf.raw_ops.FusedBatchNormV3(
+        x=tf.reshape(x, (1, count, x.shape[-1], 1)),
+        scale=tf.fill([count], 1.0),
+        offset=tf.fill([count], 0.0),
+        mean=tf.constant([]),
+        variance=tf.constant([]),
+        epsilon=epsilon,
+        data_format="NCHW",
+    )
+    return tf.reshape(normalized, sizes) * tf.cast(scale, x.dtype) + tf.cast(offset, x.dtype)
 
 
 def uniform_of_seed(shape, seed):

@@ -23,6 +23,7 @@ from keras_attention._heads import PROJECTIONS
 from keras_attention._keras import get_keras_mask, set_keras_mask
 from keras_attention._layer import ChecksMasks, as_floats, both, padding_mask
 from keras_attention._memory import attend_together
+from keras_attention._normalization import LayerNormalization
 from keras_attention._recompute import Recomputable
 from keras_attention._registry import serialize
 from keras_attention.feed_forward import FeedForward
@@ -30,7 +31,7 @@ from keras_attention.multi_head import MultiHeadAttention
 
 NORMALIZE = ("post", "pre", "sandwich", "output")
 NORMS = {
-    "layer": keras.layers.LayerNormalization,
+    "layer": LayerNormalization,
     "layer_without_bias": functools.partial(keras.layers.LayerNormalization, center=False),
     "rms": keras.layers.RMSNormalization,
 }

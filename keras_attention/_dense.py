@@ -1,7 +1,6 @@
 """Keras' dense layer with a small graph."""
 
 import keras
-from keras import ops
 
 from keras_attention._products import project
 
@@ -14,8 +13,7 @@ class Dense(keras.layers.Dense):
     """
 
     def call(self, inputs, training=None):
-        x = project(inputs, self.kernel)
-        x = x if self.bias is None else ops.add(x, self.bias)
+        x = project(inputs, self.kernel, self.bias)
         return x if self.activation is None else self.activation(x)
 
     def quantize(self, mode=None, type_check=True, config=None):

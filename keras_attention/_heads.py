@@ -14,7 +14,7 @@ from keras_attention._checks import (
 from keras_attention._dense import Dense
 from keras_attention._initializers import independent
 from keras_attention._layer import AttentionLayer
-from keras_attention._shapes import sizes_of
+from keras_attention._shapes import heads_and_length_exchanged, sizes_of
 
 PROJECTIONS = ("query", "key", "value", "output")
 OF_DENSE = {  # arguments passed on to each projection, and the Keras module that resolves them
@@ -125,11 +125,11 @@ class MultiHeadLayer(AttentionLayer):
     def _split_heads(self, x, size):
         """Returns heads `(batch, heads, length, size)` of a projection `(batch, length, …)`."""
         heads = ops.reshape(x, (*sizes_of(x)[:2], x.shape[2] // size, size))
-        return ops.swapaxes(heads, 1, 2)  # (batch, heads, length, size)
+        return heads_and_length_exchanged(heads)
 
     def _merge(self, context):
         """Joins the heads of a context `(batch, heads, length, value_dim)` and projects them."""
-        context = ops.swapaxes(ops.cast(context, self.compute_dtype), 1, 2)
+        context = heads_and_length_exchanged(ops.cast(context, self.compute_dtype))
         merged = ops.reshape(context, (*sizes_of(context)[:2], self.num_heads * self.value_dim))
         return self.output_projection(merged)
 

@@ -36,15 +36,17 @@ def matmul(a, b, *, transpose_a=False, transpose_b=False):
     return ops.expand_dims(product, single) if single else product
 
 
-def project(x, kernel):
-    """Multiplies the vectors `(..., size)` of a tensor by a matrix `(size, units)`.
+def project(x, kernel, bias=None):
+    """Multiplies the vectors `(..., size)` of a tensor by a matrix `(size, units)`; adds a bias.
 
-    On TensorFlow they become the rows of one matrix, see `keras_attention._dense`.
+    On TensorFlow they become the rows of one matrix, see `keras_attention._dense`. Its optimizer
+    makes one operation of a product and a bias that follows it directly.
     """
     if keras.backend.backend() != "tensorflow" or len(x.shape) == 2:
-        return ops.matmul(x, kernel)
-    rows = ops.reshape(x, (-1, kernel.shape[0]))
-    return ops.reshape(ops.matmul(rows, kernel), (*sizes_of(x)[:-1], kernel.shape[1]))
+        product = ops.matmul(x, kernel)
+        return product if bias is None else ops.add(product, bias)
+    rows = project(ops.reshape(x, (-1, kernel.shape[0])), kernel, bias)
+    return ops.reshape(rows, (*sizes_of(x)[:-1], kernel.shape[1]))
 
 
 def dot(x, vectors):

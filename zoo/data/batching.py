@@ -91,7 +91,7 @@ def in_batches_by_length(function, lengths, batch_size, tokens=None, at_once=2):
         for row, place in enumerate(places):
             rows[place] = {name: value[row] for name, value in outputs.items()}
 
-    batches = list(_batches(lengths, batch_size, tokens))
+    batches = list(_batches(lengths, batch_size, tokens))[::-1]  # the slowest is not the last
     if min(at_once, len(batches)) <= 1:
         for places in batches:
             compute(places)

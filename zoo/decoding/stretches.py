@@ -14,7 +14,7 @@ from zoo.decoding.search import DEAD, Search
 
 CACHES = "caches"
 OF_MODEL, OF_SOURCE = "of_model", "of_source"
-STEPS = 8
+STEPS = 6
 
 
 class Rows(NamedTuple):
@@ -57,7 +57,7 @@ class Now(NamedTuple):
 def run(step, rows, now, max_length, jit_compile):
     """Runs steps until each row has ended.
 
-    A stretch has 8 steps. For XLA, which compiles each stretch for static shapes, there are two of
+    A stretch has 6 steps. For XLA, which compiles each stretch for static shapes, there are two of
     equal length if there are caches, otherwise one; no rows are removed.
 
     Args:
