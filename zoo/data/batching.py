@@ -1,6 +1,7 @@
 """Batches of examples of similar length, to minimize padding."""
 
 import concurrent.futures
+import os
 
 import numpy as np
 import tensorflow as tf
@@ -63,7 +64,7 @@ def is_batches(dataset):
     return is_triple and getattr(spec[2], "shape", tf.TensorShape(None)).rank != 0
 
 
-def in_batches_by_length(function, lengths, batch_size, tokens=None, at_once=2):
+def in_batches_by_length(function, lengths, batch_size, tokens=None, at_once=None):
     """Calls a function on batches of indices of inputs with similar length.
 
     Args:
@@ -73,8 +74,7 @@ def in_batches_by_length(function, lengths, batch_size, tokens=None, at_once=2):
         tokens: Maximum number of tokens of each input. The padded number of tokens in a batch, its
             size times the largest number, is at most `batch_size * TOKENS_A_PLACE`, unless a single
             input has more.
-        at_once: Number of batches computed concurrently: while one is in a part that cannot use all
-            cores, the other is computed.
+        at_once: Number of batches computed concurrently; by default that of `batches_at_once`.
 
     Returns:
         A list of dictionaries of NumPy arrays, one for each input, in the original order.
@@ -92,6 +92,7 @@ def in_batches_by_length(function, lengths, batch_size, tokens=None, at_once=2):
             rows[place] = {name: value[row] for name, value in outputs.items()}
 
     batches = list(_batches(lengths, batch_size, tokens))[::-1]  # the slowest is not the last
+    at_once = at_once or batches_at_once()
     if min(at_once, len(batches)) <= 1:
         for places in batches:
             compute(places)
@@ -99,6 +100,16 @@ def in_batches_by_length(function, lengths, batch_size, tokens=None, at_once=2):
     with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
         list(pool.map(compute, batches))  # raises what one raised
     return rows
+
+
+def batches_at_once():
+    """Returns for how many batches there are cores.
+
+    It is 2 if TensorFlow chooses the threads of an operation: while one batch is in a part that
+    cannot use all cores, the other is computed.
+    """
+    threads = tf.config.threading.get_intra_op_parallelism_threads()  # 0 if TensorFlow chooses
+    return max(2, os.cpu_count() // threads) if threads else 2
 
 
 def _batches(lengths, batch_size, tokens):

@@ -326,7 +326,7 @@ class GeneratingTask(Task):
             return run(batch, seeds, tf.fill([len(places)], limit))
 
         lengths = [0] * len(requests) if lengths is None else lengths
-        at_once = 1 if jit_compile else 2  # with 2, both would compile the same function
+        at_once = 1 if jit_compile else None  # several would compile the same function
         return in_batches_by_length(of_batch, lengths, batch_size, tokens, at_once)
 
     def _compile(self, with_numbers, return_attention, jit_compile):
