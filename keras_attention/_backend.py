@@ -329,7 +329,7 @@ def layer_normalized(x, scale, offset, epsilon):
     sizes = tf.shape(x)
     count = tf.reduce_prod(sizes[:-1])
     normalized, *_ = tf.raw_ops.FusedBatchNormV3(
-        x=tf.reshape(x, (1, count, x.shape[-1], 1)),
+        x=tf.reshape(x, (1, count, scale.shape[0], 1)),
         scale=tf.fill([count], 1.0),
         offset=tf.fill([count], 0.0),
         mean=tf.constant([]),

@@ -6,6 +6,7 @@ import pathlib
 
 import tensorflow as tf
 
+from keras_attention._backend import interpreted
 from zoo import serving
 from zoo.data.batching import in_batches_by_length
 from zoo.decoding.compiled import made_once
@@ -72,7 +73,7 @@ class EncodingTask(Task):
         return in_batches_by_length(of_batch, lengths, batch_size, tokens)
 
     def _compile(self, requests, **options):
-        respond = functools.partial(self.respond, **options)
+        respond = interpreted(functools.partial(self.respond, **options))
         return tf.function(respond, [requests], autograph=False).get_concrete_function()
 
     # ------------------------------------------------------------------------------------- export

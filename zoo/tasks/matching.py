@@ -8,6 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_attention._backend import interpreted
 from keras_attention._checks import require_positive_integers_or_none
 from zoo import serving
 from zoo.data.batching import in_batches_by_length
@@ -452,7 +453,7 @@ class Matcher(Task):
         else:
             inputs = REQUESTS
             answer = self.answer_texts if kind == "texts" else self.answer_images
-        return tf.function(answer, [inputs], autograph=False).get_concrete_function()
+        return tf.function(interpreted(answer), [inputs], autograph=False).get_concrete_function()
 
     def export(self, path: FilePath, format: str = "tf_saved_model") -> pathlib.Path:
         """Exports the model for serving.
