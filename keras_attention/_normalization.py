@@ -1,4 +1,4 @@
-"""Keras' layer normalization, faster in steps of decoding."""
+"""Keras' layer normalization, faster in graphs that only compute answers."""
 
 import keras
 

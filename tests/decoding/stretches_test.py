@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from zoo import decoding
+from zoo.decoding.stretches import STEPS
 
 VOCABULARY, LENGTH, BEFORE, SIZE = 12, 40, 3, 5
 RNG = np.random.default_rng(0)
@@ -66,7 +67,12 @@ def test_it_equals_all_room_at_once(form, sampler):
 
 @pytest.mark.parametrize(
     ("longest", "expected"),
-    [(None, [8, 16, 24, 32, LENGTH]), (tf.constant(10), [8, 10]), (LENGTH, [20, LENGTH]), (1, [1])],
+    [
+        (None, [*range(STEPS, LENGTH, STEPS), LENGTH]),
+        (tf.constant(10), [STEPS, 10]),
+        (LENGTH, [20, LENGTH]),
+        (1, [1]),
+    ],
 )
 def test_a_step_gets_no_more_room_than_it_may_need(longest, expected):
     """An `int` is what XLA gets, for which two loops are compiled."""
@@ -147,6 +153,6 @@ def test_rows_that_have_ended_are_left_out(form, sampler):
         assert seen[0] > seen[-1]
     else:
         steps = np.minimum(found.lengths[:, 0] + 1, limits)  # an end token takes a step, too
-        stretches = np.repeat(range(0, LENGTH, 8), 8)[: len(seen)]
+        stretches = np.repeat(range(0, LENGTH, STEPS), STEPS)[: len(seen)]
         assert seen == [rows if start == 0 else np.sum(steps > start) for start in stretches]
         assert len(set(seen)) > 1
