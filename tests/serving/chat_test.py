@@ -1,6 +1,7 @@
 """OpenAI's protocol of chat completions over a real socket."""
 
 import json
+import types
 
 import pytest
 from hypothesis import given
@@ -35,8 +36,9 @@ def task(model):
 
 
 @pytest.fixture(scope="module")
-def client(task, served):
-    models = [LoadedModel("talker", task), served("transformer_lm")]
+def client(task, model):
+    other = types.SimpleNamespace(name="transformer_lm", task=model("transformer_lm"), refresh=list)
+    models = [LoadedModel("talker", task), other]
     with serving(models, Limits(text_bytes=500, new_tokens=20)) as found:
         yield found
 

@@ -87,7 +87,6 @@ def test_several_images_come_in_any_order_of_things(captioner, tmp_path):
         assert captioner.caption(several) == CAPTIONS[:3]
 
 
-@pytest.mark.usefixtures("eagerly")
 def test_what_an_image_gives_does_not_depend_on_the_others(captioner):
     alone = [captioner.caption([image], sampler="random", seed=3)[0] for image in IMAGES[:1]]
     together = captioner.caption(IMAGES, sampler="random", seed=3, batch_size=4)
@@ -345,7 +344,6 @@ def test_caption_command(captioner, monkeypatch, tmp_path):
 # ------------------------------------------------------------------------------- saving and export
 
 
-@pytest.mark.usefixtures("eagerly")
 def test_loaded_equals_saved(captioner, tmp_path):
     captioner.save(tmp_path / "captioner.keras")
     again = keras.models.load_model(tmp_path / "captioner.keras")

@@ -207,7 +207,7 @@ def test_what_is_no_text_is_named_with_its_position(bahdanau, wrong):
     ("name", "sampler"),
     [
         pytest.param("bahdanau", "greedy", marks=pytest.mark.full),
-        ("transformer", "greedy"),
+        pytest.param("transformer", "greedy", marks=pytest.mark.full),
         pytest.param("bahdanau", None, marks=pytest.mark.full),
         pytest.param("transformer", None, marks=pytest.mark.full),
         pytest.param("luong", None, marks=pytest.mark.full),
@@ -239,7 +239,7 @@ def test_greedy_equals_a_plain_loop(name, request):
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("sampler", ["greedy", None])
-@pytest.mark.parametrize("name", ["bahdanau", "transformer"])
+@pytest.mark.parametrize("name", ["transformer", "bahdanau"])
 def test_log_prob_is_that_of_the_full_forward_pass(name, request, tokenizer, sources, sampler):
     model = request.getfixturevalue(name)
     result = model.translate(sources, sampler=sampler, return_attention=True)
@@ -367,7 +367,10 @@ def test_max_length_is_a_number_of_tokens(bahdanau, sampler):
 # ------------------------------------------------------------------------------------- attention
 
 
-@pytest.mark.parametrize(("name", "sampler"), [("bahdanau", None), ("transformer", "greedy")])
+@pytest.mark.parametrize(
+    ("name", "sampler"),
+    [("bahdanau", None), pytest.param("transformer", "greedy", marks=pytest.mark.full)],
+)
 def test_attention_fits_the_tokens(name, sampler, request):
     result = request.getfixturevalue(name).translate(MIXED, sampler, return_attention=True)
     for attention, target, source in zip(
@@ -428,14 +431,21 @@ def test_a_transformer_shows_every_layer_and_head(of_two_layers):
     np.testing.assert_array_equal(maps.decoder.weights[..., future], 0.0)
 
 
-def test_what_a_transformer_shows_is_what_it_translated_by(transformer, monkeypatch):
-    result = transformer.translate(["two dogs play"], "greedy", return_attention=True)
-    monkeypatch.setattr(transformer, "translate", dict(zip(["two dogs play"], result.texts)).get)
-    cross = transformer.attention("two dogs play", result.texts[0]).cross
+def test_what_a_transformer_shows_is_what_it_translated_by(of_two_layers, monkeypatch):
+    tokenizer = of_two_layers.tokenizer
+    words = {
+        tuple(ids) for ids in tokenizer.tokenize(["ein", "mann", "hunde", "spielen"]).to_list()
+    }
+    others = [[each] for each in range(tokenizer.vocabulary_size) if (each,) not in words]
+    options = {"bad_words": others, "max_length": 6, "return_attention": True}
+    result = of_two_layers.translate(["two dogs play"], "greedy", **options)
+    assert len(result.tokens[0]) == 6
+    monkeypatch.setattr(of_two_layers, "translate", {"two dogs play": result.texts[0]}.get)
+    cross = of_two_layers.attention("two dogs play", result.texts[0]).cross
     average = cross.weights.mean(axis=(0, 1))
     tokens = len(result.tokens[0])
     np.testing.assert_allclose(average[:tokens], result.attention[0], atol=1e-5)
-    assert transformer.attention("two dogs play").cross.query_tokens == cross.query_tokens
+    assert of_two_layers.attention("two dogs play").cross.query_tokens == cross.query_tokens
 
 
 def test_heads_are_drawn(of_two_layers):
