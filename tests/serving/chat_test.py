@@ -1,7 +1,6 @@
 """OpenAI's protocol of chat completions over a real socket."""
 
 import json
-import types
 
 import pytest
 from hypothesis import given
@@ -36,9 +35,8 @@ def task(model):
 
 
 @pytest.fixture(scope="module")
-def client(task, model):
-    other = types.SimpleNamespace(name="transformer_lm", task=model("transformer_lm"), refresh=list)
-    models = [LoadedModel("talker", task), other]
+def client(task, named):
+    models = [LoadedModel("talker", task), named("transformer_lm")]
     with serving(models, Limits(text_bytes=500, new_tokens=20)) as found:
         yield found
 

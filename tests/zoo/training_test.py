@@ -185,6 +185,7 @@ def test_evaluate_takes_batches_as_they_are(bahdanau, batch):
 # ------------------------------------------------------------------------------------------- fit
 
 
+@pytest.mark.full  # `generator_test` measures texts, `classification_test` lists
 def test_validation_data_is_measured(fresh_model, sources, targets):
     model, texts = fresh_model("transformer_nmt"), (sources[:2], targets[:2])
     model.compile("adam", run_eagerly=True)
