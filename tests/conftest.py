@@ -41,17 +41,23 @@ def without_graphs(config):
 
 @pytest.fixture(autouse=True, scope="module")
 def graphs_as_written(request):
-    """Saves a seventh of the time of tests of tasks: TensorFlow does not optimize their graphs.
+    """Saves a fifth of the time of tests of tasks: TensorFlow takes their graphs as they are.
 
-    Optimized graphs are covered in every run by the tests of layers and decoding, the examples,
-    subprocesses and servers, and with `--full` by every test.
+    It does not optimize them, nor convert the Python code that makes them, which has no control
+    flow that depends on tensors. Both are covered in every run by the tests of layers and decoding,
+    the examples, subprocesses and servers, and with `--full` by every test.
     """
     spared = request.path.parent.name in ("zoo", "checkpoints", "serving")
     if request.config.getoption("--full") or not spared:
         yield
         return
     import tensorflow as tf
+    from tensorflow.python.autograph.core import config as autograph
 
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    rules = autograph.CONVERSION_RULES
+    kept = [autograph.DoNotConvert(package) for package in ("zoo", "keras_attention", "tests")]
+    autograph.CONVERSION_RULES = (*kept, *rules)
     yield
+    autograph.CONVERSION_RULES = rules
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})

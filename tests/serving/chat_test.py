@@ -35,8 +35,8 @@ def task(model):
 
 
 @pytest.fixture(scope="module")
-def client(task, served):
-    models = [LoadedModel("talker", task), served("transformer_lm")]
+def client(task, named):
+    models = [LoadedModel("talker", task), named("transformer_lm")]
     with serving(models, Limits(text_bytes=500, new_tokens=20)) as found:
         yield found
 

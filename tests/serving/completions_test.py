@@ -16,6 +16,13 @@ from zoo.server import Limits, completions, make_app
 from zoo.tasks.written_tokens import WrittenToken
 
 
+@pytest.fixture(scope="module")
+def client(named):
+    models = [named("luong_nmt"), named("transformer_lm")]
+    with serving(models, Limits(body_bytes=10_000, text_bytes=2_000)) as found:
+        yield found
+
+
 def test_completions_are_those_of_generate(client, model):
     task = model("transformer_lm")
     content = {"model": "transformer_lm", "prompt": ["a", "b"], "max_tokens": 9, "seed": 3}
@@ -266,8 +273,8 @@ def test_a_client_that_hangs_up_stops_the_stream(model):
         assert len(asked) == seen < 500
 
 
-def test_a_server_without_language_models_says_so(served):
-    with serving([served("luong_nmt")]) as client:
+def test_a_server_without_language_models_says_so(named):
+    with serving([named("luong_nmt")]) as client:
         status, answer, _ = client("/v1/completions", {"model": "luong_nmt", "prompt": "a"})
     assert status == 404
     message = "This server has no language model. Send requests to :predict."

@@ -2,6 +2,7 @@
 
 import functools
 import random
+import types
 
 import numpy as np
 import pytest
@@ -52,6 +53,12 @@ def model():
 def served(model):
     """Loads a tiny model as a server does."""
     return functools.cache(lambda name: LoadedModel(name, model(name)))
+
+
+@pytest.fixture(scope="module")
+def named(model):
+    """Gives a tiny model without its signatures, for protocols that do not use them."""
+    return lambda name: types.SimpleNamespace(name=name, task=model(name), refresh=list)
 
 
 @pytest.fixture(scope="module")

@@ -23,8 +23,8 @@ def embedder():
 
 
 @pytest.fixture(scope="module")
-def client(embedder, served):
-    models = [LoadedModel("embedder", embedder), served("luong_nmt")]
+def client(embedder, named):
+    models = [LoadedModel("embedder", embedder), named("luong_nmt")]
     with serving(models, Limits(text_bytes=50)) as found:
         yield found
 
@@ -80,8 +80,8 @@ def test_what_cannot_be_answered_is_told(client, content, status, message):
     assert message in answer["error"]["message"]
 
 
-def test_a_server_without_such_a_model(served):
-    with serving([served("luong_nmt")]) as other:
+def test_a_server_without_such_a_model(named):
+    with serving([named("luong_nmt")]) as other:
         assert "no model that embeds texts" in ask(other)[1]["error"]["message"]
 
 

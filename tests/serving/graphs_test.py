@@ -177,7 +177,7 @@ def test_half_precision_is_named_with_the_way_out(model, tmp_path):
         half.export(tmp_path / "model", format="onnx")
 
 
-@pytest.mark.parametrize("file_format", ["onnx", "litert"])
+@pytest.mark.parametrize("file_format", ["onnx", pytest.param("litert", marks=pytest.mark.full)])
 def test_operations_that_a_format_lacks_are_named(model, tmp_path, monkeypatch, file_format):
     pytest.importorskip("tf2onnx")
     captioner = model("show_attend_tell")

@@ -40,8 +40,8 @@ def digits():
 
 
 @pytest.fixture(scope="module")
-def client(digits, served):
-    with serving([LoadedModel("digits", digits), served("luong_nmt")]) as found:
+def client(digits, named):
+    with serving([LoadedModel("digits", digits), named("luong_nmt")]) as found:
         yield found
 
 
@@ -141,6 +141,6 @@ def test_bodies_that_are_no_form(client, body, kind):
         assert answer["error"]["message"] == told
 
 
-def test_a_server_without_such_a_model(served):
-    with serving([served("luong_nmt")]) as deaf:
+def test_a_server_without_such_a_model(named):
+    with serving([named("luong_nmt")]) as deaf:
         assert "no model that turns speech into text" in ask(deaf)[1]["error"]["message"]

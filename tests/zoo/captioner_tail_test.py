@@ -53,6 +53,7 @@ def annotations(model, vectors):
     return model.core.tail.upper(vectors.reshape(-1, 4, 4, 512)).numpy().reshape(-1, 4, 1024)
 
 
+@pytest.mark.full  # `network_tail_test` shows the tail, `captioner_test` vectors of a backbone
 def test_images_and_vectors_of_the_backbone_give_the_same(model, vectors, annotations):
     assert vectors.shape[1:] == (16, 512)
     assert np.ptp(annotations, axis=0).max() > 0.01

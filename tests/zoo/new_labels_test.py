@@ -61,7 +61,7 @@ def heads_of(core):
     return [core.head, *filter(None, [getattr(core, "distillation_head", None)])]
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_all_but_the_head_is_trained(kind, preset):
     folder, trained = preset(kind)

@@ -155,6 +155,7 @@ def classifier():
 PHOTOS = [np.full((20, 30, 3), 255 * side, "uint8") for side in (0, 1)]
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_a_classifier_tells_where_it_looks(tmp_path):
     model = classifier()
     result = model.classify(PHOTOS, return_attention=True)

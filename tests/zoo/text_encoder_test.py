@@ -112,6 +112,7 @@ def test_many_labels_of_a_text_are_plotted_in_lines():
     assert label.get_text() == "complaint, question about a\ndelivery, request for a refund"
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_a_preset_computes_the_same(model, tmp_path):
     model.save_to_preset(tmp_path / "toy")
     texts = ["aazz", "", "z" * 30]
@@ -123,6 +124,14 @@ def test_a_preset_computes_the_same(model, tmp_path):
 # -------------------------------------------------------------------------------------- mistakes
 
 ENCODER = "text_encoder_masked_imdb"
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory):
+    """Folder of a preset of an encoder that was not trained."""
+    tokenizer = Tokenizer.train(["who is it"], vocabulary_size=30)
+    model = zoo.load("text_encoder_masked", weights=None, tokenizer=tokenizer, **TINY)
+    return model.save_to_preset(tmp_path_factory.mktemp("presets") / "masked")
 
 
 def test_a_chunk_has_room_for_a_token(byte_tokenizer):
@@ -145,14 +154,14 @@ def test_a_chunk_has_room_for_a_token(byte_tokenizer):
         ({"labels": LABELS, "weights": "nope.h5"}, r"no weights file nope\.h5"),
     ],
 )
-def test_what_an_encoder_cannot_take_is_named(options, message):
+def test_what_an_encoder_cannot_take_is_named(encoder, options, message):
     with pytest.raises(ValueError, match=message):
-        zoo.load(ENCODER, **options)
+        zoo.load(encoder, **options)
 
 
 @pytest.mark.parametrize("dataset", [(["a", "b"], [0, 1]), [["a", "b"]], [1, 2]])
-def test_data_sets_of_anything_but_texts_are_told(dataset):
-    model = zoo.load(ENCODER)
+def test_data_sets_of_anything_but_texts_are_told(encoder, dataset):
+    model = zoo.load(encoder)
     dataset = tf.data.Dataset.from_tensor_slices(dataset)
     with pytest.raises(ValueError, match=r"Dataset of scalar strings.*dataset\.unbatch\(\)"):
         model.fit(dataset)
@@ -339,10 +348,10 @@ def test_pairs_may_come_from_generators(byte_tokenizer):
     assert inputs["first"].shape[0] == 2
 
 
-def test_weights_of_a_new_head_come_back(tmp_path):
-    model = zoo.load(ENCODER, labels=LABELS)
+def test_weights_of_a_new_head_come_back(encoder, tmp_path):
+    model = zoo.load(encoder, labels=LABELS)
     path = tmp_path / "mine.weights.h5"
     model.save_weights(path)
-    again = zoo.load(ENCODER, weights=path, labels=LABELS)
+    again = zoo.load(encoder, weights=path, labels=LABELS)
     for found, weight in zip(again.core.get_weights(), model.core.get_weights(), strict=True):
         np.testing.assert_array_equal(found, weight)

@@ -65,7 +65,7 @@ def test_batches_of_two_lists_are_those_of_a_data_set(bahdanau, batch, sources, 
     tf.nest.map_structure(np.testing.assert_array_equal, from_lists, batch)
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("batch_size", [1, 2, 3, 8])
 def test_the_number_of_batches_of_lists_is_known(bahdanau, sources, targets, batch_size):
     sources, targets = [*sources, "a man " * 70, "a"], [*targets, "b", "ein mann " * 70]
@@ -185,10 +185,11 @@ def test_evaluate_takes_batches_as_they_are(bahdanau, batch):
 # ------------------------------------------------------------------------------------------- fit
 
 
+@pytest.mark.full  # `generator_test` measures texts, `classification_test` lists
 def test_validation_data_is_measured(fresh_model, sources, targets):
     model, texts = fresh_model("transformer_nmt"), (sources[:2], targets[:2])
     model.compile("adam", run_eagerly=True)
-    held_out = sources[2:], targets[2:]
+    held_out = sources[5:], targets[5:]
     history = model.fit(
         *texts, validation_data=held_out, validation_batch_size=1, verbose=0
     ).history
