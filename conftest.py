@@ -32,7 +32,8 @@ def pytest_configure(config):
     )
     config.addinivalue_line("markers", "few(n): without --full, n cases, spread evenly")
     if not config.getoption("--full"):  # do not optimize code that runs only once
-        os.environ.setdefault("XLA_FLAGS", "--xla_llvm_disable_expensive_passes=true")
+        flags = "--xla_llvm_disable_expensive_passes=true --xla_backend_optimization_level=0"
+        os.environ.setdefault("XLA_FLAGS", flags)
 
 
 def pytest_collection_finish(session):

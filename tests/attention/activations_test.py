@@ -64,7 +64,7 @@ def test_equals_the_equation_with_two_derivatives(training, name, form):
         with_two_derivatives(lambda x: activations.in_float32(activation, x, training)),
         tf.constant(x, "float32"),
     )
-    tolerance = 3e-5 if name == "tanh_gelu" else 5e-6  # float32 rounds its tanh to -1
+    tolerance = 5e-5 if name == "tanh_gelu" else 5e-6  # float32 rounds its tanh to -1
     for ours, theirs in zip(found, expected, strict=True):
         np.testing.assert_allclose(oracle.float64(ours), theirs, atol=tolerance, rtol=1e-6)
 

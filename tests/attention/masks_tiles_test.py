@@ -131,7 +131,7 @@ def test_tensors_numpy_and_integers_get_the_same_answer(name, question):
             assert one == np.broadcast_to(expected, shape)[row, column]
 
 
-@pytest.mark.few(14)
+@pytest.mark.few(8)
 @pytest.mark.parametrize("name", MAY_SEE)
 def test_compiled_answer_is_the_same(name):
     mask, _ = ALL[name]
@@ -141,7 +141,7 @@ def test_compiled_answer_is_the_same(name):
     assert (found == mask.may_see(queries, keys)).all()
 
 
-@pytest.mark.few(14)
+@pytest.mark.few(8)
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="is about tf.function")
 @pytest.mark.parametrize("name", MAY_SEE)
 def test_number_of_tiles_may_be_unknown(name):

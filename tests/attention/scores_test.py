@@ -236,6 +236,7 @@ def test_compiled_model_of_unknown_lengths_equals_the_equation(name):
         np.testing.assert_allclose(compiled(model, inputs), expected, atol=1e-5)
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize("name", SCORES)
 def test_one_query_at_a_time_over_growing_keys_equals_the_causal_layer(name):
     layer = MultiHeadAttention(2, 3, score=SCORES[name]())

@@ -266,6 +266,7 @@ def test_loss_and_scores(request, bert):
         assert endless == model.evaluate(examples, batch_size=3, verbose=0)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_the_command_line(bert, tmp_path, monkeypatch):
     model, _ = bert
     monkeypatch.setattr(zoo, "load", lambda name: model)

@@ -150,6 +150,7 @@ def classifier(tmp_path_factory):
     return folder, theirs, pieces, zoo.load(folder)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_labels_are_those_of_transformers(classifier):
     _, theirs, pieces, model = classifier
     pairs = [(tiny.TEXTS[0], "The mat."), (tiny.TEXTS[3], "a"), ("", "Trains")]

@@ -41,6 +41,7 @@ def read(processor, photos):
     return torch.tensor(np.stack(processor(photos)["pixel_values"]))
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_numbers_are_those_of_transformers(checkpoint, model, photos):
     _, theirs, pieces, processor = checkpoint
     cut = {"padding": True, "truncation": True, "max_length": LENGTH}

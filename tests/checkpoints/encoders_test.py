@@ -49,6 +49,7 @@ def test_numbers_are_those_of_transformers(tmp_path, family, kind):
         np.testing.assert_allclose(ours * seen, others.numpy() * seen, atol=1e-4)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_saved_and_exported(request, tmp_path):
     import tensorflow as tf
 

@@ -73,6 +73,7 @@ def check_numbers(theirs, pieces, model, pixels):
     return expected
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_numbers_are_those_of_transformers(checkpoint, model, photos):
     _, theirs, pieces, processor = checkpoint
     expected = check_numbers(theirs, pieces, model, seen(processor, photos))

@@ -25,6 +25,7 @@ def tagger(tmp_path_factory):
     return zoo.load(str(folder), dropout=0.0, attention_dropout=0.0), theirs, pieces
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_a_word_has_the_label_of_its_first_token(tagger):
     model, theirs, pieces = tagger
     texts = [*tiny.TEXTS, "Rome, for  Naïve-owners\u2003you!", ""]

@@ -100,6 +100,7 @@ FULL = [("trocr", 1), ("small", 1), ("small", 3), ("gpt2", 1), ("gpt2", 3)]
     ("kind", "beams"),
     [("trocr", 3), *(pytest.param(*each, marks=pytest.mark.full) for each in FULL)],
 )
+@pytest.mark.usefixtures("eagerly")
 def test_texts_are_those_of_transformers(checkpoints, photos, kind, beams):
     _, model, theirs, pieces, processor = checkpoints(kind)
     pixels, _ = seen(processor, photos)
@@ -222,6 +223,7 @@ def again(checkpoints, tmp_path_factory):
 
 
 @pytest.mark.parametrize("beams", [1, pytest.param(3, marks=pytest.mark.full)])
+@pytest.mark.usefixtures("eagerly")
 def test_a_start_token_that_comes_again(again, checkpoints, photos, beams):
     model, theirs = again
     *_, pieces, processor = checkpoints("trocr")

@@ -135,6 +135,7 @@ def test_numbers_are_those_of_a_batch_without_a_mask(kind, checkpoints):
 
 
 @pytest.mark.parametrize("kind", kinds(quick=["base"]))
+@pytest.mark.usefixtures("eagerly")
 def test_texts_are_those_of_transformers(kind, checkpoints):
     _, theirs, pieces, extractor, model = checkpoints(kind)
     expected, offsets = [], []
@@ -278,6 +279,7 @@ def logits_of(theirs, extractor, waves=WAVES):
         return torch.cat([theirs(**heard(extractor, each)).logits for each in waves])
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_labels_are_those_of_transformers(classifier):
     _, theirs, extractor, model = classifier
     expected = logits_of(theirs, extractor)

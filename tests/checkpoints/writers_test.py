@@ -17,6 +17,7 @@ from tests.checkpoints.continuations import PROMPTS  # noqa: E402
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("family", tiny.WRITERS)
+@pytest.mark.usefixtures("eagerly")
 def test_numbers_and_texts_are_those_of_transformers(request, tmp_path, family):
     kind = "LMHeadModel" if family == "GPT2" else "ForCausalLM"
     theirs, pieces = tiny.save(tmp_path, family, kind)

@@ -341,6 +341,7 @@ def test_half_precision_logits_are_summed_in_float32(dtype):
     assert_same(model.decode(*args)[:4], full.decode(*args)[:4])
 
 
+@pytest.mark.few(7)  # each sampler and each number
 @pytest.mark.parametrize("sampler", SAMPLERS, ids=repr)
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_logits_that_are_no_numbers_end_their_row_only(sampler, bad):
