@@ -141,6 +141,15 @@ def _has_cpus_only():
     return all(each.device_type == "CPU" for each in tf.config.list_physical_devices())
 
 
+def has_onednn():
+    """Whether TensorFlow computes with oneDNN: without a GPU, on processors that gain from it."""
+    try:
+        from tensorflow.python.util._pywrap_util_port import IsMklEnabled as is_enabled
+    except ImportError:  # a version of TensorFlow that does not tell
+        return False
+    return is_enabled() and _has_cpus_only()
+
+
 def _rows_to_a_usual_number(count):
     """Returns how many rows are missing to one of at most four numbers between powers of two.
 
@@ -317,14 +326,14 @@ def _written_in_place(old, new, start):
 def layer_normalized(x, scale, offset, epsilon):
     """Returns the layer normalization of the vectors of `x`, or `None` where Keras' own is faster.
 
-    It is for a graph that is `interpreted` on a CPU: there TensorFlow's optimizer replaces these
-    operations, those of Keras 2, by a single one of oneDNN.
+    It is for a graph that is `interpreted`: there TensorFlow's optimizer replaces these operations,
+    those of Keras 2, by a single one of oneDNN.
     """
     if not _IS_INTERPRETED.get() or keras.backend.backend() != "tensorflow":
         return None
     import tensorflow as tf
 
-    if tf.executing_eagerly() or not _has_cpus_only() or x.dtype not in (tf.float32, tf.bfloat16):
+    if tf.executing_eagerly() or x.dtype not in (tf.float32, tf.bfloat16) or not has_onednn():
         return None
     sizes = tf.shape(x)
     count = tf.reduce_prod(sizes[:-1])

@@ -96,7 +96,7 @@ def test_images_are_those_of_a_sorted_list(embedder, photos, folder, monkeypatch
     np.testing.assert_allclose(found.similarities, similarities[order[:4]], atol=1e-5)
     with pytest.warns(UserWarning, match="broken.jpg.*left out") as warned:
         of_folder = embedder.search(folder / "2.png", folder, k=4)
-    assert warned[0].filename == __file__
+    assert {each.filename for each in warned if "left out" in str(each.message)} == {__file__}
     assert of_folder.names == [folder / f"{place}.png" for place in order[:4]]
     assert of_folder.entries == [path.read_bytes() for path in of_folder.names]
     assert of_folder.query == (folder / "2.png").read_bytes()
