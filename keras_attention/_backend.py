@@ -302,7 +302,7 @@ def _written_in_place(old, new, start):
     *front, length, size = shape_of(old)
     rows, count = functools.reduce(operator.mul, front), shape_of(new)[-2]
     together = 16 // old.dtype.size
-    is_wide = old.dtype.is_floating and size % together == 0
+    is_wide = old.dtype.is_floating and isinstance(size, int) and size % together == 0
     width = size // together if is_wide else size
 
     def as_matrix(x, length):

@@ -22,12 +22,14 @@ def test_written_is_what_slices_give(front, start, count, dtype, size):
     new = tf.cast(RNG.integers(0, 2, (*front, count, size)), dtype)
     expected = old.numpy().copy()
     expected[..., start : start + count, :] = new.numpy()
+    unknown = [None] * old.shape.rank
     for write in (overwritten, interpreted(overwritten)):
-        graph = tf.function(lambda *inputs, write=write: write(*inputs), autograph=False)
-        unknown = tf.TensorSpec([None] * old.shape.rank, old.dtype)
-        in_graph = graph.get_concrete_function(unknown, new, tf.TensorSpec([], tf.int32))
-        for found in (write(old, new, start), in_graph(old, new, tf.constant(start))):
-            np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(write(old, new, start), expected)
+        for shape in (unknown, [*unknown[:-1], size]):
+            signature = [tf.TensorSpec(shape, dtype), tf.TensorSpec(new.shape, dtype)]
+            signature += [tf.TensorSpec([], tf.int32)]
+            in_graph = tf.function(write, signature, autograph=False)
+            np.testing.assert_array_equal(in_graph(old, new, tf.constant(start)), expected)
 
 
 def test_what_is_used_elsewhere_stays_as_it_was():
