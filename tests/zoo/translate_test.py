@@ -9,7 +9,6 @@ import tensorflow as tf
 
 import zoo
 from zoo import decoding
-from zoo.data.batching import batches_at_once, in_batches_by_length
 
 MIXED = [
     "a man rides a bike",
@@ -147,27 +146,6 @@ def test_equal_sentences_of_a_text_are_drawn_apart(bahdanau):
     alone = bahdanau.translate("A dog.", sampler="random", temperature=3.0, max_length=9)
     assert text.startswith(alone)
     assert text != f"{alone} {alone}"
-
-
-def test_a_batch_holds_fewer_of_what_is_long():
-    sizes = []
-
-    def function(places):
-        sizes.append(len(places))
-        return {"x": tf.constant(places)}
-
-    tokens = [2000] * 3 + [100] * 9 + [99999]
-    rows = in_batches_by_length(function, tokens, 8, tokens, at_once=1)
-    assert [int(row["x"]) for row in rows] == list(range(len(tokens)))
-    assert sizes == [1, 1, 1, 1, 1, 8]  # batches of at most 8 * 400 tokens, padding included
-
-
-@pytest.mark.parametrize(("threads", "batches"), [(0, 2), (1, 8), (3, 2), (8, 2)])
-def test_threads_of_operations_leave_cores_for_batches(threads, batches, monkeypatch):
-    monkeypatch.setattr("os.cpu_count", lambda: 8)
-    told = "get_intra_op_parallelism_threads"
-    monkeypatch.setattr(tf.config.threading, told, lambda: threads)
-    assert batches_at_once() == batches
 
 
 @pytest.mark.parametrize("wrong", [0, 7, 5.0, None])
