@@ -75,17 +75,17 @@ class Sampler:
         """
         raise NotImplementedError(f"{type(self).__name__} must override `pick` or `candidates`.")
 
-    def candidates(self, log_probs, totals, uniforms):
+    def candidates(self, next_tokens, totals, uniforms):
         """Returns `Candidates`, of which at least `num_beams` do not end their hypothesis.
 
         If there is only one candidate, it may end: a sampler with one beam is then finished.
 
         Args:
-            log_probs: `[batch, beams, vocabulary]` float32, of the next token.
+            next_tokens: `zoo.decoding.next_tokens.NextTokens` of the beams.
             totals: `[batch, beams]` float32, of the live hypotheses; −inf for a dead one.
             uniforms: `[batch]` numbers in [0, 1), or None where `is_random` is false.
         """
-        log_probs = log_probs[:, 0]
+        log_probs = next_tokens.log_probs[:, 0]
         tokens = self.pick(log_probs, uniforms)[:, None]
         totals += tf.gather(log_probs, tokens, batch_dims=1)
         return Candidates(totals, tokens, tf.zeros_like(tokens))

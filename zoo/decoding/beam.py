@@ -6,8 +6,7 @@ from numbers import Integral, Real
 import keras
 import tensorflow as tf
 
-from zoo.decoding.base import Candidates, Sampler, require
-from zoo.decoding.largest import largest
+from zoo.decoding.base import Sampler, require
 
 LARGEST_PENALTY = 10  # with it, the power of a length of 1,000 is far from overflow
 
@@ -74,18 +73,9 @@ class BeamSampler(Sampler):
             num_beams=int(beams), length_penalty=float(penalty), num_return_sequences=int(returned)
         )
 
-    def candidates(self, log_probs, totals, uniforms):
+    def candidates(self, next_tokens, totals, uniforms):
         # One continuation of a beam ends with each end token, so that `num_beams` of these go on.
-        count = (2 + len(self.end_ids)) * self.num_beams
-        best, tokens = largest(log_probs, count)  # [batch, beams, of_beam]
-        of_beam = tf.shape(best)[2]  # a row has no more from one beam than in all
-        totals, tokens = (
-            tf.reshape(each, [-1, self.num_beams * of_beam])
-            for each in (totals[:, :, None] + best, tokens)
-        )
-        best, order = tf.math.top_k(totals, count)
-        tokens = tf.gather(tokens, order, batch_dims=1)
-        return Candidates(best, tokens, order // of_beam)
+        return next_tokens.best(totals, (2 + len(self.end_ids)) * self.num_beams)
 
     def score(self, log_probs, length):
         return log_probs / tf.cast(length, tf.float32) ** self.length_penalty

@@ -2,6 +2,8 @@
 
 import tensorflow as tf
 
+from keras_attention._backend import shape_of
+
 WIDTH = 40  # numbers of a part of a row, about
 
 
@@ -24,21 +26,32 @@ def largest(x, count):
     >>> values.numpy().tolist(), indices.numpy().tolist()
     ([9.0, 4.0], [1, 2])
     """
-    size = x.shape[-1]
-    if size is None or size < 2 * count * WIDTH:
+    if not is_long(x, count):
         return tf.math.top_k(x, tf.minimum(count, tf.shape(x)[-1]))
-    front, axis = tf.unstack(tf.shape(x)[:-1]), x.shape.rank - 1
-    width = _width(size)
-    if size % width:
-        rest = [[0, 0]] * axis + [[0, -size % width]]
-        x = tf.pad(x, rest, constant_values=x.dtype.as_numpy_dtype("-inf"))
-    parts = tf.reshape(x, [*front, -(-size // width), width])
+    parts, axis = in_parts(x), x.shape.rank - 1
+    width = parts.shape[-1]
     _, chosen = tf.math.top_k(tf.reduce_max(parts, -1), count)
     chosen = tf.sort(chosen)  # of equal numbers, the first ones stay the first
     searched = tf.gather(parts, chosen, batch_dims=axis)
+    front = shape_of(x)[:-1]
     values, order = tf.math.top_k(tf.reshape(searched, [*front, count * width]), count)
     part = tf.gather(chosen, order // width, batch_dims=axis)
     return values, part * width + order % width
+
+
+def is_long(x, count):
+    """Returns whether the largest numbers of rows are found faster in two stages."""
+    return x.shape[-1] is not None and x.shape[-1] >= 2 * count * WIDTH
+
+
+def in_parts(x):
+    """Returns the parts of rows, `[..., parts, width]`, the last one padded with −inf."""
+    size = x.shape[-1]
+    width = _width(size)
+    if size % width:
+        rest = [[0, 0]] * (x.shape.rank - 1) + [[0, -size % width]]
+        x = tf.pad(x, rest, constant_values=x.dtype.as_numpy_dtype("-inf"))
+    return tf.reshape(x, [*shape_of(x)[:-1], -(-size // width), width])
 
 
 def _width(size):

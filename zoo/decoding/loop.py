@@ -29,10 +29,11 @@ import tensorflow as tf
 
 from keras_attention._backend import interpreted
 from zoo.decoding import stretches
+from zoo.decoding.next_tokens import NextTokens, NextTokensOfModel
 from zoo.decoding.noise import uniforms
 from zoo.decoding.processors import NOTHING, Progress
 from zoo.decoding.samplers import get
-from zoo.decoding.search import DEAD, advance, is_one_of, start_search, trace_back
+from zoo.decoding.search import DEAD, advance, start_search, trace_back
 from zoo.decoding.stretches import Now, Rows, all_beams, in_batch, map_context, map_rows
 
 
@@ -182,12 +183,12 @@ def decode(
         if sampler.processors:
             each = tf.reshape(past, [-1, tf.shape(past)[2]])  # [rows * beams, prompt + time]
             progress = Progress(each, prompt_length + time, first_step + time, end_ids)
-        log_probs = next_log_probs(logits, sampler, progress, end_ids, forbidden_ids)
         vocabulary = logits.shape[-1] or tf.shape(logits)[-1]
-        log_probs = tf.reshape(log_probs, [running, beams, vocabulary])
+        logits = tf.reshape(logits, [running, beams, vocabulary])
+        following = next_tokens(logits, sampler, progress, end_ids, forbidden_ids)
         numbers = rows.noise[:, time] if sampler.is_random else None
         search, parents = advance(
-            now.search, sampler, log_probs, numbers, time, rows.max_lengths, end_ids
+            now.search, sampler, following, numbers, time, rows.max_lengths, end_ids
         )
         if sampler.processors:
             past = _continued(past, search.tokens, parents, prompt_length + time)
@@ -244,41 +245,38 @@ def _for_each_beam(context, state, batch, beams):
     return map_context(of_beams, context), map_rows(of_beams, state)
 
 
-def next_log_probs(logits, sampler, progress, end_ids, forbidden_ids):
-    """Returns `[rows, vocabulary]` float32, from which a sampler picks the next token.
+def next_tokens(logits, sampler, progress, end_ids, forbidden_ids):
+    """Returns the `NextTokens` from which a sampler picks.
 
     Args:
-        logits: `[rows, vocabulary]`, of the model.
+        logits: `[batch, beams, vocabulary]`, of the model.
         sampler: A `Sampler`, whose processors are applied.
-        progress: A `Progress`, or `None` if the sampler has no processors.
+        progress: A `Progress` of the batch times beams rows, or `None` if the sampler has no
+            processors.
         end_ids: The tokens that end a text.
         forbidden_ids: Tokens that must not be produced.
     """
     logits = tf.cast(logits, tf.float32)
+    found = NextTokensOfModel(logits, end_ids, forbidden_ids)
     if progress is None:
-        return allowed_log_probs(logits, end_ids, forbidden_ids)
+        return found
     if sampler.num_beams > 1:
-        log_probs = allowed_log_probs(logits, end_ids, forbidden_ids)
-        is_dead = tf.reduce_all(log_probs == DEAD, axis=1, keepdims=True)  # no processor revives it
-        return tf.where(is_dead, DEAD, _processed(log_probs, sampler, progress))
-    is_nan = tf.reduce_any(tf.math.is_nan(logits), axis=1, keepdims=True)
+        log_probs = found.log_probs
+        is_dead = tf.reduce_all(log_probs == DEAD, axis=-1, keepdims=True)
+        # No processor revives it.
+        return NextTokens(tf.where(is_dead, DEAD, _processed(log_probs, sampler, progress)))
+    is_nan = tf.reduce_any(tf.math.is_nan(logits), axis=-1, keepdims=True)
     logits = tf.where(is_nan, logits, _processed(logits, sampler, progress))
-    return allowed_log_probs(logits, end_ids, forbidden_ids)
+    return NextTokensOfModel(logits, end_ids, forbidden_ids)
 
 
 def _processed(scores, sampler, progress):
+    """Returns scores `[batch, beams, vocabulary]` that went through the processors of a sampler."""
+    sizes = tf.shape(scores)
+    each = tf.reshape(scores, [sizes[0] * sizes[1], scores.shape[2] or sizes[2]])
     for processor in sampler.processors:
-        scores = processor(scores, progress)
-    return scores
-
-
-def allowed_log_probs(logits, end_ids, forbidden_ids):
-    """Returns `[rows, vocabulary]` float32, −inf for forbidden tokens and for NaN."""
-    log_probs = tf.nn.log_softmax(logits)
-    tokens = tf.range(tf.shape(logits)[-1])
-    is_allowed = ~is_one_of(tokens, forbidden_ids) | is_one_of(tokens, end_ids)
-    # One NaN makes all of its row NaN in the softmax.
-    return tf.where(is_allowed & ~tf.math.is_nan(log_probs[:, :1]), log_probs, DEAD)
+        each = processor(each, progress)
+    return tf.reshape(each, sizes)
 
 
 def _of_batch(found, places, batch):

@@ -62,13 +62,13 @@ def start_search(sampler, first_tokens, max_lengths):
     )
 
 
-def advance(search, sampler, log_probs, uniforms, step, max_lengths, end_ids):
+def advance(search, sampler, next_tokens, uniforms, step, max_lengths, end_ids):
     """Advances the search by one token.
 
     Args:
         search: A `Search`.
         sampler: A `Sampler`.
-        log_probs: `[batch, beams, vocabulary]` float32, of the next token.
+        next_tokens: The `NextTokens` of its beams.
         uniforms: `[batch]` float32 for this step, or None.
         step: int32 scalar, counted from 0.
         max_lengths: `[batch]` int32.
@@ -77,7 +77,7 @@ def advance(search, sampler, log_probs, uniforms, step, max_lengths, end_ids):
     Returns:
         The next `Search`, and `[batch, beams]` int32: the beam that each of its beams continues.
     """
-    candidates = sampler.candidates(log_probs, search.log_probs, uniforms)
+    candidates = sampler.candidates(next_tokens, search.log_probs, uniforms)
     length = step + 1
     is_end = is_one_of(candidates.tokens, end_ids)
     is_last = (length == max_lengths)[:, None]

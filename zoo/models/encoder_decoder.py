@@ -72,7 +72,8 @@ class EncoderDecoder(Core):
         for block in self.decoder:
             cache, memory = block.start(encoded, max_length, mask)
             caches.append(cache[:2])
-            memories.append(memory[:2])
+            # Scores are float32: half precision would be converted in every step.
+            memories.append((ops.cast(memory.key, "float32"), memory.value))
         source = {"memories": memories} | ({} if mask is None else {"mask": mask})
         context = {"of_source": source, "of_model": self.embedding.laid_out()}
         return context, {"time": ops.convert_to_tensor(0, "int32"), "caches": caches}

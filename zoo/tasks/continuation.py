@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from zoo.decoding.compiled import NUMBERS, for_every_form
-from zoo.decoding.loop import next_log_probs
+from zoo.decoding.loop import next_tokens
 from zoo.decoding.noise import uniforms
 from zoo.decoding.processors import NOTHING, Progress
 from zoo.readers.text import stopping
@@ -249,10 +249,12 @@ class Continuation:
             end_ids = (tokenizer.end_id, *sampler.end_ids)
             progress = Progress(past, places[0], places[1], end_ids) if sampler.processors else None
             logits, state, _ = core.step(tokens, state, context)
-            of_model = next_log_probs(logits, sampler, None, end_ids, special)
+            logits = logits[:, None]  # of one beam
+            of_model = next_tokens(logits, sampler, None, end_ids, special).log_probs[:, 0]
             log_probs = of_model
             if progress is not None:
-                log_probs = next_log_probs(logits, sampler, progress, end_ids, special)
+                found = next_tokens(logits, sampler, progress, end_ids, special)
+                log_probs = found.log_probs[:, 0]
             return sampler.pick(log_probs, noise), of_model, state
 
         context, state = tf.nest.map_structure(
