@@ -1,4 +1,4 @@
-"""GPT-Neo, GPT-NeoX, OLMo 2 and Phi-3 checkpoints: the numbers of transformers."""
+"""GPT-Neo, GPT-NeoX, OLMo 2, OPT and Phi-3 checkpoints: the numbers of transformers."""
 
 import json
 
@@ -27,6 +27,8 @@ CASES = {
     "parallel": ("GPTNeoX", {}),
     "phi": ("Phi3", {}),
     "norms of outputs": ("Olmo2", {}),
+    "positions from 2": ("OPT", {}),
+    "without biases": ("OPT", {"enable_bias": False, "tie_word_embeddings": False}),
 }
 
 
@@ -40,6 +42,24 @@ def test_numbers_are_those_of_transformers_also_saved_and_back(tmp_path, case):
     again, _ = check_saved_and_back(model, theirs, tmp_path)
     ids = np.arange(3, 12)[None]
     np.testing.assert_array_equal(again.core(ids), model.core(ids))
+
+
+def test_files_of_opt_in_the_hub(tmp_path):
+    """They have no `tokenizer.json`, and start each text."""
+    theirs, pieces = tiny.save(tmp_path, "OPT", "ForCausalLM")
+    model = json.loads((tmp_path / "tokenizer.json").read_text())["model"]
+    (tmp_path / "vocab.json").write_text(json.dumps(model["vocab"]))
+    merges = map(" ".join, model["merges"])
+    (tmp_path / "merges.txt").write_text("\n".join(["#version: 0.2", *merges]))
+    (tmp_path / "tokenizer.json").unlink()
+    config = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    config["add_bos_token"] = True
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    again = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    assert again("a")["input_ids"] == pieces("a")["input_ids"]
+    model = zoo.load(tmp_path)
+    continuations.check_numbers(model, theirs, pieces)
+    continuations.check_texts(model, theirs, pieces)
 
 
 def test_older_files_of_pythia(tmp_path):
@@ -82,6 +102,8 @@ def test_a_list_of_kinds_of_layers_counts_before_types(tmp_path, settings):
         ("GPTNeoX", {"partial_rotary_factor": 0.2}, "partial_rotary_factor=0.2, .* should be 0.5"),
         ("GPTNeoX", {"hidden_act": "mish"}, "activation 'mish', which is not implemented"),
         ("GPTNeoX", {"rope_parameters": {"rope_type": "longrope"}}, "by 'longrope', which is not"),
+        ("OPT", {"word_embed_proj_dim": 8}, "word_embed_proj_dim=8, .*: it should be 16"),
+        ("OPT", {"do_layer_norm_before": False}, "do_layer_norm_before=False, which is not"),
         ("Phi3", {"rope_scaling": {"type": "yarn"}}, "by 'longrope', which is not implemented"),
     ],
 )

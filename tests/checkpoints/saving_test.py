@@ -13,6 +13,7 @@ from tests.checkpoints import tiny, tiny_translators  # noqa: E402
 KINDS = [
     ("Bert", "Model"),
     ("MPNet", "ForMaskedLM"),
+    ("Albert", "ForMaskedLM"),
     ("GPT2", "LMHeadModel"),
     ("Qwen3", "ForCausalLM"),
     ("ModernBert", "ForMaskedLM"),
@@ -100,6 +101,7 @@ BEFORE = [
     ("DistilBert", "ForMaskedLM"),
     ("Bert", "Model"),
     ("Electra", "ForPreTraining"),
+    ("Albert", "ForPreTraining"),
     ("Roberta", "ForSequenceClassification"),
     ("MPNet", "ForMaskedLM"),
     ("ModernBert", "ForMaskedLM"),

@@ -202,7 +202,7 @@ def test_settings_that_do_not_fit(checkpoint, tmp_path, change, message):
     ("change", "message"),
     [
         ({"padding_side": "left"}, "padding_side='left', which is not implemented"),
-        ({"tokenizer_class": "DebertaV2Tokenizer"}, "for a DebertaV2, there should be"),
+        ({"tokenizer_class": "DebertaV2Tokenizer"}, "for DebertaV2Tokenizer, there should be"),
     ],
 )
 def test_tokenizers_that_do_not_fit(checkpoint, tmp_path, change, message):

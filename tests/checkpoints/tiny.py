@@ -76,6 +76,11 @@ WRITERS = {
     "Llama": {"tokenizer": "LlamaTokenizer", **LLAMA},
     "Mistral": {"tokenizer": "LlamaTokenizer", **LLAMA, "sliding_window": 5, "head_dim": 6},
     "Olmo2": {"tokenizer": "GPT2Tokenizer", **LLAMA},
+    "OPT": {
+        **{name: SIZES[name] for name in SIZES if name != "intermediate_size"},
+        "tokenizer": "OPT",
+        "ffn_dim": 24,
+    },
     "Phi3": {"tokenizer": "LlamaTokenizer", **LLAMA, "sliding_window": 5},
     "Qwen2": {"tokenizer": "Qwen2Tokenizer", **LLAMA, "tie_word_embeddings": True},
     "Qwen3": {"tokenizer": "Qwen2Tokenizer", **LLAMA, "head_dim": 8},
@@ -90,6 +95,7 @@ FAMILIES = {  # the class of a tokenizer, and settings
     "Camembert": {**SIZES, **BYTES, "type_vocab_size": 1},
     "Longformer": {**SIZES, **BYTES, "type_vocab_size": 1, "attention_window": 4},
     "DistilBert": {"tokenizer": "BertTokenizer", **DISTIL},
+    "Albert": {**SIZES, "tokenizer": "AlbertTokenizer", "embedding_size": 8},
     "Electra": {"tokenizer": "BertTokenizer", **SIZES, "embedding_size": 8},
     "DebertaV2": {
         **SIZES,
@@ -177,6 +183,18 @@ def tokenizer(name, timestamps=4):
         if name == "Gemma":  # as in the files of its language models
             return transformers.GemmaTokenizer(vocabulary, merges, add_bos_token=True)
         return getattr(transformers, name)(vocabulary, merges, **({} if is_llama else flags))
+    if name == "OPT":  # the tokens of fairseq, one of which starts and ends a text
+        model = json.loads(tokenizer("GPT2Tokenizer").backend_tokenizer.to_str())["model"]
+        words = [word for word in model["vocab"] if word != "<|endoftext|>"]
+        words = ["<s>", "<pad>", "</s>", "<unk>", *words]
+        roles = {f"{role}_token": "</s>" for role in ("bos", "eos", "unk")}
+        return transformers.GPT2Tokenizer(
+            {word: number for number, word in enumerate(words)},
+            [tuple(merge) for merge in model["merges"]],
+            pad_token="<pad>",
+            add_bos_token=True,
+            **roles,
+        )
     trained = getattr(transformers, name)().train_new_from_iterator(TEXTS * 3, 300)
     backend = trained.backend_tokenizer
     model = json.loads(backend.to_str())["model"]
@@ -185,6 +203,8 @@ def tokenizer(name, timestamps=4):
         pieces = [(word, round(score, 2)) for word, score in model["vocab"][len(special) :]]
         pieces.sort(key=lambda piece: (-piece[1], piece[0]))
         backend.model = tokenizers.models.Unigram([*map(tuple, special), *pieces], model["unk_id"])
+    if name == "AlbertTokenizer":  # transformers 5 forgets the segments of its template
+        trained.model_input_names = ["input_ids", "token_type_ids", "attention_mask"]
     return trained
 
 

@@ -36,6 +36,27 @@ def test_bert_has_the_published_sizes(layers, size, published):
     assert one.count_params() + (30522 - 1000) * size + (layers - 1) * block == published
 
 
+def test_a_shared_block_is_that_of_albert():
+    """Its published size, with the pooler, and the numbers of equal blocks."""
+    options = {"num_segments": 2, "embedding_size": 128, "head": "embedding"}
+    core = TextEncoder(1000, shared_block=True, **options)
+    core.build()
+    assert core.count_params() + (30000 - 1000) * 128 == 11_683_584
+
+    options = {**TINY, "num_layers": 3, "head": "span"}
+    one, three = (TextEncoder(30, shared_block=shared, **options) for shared in (True, False))
+    for each in (one, three):
+        each.build()
+    for block in three.blocks:
+        block.set_weights(one.blocks[0].get_weights())
+    for ours, others in ((three.embedding, one.embedding), (three.output_layer, one.output_layer)):
+        ours.set_weights(others.get_weights())
+    ids = np.array([[1, 5, 6, 2], [1, 7, 2, 0]])
+    np.testing.assert_allclose(one(ids), three(ids), atol=1e-6)
+    with pytest.raises(ValueError, match=r"blocks that are alike.* first_norm=False\.$"):
+        TextEncoder(30, shared_block=True, first_norm=False, **options)
+
+
 @pytest.mark.parametrize("dtype", ["bfloat16", "float64"])
 def test_logits_of_tokens_are_in_float32(dtype):
     core, other = (TextEncoder(30, head="masked", dtype=each, **TINY) for each in (None, dtype))

@@ -3,6 +3,7 @@
 import importlib
 
 FAMILIES = {
+    "albert": "zoo.checkpoints.albert",
     "audio-spectrogram-transformer": "zoo.checkpoints.spectrogram_transformer",
     "bart": "zoo.checkpoints.bart",
     "bert": "zoo.checkpoints.bert",
@@ -33,6 +34,7 @@ FAMILIES = {
     "mpnet": "zoo.checkpoints.mpnet",
     "mt5": "zoo.checkpoints.t5",
     "olmo2": "zoo.checkpoints.llama",
+    "opt": "zoo.checkpoints.opt",
     "pegasus": "zoo.checkpoints.pegasus",
     "phi3": "zoo.checkpoints.phi3",
     "qwen2": "zoo.checkpoints.llama",

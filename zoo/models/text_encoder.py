@@ -75,6 +75,8 @@ class TextEncoderConfig(TransformerConfig):
             that a token sees, half on each side. With the heads `"labels"` and `"score"`, the first
             token is global; with `"span"`, those before the first separator are.
         separator_id: Id of the token behind the question, for `windows` with the head `"span"`.
+        shared_block: Whether one block takes the place of all `num_layers`, as in ALBERT: it is
+            applied again and again.
         first_norm: Whether with `normalize="pre"` the first block normalizes its input, which the
             embedding has already normalized.
         relative_buckets: Number of buckets of a learned relative position bias, which all blocks
@@ -111,6 +113,7 @@ class TextEncoderConfig(TransformerConfig):
     global_position: str | dict | None = None
     windows: list | None = None
     separator_id: int | None = None
+    shared_block: bool = False
     first_norm: bool = True
     relative_buckets: int = 0
     max_length: int = 512
@@ -146,6 +149,12 @@ class TextEncoderConfig(TransformerConfig):
         if self.windows is not None:
             require_longformer(self)
             object.__setattr__(self, "windows", [int(x) for x in self.windows])  # as JSON has it
+        if self.shared_block and (self.windows or self.global_every or not self.first_norm):
+            raise ValueError(
+                "`shared_block` needs blocks that are alike, without `windows`, `global_every` and "
+                f"first_norm=False. Received: windows={self.windows}, global_every="
+                f"{self.global_every}, first_norm={self.first_norm}."
+            )
         object.__setattr__(self, "embedding_size", self.embedding_size or self.size)
         object.__setattr__(self, "vector_size", self.vector_size or self.size)
         if self.vector_size != self.size and (self.head != "embedding" or self.pooler is None):
@@ -206,7 +215,10 @@ class TextEncoder(Core):
                 self.distances = position.embedding
         if config.relative_buckets:
             self.by_distance = positions.T5Bias(config.relative_buckets, dtype=dtype)
-        self.blocks = [self._make_block(place) for place in range(config.num_layers)]
+        if config.shared_block:
+            self.blocks = [self._make_block(0)] * config.num_layers
+        else:
+            self.blocks = [self._make_block(place) for place in range(config.num_layers)]
         self.norm = final_norm(config, "norm", dtype)
         self.drop = keras.layers.Dropout(config.dropout, dtype=dtype)
         self.pooler = self.output_layer = self.transform = None
@@ -235,7 +247,7 @@ class TextEncoder(Core):
     def build(self, token_ids_shape=None):
         tokens, vectors = (None, None, self.config.size), (None, self.config.size)
         self.embedding.build()
-        for block in self.blocks:
+        for block in dict.fromkeys(self.blocks):  # each once
             block.build(tokens)
         self.norm.build(tokens)
         if self.transform is not None:

@@ -27,6 +27,7 @@ class TransformerLMConfig(WriterConfig):
 
     Args:
         context_length: Number of tokens in the context that it is trained with.
+        first_position: Position of the first token, with an embedded `position`.
         hidden: Hidden size of the feed-forward networks; defaults to `4 · size`.
         window: Number of tokens that a token attends to, itself included, as in Mistral; `None` for
             all.
@@ -52,6 +53,7 @@ class TransformerLMConfig(WriterConfig):
     activation: str = "gelu"
     use_bias: bool | list = False
     context_length: int = 256
+    first_position: int = 0
     window: int | None = None
     global_layers: list | None = None
     global_position: str | dict | None = None
@@ -122,7 +124,7 @@ class TransformerLanguageModel(Core):
     def __init__(self, vocabulary_size, **options):
         super().__init__(vocabulary_size, **options)
         config, dtype = self.config, self.dtype_policy
-        self.embedding = embedding_of(config, config.context_length, dtype)
+        self.embedding = embedding_of(config, config.context_length + config.first_position, dtype)
         self.blocks = [self._make_block(place) for place in range(config.num_layers)]
         self.norm = make_norm(config, "norm", dtype)
 
@@ -167,12 +169,15 @@ class TransformerLanguageModel(Core):
         self.norm.build(shape)
 
     def call(self, token_ids, return_attention_scores=False, training=None):
-        x = self.embedding(token_ids, training=training)
+        x = self._embed(token_ids, 0, training)
         x, weights = run_blocks(
             self.blocks, x, return_attention_scores=return_attention_scores, training=training
         )
         logits = self._logits(x)
         return (logits, [each for (each,) in weights]) if return_attention_scores else logits
+
+    def _embed(self, ids, start, training):
+        return self.embedding(ids, start=start + self.config.first_position, training=training)
 
     def _logits(self, x, table=None):
         logits, cap = self.embedding.logits(self.norm(x), table), self.config.output_soft_cap
@@ -215,7 +220,7 @@ class TransformerLanguageModel(Core):
 
     def _advance(self, ids, state, context):
         time, visible = state["time"], context["visible"]
-        x = self.embedding(ids, start=time + context["first"], training=False)
+        x = self._embed(ids, time + context["first"], training=False)
         caches = []
         for block, (key, value) in zip(self.blocks, state["caches"], strict=True):
             memory = Memory(key, value, visible[:, : ops.shape(key)[-2]])

@@ -147,6 +147,7 @@ def _kind(folder, config):
     types |= {"qwen2": "Qwen2", "llama": "Llama", "distilbert": "DistilBert", "mpnet": "MPNet"}
     types |= {"electra": "Electra", "marian": "Marian", "mistral": "Llama", "whisper": "Whisper"}
     types |= {
+        "albert": "Albert",
         "bart": "Roberta",
         "blip": "Bert",
         "camembert": "Camembert",
@@ -160,6 +161,7 @@ def _kind(folder, config):
         "m2m_100": "M2M100",
         "mbart": "MBart",
         "mt5": "T5",
+        "opt": "GPT2",
         "pegasus": "Pegasus",
         "phi3": "Llama",
         "qwen3": "Qwen2",

@@ -48,8 +48,9 @@ def definition_of(folder, kind, config, side):
         return _deberta(folder, config)
     if "tokenizer.model" in files and kind in ("Llama", ""):
         return _llama(folder, config)
+    reader = f"{kind}Tokenizer" if kind else "a model"
     raise ValueError(
-        f"for a {kind or 'model'}, there should be tokenizer.json, vocab.txt, vocab.json with "
+        f"for {reader}, there should be tokenizer.json, vocab.txt, vocab.json with "
         "merges.txt, source.spm with target.spm and vocab.json, spiece.model (T5, PEGASUS, "
         "SigLIP), spm.model (DeBERTa), sentencepiece.bpe.model (XLM-RoBERTa, mBART, with "
         "vocab.json M2M100) or tokenizer.model (Llama). Found: "
@@ -126,6 +127,9 @@ def _byte_pairs(folder, kind, config):
             "cls": [start, vocabulary[start]],
             "sep": [end, vocabulary[end]],
         }
+    if kind == "GPT2" and config.get("add_bos_token"):
+        start = tokens["bos_token"]
+        definition["post_processor"] = _around(start, None, vocabulary)
     lstrip = (tokens["mask_token"],) if kind == "Roberta" else ()
     _mark_special(definition, tokens.values(), vocabulary, lstrip)
     return definition, tokens
@@ -254,18 +258,26 @@ def _llama(folder, config):
     ids = {piece: number for number, (piece, *_) in enumerate(definition["model"]["vocab"])}
     definition["added_tokens"] = []
     _mark_special(definition, tokens.values(), ids)
+    start = "<s>" if config.get("add_bos_token", True) else None
+    end = "</s>" if config.get("add_eos_token", False) else None
+    definition["post_processor"] = _around(start, end, ids)
+    return definition, tokens
+
+
+def _around(start, end, ids):
+    """Returns the template with special tokens, or `None`, around each text, also in a pair."""
     items = [{"Sequence": {"id": "A", "type_id": 0}}]
-    if config.get("add_bos_token", True):
-        items.insert(0, {"SpecialToken": {"id": "<s>", "type_id": 0}})
-    if config.get("add_eos_token", False):
-        items.append({"SpecialToken": {"id": "</s>", "type_id": 0}})
-    definition["post_processor"] = {
+    if start is not None:
+        items.insert(0, {"SpecialToken": {"id": start, "type_id": 0}})
+    if end is not None:
+        items.append({"SpecialToken": {"id": end, "type_id": 0}})
+    special = [token for token in (start, end) if token is not None]
+    return {
         "type": "TemplateProcessing",
         "single": items,
         "pair": items + [_for_second_text(item) for item in items],
-        "special_tokens": {token: {"ids": [ids[token]]} for token in ("<s>", "</s>")},
+        "special_tokens": {token: {"ids": [ids[token]]} for token in special},
     }
-    return definition, tokens
 
 
 def _for_second_text(item):
