@@ -1,4 +1,4 @@
-"""GPT-Neo, GPT-NeoX, OLMo 2, OPT and Phi-3 checkpoints: the numbers of transformers."""
+"""BLOOM, GPT-Neo, GPT-NeoX, OLMo 2, OPT and Phi-3 checkpoints: the numbers of transformers."""
 
 import json
 
@@ -19,6 +19,7 @@ from tests.checkpoints import continuations, tiny  # noqa: E402
 from tests.checkpoints.round_trips import check_saved_and_back  # noqa: E402
 
 CASES = {
+    "linear biases": ("Bloom", {}),
     "neo": ("GPTNeo", {}),
     "one after the other, tied": (
         "GPTNeoX",

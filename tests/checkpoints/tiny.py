@@ -10,6 +10,8 @@ import tokenizers
 import torch
 import transformers
 
+from tests.readers.text import small_tokenizers
+
 TEXTS = [
     "The cats sat on the mat, and the dogs did not mind.",
     "Naïve café owners say: don't!",
@@ -47,6 +49,7 @@ LLAMA = {**SIZES, "num_attention_heads": 4, "num_key_value_heads": 2}
 GEMMA = {**LLAMA, "tokenizer": "Gemma", "num_hidden_layers": 3, "head_dim": 6}
 SCORES_OF_GEMMA = {"query_pre_attn_scalar": 9, "sliding_window": 4}
 WRITERS = {
+    "Bloom": {"tokenizer": "Bloom", "hidden_size": 24, "n_layer": 2, "n_head": 3},
     "Gemma": GEMMA,
     "Gemma2": {
         **GEMMA,
@@ -183,6 +186,13 @@ def tokenizer(name, timestamps=4):
         if name == "Gemma":  # as in the files of its language models
             return transformers.GemmaTokenizer(vocabulary, merges, add_bos_token=True)
         return getattr(transformers, name)(vocabulary, merges, **({} if is_llama else flags))
+    if name == "Bloom":  # not a class of its own
+        backend = small_tokenizers.bloom()
+        backend.add_special_tokens(["<unk>", "<s>", "</s>", "<pad>"])
+        roles = {"unk": "<unk>", "bos": "<s>", "eos": "</s>", "pad": "<pad>"}
+        return transformers.PreTrainedTokenizerFast(
+            tokenizer_object=backend, **{f"{role}_token": token for role, token in roles.items()}
+        )
     if name == "OPT":  # the tokens of fairseq, one of which starts and ends a text
         model = json.loads(tokenizer("GPT2Tokenizer").backend_tokenizer.to_str())["model"]
         words = [word for word in model["vocab"] if word != "<|endoftext|>"]

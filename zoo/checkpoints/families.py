@@ -8,6 +8,7 @@ FAMILIES = {
     "bart": "zoo.checkpoints.bart",
     "bert": "zoo.checkpoints.bert",
     "blip": "zoo.checkpoints.blip",
+    "bloom": "zoo.checkpoints.bloom",
     "camembert": "zoo.checkpoints.roberta",
     "clip": "zoo.checkpoints.clip",
     "deberta-v2": "zoo.checkpoints.deberta",

@@ -28,6 +28,7 @@ class TransformerLMConfig(WriterConfig):
     Args:
         context_length: Number of tokens in the context that it is trained with.
         first_position: Position of the first token, with an embedded `position`.
+        embedding_norm: Whether the embedding is normalized, as in BLOOM.
         hidden: Hidden size of the feed-forward networks; defaults to `4 · size`.
         window: Number of tokens that a token attends to, itself included, as in Mistral; `None` for
             all.
@@ -54,6 +55,7 @@ class TransformerLMConfig(WriterConfig):
     use_bias: bool | list = False
     context_length: int = 256
     first_position: int = 0
+    embedding_norm: bool = False
     window: int | None = None
     global_layers: list | None = None
     global_position: str | dict | None = None
@@ -124,7 +126,13 @@ class TransformerLanguageModel(Core):
     def __init__(self, vocabulary_size, **options):
         super().__init__(vocabulary_size, **options)
         config, dtype = self.config, self.dtype_policy
-        self.embedding = embedding_of(config, config.context_length + config.first_position, dtype)
+        self.embedding = embedding_of(
+            config,
+            config.context_length + config.first_position,
+            dtype,
+            norm=config.norm if config.embedding_norm else None,
+            epsilon=config.epsilon,
+        )
         self.blocks = [self._make_block(place) for place in range(config.num_layers)]
         self.norm = make_norm(config, "norm", dtype)
 

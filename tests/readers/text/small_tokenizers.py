@@ -98,6 +98,10 @@ def qwen2():
     return _byte_level(_by_pattern(pretokenizers.QWEN2), normalizers.NFC())
 
 
+def bloom():
+    return _byte_level(_by_pattern(pretokenizers.BLOOM))
+
+
 def gpt_neox():
     library = _byte_level(
         pre_tokenizers.ByteLevel(add_prefix_space=False),
@@ -221,6 +225,7 @@ ALL = {
     "roberta": roberta,
     "llama3": llama3,
     "qwen2": qwen2,
+    "bloom": bloom,
     "gpt_neox": gpt_neox,
     "gemma": gemma,
     "smollm": smollm,

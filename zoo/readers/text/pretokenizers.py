@@ -20,7 +20,8 @@ QWEN2 = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
 CLIP = (
     r"<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
 )
-_PATTERNS = {"GPT-2": GPT2, "Llama 3": LLAMA3, "Qwen 2": QWEN2, "CLIP": CLIP}
+BLOOM = r" ?[^(\s|[.,!?…。，、।۔،])]+"  # an inner class, which only adds its characters
+_PATTERNS = {"GPT-2": GPT2, "Llama 3": LLAMA3, "Qwen 2": QWEN2, "CLIP": CLIP, "BLOOM": BLOOM}
 _LAST_SPACES = r"\s+(?!\S)|"  # RE2 has no lookahead
 _END = b"\xff"
 
@@ -165,11 +166,16 @@ def _split(definition):
             f"words of the pattern {definition['pattern']!r} are not implemented. There are those "
             f"of {', '.join(_PATTERNS)}."
         )
+    if pattern == BLOOM and form == ("Isolated", False):
+        words = BLOOM.replace(r"\s", SPACE).replace("[.", ".").replace("])]", ")]")
+        return lambda texts, is_first: split_at_marks(
+            tf.strings.regex_replace(texts, words, _END + rb"\0" + _END)
+        )
     by_pattern = _by_pattern(pattern)
     if pattern == CLIP and form == ("Removed", True):
         outside = f"[{SPACE}]+"  # the text between matches
         return lambda texts, is_first: by_pattern(tf.strings.regex_replace(texts, outside, _END))
-    if pattern != CLIP and form in (("Isolated", False), ("Removed", True)):
+    if pattern not in (CLIP, BLOOM) and form in (("Isolated", False), ("Removed", True)):
         return lambda texts, is_first: by_pattern(texts)  # it matches every character
     raise ValueError(f"Split with behavior={form[0]!r}, invert={form[1]} is not implemented.")
 

@@ -1,0 +1,62 @@
+"""BLOOM (Scao et al. 2022) and BLOOMZ: attention with linear biases, and a normalized embedding."""
+
+from zoo.checkpoints.chat import chat_of
+from zoo.checkpoints.generation import sampler_of_continuations
+from zoo.checkpoints.names import Names, Part
+from zoo.checkpoints.plan import Plan
+
+LAYER = "transformer.h.{}"
+TABLE = {
+    "embedding.table": "transformer.word_embeddings.weight",
+    "embedding.norm": "transformer.word_embeddings_layernorm",
+    "blocks.{}.attention_norm": f"{LAYER}.input_layernorm",
+    "blocks.{}.attention.output_projection": f"{LAYER}.self_attention.dense",
+    "blocks.{}.feed_forward_norm": f"{LAYER}.post_attention_layernorm",
+    "blocks.{}.feed_forward.inner": f"{LAYER}.mlp.dense_h_to_4h",
+    "blocks.{}.feed_forward.outer": f"{LAYER}.mlp.dense_4h_to_h",
+    "norm": "transformer.ln_f",
+}
+JOINT = f"{LAYER}.self_attention.query_key_value"  # those of one head after the other
+TIED = {"lm_head.weight": "transformer.word_embeddings.weight"}
+CLASSES = ("BloomForCausalLM",)
+
+
+def plan(settings, folder):
+    settings.require_class(CLASSES)
+    settings.require(
+        apply_residual_connection_post_layernorm=False,
+        tie_word_embeddings=True,
+        chunk_size_feed_forward=0,
+    )
+    settings.ignore("slow_but_exact", "pretraining_tp", "is_decoder")
+    settings.ignore("attention_softmax_in_fp32", "masked_softmax_fusion", "bias_dropout_fusion")
+    settings.ignore("offset_alibi", "skip_bias_add", "skip_bias_add_qkv")
+    size, heads = settings.take("hidden_size", "n_embed"), settings.take("n_head")
+    settings.require(num_attention_heads=heads)  # older files have both
+    options = {
+        "num_layers": settings.take("n_layer"),
+        "size": size,
+        "num_heads": heads,
+        "hidden": 4 * size,
+        "context_length": settings.take("seq_length", default=2048),
+        "position": "alibi",
+        "embedding_norm": True,
+        "activation": "tanh_gelu",
+        "dropout": settings.take("hidden_dropout", default=0.0),
+        "attention_dropout": settings.take("attention_dropout", default=0.0),
+        "epsilon": settings.take("layer_norm_epsilon", default=1e-5),
+        "use_bias": True,
+        "scaled": False,
+        "pad_id": -1,
+        "chat": chat_of(folder),
+        "sampler": sampler_of_continuations(settings, folder),
+    }
+    width = size // heads
+    parts = {
+        f"blocks.{{}}.attention.{name}_projection": Part(
+            JOINT, -1, number * width, (number + 1) * width, heads=heads
+        )
+        for number, name in enumerate(("query", "key", "value"))
+    }
+    names = Names(TABLE | parts, "transformer.", TIED)
+    return Plan("transformer_lm", options, names, settings.take("vocab_size"))
