@@ -95,7 +95,7 @@ def test_settings_without_an_effect(checkpoint, tmp_path):
         ({"hidden_act": "mish"}, "activation 'mish'"),
         (
             {"model_type": "roformer"},
-            "'roformer', which is not implemented. Implemented: audio-.*, bart, bert",
+            "'roformer', which is not implemented. Implemented: albert, audio-.*, bart, bert",
         ),
         ({"architectures": ["BertForMultipleChoice"]}, "BertForMultipleChoice"),
         ({"problem_type": "ranking"}, "must be one of.*regression.*Received: 'ranking'"),
