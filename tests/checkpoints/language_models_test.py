@@ -63,6 +63,20 @@ def test_files_of_opt_in_the_hub(tmp_path):
     continuations.check_texts(model, theirs, pieces)
 
 
+def test_config_of_bloom_in_the_hub(tmp_path):
+    """It has older names, and settings of the training."""
+    theirs, _ = tiny.save(tmp_path, "Bloom", "ForCausalLM")
+    config = json.loads((tmp_path / "config.json").read_text())
+    config |= {"num_attention_heads": config.pop("n_head"), "n_embed": config.pop("hidden_size")}
+    config |= {"attention_softmax_in_fp32": True, "bias_dropout_fusion": True, "n_inner": None}
+    config |= {"masked_softmax_fusion": True, "offset_alibi": 100, "unk_token_id": 0}
+    config |= {"seq_length": 32, "skip_bias_add": True, "skip_bias_add_qkv": False}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    model, ids = zoo.load(tmp_path), torch.arange(3, 30)[None]
+    assert model.core.context_length == 32
+    np.testing.assert_allclose(model.core(ids.numpy()), theirs(ids).logits.detach(), atol=1e-4)
+
+
 def test_older_files_of_pythia(tmp_path):
     """They hold masks, and have other names for the settings of rotary positions."""
     theirs, _ = tiny.save(tmp_path, "GPTNeoX", "ForCausalLM", rotary_emb_base=500)

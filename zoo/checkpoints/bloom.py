@@ -30,11 +30,12 @@ def plan(settings, folder):
     )
     settings.ignore("slow_but_exact", "pretraining_tp", "is_decoder")
     settings.ignore("attention_softmax_in_fp32", "masked_softmax_fusion", "bias_dropout_fusion")
-    settings.ignore("offset_alibi", "skip_bias_add", "skip_bias_add_qkv")
-    size, heads = settings.take("hidden_size", "n_embed"), settings.take("n_head")
-    settings.require(num_attention_heads=heads)  # older files have both
+    settings.ignore("offset_alibi", "skip_bias_add", "skip_bias_add_qkv", "n_inner")
+    settings.ignore("unk_token_id")
+    size = settings.take("hidden_size", "n_embed")
+    heads = settings.take("n_head", "num_attention_heads")
     options = {
-        "num_layers": settings.take("n_layer"),
+        "num_layers": settings.take("n_layer", "num_hidden_layers"),
         "size": size,
         "num_heads": heads,
         "hidden": 4 * size,
