@@ -1,6 +1,7 @@
 """The text encoder: published sizes, chunks of long texts, labels of texts."""
 
 import random
+import types
 
 import keras
 import numpy as np
@@ -119,6 +120,16 @@ def test_a_preset_computes_the_same(model, tmp_path):
     found = zoo.load(tmp_path / "toy").classify(texts, return_probabilities=True)
     expected = model.classify(texts, return_probabilities=True)
     np.testing.assert_allclose(found.probabilities, expected.probabilities, atol=1e-6)
+
+
+def test_the_last_chunk_is_padded_as_the_tokenizer_pads(byte_tokenizer):
+    """The ids of RoBERTa, whose 0 is a start token: three tokens to a chunk."""
+    tokenizer = types.SimpleNamespace(
+        tokenize=byte_tokenizer.tokenize, start_id=0, pad_id=1, end_id=2
+    )
+    (tokens,) = byte_tokenizer.tokenize(["abcd"]).numpy().tolist()
+    ids, _ = TextReader(tokenizer, max_length=5).read(["abcd"])
+    assert ids.numpy().tolist() == [[[0, *tokens[:3], 2], [0, *tokens[3:], 2, 1, 1]]]
 
 
 # -------------------------------------------------------------------------------------- mistakes
