@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, overload
 
 from zoo.architectures import ARCHITECTURES, register
-from zoo.catalog import folder_of, list_models
+from zoo.catalog import folder_of, list_models, of_same_name
 from zoo.storage import CARD, CONFIG, TOKENIZER, WEIGHTS
 from zoo.storage.cards import read_card
 
@@ -387,6 +387,7 @@ def _fresh_architecture(name, weights, tokenizer, dtype, overrides):
         raise ValueError(
             f"{name} is an architecture, without weights. Load a trained model "
             f"({', '.join(trained) or 'none yet'}), or pass weights=None for fresh weights."
+            f"{of_same_name(name)}"
         )
     given = {**overrides, **({} if tokenizer is None else {"tokenizer": tokenizer})}
     examples = dict(ARCHITECTURES[name].needs)
