@@ -329,10 +329,17 @@ def _with_labels(trained, weights, dtype, overrides):
         del options["problem_type"]
     model = build(name, trained.tokenizer, dtype, **options)
     _require_size_of_reader("trained weights", model, overrides.get("image_size"))
-    if weights == "pretrained":
-        model.core.begin_with(trained.core)
-    else:
+    if weights != "pretrained":
         load_weights(model, weights)
+        return model
+    try:
+        model.core.begin_with(trained.core)
+    except ValueError as error:
+        changed = [f"{key}={value!r}" for key, value in overrides.items() if key not in CHOSEN]
+        raise ValueError(
+            "The trained weights do not fit these options, which must be left out, or be those that "
+            f"they were trained with: {', '.join(changed)}. {error}"
+        ) from error
     return model
 
 

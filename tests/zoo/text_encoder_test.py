@@ -163,6 +163,7 @@ def test_a_chunk_has_room_for_a_token(byte_tokenizer):
         ({"problem_type": "regression"}, r"new head: labels=\[.*'regression' without labels"),
         ({"labels": LABELS, "problem_type": "regression"}, "Unknown problem_type 'regression'"),
         ({"labels": LABELS, "weights": "nope.h5"}, r"no weights file nope\.h5"),
+        ({"labels": LABELS, "max_length": 9}, r"weights do not fit .*left out.* max_length=9\."),
     ],
 )
 def test_what_an_encoder_cannot_take_is_named(encoder, options, message):
