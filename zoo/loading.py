@@ -337,8 +337,8 @@ def _with_labels(trained, weights, dtype, overrides):
     except ValueError as error:
         changed = [f"{key}={value!r}" for key, value in overrides.items() if key not in CHOSEN]
         raise ValueError(
-            "The trained weights do not fit these options, which must be left out, or be those that "
-            f"they were trained with: {', '.join(changed)}. {error}"
+            "The trained weights do not fit these options, which must be left out, or be as in "
+            f"training: {', '.join(changed)}. {error}"
         ) from error
     return model
 
