@@ -7,6 +7,7 @@ import difflib
 import os
 import pathlib
 import textwrap
+import warnings
 from typing import NamedTuple
 
 from zoo.architectures import ARCHITECTURES
@@ -117,9 +118,13 @@ def info(name: str | os.PathLike[str]) -> ModelInfo:
 
 def folder_of(name):
     """Returns the folder of a preset, in the package, anywhere else, or downloaded."""
-    for folder in (PRESETS / str(name), pathlib.Path(name)):
+    is_path = os.path.basename(str(name)) != str(name)  # "./vit_mnist" is not the model of the zoo
+    for folder in [*([] if is_path else [PRESETS / str(name)]), pathlib.Path(name)]:
         # `os.path` answers for any text, `pathlib` fails for one that is too long for a name.
         if os.path.isdir(folder) and ((folder / CARD).is_file() or is_checkpoint(folder)):
+            hint = of_same_name(name) if folder.parent == PRESETS else ""
+            if hint:
+                warnings.warn(f"{name} is a model of the zoo.{hint}", stacklevel=3)
             return folder
     if "://" in str(name) or ".zip" in str(name):
         from zoo.storage import downloads
@@ -138,6 +143,14 @@ def folder_of(name):
         f"Unknown model {str(name)!r}.{hint} `python -m zoo list` names all. "
         "Or pass the folder or .zip file of a preset, https://..., hf://user/name."
     )
+
+
+def of_same_name(name):
+    """Returns a hint, after a space, if there is a preset with the name of a model of the zoo."""
+    folder = pathlib.Path(name)
+    if not (folder / CARD).is_file() or folder.resolve().parent == PRESETS.resolve():
+        return ""
+    return f" The folder of that name is another one: {os.path.join(os.curdir, folder)!r}."
 
 
 def _refuse_files_of_keras(name):

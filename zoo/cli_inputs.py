@@ -2,6 +2,7 @@
 
 import functools
 import os
+import pathlib
 import sys
 
 import click
@@ -17,6 +18,7 @@ from zoo.files import (
     answers_of,
     refuse_utf16,
     require_unanswered,
+    state_of,
 )
 from zoo.readers import files_of
 
@@ -101,7 +103,8 @@ def answer_rows(
     require_writable(output.absolute().parent)
     answer(model, [], 0)  # which refuses wrong options before the first row does
     options = options or {}
-    job = {**job, **options} if len(names) == 1 else {**job, **options, "texts": names}
+    job = {**job, **options, **_state_of_model(job["name"])}
+    job = job if len(names) == 1 else {**job, "texts": names}
     if where is None:
         failed = answer_file(rows, output, functools.partial(answer, model), job, at_once)
     else:
@@ -116,6 +119,13 @@ def answer_rows(
         rows = "1 row" if failed == 1 else f"{failed} rows"
         click.echo(f"{rows} could not be answered: see {output}.errors.", err=True)
         sys.exit(1)
+
+
+def _state_of_model(name):
+    """Returns what tells a preset or a checkpoint from a later one at the same path."""
+    if os.path.isdir(name):
+        return {"model": state_of(sorted(pathlib.Path(name).iterdir()))}
+    return {"model": state_of([pathlib.Path(name)])} if os.path.isfile(name) else {}
 
 
 def refuse_files(texts):

@@ -151,6 +151,19 @@ class TextFile:
         return " and ".join(f"a {name!r}" for name in self.names)
 
 
+def state_of(files):
+    """Returns a hash of the names of files, their sizes, and the times they were modified at."""
+    told = hashlib.sha256()
+    for file in files:
+        try:
+            found = file.stat()
+        except OSError as error:  # which is told when the file is read
+            told.update(f"{file.name!r} {error.errno}\n".encode())
+        else:
+            told.update(f"{file.name!r} {found.st_size} {found.st_mtime_ns}\n".encode())
+    return told.hexdigest()
+
+
 class FileFolder:
     """The images or the sounds in a folder, by name.
 
@@ -165,8 +178,7 @@ class FileFolder:
     def __init__(self, path, kind="image"):
         self.files = files_of(path, kind)
         self.size = len(self.files)
-        names = "\n".join(file.name for file in self.files)
-        self.state = {f"{kind}s": hashlib.sha256(os.fsencode(names)).hexdigest()}
+        self.state = {f"{kind}s": state_of(self.files)}
 
     def rows(self, place):
         """Yields each `Row` from a place on."""

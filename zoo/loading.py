@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, overload
 
 from zoo.architectures import ARCHITECTURES, register
-from zoo.catalog import folder_of, list_models
+from zoo.catalog import folder_of, list_models, of_same_name
 from zoo.storage import CARD, CONFIG, TOKENIZER, WEIGHTS
 from zoo.storage.cards import read_card
 
@@ -329,10 +329,17 @@ def _with_labels(trained, weights, dtype, overrides):
         del options["problem_type"]
     model = build(name, trained.tokenizer, dtype, **options)
     _require_size_of_reader("trained weights", model, overrides.get("image_size"))
-    if weights == "pretrained":
-        model.core.begin_with(trained.core)
-    else:
+    if weights != "pretrained":
         load_weights(model, weights)
+        return model
+    try:
+        model.core.begin_with(trained.core)
+    except ValueError as error:
+        changed = [f"{key}={value!r}" for key, value in overrides.items() if key not in CHOSEN]
+        raise ValueError(
+            "The trained weights do not fit these options, which must be left out, or be as in "
+            f"training: {', '.join(changed)}. {error}"
+        ) from error
     return model
 
 
@@ -387,6 +394,7 @@ def _fresh_architecture(name, weights, tokenizer, dtype, overrides):
         raise ValueError(
             f"{name} is an architecture, without weights. Load a trained model "
             f"({', '.join(trained) or 'none yet'}), or pass weights=None for fresh weights."
+            f"{of_same_name(name)}"
         )
     given = {**overrides, **({} if tokenizer is None else {"tokenizer": tokenizer})}
     examples = dict(ARCHITECTURES[name].needs)

@@ -55,6 +55,22 @@ def test_it_changes_as_that_of_keras(change):
     )
 
 
+def test_it_learns_by_lora_again_after_weights_were_loaded(tmp_path):
+    x = RNG.normal(size=(3, 4)).astype("float32")
+    model = keras.Sequential([keras.Input((4,)), Dense(5)])
+    layer = model.layers[0]
+    layer.enable_lora(2)
+    layer.lora_kernel_b.assign(RNG.normal(size=(2, 5)))
+    of_layer = layer._kernel, layer.bias, layer.lora_kernel_a, layer.lora_kernel_b
+    kernel, bias, first, second = map(ops.convert_to_numpy, of_layer)
+    model.save_weights(tmp_path / "sums.weights.h5")
+    model.load_weights(tmp_path / "sums.weights.h5")
+    np.testing.assert_allclose(model(x), x @ (kernel + first @ second) + bias, atol=1e-5)
+    model.compile(keras.optimizers.SGD(0.1), "mse", run_eagerly=True)
+    model.fit(x, np.ones((3, 5)), verbose=0)
+    assert np.abs(ops.convert_to_numpy(layer.lora_kernel_b)).max() > 1e-3
+
+
 @pytest.mark.parametrize(
     ("sizes", "given"),
     [

@@ -252,7 +252,7 @@ def test_loss_and_scores(request, bert):
     first, second, third = (each.text for each in model.answer(*sides))
     other = next(word for word in ("Boats", "Paris", "trip") if word not in third)
     loss, accuracy, exact_match, f1 = model.evaluate(
-        pairs, [first, ["mean", second], other], verbose=0
+        iter(pairs), [first, ["mean", second], other], verbose=0
     )
     assert loss > 0.0
     assert accuracy < 1.0

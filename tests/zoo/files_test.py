@@ -1,6 +1,7 @@
 """Answering files of texts and folders of pictures in files: formats, broken rows, kills."""
 
 import json
+import os
 import pathlib
 import signal
 import subprocess
@@ -119,6 +120,36 @@ def test_a_run_without_its_output_does_not_go_on(tmp_path):
     output.unlink()
     with pytest.raises(ValueError, match="b.txt was changed or removed since the run was inter"):
         answer_file(TextFile(source), output, upper, {}, 1)
+
+
+def test_a_run_does_not_go_on_with_another_model_or_other_pictures(tmp_path, toy):
+    """Of the same names."""
+
+    class Model:
+        task_method, tokenizer, takes_images = "embed", None, True
+
+        def embed(self, pictures, batch_size):
+            if pictures and self.stops:
+                raise KeyboardInterrupt
+            return [[len(each)] for each in pictures]
+
+    toy(Model())
+    model, folder, output = tmp_path / "model", tmp_path / "pictures", tmp_path / "out.txt"
+    command = ["embed", model, "--input", folder, "--output", output]
+    for file in (model / "weights", folder / "a.png"):
+        file.parent.mkdir()
+        file.write_text("first")
+    Model.stops = True
+    assert run(*command).exit_code == 130
+    Model.stops = False
+    for file in (model / "weights", folder / "a.png"):
+        written = file.stat().st_mtime_ns
+        file.write_text("other")
+        os.utime(file, ns=(written, written + 1))
+        assert "out.txt was begun with another input, model or options" in run(*command).output
+        os.utime(file, ns=(written, written))
+    assert run(*command).exit_code == 0
+    assert output.read_text() == "5\n"
 
 
 def test_one_process_at_a_time_writes_an_output(tmp_path):

@@ -186,6 +186,20 @@ def test_a_card_of_other_types_is_not_saved(model, tmp_path, wrong):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("name", ["luong_nmt", "luong_nmt_multi30k_en_de"])
+def test_a_preset_may_have_the_name_of_a_model(model, name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = model.save_to_preset(name)
+    np.testing.assert_array_equal(logits(zoo.load(path)), logits(model))
+    message = f"The folder of that name is another one: '{path}'"
+    if name == "luong_nmt":
+        with pytest.raises(ValueError, match=message):
+            zoo.load(name)
+    else:
+        with pytest.warns(UserWarning, match=message):
+            assert zoo.info(name).parameters > model.core.count_params()
+
+
 def test_an_archive_may_have_any_name(model, tmp_path):
     assert zoo.info(model.save_to_preset(tmp_path / "run 12:30 \\ 1.zip")).task == "translation"
 

@@ -1,6 +1,7 @@
 """The text encoder: published sizes, chunks of long texts, labels of texts."""
 
 import random
+import types
 
 import keras
 import numpy as np
@@ -142,6 +143,16 @@ def test_a_preset_computes_the_same(model, tmp_path):
     np.testing.assert_allclose(found.probabilities, expected.probabilities, atol=1e-6)
 
 
+def test_the_last_chunk_is_padded_as_the_tokenizer_pads(byte_tokenizer):
+    """The ids of RoBERTa, whose 0 is a start token: three tokens to a chunk."""
+    tokenizer = types.SimpleNamespace(
+        tokenize=byte_tokenizer.tokenize, start_id=0, pad_id=1, end_id=2
+    )
+    (tokens,) = byte_tokenizer.tokenize(["abcd"]).numpy().tolist()
+    ids, _ = TextReader(tokenizer, max_length=5).read(["abcd"])
+    assert ids.numpy().tolist() == [[[0, *tokens[:3], 2], [0, *tokens[3:], 2, 1, 1]]]
+
+
 # -------------------------------------------------------------------------------------- mistakes
 
 ENCODER = "text_encoder_masked_imdb"
@@ -173,6 +184,7 @@ def test_a_chunk_has_room_for_a_token(byte_tokenizer):
         ({"problem_type": "regression"}, r"new head: labels=\[.*'regression' without labels"),
         ({"labels": LABELS, "problem_type": "regression"}, "Unknown problem_type 'regression'"),
         ({"labels": LABELS, "weights": "nope.h5"}, r"no weights file nope\.h5"),
+        ({"labels": LABELS, "max_length": 9}, r"weights do not fit .*left out.* max_length=9\."),
     ],
 )
 def test_what_an_encoder_cannot_take_is_named(encoder, options, message):

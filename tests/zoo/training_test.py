@@ -216,11 +216,19 @@ def test_lists_last_for_as_many_steps_as_wanted(fresh_model, sources, targets):
     assert min(history["loss"]) > 0.0
 
 
-def test_an_interrupted_training_goes_on_in_the_same_order(tmp_path):
+@pytest.mark.parametrize("knows_number_of_batches", [False, True])
+def test_an_interrupted_training_goes_on_in_the_same_order(knows_number_of_batches, tmp_path):
     labels, seen = list("abcdefgh"), []
     sizes = {"num_layers": 1, "size": 8, "num_heads": 2, "hidden": 16}
-    parts = {"tokenizer": zoo.ByteBPETokenizer([]), "labels": labels}
-    model = zoo.load("text_encoder", weights=None, **parts, **sizes)
+    parts = {"tokenizer": zoo.ByteBPETokenizer([], prefix_space=False)}
+    if knows_number_of_batches:
+        parts["context_length"], data = 4, ("".join(labels),)
+        model = zoo.load("transformer_lm", weights=None, **parts, **sizes)
+    else:
+        data = labels, labels
+        model = zoo.load("text_encoder", weights=None, labels=labels, **parts, **sizes)
+    number = model.batches(*data, batch_size=8, shuffle=True).cardinality()
+    assert (number >= 0) == knows_number_of_batches
 
     def loss(y_true, y_pred):
         seen.append(keras.ops.convert_to_numpy(y_true).ravel().astype(int).tolist())
@@ -235,7 +243,7 @@ def test_an_interrupted_training_goes_on_in_the_same_order(tmp_path):
         model.compile("sgd", loss=loss, weighted_metrics=[], run_eagerly=True)
         seen.clear()
         options = {"epochs": 3, "callbacks": callbacks, "verbose": 0, **options}
-        model.fit(labels, labels, batch_size=8, **options)
+        model.fit(*data, batch_size=8, **options)
         return seen[:]
 
     whole = train()

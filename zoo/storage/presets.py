@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import json
 import math
+import os
 import pathlib
 
 from zoo.atomic import whole
@@ -24,8 +25,8 @@ def save(model, path, card, dtype=None):
         dtype: `None` for the weights as they are, or `"float16"`.
 
     Returns:
-        The name to load it by, a `str`: the path; for an archive, followed by its hash,
-        `#sha256=...`.
+        The name to load it by, a `str`: the path, `"./animals"` for `"animals"`, which may be the
+        name of a model of the zoo; for an archive, followed by its hash, `#sha256=...`.
 
     Raises:
         ValueError: If the path exists, the architecture is not one of the zoo's, or a weight is not
@@ -41,7 +42,9 @@ def save(model, path, card, dtype=None):
         _write_files(model, folder, card, dtype)
         if is_archive:
             archives.pack(folder, unfinished)
-    return f"{path}#sha256={fingerprint(path)['sha256']}" if is_archive else str(path)
+    if is_archive:
+        return f"{path}#sha256={fingerprint(path)['sha256']}"
+    return str(path) if path.name != str(path) else os.path.join(os.curdir, path)
 
 
 def check_files(folder, way_out):

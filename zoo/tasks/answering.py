@@ -151,6 +151,8 @@ class Answerer(EncodingTask):
             **kwargs: Additional arguments of `keras.Model.evaluate`, such as `steps`, the number of
                 batches of questions to measure.
         """
+        if y is not None:
+            x, y = entries_of(x), entries_of(y)  # which are read twice
         found = super().evaluate(x, y, batch_size, return_dict=return_dict, **kwargs)
         if is_batches(x):
             return found

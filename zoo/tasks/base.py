@@ -420,8 +420,8 @@ class Task(keras.Model, abc.ABC):
             limits: What the model cannot do, and what it should not be used for.
 
         Returns:
-            A `str` to pass to `zoo.load`: the path; for an archive followed by its hash,
-            `model.zip#sha256=...`. The hash can be appended to a URL as well.
+            A `str` to pass to `zoo.load`: the path, `"./animals"` for `"animals"`; for an archive
+            followed by its hash, `model.zip#sha256=...`. The hash can be appended to a URL as well.
 
         Raises:
             ValueError: If the path exists, the core has no architecture of the zoo, or a weight is

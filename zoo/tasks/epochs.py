@@ -20,7 +20,9 @@ class OrderOfEpochs(keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch, logs=None):
         if self.batches is not None:
-            for _ in range(epoch):
+            # After an epoch whose number of batches it knew, Keras begins a pass that it drops.
+            passes = epoch * (2 if self.batches.cardinality() >= 0 else 1)
+            for _ in range(passes):
                 iter(self.batches)  # draws an order, and reads nothing
         self.batches = None
 

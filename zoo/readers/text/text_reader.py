@@ -60,7 +60,8 @@ class TextReader:
         count = tf.maximum(-(-length // room), 1)
         width = tf.where(count > 1, room, length)
         batch = tf.shape(tokens)[0]
-        tokens = tf.pad(tokens, [[0, 0], [0, count * width - length]])
+        missing, pad_id = count * width - length, self.tokenizer.pad_id
+        tokens = tf.pad(tokens, [[0, 0], [0, missing]], constant_values=pad_id)
         tokens = tf.reshape(tokens, (batch, count, width))
         lengths = tf.cast(lengths, tf.int32)[:, None] - width * tf.range(count)
         # An empty text has a chunk, too; after the last chunk of a text there is only padding.
