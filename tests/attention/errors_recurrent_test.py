@@ -86,6 +86,10 @@ MISTAKES = {
         lambda: AttentionRNN(AttentionCell(gru()))(QUERY, VALUE[:, 0]),
         ["AttentionRNN needs inputs of shape", "inputs (2, 3, 4), memory (2, 4)"],
     ),
+    "inputs mask of another length": (
+        lambda: AttentionRNN(AttentionCell(gru()))(QUERY, VALUE, inputs_mask=ones(2, 5)),
+        ["`inputs_mask` of AttentionRNN", "(2, 3)", "(2, 5)"],
+    ),
     "memory mask of another length": (
         lambda: AttentionRNN(AttentionCell(gru()))(QUERY, VALUE, memory_mask=ones(2, 3)),
         ["_mask` of Attention", "(batch, length) = (2, 5)", "shape (2, 3)"],
