@@ -111,6 +111,7 @@ class AttentionPooling(ChecksMasks, Recomputable):
 
     def compute_mask(self, x, previous_mask=None):
         """Returns `None`: every vector of the output counts."""
+        return
 
     def compute_output_shape(self, x_shape):
         """Returns the shape of the output, without that of the weights."""
