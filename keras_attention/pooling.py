@@ -117,8 +117,8 @@ class AttentionPooling(ChecksMasks, Recomputable):
         """Returns the shape of the output, without that of the weights."""
         self._require_sequence(x_shape)
         query_shape = (x_shape[0], self.num_queries or 1, x_shape[2])
-        batch, *number, size = self.attention.compute_output_shape(query_shape, x_shape)
-        return (batch, size) if self.num_queries is None else (batch, *number, size)
+        batch, number, *sizes = self.attention.compute_output_shape(query_shape, x_shape)
+        return (batch, *sizes) if self.num_queries is None else (batch, number, *sizes)
 
     def _require_sequence(self, x_shape):
         if len(x_shape) != 3:
