@@ -9,6 +9,7 @@ from keras_attention._backend import shape_of
 from keras_attention._checks import require_positive_integers_or_none
 from keras_attention._layer import ChecksMasks, as_floats
 from keras_attention._recompute import Recomputable
+from keras_attention._registry import serialize
 from keras_attention.attention import memory_attention
 
 
@@ -131,6 +132,6 @@ class AttentionPooling(ChecksMasks, Recomputable):
     def get_config(self):
         return {
             **super().get_config(),
-            "attention": keras.saving.serialize_keras_object(self.attention),
+            "attention": serialize(self.attention),
             "num_queries": self.num_queries,
         }

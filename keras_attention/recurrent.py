@@ -8,6 +8,7 @@ from keras import ops
 from keras_attention._backend import shape_of
 from keras_attention._checks import agree
 from keras_attention._layer import ChecksMasks, padding_mask
+from keras_attention._registry import serialize
 from keras_attention.recurrent_cell import AttentionCell
 
 
@@ -148,7 +149,7 @@ class AttentionRNN(ChecksMasks, keras.layers.Layer):
         return [each for each in self.cell.variables if id(each) not in weights]
 
     def get_config(self):
-        return {**super().get_config(), "cell": keras.saving.serialize_keras_object(self.cell)}
+        return {**super().get_config(), "cell": serialize(self.cell)}
 
 
 def _kept(mask, before, state):

@@ -337,8 +337,8 @@ class AttentionCell(keras.layers.Layer):
     def get_config(self):
         return {
             **super().get_config(),
-            "cell": keras.saving.serialize_keras_object(self.cell),
-            "attention": keras.saving.serialize_keras_object(self.attention),
+            "cell": serialize(self.cell),
+            "attention": serialize(self.attention),
             "order": self.order,
             "units": self.units,
             "gated": self.gated,
