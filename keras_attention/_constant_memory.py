@@ -68,6 +68,7 @@ class ConstantMemory:
 
     def _require_steps(self):
         """Raises a `ValueError` if the layer is not causal."""
+        return
 
     def _empty_memory(self, value):
         """Returns the memory for sequences like `value`, before their first position."""

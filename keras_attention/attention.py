@@ -63,8 +63,8 @@ class Attention(GrowingMemory, MemoryAttention):
         key_mask: Boolean `(batch, key_length)`: the same.
         attention_mask: Boolean `(query_length, key_length)`, optionally with leading axes `(batch,
             …)` or `(batch, heads, …)`: `True` where a query may see a key. Numbers are read as in
-            Keras: 0 hides. For an additive mask of 0 and -1e9, pass `mask == 0`; NumPy arrays with
-            values below 0 are refused, but tensors are not checked.
+            Keras: 0 hides. For an additive mask of 0 and -1e9, pass `mask == 0`; NumPy arrays and
+            lists with values below 0 are refused, but tensors are not checked.
         return_attention_scores: Whether to also return the attention weights.
         use_causal_mask: Whether query `i` only sees the keys up to `key_length - query_length + i`.
         training: Whether to apply dropout.

@@ -7,6 +7,7 @@ import keras
 from keras_attention import scores
 from keras_attention._layer import ChecksMasks
 from keras_attention._recompute import Recomputable
+from keras_attention._registry import serialize
 from keras_attention.attention import Attention
 from keras_attention.errors import unknown_name
 
@@ -139,7 +140,7 @@ class NadarayaWatson(ChecksMasks, Recomputable):
     def get_config(self):
         return {
             **super().get_config(),
-            "kernel": keras.saving.serialize_keras_object(self.kernel),
+            "kernel": serialize(self.kernel),
             "width": self.width,
             "learned_width": self.learned_width,
             "implementation": self.attention.implementation,

@@ -4,6 +4,7 @@ import math
 import textwrap
 
 import numpy as np
+from keras import ops
 
 from keras_attention._checks import require_positive_integers
 
@@ -35,7 +36,7 @@ def plot_alignment(attention, source_tokens, target_tokens, title=None):
     >>> [label.get_text() for label in figure.axes[0].get_yticklabels()]
     ['zwei', 'Hunde']
     """
-    attention = np.asarray(attention, dtype="float32")
+    attention = _numbers(attention)
     rows, columns = _require_labels(attention.shape, source_tokens, target_tokens)
     beside, above = _extra(source_tokens, target_tokens)
     width, cell_width = _fit(1.8 + beside, 0.36, columns)
@@ -71,7 +72,7 @@ def plot_heads(attention, source_tokens, target_tokens, titles=None):
     >>> [axes.get_title() for axes in figure.axes[:2]]
     ['head 0', 'head 1']
     """
-    attention = np.asarray(attention, dtype="float32")
+    attention = _numbers(attention)
     if attention.ndim != 3 or not len(attention):
         raise ValueError(
             "`attention` must have at least one head: (heads × target tokens × source tokens). "
@@ -164,6 +165,11 @@ def plot_caption(image, words, attention, columns=5, title=None):
     return figure
 
 
+def _numbers(attention):
+    """Returns weights as a float32 array, also those of PyTorch that have a gradient."""
+    return np.asarray(ops.convert_to_numpy(attention), dtype="float32")
+
+
 def _require_image(image):
     image = np.asarray(image)
     if image.ndim != 3 or image.shape[-1] != 3:
@@ -181,7 +187,7 @@ def _require_image(image):
 
 def _require_grids(attention, words):
     """Returns the attention as (words × rows × columns)."""
-    attention = np.asarray(attention, dtype="float32")
+    attention = _numbers(attention)
     grids = attention
     if attention.ndim == 2:
         side = math.isqrt(attention.shape[1])

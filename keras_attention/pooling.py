@@ -9,6 +9,7 @@ from keras_attention._backend import shape_of
 from keras_attention._checks import require_positive_integers_or_none
 from keras_attention._layer import ChecksMasks, as_floats
 from keras_attention._recompute import Recomputable
+from keras_attention._registry import serialize
 from keras_attention.attention import memory_attention
 
 
@@ -111,13 +112,14 @@ class AttentionPooling(ChecksMasks, Recomputable):
 
     def compute_mask(self, x, previous_mask=None):
         """Returns `None`: every vector of the output counts."""
+        return
 
     def compute_output_shape(self, x_shape):
         """Returns the shape of the output, without that of the weights."""
         self._require_sequence(x_shape)
         query_shape = (x_shape[0], self.num_queries or 1, x_shape[2])
-        batch, *number, size = self.attention.compute_output_shape(query_shape, x_shape)
-        return (batch, size) if self.num_queries is None else (batch, *number, size)
+        batch, number, *sizes = self.attention.compute_output_shape(query_shape, x_shape)
+        return (batch, *sizes) if self.num_queries is None else (batch, number, *sizes)
 
     def _require_sequence(self, x_shape):
         if len(x_shape) != 3:
@@ -130,6 +132,6 @@ class AttentionPooling(ChecksMasks, Recomputable):
     def get_config(self):
         return {
             **super().get_config(),
-            "attention": keras.saving.serialize_keras_object(self.attention),
+            "attention": serialize(self.attention),
             "num_queries": self.num_queries,
         }

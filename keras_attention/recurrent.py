@@ -7,7 +7,8 @@ from keras import ops
 
 from keras_attention._backend import shape_of
 from keras_attention._checks import agree
-from keras_attention._layer import ChecksMasks
+from keras_attention._layer import ChecksMasks, padding_mask
+from keras_attention._registry import serialize
 from keras_attention.recurrent_cell import AttentionCell
 
 
@@ -26,14 +27,16 @@ class AttentionRNN(ChecksMasks, keras.layers.Layer):
         memory_mask: Boolean `(batch, memory_length)`: `False` for padding.
         return_attention_scores: Whether to also return the attention weights.
         training: Whether to apply dropout.
+        inputs_mask: Boolean `(batch, length)`: `False` for padding, which does not change the
+            state. Both masks are combined with Keras' implicit masks.
 
     Output shape:
         `(batch, length, output_size)`; with `return_attention_scores` also the weights
         `(batch, length, memory_length)`, with any axis of heads after the batch.
 
     Raises:
-        ValueError: If `cell` is not an `AttentionCell`, inputs or memory are not of rank 3, or
-            their batch sizes differ.
+        ValueError: If `cell` is not an `AttentionCell`, inputs or memory are not of rank 3, their
+            batch sizes differ, or a mask has the wrong shape.
 
     Example:
 
@@ -70,8 +73,10 @@ class AttentionRNN(ChecksMasks, keras.layers.Layer):
         memory_mask=None,
         return_attention_scores=False,
         training=None,
+        inputs_mask=None,
     ):
         self._require_sequences(inputs.shape, memory.shape)
+        mask = padding_mask("AttentionRNN", "inputs_mask", inputs_mask, inputs)
         prepared = self.cell.prepare(memory, memory_mask)
         if initial_state is None:
             initial_state = ops.zeros((shape_of(inputs)[0], self.cell.cell.units), inputs.dtype)
@@ -80,10 +85,13 @@ class AttentionRNN(ChecksMasks, keras.layers.Layer):
         # the next step as part of the state, and assigned again after the loop.
         seeds = self._seeds() if training else []
 
-        def step(carry, x):
-            _, _, states, drawn_from = carry
+        def step(carry, each):
+            _, _, before, drawn_from = carry
             _assign(seeds, drawn_from)
-            output, states, weights = self.cell(x, states, prepared, training=training)
+            x, *mask = each
+            output, states, weights = self.cell(x, before, prepared, training=training)
+            if mask:
+                states = [_kept(*mask, *pair) for pair in zip(before, states, strict=True)]
             carry = [output, weights, states, _values(seeds)]
             return carry, carry  # Keras requires the same structure
 
@@ -91,13 +99,15 @@ class AttentionRNN(ChecksMasks, keras.layers.Layer):
         self._require_one_batch(inputs=inputs, memory=memory, initial_state=states[0])
         if training:
             self.cell.draw_dropout(shape_of(inputs)[0])
-        inputs = ops.swapaxes(inputs, 0, 1)  # (length, batch, input_size)
+        if mask is not None:  # the gradient of a NaN would be NaN
+            inputs = ops.where(mask[..., None], inputs, ops.cast(0, inputs.dtype))
+        steps = [ops.swapaxes(x, 0, 1) for x in (inputs, mask) if x is not None]  # (length, …)
         # Zeros in the shape of a step's output and weights, to start the scan with.
         batch = shape_of(states[0])[0]
         output = ops.zeros((batch, self.cell.output_size), self.compute_dtype)
         weights = self.cell._zero_weights(batch, prepared)
         first = [output, weights, states, _values(seeds)]
-        last, history = ops.scan(step, first, inputs)
+        last, history = ops.scan(step, first, steps)
         _assign(seeds, last[-1])
         self.cell.forget_dropout()
         outputs = ops.swapaxes(history[0], 0, 1)  # (batch, length, output_size)
@@ -139,7 +149,13 @@ class AttentionRNN(ChecksMasks, keras.layers.Layer):
         return [each for each in self.cell.variables if id(each) not in weights]
 
     def get_config(self):
-        return {**super().get_config(), "cell": keras.saving.serialize_keras_object(self.cell)}
+        return {**super().get_config(), "cell": serialize(self.cell)}
+
+
+def _kept(mask, before, state):
+    """Returns the new state of rows that a mask `(batch,)` shows, and that before of the others."""
+    is_new = ops.reshape(mask, (-1, *[1] * (len(state.shape) - 1)))
+    return ops.where(is_new, state, before)
 
 
 def _values(variables):

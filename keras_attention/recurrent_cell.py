@@ -188,7 +188,14 @@ class AttentionCell(keras.layers.Layer):
 
     def _context_size(self, memory_shape):
         query_shape = (memory_shape[0], 1, self.cell.units)
-        return self.attention.compute_output_shape(query_shape, memory_shape)[-1]
+        shape = self.attention.compute_output_shape(query_shape, memory_shape)
+        if len(shape) != 3:
+            raise ValueError(
+                "`attention` of AttentionCell must return vectors, which a step joins with others. "
+                f"Received: the layer {self.attention.name!r} with outputs of shape {shape}. Give "
+                "it a single size: `output_dim`, or no `output_shape`."
+            )
+        return shape[-1]
 
     @property
     def cells(self):
@@ -330,8 +337,8 @@ class AttentionCell(keras.layers.Layer):
     def get_config(self):
         return {
             **super().get_config(),
-            "cell": keras.saving.serialize_keras_object(self.cell),
-            "attention": keras.saving.serialize_keras_object(self.attention),
+            "cell": serialize(self.cell),
+            "attention": serialize(self.attention),
             "order": self.order,
             "units": self.units,
             "gated": self.gated,

@@ -8,6 +8,7 @@ import keras
 from keras_attention._approximation import Approximation
 from keras_attention._block import ResidualBlock
 from keras_attention._causal_steps import CausalSteps
+from keras_attention._registry import serialize
 
 OPTIONS = ("query_mask", "value_mask", "return_attention_scores", "training")  # of its call
 
@@ -184,7 +185,7 @@ class TransformerBlock(CausalSteps, ResidualBlock):
         return {"global_mask": global_mask}
 
     def get_config(self):
-        attention = keras.saving.serialize_keras_object(self.attention)
+        attention = serialize(self.attention)
         return {**super().get_config(), "attention": attention}
 
     @classmethod

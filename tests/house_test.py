@@ -98,6 +98,15 @@ def installed_by(requirements):
     return {name for name, *_ in found}
 
 
+def test_no_function_is_only_a_docstring():
+    # TensorFlow's AutoGraph cannot transform one that a user's `tf.function` calls, and warns.
+    # `return` makes it a function that it can.
+    for file in (REPOSITORY / "keras_attention").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef) and len(node.body) == 1:
+                assert ast.get_docstring(node) is None, f"{node.name} of {file} needs a `return`"
+
+
 def libraries(file):
     """Returns the libraries that a file imports when it is imported itself."""
     statements = ast.parse(file.read_text(encoding="utf-8")).body

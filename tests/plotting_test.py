@@ -6,6 +6,7 @@ import matplotlib
 import numpy as np
 import pytest
 
+from keras_attention import MultiHeadAttention
 from keras_attention.plotting import MAX_INCHES, plot_alignment, plot_caption, plot_heads
 
 WEIGHTS = np.array([[0.9, 0.1, 0.0], [0.2, 0.3, 0.5]])
@@ -216,3 +217,10 @@ def test_pyplot_knows_nothing_of_it():
     draw(plot_alignment(WEIGHTS, SOURCE, TARGET))
     draw(plot_caption(PHOTO, SOURCE, LOOKS))
     assert (matplotlib.get_backend(), plt.get_fignums()) == (backend, before)
+
+
+def test_draws_the_weights_of_a_layer():
+    layer, x = MultiHeadAttention(2, 3), np.ones((1, 4, 6), "float32")
+    _, weights = layer(x, x, return_attention_scores=True)
+    axes = plot_heads(weights[0], "abcd", "abcd").axes[0]
+    np.testing.assert_allclose(axes.images[0].get_array(), np.full((4, 4), 0.25), atol=1e-6)

@@ -1,5 +1,7 @@
 """Checks of the arguments of masks, and lookups in their tables."""
 
+from numbers import Real
+
 import keras
 import numpy as np
 from keras import ops
@@ -17,8 +19,8 @@ def as_boolean(mask, name, ranks):
         ranks: The allowed numbers of axes.
 
     Raises:
-        ValueError: If the mask has another number of axes, is a rule or a name, or is a NumPy array
-            as for `require_visible`.
+        ValueError: If the mask has another number of axes, is a rule or a name, or has numbers as
+            for `require_visible`.
     """
     if isinstance(mask, Mask | str):
         raise ValueError(
@@ -38,14 +40,16 @@ def as_boolean(mask, name, ranks):
 
 
 def require_visible(mask, name):
-    """Raises a `ValueError` for a NumPy array of floats below 0 or NaN: what is added to scores.
+    """Raises a `ValueError` for an array or list with numbers below 0 or NaN, added to scores.
 
     Tensors are not checked: their values may not be known yet, or may have to be fetched.
     """
-    if isinstance(mask, np.ndarray) and mask.dtype.kind == "f" and not np.all(mask >= 0):
+    if isinstance(mask, list | tuple):
+        mask = np.array([each for each in keras.tree.flatten(mask) if isinstance(each, Real)])
+    if isinstance(mask, np.ndarray) and mask.dtype.kind in "fi" and not np.all(mask >= 0):
         raise ValueError(
             f"`{name}` must be True or 1 where something may be seen, and False or 0 where not. "
-            f"Received: floats with the lowest value {np.min(mask)}. For a mask that is added to "
+            f"Received: numbers with the lowest value {np.min(mask)}. For a mask that is added to "
             "the scores, 0 where something may be seen, pass mask == 0."
         )
 

@@ -62,6 +62,7 @@ class Position(keras.layers.Layer):
                 key_size)` that return `(batch, heads, length, size)`.
             query_size, key_size: Sizes of the inputs.
         """
+        return
 
     def build(self, heads, size):
         """Creates the weights.
@@ -92,6 +93,7 @@ class Position(keras.layers.Layer):
             query: Tensor `(batch, *heads, query_length, size)`, projected, but not yet prepared
                 by the score.
         """
+        return
 
     def key_features(self, key):
         """Returns another input of `bias`, `(batch, *heads, key_length, num_key_features)`, or
@@ -101,6 +103,7 @@ class Position(keras.layers.Layer):
             key: Tensor `(batch, *heads, key_length, size)`, projected, but not yet prepared by the
                 score.
         """
+        return
 
     def bias(self, features, query_positions, key_positions):
         """Returns a bias to add to the logits of a tile of pairs, or `None`.
@@ -114,6 +117,7 @@ class Position(keras.layers.Layer):
         Returns:
             A float32 tensor that broadcasts to `(batch, *heads, query_tile, key_tile)`, or `None`.
         """
+        return
 
 
 def relative(query_positions, key_positions, max_distance):

@@ -67,11 +67,13 @@ MISTAKES = {
     **{
         f"{name} that is added to scores": (
             attend(MultiHeadAttention(2, 3), **{name: mask}),
-            [f"`{name}` must be True or 1", f"lowest value {mask.min()}", "pass mask == 0"],
+            [f"`{name}` must be True or 1", f"lowest value {np.min(mask)}", "pass mask == 0"],
         )
         for name, mask in {
             "attention_mask": np.where(np.tri(3, 5, dtype=bool), 0.0, -1e9),
             "value_mask": np.full((2, 5), np.nan),
+            "key_mask": np.full((2, 5), -10_000),
+            "query_mask": [[0.0, 0.0, -1e9]] * 2,
         }.items()
     },
     **{

@@ -74,6 +74,12 @@ MISTAKES = {
         lambda: AttentionRNN(AttentionCell(gru(), "dot"))(QUERY, NARROW),
         ["score Dot", "query shape (2, 1, 8), key shape (2, 5, 6)", "'general'"],
     ),
+    "attention with outputs of several axes": (
+        lambda: AttentionRNN(AttentionCell(gru(), MultiHeadAttention(2, 3, output_shape=(2, 3))))(
+            QUERY, VALUE
+        ),
+        ["`attention` of AttentionCell must return vectors", "(2, 1, 2, 3)", "`output_dim`"],
+    ),
     "inputs of one step": (
         lambda: AttentionRNN(AttentionCell(gru()))(QUERY[:, 0], VALUE),
         ["AttentionRNN needs inputs of shape", "inputs (2, 4), memory (2, 5, 4)", "single step"],
@@ -85,6 +91,10 @@ MISTAKES = {
     "memory of rank 2": (
         lambda: AttentionRNN(AttentionCell(gru()))(QUERY, VALUE[:, 0]),
         ["AttentionRNN needs inputs of shape", "inputs (2, 3, 4), memory (2, 4)"],
+    ),
+    "inputs mask of another length": (
+        lambda: AttentionRNN(AttentionCell(gru()))(QUERY, VALUE, inputs_mask=ones(2, 5)),
+        ["`inputs_mask` of AttentionRNN", "(2, 3)", "(2, 5)"],
     ),
     "memory mask of another length": (
         lambda: AttentionRNN(AttentionCell(gru()))(QUERY, VALUE, memory_mask=ones(2, 3)),

@@ -17,6 +17,7 @@ LAYERS = {
     "general, three": lambda: AttentionPooling("general", num_queries=3),
     "heads": lambda: AttentionPooling(MultiHeadAttention(2, 3, use_bias=False)),
     "heads, three": lambda: AttentionPooling(MultiHeadAttention(2, 3), num_queries=3),
+    "heads, two axes": lambda: AttentionPooling(MultiHeadAttention(2, 3, output_shape=(2, 5))),
 }
 
 

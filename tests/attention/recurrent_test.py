@@ -9,6 +9,7 @@ from keras_attention import (
     Attention,
     AttentionCell,
     AttentionRNN,
+    Coverage,
     LinearAttention,
     MultiHeadAttention,
     PerformerAttention,
@@ -43,9 +44,9 @@ def make_layer(cell=keras.layers.GRUCell, attention="additive", order="bahdanau"
     return layer
 
 
-def run(layer, **arguments):
+def run(layer, inputs=INPUTS, **arguments):
     arguments = {"initial_state": STATE, "memory_mask": MASK, **arguments}
-    return layer(INPUTS, ENCODED, return_attention_scores=True, **arguments)
+    return layer(inputs, ENCODED, return_attention_scores=True, **arguments)
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -145,6 +146,28 @@ def test_implicit_mask_of_the_memory_counts_together_with_the_explicit_one():
     _, weights = layer(INPUTS, memory, memory_mask=MASK, return_attention_scores=True)
     both = np.broadcast_to((MASK & implicit)[:, None], weights.shape)
     np.testing.assert_array_equal(oracle.float64(weights) > 0, both)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"attention": "multi_head", "order": "luong", "alignment": "forward"},
+        {"cell": keras.layers.LSTMCell, "coverage": Coverage(2, 3, "both")},
+    ],
+)
+def test_padding_of_the_inputs_does_not_change_the_state(options):
+    layer = make_layer(**options)
+    visible = np.array([[True, False, True, True], [False, True, True, False]])
+    padded = np.where(visible[:, :, None], INPUTS, np.nan).astype("float32")
+    found, _ = run(layer, inputs=padded, inputs_mask=visible)
+    implicit = keras.layers.Masking(9.0)(np.where(visible[:, :, None], INPUTS, 9.0))
+    by_keras, _ = run(layer, inputs=implicit)
+    for row, shown in enumerate(visible):
+        alone = {"initial_state": STATE[row : row + 1], "memory_mask": MASK[row : row + 1]}
+        expected = layer(INPUTS[row : row + 1, shown], ENCODED[row : row + 1], **alone)
+        for outputs in (found, by_keras):
+            part = oracle.float64(outputs)[row, shown]
+            np.testing.assert_allclose(part, oracle.float64(expected)[0], atol=1e-6)
 
 
 def test_initial_state_is_zero_by_default():

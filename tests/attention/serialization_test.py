@@ -27,6 +27,7 @@ from keras_attention import (
     ReformerAttention,
     RetentionAttention,
     TalkingHeadsAttention,
+    TransformerBlock,
     alignments,
     masks,
     normalizers,
@@ -196,6 +197,20 @@ def test_a_shared_score_shares_its_weights():
     x = np.random.default_rng(0).normal(size=(2, 3, 4)).astype("float32")
     np.testing.assert_array_equal(first(x, x), second(x, x))
     assert len(keras.Sequential([first, second]).weights) == len(score.weights)
+
+
+def test_files_keep_layers_shared_that_others_hold(tmp_path):
+    inputs, attention = keras.Input((3, 4)), MultiHeadAttention(2, 3)
+    cell = AttentionCell(keras.layers.GRUCell(4), attention)
+    outputs = [AttentionRNN(cell)(inputs, inputs) for _ in range(2)]
+    outputs += [TransformerBlock(attention, 5)(inputs), AttentionPooling(attention)(inputs)]
+    model = keras.Model(inputs, outputs)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    assert len(loaded.weights) == len(model.weights)
+    x = np.random.default_rng(0).normal(size=(2, 3, 4)).astype("float32")
+    for found, expected in zip(loaded(x), model(x), strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
 @pytest.mark.full

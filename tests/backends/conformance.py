@@ -9,6 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 FILES = [
+    "../plotting_test.py",
     "conformance_test.py",
     "cache_test.py",
     "transformer_steps_test.py",
