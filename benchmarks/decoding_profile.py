@@ -27,9 +27,10 @@ KINDS = {
     "products with weights": "MatMul|_MklMatMul|_MklNativeFusedMatMul|_FusedMatMul",
     "products of attention": "BatchMatMulV2|_MklBatchMatMulV2",
     "caches: moved to beams, written, grown": "GatherV2|TensorStridedSliceUpdate|Pad|ConcatV2",
-    "log-softmax over the vocabulary": "LogSoftmax|SelectV2|LogicalAnd",
+    "softmax of attention and of the vocabulary": "_MklSoftmax|Softmax",
+    "normalizations": "_MklLayerNorm|FusedBatchNormV3",
     "best tokens": "TopKV2|Max|ArgMax",
-    "normalizations, softmax of attention": "_MklLayerNorm|_MklSoftmax|Softmax|FusedBatchNormV3",
+    "choices by masks": "SelectV2|LogicalAnd",
     "conversions between dtypes": "Cast",
 }
 OPERATION = re.compile(r".*[^:]:(_?[A-Z]\w*)")  # the name of a node, and its type

@@ -40,7 +40,9 @@ def test_they_are_those_of_a_stable_sort(kind, size, jit_compile):
     forbidden = sorted({0, 1, int(likely), size - 1} - {END})
 
     def best(logits, totals):
-        return NextTokensOfModel(logits, [END], [END, *forbidden]).best(totals, COUNT)
+        outside = -1, 2 * size  # where a vocabulary has no such token
+        following = NextTokensOfModel(logits, [END], [END, *outside, *forbidden])
+        return following.best(totals, COUNT)
 
     found = tf.function(best, jit_compile=jit_compile)(logits, totals)
     sums, tokens, parents = expected(logits, totals, forbidden)

@@ -263,7 +263,7 @@ def next_tokens(logits, sampler, progress, end_ids, forbidden_ids):
     if sampler.num_beams > 1:
         log_probs = found.log_probs
         is_dead = tf.reduce_all(log_probs == DEAD, axis=-1, keepdims=True)
-        # No processor revives it.
+        # No processor revives a dead beam.
         return NextTokens(tf.where(is_dead, DEAD, _processed(log_probs, sampler, progress)))
     is_nan = tf.reduce_any(tf.math.is_nan(logits), axis=-1, keepdims=True)
     logits = tf.where(is_nan, logits, _processed(logits, sampler, progress))

@@ -73,18 +73,16 @@ class NextTokensOfModel(NextTokens):
         maxima = tf.reduce_max(parts, -1)
         peaks = tf.reduce_max(maxima, -1)  # [batch, beams]
         # The softmax of oneDNN is faster than any sum of exponentials.
-        of_peaks = tf.gather(
-            in_parts(tf.nn.softmax(self.logits)), tf.argmax(maxima, -1), batch_dims=2
-        )
+        probabilities = in_parts(tf.nn.softmax(self.logits))
+        of_peaks = tf.gather(probabilities, tf.argmax(maxima, -1), batch_dims=2)
         log_peaks = tf.math.log(tf.reduce_max(of_peaks, -1))
         offsets = tf.stack([peaks, totals + log_peaks], -1)
 
-        is_allowed = np.ones(number * width, bool)
-        is_allowed[self.forbidden_ids] = False
+        is_allowed = ~np.isin(np.arange(number * width), self.forbidden_ids)
         is_allowed = is_allowed.reshape(number, width)
         for part in np.flatnonzero(~is_allowed.all(-1)):
             others = tf.where(is_allowed[part], parts[:, :, part], DEAD)
-            others = tf.reduce_max(others, -1, keepdims=True)
+            others = tf.reduce_max(others, -1, keepdims=True)  # [batch, beams, 1]
             maxima = tf.where(np.arange(number) == part, others, maxima)
 
         # As in `largest`, for all beams of a row together.
