@@ -29,6 +29,9 @@ def traced_once(function):
     # AutoGraph, which tf.data applies, would take seconds and change nothing.
     @tf.autograph.experimental.do_not_convert
     def call(*arguments):
-        return function(*arguments) if tf.executing_eagerly() else traced(*arguments)
+        if tf.executing_eagerly():
+            return function(*arguments)
+        specs = map(tf.TensorSpec.from_tensor, arguments)
+        return traced.get_concrete_function(*specs)(*arguments)  # even if functions run eagerly
 
     return call
