@@ -284,7 +284,7 @@ def test_weights_of_inputs_are_checked(model, weights):
 
 def test_weights_of_inputs_are_for_lists(model):
     examples = tf.data.Dataset.from_tensor_slices((np.zeros((2, 8, 8, 3), "uint8"), [0, 1]))
-    with pytest.raises(ValueError, match="`sample_weight` is for lists. Of a data set, weigh"):
+    with pytest.raises(ValueError, match="`sample_weight` is for lists. In a data set"):
         model.batches(examples, sample_weight=[1.0, 2.0])
 
 
