@@ -284,7 +284,7 @@ def test_weights_of_inputs_are_checked(model, weights):
 
 def test_weights_of_inputs_are_for_lists(model):
     examples = tf.data.Dataset.from_tensor_slices((np.zeros((2, 8, 8, 3), "uint8"), [0, 1]))
-    with pytest.raises(ValueError, match="`sample_weight` is for lists. Of a data set, weigh"):
+    with pytest.raises(ValueError, match="`sample_weight` is for lists. In a data set"):
         model.batches(examples, sample_weight=[1.0, 2.0])
 
 
@@ -334,9 +334,16 @@ def test_lists_of_pictures_are_raw_inputs(model):
 
 
 def test_examples_with_a_weight_are_not_batches(model):
-    examples = tf.data.Dataset.from_tensor_slices((*pictures(4), np.ones(4)))
-    with pytest.raises(ValueError, match=r"of \(input, label\), not batched"):
-        model.fit(examples)
+    examples = tf.data.Dataset.from_tensor_slices((*pictures(4), np.arange(4)))
+    losses = []
+    for data in ((examples,), pictures(4)):
+        options = {} if len(data) == 1 else {"sample_weight": range(4)}
+        losses.append(model.evaluate(*data, return_dict=True, verbose=0, **options)["loss"])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    for weight in (-1.0, np.nan):
+        examples = tf.data.Dataset.from_tensor_slices((*pictures(4), [weight] * 4))
+        with pytest.raises(tf.errors.InvalidArgumentError, match="A weight of a data set must be"):
+            list(model.batches(examples))
 
 
 def test_an_epoch_that_runs_out_of_batches_is_told(model):

@@ -342,8 +342,15 @@ def test_texts_keep_their_weights(byte_tokenizer, kind):
         model = zoo.load("text_encoder", **several, **options)
     given = targets.get(kind, [1.0, 2.0, 3.0, 4.0])
     letter, found = int(byte_tokenizer.tokenize(["a"]).values[0]), {}
-    for pairs in (texts, [(each, "b") for each in texts]):
-        for inputs, _, each in model.batches(pairs, given, shuffle=True, sample_weight=weights):
+    rows = tf.ragged.constant(given) if "several" in kind else given
+    examples = tf.data.Dataset.from_tensor_slices((texts, rows, weights))
+    examples = examples.map(lambda each, row, weight: (each, tf.identity(row), weight))
+    for batches in (
+        model.batches(texts, given, shuffle=True, sample_weight=weights),
+        model.batches([(each, "b") for each in texts], given, sample_weight=weights),
+        model.batches(examples),
+    ):
+        for inputs, _, each in batches:
             ids = inputs["token_ids"] if isinstance(inputs, dict) else inputs
             for row, weight in zip(ids.numpy(), each.numpy(), strict=True):
                 found[np.count_nonzero(row == letter)] = float(weight)

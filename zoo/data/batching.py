@@ -144,8 +144,8 @@ def examples_of(reader, x, y, kind, make, shuffle, seed, weights=None):
     if y is None:
         if weights is not None:
             raise ValueError(
-                "`sample_weight` is for lists. Of a data set, weigh the batches: model.batches(x)"
-                ".map(lambda inputs, labels, weights: (inputs, labels, weights * ...))."
+                "`sample_weight` is for lists. In a data set, each example has its own: (input, "
+                "label, weight)."
             )
         return make(x)
     requests, is_one = reader.requests(x)

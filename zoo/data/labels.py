@@ -240,6 +240,39 @@ def numbered(examples):
     return examples.map(as_finite, num_parallel_calls=tf.data.AUTOTUNE)
 
 
+def with_weights(examples, make):
+    """Returns what `labelled` or another function makes of examples that may have weights.
+
+    Args:
+        examples: What `make` takes; or a data set of (input, label, weight), of which it gets the
+            first two.
+        make: Function of examples that returns a data set of (input, label).
+
+    Returns:
+        That data set; if there are weights, each label is a pair of a label and its weight.
+
+    Example:
+
+    >>> examples = tf.data.Dataset.from_tensor_slices((["so", "so"], [1, 3], [0.5, 2.0]))
+    >>> [float(weight) for _, (_, weight) in with_weights(examples, numbered)]
+    [0.5, 2.0]
+    """
+    spec = getattr(examples, "element_spec", None)
+    are_weighed = isinstance(spec, tuple) and len(spec) == 3 and spec[2].shape.rank == 0
+    if not are_weighed or not (spec[2].dtype.is_floating or spec[2].dtype.is_integer):
+        return make(examples)
+
+    def weigh(each, label):
+        each, weight = each
+        weight = tf.cast(weight, tf.float32)
+        is_right = tf.math.is_finite(weight) & (weight >= 0.0)
+        told = ["A weight of a data set must be a finite number, at least 0. Received", weight]
+        with tf.control_dependencies([tf.debugging.Assert(is_right, told)]):
+            return each, (label, tf.identity(weight))
+
+    return make(examples.map(lambda each, label, weight: ((each, weight), label))).map(weigh)
+
+
 def _of_lists(examples, read, what):
     """Returns a data set of inputs, each with what `read` makes of its label and its position."""
     inputs, of_inputs = map(entries_of, examples)

@@ -11,7 +11,14 @@ import tensorflow as tf
 
 from keras_attention.errors import unknown_name
 from zoo.data.batching import examples_of
-from zoo.data.labels import label_weights, labelled, multi_labelled, require_labels, weighed
+from zoo.data.labels import (
+    label_weights,
+    labelled,
+    multi_labelled,
+    require_labels,
+    weighed,
+    with_weights,
+)
 from zoo.readers.sound_reader import SoundReader
 from zoo.readers.text.pair_reader import PairReader
 from zoo.readers.wave_reader import WaveReader
@@ -135,11 +142,11 @@ class Classifier(EncodingTask):
         """Turns inputs with labels into batches for Keras.
 
         Args:
-            x: A list of inputs as `classify` takes them, or a `tf.data.Dataset` of (input, label):
-                inputs are texts, tuples of two texts, encoded images, pixels `(rows, columns,
-                channels)` from 0 to 255, WAV files, or samples `(samples,)` at the rate of the
-                reader; labels are names or indices. For multi-label problems, they are a vector of
-                names, or a multi-hot vector.
+            x: A list of inputs as `classify` takes them, or a `tf.data.Dataset` of (input, label)
+                or of (input, label, weight in the loss): inputs are texts, tuples of two texts,
+                encoded images, pixels `(rows, columns, channels)` from 0 to 255, WAV files, or
+                samples `(samples,)` at the rate of the reader; labels are names or indices. For
+                multi-label problems, they are a vector of names, or a multi-hot vector.
             y: If `x` is a list: the label of each input, or the list of its labels.
             batch_size: Number of inputs per batch. Defaults to 64.
             shuffle: Whether to shuffle lists; a data set is not shuffled.
@@ -162,7 +169,7 @@ class Classifier(EncodingTask):
             )
         weights = label_weights({} if class_weight is None else class_weight, self.labels)
         of_kind = multi_labelled if self._is_multi else labelled
-        make = functools.partial(of_kind, labels=self.labels)
+        make = functools.partial(with_weights, make=functools.partial(of_kind, labels=self.labels))
         examples = examples_of(self.reader, x, y, "input", make, shuffle, seed, sample_weight)
         batches = self.reader.batched(examples, batch_size or self.usual_batch_size)
         return batches.map(lambda inputs, labels: _weighted(inputs, labels, weights)).prefetch(

@@ -1,5 +1,6 @@
 """The task of scoring: texts or pairs of texts in, a number for each out."""
 
+import functools
 from collections.abc import Iterable
 from typing import overload
 
@@ -8,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from zoo.data.batching import examples_of
-from zoo.data.labels import numbered, weighed
+from zoo.data.labels import numbered, weighed, with_weights
 from zoo.readers.text.pair_reader import PairReader
 from zoo.tasks.encoding import EncodingTask
 
@@ -48,7 +49,7 @@ class Scorer(EncodingTask):
 
         Args:
             x: A list of texts or pairs as `score` takes them, or a `tf.data.Dataset` of (text,
-                number) or ((text, other), number).
+                number) or ((text, other), number), which may end with a weight in the loss.
             y: If `x` is a list: the number for each entry.
             batch_size: Number of texts per batch. Defaults to 64.
             shuffle: Whether to shuffle lists; a data set is not shuffled.
@@ -61,7 +62,8 @@ class Scorer(EncodingTask):
         Raises:
             ValueError: If `x`, `y` or `sample_weight` has another form.
         """
-        examples = examples_of(self.reader, x, y, "text", numbered, shuffle, seed, sample_weight)
+        make = functools.partial(with_weights, make=numbered)
+        examples = examples_of(self.reader, x, y, "text", make, shuffle, seed, sample_weight)
         batches = self.reader.batched(examples, batch_size or self.usual_batch_size)
         return batches.map(_weighted).prefetch(tf.data.AUTOTUNE)
 
