@@ -87,7 +87,11 @@ class ConvolutionModule(ChecksMasks, Recomputable):
         with keras.RematScope(mode=None):
             self.inner = Dense(2 * size, name="inner", **options)
             self.depthwise = keras.layers.DepthwiseConv1D(
-                self.kernel_size, padding="same", name="depthwise", **options
+                self.kernel_size,
+                padding="same",
+                data_format="channels_last",
+                name="depthwise",
+                **options,
             )
             of_kind = {
                 "batch": keras.layers.BatchNormalization,

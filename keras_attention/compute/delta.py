@@ -46,12 +46,13 @@ def attend(query, key, value, log_decay, strength=None, before=None):
     total = ops.cumsum(log_decay, axis=-2)  # (batch, heads, chunks, chunk, 1)
     rest = ops.exp(total[..., -1:, :] - total)  # decay until the end of the chunk
     decays = _decays(total)
-    transition = ops.exp(total[..., -1:, :]) * ops.eye(key_dim)  # of the state, by a chunk
+    # Of the state, by a chunk; its dtype does not depend on the `floatx` of Keras.
+    transition = ops.exp(total[..., -1:, :]) * ops.eye(key_dim, dtype="float32")
     written, erased = value, None
     if strength is not None:
         strength = cut(strength[..., None])
         system = matmul(strength * key, key, transpose_b=True) * decays
-        system = ops.tril(system, -1) + ops.eye(system.shape[-1])
+        system = ops.tril(system, -1) + ops.eye(system.shape[-1], dtype="float32")
         right = strength * ops.concatenate([ops.exp(total) * key, value], axis=-1)
         solved = ops.solve_triangular(system, right, lower=True)
         erased, written = split_after(solved, key_dim)
@@ -78,7 +79,7 @@ def weights(query, key, log_decay, strength=None):
         Tensor `(batch, heads, length, length)`, float32, with zeros for later values.
     """
     batch, heads, length, _ = shape_of(key)
-    single = ops.broadcast_to(ops.eye(length), (batch, heads, length, length))
+    single = ops.broadcast_to(ops.eye(length, dtype="float32"), (batch, heads, length, length))
     return attend(query, key, single, log_decay, strength)[0]
 
 

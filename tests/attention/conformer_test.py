@@ -210,6 +210,15 @@ def test_convolution_equals_its_equation(kernel_size, norm):
     np.testing.assert_allclose(oracle.float64(layer(X, mask=MASK)), expected, atol=2e-5)
 
 
+def test_channels_are_last_even_if_those_of_images_are_first():
+    before = keras.config.image_data_format()
+    keras.config.set_image_data_format("channels_first")
+    try:
+        test_convolution_equals_its_equation(4, "layer")
+    finally:
+        keras.config.set_image_data_format(before)
+
+
 def test_batches_teach_what_they_show_alone():
     layer = randomized(ConvolutionModule(1))
     layer(X, mask=MASK, training=True)

@@ -74,6 +74,21 @@ def test_chunks_equal_the_rule(corrects, length):
     np.testing.assert_array_equal(np.triu(weights, 1), 0.0)
 
 
+@pytest.mark.parametrize("floatx", ["float64", "float16"])
+def test_the_rule_is_in_float32_whatever_floatx_is(floatx):
+    arguments, before = drawn(5), keras.config.floatx()
+    keras.config.set_floatx(floatx)
+    try:
+        found, _ = delta.attend(*arguments)
+        weights = delta.weights(*arguments[:2], *arguments[3:])
+    finally:
+        keras.config.set_floatx(before)
+    expected, _ = rule(*float64(arguments))
+    np.testing.assert_allclose(oracle.float64(found), expected, atol=1e-5)
+    of_weights = oracle.float64(weights) @ float64(arguments)[2]
+    np.testing.assert_allclose(of_weights, expected, atol=1e-5)
+
+
 @pytest.mark.parametrize("corrects", [True, False])
 def test_gradients_equal_finite_differences_of_the_rule(corrects):
     given = [array[:1, :1] for array in drawn(7)][: 5 if corrects else 4]
