@@ -92,7 +92,7 @@ def test_a_preset_and_an_export_hold_the_tail_which_does_not_learn(model, tmp_pa
         np.testing.assert_array_equal(weight, old)
     texts = model.caption(IMAGES, "greedy")
     assert again.caption(IMAGES, "greedy") == texts
-    exported = again.export(tmp_path / "exported", "greedy", jit_compile=False)
+    exported = again.export(tmp_path / "exported", sampler="greedy", jit_compile=False)
     served = tf.saved_model.load(str(exported)).signatures["serving_default"](image_bytes=ENCODED)
     assert [text.decode() for text in served["text"].numpy()] == texts
 
