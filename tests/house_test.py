@@ -4,6 +4,7 @@ import ast
 import configparser
 import graphlib
 import importlib.metadata
+import re
 import sys
 from pathlib import Path
 
@@ -105,6 +106,19 @@ def test_no_function_is_only_a_docstring():
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.FunctionDef) and len(node.body) == 1:
                 assert ast.get_docstring(node) is None, f"{node.name} of {file} needs a `return`"
+
+
+def test_convolutions_do_not_depend_on_the_image_data_format_of_keras():
+    files = [*(REPOSITORY / "keras_attention").rglob("*.py"), *(REPOSITORY / "zoo").rglob("*.py")]
+    convolutions = [
+        (file.name, {keyword.arg for keyword in node.keywords})
+        for file in files
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call)
+        and re.search(r"(Conv[12]D|ops\.conv|_pool)$", ast.unparse(node.func))
+    ]
+    assert len(convolutions) >= 12
+    assert [name for name, given in convolutions if "data_format" not in given] == []
 
 
 def libraries(file):

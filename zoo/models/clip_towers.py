@@ -240,7 +240,13 @@ class PatchTower(_Tower):
         config, whole, dtype = self.config, self.whole, self.dtype_policy
         patch = whole.patch_size
         self.patches = keras.layers.Conv2D(
-            config.size, patch, patch, use_bias=False, dtype=dtype, name="patches"
+            config.size,
+            patch,
+            patch,
+            data_format="channels_last",
+            use_bias=False,
+            dtype=dtype,
+            name="patches",
         )
         self.places = whole.positions + (config.pooling == "first")
         self.place = LearnedPosition(self.places, dtype=dtype, name="place")

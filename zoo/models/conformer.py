@@ -198,7 +198,12 @@ class Subsampling(keras.layers.Layer):
         self.convolutions, channels = [], 1
         for stride in self.strides:
             convolution = keras.layers.Conv2D(
-                self.channels, 3, (stride, 2), activation="relu", dtype=dtype
+                self.channels,
+                3,
+                (stride, 2),
+                data_format="channels_last",
+                activation="relu",
+                dtype=dtype,
             )
             convolution.build((None, None, bands + 2, channels))
             self.convolutions.append(convolution)

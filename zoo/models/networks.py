@@ -164,7 +164,7 @@ def _resized(grid, size):
         return grid
     strides = tuple(there // here for there, here in zip(grid.shape[1:3], size, strict=True))
     if tuple(np.multiply(strides, size)) == grid.shape[1:3]:
-        return ops.average_pool(grid, strides, strides)
+        return ops.average_pool(grid, strides, strides, data_format="channels_last")
     # As products with constants, which ONNX and LiteRT know, where they lack `resize`.
     rows, columns = map(_shares, grid.shape[1:3], size)
     return ops.einsum("bijc,ki,lj->bklc", grid, rows, columns)

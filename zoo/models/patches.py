@@ -34,7 +34,13 @@ class PatchEmbedding(keras.layers.Layer):
             halves = left > 2 ** (len(self.stem) - number - 1)
             left = left // 2 if halves else left
             convolution = keras.layers.Conv2D(
-                channels, 3, 2 if halves else 1, "same", use_bias=False, dtype=dtype
+                channels,
+                3,
+                2 if halves else 1,
+                "same",
+                data_format="channels_last",
+                use_bias=False,
+                dtype=dtype,
             )
             norm = keras.layers.BatchNormalization(epsilon=1e-5, momentum=0.9, dtype=dtype)
             convolution.build(shape)
@@ -42,7 +48,9 @@ class PatchEmbedding(keras.layers.Layer):
             norm.build(shape)
             self.convolutions.append(convolution)
             self.norms.append(norm)
-        self.cut = keras.layers.Conv2D(self.size, left, left, dtype=dtype, name="cut")
+        self.cut = keras.layers.Conv2D(
+            self.size, left, left, data_format="channels_last", dtype=dtype, name="cut"
+        )
         self.cut.build(shape)
 
     def call(self, images, training=None):

@@ -115,7 +115,9 @@ class SiglipImageTower(_Tower):
         super().__init__(config, **kwargs)
         config, whole, dtype = self.config, self.whole, self.dtype_policy
         patch = whole.patch_size
-        self.patches = keras.layers.Conv2D(config.size, patch, patch, dtype=dtype, name="patches")
+        self.patches = keras.layers.Conv2D(
+            config.size, patch, patch, data_format="channels_last", dtype=dtype, name="patches"
+        )
         self.place = LearnedPosition(whole.positions, dtype=dtype, name="place")
         self.drop = keras.layers.Dropout(config.dropout, dtype=dtype)
         self.pool = pooling_by_heads(config.num_heads, config.size, dtype)

@@ -104,7 +104,12 @@ class SpectrogramTransformer(Core):
         config, dtype = self.config, self.dtype_policy
         strides = config.band_stride, config.frame_stride
         self.patches = keras.layers.Conv2D(
-            config.size, config.patch_size, strides, dtype=dtype, name="patches"
+            config.size,
+            config.patch_size,
+            strides,
+            data_format="channels_last",
+            dtype=dtype,
+            name="patches",
         )
         self.drop = keras.layers.Dropout(config.dropout, dtype=dtype)
         self.blocks = make_blocks(EncoderBlock, "block", config, dtype=dtype)

@@ -49,7 +49,13 @@ class WaveFeatures(keras.layers.Layer):
         options = zip(self.filters, self.kernel_sizes, self.strides, strict=True)
         for place, (filters, size, stride) in enumerate(options):
             convolution = keras.layers.Conv1D(
-                filters, size, stride, use_bias=self.use_bias, dtype=dtype, name=f"conv_{place}"
+                filters,
+                size,
+                stride,
+                data_format="channels_last",
+                use_bias=self.use_bias,
+                dtype=dtype,
+                name=f"conv_{place}",
             )
             convolution.build((None, None, channels))
             self.convolutions.append(convolution)
@@ -199,7 +205,8 @@ class ConvolutionalPosition(keras.layers.Layer):
             ops.split(ops.cast(kernel, x.dtype), self.groups, axis=-1),
             strict=True,
         )
-        x = ops.concatenate([ops.conv(part, its_kernel) for part, its_kernel in parts], axis=-1)
+        parts = [ops.conv(*each, data_format="channels_last") for each in parts]
+        x = ops.concatenate(parts, axis=-1)
         x = x + ops.cast(self.bias, x.dtype)
         return activations.in_float32(keras.activations.gelu, x, training)
 

@@ -102,7 +102,14 @@ class Whisper(TransformerTranslator):
         super().__init__(vocabulary_size, **options)
         config, dtype = self.config, self.dtype_policy
         self.convolutions = [
-            keras.layers.Conv1D(config.size, 3, strides=stride, dtype=dtype, name=f"conv_{place}")
+            keras.layers.Conv1D(
+                config.size,
+                3,
+                stride,
+                data_format="channels_last",
+                dtype=dtype,
+                name=f"conv_{place}",
+            )
             for place, stride in enumerate((1, STRIDE))
         ]
         self.encoder_place = LearnedPosition(
