@@ -31,9 +31,6 @@ class GreedySampler(Sampler):
     def pick(self, log_probs, uniforms):
         return tf.argmax(log_probs, axis=-1, output_type=tf.int32)
 
-    def candidates(self, next_tokens, totals, uniforms):
-        return next_tokens.best(totals, 1)
-
 
 @keras.saving.register_keras_serializable(package="zoo")
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
