@@ -85,13 +85,14 @@ class AttentionRNN(ChecksMasks, keras.layers.Layer):
         # the next step as part of the state, and assigned again after the loop.
         seeds = self._seeds() if training else []
 
-        def step(carry, each):
+        def step(carry, x):
             _, _, before, drawn_from = carry
             _assign(seeds, drawn_from)
-            x, *mask = each
+            if mask is not None:
+                x, is_visible = x[:, :-1], x[:, -1] > 0
             output, states, weights = self.cell(x, before, prepared, training=training)
-            if mask:
-                states = [_kept(*mask, *pair) for pair in zip(before, states, strict=True)]
+            if mask is not None:
+                states = [_kept(is_visible, *pair) for pair in zip(before, states, strict=True)]
             carry = [output, weights, states, _values(seeds)]
             return carry, carry  # Keras requires the same structure
 
@@ -101,13 +102,15 @@ class AttentionRNN(ChecksMasks, keras.layers.Layer):
             self.cell.draw_dropout(shape_of(inputs)[0])
         if mask is not None:  # the gradient of a NaN would be NaN
             inputs = ops.where(mask[..., None], inputs, ops.cast(0, inputs.dtype))
-        steps = [ops.swapaxes(x, 0, 1) for x in (inputs, mask) if x is not None]  # (length, …)
+            # As another number of each input: Keras scans a single array if its length is unknown.
+            inputs = ops.concatenate([inputs, ops.cast(mask[..., None], inputs.dtype)], axis=-1)
+        inputs = ops.swapaxes(inputs, 0, 1)  # (length, batch, input_size)
         # Zeros in the shape of a step's output and weights, to start the scan with.
         batch = shape_of(states[0])[0]
         output = ops.zeros((batch, self.cell.output_size), self.compute_dtype)
         weights = self.cell._zero_weights(batch, prepared)
         first = [output, weights, states, _values(seeds)]
-        last, history = ops.scan(step, first, steps)
+        last, history = ops.scan(step, first, inputs)
         _assign(seeds, last[-1])
         self.cell.forget_dropout()
         outputs = ops.swapaxes(history[0], 0, 1)  # (batch, length, output_size)
@@ -152,9 +155,9 @@ class AttentionRNN(ChecksMasks, keras.layers.Layer):
         return {**super().get_config(), "cell": serialize(self.cell)}
 
 
-def _kept(mask, before, state):
-    """Returns the new state of rows that a mask `(batch,)` shows, and that before of the others."""
-    is_new = ops.reshape(mask, (-1, *[1] * (len(state.shape) - 1)))
+def _kept(is_visible, before, state):
+    """Returns the new state of rows whose input is visible `(batch,)`, the one before of others."""
+    is_new = ops.reshape(is_visible, (-1, *[1] * (len(state.shape) - 1)))
     return ops.where(is_new, state, before)
 
 

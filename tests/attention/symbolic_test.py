@@ -134,7 +134,7 @@ def test_trains_in_a_functional_model(name):
     model.compile("adam", "mse", jit_compile=False)
     rng = np.random.default_rng(0)
     inputs = [rng.normal(size=(4, 3, 5)), rng.normal(size=(4, 6, 4))]
-    history = model.fit(inputs, np.ones((4, 3, 1)), epochs=3, verbose=0).history["loss"]
+    history = model.fit(inputs, np.ones((4, 3, 1)), epochs=10, verbose=0).history["loss"]
     assert history[-1] < history[0]
 
 

@@ -184,6 +184,7 @@ def test_a_chunk_has_room_for_a_token(byte_tokenizer):
         ({"problem_type": "regression"}, r"new head: labels=\[.*'regression' without labels"),
         ({"labels": LABELS, "problem_type": "regression"}, "Unknown problem_type 'regression'"),
         ({"labels": LABELS, "weights": "nope.h5"}, r"no weights file nope\.h5"),
+        ({"labels": LABELS, "shared_block": True}, "shared_block must be False, as in .*=True"),
         ({"labels": LABELS, "max_length": 9}, r"weights do not fit .*left out.* max_length=9\."),
     ],
 )

@@ -328,11 +328,13 @@ class TextEncoder(Core):
             ValueError: If the shapes differ.
         """
         pairs = [(self.embedding, other.embedding), (self.norm, other.norm)]
-        if len(self.blocks) != len(other.blocks):
-            raise ValueError(
-                f"num_layers must be {len(other.blocks)}, as in the encoder to begin with. "
-                f"Received: num_layers={len(self.blocks)}."
-            )
+        for name in ("num_layers", "shared_block"):
+            own, trained = (getattr(each.config, name) for each in (self, other))
+            if own != trained:
+                raise ValueError(
+                    f"{name} must be {trained}, as in the encoder to begin with. Received: "
+                    f"{name}={own}."
+                )
         pairs += zip(self.blocks, other.blocks, strict=True)
         for own, trained in pairs:
             if isinstance(own, TransformerBlock) and isinstance(trained, TransformerBlock):
