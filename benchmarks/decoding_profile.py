@@ -27,7 +27,7 @@ KINDS = {
     "products with weights": "MatMul|_MklMatMul|_MklNativeFusedMatMul|_FusedMatMul",
     "products of attention": "BatchMatMulV2|_MklBatchMatMulV2",
     "caches: moved to beams, written, grown": "GatherV2|TensorStridedSliceUpdate|Pad|ConcatV2",
-    "softmax of attention and of the vocabulary": "_MklSoftmax|Softmax",
+    "softmax of attention and of the vocabulary": "_MklSoftmax|Softmax|LogSoftmax",
     "normalizations": "_MklLayerNorm|FusedBatchNormV3",
     "best tokens": "TopKV2|Max|ArgMax",
     "choices by masks": "SelectV2|LogicalAnd",
