@@ -2,7 +2,8 @@
 
 from zoo.checkpoints.chat import chat_of
 from zoo.checkpoints.generation import sampler_of_continuations
-from zoo.checkpoints.names import Names, Part
+from zoo.checkpoints.gpt2 import ROLES, joint
+from zoo.checkpoints.names import Names
 from zoo.checkpoints.plan import Plan
 
 LAYER = "transformer.h.{}"
@@ -52,12 +53,9 @@ def plan(settings, folder):
         "chat": chat_of(folder),
         "sampler": sampler_of_continuations(settings, folder),
     }
-    width = size // heads
     parts = {
-        f"blocks.{{}}.attention.{name}_projection": Part(
-            JOINT, -1, number * width, (number + 1) * width, heads=heads
-        )
-        for number, name in enumerate(("query", "key", "value"))
+        f"blocks.{{}}.attention.{role}_projection": part
+        for role, part in joint(JOINT, ROLES, size, heads).items()
     }
     names = Names(TABLE | parts, "transformer.", TIED)
     return Plan("transformer_lm", options, names, settings.take("vocab_size"))

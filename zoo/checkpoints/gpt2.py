@@ -69,7 +69,7 @@ def stack_options(settings):
     }
 
 
-def joint(name, roles, size):
+def joint(name, roles, size, heads=1):
     """Returns a dictionary from roles to the `Part`s of a layer that has their projections side by
     side.
 
@@ -77,7 +77,10 @@ def joint(name, roles, size):
         name: Name of the layer.
         roles: Names of the projections, in this order.
         size: Size of each.
+        heads: Number of heads, if those of one head follow those of another.
     """
+    width = size // heads
     return {
-        role: Part(name, -1, place * size, (place + 1) * size) for place, role in enumerate(roles)
+        role: Part(name, -1, place * width, (place + 1) * width, heads=heads)
+        for place, role in enumerate(roles)
     }

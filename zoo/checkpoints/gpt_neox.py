@@ -3,7 +3,8 @@
 from zoo.checkpoints.activations import activation
 from zoo.checkpoints.chat import chat_of
 from zoo.checkpoints.generation import sampler_of_continuations
-from zoo.checkpoints.names import Names, Part, with_output
+from zoo.checkpoints.gpt2 import ROLES, joint
+from zoo.checkpoints.names import Names, with_output
 from zoo.checkpoints.plan import Plan
 from zoo.checkpoints.rotary import rotary, settings_of_rotary
 
@@ -56,12 +57,9 @@ def plan(settings, folder):
         "chat": chat_of(folder),
         "sampler": sampler_of_continuations(settings, folder),
     }
-    width = size // heads
     parts = {
-        f"blocks.{{}}.attention.{name}_projection": Part(
-            JOINT, -1, number * width, (number + 1) * width, heads=heads
-        )
-        for number, name in enumerate(("query", "key", "value"))
+        f"blocks.{{}}.attention.{role}_projection": part
+        for role, part in joint(JOINT, ROLES, size, heads).items()
     }
     table, tied = with_output(TABLE | parts, OUTPUT, is_tied)
     return Plan(
