@@ -333,7 +333,7 @@ def test_lists_of_pictures_are_raw_inputs(model):
             predict(list(images))
 
 
-def test_examples_with_a_weight_are_not_batches(model):
+def test_examples_of_a_data_set_may_have_weights(model):
     examples = tf.data.Dataset.from_tensor_slices((*pictures(4), np.arange(4)))
     losses = []
     for data in ((examples,), pictures(4)):

@@ -325,7 +325,7 @@ class TextEncoder(Core):
         """Copies the weights of the embeddings and blocks of another encoder, but not of its head.
 
         Raises:
-            ValueError: If the shapes differ.
+            ValueError: If the shapes, `num_layers` or `shared_block` differ.
         """
         pairs = [(self.embedding, other.embedding), (self.norm, other.norm)]
         for name in ("num_layers", "shared_block"):
