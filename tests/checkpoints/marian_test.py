@@ -24,7 +24,10 @@ SENTENCES = ["The cats sat on the mat.", "Trains and boats, for you!", "a"]
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory):
     folder = tmp_path_factory.mktemp("marian")
-    return folder, *tiny_translators.save_marian(folder)
+    theirs, pieces = tiny_translators.save_marian(folder)
+    theirs.final_logits_bias[0, pieces.eos_token_id] = 3.0  # so that texts end by themselves
+    theirs.save_pretrained(folder)
+    return folder, theirs, pieces
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +67,7 @@ def test_numbers_are_those_of_transformers(checkpoint, model):
 @pytest.mark.parametrize(
     ("sampler", "options"),
     [
-        ("beam", {"num_beams": 4, "early_stopping": "never"}),
+        ("beam", {"num_beams": 4, "length_penalty": 2.0, "early_stopping": True}),
         # `t5_test` always decodes greedily
         pytest.param("greedy", {"num_beams": 1}, marks=pytest.mark.full),
     ],
@@ -80,7 +83,7 @@ def test_translations_are_those_of_transformers(checkpoint, model, sampler, opti
         # By default, where transformers cuts a text off, it replaces the last token with the end.
         written = theirs.generate(**inputs, max_new_tokens=20, forced_eos_token_id=None, **options)
         expected = model.tokenizer.detokenize(written.numpy()).numpy()[0].decode()
-        more = {"num_beams": 4} if sampler == "beam" else {}
+        more = {"num_beams": 4, "length_penalty": 2.0, "patience": 1.0} if sampler == "beam" else {}
         assert model.translate(text, sampler=sampler, max_length=20, **more) == expected
 
 

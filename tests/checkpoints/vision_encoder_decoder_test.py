@@ -200,10 +200,9 @@ def test_generation_settings_of_older_files(checkpoints, tmp_path):
     settings = {"num_beams": 3, "early_stopping": True, "decoder_start_token_id": None}
     change(checkpoints("trocr")[0], tmp_path, "config.json", {**settings, "decoder": words})
     (tmp_path / "generation_config.json").unlink()
-    with pytest.warns(UserWarning, match="as soon as there are 3 hypotheses"):
-        plan, tokenizer = read_checkpoint(tmp_path)
+    plan, tokenizer = read_checkpoint(tmp_path)
     sampler = keras.saving.deserialize_keras_object(plan.options["sampler"])
-    assert sampler == BeamSampler(num_beams=3, length_penalty=2.0, exact=False)
+    assert sampler == BeamSampler(num_beams=3, length_penalty=2.0, patience=1.0)
     assert tokenizer.start_id == checkpoints("trocr")[1].tokenizer.start_id
 
 

@@ -107,13 +107,6 @@ def test_scaling_without_a_factor_is_told(tmp_path, kind):
         read_checkpoint(tmp_path)
 
 
-def test_another_end_of_beam_search_is_told(tmp_path):
-    tiny.save(tmp_path, "GPT2", "LMHeadModel", n_layer=1)
-    (tmp_path / "generation_config.json").write_text('{"num_beams": 2, "early_stopping": true}')
-    with pytest.warns(UserWarning, match="early_stopping=true"):
-        zoo.load(str(tmp_path))
-
-
 def test_settings_of_generation_that_are_not_implemented(tmp_path):
     tiny.save(tmp_path, "GPT2", "LMHeadModel", n_layer=1)
     path = tmp_path / "generation_config.json"

@@ -21,6 +21,7 @@ SAMPLERS = [
     decoding.BeamSampler(num_beams=3, num_return_sequences=2, length_penalty=0.6),
     decoding.TopPSampler(p=0.7),
     decoding.BeamSampler(num_beams=3, length_penalty=1.0, exact=False),
+    decoding.BeamSampler(num_beams=3, num_return_sequences=2, patience=1.0),
 ]
 
 
@@ -84,10 +85,12 @@ def exhaustive_search(model, source, max_length, length_penalty, count):
     return sorted(found, reverse=True)[:count]
 
 
-def beam_search(model, source, max_length, num_beams, length_penalty, count):
-    """Beam search with lists, without early stopping."""
+def beam_search(model, source, max_length, num_beams, length_penalty, count, patience=None):
+    """Beam search with lists, without early stopping unless there is a patience."""
     live, finished = [((), 0.0)], []
     for length in range(1, max_length + 1):
+        if patience and len(finished) >= patience * num_beams:
+            break
         candidates = sorted(
             (
                 (text + (token,), log_prob + model.log_probs[source, prefix_number(text), token])
@@ -97,7 +100,8 @@ def beam_search(model, source, max_length, num_beams, length_penalty, count):
             key=lambda candidate: -candidate[1],
         )[: 2 * num_beams]
         live = [c for c in candidates if c[0][-1] != END][:num_beams]
-        done = [(text[:-1], p) for text, p in candidates if text[-1] == END]
+        ending = candidates[:num_beams] if patience else candidates
+        done = [(text[:-1], p) for text, p in ending if text[-1] == END]
         done += live if length == max_length else []
         finished += [(p / length**length_penalty, p, text) for text, p in done]
     return sorted(finished, reverse=True)[:count]
@@ -173,6 +177,21 @@ def test_beam_search_equals_one_without_early_stop(length_penalty, num_beams, co
         for row, limit in enumerate(limits):
             expected = beam_search(model, row, limit, num_beams, length_penalty, count)
             assert_found(decoded, row, expected)
+
+
+@pytest.mark.parametrize("length_penalty", [0.0, 1.5])
+@pytest.mark.parametrize(("num_beams", "patience", "count"), [(3, 1.0, 2), (2, 1.5, 1)])
+def test_patience_is_the_number_of_hypotheses_to_wait_for(
+    num_beams, patience, count, length_penalty
+):
+    options = {"num_beams": num_beams, "length_penalty": length_penalty, "patience": patience}
+    sampler = decoding.BeamSampler(num_return_sequences=count, **options)
+    limits = [1, 2, 3, 4, 4, 4, 4, 4]
+    for seed in range(3):
+        model = TableModel(seed)
+        decoded = model.decode(np.arange(SOURCES), sampler, limits)
+        for row, limit in enumerate(limits):
+            assert_found(decoded, row, beam_search(model, row, limit, count=count, **options))
 
 
 def test_peers_row_14_a_short_best_hypothesis_is_not_lost():

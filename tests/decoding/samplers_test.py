@@ -125,7 +125,7 @@ def test_samplers_compare_print_and_hash_by_their_options():
     assert one == same != other
     assert {one: "compiled"}[same] == "compiled"
     assert decoding.RandomSampler() != decoding.TopPSampler()
-    assert repr(one) == "TopPSampler(temperature=1.0, p=0.5, k=None)"
+    assert repr(one) == "TopPSampler(temperature=1.0, p=0.5)"
     assert eval(repr(one), vars(decoding)) == one
 
 

@@ -1,7 +1,5 @@
 """The generation settings of a checkpoint: its default sampler."""
 
-import warnings
-
 import keras
 
 from zoo import decoding
@@ -125,7 +123,7 @@ def _kind(settings):
     """Returns the name of a sampler, and its own options."""
     beams = settings.take("num_beams", default=None) or 1
     penalty = settings.take("length_penalty", default=None)
-    stops = settings.take("early_stopping", default=False)
+    stops = settings.take("early_stopping", default=None) or False
     temperature = settings.take("temperature", default=None)
     k, p = settings.take("top_k", default=None), settings.take("top_p", default=None)
     if settings.take("do_sample", default=False):
@@ -140,11 +138,7 @@ def _kind(settings):
         return ("top_k", {**warmth, "k": k}) if k else ("random", warmth)
     if beams == 1:
         return "greedy", {}
+    options = {"num_beams": beams, "exact": stops is not False}
     if stops is True:
-        warnings.warn(
-            f"{settings.path} ends beam search as soon as there are {beams} hypotheses "
-            "(early_stopping=true). Here it goes on while a better one may come.",
-            stacklevel=2,
-        )
-    options = {"num_beams": beams, "exact": stops == "never"}
+        options["patience"] = 1.0
     return "beam", options | ({} if penalty is None else {"length_penalty": penalty})

@@ -37,6 +37,8 @@ class Sampler:
     Class attributes:
         num_beams: Number of live hypotheses per row.
         num_return_sequences: Number of finished hypotheses to keep and return per row.
+        ends_after: Number of hypotheses after whose end a row is finished; `None` for no such
+            number.
         is_random: Whether `pick` needs uniform numbers, hence the loop seeds.
         numbers: Names of options that only enter the arithmetic. They may be tensors, so that one
             compiled function serves all of their values.
@@ -47,6 +49,7 @@ class Sampler:
 
     num_beams = 1
     num_return_sequences = 1
+    ends_after = None
     is_random = False
     numbers = ()
 
@@ -63,7 +66,7 @@ class Sampler:
     def __repr__(self):
         names = [field.name for field in dataclasses.fields(self)]
         options = {name: getattr(self, name) for name in [*names[2:], *names[:2]]}
-        shown = [f"{name}={value!r}" for name, value in options.items() if value != ()]
+        shown = [f"{name}={value!r}" for name, value in options.items() if value not in ((), None)]
         return f"{type(self).__name__}({', '.join(shown)})"
 
     def pick(self, log_probs, uniforms):

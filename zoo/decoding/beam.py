@@ -29,7 +29,8 @@ class BeamSampler(Sampler):
 
     Papers: Wu et al. 2016, Google's Neural Machine Translation System, section 7
     (https://arxiv.org/abs/1609.08144); Freitag and Al-Onaizan 2017, Beam Search Strategies for
-    Neural Machine Translation (https://aclanthology.org/W17-3207).
+    Neural Machine Translation (https://aclanthology.org/W17-3207); Kasai et al. 2022, A Call for
+    Clarity in Beam Search (https://arxiv.org/abs/2204.05424), for `patience`.
 
     Args:
         num_beams: Number of live hypotheses per row.
@@ -42,6 +43,10 @@ class BeamSampler(Sampler):
             live hypothesis would enter the result by ending with its next token: this is much
             earlier, and rarely changes the result. Hugging Face calls the two
             `early_stopping="never"` and `early_stopping=False`.
+        patience: If given, a row also stops as soon as `patience · num_beams` hypotheses (rounded)
+            have ended, first come, first served; then those that are not among the `num_beams` most
+            probable continuations never end. Hugging Face calls `exact=True, patience=1.0`
+            `early_stopping=True`.
 
     Raises:
         ValueError: If a number is out of range.
@@ -56,6 +61,7 @@ class BeamSampler(Sampler):
     length_penalty: float = 1.0
     num_return_sequences: int = 1
     exact: bool = True
+    patience: float | None = None
 
     numbers = ("length_penalty",)
 
@@ -69,9 +75,19 @@ class BeamSampler(Sampler):
         require(is_usual, expectation, length_penalty=penalty)
         is_part = isinstance(returned, Integral) and 1 <= returned <= beams
         require(is_part, f"an integer from 1 to num_beams={beams}", num_return_sequences=returned)
+        patience = self.patience
+        is_usual = patience is None or isinstance(patience, Real) and 0 < patience < float("inf")
+        require(is_usual, "a number above 0, or None", patience=patience)
         self._keep(
-            num_beams=int(beams), length_penalty=float(penalty), num_return_sequences=int(returned)
+            num_beams=int(beams),
+            length_penalty=float(penalty),
+            num_return_sequences=int(returned),
+            patience=None if patience is None else float(patience),
         )
+
+    @property
+    def ends_after(self):
+        return None if self.patience is None else max(1, round(self.patience * self.num_beams))
 
     def candidates(self, next_tokens, totals, uniforms):
         # One continuation of a beam ends with each end token, so that `num_beams` of these go on.

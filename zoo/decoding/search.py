@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from zoo.decoding.base import Candidates
+
 DEAD = float("-inf")
 
 
@@ -31,11 +33,13 @@ class Search(NamedTuple):
         tokens: `[batch, beams]` int32, the last token of each live beam.
         log_probs: `[batch, beams]` float32, of the live beams, best first.
         finished: `Hypotheses` with n = `num_return_sequences`.
+        ended: `[batch]` int32, the number of hypotheses that have ended; `()` unless that matters.
     """
 
     tokens: tf.Tensor
     log_probs: tf.Tensor
     finished: Hypotheses
+    ended: tf.Tensor | tuple
 
     def is_running(self):
         return tf.reduce_any(self.log_probs > DEAD)
@@ -59,6 +63,7 @@ def start_search(sampler, first_tokens, max_lengths):
         tokens=tf.repeat(first_tokens[:, None], sampler.num_beams, axis=1),
         log_probs=tf.where(can_run, beams, DEAD),
         finished=Hypotheses(found, found, zeros, zeros),
+        ended=() if sampler.ends_after is None else tf.zeros_like(max_lengths),
     )
 
 
@@ -87,19 +92,26 @@ def advance(search, sampler, next_tokens, uniforms, step, max_lengths, end_ids):
     tokens = tf.gather(candidates.tokens, order, batch_dims=1)
     parents = tf.gather(candidates.parents, order, batch_dims=1)
 
-    ended = tf.where(is_end, candidates.log_probs, DEAD)
+    ending, num_ended = candidates, search.ended
+    if sampler.ends_after is not None:  # first come, first served
+        ending = Candidates(*(part[:, : sampler.num_beams] for part in candidates))
+        is_end = is_end[:, : sampler.num_beams]
+    ended = tf.where(is_end, ending.log_probs, DEAD)
     cut = tf.where(is_last, live, DEAD)
     beams = tf.broadcast_to(tf.range(sampler.num_beams), tf.shape(cut))
     finished = best_of(
         search.finished,
         Hypotheses(
-            sampler.score(ended, length), ended, tf.fill(tf.shape(ended), step), candidates.parents
+            sampler.score(ended, length), ended, tf.fill(tf.shape(ended), step), ending.parents
         ),
         Hypotheses(sampler.score(cut, length), cut, tf.fill(tf.shape(cut), length), beams),
     )
     attainable = sampler.attainable(live[:, 0], length, max_lengths)
     is_done = is_last | (finished.scores[:, -1] >= attainable)[:, None]
-    return Search(tokens, tf.where(is_done, DEAD, live), finished), parents
+    if sampler.ends_after is not None:
+        num_ended += tf.math.count_nonzero(ended > DEAD, axis=1, dtype=tf.int32)
+        is_done |= (num_ended >= sampler.ends_after)[:, None]
+    return Search(tokens, tf.where(is_done, DEAD, live), finished, num_ended), parents
 
 
 def is_one_of(tokens, ids):

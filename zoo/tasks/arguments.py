@@ -38,6 +38,7 @@ class _Options(TypedDict, total=False):
     num_beams: int
     length_penalty: float
     exact: bool
+    patience: float | None
     temperature: float
     k: int | None
     p: float
