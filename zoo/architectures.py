@@ -210,6 +210,12 @@ ARCHITECTURES = {
         "zoo.models.transformer_lm.TransformerLanguageModel",
         needs={"tokenizer": _OF_PASSAGES},
     ),
+    "transformer_lm_embedding": Architecture(
+        "embedding",
+        "Transformer language model for text embeddings (Zhang et al. 2025)",
+        "zoo.tasks.embedding.Embedder",
+        "zoo.models.transformer_lm_embedding.TransformerLMEmbedding",
+    ),
     "transformer_nmt": Architecture(
         "translation",
         "Transformer translator (Vaswani et al. 2017)",

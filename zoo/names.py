@@ -22,7 +22,9 @@ ClassifierName = Literal[
     "vit_mnist",
     "wav2vec2",
 ]
-EmbedderName = Literal["swin_embedding", "text_encoder_embedding", "vit_embedding"]
+EmbedderName = Literal[
+    "swin_embedding", "text_encoder_embedding", "transformer_lm_embedding", "vit_embedding"
+]
 MaskFillerName = Literal["text_encoder_masked", "text_encoder_masked_imdb"]
 MatcherName = Literal["clip", "clip_flickr8k", "siglip"]
 RecognizerName = Literal["conformer_ctc", "conformer_ctc_spoken_digit", "wav2vec2_ctc"]

@@ -62,7 +62,7 @@ def _fields(module, name):
         return _fields(home, name)
     node = _definition(module, name)
     values, descriptions = {}, {}
-    for base in node.bases:
+    for base in reversed(node.bases):  # the first one counts
         inherited = _fields(module, base.id)
         values |= inherited[0]
         descriptions |= inherited[1]

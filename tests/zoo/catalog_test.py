@@ -272,6 +272,7 @@ def test_architectures_are_listed_last():
         "text_encoder_span",
         "text_encoder_tags",
         "transformer_lm",
+        "transformer_lm_embedding",
         "transformer_nmt",
         "vision_encoder_decoder",
         "vit",

@@ -4,7 +4,7 @@ import re
 
 from zoo.checkpoints.generation import ignore_generation
 from zoo.checkpoints.plan import Plan
-from zoo.checkpoints.sentence_transformers import MODULES, lowers_case, pooled
+from zoo.checkpoints.sentence_transformers import is_embedder, lowers_case, pooled
 from zoo.checkpoints.settings import REGRESSION, settings_of_labels
 from zoo.readers.text.reading import read_tokenizer
 
@@ -52,7 +52,7 @@ def head_of(settings, folder):
     is_of_tags = settings.is_of_tags(head == "tags")
     if settings.makes_head:
         return "tags" if is_of_tags and settings.new_labels else "labels"
-    return "embedding" if (folder / MODULES).is_file() else head
+    return "embedding" if is_embedder(folder) else head
 
 
 def encoder_plan(settings, folder, head, options, heads, names):

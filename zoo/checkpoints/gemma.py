@@ -8,12 +8,11 @@ import keras
 from keras_attention.scores import ScaledDot
 from zoo.checkpoints import llama
 from zoo.checkpoints.activations import activation
-from zoo.checkpoints.chat import chat_of
-from zoo.checkpoints.generation import sampler_of_continuations
+from zoo.checkpoints.language_models import language_plan, require_language_model
 from zoo.checkpoints.layer_types import FULL, WINDOWED, windows
-from zoo.checkpoints.names import Names, OneLess, with_output
-from zoo.checkpoints.plan import Plan
+from zoo.checkpoints.names import OneLess
 from zoo.checkpoints.rotary import rotary, settings_of_rotary
+from zoo.checkpoints.sentence_transformers import is_embedder
 from zoo.readers.text.reading import read_tokenizer
 
 LAYER = "model.layers.{}"
@@ -27,8 +26,8 @@ IMAGES = "<image_soft_token>"  # of the tokenizer of Gemma 3; the models of text
 
 
 def plan(settings, folder):
-    settings.require_class(CLASSES)
-    settings.require(chunk_size_feed_forward=0, use_bidirectional_attention=False)
+    require_language_model(settings, folder, CLASSES)
+    settings.require(chunk_size_feed_forward=0)
     settings.ignore("cache_implementation", "hidden_act")
     kind = settings.model_type
     key_dim = settings.take("head_dim", default=256)
@@ -52,11 +51,12 @@ def plan(settings, folder):
         "attention_dropout": settings.take("attention_dropout", default=0.0),
         "use_bias": ["attention"] if settings.take("attention_bias", default=False) else [],
         "scaled": True,
-        "tied": is_tied,
         "pad_id": -1,
-        "chat": chat_of(folder),
-        "sampler": sampler_of_continuations(settings, folder),
     }
+    if is_embedder(folder):
+        options["is_causal"] = not settings.take("use_bidirectional_attention", default=False)
+    else:
+        settings.require(use_bidirectional_attention=False)
     if kind != "gemma":
         options |= _scores(settings, key_dim) | _windows(settings)
     options |= _positions(settings, options)
@@ -64,9 +64,7 @@ def plan(settings, folder):
     table |= {} if kind == "gemma" else SANDWICH
     norms = [path for path in table if path.endswith("norm")]
     table |= {path: OneLess(table[path]) for path in norms}
-    table, tied = with_output(table, "lm_head.weight", is_tied)
-    names = Names(table, "", tied, llama.UNUSED)
-    return Plan("transformer_lm", options, names, settings.take("vocab_size"))
+    return language_plan(settings, folder, options, table, is_tied, llama.UNUSED)
 
 
 def tokenizer(folder, size):

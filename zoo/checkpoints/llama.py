@@ -1,11 +1,8 @@
 """Llama (Touvron et al. 2023) and its relatives: Mistral, SmolLM2, Qwen 2 and 3, and OLMo 2."""
 
 from zoo.checkpoints.activations import activation
-from zoo.checkpoints.chat import chat_of
-from zoo.checkpoints.generation import sampler_of_continuations
+from zoo.checkpoints.language_models import language_plan, require_language_model
 from zoo.checkpoints.layer_types import FULL, WINDOWED, windows
-from zoo.checkpoints.names import Names, with_output
-from zoo.checkpoints.plan import Plan
 from zoo.checkpoints.rotary import rotary, settings_of_rotary
 
 TABLE = {
@@ -41,7 +38,7 @@ OF_QUERIES = ["query", "key", "value"]
 
 
 def plan(settings, folder):
-    settings.require_class(CLASSES)
+    require_language_model(settings, folder, CLASSES)
     settings.require(chunk_size_feed_forward=0, rope_interleaved=False, use_mrope=False)
     kind = settings.model_type
     is_olmo, has_norms = kind == "olmo2", kind in ("olmo2", "qwen3")
@@ -69,15 +66,10 @@ def plan(settings, folder):
         "epsilon": epsilon,
         "use_bias": _biases(settings),
         "scaled": False,
-        "tied": is_tied,
         "pad_id": -1,
-        "chat": chat_of(folder),
-        "sampler": sampler_of_continuations(settings, folder),
     }
     table = TABLE | (NORMS if has_norms else {}) | (OLMO if is_olmo else {})
-    table, tied = with_output(table, "lm_head.weight", is_tied)
-    names = Names(table, "", tied, UNUSED)
-    return Plan("transformer_lm", options, names, settings.take("vocab_size"))
+    return language_plan(settings, folder, options, table, is_tied, UNUSED)
 
 
 def _biases(settings):

@@ -2,11 +2,9 @@
 
 from zoo.checkpoints import llama
 from zoo.checkpoints.activations import activation
-from zoo.checkpoints.chat import chat_of
-from zoo.checkpoints.generation import sampler_of_continuations
+from zoo.checkpoints.language_models import language_plan, require_language_model
 from zoo.checkpoints.layer_types import WINDOWED, windows
-from zoo.checkpoints.names import Names, Part, with_output
-from zoo.checkpoints.plan import Plan
+from zoo.checkpoints.names import Part
 from zoo.checkpoints.rotary import rotary, settings_of_rotary
 
 LAYER = "model.layers.{}"
@@ -16,7 +14,7 @@ CLASSES = ("Phi3ForCausalLM",)
 
 
 def plan(settings, folder):
-    settings.require_class(CLASSES)
+    require_language_model(settings, folder, CLASSES)
     settings.require(chunk_size_feed_forward=0, attention_bias=False, mlp_bias=False)
     settings.require(lm_head_bias=False)
     settings.ignore("embd_pdrop", "original_max_position_embeddings")  # for `longrope` alone
@@ -43,10 +41,7 @@ def plan(settings, folder):
         "epsilon": settings.take("rms_norm_eps", default=1e-5),
         "use_bias": False,
         "scaled": False,
-        "tied": is_tied,
         "pad_id": -1,
-        "chat": chat_of(folder),
-        "sampler": sampler_of_continuations(settings, folder),
     }
     keys, values = heads * key_dim, (heads + groups) * key_dim  # where they begin
     attention, network = "blocks.{}.attention", "blocks.{}.feed_forward"
@@ -57,9 +52,7 @@ def plan(settings, folder):
         f"{network}.gate": Part(GATE_AND_INNER, -1, 0, hidden),
         f"{network}.inner": Part(GATE_AND_INNER, -1, hidden, None),
     }
-    table, tied = with_output(table, "lm_head.weight", is_tied)
-    names = Names(table, "", tied, llama.UNUSED)
-    return Plan("transformer_lm", options, names, settings.take("vocab_size"))
+    return language_plan(settings, folder, options, table, is_tied, llama.UNUSED)
 
 
 def _position(settings):

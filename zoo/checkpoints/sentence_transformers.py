@@ -1,4 +1,6 @@
-"""Folders of sentence-transformers: what comes after the encoder of texts."""
+"""Folders of sentence-transformers: what comes after the model of token vectors."""
+
+from typing import NamedTuple
 
 from zoo.storage import CONFIG
 from zoo.storage.json_files import read_named_json
@@ -11,6 +13,7 @@ _POOLINGS = {
     "pooling_mode_cls": "first",
     "pooling_mode_mean_tokens": "mean",
     "pooling_mode_mean": "mean",
+    "pooling_mode_lasttoken": "last",
 }
 _ACTIVATIONS = {
     "torch.nn.modules.activation.ReLU": "relu",
@@ -19,8 +22,57 @@ _ACTIVATIONS = {
 }
 
 
+class Modules(NamedTuple):
+    """What comes after the model of token vectors.
+
+    Attributes:
+        pooling: `"first"`, `"mean"` or `"last"`.
+        dense: List of dictionaries, one for each dense layer: its folder, `place`, and its `size`,
+            `activation` and `use_bias`.
+        options: Dictionary of the options of an embedder that do not depend on its core.
+    """
+
+    pooling: str
+    dense: list
+    options: dict
+
+
+def is_embedder(folder):
+    """Whether a folder is one of sentence-transformers."""
+    return (folder / MODULES).is_file()
+
+
+def modules_of(folder, longest):
+    """Returns the `Modules` in `modules.json`.
+
+    Args:
+        folder: The folder.
+        longest: Maximum number of tokens of the model.
+
+    Raises:
+        ValueError: If a module, or its setting, is not implemented; the message names it.
+    """
+    path = folder / MODULES
+    prompts = _prompts(folder / PROMPTS)
+    modules = read_named_json(path, LARGEST)
+    kinds = [module["type"].rsplit(".", 1)[-1] for module in modules]
+    last = kinds[-1:] if kinds[-1:] == ["Normalize"] else []
+    dense = modules[2 : len(kinds) - len(last)]
+    if kinds != ["Transformer", "Pooling", *["Dense"] * len(dense), *last]:
+        raise ValueError(
+            f"{path} has the modules {', '.join(kinds)}. Implemented: Transformer, Pooling, Dense, "
+            "Normalize, the last two optional."
+        )
+    pooling = _pooling(folder, folder / modules[1]["path"] / CONFIG, any(prompts.values()))
+    options = {"unit_length": bool(last)} | ({"prompts": prompts} if prompts else {})
+    length = _content(folder / SETTINGS).get("max_seq_length")
+    if length is not None:
+        options["max_tokens"] = min(length, longest)
+    return Modules(pooling, [_dense(folder, module["path"]) for module in dense], options)
+
+
 def pooled(folder, options):
-    """Completes the options of an embedder from `modules.json`, if there is one.
+    """Completes the options of an encoder that embeds from `modules.json`, if there is one.
 
     Args:
         folder: The folder.
@@ -32,36 +84,30 @@ def pooled(folder, options):
     Raises:
         ValueError: If a module, or its setting, is not implemented; the message names it.
     """
-    path = folder / MODULES
-    if not path.is_file():
+    if not is_embedder(folder):
         return options, {}
-    prompts = _prompts(folder / PROMPTS)
-    modules = read_named_json(path, LARGEST)
-    kinds = [module["type"].rsplit(".", 1)[-1] for module in modules]
-    optional = [kind for kind in kinds[2:] if kind in ("Dense", "Normalize")]
-    if kinds != ["Transformer", "Pooling", *sorted(set(optional))]:
+    modules = modules_of(folder, options["max_length"])
+    if modules.pooling == "last":
         raise ValueError(
-            f"{path} has the modules {', '.join(kinds)}. Implemented: Transformer, Pooling, Dense, "
-            "Normalize, the last two optional."
+            f"{folder} pools by the last token, which is only implemented for language models."
         )
-    pooling = _pooling(folder, folder / modules[1]["path"] / CONFIG, any(prompts.values()))
-    options, names = {**options, "pooling": pooling, "unit_length": "Normalize" in kinds}, {}
-    if prompts:
-        options["prompts"] = prompts
-    if "Dense" in kinds:
-        place = modules[2]["path"]
-        options |= _dense(folder / place / CONFIG)
-        names = {"pooler": f"{place}.linear"}
-    length = _content(folder / SETTINGS).get("max_seq_length")
-    if length is not None:
-        options["max_tokens"] = min(length, options["max_length"])
-    return options, names
+    options = {**options, "pooling": modules.pooling, **modules.options}
+    if not modules.dense:
+        return options, {}
+    if len(modules.dense) > 1 or not modules.dense[0]["use_bias"]:
+        told = ", ".join(f"{each['place']} with bias={each['use_bias']}" for each in modules.dense)
+        raise ValueError(
+            f"{folder} has the dense layers {told}, which is not implemented for a text encoder: "
+            "it should be one, with a bias."
+        )
+    (dense,) = modules.dense
+    options |= {"pooler": dense["activation"], "vector_size": dense["size"]}
+    return options, {"pooler": f"{dense['place']}.linear"}
 
 
 def lowers_case(folder):
     """Whether an embedder turns texts into lower case before the tokenizer reads them."""
-    is_embedder = (folder / MODULES).is_file()
-    return is_embedder and bool(_content(folder / SETTINGS).get("do_lower_case"))
+    return is_embedder(folder) and bool(_content(folder / SETTINGS).get("do_lower_case"))
 
 
 def _pooling(folder, path, has_prompts):
@@ -82,16 +128,22 @@ def _pooling(folder, path, has_prompts):
     return _POOLINGS[chosen[0]]
 
 
-def _dense(path):
-    """Returns the options of the dense layer after pooling."""
+def _dense(folder, place):
+    """Returns a dense layer after pooling, as in `Modules`."""
+    path = folder / place / CONFIG
     settings = read_named_json(path, LARGEST)
     activation = settings["activation_function"]
-    if activation not in _ACTIVATIONS or not settings.get("bias", True):
+    if activation not in _ACTIVATIONS:
         raise ValueError(
-            f"{path} says activation_function={activation!r} and bias={settings.get('bias', True)},"
-            f" which is not implemented. Implemented: {', '.join(_ACTIVATIONS)}, with a bias."
+            f"{path} says activation_function={activation!r}, which is not implemented. "
+            f"Implemented: {', '.join(_ACTIVATIONS)}."
         )
-    return {"pooler": _ACTIVATIONS[activation], "vector_size": settings["out_features"]}
+    return {
+        "place": place,
+        "size": settings["out_features"],
+        "activation": _ACTIVATIONS[activation],
+        "use_bias": settings.get("bias", True),
+    }
 
 
 def _prompts(path):

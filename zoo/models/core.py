@@ -19,6 +19,8 @@ class Core(keras.Model):
         heads: Names of the layers that depend on the labels.
         reader: Name of the class of the readers that make its inputs, such as `"ImageReader"`;
             `None` for inputs without a reader, such as tokens.
+        has_template: Whether the special tokens around a text are those of the tokenizer's template
+            for single texts; otherwise they are its start and its end token.
 
     Attributes:
         config: The `Config`.
@@ -29,6 +31,7 @@ class Core(keras.Model):
     description = None
     heads = ()
     reader = None
+    has_template = False
 
     def __init__(self, *required, name=None, dtype=None, trainable=True, **options):
         super().__init__(name=name, dtype=dtype, trainable=trainable)

@@ -303,7 +303,11 @@ class TokenEmbedding(keras.layers.Layer):
 
 
 def embedding_of(config, max_length, dtype, **options):
-    """Returns the `TokenEmbedding` for a `WriterConfig`, with other options of its positions."""
+    """Returns the `TokenEmbedding` for the config of a Transformer, with other options of its
+    positions; with the options of the output layer, if that is a `WriterConfig`.
+    """
+    if isinstance(config, WriterConfig):
+        options = {"tied": config.tied, "output_bias": config.output_bias, **options}
     return TokenEmbedding(
         config.vocabulary_size,
         config.size,
@@ -311,8 +315,6 @@ def embedding_of(config, max_length, dtype, **options):
         max_length,
         config.dropout,
         config.scaled,
-        config.tied,
-        config.output_bias,
         dtype=dtype,
         **options,
     )

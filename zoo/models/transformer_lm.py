@@ -8,98 +8,32 @@ import dataclasses
 import keras
 from keras import ops
 
-from keras_attention import EncoderBlock, Memory, masks, positions, scores
-from zoo.models.core import Core
-from zoo.models.transformer import (
-    EMBEDDED,
-    WriterConfig,
-    embedding_of,
-    make_blocks,
-    make_norm,
-    run_blocks,
-)
+from keras_attention import Memory
+from zoo.models.language_stack import LanguageStack, LanguageStackConfig
+from zoo.models.transformer import WriterConfig, run_blocks
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TransformerLMConfig(WriterConfig):
-    """Options of a language model, in addition to those of `WriterConfig`, whose defaults partly
-    differ.
+class TransformerLMConfig(LanguageStackConfig, WriterConfig):
+    """Options of a language model, in addition to those of `LanguageStackConfig` and of
+    `WriterConfig`.
 
     Args:
-        context_length: Number of tokens in the context that it is trained with.
-        first_position: Position of the first token, with an embedded `position`.
-        embedding_norm: Whether the embedding is normalized, as in BLOOM.
-        hidden: Hidden size of the feed-forward networks; defaults to `4 · size`.
-        window: Number of tokens that a token attends to, itself included, as in Mistral; `None` for
-            all.
-        global_layers: With a `window`, the numbers of the blocks, from 0, whose tokens attend to
-            all tokens, as in Gemma 2; `None` for no such block.
-        global_position: Position inside the attention of these blocks, as in Gemma 3; defaults to
-            `position`.
-        score: Score of the attention, a name or a config, as for `Attention`.
-        soft_cap: `c` in `c · tanh(scores / c)`, or `None` for no cap.
-        output_soft_cap: The same for the logits.
-        parallel: Whether attention and feed-forward network of a block have the same input, as in
-            GPT-NeoX.
+        output_soft_cap: `c` in `c · tanh(logits / c)`, or `None` for no cap.
 
     Raises:
-        ValueError: As for `WriterConfig`, or if `global_layers` are not numbers of blocks beside a
-            `window`, `global_position` is not one inside attention or there are no such blocks, or
-            a cap is not above 0.
+        ValueError: As for `LanguageStackConfig`, or if the cap is not above 0.
     """
 
-    hidden: int | None = None
-    normalize: str = "pre"
-    position: str | dict = "rotary"
-    activation: str = "gelu"
-    use_bias: bool | list = False
-    context_length: int = 256
-    first_position: int = 0
-    embedding_norm: bool = False
-    window: int | None = None
-    global_layers: list | None = None
-    global_position: str | dict | None = None
-    score: str | dict = "scaled_dot"
-    soft_cap: float | None = None
     output_soft_cap: float | None = None
-    parallel: bool = False
 
     def __post_init__(self):
         super().__post_init__()
-        object.__setattr__(self, "hidden", self.hidden or 4 * self.size)
-        self._require_name("global_position", positions.names())
-        self._require_name("score", scores.names())
-        self._require_global_layers()
-        for name in ("soft_cap", "output_soft_cap"):
-            cap = getattr(self, name)
-            if cap is not None and cap <= 0:
-                raise ValueError(
-                    f"`{name}` of TransformerLM must be above 0, or None for no cap. Received: "
-                    f"{name}={cap!r}."
-                )
-
-    def _require_global_layers(self):
-        found = self.global_layers
-        if found is None:
-            if self.global_position is not None:
-                raise ValueError(
-                    "`global_position` of TransformerLM is that of the blocks in `global_layers`. "
-                    f"Received: global_position={self.global_position!r}, global_layers=None. "
-                    "Pass `global_layers`, or for all blocks `position`."
-                )
-            return
-        is_list = isinstance(found, list | tuple)  # of integers: booleans may mean each block
-        is_list = is_list and all(type(place) is int for place in found)
-        if self.window is None or not is_list or not set(found) <= set(range(self.num_layers)):
-            raise ValueError(
-                "`global_layers` of TransformerLM must be None or, beside a `window`, a list of "
-                f"numbers of blocks, from 0 to {self.num_layers - 1}. Received: global_layers="
-                f"{found!r}, window={self.window}."
-            )
+        self._require_cap("output_soft_cap")
 
 
 @keras.saving.register_keras_serializable(package="zoo")
-class TransformerLanguageModel(Core):
+class TransformerLanguageModel(LanguageStack):
     """A stack of causal blocks that predicts each next token.
 
     Paper: Radford et al. 2018, Improving Language Understanding by Generative Pre-Training; with
@@ -123,42 +57,6 @@ class TransformerLanguageModel(Core):
     architecture = "transformer_lm"
     description = "Transformer language model"
 
-    def __init__(self, vocabulary_size, **options):
-        super().__init__(vocabulary_size, **options)
-        config, dtype = self.config, self.dtype_policy
-        self.embedding = embedding_of(
-            config,
-            config.context_length + config.first_position,
-            dtype,
-            norm=config.norm if config.embedding_norm else None,
-            epsilon=config.epsilon,
-        )
-        self.blocks = [self._make_block(place) for place in range(config.num_layers)]
-        self.norm = make_norm(config, "norm", dtype)
-
-    def _make_block(self, place):
-        config, mask = self.config, masks.Causal()
-        position = config.position
-        if config.window is not None:
-            if place not in (config.global_layers or ()):
-                mask &= masks.SlidingWindow(left=config.window - 1, right=0)
-            elif config.global_position is not None:
-                position = config.global_position
-        (block,) = make_blocks(
-            EncoderBlock,
-            "block",
-            config,
-            number=1,
-            first=place,
-            mask=mask,
-            position=None if position in EMBEDDED else position,
-            score=config.score,
-            soft_cap=config.soft_cap,
-            parallel=config.parallel,
-            dtype=self.dtype_policy,
-        )
-        return block
-
     @property
     def pad_id(self):
         """The id that left-pads prompts."""
@@ -169,23 +67,13 @@ class TransformerLanguageModel(Core):
         """Number of tokens that the model can see."""
         return self.config.context_length
 
-    def build(self, input_shape=None):
-        shape = (None, None, self.embedding.size)
-        self.embedding.build()
-        for block in self.blocks:
-            block.build(shape)
-        self.norm.build(shape)
-
     def call(self, token_ids, return_attention_scores=False, training=None):
-        x = self._embed(token_ids, 0, training)
+        x = self.embed(token_ids, 0, training)
         x, weights = run_blocks(
             self.blocks, x, return_attention_scores=return_attention_scores, training=training
         )
         logits = self._logits(x)
         return (logits, [each for (each,) in weights]) if return_attention_scores else logits
-
-    def _embed(self, ids, start, training):
-        return self.embedding(ids, start=start + self.config.first_position, training=training)
 
     def _logits(self, x, table=None):
         logits, cap = self.embedding.logits(self.norm(x), table), self.config.output_soft_cap
@@ -228,7 +116,7 @@ class TransformerLanguageModel(Core):
 
     def _advance(self, ids, state, context):
         time, visible = state["time"], context["visible"]
-        x = self._embed(ids, time + context["first"], training=False)
+        x = self.embed(ids, time + context["first"], training=False)
         caches = []
         for block, (key, value) in zip(self.blocks, state["caches"], strict=True):
             memory = Memory(key, value, visible[:, : ops.shape(key)[-2]])

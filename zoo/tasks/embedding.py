@@ -77,7 +77,10 @@ class Embedder(EncodingTask):
             longest = core.config.max_length
             is_length = max_tokens is None or 3 <= max_tokens <= longest
             require(is_length, f"None, or from 3 to {longest}", max_tokens=max_tokens)
-            reader = TextReader(tokenizer, max_tokens or longest)
+            around = None
+            if core.has_template:
+                around = tokenizer.opening_ids, tokenizer.closing_ids
+            reader = TextReader(tokenizer, max_tokens or longest, around, core.config.pad_id)
         else:
             require(max_tokens is None, "None for a model of images", max_tokens=max_tokens)
         self.prompts = prompts
@@ -86,7 +89,9 @@ class Embedder(EncodingTask):
     @classmethod
     def decides(cls, tokenizer=None, reader=None, **settings):
         reader = part_of(reader)
-        return {**super().decides(tokenizer), **({} if reader is None else reader.decides)}
+        of_tokens = {} if tokenizer is None else {"pad_id": tokenizer.own_pad_id}
+        of_reader = {} if reader is None else reader.decides
+        return {**super().decides(tokenizer), **of_tokens, **of_reader}
 
     @property
     def prompts(self):

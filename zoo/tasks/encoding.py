@@ -16,6 +16,7 @@ from zoo.readers.text.text_reader import TextReader
 from zoo.serving import Endpoint
 from zoo.tasks.arguments import FilePath
 from zoo.tasks.base import Task
+from zoo.tasks.padding import padding_of, require_same_padding
 
 CHARACTERS_A_TOKEN = 4  # about, in English
 REQUESTS = tf.TensorSpec([None], tf.string)
@@ -39,9 +40,14 @@ class EncodingTask(Task):
 
     def __init__(self, core, tokenizer, reader, **kwargs):
         super().__init__(core, tokenizer, **kwargs)
+        require_same_padding(core, tokenizer)
         self.reader = reader
         self.takes_images = isinstance(reader, ImageReader)
         self.forget_compiled()
+
+    @classmethod
+    def decides(cls, tokenizer=None, **settings):
+        return {**super().decides(tokenizer), **padding_of(tokenizer)}
 
     def forget_compiled(self):
         super().forget_compiled()
@@ -121,7 +127,7 @@ class EncodingTask(Task):
         if self.tokenizer is None:
             return self._encoders_of_images()
         config = self.core.config
-        has_segments = config.num_segments > 1
+        has_segments = getattr(config, "num_segments", 0) > 1
 
         def encode(token_ids, attention_mask, segment_ids=None):
             ids = tf.where(attention_mask > 0, token_ids, config.pad_id)

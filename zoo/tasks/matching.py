@@ -34,6 +34,7 @@ from zoo.tasks.arguments import (
 from zoo.tasks.base import Task, part_of
 from zoo.tasks.match_results import Findings, Matches
 from zoo.tasks.matching_graphs import write_matching_graphs
+from zoo.tasks.padding import padding_of
 from zoo.tasks.picture_results import PictureClasses
 from zoo.tasks.searching import find, is_path_of_picture, picture_to_find, pictures_to_search
 from zoo.tasks.seeing import as_annotations, require_eyes_that_fit
@@ -93,7 +94,8 @@ class Matcher(Task):
     def decides(cls, tokenizer=None, reader=None, **settings):
         reader = part_of(reader)
         of_reader = {} if reader is None else reader.decides
-        return {**super().decides(tokenizer), **of_reader}
+        of_tokens = {} if tokenizer is None else {"end_id": tokenizer.end_id}
+        return {**super().decides(tokenizer), **padding_of(tokenizer), **of_tokens, **of_reader}
 
     @property
     def parts(self):

@@ -15,6 +15,7 @@ from zoo.decoding.processors import ForcedFirstToken
 from zoo.serving import Start, buckets
 from zoo.tasks.arguments import SamplerLike, require_dropout
 from zoo.tasks.generating import GeneratingTask
+from zoo.tasks.padding import padding_of, require_same_padding
 
 TEXTS_A_TOKENIZER_CALL = 256
 MOST_COUNTED = 50_000  # pairs in lists that are tokenized in advance, in a few seconds
@@ -39,7 +40,12 @@ class SourceToTargetTask(GeneratingTask):
 
     def __init__(self, core, tokenizer, sampler=None, max_source_length=LONGEST_SOURCE, **kwargs):
         super().__init__(core, tokenizer, sampler, **kwargs)
+        require_same_padding(core, tokenizer)
         self.max_source_length = max_source_length
+
+    @classmethod
+    def decides(cls, tokenizer=None, **settings):
+        return {**super().decides(tokenizer), **padding_of(tokenizer)}
 
     @property
     def max_source_length(self):

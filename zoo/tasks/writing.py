@@ -67,6 +67,11 @@ class TextGenerator(GeneratingTask):
         self._streams = TokenStreams(tokenizer, opening)
         self._prompts = Prompts(self._streams, core.context_length, chat)
 
+    @classmethod
+    def decides(cls, tokenizer=None, **settings):
+        of_tokens = {} if tokenizer is None else {"pad_id": tokenizer.own_pad_id}
+        return {**super().decides(tokenizer), **of_tokens}
+
     def forget_compiled(self):
         super().forget_compiled()
         self._continuation = Continuation(self)

@@ -62,6 +62,17 @@ class TextTokenizer(tf.Module):
         return (self.start_id,)
 
     @property
+    def closing_ids(self):
+        """The special tokens behind a single text, a tuple."""
+        return (self.end_id,)
+
+    @property
+    def own_pad_id(self):
+        """`pad_id`, or −1 if there is none, or if it is also a token of texts."""
+        tokens = {None, self.start_id, *self.end_ids, *self.opening_ids, *self.closing_ids}
+        return -1 if self.pad_id in tokens else self.pad_id
+
+    @property
     def end_ids(self):
         return () if self.end_id is None else (self.end_id,)
 

@@ -10,12 +10,15 @@ BUCKET_WIDTH, LONGEST_BUCKET = 16, 512
 class TextReader:
     """Prepares texts for an encoder: chunks of at most `max_length` tokens.
 
-    Each chunk is an input of its own, between the start and the end token, so that no part of a
-    long text is lost and none is longer than the inputs that the encoder was trained on.
+    Each chunk is an input of its own, between special tokens, so that no part of a long text is
+    lost and none is longer than the inputs that the encoder was trained on.
 
     Args:
-        tokenizer: A tokenizer with `start_id`, `end_id` and `pad_id`.
-        max_length: Maximum number of tokens in a chunk, start and end included.
+        tokenizer: A tokenizer.
+        max_length: Maximum number of tokens in a chunk, special tokens included.
+        around: The ids in front of and behind each chunk, two tuples; by default the start and the
+            end token of the tokenizer.
+        pad_id: Id of the padding; by default that of the tokenizer.
 
     Example:
 
@@ -27,13 +30,16 @@ class TextReader:
 
     request_name = "text"
 
-    def __init__(self, tokenizer, max_length):
-        if max_length < 3:
+    def __init__(self, tokenizer, max_length, around=None, pad_id=None):
+        self.front, self.behind = around or ((tokenizer.start_id,), (tokenizer.end_id,))
+        least = len(self.front) + 1 + len(self.behind)
+        if max_length < least:
             raise ValueError(
-                "`max_length` must be at least 3, for the start token, a token of the text, and "
-                f"the end token. Received: max_length={max_length}."
+                f"`max_length` must be at least {least}, for a token of the text and the special "
+                f"tokens around it. Received: max_length={max_length}."
             )
         self.tokenizer, self.max_length = tokenizer, max_length
+        self.pad_id = tokenizer.pad_id if pad_id is None else pad_id
 
     def requests(self, texts):
         """Returns the texts of a call, and whether the call was for one text."""
@@ -49,29 +55,32 @@ class TextReader:
             int32 `(batch, chunks, length)`, padded, and boolean `(batch,)`, all `True`.
         """
         tokens = self.tokenizer.tokenize(requests)
-        ids = tokens.to_tensor(self.tokenizer.pad_id, shape=[None, None])
+        ids = tokens.to_tensor(self.pad_id, shape=[None, None])
         is_readable = tf.fill(tf.shape(requests), True)
         return self.chunks(ids, tokens.row_lengths()), is_readable
 
     def chunks(self, tokens, lengths):
         """Splits padded tokens `(batch, length)` into chunks `(batch, chunks, chunk_length)`."""
-        room = self.max_length - 2
+        front, behind, pad_id = self.front, self.behind, self.pad_id
+        room = self.max_length - len(front) - len(behind)
         length = tf.shape(tokens)[1]
         count = tf.maximum(-(-length // room), 1)
         width = tf.where(count > 1, room, length)
         batch = tf.shape(tokens)[0]
-        missing, pad_id = count * width - length, self.tokenizer.pad_id
+        missing = count * width - length
         tokens = tf.pad(tokens, [[0, 0], [0, missing]], constant_values=pad_id)
         tokens = tf.reshape(tokens, (batch, count, width))
         lengths = tf.cast(lengths, tf.int32)[:, None] - width * tf.range(count)
         # An empty text has a chunk, too; after the last chunk of a text there is only padding.
         is_chunk = (lengths > 0) | (tf.range(count) == 0)
-        lengths = tf.clip_by_value(lengths, 0, width)
-        start = tf.fill([batch, count, 1], self.tokenizer.start_id)
-        chunks = tf.concat([start, tokens, tf.fill([batch, count, 1], self.tokenizer.pad_id)], -1)
-        end = tf.range(width + 2) == lengths[..., None] + 1
-        chunks = tf.where(end, self.tokenizer.end_id, chunks)
-        return tf.where(is_chunk[..., None], chunks, self.tokenizer.pad_id)
+        ends = len(front) + tf.clip_by_value(lengths, 0, width)
+        start = tf.broadcast_to(tf.constant(front, tf.int32), [batch, count, len(front)])
+        rest = tf.fill([batch, count, len(behind)], pad_id)
+        chunks = tf.concat([start, tokens, rest], -1)
+        for place, number in enumerate(behind):
+            is_here = tf.range(tf.shape(chunks)[2]) == ends[..., None] + place
+            chunks = tf.where(is_here, number, chunks)
+        return tf.where(is_chunk[..., None], chunks, pad_id)
 
     def batched(self, examples, batch_size):
         """Returns batches of (chunks, label) of texts of similar length.
@@ -84,10 +93,10 @@ class TextReader:
         def tokenize(texts, labels):
             return self.tokenizer.tokenize(texts), labels
 
-        batches = bucketed(examples, tokenize, batch_size, (self.tokenizer.pad_id,))
+        batches = bucketed(examples, tokenize, batch_size, (self.pad_id,))
 
         def cut(ids, labels):
-            lengths = tf.reduce_sum(tf.cast(ids != self.tokenizer.pad_id, tf.int32), axis=1)
+            lengths = tf.reduce_sum(tf.cast(ids != self.pad_id, tf.int32), axis=1)
             return self.chunks(ids, lengths), labels
 
         return batches.map(cut, num_parallel_calls=tf.data.AUTOTUNE)

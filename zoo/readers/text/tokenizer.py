@@ -1,5 +1,6 @@
 """Tokenizers of existing models, with their ids, inside the TensorFlow graph."""
 
+import itertools
 import json
 import re
 
@@ -215,9 +216,11 @@ class Tokenizer(TextTokenizer):
 
     @property
     def opening_ids(self):
-        items = self.templates[0]
-        front = items[: next(place for place, item in enumerate(items) if item.text is not None)]
-        return tuple(number for item in front for number in item.token_ids)
+        return _special(itertools.takewhile(lambda item: item.text is None, self.templates[0]))
+
+    @property
+    def closing_ids(self):
+        return _special(itertools.dropwhile(lambda item: item.text is None, self.templates[0]))
 
     @property
     def end_ids(self):
@@ -439,3 +442,8 @@ def _with_tokens(pieces, tokens):
         validate=False,
     )
     return tf.concat([tokens, pieces], axis=1)
+
+
+def _special(items):
+    """Returns the ids of the special tokens among the items of a template, a tuple."""
+    return tuple(number for item in items for number in item.token_ids)

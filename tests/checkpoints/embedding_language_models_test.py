@@ -1,0 +1,209 @@
+"""Language models that embed texts, in folders of sentence-transformers."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import zoo
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+import safetensors.torch  # noqa: E402
+import tokenizers  # noqa: E402
+
+from tests.checkpoints import tiny  # noqa: E402
+
+PROMPTS = {"query": "The dogs: ", "document": ""}
+GEMMA = {
+    "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+    "use_bidirectional_attention": True,
+}
+
+
+def save(folder, family, kind, special, pooling, sizes=(), **settings):
+    """Writes a tiny embedder.
+
+    Args:
+        folder: The folder.
+        family, kind, **settings: As for `tiny.save`.
+        special: The tokens in front of and behind a text.
+        pooling: The setting of the pooling that is true.
+        sizes: Numbers of outputs of dense layers, which have no bias.
+
+    Returns:
+        The model and the tokenizer of transformers, and the dense layers.
+    """
+    theirs, _ = tiny.save(folder, family, kind, **settings)
+    path = folder / "tokenizer.json"
+    pieces = tokenizers.Tokenizer.from_file(str(path))
+    front, behind = special
+    pieces.post_processor = tokenizers.processors.TemplateProcessing(
+        single=f"{front} $A {behind}".strip(),
+        special_tokens=[(each, pieces.token_to_id(each)) for each in special if each],
+    )
+    pieces.save(str(path))
+    kinds = ["Transformer", "Pooling", *["Dense"] * len(sizes), "Normalize"]
+    places = ["", *(f"{place + 1}_{kind}" for place, kind in enumerate(kinds[1:]))]
+    modules = [
+        {"idx": idx, "path": place, "type": f"sentence_transformers.models.{kind}"}
+        for idx, (place, kind) in enumerate(zip(places, kinds, strict=True))
+    ]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "1_Pooling").mkdir()
+    told = {"pooling_mode_cls_token": False, pooling: True, "include_prompt": True}
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(told))
+    told = {"prompts": PROMPTS, "default_prompt_name": None, "similarity_fn_name": "cosine"}
+    (folder / "config_sentence_transformers.json").write_text(json.dumps(told))
+    layers, inputs = [], 16
+    for place, size in zip(places[2:], sizes, strict=False):
+        layer = torch.nn.Linear(inputs, size, bias=False)
+        layers.append(layer)
+        (folder / place).mkdir()
+        told = {"in_features": inputs, "out_features": size, "bias": False}
+        told["activation_function"] = "torch.nn.modules.linear.Identity"
+        (folder / place / "config.json").write_text(json.dumps(told))
+        tensors = {"linear.weight": layer.weight.detach()}
+        safetensors.torch.save_file(tensors, folder / place / "model.safetensors")
+        inputs = size
+    return theirs, pieces, layers
+
+
+@torch.no_grad()
+def vectors(theirs, pieces, pool, layers, texts):
+    """Returns what sentence-transformers computes, one text after the other."""
+    found = []
+    for text in texts:
+        ids = torch.tensor([pieces.encode(text).ids])
+        x = pool(theirs(ids).last_hidden_state[0])
+        for layer in layers:
+            x = layer(x)
+        found.append((x / x.norm()).numpy())
+    return np.stack(found)
+
+
+@pytest.fixture(scope="module")
+def qwen(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("qwen")
+    end = "<|endoftext|>"  # which also pads, as in Qwen3 Embedding
+    return folder, *save(folder, "Qwen3", "ForCausalLM", ("", end), "pooling_mode_lasttoken")
+
+
+@pytest.fixture(scope="module")
+def gemma(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("gemma")
+    saved = save(
+        folder,
+        "Gemma3Text",
+        "TextModel",
+        ("<bos>", "<eos>"),
+        "pooling_mode_mean_tokens",
+        (24, 10),
+        **GEMMA,
+    )
+    return folder, *saved
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_the_last_token_of_a_causal_model(qwen, tmp_path):
+    folder, theirs, pieces, layers = qwen
+    model = zoo.load(folder)
+    assert isinstance(model, zoo.Embedder)
+    assert model.prompts == PROMPTS
+    texts = [*tiny.TEXTS, "", "with <|endoftext|> inside"]
+    of_text = vectors(theirs.model, pieces, lambda x: x[-1], layers, texts)
+    np.testing.assert_allclose(model.embed(texts), of_text, atol=1e-5)
+    prompted = [PROMPTS["query"] + text for text in texts]
+    of_query = vectors(theirs.model, pieces, lambda x: x[-1], layers, prompted)
+    np.testing.assert_allclose(model.embed(texts, prompt="query"), of_query, atol=1e-5)
+    found = model.search(texts[0], texts, k=2)
+    best = np.sort(of_text @ of_query[0])[::-1][:2]
+    np.testing.assert_allclose(found.similarities, best, atol=1e-5)
+
+    model.save_to_preset(tmp_path / "preset")
+    zoo.save_checkpoint(model, tmp_path / "saved")
+    for saved in ("preset", "saved"):
+        np.testing.assert_allclose(zoo.load(tmp_path / saved).embed(texts), of_text, atol=1e-5)
+    again = transformers.AutoModel.from_pretrained(tmp_path / "saved")
+    found = vectors(again, pieces, lambda x: x[-1], layers, texts)
+    np.testing.assert_allclose(found, of_text, atol=1e-6)
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_the_mean_of_tokens_that_see_one_another(gemma, tmp_path):
+    """The windows reach two tokens to each side, and two dense layers follow."""
+    folder, theirs, pieces, layers = gemma
+    model = zoo.load(folder)
+    expected = vectors(theirs, pieces, lambda x: x.mean(0), layers, tiny.TEXTS)
+    np.testing.assert_allclose(model.embed(tiny.TEXTS), expected, atol=1e-5)
+    assert model.core.config.vector_size == 10
+    zoo.save_checkpoint(model, tmp_path / "saved")
+    found = zoo.load(tmp_path / "saved").embed(tiny.TEXTS)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    ids = np.array([pieces.encode(tiny.TEXTS[0]).ids])
+    with torch.no_grad():
+        told = theirs(torch.tensor(ids), output_attentions=True).attentions
+    _, weights = model.core(ids, return_attention_scores=True)
+    for ours, others in zip(weights, told, strict=True):
+        np.testing.assert_allclose(ours, others, atol=1e-5)
+
+
+def test_long_texts_are_read_in_parts(qwen):
+    """Each part ends with the special token, and counts by its number of tokens."""
+    folder, theirs, pieces, layers = qwen
+    model = zoo.load(folder, max_tokens=6)
+    text = tiny.TEXTS[3]
+    ids = pieces.encode(text).ids
+    *ids, end = ids
+    parts = [[*ids[first : first + 5], end] for first in range(0, len(ids), 5)]
+    with torch.no_grad():
+        last = [theirs.model(torch.tensor([part])).last_hidden_state[0, -1] for part in parts]
+    expected = np.average(np.stack(last), axis=0, weights=[len(part) for part in parts])
+    expected /= np.linalg.norm(expected)
+    np.testing.assert_allclose(model.embed([text, "a"])[0], expected, atol=1e-5)
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_it_learns_pairs(qwen):
+    model = zoo.load(qwen[0])
+    model.compile(keras.optimizers.Adam(0.01))
+    questions, answers = tiny.TEXTS, tiny.TEXTS[::-1]
+    before = model.evaluate(questions, answers, batch_size=4, verbose=0, return_dict=True)
+    model.fit(questions, answers, batch_size=4, epochs=3, verbose=0)
+    after = model.evaluate(questions, answers, batch_size=4, verbose=0, return_dict=True)
+    assert after["loss"] < 0.5 * before["loss"]
+
+
+@pytest.mark.full  # `tests/serving/embeddings_test.py` exports a smaller one
+def test_exported_equals_in_memory(qwen, tmp_path):
+    model = zoo.load(qwen[0])
+    exported = tf.saved_model.load(str(model.export(tmp_path / "exported")))
+    found = exported.signatures["query"](tf.constant(tiny.TEXTS))["embedding"]
+    np.testing.assert_allclose(found, model.embed(tiny.TEXTS, prompt="query"), atol=1e-5)
+
+
+def test_settings_that_are_not_implemented(gemma, tmp_path):
+    folder = gemma[0]
+    for path in folder.iterdir():
+        if path.is_file():
+            (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "modules.json").unlink()
+    with pytest.raises(ValueError, match="Gemma3TextModel, which is not implemented"):
+        zoo.load(tmp_path)
+    sizes = {"num_layers": 1, "size": 8, "num_heads": 2}
+    tokenizer = zoo.ByteBPETokenizer([])
+    with pytest.raises(ValueError, match="Unknown pooling 'first'"):
+        zoo.load(
+            "transformer_lm_embedding", weights=None, tokenizer=tokenizer, pooling="first", **sizes
+        )
+    with pytest.raises(ValueError, match=r"`projections` of .* Received: \{'units': 3\} among"):
+        zoo.load(
+            "transformer_lm_embedding",
+            weights=None,
+            tokenizer=tokenizer,
+            projections=[{"units": 3}],
+            **sizes,
+        )
