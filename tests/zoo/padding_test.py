@@ -5,6 +5,7 @@ import pytest
 
 import zoo
 from zoo.models.text_encoder import TextEncoder
+from zoo.models.transformer_lm import TransformerLanguageModel
 from zoo.readers.text import Tokenizer
 
 SIZES = {"num_layers": 1, "size": 8, "num_heads": 2, "hidden": 16, "dropout": 0.0}
@@ -62,5 +63,8 @@ def test_translations_do_not_depend_on_the_others():
 
 def test_a_core_with_another_padding_token_is_refused():
     core = TextEncoder(7, head="embedding", pooler=None, **SIZES)
-    with pytest.raises(ValueError, match=r"pad_id=0, and a tokenizer with 2\. .* with pad_id=2"):
+    with pytest.raises(ValueError, match=r"a core with pad_id=0\. Create it with pad_id=2"):
         zoo.Embedder(core, tokenizer())
+    core = TransformerLanguageModel(7, **SIZES)
+    with pytest.raises(ValueError, match=r"a core with pad_id=0\. Create it with pad_id=-1"):
+        zoo.TextGenerator(core, tokenizer("</s>"))

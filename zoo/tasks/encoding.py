@@ -40,7 +40,7 @@ class EncodingTask(Task):
 
     def __init__(self, core, tokenizer, reader, **kwargs):
         super().__init__(core, tokenizer, **kwargs)
-        require_same_padding(core, tokenizer)
+        require_same_padding(core, getattr(tokenizer, "pad_id", None))
         self.reader = reader
         self.takes_images = isinstance(reader, ImageReader)
         self.forget_compiled()

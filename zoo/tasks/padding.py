@@ -7,17 +7,17 @@ def padding_of(tokenizer):
     return {} if pad_id is None else {"pad_id": pad_id}
 
 
-def require_same_padding(core, tokenizer):
+def require_same_padding(core, expected):
     """Raises a `ValueError` if a core takes another token for padding than its tokenizer.
 
     Args:
-        core: The core of a task; with `pad_id=-1`, it knows no padding.
-        tokenizer: The tokenizer, or `None`.
+        core: The core of a task; with `pad_id=-1`, it takes none.
+        expected: Id of the padding token of the tokenizer; `None` without a tokenizer.
     """
-    pad_id = getattr(core.config, "pad_id", -1)
-    if tokenizer is not None and pad_id not in (-1, tokenizer.pad_id):
+    pad_id = getattr(getattr(core, "config", None), "pad_id", -1)
+    if expected is not None and pad_id not in (-1, expected):
         raise ValueError(
-            "The core and the tokenizer must have the same padding token. Received: pad_id="
-            f"{pad_id}, and a tokenizer with {tokenizer.pad_id}. Create the core with pad_id="
-            f"{tokenizer.pad_id}."
+            "The core must pad with the padding token of the tokenizer, or with -1 if that is also "
+            f"a token of texts. Received: a core with pad_id={pad_id}. Create it with pad_id="
+            f"{expected}."
         )

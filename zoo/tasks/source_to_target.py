@@ -40,7 +40,7 @@ class SourceToTargetTask(GeneratingTask):
 
     def __init__(self, core, tokenizer, sampler=None, max_source_length=LONGEST_SOURCE, **kwargs):
         super().__init__(core, tokenizer, sampler, **kwargs)
-        require_same_padding(core, tokenizer)
+        require_same_padding(core, tokenizer.pad_id)
         self.max_source_length = max_source_length
 
     @classmethod

@@ -19,6 +19,7 @@ from zoo.serving import Start
 from zoo.tasks.arguments import Conversation, SamplerLike, Texts
 from zoo.tasks.continuation import TOKENS, Continuation, Continued, room
 from zoo.tasks.generating import GeneratingTask
+from zoo.tasks.padding import require_same_padding
 from zoo.tasks.prompts import Prompts
 from zoo.tasks.result_parts import stacked
 from zoo.tasks.text_results import AttentionMaps, TextScores
@@ -61,6 +62,7 @@ class TextGenerator(GeneratingTask):
                 "A text generator joins texts, so its tokenizer must not add spaces. Create "
                 "it with prefix_space=False: ByteBPETokenizer.train(texts, prefix_space=False)."
             )
+        require_same_padding(core, tokenizer.own_pad_id)
         is_text = isinstance(opening, str) and opening != ""
         require(opening is None or is_text, "None or a str that is not empty", opening=opening)
         self.opening = opening
