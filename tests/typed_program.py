@@ -58,6 +58,7 @@ def other_tasks() -> None:
     assert_type(matcher.search(text, "photos", k=3), Findings)
     assert_type(matcher.search(path, [path, b"..."]).names, list[Any])
     assert_type(zoo.load("text_encoder_masked_imdb", labels=["a", "b"]), zoo.Classifier)
+    assert_type(zoo.load("transformer_lm_shakespeare", labels=["a", "b"]), zoo.Classifier)
 
 
 def layers() -> None:

@@ -214,7 +214,22 @@ ARCHITECTURES = {
         "embedding",
         "Transformer language model for text embeddings (Zhang et al. 2025)",
         "zoo.tasks.embedding.Embedder",
-        "zoo.models.transformer_lm_embedding.TransformerLMEmbedding",
+        "zoo.models.transformer_lm_reader.TransformerLMReader",
+        {"head": "embedding"},
+    ),
+    "transformer_lm_labels": Architecture(
+        "classification",
+        "Transformer language model for classification (Radford et al. 2018)",
+        "zoo.tasks.classification.Classifier",
+        "zoo.models.transformer_lm_reader.TransformerLMReader",
+        needs={"tokenizer": _TOKENIZER, "labels": _LABELS},
+    ),
+    "transformer_lm_score": Architecture(
+        "scoring",
+        "Transformer language model for scoring (Radford et al. 2018)",
+        "zoo.tasks.scoring.Scorer",
+        "zoo.models.transformer_lm_reader.TransformerLMReader",
+        {"head": "score"},
     ),
     "transformer_nmt": Architecture(
         "translation",

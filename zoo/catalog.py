@@ -92,8 +92,9 @@ def list_models() -> list[ModelInfo]:
      'luong_nmt', 'mbart', 'pegasus', 'show_attend_tell', 'siglip', 'spectrogram_transformer',
      'swin', 'swin_embedding', 't5', 'text_encoder', 'text_encoder_embedding',
      'text_encoder_masked', 'text_encoder_score', 'text_encoder_span', 'text_encoder_tags',
-     'transformer_lm', 'transformer_lm_embedding', 'transformer_nmt', 'vision_encoder_decoder',
-     'vit', 'vit_embedding', 'wav2vec2', 'wav2vec2_ctc', 'whisper']
+     'transformer_lm', 'transformer_lm_embedding', 'transformer_lm_labels', 'transformer_lm_score',
+     'transformer_nmt', 'vision_encoder_decoder', 'vit', 'vit_embedding', 'wav2vec2',
+     'wav2vec2_ctc', 'whisper']
     """
     trained = sorted(folder.parent for folder in PRESETS.glob(f"*/{CARD}"))
     return [_preset_info(folder) for folder in trained] + [

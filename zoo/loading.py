@@ -21,12 +21,16 @@ from zoo.storage.cards import read_card
 # What decides how a checkpoint is read.
 LANGUAGES = "source_language", "target_language"
 CHOSEN = "labels", "problem_type", *LANGUAGES
-# Architectures of images and sounds -> those of their classifiers.
+# Architectures of images, sounds and language models -> those of their classifiers.
 WITH_LABELS = {
     "conformer": "conformer",
     "spectrogram_transformer": "spectrogram_transformer",
     "swin": "swin",
     "swin_embedding": "swin",
+    "transformer_lm": "transformer_lm_labels",
+    "transformer_lm_embedding": "transformer_lm_labels",
+    "transformer_lm_labels": "transformer_lm_labels",
+    "transformer_lm_score": "transformer_lm_labels",
     "vit": "vit",
     "vit_embedding": "vit",
     "wav2vec2": "wav2vec2",
@@ -53,6 +57,8 @@ if TYPE_CHECKING:
 def load(name: str | os.PathLike[str], *, problem_type: str, **options: Any) -> Any: ...
 @overload
 def load(name: names.MaskFillerName, *, labels: Iterable[str], **options: Any) -> Classifier: ...
+@overload
+def load(name: names.TextGeneratorName, *, labels: Iterable[str], **options: Any) -> Classifier: ...
 @overload
 def load(name: names.AnswererName, *arguments: Any, **options: Any) -> Answerer: ...
 @overload
@@ -110,8 +116,8 @@ def load(name, weights="pretrained", tokenizer=None, dtype=None, **overrides):
             and a little less precisely.
         **overrides: With fresh weights, arguments of the architecture. For a checkpoint, arguments
             that change no weights, such as `dropout` or `sampler`. For a checkpoint, or a trained
-            text encoder or model of images or sounds, `labels` for a classifier with a new,
-            untrained head, and with them `problem_type`, as in transformers: with
+            text encoder, language model, or model of images or sounds, `labels` for a classifier
+            with a new, untrained head, and with them `problem_type`, as in transformers: with
             `"multi_label_classification"` an input may have several labels, and with
             `"token_classification"` each word has one. For a checkpoint alone, `problem_type` also
             sets the task of its own head: `"regression"` predicts a number, `"question_answering"`
@@ -316,14 +322,15 @@ def _with_labels(trained, weights, dtype, overrides):
     from zoo.storage.weights import load_weights
     from zoo.tasks.base import part_of
 
-    options = {**trained.core.get_config(), **overrides}
-    decided = {"name", "trainable", "dtype", "head", "vocabulary_size", "num_labels", "vector_size"}
+    name = WITH_LABELS.get(trained.core.architecture, "text_encoder")
+    known, own = ARCHITECTURES[name].core.options(), trained.core.get_config()
+    options = {**{key: own[key] for key in known if key in own}, **overrides}
+    decided = {"head", "num_labels", "vector_size", "projections"}
     if trained.tokenizer is None:
         options = {"reader": trained.settings["reader"], **options}
         decided |= {*part_of(options["reader"]).decides} - {*overrides}
     for each in decided:
         options.pop(each, None)
-    name = WITH_LABELS.get(trained.core.architecture, "text_encoder")
     if name == "text_encoder" and options.get("problem_type") == TAGS:
         name = "text_encoder_tags"
         del options["problem_type"]

@@ -18,6 +18,7 @@ ClassifierName = Literal[
     "swin",
     "text_encoder",
     "text_encoder_imdb",
+    "transformer_lm_labels",
     "vit",
     "vit_mnist",
     "wav2vec2",
@@ -28,7 +29,7 @@ EmbedderName = Literal[
 MaskFillerName = Literal["text_encoder_masked", "text_encoder_masked_imdb"]
 MatcherName = Literal["clip", "clip_flickr8k", "siglip"]
 RecognizerName = Literal["conformer_ctc", "conformer_ctc_spoken_digit", "wav2vec2_ctc"]
-ScorerName = Literal["text_encoder_score"]
+ScorerName = Literal["text_encoder_score", "transformer_lm_score"]
 TaggerName = Literal["text_encoder_tags"]
 TextGeneratorName = Literal["transformer_lm", "transformer_lm_shakespeare"]
 TextToTextName = Literal["bart", "pegasus", "t5"]

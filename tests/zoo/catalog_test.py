@@ -273,6 +273,8 @@ def test_architectures_are_listed_last():
         "text_encoder_tags",
         "transformer_lm",
         "transformer_lm_embedding",
+        "transformer_lm_labels",
+        "transformer_lm_score",
         "transformer_nmt",
         "vision_encoder_decoder",
         "vit",

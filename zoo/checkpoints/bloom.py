@@ -1,10 +1,8 @@
 """BLOOM (Scao et al. 2022) and BLOOMZ: attention with linear biases, and a normalized embedding."""
 
-from zoo.checkpoints.chat import chat_of
-from zoo.checkpoints.generation import sampler_of_continuations
 from zoo.checkpoints.gpt2 import ROLES, joint
+from zoo.checkpoints.language_models import language_plan, require_language_model
 from zoo.checkpoints.names import Names
-from zoo.checkpoints.plan import Plan
 
 LAYER = "transformer.h.{}"
 TABLE = {
@@ -18,12 +16,11 @@ TABLE = {
     "norm": "transformer.ln_f",
 }
 JOINT = f"{LAYER}.self_attention.query_key_value"  # those of one head after the other
-TIED = {"lm_head.weight": "transformer.word_embeddings.weight"}
 CLASSES = ("BloomForCausalLM",)
 
 
 def plan(settings, folder):
-    settings.require_class(CLASSES)
+    require_language_model(settings, folder, CLASSES)
     settings.require(
         apply_residual_connection_post_layernorm=False,
         tie_word_embeddings=True,
@@ -50,12 +47,9 @@ def plan(settings, folder):
         "use_bias": True,
         "scaled": False,
         "pad_id": -1,
-        "chat": chat_of(folder),
-        "sampler": sampler_of_continuations(settings, folder),
     }
     parts = {
         f"blocks.{{}}.attention.{role}_projection": part
         for role, part in joint(JOINT, ROLES, size, heads).items()
     }
-    names = Names(TABLE | parts, "transformer.", TIED)
-    return Plan("transformer_lm", options, names, settings.take("vocab_size"))
+    return language_plan(settings, folder, options, Names(TABLE | parts, "transformer."))

@@ -4,7 +4,7 @@ import re
 
 from zoo.checkpoints.generation import ignore_generation
 from zoo.checkpoints.plan import Plan
-from zoo.checkpoints.sentence_transformers import is_embedder, lowers_case, pooled
+from zoo.checkpoints.sentence_transformers import DENSE, is_embedder, lowers_case, pooled
 from zoo.checkpoints.settings import REGRESSION, settings_of_labels
 from zoo.readers.text.reading import read_tokenizer
 
@@ -26,7 +26,6 @@ ARCHITECTURES_OF_HEADS = {
 }
 _OF_CROSS_ENCODERS = "sentence_transformers", "sbert_ce_default_activation_function"
 _CLASS = re.compile(r"(?P<family>[A-Za-z0-9]+?)(?P<head>For[A-Za-z]+|Model)")
-DENSE = r"[^.]*_Dense\..*"  # of sentence-transformers, without use for other tasks
 POSITION_IDS = r"(.*\.)?(position_ids|token_type_ids)"  # buffers of older versions
 
 

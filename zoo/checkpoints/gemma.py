@@ -10,9 +10,8 @@ from zoo.checkpoints import llama
 from zoo.checkpoints.activations import activation
 from zoo.checkpoints.language_models import language_plan, require_language_model
 from zoo.checkpoints.layer_types import FULL, WINDOWED, windows
-from zoo.checkpoints.names import OneLess
+from zoo.checkpoints.names import Names, OneLess
 from zoo.checkpoints.rotary import rotary, settings_of_rotary
-from zoo.checkpoints.sentence_transformers import is_embedder
 from zoo.readers.text.reading import read_tokenizer
 
 LAYER = "model.layers.{}"
@@ -53,10 +52,8 @@ def plan(settings, folder):
         "scaled": True,
         "pad_id": -1,
     }
-    if is_embedder(folder):
-        options["is_causal"] = not settings.take("use_bidirectional_attention", default=False)
-    else:
-        settings.require(use_bidirectional_attention=False)
+    if settings.take("use_bidirectional_attention", default=False):
+        options["is_causal"] = False
     if kind != "gemma":
         options |= _scores(settings, key_dim) | _windows(settings)
     options |= _positions(settings, options)
@@ -64,7 +61,8 @@ def plan(settings, folder):
     table |= {} if kind == "gemma" else SANDWICH
     norms = [path for path in table if path.endswith("norm")]
     table |= {path: OneLess(table[path]) for path in norms}
-    return language_plan(settings, folder, options, table, is_tied, llama.UNUSED)
+    names = Names(table, llama.BASE, {}, llama.UNUSED)
+    return language_plan(settings, folder, options, names, is_tied)
 
 
 def tokenizer(folder, size):

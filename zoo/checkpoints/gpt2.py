@@ -1,10 +1,8 @@
 """GPT-2 (Radford et al. 2019): a language model with learned positions."""
 
 from zoo.checkpoints.activations import activation
-from zoo.checkpoints.chat import chat_of
-from zoo.checkpoints.generation import sampler_of_continuations
+from zoo.checkpoints.language_models import language_plan, require_language_model
 from zoo.checkpoints.names import Names, Part
-from zoo.checkpoints.plan import Plan
 
 TABLE = {
     "embedding.table": "transformer.wte.weight",
@@ -19,19 +17,17 @@ BLOCK = {
     "feed_forward.outer": "mlp.c_proj",
 }
 ROLES = ("query", "key", "value")
-TIED = {"lm_head.weight": "transformer.wte.weight"}
+BASE = "transformer."
 UNUSED = (r"(transformer\.)?h\.\d+\.attn\.(bias|masked_bias)",)  # buffers: the causal mask
 CLASSES = ("GPT2LMHeadModel",)
 
 
 def plan(settings, folder):
-    settings.require_class(CLASSES)
+    require_language_model(settings, folder, CLASSES)
     settings.require(add_cross_attention=False, tie_word_embeddings=True)
     options = stack_options(settings) | {
         "context_length": settings.take("n_positions"),
         "pad_id": -1,
-        "chat": chat_of(folder),
-        "sampler": sampler_of_continuations(settings, folder),
     }
     table = {
         f"blocks.{{}}.{ours}": f"transformer.h.{{}}.{theirs}" for ours, theirs in BLOCK.items()
@@ -40,8 +36,8 @@ def plan(settings, folder):
         f"blocks.{{}}.attention.{role}_projection": part
         for role, part in joint("transformer.h.{}.attn.c_attn", ROLES, options["size"]).items()
     }
-    names = Names(TABLE | table, "transformer.", TIED, UNUSED, upright="transformer.")
-    return Plan("transformer_lm", options, names, settings.take("vocab_size"))
+    names = Names(TABLE | table, BASE, {}, UNUSED, upright=BASE)
+    return language_plan(settings, folder, options, names)
 
 
 def stack_options(settings):

@@ -1,11 +1,9 @@
 """GPT-Neo (Black et al. 2021), such as TinyStories: every other layer has a window."""
 
 from zoo.checkpoints.activations import activation
-from zoo.checkpoints.chat import chat_of
-from zoo.checkpoints.generation import sampler_of_continuations
+from zoo.checkpoints.language_models import language_plan, require_language_model
 from zoo.checkpoints.layer_types import FULL, WINDOWED, windows
 from zoo.checkpoints.names import Names
-from zoo.checkpoints.plan import Plan
 
 LAYER = "transformer.h.{}"
 TABLE = {
@@ -21,7 +19,6 @@ TABLE = {
     "blocks.{}.feed_forward.outer": f"{LAYER}.mlp.c_proj",
     "norm": "transformer.ln_f",
 }
-TIED = {"lm_head.weight": "transformer.wte.weight"}
 UNUSED = (r"(transformer\.)?h\.\d+\.attn\.attention\.(bias|masked_bias)",)  # buffers: the masks
 CLASSES = ("GPTNeoForCausalLM",)
 KINDS = {"global": FULL, "local": WINDOWED}
@@ -29,7 +26,7 @@ USUAL = [[["global", "local"], 12]]
 
 
 def plan(settings, folder):
-    settings.require_class(CLASSES)
+    require_language_model(settings, folder, CLASSES)
     settings.require(chunk_size_feed_forward=0, tie_word_embeddings=True)
     settings.ignore("summary_activation", "summary_proj_to_labels", "summary_first_dropout")
     settings.ignore("summary_type", "summary_use_proj")
@@ -51,12 +48,9 @@ def plan(settings, folder):
         "use_bias": ["output", "feed_forward"],
         "scaled": False,
         "pad_id": -1,
-        "chat": chat_of(folder),
-        "sampler": sampler_of_continuations(settings, folder),
     }
     settings.ignore("embed_dropout")  # the embedding has the dropout of the blocks
-    names = Names(TABLE, "transformer.", TIED, UNUSED)
-    return Plan("transformer_lm", options, names, settings.take("vocab_size"))
+    return language_plan(settings, folder, options, Names(TABLE, "transformer.", {}, UNUSED))
 
 
 def _kinds(settings):

@@ -1,11 +1,9 @@
 """GPT-NeoX (Black et al. 2022), such as Pythia: attention and feed-forward side by side."""
 
 from zoo.checkpoints.activations import activation
-from zoo.checkpoints.chat import chat_of
-from zoo.checkpoints.generation import sampler_of_continuations
 from zoo.checkpoints.gpt2 import ROLES, joint
-from zoo.checkpoints.names import Names, with_output
-from zoo.checkpoints.plan import Plan
+from zoo.checkpoints.language_models import language_plan, require_language_model
+from zoo.checkpoints.names import Names
 from zoo.checkpoints.rotary import rotary, settings_of_rotary
 
 LAYER = "gpt_neox.layers.{}"
@@ -27,7 +25,7 @@ CLASSES = ("GPTNeoXForCausalLM",)
 
 
 def plan(settings, folder):
-    settings.require_class(CLASSES)
+    require_language_model(settings, folder, CLASSES)
     settings.require(chunk_size_feed_forward=0)
     settings.ignore("is_decoder")
     size, heads = settings.take("hidden_size"), settings.take("num_attention_heads")
@@ -52,16 +50,11 @@ def plan(settings, folder):
         "epsilon": settings.take("layer_norm_eps", default=1e-5),
         "use_bias": True if has_biases else ["feed_forward"],
         "scaled": False,
-        "tied": is_tied,
         "pad_id": -1,
-        "chat": chat_of(folder),
-        "sampler": sampler_of_continuations(settings, folder),
     }
     parts = {
         f"blocks.{{}}.attention.{role}_projection": part
         for role, part in joint(JOINT, ROLES, size, heads).items()
     }
-    table, tied = with_output(TABLE | parts, OUTPUT, is_tied)
-    return Plan(
-        "transformer_lm", options, Names(table, "", tied, UNUSED), settings.take("vocab_size")
-    )
+    names = Names(TABLE | parts, "gpt_neox.", {}, UNUSED)
+    return language_plan(settings, folder, options, names, is_tied, OUTPUT)

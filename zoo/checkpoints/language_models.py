@@ -1,66 +1,105 @@
-"""The common part of the families of language models: what they write, or the vectors they give."""
+"""The common part of the families of language models: what follows their stack of blocks."""
 
 import re
 
 from zoo.checkpoints.chat import chat_of
 from zoo.checkpoints.generation import ignore_generation, sampler_of_continuations
-from zoo.checkpoints.names import Names, with_output
+from zoo.checkpoints.names import with_output
 from zoo.checkpoints.plan import Plan
-from zoo.checkpoints.sentence_transformers import is_embedder, lowers_case, modules_of
+from zoo.checkpoints.sentence_transformers import DENSE, is_embedder, lowers_case, modules_of
+from zoo.checkpoints.settings import REGRESSION, settings_of_labels
 
 OUTPUT = "lm_head.weight"
-BASE = "model."
+OF_LABELS = "ForSequenceClassification"
+_KIND = re.compile(r"(LMHeadModel|Model|For[A-Za-z]+)$")
 
 
 def require_language_model(settings, folder, classes):
-    """Raises a `ValueError` unless the model has one of these classes of transformers.
-
-    That of a folder of sentence-transformers may also be the class without the output layer.
-    """
-    if is_embedder(folder):
-        bases = [name.replace("ForCausalLM", "Model") for name in classes]
-        classes = (*classes, *bases, *(name.replace("Model", "TextModel") for name in bases))
-    settings.require_class(classes)
-
-
-def language_plan(settings, folder, options, table, is_tied, unused):
-    """Returns the `Plan` of a language model, or of the embedder in a folder of
-    sentence-transformers.
+    """Raises a `ValueError` unless the model writes, gives labels or a number, or embeds.
 
     Args:
         settings: `Settings`.
-        folder: The folder.
-        options: Options of the stack and the output layer.
-        table: Table of `Names` of the stack.
+        folder: The folder. One of sentence-transformers may name the class of the stack alone.
+        classes: Names of the classes of transformers that write.
+    """
+    families = {_KIND.sub("", name) for name in classes}
+    families |= {f"{family}Text" for family in families}  # as Gemma 3 calls its stack
+    kinds = [OF_LABELS, *(["Model"] if is_embedder(folder) else [])]
+    others = {family + kind for family in families for kind in kinds}
+    if settings.architecture not in others:
+        settings.require_class(classes)
+
+
+def language_plan(settings, folder, options, names, is_tied=True, output=OUTPUT):
+    """Returns the `Plan` of a language model, or of one that gives labels, a number or a vector.
+
+    Args:
+        settings: `Settings`.
+        folder: The folder of the checkpoint.
+        options: Options of the stack.
+        names: `Names` of the stack, with the prefix that they have in files of models with a head.
         is_tied: Whether the output layer shares the embedding table.
-        unused: As for `Names`.
+        output: Name of the tensor of the output layer.
     """
     size = settings.take("vocab_size")
-    if is_embedder(folder):
-        return _plan_of_embedder(settings, folder, options, table, unused, size)
+    has_labels = settings.makes_head or settings.architecture.endswith(OF_LABELS)
+    if has_labels or is_embedder(folder):
+        ignore_generation(settings)
+        reader = _plan_of_labels if has_labels else _plan_of_vectors
+        unused = (*names.unused, re.escape(output), DENSE)
+        return reader(settings, folder, options, names._replace(unused=unused), size)
+    if not options.pop("is_causal", True):
+        raise ValueError(
+            f"{settings.path} says use_bidirectional_attention=True, which is only implemented for "
+            "models that embed, in folders of sentence-transformers."
+        )
     options = {
         **options,
         "tied": is_tied,
         "chat": chat_of(folder),
         "sampler": sampler_of_continuations(settings, folder),
     }
-    table, tied = with_output(table, OUTPUT, is_tied)
-    return Plan("transformer_lm", options, Names(table, "", tied, unused), size)
+    table, tied = with_output(names.table, output, is_tied)
+    return Plan("transformer_lm", options, names._replace(table=table, tied=tied), size)
 
 
-def _plan_of_embedder(settings, folder, options, table, unused, size):
+def _plan_of_labels(settings, folder, options, names, size):
+    """Returns the plan of a classifier, or of a model that gives a number."""
+    kind = settings.problem_type
+    architecture, labels = "transformer_lm_score", None
+    if kind != REGRESSION:
+        architecture, labels = "transformer_lm_labels", settings.new_labels or settings.labels
+        options = {**options, "labels": labels, "problem_type": kind}
+    names = names._replace(table={**names.table, "output_layer": "score"})
+    if settings.makes_head:
+        family = _KIND.sub("", settings.architecture)
+        if settings.model_type == "gemma3_text":
+            family = "Gemma3Text"
+        told = settings_of_labels(labels or ["LABEL_0"], kind)
+        told["architectures"] = [family + OF_LABELS]
+        names = names.with_new_head("output_layer", told)
+    return Plan(architecture, _without_output(options), names, size)
+
+
+def _plan_of_vectors(settings, folder, options, names, size):
+    """Returns the plan of an embedder."""
     if lowers_case(folder):
         raise ValueError(
             f"{folder} turns texts into lower case, which is not implemented for language models."
         )
-    ignore_generation(settings)
     modules = modules_of(folder, options["context_length"])
-    projections = [
-        {name: value for name, value in each.items() if name != "place"} for each in modules.dense
-    ]
-    options = {name: value for name, value in options.items() if name != "output_soft_cap"}
-    options |= {"pooling": modules.pooling, "projections": projections or None, **modules.options}
+    table, projections = dict(names.table), []
     for number, each in enumerate(modules.dense):
-        table = {**table, f"projections.{number}": f"{each['place']}.linear"}
-    names = Names(table, BASE, {}, (*unused, re.escape(OUTPUT)))
-    return Plan("transformer_lm_embedding", options, names, size)
+        table[f"projections.{number}"] = f"{each['place']}.linear"
+        projections.append({name: each[name] for name in ("size", "activation", "use_bias")})
+    options = {
+        **_without_output(options),
+        "pooling": modules.pooling,
+        "projections": projections or None,
+        **modules.options,
+    }
+    return Plan("transformer_lm_embedding", options, names._replace(table=table), size)
+
+
+def _without_output(options):
+    return {name: value for name, value in options.items() if name != "output_soft_cap"}

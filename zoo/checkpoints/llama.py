@@ -3,6 +3,7 @@
 from zoo.checkpoints.activations import activation
 from zoo.checkpoints.language_models import language_plan, require_language_model
 from zoo.checkpoints.layer_types import FULL, WINDOWED, windows
+from zoo.checkpoints.names import Names
 from zoo.checkpoints.rotary import rotary, settings_of_rotary
 
 TABLE = {
@@ -27,6 +28,7 @@ OLMO = {  # of OLMo 2, besides those
     "blocks.{}.feed_forward_norm": "model.layers.{}.post_feedforward_layernorm",
 }
 UNUSED = (r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq",)  # a buffer of older versions
+BASE = "model."
 CLASSES = (
     "LlamaForCausalLM",
     "MistralForCausalLM",
@@ -69,7 +71,7 @@ def plan(settings, folder):
         "pad_id": -1,
     }
     table = TABLE | (NORMS if has_norms else {}) | (OLMO if is_olmo else {})
-    return language_plan(settings, folder, options, table, is_tied, UNUSED)
+    return language_plan(settings, folder, options, Names(table, BASE, {}, UNUSED), is_tied)
 
 
 def _biases(settings):

@@ -1,10 +1,8 @@
 """OPT (Zhang et al. 2022): a language model whose learned positions begin at 2."""
 
 from zoo.checkpoints.activations import activation
-from zoo.checkpoints.chat import chat_of
-from zoo.checkpoints.generation import sampler_of_continuations
-from zoo.checkpoints.names import Names, with_output
-from zoo.checkpoints.plan import Plan
+from zoo.checkpoints.language_models import language_plan, require_language_model
+from zoo.checkpoints.names import Names
 
 LAYER = "model.decoder.layers.{}"
 TABLE = {
@@ -20,13 +18,12 @@ TABLE = {
     "blocks.{}.feed_forward.outer": f"{LAYER}.fc2",
     "norm": "model.decoder.final_layer_norm",
 }
-OUTPUT = "lm_head.weight"
 FIRST_POSITION = 2
 CLASSES = ("OPTForCausalLM",)
 
 
 def plan(settings, folder):
-    settings.require_class(CLASSES)
+    require_language_model(settings, folder, CLASSES)
     size = settings.take("hidden_size")
     # Only opt-350m differs: it normalizes outputs, and its embedding is smaller.
     settings.require(do_layer_norm_before=True, word_embed_proj_dim=size)
@@ -48,11 +45,6 @@ def plan(settings, folder):
         "epsilon": 1e-5,
         "use_bias": settings.take("enable_bias", default=True),
         "scaled": False,
-        "tied": is_tied,
         "pad_id": -1,
-        "chat": chat_of(folder),
-        "sampler": sampler_of_continuations(settings, folder),
     }
-    table, tied = with_output(TABLE, OUTPUT, is_tied)
-    names = Names(table, "model.", tied)
-    return Plan("transformer_lm", options, names, settings.take("vocab_size"))
+    return language_plan(settings, folder, options, Names(TABLE, "model."), is_tied)

@@ -4,7 +4,7 @@ from zoo.checkpoints import llama
 from zoo.checkpoints.activations import activation
 from zoo.checkpoints.language_models import language_plan, require_language_model
 from zoo.checkpoints.layer_types import WINDOWED, windows
-from zoo.checkpoints.names import Part
+from zoo.checkpoints.names import Names, Part
 from zoo.checkpoints.rotary import rotary, settings_of_rotary
 
 LAYER = "model.layers.{}"
@@ -52,7 +52,8 @@ def plan(settings, folder):
         f"{network}.gate": Part(GATE_AND_INNER, -1, 0, hidden),
         f"{network}.inner": Part(GATE_AND_INNER, -1, hidden, None),
     }
-    return language_plan(settings, folder, options, table, is_tied, llama.UNUSED)
+    names = Names(table, llama.BASE, {}, llama.UNUSED)
+    return language_plan(settings, folder, options, names, is_tied)
 
 
 def _position(settings):

@@ -6,9 +6,9 @@ from zoo.checkpoints.names import Names
 from zoo.checkpoints.settings import ANSWERS, REGRESSION, TAGS
 
 _OF_HEADS = {
-    ANSWERS: "text_encoder_span",
-    REGRESSION: "text_encoder_score",
-    TAGS: "text_encoder_tags",
+    ANSWERS: ("text_encoder_span",),
+    REGRESSION: ("text_encoder_score", "transformer_lm_score"),
+    TAGS: ("text_encoder_tags",),
 }
 
 
@@ -37,4 +37,5 @@ class Plan:
 
         A classifier is for that of its options.
         """
-        return "problem_type" in self.options or self.architecture == _OF_HEADS.get(problem_type)
+        is_head = self.architecture in _OF_HEADS.get(problem_type, ())
+        return is_head or "problem_type" in self.options

@@ -8,6 +8,7 @@ from zoo.storage.json_files import read_named_json
 MODULES, SETTINGS = "modules.json", "sentence_bert_config.json"
 PROMPTS = "config_sentence_transformers.json"
 LARGEST = 2**20  # bytes
+DENSE = r"[^.]*_Dense\..*"  # names of tensors without use for other tasks
 _POOLINGS = {
     "pooling_mode_cls_token": "first",
     "pooling_mode_cls": "first",

@@ -158,6 +158,12 @@ class LanguageStack(Core):
             block.build(shape)
         self.norm.build(shape)
 
+    def _weights_below_heads(self):
+        embedding = self.embedding
+        of_output = {id(embedding.bias), id(embedding.output_table)} - {id(embedding.table)}
+        layers = embedding, *self.blocks, self.norm
+        return [x for layer in layers for x in layer.weights if id(x) not in of_output]
+
     def embed(self, ids, start, training=None):
         """Returns the input of the first block, `(batch, length, size)`, of tokens at places."""
         return self.embedding(ids, start=start + self.config.first_position, training=training)

@@ -20,7 +20,6 @@ from zoo.data.labels import (
     with_weights,
 )
 from zoo.readers.sound_reader import SoundReader
-from zoo.readers.text.pair_reader import PairReader
 from zoo.readers.wave_reader import WaveReader
 from zoo.tasks.arguments import No, Picture, Sound, Texts
 from zoo.tasks.base import part_of
@@ -31,9 +30,11 @@ from zoo.tasks.entailment import (
     places_of_entailment,
     probabilities_of,
 )
+from zoo.tasks.padding import own_padding_of
 from zoo.tasks.picture_results import PictureClasses
 from zoo.tasks.reading import require_reader_that_fits
 from zoo.tasks.sound_results import SoundClasses
+from zoo.tasks.text_readers import pair_reader
 from zoo.tasks.text_results import TextClasses
 
 SINGLE, MULTI = "single_label_classification", "multi_label_classification"
@@ -76,7 +77,7 @@ class Classifier(EncodingTask):
         require_reader_that_fits(core, reader)
         if isinstance(reader, WaveReader):
             reader = reader.of_shortest(core.subsampling.reach)
-        reads_with = reader or PairReader(tokenizer, core.config.max_length)
+        reads_with = reader or pair_reader(core, tokenizer)
         super().__init__(core, tokenizer, reads_with, **kwargs)
         self.labels = require_labels(labels, core.config.num_labels)
         if problem_type == SINGLE and len(self.labels) < 2:
@@ -92,7 +93,8 @@ class Classifier(EncodingTask):
     def decides(cls, tokenizer=None, reader=None, labels=(), **settings):
         reader = part_of(reader)
         of_reader = {} if reader is None else reader.decides
-        return {**super().decides(tokenizer), **of_reader, "num_labels": len(labels)}
+        of_parts = {**own_padding_of(tokenizer), **of_reader}
+        return {**super().decides(tokenizer), **of_parts, "num_labels": len(labels)}
 
     @property
     def settings(self):
@@ -272,7 +274,7 @@ class Classifier(EncodingTask):
             return SoundClasses.of(labels, probabilities, rows, requests, self._own_reader)
         if self.tokenizer is None:
             return PictureClasses.of(labels, probabilities, rows, requests)
-        return TextClasses.of(labels, probabilities, rows, self.tokenizer)
+        return TextClasses.of(labels, probabilities, rows, self.tokenizer, self.reader.pad_id)
 
     def _entailed(self, texts, labels, hypothesis, multi_label, batch_size):
         """Returns the `TextClasses` of texts with labels that are not those of the model."""
@@ -338,7 +340,9 @@ class Classifier(EncodingTask):
         def explain(requests):
             outputs = self.respond(requests, return_attention=True)
             if "token_ids" in outputs:
-                outputs["tokens"] = self.tokenizer.piece_texts(outputs["token_ids"])
+                ids = outputs["token_ids"]
+                pieces = self.tokenizer.piece_texts(tf.maximum(ids, 0))  # padding may be −1
+                outputs["tokens"] = tf.where(ids == self.reader.pad_id, "", pieces)
             return outputs
 
         endpoints = {**super().endpoints(), "explain": self._endpoint(explain)}

@@ -11,12 +11,12 @@ from zoo import serving
 from zoo.data.pairs import pairs_of_images, pairs_of_lists, require_negatives, require_pairs
 from zoo.decoding.base import require
 from zoo.readers.several import assert_decoded
-from zoo.readers.text.text_reader import TextReader
 from zoo.readers.text.texts import as_text
 from zoo.tasks.arguments import FilePath, Picture, PictureOrPictures, Pictures, Texts
 from zoo.tasks.base import part_of
 from zoo.tasks.encoding import EncodingTask
 from zoo.tasks.match_results import Findings
+from zoo.tasks.padding import own_padding_of
 from zoo.tasks.reading import require_reader_that_fits
 from zoo.tasks.searching import (
     cosines,
@@ -25,6 +25,7 @@ from zoo.tasks.searching import (
     pictures_to_search,
     texts_to_search,
 )
+from zoo.tasks.text_readers import text_reader
 
 SCALE = 20.0  # of cosines, before the softmax in training
 QUERY, DOCUMENT = ("query",), ("document", "passage")  # names of prompts, the first one there is
@@ -77,10 +78,7 @@ class Embedder(EncodingTask):
             longest = core.config.max_length
             is_length = max_tokens is None or 3 <= max_tokens <= longest
             require(is_length, f"None, or from 3 to {longest}", max_tokens=max_tokens)
-            around = None
-            if core.has_template:
-                around = tokenizer.opening_ids, tokenizer.closing_ids
-            reader = TextReader(tokenizer, max_tokens or longest, around, core.config.pad_id)
+            reader = text_reader(core, tokenizer, max_tokens)
         else:
             require(max_tokens is None, "None for a model of images", max_tokens=max_tokens)
         self.prompts = prompts
@@ -89,9 +87,8 @@ class Embedder(EncodingTask):
     @classmethod
     def decides(cls, tokenizer=None, reader=None, **settings):
         reader = part_of(reader)
-        of_tokens = {} if tokenizer is None else {"pad_id": tokenizer.own_pad_id}
         of_reader = {} if reader is None else reader.decides
-        return {**super().decides(tokenizer), **of_tokens, **of_reader}
+        return {**super().decides(tokenizer), **own_padding_of(tokenizer), **of_reader}
 
     @property
     def prompts(self):

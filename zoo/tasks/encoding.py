@@ -127,7 +127,7 @@ class EncodingTask(Task):
         if self.tokenizer is None:
             return self._encoders_of_images()
         config = self.core.config
-        has_segments = getattr(config, "num_segments", 0) > 1
+        has_segments = config.num_segments > 1
 
         def encode(token_ids, attention_mask, segment_ids=None):
             ids = tf.where(attention_mask > 0, token_ids, config.pad_id)

@@ -7,6 +7,11 @@ def padding_of(tokenizer):
     return {} if pad_id is None else {"pad_id": pad_id}
 
 
+def own_padding_of(tokenizer):
+    """Returns the same for a core whose padding must be no token of texts: −1 if there is none."""
+    return {} if tokenizer is None else {"pad_id": tokenizer.own_pad_id}
+
+
 def require_same_padding(core, expected):
     """Raises a `ValueError` if a core takes another token for padding than its tokenizer.
 

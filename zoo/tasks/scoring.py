@@ -10,8 +10,9 @@ import tensorflow as tf
 
 from zoo.data.batching import examples_of
 from zoo.data.labels import numbered, weighed, with_weights
-from zoo.readers.text.pair_reader import PairReader
 from zoo.tasks.encoding import EncodingTask
+from zoo.tasks.padding import own_padding_of
+from zoo.tasks.text_readers import pair_reader
 
 
 @keras.saving.register_keras_serializable(package="zoo")
@@ -31,7 +32,11 @@ class Scorer(EncodingTask):
     task_method = "score"
 
     def __init__(self, core, tokenizer, **kwargs):
-        super().__init__(core, tokenizer, PairReader(tokenizer, core.config.max_length), **kwargs)
+        super().__init__(core, tokenizer, pair_reader(core, tokenizer), **kwargs)
+
+    @classmethod
+    def decides(cls, tokenizer=None, **settings):
+        return {**super().decides(tokenizer), **own_padding_of(tokenizer)}
 
     # ----------------------------------------------------------------------------------- training
 

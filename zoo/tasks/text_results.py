@@ -90,11 +90,11 @@ class TextClasses(NamedTuple):
     attention: list | None
 
     @classmethod
-    def of(cls, labels, probabilities, rows, tokenizer):
+    def of(cls, labels, probabilities, rows, tokenizer, pad_id):
         """Makes the result from the outputs of `Classifier.respond` for each text."""
         if not rows or "attention" not in rows[0]:
             return cls(labels, probabilities, None, None)
-        are_tokens = [row["token_ids"] != tokenizer.pad_id for row in rows]
+        are_tokens = [row["token_ids"] != pad_id for row in rows]
         ids = [row["token_ids"][kept] for row, kept in zip(rows, are_tokens, strict=True)]
         attention = [row["attention"][kept] for row, kept in zip(rows, are_tokens, strict=True)]
         return cls(labels, probabilities, tokenizer.pieces(ids), attention)

@@ -19,7 +19,7 @@ from zoo.serving import Start
 from zoo.tasks.arguments import Conversation, SamplerLike, Texts
 from zoo.tasks.continuation import TOKENS, Continuation, Continued, room
 from zoo.tasks.generating import GeneratingTask
-from zoo.tasks.padding import require_same_padding
+from zoo.tasks.padding import own_padding_of, require_same_padding
 from zoo.tasks.prompts import Prompts
 from zoo.tasks.result_parts import stacked
 from zoo.tasks.text_results import AttentionMaps, TextScores
@@ -71,8 +71,7 @@ class TextGenerator(GeneratingTask):
 
     @classmethod
     def decides(cls, tokenizer=None, **settings):
-        of_tokens = {} if tokenizer is None else {"pad_id": tokenizer.own_pad_id}
-        return {**super().decides(tokenizer), **of_tokens}
+        return {**super().decides(tokenizer), **own_padding_of(tokenizer)}
 
     def forget_compiled(self):
         super().forget_compiled()

@@ -14,7 +14,7 @@ class PairReader(TextReader):
     tokenizer, is truncated, the longer text first.
 
     Args:
-        tokenizer, max_length: As for `TextReader`.
+        tokenizer, max_length, around, pad_id: As for `TextReader`.
 
     Example:
 
@@ -61,7 +61,7 @@ class PairReader(TextReader):
         if requests.shape.rank == 1:
             return super().read(requests)
         token_ids, segment_ids = self._encode(requests)
-        token_ids = token_ids.to_tensor(self.tokenizer.pad_id)
+        token_ids = token_ids.to_tensor(self.pad_id)
         is_readable = tf.fill(tf.shape(requests)[:1], True)
         return _as_inputs(token_ids, segment_ids.to_tensor(0)), is_readable
 
@@ -82,7 +82,7 @@ class PairReader(TextReader):
         def encode(pairs, labels):
             return *self._encode(pairs), labels
 
-        batches = bucketed(examples, encode, batch_size, (self.tokenizer.pad_id, 0))
+        batches = bucketed(examples, encode, batch_size, (self.pad_id, 0))
         return batches.map(lambda ids, segments, labels: (_as_inputs(ids, segments), labels))
 
     def _encode(self, pairs):

@@ -166,6 +166,7 @@ def test_long_texts_are_read_in_parts(qwen):
     np.testing.assert_allclose(model.embed([text, "a"])[0], expected, atol=1e-5)
 
 
+@pytest.mark.full  # `tests/serving/embeddings_test.py` trains a smaller one
 @pytest.mark.usefixtures("eagerly")
 def test_it_learns_pairs(qwen):
     model = zoo.load(qwen[0])
@@ -199,7 +200,7 @@ def test_settings_that_are_not_implemented(gemma, tmp_path):
         zoo.load(
             "transformer_lm_embedding", weights=None, tokenizer=tokenizer, pooling="first", **sizes
         )
-    with pytest.raises(ValueError, match=r"`projections` of .* Received: \{'units': 3\} among"):
+    with pytest.raises(ValueError, match=r"`projections` must .* Received: \{'units': 3\} among"):
         zoo.load(
             "transformer_lm_embedding",
             weights=None,
@@ -207,3 +208,104 @@ def test_settings_that_are_not_implemented(gemma, tmp_path):
             projections=[{"units": 3}],
             **sizes,
         )
+
+
+# ------------------------------------------------------------------------------ labels and numbers
+
+
+@torch.no_grad()
+def logits(theirs, pieces, texts):
+    """Returns the logits of transformers, of one text or pair after the other."""
+    inputs = [pieces(*([text] if isinstance(text, str) else text)) for text in texts]
+    rows = [theirs(torch.tensor([each["input_ids"]])).logits[0] for each in inputs]
+    return torch.stack(rows).numpy()
+
+
+def inputs_with_pairs():
+    return [*tiny.TEXTS, (tiny.TEXTS[0], tiny.TEXTS[2]), (tiny.TEXTS[2], tiny.TEXTS[1])]
+
+
+@pytest.mark.few(2)
+@pytest.mark.usefixtures("eagerly")
+@pytest.mark.parametrize("family", sorted(tiny.WRITERS))
+def test_labels_are_those_of_transformers(family, tmp_path):
+    names = {"id2label": {0: "x", 1: "y", 2: "z"}}
+    theirs, pieces = tiny.save(tmp_path / "hf", family, "ForSequenceClassification", **names)
+    model = zoo.load(tmp_path / "hf")
+    assert model.labels == ["x", "y", "z"]
+    texts = inputs_with_pairs()
+    expected = keras.ops.softmax(logits(theirs, pieces, texts))
+    singles, pairs = texts[: len(tiny.TEXTS)], texts[len(tiny.TEXTS) :]
+    for some, rows in ((singles, expected[: len(singles)]), (pairs, expected[len(singles) :])):
+        found = model.classify(some, return_probabilities=True)
+        np.testing.assert_allclose(found.probabilities, rows, atol=1e-4)
+    told = model.classify(singles, return_attention=True)
+    for row, text in zip(told.attention, singles, strict=True):
+        assert len(row) == len(pieces(text)["input_ids"])
+        assert sum(row) == pytest.approx(1.0, abs=1e-4)
+    zoo.save_checkpoint(model, tmp_path / "saved")
+    again = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "saved")
+    found = keras.ops.softmax(logits(again, pieces, singles))
+    np.testing.assert_allclose(found, expected[: len(singles)], atol=1e-5)
+
+
+@pytest.mark.few(1)
+@pytest.mark.usefixtures("eagerly")
+@pytest.mark.parametrize("family", sorted(tiny.WRITERS))
+def test_a_new_head_learns_and_goes_to_transformers(family, tmp_path):
+    kind = "LMHeadModel" if family == "GPT2" else "ForCausalLM"
+    _, pieces = tiny.save(tmp_path / "hf", family, kind)
+    model = zoo.load(tmp_path / "hf", labels=["long", "short"])
+    labels = ["long", "long", "short", "long"]
+    model.compile(keras.optimizers.Adam(0.01))
+    model.fit(tiny.TEXTS, labels, epochs=8, verbose=0)
+    assert model.classify(tiny.TEXTS) == labels
+    expected = model.classify(tiny.TEXTS, return_probabilities=True).probabilities
+    model.save_to_preset(tmp_path / "preset")
+    found = zoo.load(tmp_path / "preset").classify(tiny.TEXTS, return_probabilities=True)
+    np.testing.assert_allclose(found.probabilities, expected, atol=1e-6)
+    zoo.save_checkpoint(model, tmp_path / "saved")
+    again = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "saved")
+    assert again.config.id2label == {0: "long", 1: "short"}
+    found = keras.ops.softmax(logits(again, pieces, tiny.TEXTS))
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_a_number_of_texts_and_pairs(tmp_path):
+    """As of a reward model, or a reranker."""
+    theirs, pieces = tiny.save(tmp_path, "Qwen2", "ForSequenceClassification", num_labels=1)
+    model = zoo.load(tmp_path)
+    assert isinstance(model, zoo.Scorer)
+    texts = inputs_with_pairs()
+    expected = logits(theirs, pieces, texts)[:, 0]
+    singles = len(tiny.TEXTS)
+    np.testing.assert_allclose(model.score(texts[:singles]), expected[:singles], atol=1e-4)
+    np.testing.assert_allclose(model.score(texts[singles:]), expected[singles:], atol=1e-4)
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_labels_for_an_embedder(gemma):
+    model = zoo.load(gemma[0], labels=["a", "b"])
+    assert isinstance(model, zoo.Classifier)
+    assert model.classify(["The cats"])[0] in ("a", "b")
+    np.testing.assert_array_equal(
+        model.core.embedding.table, zoo.load(gemma[0]).core.embedding.table
+    )
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_labels_for_a_language_model_of_the_zoo():
+    model = zoo.load("transformer_lm_shakespeare", labels=["verse", "prose"])
+    trained = zoo.load("transformer_lm_shakespeare").core
+    ids = np.array([model.tokenizer.tokenize(["To be, or not"]).to_list()[0]])
+    x, y = model.core.embed(ids, 0), trained.embed(ids, 0)
+    for own, others in zip(model.core.blocks, trained.blocks, strict=True):
+        x, y = own(x), others(y)
+    np.testing.assert_allclose(x, y, atol=1e-6)
+    assert set(model.classify(["To be, or not", "FIRST CITIZEN:"])) <= {"verse", "prose"}
+
+
+def test_tags_are_for_encoders(qwen):
+    with pytest.raises(ValueError, match="for a text encoder token_classification"):
+        zoo.load(qwen[0], labels=["O", "B"], problem_type="token_classification")
