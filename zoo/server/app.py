@@ -182,8 +182,7 @@ class _Server:
 
     async def complete(self, kind, request):
         """Answers a request by the protocol of a module, `completions` or `chat`."""
-        body = await self.body(request)
-        wanted = kind.request_of(body, self.models, self.limits)
+        wanted = await self.read(kind, request)
         if not wanted.stream:
             return await self.in_time(wanted.model, lambda: JSONResponse(kind.answer_of(wanted)))
         self.require_room()  # while there still is a status to tell it by
@@ -191,8 +190,7 @@ class _Server:
         return _Events(events, self.limits.seconds)
 
     async def embed(self, request):
-        body = await self.body(request)
-        wanted = embeddings.request_of(body, self.models, self.limits)
+        wanted = await self.read(embeddings, request)
         self.metrics.rows.labels(wanted.model.name).observe(len(wanted.texts))
         observe = self.metrics.batches.labels(wanted.model.name).observe
         return await self.in_time(
@@ -284,11 +282,19 @@ class _Server:
             self.waiting -= 1
         return bytes(body)
 
+    async def read(self, kind, request):
+        """Returns what a client asks for by the protocol of a module.
+
+        In a thread: it takes a while to read many long texts, and others ask in the meantime.
+        """
+        body = await self.body(request)
+        return await self.in_time(None, lambda: kind.request_of(body, self.models, self.limits))
+
     @contextlib.contextmanager
     def counted(self, model):
-        """Counts a request that is being answered."""
+        """Counts a request that is being read or answered; the model is `None` until known."""
         self.waiting += 1
-        gauge = self.metrics.waiting.labels(model.name)
+        gauge = self.metrics.waiting.labels("" if model is None else model.name)
         gauge.inc()
         try:
             yield
