@@ -202,6 +202,7 @@ def test_health_metrics_and_models(client):
     assert 'zoo_batch_rows_bucket{le="8.0",model="luong_nmt"}' in text
     _, listed, _ = client("/v1/models")
     assert {each["id"] for each in listed["data"]} == {"luong_nmt", "transformer_lm"}
+    assert all(0 <= time.time() - each["created"] < 3600 for each in listed["data"])
 
 
 class Waiting:
