@@ -264,6 +264,7 @@ def serve(names, host, port, token, batch, threads):
             f'zoo serve needs {error.name}: pip install "keras-attention-zoo[server]"'
         ) from error
 
+    server.require_sendable(token)
     server.require_distinct([server.name_of(name) for name in names])
     bound = server.bind(host, port)
     tf.config.threading.set_intra_op_parallelism_threads(threads)

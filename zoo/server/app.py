@@ -62,16 +62,29 @@ def make_app(models, limits=None, token=None):
         A `starlette.applications.Starlette`.
 
     Raises:
-        ValueError: If two models have the same name.
+        ValueError: If two models have the same name, or the token cannot be sent.
     """
     return _Server(models, limits or Limits(), token).app()
+
+
+def require_sendable(token):
+    """Raises a `ValueError` for an empty token, which all have, or one that no header can hold.
+
+    `--token "$TOKEN"` is empty if there is no such variable.
+    """
+    if token is not None and (not token or token != token.strip()):
+        raise ValueError(
+            "`token` (--token on the command line) must not be empty, or have spaces at its ends. "
+            f"Received: {token!r}. Leave it out to serve everybody."
+        )
 
 
 class _Server:
     def __init__(self, models, limits, token):
         require_distinct([model.name for model in models])
         self.models = {model.name: model for model in models}
-        self.limits, self.token = limits, token
+        require_sendable(token)
+        self.limits, self.token, self.created = limits, token, int(time.time())
         self.waiting, self.running = 0, set()  # tasks that nobody else may hold
         self.metrics = _Metrics()
 
@@ -151,7 +164,7 @@ class _Server:
         )
 
     async def list_models(self, request):
-        return JSONResponse(completions.listing(self.models.values()))
+        return JSONResponse(completions.listing(self.models.values(), self.created))
 
     async def status(self, request):
         return JSONResponse(protocol.status_of(self.model(request)))
