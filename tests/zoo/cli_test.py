@@ -3,12 +3,14 @@
 import os
 import re
 import socket
+import sys
 
+import click
 import pytest
 
 import zoo
 from tests.zoo.commands import run
-from zoo import quiet
+from zoo import cli, quiet
 from zoo.training import recipes
 
 
@@ -174,6 +176,17 @@ def test_two_models_of_one_name_are_told_before_the_models_are_loaded():
     result = run("serve", "hf://me/no_such_model", "hf://you/no_such_model@main")
     assert result.exit_code == 1
     assert "names of their own. Received: no_such_model, no_such_model. Rename" in result.stderr
+
+
+def test_closed_outputs_are_no_mistake(monkeypatch):
+    def write():
+        sys.stdout.flush()
+        return sys.stderr.isatty()
+
+    group = cli.Commands(commands={"write": click.Command("write", callback=write)})
+    for name in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, name, None)
+    assert group(["write"], standalone_mode=False) is False
 
 
 def test_a_reader_that_has_gone_away_is_no_mistake(monkeypatch):
