@@ -93,6 +93,7 @@ def test_streamed_events_put_together_are_the_completion(client, options):
         status, text, response = client("/v1/completions", asked)
         assert status == 200
         assert response.getheader("content-type").startswith("text/event-stream")
+        assert response.getheader("x-accel-buffering") == "no"
         *events, last = [event.removeprefix("data: ") for event in text.strip().split("\n\n")]
         assert last == "[DONE]"
         *parts, of_all = map(json.loads, events)

@@ -2,6 +2,7 @@
 
 import base64
 import concurrent.futures
+import gzip
 import http.client
 import json
 import random
@@ -138,6 +139,15 @@ def test_unknown_models_and_versions(client):
         status, answer, _ = client(path)
         assert status == 404
         assert "error" in answer
+
+
+def test_a_compressed_body_is_refused_by_its_name(client):
+    body = gzip.compress(json.dumps({"instances": ["a man"]}).encode())
+    status, answer, _ = predict(client, "luong_nmt", body, **{"Content-Encoding": "gzip"})
+    assert (status, answer["error"]) == (
+        415,
+        "Send the body as it is, without Content-Encoding: gzip.",
+    )
 
 
 def test_hostile_requests_never_end_in_a_fault_of_the_server(client):

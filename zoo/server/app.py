@@ -32,6 +32,7 @@ LATENCIES = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0
 ROWS = (1, 2, 4, 8, 16, 32)
 ASK_TOKEN = {"WWW-Authenticate": "Bearer"}
 RETRY = {"Retry-After": "1"}  # seconds
+AT_ONCE = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # proxies pass events on
 
 
 def make_app(models, limits=None, token=None):
@@ -274,10 +275,13 @@ class _Server:
         return model
 
     async def body(self, request):
-        """Returns the body of a request, unless it is too large or too slow.
+        """Returns the body of a request, unless it is too large, too slow, or compressed.
 
         It takes memory, so the request counts as one in progress meanwhile.
         """
+        encoding = request.headers.get("content-encoding", "identity")
+        if encoding.lower() != "identity":
+            raise Refused(415, f"Send the body as it is, without Content-Encoding: {encoding}.")
         largest, seconds, body = self.limits.body_bytes, self.limits.seconds, bytearray()
         self.require_room()
         self.waiting += 1
@@ -352,7 +356,7 @@ class _Events(StreamingResponse):
     """
 
     def __init__(self, events, seconds):
-        super().__init__(events, media_type="text/event-stream")
+        super().__init__(events, headers=AT_ONCE, media_type="text/event-stream")
         self.seconds = seconds
 
     async def stream_response(self, send):
