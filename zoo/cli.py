@@ -6,7 +6,9 @@ The commands that need TensorFlow import it, quietly.
 import importlib
 import inspect
 import itertools
+import os
 import pathlib
+import sys
 from importlib.util import find_spec
 
 import click
@@ -23,6 +25,7 @@ class Commands(click.Group):
     """A group whose commands report user errors in one line instead of a traceback."""
 
     def invoke(self, context):
+        _open_closed_outputs()
         try:
             return super().invoke(context)
         except BrokenPipeError:  # `| head`: click ends quietly
@@ -32,6 +35,17 @@ class Commands(click.Group):
         except KeyboardInterrupt:
             click.echo("\nStopped.", err=True)
             context.exit(INTERRUPTED)
+
+
+def _open_closed_outputs():
+    """Lets closed outputs, as after `>&-` or `2>&-`, lead nowhere.
+
+    Python has no file for them then. And the next file that is opened, such as that of the answers,
+    would take the place of standard error, to which libraries log.
+    """
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -264,6 +278,7 @@ def serve(names, host, port, token, batch, threads):
             f'zoo serve needs {error.name}: pip install "keras-attention-zoo[server]"'
         ) from error
 
+    server.require_sendable(token)
     server.require_distinct([server.name_of(name) for name in names])
     bound = server.bind(host, port)
     tf.config.threading.set_intra_op_parallelism_threads(threads)

@@ -131,7 +131,7 @@ def classify(
     if pair and (labels or model.tokenizer is None):
         raise ValueError(f"{name} does not classify pairs of texts: leave out --pair.")
     kind = _kind_of_files(model)
-    folder = next((each for each in inputs if kind and pathlib.Path(each).is_dir()), None)
+    folder = next(filter(os.path.isdir, inputs if kind else ()), None)
     if folder is not None:
         raise ValueError(
             f"{folder} is a folder. To classify its {kind}s, write --input {folder} --output FILE."

@@ -256,7 +256,7 @@ def test_other_weights_are_refused_at_the_first_picture(images, backbone):
             other(images)
 
 
-def test_weights_that_cannot_be_had(no_weights, tmp_path):
+def test_weights_that_cannot_be_had(no_weights, tmp_path, capsys):
     missing = Backbone(layers=["block_6_expand_relu"], image_size=SIZE)
     assert missing.grid == (4, 4)
     assert missing.get_config()["fingerprint"] is None
@@ -266,6 +266,9 @@ def test_weights_that_cannot_be_had(no_weights, tmp_path):
     assert f"are not in {tmp_path / 'models'} and could not be downloaded" in message
     assert f"/tensorflow/keras-applications/mobilenet_v2/{imagenet_weights.FILE}\n" in message
     assert "KERAS_HOME" in message
+    written = capsys.readouterr()
+    assert "Downloading data from" in written.err
+    assert written.out == ""  # where a command writes its answers
 
 
 def test_unknown_names_and_wrong_shapes(backbone):

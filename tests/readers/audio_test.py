@@ -80,6 +80,7 @@ BROKEN = {
     "a wild rate": (header(rate=2**31 + 5), "rate is not from"),
     "many channels of many bits": (header(channels=65535, bits=65535), "cannot be read as a sound"),
     "no numbers": (write_wav(np.full(9, np.nan, "float32"), RATE), "not all finite"),
+    "infinite power": (write_wav(np.full(999, 1e30, "float32"), RATE), "finite, and from -1 to 1"),
 }
 
 
@@ -216,6 +217,9 @@ def test_what_is_soft_and_the_microphone_change_nothing():
     expected -= expected.mean(axis=0)
     np.testing.assert_allclose(found[0, :61], expected / expected.std(), atol=1e-3)
     np.testing.assert_array_equal(found[0, 61:], 0.0)
+    several = tf.pad(tf.concat([frames, frames * np.nan], 0), [[0, 0], [0, 5], [0, 0]])
+    among_them = reader.normalized(several, tf.constant([61, 61]))["frames"]
+    np.testing.assert_allclose(among_them[0, :61], found[0, :61], atol=1e-5)
     softer = tf.where(frames < tf.reduce_max(frames) - 8.0, -20.0, frames)
     np.testing.assert_array_equal(again.normalized(softer, lengths)["frames"], found)
     each = SoundReader(rate=RATE, bands=12, each_band=True)

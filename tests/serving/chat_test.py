@@ -1,6 +1,8 @@
 """OpenAI's protocol of chat completions over a real socket."""
 
+import concurrent.futures
 import json
+import threading
 
 import pytest
 from hypothesis import given
@@ -81,7 +83,28 @@ def test_streamed_events_put_together_are_the_answer(client):
     assert {each["object"] for each in parts} == {"chat.completion.chunk"}
     choices = [each["choices"][0] for each in parts]
     assert "".join(each["delta"]["content"] for each in choices) == whole["message"]["content"]
+    roles = [each["delta"].get("role") for each in choices]
+    assert roles == ["assistant", *[None] * (len(choices) - 1)]
     assert choices[-1]["finish_reason"] == whole["finish_reason"] == "length"
+
+
+def test_others_are_answered_while_a_conversation_is_read(client, task, monkeypatch):
+    is_read, go_on, read = threading.Event(), threading.Event(), task.conversation_ids
+
+    def slowly(messages):
+        is_read.set()
+        assert go_on.wait(9)
+        return read(messages)
+
+    monkeypatch.setattr(task, "conversation_ids", slowly)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        content = {"model": "talker", "messages": TALK, "max_tokens": 1}
+        running = pool.submit(client, ADDRESS, content)
+        assert is_read.wait(9)
+        assert client("/v2/health/live")[0] == 200
+        assert 'zoo_waiting{model=""} 1.0' in client("/metrics")[1]
+        go_on.set()
+        assert running.result()[0] == 200
 
 
 messages = st.lists(

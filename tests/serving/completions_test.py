@@ -93,6 +93,7 @@ def test_streamed_events_put_together_are_the_completion(client, options):
         status, text, response = client("/v1/completions", asked)
         assert status == 200
         assert response.getheader("content-type").startswith("text/event-stream")
+        assert response.getheader("x-accel-buffering") == "no"
         *events, last = [event.removeprefix("data: ") for event in text.strip().split("\n\n")]
         assert last == "[DONE]"
         *parts, of_all = map(json.loads, events)
@@ -230,7 +231,7 @@ def test_streams_that_begin_together_are_both_answered(model):
     content = {"model": "lm", "prompt": "a", "stream": True, "max_tokens": 1}
     scope = {"type": "http", "method": "POST", "path": "/v1/completions", "headers": []}
 
-    async def ask():
+    async def ask(at_status):
         received, sent = iter([json.dumps(content).encode()]), []
 
         async def receive():
@@ -240,13 +241,25 @@ def test_streams_that_begin_together_are_both_answered(model):
             return {"type": "http.request", "body": body}
 
         async def send(message):
+            if message["type"] == "http.response.start":
+                await at_status()
             sent.append(message.get("body", b""))
 
         await app({**scope}, receive, send)
         return b"".join(sent)
 
     async def ask_twice():
-        return await asyncio.gather(ask(), ask())
+        both, others = asyncio.Event(), []
+
+        async def begin_another():
+            others.append(asyncio.create_task(ask(go_on)))
+            await both.wait()
+
+        async def go_on():
+            both.set()
+
+        async with asyncio.timeout(60):
+            return await ask(begin_another), await others[0]
 
     for answer in asyncio.run(ask_twice()):
         assert answer.endswith(b"data: [DONE]\n\n")

@@ -95,6 +95,16 @@ class Foreign(tf.Module):
         }
 
 
+@pytest.mark.parametrize(
+    ("name", "told"), [("times/1", r"serve .*/times\."), ("saved", r"move it to .*/saved/1\.")]
+)
+def test_one_version_is_no_folder_of_versions(tmp_path, name, told):
+    (tmp_path / name).mkdir(parents=True)
+    (tmp_path / name / "saved_model.pb").touch()
+    with pytest.raises(ValueError, match=f"{name} is a single SavedModel.*: {told}"):
+        server_models.model_of(str(tmp_path / name))
+
+
 def test_signatures_that_other_programs_wrote(tmp_path):
     module = Foreign()
     tf.saved_model.save(module, str(tmp_path / "own" / "0001"), module.signatures())

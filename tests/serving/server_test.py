@@ -2,6 +2,7 @@
 
 import base64
 import concurrent.futures
+import gzip
 import http.client
 import json
 import random
@@ -140,6 +141,15 @@ def test_unknown_models_and_versions(client):
         assert "error" in answer
 
 
+def test_a_compressed_body_is_refused_by_its_name(client):
+    body = gzip.compress(json.dumps({"instances": ["a man"]}).encode())
+    status, answer, _ = predict(client, "luong_nmt", body, **{"Content-Encoding": "gzip"})
+    assert (status, answer["error"]) == (
+        415,
+        "Send the body as it is, without Content-Encoding: gzip.",
+    )
+
+
 def test_hostile_requests_never_end_in_a_fault_of_the_server(client):
     draws = random.Random(0)
     whole = json.dumps({"signature_name": "explain", "instances": ["a man", {"text": "b"}]})
@@ -202,6 +212,7 @@ def test_health_metrics_and_models(client):
     assert 'zoo_batch_rows_bucket{le="8.0",model="luong_nmt"}' in text
     _, listed, _ = client("/v1/models")
     assert {each["id"] for each in listed["data"]} == {"luong_nmt", "transformer_lm"}
+    assert all(0 <= time.time() - each["created"] < 3600 for each in listed["data"])
 
 
 class Waiting:

@@ -129,6 +129,10 @@ def test_the_command_line_names_labels(model, tmp_path, monkeypatch):
     assert all(0.5 <= float(share) <= 1.0 for _, share in lines)
     piped = click.testing.CliRunner().invoke(main, ["classify", "toy"], input="\n".join(paths))
     assert piped.stdout == result.stdout
+    piped = click.testing.CliRunner().invoke(main, ["classify", "toy"], input=paths[0] + "\n\n")
+    assert piped.exit_code == 1  # for the empty line
+    assert piped.stdout == result.stdout.splitlines()[0] + "\n\n"
+    assert "There is no image ''" in piped.stderr
     files = ["--input", str(tmp_path), "--output", str(tmp_path / "answers.jsonl")]
     result = click.testing.CliRunner().invoke(main, ["classify", "toy", *files])
     assert result.exit_code == 0, result.output

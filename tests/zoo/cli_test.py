@@ -3,12 +3,14 @@
 import os
 import re
 import socket
+import sys
 
+import click
 import pytest
 
 import zoo
 from tests.zoo.commands import run
-from zoo import quiet
+from zoo import cli, quiet
 from zoo.training import recipes
 
 
@@ -155,6 +157,13 @@ def test_help_tells_where_the_token_may_come_from():
     assert "ZOO_TOKEN" in run("serve", "--help").stdout
 
 
+@pytest.mark.parametrize("token", ["", " secret"])
+def test_a_token_that_protects_nothing_is_told_before_the_models_are_loaded(token):
+    result = run("serve", "no_such_model", "--token", token, "--port", "0")
+    assert result.exit_code == 1
+    assert f"must not be empty, or have spaces at its ends. Received: {token!r}" in result.stderr
+
+
 def test_a_port_in_use_is_told_before_the_models_are_loaded():
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
@@ -167,6 +176,17 @@ def test_two_models_of_one_name_are_told_before_the_models_are_loaded():
     result = run("serve", "hf://me/no_such_model", "hf://you/no_such_model@main")
     assert result.exit_code == 1
     assert "names of their own. Received: no_such_model, no_such_model. Rename" in result.stderr
+
+
+def test_closed_outputs_are_no_mistake(monkeypatch):
+    def write():
+        sys.stdout.flush()
+        return sys.stderr.isatty()
+
+    group = cli.Commands(commands={"write": click.Command("write", callback=write)})
+    for name in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, name, None)
+    assert group(["write"], standalone_mode=False) is False
 
 
 def test_a_reader_that_has_gone_away_is_no_mistake(monkeypatch):

@@ -4,6 +4,7 @@ import contextlib
 import contextvars
 import math
 import os
+import sys
 import warnings
 
 import keras
@@ -63,8 +64,10 @@ def make_network(name, image_size, weights):
         ConnectionError: If the weights are missing and cannot be downloaded.
     """
     make = getattr(keras.applications, name)
+    # Keras writes the progress of a download to standard output, which is for answers.
+    aside = contextlib.redirect_stdout(sys.stderr)
     try:
-        with _float32(), _making(), warnings.catch_warnings():
+        with _float32(), _making(), aside, warnings.catch_warnings():
             warnings.filterwarnings("ignore", "`input_shape` is undefined")  # sizes not trained on
             return make(include_top=False, weights=weights, input_shape=(image_size, image_size, 3))
     except Exception as error:  # Keras raises it bare

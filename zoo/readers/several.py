@@ -1,5 +1,6 @@
 """Inputs of a call: one, or several."""
 
+import os
 import pathlib
 from collections.abc import Iterable, Mapping
 
@@ -60,13 +61,14 @@ def content_of(path, what):
     Raises:
         FileNotFoundError: If there is no such file.
     """
-    path = pathlib.Path(path).expanduser()
-    if not path.is_file():
+    file = os.path.expanduser(path)  # "" stays, which a `pathlib.Path` takes for the folder "."
+    if not os.path.isfile(file):
+        is_folder = os.path.isdir(file)
         raise FileNotFoundError(
-            f"There is no {what} '{path}'"
-            f"{': it is a folder.' if path.is_dir() else '. A str is the path of a file.'}"
+            f"There is no {what} '{file}'"
+            f"{': it is a folder.' if is_folder else '. A str is the path of a file.'}"
         )
-    return path.read_bytes()
+    return pathlib.Path(file).read_bytes()
 
 
 def assert_decoded(is_decoded, what, or_else=""):

@@ -152,7 +152,7 @@ class SoundReader(Shown):
         is_frame = tf.sequence_mask(lengths, tf.shape(frames)[1], tf.float32)[..., None]
         count = tf.maximum(tf.cast(lengths, tf.float32), 1.0)[:, None, None]
         if self.decibels is not None:
-            heard = tf.where(is_frame > 0.0, frames, tf.reduce_min(frames))
+            heard = tf.where(is_frame > 0.0, frames, frames.dtype.min)
             loudest = tf.reduce_max(heard, axis=(1, 2), keepdims=True)
             frames = tf.maximum(frames, loudest - self.decibels * NEPERS)
 

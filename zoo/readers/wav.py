@@ -8,6 +8,7 @@ import tensorflow as tf
 PCM, FLOAT, EXTENSIBLE = 1, 3, 0xFFFE
 UNTIL_THE_END = (0, 0xFFFFFFFF)  # sizes of data in a file that was written before it was known
 RATES = (1000, 768_000)
+LARGEST = 2.0**31  # of floats on any scale; the power of much larger ones is infinite
 FORMATS = "PCM of 8, 16, 24 or 32 bits, or floats of 32 or 64 bits"
 
 
@@ -67,8 +68,10 @@ def read_wav(encoded):
     with tf.control_dependencies([_require(frames > 0, "It holds no sound.")]):
         data = tf.strings.substr(encoded, data_at, frames * frame)
     samples = tf.reshape(_numbers(data, kind, bits), (-1, channels))
-    is_finite = tf.reduce_all(tf.math.is_finite(samples))
-    with tf.control_dependencies([_require(is_finite, "Its samples are not all finite.")]):
+    are_numbers = tf.reduce_all(tf.abs(samples) <= LARGEST)  # False for NaN
+    with tf.control_dependencies(
+        [_require(are_numbers, "Its samples are not all finite, and from -1 to 1.")]
+    ):
         return tf.reduce_mean(samples, axis=1), rate
 
 

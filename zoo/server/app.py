@@ -32,6 +32,7 @@ LATENCIES = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0
 ROWS = (1, 2, 4, 8, 16, 32)
 ASK_TOKEN = {"WWW-Authenticate": "Bearer"}
 RETRY = {"Retry-After": "1"}  # seconds
+AT_ONCE = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # proxies pass events on
 
 
 def make_app(models, limits=None, token=None):
@@ -62,16 +63,29 @@ def make_app(models, limits=None, token=None):
         A `starlette.applications.Starlette`.
 
     Raises:
-        ValueError: If two models have the same name.
+        ValueError: If two models have the same name, or the token cannot be sent.
     """
     return _Server(models, limits or Limits(), token).app()
+
+
+def require_sendable(token):
+    """Raises a `ValueError` for an empty token, which all have, or one that no header can hold.
+
+    `--token "$TOKEN"` is empty if there is no such variable.
+    """
+    if token is not None and (not token or token != token.strip()):
+        raise ValueError(
+            "`token` (--token on the command line) must not be empty, or have spaces at its ends. "
+            f"Received: {token!r}. Leave it out to serve everybody."
+        )
 
 
 class _Server:
     def __init__(self, models, limits, token):
         require_distinct([model.name for model in models])
         self.models = {model.name: model for model in models}
-        self.limits, self.token = limits, token
+        require_sendable(token)
+        self.limits, self.token, self.created = limits, token, int(time.time())
         self.waiting, self.running = 0, set()  # tasks that nobody else may hold
         self.metrics = _Metrics()
 
@@ -151,7 +165,7 @@ class _Server:
         )
 
     async def list_models(self, request):
-        return JSONResponse(completions.listing(self.models.values()))
+        return JSONResponse(completions.listing(self.models.values(), self.created))
 
     async def status(self, request):
         return JSONResponse(protocol.status_of(self.model(request)))
@@ -182,8 +196,7 @@ class _Server:
 
     async def complete(self, kind, request):
         """Answers a request by the protocol of a module, `completions` or `chat`."""
-        body = await self.body(request)
-        wanted = kind.request_of(body, self.models, self.limits)
+        wanted = await self.read(kind, request)
         if not wanted.stream:
             return await self.in_time(wanted.model, lambda: JSONResponse(kind.answer_of(wanted)))
         self.require_room()  # while there still is a status to tell it by
@@ -191,8 +204,7 @@ class _Server:
         return _Events(events, self.limits.seconds)
 
     async def embed(self, request):
-        body = await self.body(request)
-        wanted = embeddings.request_of(body, self.models, self.limits)
+        wanted = await self.read(embeddings, request)
         self.metrics.rows.labels(wanted.model.name).observe(len(wanted.texts))
         observe = self.metrics.batches.labels(wanted.model.name).observe
         return await self.in_time(
@@ -263,10 +275,13 @@ class _Server:
         return model
 
     async def body(self, request):
-        """Returns the body of a request, unless it is too large or too slow.
+        """Returns the body of a request, unless it is too large, too slow, or compressed.
 
         It takes memory, so the request counts as one in progress meanwhile.
         """
+        encoding = request.headers.get("content-encoding", "identity")
+        if encoding.lower() != "identity":
+            raise Refused(415, f"Send the body as it is, without Content-Encoding: {encoding}.")
         largest, seconds, body = self.limits.body_bytes, self.limits.seconds, bytearray()
         self.require_room()
         self.waiting += 1
@@ -284,11 +299,19 @@ class _Server:
             self.waiting -= 1
         return bytes(body)
 
+    async def read(self, kind, request):
+        """Returns what a client asks for by the protocol of a module.
+
+        In a thread: it takes a while to read many long texts, and others ask in the meantime.
+        """
+        body = await self.body(request)
+        return await self.in_time(None, lambda: kind.request_of(body, self.models, self.limits))
+
     @contextlib.contextmanager
     def counted(self, model):
-        """Counts a request that is being answered."""
+        """Counts a request that is being read or answered; the model is `None` until known."""
         self.waiting += 1
-        gauge = self.metrics.waiting.labels(model.name)
+        gauge = self.metrics.waiting.labels("" if model is None else model.name)
         gauge.inc()
         try:
             yield
@@ -333,7 +356,7 @@ class _Events(StreamingResponse):
     """
 
     def __init__(self, events, seconds):
-        super().__init__(events, media_type="text/event-stream")
+        super().__init__(events, headers=AT_ONCE, media_type="text/event-stream")
         self.seconds = seconds
 
     async def stream_response(self, send):

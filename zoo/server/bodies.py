@@ -22,7 +22,11 @@ def object_of(body):
 
 def is_unicode(text):
     """Returns whether a text has no half of a surrogate pair, which JSON can spell."""
-    return not any("\ud800" <= each <= "\udfff" for each in text)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def require_seed(seed):

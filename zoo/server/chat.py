@@ -32,22 +32,25 @@ def request_of(body, models, limits):
 
 def answer_of(wanted):
     """Returns the JSON of an answer, as a Python object."""
-    return _of_chat(completions.answer_of(wanted), "chat.completion", "message")
+    role = {"role": "assistant"}
+    return _of_chat(completions.answer_of(wanted), "chat.completion", "message", role)
 
 
 def events_of(wanted):
     """Yields the server-sent events of a stream."""
+    role = {"role": "assistant"}  # told once: clients append each part to those before
     for chunk in completions.chunks_of(wanted):
-        yield completions.event_of(_of_chat(chunk, "chat.completion.chunk", "delta"))
+        yield completions.event_of(_of_chat(chunk, "chat.completion.chunk", "delta", role))
+        role = {}
     yield completions.LAST_EVENT
 
 
-def _of_chat(answer, kind, name):
+def _of_chat(answer, kind, name, role):
     """Returns a completion, or a chunk of one, as the protocol of chats has it."""
     choices = []
     for choice in answer["choices"]:
         text = choice.pop("text")
-        choices.append({**choice, name: {"role": "assistant", "content": text}})
+        choices.append({**choice, name: {**role, "content": text}})
     identity = answer["id"].replace("cmpl", "chatcmpl")
     return {**answer, "id": identity, "object": kind, "choices": choices}
 

@@ -214,9 +214,12 @@ def _usage(wanted, written):
     }
 
 
-def listing(models):
-    """Returns the list of all models."""
-    data = [{"id": model.name, "object": "model", "owned_by": "zoo"} for model in models]
+def listing(models, created):
+    """Returns the list of all models, with the second since 1970 that they are there from."""
+    data = [
+        {"id": model.name, "object": "model", "created": created, "owned_by": "zoo"}
+        for model in models
+    ]
     return {"object": "list", "data": data}
 
 

@@ -98,7 +98,17 @@ def model_of(name, is_batched=True):
     Args:
         name: A folder of exported versions, or a name for `zoo.load`.
         is_batched: Whether concurrent requests share batches.
+
+    Raises:
+        ValueError: If it is one version.
     """
+    if pathlib.Path(name, "saved_model.pb").is_file():
+        folder = pathlib.Path(name).resolve()
+        is_version = folder.name.isdecimal()
+        raise ValueError(
+            f"{name} is a single SavedModel, and a server takes the folder of all versions of a "
+            f"model: {f'serve {folder.parent}.' if is_version else f'move it to {folder}/1.'}"
+        )
     if _is_exported(name):
         return ExportedModel(name_of(name), name, is_batched)
     return LoadedModel(name_of(name), loading.load(name), is_batched)
