@@ -62,7 +62,7 @@ def test_equals_its_equation(name, heads, size, dtype):
 
 
 @pytest.mark.parametrize("name", SCORES)
-@pytest.mark.parametrize("lengths", [(1, 1), (1, 6), (6, 2), (0, 3), (3, 0)])
+@pytest.mark.parametrize("lengths", [(1, 1), (1, 6), (6, 2), (0, 3), (3, 0), (0, 0)])
 def test_equals_its_equation_for_all_lengths(name, lengths):
     query, key = (random(BATCH, length, SIZE) for length in lengths)
     score = built(name)
