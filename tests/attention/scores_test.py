@@ -74,6 +74,15 @@ def test_equals_its_equation_for_all_lengths(name, lengths):
 
 
 @pytest.mark.parametrize("name", SCORES)
+def test_integers_count_as_floats(name):
+    query, key = (RNG.integers(-2, 3, (BATCH, length, SIZE)) for length in (QUERIES, KEYS))
+    score = built(name)
+    np.testing.assert_allclose(
+        oracle.float64(score(query, key)), oracle.logits(score, query, key), atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("name", SCORES)
 def test_batch_may_be_empty(name):
     score = built(name)
     assert score(ops.zeros((0, 3, SIZE)), ops.zeros((0, 4, SIZE))).shape == (0, 3, 4)
