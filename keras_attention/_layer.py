@@ -1,5 +1,7 @@
 """How every attention layer processes the arguments of its call, before the computation."""
 
+import inspect
+
 import keras
 import numpy as np
 from keras import ops
@@ -16,7 +18,8 @@ class ChecksMasks:
     """Mixin for layers: checks masks before Keras turns NumPy arrays into tensors."""
 
     def __call__(self, *args, **kwargs):
-        for name, argument in kwargs.items():
+        names = inspect.signature(self.call).parameters
+        for name, argument in (*zip(names, args, strict=False), *kwargs.items()):
             if name.endswith("mask"):
                 require_visible(argument, name)
         return super().__call__(*args, **kwargs)

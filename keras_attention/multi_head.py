@@ -284,10 +284,10 @@ class MultiHeadAttention(GrowingMemory, MemoryAttention, MultiHeadLayer):
         return self.attention.mask
 
     def choose_implementation(self, query_shape, value_shape, return_attention_scores=False):
-        """See `Attention.choose_implementation`."""
-        return self.attention.choose_implementation(
-            query_shape, value_shape, return_attention_scores
-        )
+        """See `Attention.choose_implementation`; the shapes may have more axes."""
+        axes = self._attended_axes(query_shape, value_shape, value_shape)
+        shapes = axes.flat_shape(query_shape), axes.flat_shape(value_shape)
+        return self.attention.choose_implementation(*shapes, return_attention_scores)
 
     def _prepare(self, key, value, mask, start):
         score, position = self.attention.score, self.attention.position

@@ -36,3 +36,10 @@ def test_line_makes_a_layer(line):
     found = layer(*[x] * len(required))
     assert np.isfinite(keras.ops.convert_to_numpy(found)).all()
     assert found.shape[0] == 2
+
+
+def test_the_prefix_language_model_is_causal_after_its_prefix():
+    (line,) = [line for line in LINES if "Prefix" in line]
+    visible = eval(line, dict(NAMES)).mask(6, 6)[0, 0]
+    query, key = np.indices((6, 6))
+    assert (keras.ops.convert_to_numpy(visible) == ((key <= query) | (key < 3))).all()

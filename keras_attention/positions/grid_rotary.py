@@ -11,6 +11,7 @@ from keras_attention._checks import (
     require_counts,
     require_one_of,
 )
+from keras_attention._layer import as_floats
 from keras_attention.positions.base import Position
 from keras_attention.positions.rotary import turned
 from keras_attention.positions.scaling import frequencies_of
@@ -91,6 +92,7 @@ class GridRotary(Position):
             )
 
     def rotate(self, x, positions):
+        x = as_floats(x, "float32")
         frequencies = frequencies_of(x.shape[-1] // 2, self.max_wavelength).astype("float32")
         patches = positions - self.num_prefix_tokens
         angles = [

@@ -6,6 +6,7 @@ from keras import ops
 
 from keras_attention._backend import shape_of
 from keras_attention._checks import require_one_of
+from keras_attention._layer import as_floats
 from keras_attention._products import matmul
 from keras_attention.positions import scaling as scalings
 from keras_attention.positions.base import Position
@@ -86,6 +87,7 @@ class Rotary(Position):
         return rotated
 
     def rotate(self, x, positions):
+        x = as_floats(x, "float32")
         rotated = self._rotated(x.shape[-1])
         frequencies = self._frequencies(rotated, positions)
         frequencies = ops.take(frequencies, _pair_of(rotated, self.pairs))  # (rotated,)

@@ -4,6 +4,7 @@ import keras
 
 from keras_attention._backend import shape_of
 from keras_attention._checks import fits
+from keras_attention._layer import as_floats
 from keras_attention._products import matmul
 from keras_attention.masks import positions
 
@@ -101,6 +102,7 @@ class Score(keras.layers.Layer):
         raise NotImplementedError(f"{type(self).__name__} must implement `pairwise(query, key)`.")
 
     def call(self, query, key):
+        query, key = (as_floats(x, self.compute_dtype) for x in (query, key))
         of_query, of_key = positions(shape_of(query)[-2], shape_of(key)[-2])
         return logits(self, self.prepare_query(query, of_query), self.prepare_key(key, of_key))
 

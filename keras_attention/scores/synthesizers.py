@@ -103,7 +103,6 @@ class RandomSynthesizer(OfPositions):
         self.require_length(query_shape[-2], "queries")
         if self.rank is None:
             self.table = self.add_rows("table", self.max_length)
-            self.pair_size = 4  # the index of a column is an int64, and there are two of them
         else:
             self.query_factor = self.add_rows("query_factor", self.rank)
             self.key_factor = self.add_rows("key_factor", self.rank)
@@ -122,10 +121,10 @@ class RandomSynthesizer(OfPositions):
     def pairwise(self, query, key):
         if self.rank is not None:
             return super().pairwise(query, key)
-        columns = ops.swapaxes(ops.cast(key, "int32"), -1, -2)  # (..., 1, key_tile)
-        columns = ops.broadcast_to(columns, (*shape_of(query)[:-1], shape_of(key)[-2]))
-        inside = ops.minimum(columns, self.max_length - 1)
-        found = ops.take_along_axis(query, inside, axis=-1)
+        # All sequences have the same positions. There may be no sequence, so one is added.
+        key = ops.pad(ops.cast(key, "int32"), [(0, 1), *[(0, 0)] * (len(key.shape) - 1)])
+        columns = key[(0,) * (len(key.shape) - 2)][:, 0]  # (key_tile,)
+        found = ops.take(query, ops.minimum(columns, self.max_length - 1), axis=-1)
         return ops.where(columns < self.max_length, found, ops.cast(float("nan"), found.dtype))
 
     def get_config(self):

@@ -266,6 +266,17 @@ def test_auto_takes_it_when_the_scores_are_many():
     assert layer.choose_implementation((1, 4096, 32), (1, 4096, 32), True) == "reference"
 
 
+def test_auto_counts_the_positions_along_all_attended_axes():
+    image = 1, 64, 64, 32
+    layer = MultiHeadAttention(8, 4)
+    layer.build(image, image)
+    assert layer.choose_implementation(image, image) == "chunked"  # as for a length of 4096
+    assert layer.choose_implementation((1, None, 64, 32), (1, 64, 64, 32)) == "blocked"
+    rows = MultiHeadAttention(8, 4, attention_axes=2)
+    rows.build(image, image)
+    assert rows.choose_implementation(image, image) == "blocked"
+
+
 def test_auto_counts_only_the_pairs_of_blocks():
     window = masks.SlidingWindow(left=255, right=0)
     layer = MultiHeadAttention(8, 4, mask=window)

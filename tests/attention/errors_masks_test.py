@@ -7,6 +7,7 @@ import pytest
 from keras_attention import (
     Attention,
     AttentionCell,
+    AttentionPooling,
     AttentionRNN,
     MultiHeadAttention,
     NadarayaWatson,
@@ -84,6 +85,12 @@ MISTAKES = {
         for name, argument, make in (
             ("a block", "mask", lambda: EncoderBlock(2, 8)(QUERY, mask=ADDED[:, :3])),
             ("a convolution", "mask", lambda: ConvolutionModule(3)(QUERY, mask=ADDED[:, :3])),
+            ("a pooled sequence", "mask", lambda: AttentionPooling()(VALUE, ADDED)),
+            (
+                "pairs of a block, without its name,",
+                "attention_mask",
+                lambda: EncoderBlock(2, 8)(QUERY, None, ADDED[:, :, None]),
+            ),
             (
                 "what is encoded",
                 "encoded_mask",

@@ -57,6 +57,13 @@ def test_rotary_equals_its_matrix(heads, fraction, rotated):
     assert position.bias(None, places, places) is None
 
 
+@pytest.mark.parametrize("position", [positions.Rotary(), positions.GridRotary((2, 3))])
+def test_integers_are_rotated_as_floats(position):
+    x, places = RNG.integers(-2, 3, (BATCH, QUERIES, SIZE)), np.arange(QUERIES, dtype="int32")
+    found, expected = position.rotate(x, places), position.rotate(x.astype("float32"), places)
+    np.testing.assert_array_equal(oracle.float64(found), oracle.float64(expected))
+
+
 def test_rotary_serves_all_sizes():
     position, places = positions.Rotary(), np.arange(QUERIES, dtype="int32")
     position.build((HEADS,), SIZE)

@@ -62,7 +62,7 @@ def test_equals_its_equation(name, heads, size, dtype):
 
 
 @pytest.mark.parametrize("name", SCORES)
-@pytest.mark.parametrize("lengths", [(1, 1), (1, 6), (6, 2), (0, 3), (3, 0)])
+@pytest.mark.parametrize("lengths", [(1, 1), (1, 6), (6, 2), (0, 3), (3, 0), (0, 0)])
 def test_equals_its_equation_for_all_lengths(name, lengths):
     query, key = (random(BATCH, length, SIZE) for length in lengths)
     score = built(name)
@@ -70,6 +70,15 @@ def test_equals_its_equation_for_all_lengths(name, lengths):
         oracle.float64(score(tensor(query), tensor(key))),
         oracle.logits(score, query, key),
         atol=1e-5,
+    )
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_integers_count_as_floats(name):
+    query, key = (RNG.integers(-2, 3, (BATCH, length, SIZE)) for length in (QUERIES, KEYS))
+    score = built(name)
+    np.testing.assert_allclose(
+        oracle.float64(score(query, key)), oracle.logits(score, query, key), atol=1e-5
     )
 
 
