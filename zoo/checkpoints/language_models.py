@@ -50,8 +50,8 @@ def language_plan(settings, folder, options, names, is_tied=True, output=OUTPUT)
         return reader(settings, folder, options, names._replace(unused=unused), size)
     if not options.pop("is_causal", True):
         raise ValueError(
-            f"{settings.path} says use_bidirectional_attention=True, which is only implemented for "
-            "models that embed, in folders of sentence-transformers."
+            f"{settings.path} says use_bidirectional_attention=True, which is not implemented for "
+            "models that write, only for those that embed or give labels."
         )
     options = {
         **options,
