@@ -96,10 +96,33 @@ def _warn_of_unknown(texts, tokenizer):
         )
 
 
-def require_pairs(pairs, kind="texts"):
-    """Raises a `ValueError` unless the elements are pairs of strings, `kind` in the message."""
+def with_negatives(pairs, negatives, kind):
+    """Returns a data set of (source, target, negative) strings.
+
+    Args:
+        pairs: Data set of pairs, of known length.
+        negatives: List of `str` or of encoded images, one for each pair.
+        kind: What they are, for the message.
+
+    Raises:
+        ValueError: If there are more or fewer of them.
+    """
+    if len(negatives) != len(pairs):
+        raise ValueError(
+            f"`negatives` must be {kind}, one for each pair. Received: {len(negatives)} for "
+            f"{len(pairs)} pairs."
+        )
+    negatives = tf.data.Dataset.from_tensor_slices(negatives)
+    return tf.data.Dataset.zip(pairs, negatives).map(lambda pair, other: (*pair, other))
+
+
+def require_pairs(pairs, kind="texts", may_have_negatives=False):
+    """Raises a `ValueError` unless the elements are pairs of strings, `kind` in the message.
+
+    With `may_have_negatives`, they may also have a third string.
+    """
     spec = getattr(pairs, "element_spec", None)
-    is_pair = isinstance(spec, tuple) and len(spec) == 2
+    is_pair = isinstance(spec, tuple) and len(spec) in ((2, 3) if may_have_negatives else (2,))
     if not is_pair or any(each.dtype != tf.string or each.shape.rank != 0 for each in spec):
         raise ValueError(
             f"The model learns from pairs of {kind}: a tf.data.Dataset whose elements are (source, "

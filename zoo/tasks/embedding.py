@@ -8,7 +8,13 @@ import tensorflow as tf
 
 from keras_attention.errors import unknown_name
 from zoo import serving
-from zoo.data.pairs import pairs_of_images, pairs_of_lists, require_negatives, require_pairs
+from zoo.data.pairs import (
+    pairs_of_images,
+    pairs_of_lists,
+    require_negatives,
+    require_pairs,
+    with_negatives,
+)
 from zoo.decoding.base import require
 from zoo.readers.several import assert_decoded
 from zoo.readers.text.texts import as_text
@@ -28,6 +34,7 @@ from zoo.tasks.searching import (
 from zoo.tasks.text_readers import text_reader
 
 SCALE = 20.0  # of cosines, before the softmax in training
+ROLES = "second", "negative"  # of what each first entry is compared with
 QUERY, DOCUMENT = ("query",), ("document", "passage")  # names of prompts, the first one there is
 
 
@@ -40,6 +47,10 @@ class Embedder(EncodingTask):
     own second entry among all those of the batch, so larger batches are harder and teach more:
 
     $$ loss_i = - \\log softmax_j(20 \\cos(first_i, second_j))_i $$
+
+    A pair may come with a negative, an input that resembles the right one and is wrong, such as a
+    passage with the words of the question and without its answer. The negatives of a batch are
+    among the `second_j`, too, and belong to no first entry.
 
     Paper: Henderson et al. 2017, Efficient Natural Language Response Suggestion, section 4.4
     (https://arxiv.org/abs/1705.00652).
@@ -64,6 +75,7 @@ class Embedder(EncodingTask):
 
     task_name = "embedding"
     task_method = "embed"
+    data_options = ("negatives",)
 
     def __init__(self, core, tokenizer=None, max_tokens=None, reader=None, prompts=None, **kwargs):
         reader = part_of(reader)
@@ -111,49 +123,65 @@ class Embedder(EncodingTask):
     # ----------------------------------------------------------------------------------- training
 
     def call(self, inputs, training=None):
-        """Returns vectors of token ids or pixels; for a dictionary of `first` and `second`, the
-        similarities of each first entry to all second ones: cosines times 20, `(batch, batch)`.
+        """Returns vectors of token ids or pixels; for a dictionary of `first`, `second` and perhaps
+        `negative`, the similarities of each first entry to all others: cosines times 20, `(batch,
+        batch)` or `(batch, 2 * batch)`, the negatives last.
         """
         if not isinstance(inputs, dict):
             return self.core(inputs, training=training)
-        first, second = (self.core(inputs[name], training=training) for name in ("first", "second"))
-        first, second = (tf.math.l2_normalize(each, axis=-1) for each in (first, second))
-        return SCALE * tf.matmul(first, second, transpose_b=True)
+        vectors = {
+            name: tf.math.l2_normalize(self.core(each, training=training), axis=-1)
+            for name, each in inputs.items()
+        }
+        first = vectors.pop("first")
+        others = tf.concat([vectors[name] for name in ROLES if name in vectors], axis=0)
+        return SCALE * tf.matmul(first, others, transpose_b=True)
 
     def usual_loss(self):
         return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
-    def batches(self, x, y=None, batch_size=None, shuffle=False, seed=0):
+    def batches(self, x, y=None, batch_size=None, shuffle=False, seed=0, negatives=None):
         """Turns pairs of texts or of images into batches for Keras.
 
         Args:
             x: A list of texts or images, or a `tf.data.Dataset` of pairs of scalar strings: texts,
-                or encoded images.
+                or encoded images. The elements may have a third string, a negative.
             y: If `x` is a list: the matching text or image for each.
             batch_size: Number of pairs per batch, at least 2. Defaults to 64.
             shuffle: Whether to shuffle lists; a data set is not shuffled.
             seed: Seed of the shuffling.
+            negatives: If `x` is a list: for each pair, a text or an image that is similar to the
+                matching one and does not match.
 
         Returns:
             A data set of `(inputs, labels, weights)`.
 
         Raises:
-            ValueError: If `x` and `y` are not such pairs, or a batch would be a single pair.
+            ValueError: If `x` and `y` are not such pairs, a batch would be a single pair, or
+                `negatives` are not one for each pair.
         """
         require_negatives("Embedder", batch_size)
+        kind = "images" if self.takes_images else "texts"
         if y is None:
+            require(
+                negatives is None,
+                "left out for a data set, which may hold them",
+                negatives=negatives,
+            )
             pairs = x
         elif self.takes_images:
             pairs = pairs_of_images(*(self.reader.requests(images)[0] for images in (x, y)))
         else:
             pairs = pairs_of_lists(x, y)
-        require_pairs(pairs, "images" if self.takes_images else "texts")
+        if negatives is not None:
+            pairs = with_negatives(pairs, self.reader.requests(negatives)[0], kind)
+        require_pairs(pairs, kind, may_have_negatives=True)
         if shuffle and y is not None:
             pairs = pairs.shuffle(len(pairs), seed=seed)
 
-        def read(first, second):
-            inputs = {"first": self._read_all(first), "second": self._read_all(second)}
-            labels = tf.range(tf.shape(first)[0])
+        def read(*texts):
+            inputs = dict(zip(("first", *ROLES), map(self._read_all, texts), strict=False))
+            labels = tf.range(tf.shape(texts[0])[0])
             return inputs, labels, tf.ones_like(labels, tf.float32)
 
         batches = pairs.batch(batch_size or self.usual_batch_size)
