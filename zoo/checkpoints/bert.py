@@ -41,6 +41,7 @@ UNUSED = r"(bert\.)?pooler\.dense\.(weight|bias)", r"cls\.seq_relationship\.(wei
 
 def plan(settings, folder):
     settings.require(is_decoder=False, add_cross_attention=False)
+    settings.assume_class("BertModel")  # some older files, such as SciBERT's, name none
     head = head_of(settings, folder)
     options = stack_options(settings) | {
         "num_segments": settings.take("type_vocab_size", default=2),
