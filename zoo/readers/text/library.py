@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from zoo.readers.text.words import WORD_PATTERN, split_words
 
+CLEANED = "clean_up_tokenization_spaces"  # an option of transformers
 PARTS = "normalizer", "pre_tokenizer", "post_processor", "decoder"
 USUAL = {  # defaults of required options, which affect only offsets
     "ByteLevel": {"add_prefix_space": False, "trim_offsets": True, "use_regex": True},
@@ -59,6 +60,7 @@ def of_definition(definition):
     parts = {name: _completed(definition.get(name)) for name in PARTS}
     whole = {"version": "1.0", "truncation": None, "padding": None}
     whole |= {**definition, **parts, "added_tokens": added}
+    whole.pop(CLEANED, None)  # which the library does not know
     try:
         return tokenizers.Tokenizer.from_str(json.dumps(whole))
     except Exception as error:  # the library raises nothing more specific

@@ -3,6 +3,7 @@
 import pathlib
 import re
 
+from zoo.readers.text.library import CLEANED
 from zoo.readers.text.models import vocabulary_of
 from zoo.readers.text.special_tokens import USUAL, content_of
 from zoo.readers.text.templates import templates_of
@@ -43,7 +44,8 @@ def read_tokenizer(folder, side="source", size=None, lowercase=False, left_out=(
     `tokenizer_config.json`, `special_tokens_map.json` and `generation_config.json` name the special
     tokens; those that no file names are those of the class in transformers. As there, options of
     `tokenizer_config.json` such as `do_lower_case` and `truncation_side` overrule `tokenizer.json`,
-    and older folders list further tokens in `added_tokens.json`.
+    `clean_up_tokenization_spaces` removes the spaces in front of punctuation in decoded texts,
+    except of BPE, and older folders list further tokens in `added_tokens.json`.
 
     Marian's language codes, such as `>>fr<<`, are found anywhere in a text.
 
@@ -71,6 +73,8 @@ def read_tokenizer(folder, side="source", size=None, lowercase=False, left_out=(
         tokens = definition["added_tokens"]
         definition["added_tokens"] = [each for each in tokens if each["content"] not in left_out]
         _hide_times(definition)
+        if config.get(CLEANED) and not definition["model"]["type"].endswith("BPE"):
+            definition[CLEANED] = True  # transformers leaves out BPE, which keeps all spaces
         if lowercase:
             normalizers = [{"type": "Lowercase"}, definition.get("normalizer")]
             definition["normalizer"] = {
@@ -176,7 +180,12 @@ def _require_same_template(definition, config, kind):
     """Classes of Llama and Gemma rebuild the template from options; the file must agree."""
     if kind not in ("Llama", "CodeLlama", "Gemma", "Siglip2") or "add_bos_token" not in config:
         return
-    single = (definition.get("post_processor") or {}).get("single") or []
+    processor = definition.get("post_processor") or {}
+    single = [
+        entry
+        for each in processor.get("processors", [processor])
+        for entry in each.get("single") or []
+    ]
     special = [entry["SpecialToken"]["id"] for entry in single if "SpecialToken" in entry]
     for option, token in (("add_bos_token", "bos_token"), ("add_eos_token", "eos_token")):
         wanted, token = config.get(option), content_of(config.get(token))
