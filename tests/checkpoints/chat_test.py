@@ -26,6 +26,7 @@ ZEPHYR = """{{ bos_token }}{% for message in messages %}
 {% if add_generation_prompt %}<|assistant|>
 {% endif %}"""
 OTHER = """{%- set ns = namespace(seen=0) -%}
+{%- if tools is not none or documents is not none -%}[TOOLS]{%- endif -%}
 {%- for message in messages -%}
 {%- if message.role == 'system' -%}{%- continue -%}{%- endif -%}
 {%- set ns.seen = ns.seen + 1 -%}
