@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from zoo.checkpoints.families import family_of
@@ -33,7 +34,6 @@ def plan_of(folder, config, **others):
 @pytest.mark.parametrize(
     ("config", "architecture"),
     [
-        ({"model_type": "bert", **SIZES}, "text_encoder_embedding"),  # such as SciBERT
         (
             {
                 **{"model_type": "bert", **SIZES, "architectures": ["BertForPreTraining"]},
@@ -58,10 +58,23 @@ def plan_of(folder, config, **others):
             "transformer_lm",
         ),
     ],
-    ids=["without a class", "bert", "deberta", "llama"],
+    ids=["bert", "deberta", "llama"],
 )
 def test_settings(tmp_path, config, architecture):
     assert plan_of(tmp_path, config).architecture == architecture
+
+
+@pytest.mark.parametrize(
+    ("name", "architecture"),
+    [
+        ("cls.predictions.bias", "text_encoder_masked"),  # SciBERT
+        ("pooler.dense.bias", "text_encoder_embedding"),  # MiniLM
+    ],
+)
+def test_a_bert_whose_class_no_file_names(tmp_path, name, architecture):
+    safetensors = pytest.importorskip("safetensors.numpy")
+    safetensors.save_file({name: np.zeros(3, "float32")}, tmp_path / "model.safetensors")
+    assert plan_of(tmp_path, {"model_type": "bert", **SIZES}).architecture == architecture
 
 
 def test_tokens_that_a_whisper_forces_in_both_of_its_files(tmp_path):
