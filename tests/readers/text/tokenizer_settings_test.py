@@ -137,3 +137,16 @@ def test_spaces_in_front_of_punctuation(tmp_path, name):
     for each in (ours, Tokenizer.load(tmp_path / "saved.json")):
         assert each.detokenize(ids).numpy()[0].decode() == theirs.decode(ids[0])
     assert ours.to_library().encode(text, add_special_tokens=False).ids == ids[0]
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2", "t5"])
+def test_models_of_2020_do_not_name_their_type(tmp_path, name):
+    """As in `tokenizer.json` of GPT-2 and RoBERTa."""
+    library, ours, _ = library_and_ours(name)
+    definition = ours.get_config()["definition"]
+    del definition["model"]["type"]
+    (tmp_path / "tokenizer.json").write_text(json.dumps(definition), encoding="utf-8")
+    again = read_tokenizer(tmp_path)
+    expected = [each.ids for each in library.encode_batch(PROSE, add_special_tokens=False)]
+    assert again.tokenize(PROSE).to_list() == expected
+    assert again.to_library().encode(PROSE[0], add_special_tokens=False).ids == expected[0]

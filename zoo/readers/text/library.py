@@ -5,6 +5,7 @@ import json
 
 import tensorflow as tf
 
+from zoo.readers.text import models
 from zoo.readers.text.words import WORD_PATTERN, split_words
 
 CLEANED = "clean_up_tokenization_spaces"  # an option of transformers
@@ -48,7 +49,7 @@ def of_definition(definition):
             file.
     """
     tokenizers = _import_tokenizers()
-    kind = definition["model"]["type"]
+    kind = models.kind_of(definition["model"])
     if kind.startswith("SentencePiece"):
         raise ValueError(
             f"The `tokenizers` library has no {kind}, which was read from a SentencePiece file. "

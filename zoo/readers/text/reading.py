@@ -4,7 +4,7 @@ import pathlib
 import re
 
 from zoo.readers.text.library import CLEANED
-from zoo.readers.text.models import vocabulary_of
+from zoo.readers.text.models import kind_of, vocabulary_of
 from zoo.readers.text.special_tokens import USUAL, content_of
 from zoo.readers.text.templates import templates_of
 from zoo.readers.text.tokenizer import Tokenizer
@@ -73,7 +73,7 @@ def read_tokenizer(folder, side="source", size=None, lowercase=False, left_out=(
         tokens = definition["added_tokens"]
         definition["added_tokens"] = [each for each in tokens if each["content"] not in left_out]
         _hide_times(definition)
-        if config.get(CLEANED) and not definition["model"]["type"].endswith("BPE"):
+        if config.get(CLEANED) and not kind_of(definition["model"]).endswith("BPE"):
             definition[CLEANED] = True  # transformers leaves out BPE, which keeps all spaces
         if lowercase:
             normalizers = [{"type": "Lowercase"}, definition.get("normalizer")]
@@ -223,7 +223,7 @@ def _add_tokens(definition, config, named, older):
     tokens = {token["content"]: token for token in definition.get("added_tokens", [])}
     for number, token in (config.get("added_tokens_decoder") or {}).items():
         tokens.setdefault(token["content"], {**token, "id": int(number)})
-    is_raw = definition["model"].get("type", "").startswith("SentencePiece")
+    is_raw = kind_of(definition["model"]).startswith("SentencePiece")
     for token, number in older.items():
         is_special = token in special
         flags = {"special": is_special, "normalized": not (is_special or is_raw)}
