@@ -16,7 +16,13 @@ def vocabulary_of(definition):
 
 
 def kind_of(definition):
-    """Returns the type of a model, which files of 2020 leave to its options to tell."""
+    """Returns the type of a model, which files of 2020 leave to its options to tell.
+
+    >>> [kind_of({"vocab": {}, "merges": []}), kind_of({"vocab": [["a", -1.0]]})]
+    ['BPE', 'Unigram']
+    >>> [kind_of({"vocab": {}, "max_input_chars_per_word": 100}), kind_of({"vocab": {}})]
+    ['WordPiece', 'WordLevel']
+    """
     if "type" in definition:
         return definition["type"]
     if "merges" in definition:
