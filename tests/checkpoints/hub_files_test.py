@@ -38,6 +38,7 @@ def plan_of(folder, config, **others):
             {
                 **{"model_type": "bert", **SIZES, "architectures": ["BertForPreTraining"]},
                 **{"emb_size": 16, "eos_token_ids": 0, "processor_class": "BertProcessor"},
+                **{"cell": {}, "pre_trained": "", "structure": [], "padding": "max_length"},
             },
             "text_encoder_masked",
         ),

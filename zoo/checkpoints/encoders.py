@@ -74,7 +74,7 @@ def encoder_plan(settings, folder, head, options, heads, names):
     ignore_generation(settings)
     if head == "masked":
         settings.require(tie_word_embeddings=True)
-    settings.ignore("tie_word_embeddings")
+    settings.ignore("tie_word_embeddings", "padding")  # the latter is of AutoTrain
     if head == "labels":
         kind = settings.problem_type
         if kind == REGRESSION:
