@@ -18,6 +18,8 @@ WHISPER = {"d_model": 16, "encoder_ffn_dim": 24, "decoder_ffn_dim": 24, "num_mel
 WHISPER |= {"max_source_positions": 100, "max_target_positions": 40, "vocab_size": 60}
 DEBERTA = {"relative_attention": True, "share_att_key": True, "position_biased_input": False}
 DEBERTA |= {"pos_att_type": ["p2c", "c2p"], "position_buckets": 4, "norm_rel_ebd": "layer_norm"}
+DEEPSET = {"language": "english", "name": "Deepset", "summary_activation": "tanh"}
+DEEPSET |= {"summary_last_dropout": 0, "summary_type": "first", "summary_use_proj": False}
 FORCED = {"forced_decoder_ids": [[1, 59], [2, 49]]}
 
 
@@ -44,10 +46,15 @@ def plan_of(folder, config, **others):
         ),
         (
             {
-                **{"model_type": "deberta-v2", **SIZES, **DEBERTA},
+                **{"model_type": "deberta-v2", **SIZES, **DEBERTA, **DEEPSET},
                 "architectures": ["DebertaV2ForQuestionAnswering"],
-                **{"language": "english", "name": "DebertaV2", "summary_activation": "tanh"},
-                **{"summary_last_dropout": 0, "summary_type": "first", "summary_use_proj": False},
+            },
+            "text_encoder_span",
+        ),
+        (
+            {
+                **{"model_type": "electra", **SIZES, **DEEPSET},
+                "architectures": ["ElectraForQuestionAnswering"],
             },
             "text_encoder_span",
         ),
@@ -59,7 +66,7 @@ def plan_of(folder, config, **others):
             "transformer_lm",
         ),
     ],
-    ids=["bert", "deberta", "llama"],
+    ids=["bert", "deberta", "electra", "llama"],
 )
 def test_settings(tmp_path, config, architecture):
     assert plan_of(tmp_path, config).architecture == architecture

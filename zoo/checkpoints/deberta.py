@@ -23,7 +23,6 @@ TIED = {
     "cls.predictions.decoder.bias": "cls.predictions.bias",
 }
 UNUSED = (r"(lm|mask)_predictions\..*",)  # the heads of the pretraining of version 3
-_SUMMARIES = "activation", "last_dropout", "type", "use_proj"
 
 
 def plan(settings, folder):
@@ -46,7 +45,6 @@ def plan(settings, folder):
         pooler_hidden_act="gelu",
     )
     settings.ignore("conv_act", "cls_dropout", "pooler_dropout", "vocab_type")
-    settings.ignore(*(f"summary_{what}" for what in _SUMMARIES))  # of other models
     length = settings.take("max_position_embeddings")
     options |= {
         "max_length": length,
