@@ -54,7 +54,7 @@ def read_tokenizer(folder, side="source", size=None, lowercase=False, left_out=(
         side: `"source"` or `"target"`, for Marian, which has two sides.
         size: As for `Tokenizer`.
         lowercase: Whether to turn texts into lower case first, whatever the tokenizer does.
-        left_out: Added tokens to leave out, which the model has no place for.
+        left_out: Added tokens to leave out if their ids are not below `size`.
         **roles: Tokens in place of those that the files name, as for `Tokenizer`:
             `start="<pad>"`; or their ids. An id without a token becomes one that texts do not hold.
 
@@ -70,8 +70,7 @@ def read_tokenizer(folder, side="source", size=None, lowercase=False, left_out=(
     try:
         definition, defaults = _definition(folder, config, side)
         _add_tokens(definition, config, named, _json(folder / "added_tokens.json"))
-        tokens = definition["added_tokens"]
-        definition["added_tokens"] = [each for each in tokens if each["content"] not in left_out]
+        gone = _leave_out(definition, left_out, size)
         _hide_times(definition)
         if config.get(CLEANED) and not kind_of(definition["model"]).endswith("BPE"):
             definition[CLEANED] = True  # transformers leaves out BPE, which keeps all spaces
@@ -85,7 +84,9 @@ def read_tokenizer(folder, side="source", size=None, lowercase=False, left_out=(
         defaults = defaults or _usual(_kind(folder, config), names)
         single, _ = templates_of(definition.get("post_processor"))
         around = {names.get(number) for item in single for number in item.token_ids}
-        found = _roles({**defaults, **{key: named[key] for key in named if named[key]}}, around)
+        of_roles = {**defaults, **{key: named[key] for key in named if named[key]}}
+        of_roles = {key: token for key, token in of_roles.items() if content_of(token) not in gone}
+        found = _roles(of_roles, around)
         found = {**found, **_ends(folder, names)}
         roles = {role: _token_of(token, role, names, definition) for role, token in roles.items()}
         side, longest = _truncation_side(definition, config), _longest_pair(config)
@@ -229,6 +230,21 @@ def _add_tokens(definition, config, named, older):
         flags = {"special": is_special, "normalized": not (is_special or is_raw)}
         tokens.setdefault(token, {"id": number, "content": token, **flags})
     definition["added_tokens"] = [*tokens.values()]
+
+
+def _leave_out(definition, left_out, size):
+    """Removes some added tokens that a model has no place for, and returns them."""
+    tokens, vocabulary = definition["added_tokens"], definition["model"]["vocab"]
+    gone = [
+        token["content"]
+        for token in tokens
+        if token["content"] in left_out and size is not None and token["id"] >= size
+    ]
+    definition["added_tokens"] = [token for token in tokens if token["content"] not in gone]
+    for content in gone:
+        if isinstance(vocabulary, dict):
+            vocabulary.pop(content, None)
+    return gone
 
 
 def _hide_times(definition):
