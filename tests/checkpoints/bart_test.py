@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 import zoo
+from zoo.checkpoints import bart
 from zoo.checkpoints.loading import read_checkpoint
 
 torch = pytest.importorskip("torch")
@@ -48,6 +49,28 @@ def test_numbers_are_those_of_transformers(checkpoint):
     np.testing.assert_allclose(logits, expected.logits, atol=1e-4)
     for ours, others in zip(weights["cross"], expected.cross_attentions, strict=True):
         np.testing.assert_allclose(ours, others, atol=1e-4)
+
+
+def test_a_mask_without_a_row_is_left_out(checkpoint, tmp_path):
+    """As in bart-large-cnn, whose tables have a row less than its tokenizer has tokens."""
+    folder, _, pieces, _ = checkpoint
+    tokenizer = json.loads((folder / "tokenizer.json").read_text())
+    vocabulary, size = tokenizer["model"]["vocab"], len(pieces) - 1
+    last = next(token for token, number in vocabulary.items() if number == size)
+    vocabulary["<mask>"], vocabulary[last] = size, vocabulary["<mask>"]
+    for token in tokenizer["added_tokens"]:
+        token["id"] = vocabulary[token["content"]]
+    (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer))
+    (tmp_path / "tokenizer_config.json").write_bytes(
+        (folder / "tokenizer_config.json").read_bytes()
+    )
+    (tmp_path / "config.json").write_text('{"model_type": "bart"}')
+    found = bart.tokenizer(tmp_path, size)
+    assert (found.vocabulary_size, found.mask_id) == (size, None)
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    expected = theirs(tiny.TEXTS, add_special_tokens=False)["input_ids"]
+    assert found.tokenize(tiny.TEXTS).to_list() == expected
+    assert bart.tokenizer(tmp_path, size + 1).mask_id == size
 
 
 @pytest.mark.full

@@ -26,6 +26,7 @@ ZEPHYR = """{{ bos_token }}{% for message in messages %}
 {% if add_generation_prompt %}<|assistant|>
 {% endif %}"""
 OTHER = """{%- set ns = namespace(seen=0) -%}
+{%- if tools is not none or documents is not none -%}[TOOLS]{%- endif -%}
 {%- for message in messages -%}
 {%- if message.role == 'system' -%}{%- continue -%}{%- endif -%}
 {%- set ns.seen = ns.seen + 1 -%}
@@ -119,6 +120,9 @@ def test_where_templates_are(checkpoint, tmp_path):
     several = [{"name": "tools", "template": "b"}, {"name": "default", "template": "c"}]
     path.write_text(json.dumps({**config, "chat_template": several}))
     assert chat_of(tmp_path)["template"] == "c"
+    many = {str(number): {"content": f"<unused{number}>"} for number in range(40_000)}
+    path.write_text(json.dumps({"added_tokens_decoder": many, "chat_template": "e"}))
+    assert chat_of(tmp_path)["template"] == "e"  # Gemma 3 has 6,000, with all their options
     (tmp_path / "chat_template.jinja").write_text("d")
     assert chat_of(tmp_path)["template"] == "d"
 

@@ -19,6 +19,7 @@ OF_LABELS = {
     "pooler": "classification_head.dense",
     "output_layer": "classification_head.out_proj",
 }
+MASK = "<mask>"  # which has no row in BARTs for summaries, such as bart-large-cnn
 WITH_LABELS = "BartForSequenceClassification"
 CLASSES = "BartForConditionalGeneration", WITH_LABELS
 
@@ -76,4 +77,4 @@ def _plan_of_labels(settings, options):
 
 def tokenizer(folder, size):
     """Returns the tokenizer; outputs begin with the end token."""
-    return read_tokenizer(folder, size=size, start="</s>")
+    return read_tokenizer(folder, size=size, left_out=(MASK,), start="</s>")

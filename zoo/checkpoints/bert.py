@@ -3,6 +3,7 @@
 from zoo.checkpoints.activations import activation
 from zoo.checkpoints.encoders import encoder_plan, head_of
 from zoo.checkpoints.names import Names
+from zoo.checkpoints.tensor_files import TensorFiles
 
 BLOCK = {
     "blocks.{}.attention.query_projection": "encoder.layer.{}.attention.self.query",
@@ -41,6 +42,9 @@ UNUSED = r"(bert\.)?pooler\.dense\.(weight|bias)", r"cls\.seq_relationship\.(wei
 
 def plan(settings, folder):
     settings.require(is_decoder=False, add_cross_attention=False)
+    if not settings.architecture:  # as in older files, such as SciBERT's
+        is_masked = HEADS["masked"]["output_bias"] in TensorFiles(folder).shapes
+        settings.assume_class("BertForMaskedLM" if is_masked else "BertModel")
     head = head_of(settings, folder)
     options = stack_options(settings) | {
         "num_segments": settings.take("type_vocab_size", default=2),

@@ -1,10 +1,10 @@
 """The chat template of a checkpoint."""
 
 from zoo.readers.text.reading import special_tokens_of
+from zoo.readers.text.tokenizer_files import LARGEST_FILE
 from zoo.storage.json_files import read_named_json
 
 FILE, CONFIG = "chat_template.jinja", "tokenizer_config.json"
-LARGEST = 2**20  # bytes
 
 
 def chat_of(folder):
@@ -13,7 +13,7 @@ def chat_of(folder):
     The result is as for `zoo.readers.text.chat.text_of`.
     """
     path = folder / CONFIG
-    template = read_named_json(path, LARGEST).get("chat_template") if path.is_file() else None
+    template = read_named_json(path, LARGEST_FILE).get("chat_template") if path.is_file() else None
     if isinstance(template, list):  # several of different names
         named = {each["name"]: each["template"] for each in template}
         template = named.get("default")

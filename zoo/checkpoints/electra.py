@@ -23,11 +23,8 @@ def plan(settings, folder):
     settings.require(
         is_decoder=False,
         add_cross_attention=False,
-        summary_type="first",
-        summary_use_proj=True,
-        summary_activation="gelu",
     )
-    settings.ignore("summary_last_dropout", "generator_size")
+    settings.ignore("generator_size")
     head = head_of(settings, folder)
     if head == "masked" and settings.architecture.endswith("ForPreTraining"):
         raise ValueError(

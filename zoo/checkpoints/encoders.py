@@ -25,6 +25,7 @@ ARCHITECTURES_OF_HEADS = {
     "embedding": "text_encoder_embedding",
 }
 _OF_CROSS_ENCODERS = "sentence_transformers", "sbert_ce_default_activation_function"
+_SUMMARIES = "activation", "last_dropout", "type", "use_proj"  # of models for multiple choice
 _CLASS = re.compile(r"(?P<family>[A-Za-z0-9]+?)(?P<head>For[A-Za-z]+|Model)")
 POSITION_IDS = r"(.*\.)?(position_ids|token_type_ids)"  # buffers of older versions
 
@@ -73,7 +74,8 @@ def encoder_plan(settings, folder, head, options, heads, names):
     ignore_generation(settings)
     if head == "masked":
         settings.require(tie_word_embeddings=True)
-    settings.ignore("tie_word_embeddings")
+    settings.ignore("tie_word_embeddings", "padding")  # the latter is of AutoTrain
+    settings.ignore(*(f"summary_{what}" for what in _SUMMARIES))
     if head == "labels":
         kind = settings.problem_type
         if kind == REGRESSION:

@@ -42,6 +42,7 @@ OF_QUERIES = ["query", "key", "value"]
 def plan(settings, folder):
     require_language_model(settings, folder, CLASSES)
     settings.require(chunk_size_feed_forward=0, rope_interleaved=False, use_mrope=False)
+    settings.ignore("max_sequence_length")  # of Vicuna and others, without an effect
     kind = settings.model_type
     is_olmo, has_norms = kind == "olmo2", kind in ("olmo2", "qwen3")
     heads = settings.take("num_attention_heads")

@@ -13,12 +13,14 @@ _WITHOUT_MEANING = (  # for pictures that are read here
     "device",
     "disable_grouping",
     "do_convert_rgb",
+    "do_pad",  # to the largest of a batch, whose images are squares of one size here
     "feature_extractor_type",
     "image_processor_type",
     "input_data_format",
     "num_channels",
     "processor_class",
     "return_tensors",
+    "size_divisor",
 )
 
 

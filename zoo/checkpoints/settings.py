@@ -9,6 +9,7 @@ SINGLE, MULTI = "single_label_classification", "multi_label_classification"
 REGRESSION = "regression"
 PROBLEM_TYPES = SINGLE, MULTI, REGRESSION  # of labels and numbers
 ANSWERS, TAGS = "question_answering", "token_classification"  # of text encoders
+EMPTY = None, {}, [], ""  # such as `"structure": []` of TinyBERT
 _REQUIRED = object()
 _WITHOUT_MEANING = {  # without an effect on the outputs of a model
     "architectures",
@@ -17,10 +18,13 @@ _WITHOUT_MEANING = {  # without an effect on the outputs of a model
     "classifier_dropout",
     "cls_token_id",
     "cross_attention_hidden_size",
+    "custom_pipelines",
     "decoder_start_token_id",
     "directionality",
     "dtype",
+    "emb_size",
     "eos_token_id",
+    "eos_token_ids",
     "finetuning_task",
     "forced_bos_token_id",
     "forced_eos_token_id",
@@ -46,6 +50,7 @@ _WITHOUT_MEANING = {  # without an effect on the outputs of a model
     "pooler_type",
     "pretraining_tp",
     "problem_type",
+    "processor_class",
     "return_dict",
     "sep_token_id",
     "task_specific_params",
@@ -56,6 +61,8 @@ _WITHOUT_MEANING = {  # without an effect on the outputs of a model
     "torchscript",
     "transformers.js_config",
     "transformers_version",
+    "unsloth_fixed",
+    "unsloth_version",
     "use_bfloat16",
     "use_cache",
 }
@@ -161,7 +168,7 @@ class Settings:
         unknown = {
             name: value
             for name, value in self._content.items()
-            if name not in self._seen and not name.startswith("_") and value not in (None, {})
+            if name not in self._seen and not name.startswith("_") and value not in EMPTY
         }
         if unknown:
             told = ", ".join(f"{name}={json.dumps(value)}" for name, value in unknown.items())

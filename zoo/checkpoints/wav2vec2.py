@@ -173,7 +173,7 @@ def _reader(folder):
     """Returns the config of the reader."""
     found = Settings(*preprocessor_of(folder, "feature_extractor", LARGEST))
     found.require(feature_size=1, padding_value=0.0, padding_side="right")
-    found.ignore("feature_extractor_type")
+    found.ignore("feature_extractor_type", "feature_dim")  # the latter is of older files
     if found.take("processor_class", default=None) == WITH_LANGUAGE_MODEL:
         warnings.warn(
             f"{found.path} names a {WITH_LANGUAGE_MODEL}. A language model is not implemented: "

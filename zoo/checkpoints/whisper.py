@@ -50,6 +50,7 @@ def plan(settings, folder):
     settings.ignore("median_filter_width")
     settings.ignore("use_weighted_layer_sum", "classifier_proj_size")  # of classes of sounds
     settings.ignore("apply_spec_augment")  # of training
+    settings.ignore("forced_decoder_ids")  # those of the generation settings come first
     settings.ignore(*(f"mask_{axis}_{what}" for axis in ("time", "feature") for what in _MASKS))
     generation = settings_of(settings, folder)
     generation.require(return_timestamps=False)

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from tests.readers.text.comparison import library_and_ours
+from tests.readers.text.comparison import full, library_and_ours
 from tests.readers.text.hostile_texts import PROSE
-from zoo.readers.text import read_tokenizer
+from zoo.readers.text import Tokenizer, read_tokenizer
 
 
 def test_several_end_tokens(tmp_path):
@@ -119,3 +119,34 @@ def test_what_is_not_implemented_is_named(tmp_path, bert, part, entry, message):
 def test_a_folder_without_a_tokenizer(tmp_path):
     with pytest.raises(ValueError, match="there should be tokenizer.json, vocab.txt"):
         read_tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize("name", full(["Bert", "T5", "GPT2"], ["T5"]))
+def test_spaces_in_front_of_punctuation(tmp_path, name):
+    transformers = pytest.importorskip("transformers")
+    tiny = pytest.importorskip("tests.checkpoints.tiny")
+    tiny.tokenizer(f"{name}Tokenizer").save_pretrained(tmp_path)
+    path = tmp_path / "tokenizer_config.json"
+    config = {**json.loads(path.read_text()), "clean_up_tokenization_spaces": True}
+    path.write_text(json.dumps(config))
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    ours = read_tokenizer(tmp_path)
+    text = "The cats ' mat . They isn 't ; they 're passing by , don ' t mind !"
+    ids = [theirs(text, add_special_tokens=False)["input_ids"]]
+    ours.save(tmp_path / "saved.json")
+    for each in (ours, Tokenizer.load(tmp_path / "saved.json")):
+        assert each.detokenize(ids).numpy()[0].decode() == theirs.decode(ids[0])
+    assert ours.to_library().encode(text, add_special_tokens=False).ids == ids[0]
+
+
+@pytest.mark.parametrize("name", full(["bert_cased", "gpt2", "albert"], ["gpt2"]))
+def test_models_of_2020_do_not_name_their_type(tmp_path, name):
+    """As in `tokenizer.json` of GPT-2 and RoBERTa."""
+    library, ours, _ = library_and_ours(name)
+    definition = ours.get_config()["definition"]
+    del definition["model"]["type"]
+    (tmp_path / "tokenizer.json").write_text(json.dumps(definition), encoding="utf-8")
+    again = read_tokenizer(tmp_path)
+    expected = [each.ids for each in library.encode_batch(PROSE, add_special_tokens=False)]
+    assert again.tokenize(PROSE).to_list() == expected
+    assert again.to_library().encode(PROSE[0], add_special_tokens=False).ids == expected[0]

@@ -51,7 +51,9 @@ def text_of(chat, messages):
     tokens = {name: token for name, token in chat.items() if name != "template"}
     try:
         template = _compiled(chat["template"])
-        return template.render(messages=messages, add_generation_prompt=True, **tokens)
+        # As in transformers, tools and documents are defined, and none.
+        nothing = {"tools": None, "documents": None}
+        return template.render(messages=messages, add_generation_prompt=True, **nothing, **tokens)
     except (jinja2.TemplateError, ArithmeticError, LookupError, TypeError) as error:
         raise ValueError(
             f"The chat template refuses the conversation: {error}. Received: {messages!r:.500}."

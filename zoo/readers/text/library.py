@@ -5,8 +5,10 @@ import json
 
 import tensorflow as tf
 
+from zoo.readers.text import models
 from zoo.readers.text.words import WORD_PATTERN, split_words
 
+CLEANED = "clean_up_tokenization_spaces"  # an option of transformers
 PARTS = "normalizer", "pre_tokenizer", "post_processor", "decoder"
 USUAL = {  # defaults of required options, which affect only offsets
     "ByteLevel": {"add_prefix_space": False, "trim_offsets": True, "use_regex": True},
@@ -47,7 +49,7 @@ def of_definition(definition):
             file.
     """
     tokenizers = _import_tokenizers()
-    kind = definition["model"]["type"]
+    kind = models.kind_of(definition["model"])
     if kind.startswith("SentencePiece"):
         raise ValueError(
             f"The `tokenizers` library has no {kind}, which was read from a SentencePiece file. "
@@ -59,6 +61,7 @@ def of_definition(definition):
     parts = {name: _completed(definition.get(name)) for name in PARTS}
     whole = {"version": "1.0", "truncation": None, "padding": None}
     whole |= {**definition, **parts, "added_tokens": added}
+    whole.pop(CLEANED, None)  # which the library does not know
     try:
         return tokenizers.Tokenizer.from_str(json.dumps(whole))
     except Exception as error:  # the library raises nothing more specific

@@ -15,6 +15,23 @@ def vocabulary_of(definition):
     return definition["vocab"]
 
 
+def kind_of(definition):
+    """Returns the type of a model, which files of 2020 leave to its options to tell.
+
+    >>> [kind_of({"vocab": {}, "merges": []}), kind_of({"vocab": [["a", -1.0]]})]
+    ['BPE', 'Unigram']
+    >>> [kind_of({"vocab": {}, "max_input_chars_per_word": 100}), kind_of({"vocab": {}})]
+    ['WordPiece', 'WordLevel']
+    """
+    if "type" in definition:
+        return definition["type"]
+    if "merges" in definition:
+        return "BPE"
+    if isinstance(definition["vocab"], list):
+        return "Unigram"
+    return "WordPiece" if "max_input_chars_per_word" in definition else "WordLevel"
+
+
 def model_of(definition, vocabulary, is_byte_level):
     """Returns the model that turns words, strings `[words]`, into ids `[words, (pieces)]`.
 
@@ -26,7 +43,7 @@ def model_of(definition, vocabulary, is_byte_level):
     Raises:
         ValueError: If a model or an option of it is not implemented; the message names it.
     """
-    kind = definition["type"]
+    kind = kind_of(definition)
     if kind not in _MODELS:
         raise ValueError(f"the model {kind!r} is not implemented. There are: {', '.join(_MODELS)}.")
     if is_byte_level and kind != "BPE":

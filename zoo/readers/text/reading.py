@@ -3,7 +3,8 @@
 import pathlib
 import re
 
-from zoo.readers.text.models import vocabulary_of
+from zoo.readers.text.library import CLEANED
+from zoo.readers.text.models import kind_of, vocabulary_of
 from zoo.readers.text.special_tokens import USUAL, content_of
 from zoo.readers.text.templates import templates_of
 from zoo.readers.text.tokenizer import Tokenizer
@@ -43,7 +44,8 @@ def read_tokenizer(folder, side="source", size=None, lowercase=False, left_out=(
     `tokenizer_config.json`, `special_tokens_map.json` and `generation_config.json` name the special
     tokens; those that no file names are those of the class in transformers. As there, options of
     `tokenizer_config.json` such as `do_lower_case` and `truncation_side` overrule `tokenizer.json`,
-    and older folders list further tokens in `added_tokens.json`.
+    `clean_up_tokenization_spaces` removes the spaces in front of punctuation in decoded texts,
+    except of BPE, and older folders list further tokens in `added_tokens.json`.
 
     Marian's language codes, such as `>>fr<<`, are found anywhere in a text.
 
@@ -52,7 +54,7 @@ def read_tokenizer(folder, side="source", size=None, lowercase=False, left_out=(
         side: `"source"` or `"target"`, for Marian, which has two sides.
         size: As for `Tokenizer`.
         lowercase: Whether to turn texts into lower case first, whatever the tokenizer does.
-        left_out: Added tokens to leave out, which the model has no place for.
+        left_out: Added tokens to leave out if their ids are not below `size`.
         **roles: Tokens in place of those that the files name, as for `Tokenizer`:
             `start="<pad>"`; or their ids. An id without a token becomes one that texts do not hold.
 
@@ -68,9 +70,10 @@ def read_tokenizer(folder, side="source", size=None, lowercase=False, left_out=(
     try:
         definition, defaults = _definition(folder, config, side)
         _add_tokens(definition, config, named, _json(folder / "added_tokens.json"))
-        tokens = definition["added_tokens"]
-        definition["added_tokens"] = [each for each in tokens if each["content"] not in left_out]
+        gone = _leave_out(definition, left_out, size)
         _hide_times(definition)
+        if config.get(CLEANED) and not kind_of(definition["model"]).endswith("BPE"):
+            definition[CLEANED] = True  # transformers leaves out BPE, which keeps all spaces
         if lowercase:
             normalizers = [{"type": "Lowercase"}, definition.get("normalizer")]
             definition["normalizer"] = {
@@ -81,7 +84,9 @@ def read_tokenizer(folder, side="source", size=None, lowercase=False, left_out=(
         defaults = defaults or _usual(_kind(folder, config), names)
         single, _ = templates_of(definition.get("post_processor"))
         around = {names.get(number) for item in single for number in item.token_ids}
-        found = _roles({**defaults, **{key: named[key] for key in named if named[key]}}, around)
+        of_roles = {**defaults, **{key: named[key] for key in named if named[key]}}
+        of_roles = {key: token for key, token in of_roles.items() if content_of(token) not in gone}
+        found = _roles(of_roles, around)
         found = {**found, **_ends(folder, names)}
         roles = {role: _token_of(token, role, names, definition) for role, token in roles.items()}
         side, longest = _truncation_side(definition, config), _longest_pair(config)
@@ -176,7 +181,12 @@ def _require_same_template(definition, config, kind):
     """Classes of Llama and Gemma rebuild the template from options; the file must agree."""
     if kind not in ("Llama", "CodeLlama", "Gemma", "Siglip2") or "add_bos_token" not in config:
         return
-    single = (definition.get("post_processor") or {}).get("single") or []
+    processor = definition.get("post_processor") or {}
+    single = [
+        entry
+        for each in processor.get("processors", [processor])
+        for entry in each.get("single") or []
+    ]
     special = [entry["SpecialToken"]["id"] for entry in single if "SpecialToken" in entry]
     for option, token in (("add_bos_token", "bos_token"), ("add_eos_token", "eos_token")):
         wanted, token = config.get(option), content_of(config.get(token))
@@ -214,12 +224,27 @@ def _add_tokens(definition, config, named, older):
     tokens = {token["content"]: token for token in definition.get("added_tokens", [])}
     for number, token in (config.get("added_tokens_decoder") or {}).items():
         tokens.setdefault(token["content"], {**token, "id": int(number)})
-    is_raw = definition["model"].get("type", "").startswith("SentencePiece")
+    is_raw = kind_of(definition["model"]).startswith("SentencePiece")
     for token, number in older.items():
         is_special = token in special
         flags = {"special": is_special, "normalized": not (is_special or is_raw)}
         tokens.setdefault(token, {"id": number, "content": token, **flags})
     definition["added_tokens"] = [*tokens.values()]
+
+
+def _leave_out(definition, left_out, size):
+    """Removes some added tokens that a model has no place for, and returns them."""
+    tokens, vocabulary = definition["added_tokens"], definition["model"]["vocab"]
+    gone = [
+        token["content"]
+        for token in tokens
+        if token["content"] in left_out and size is not None and token["id"] >= size
+    ]
+    definition["added_tokens"] = [token for token in tokens if token["content"] not in gone]
+    for content in gone:
+        if isinstance(vocabulary, dict):
+            vocabulary.pop(content, None)
+    return gone
 
 
 def _hide_times(definition):

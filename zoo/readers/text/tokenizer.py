@@ -204,7 +204,8 @@ class Tokenizer(TextTokenizer):
         special = {ids[token] for token in special}
         is_of_characters = decoder.get("type") == "Characters"
         self._strips_end = bool(suffix) or is_of_characters
-        self._is_cleaned = is_of_characters and decoder["cleanup"]  # whole texts, not each piece
+        of_characters = is_of_characters and decoder["cleanup"]  # whole texts, not each piece
+        self._is_cleaned = of_characters or bool(definition.get(library.CLEANED))
         self._names = array_of_objects(names)
         self._pieces = array_of_objects([rest(name) for name in names])
         # An id without a token is no text either, and does not begin one.
