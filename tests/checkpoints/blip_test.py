@@ -22,6 +22,7 @@ from tests.checkpoints import tiny_images  # noqa: E402
 from tests.checkpoints.round_trips import check_saved_and_back  # noqa: E402
 
 SIZE, LENGTH = 16, 6
+AS_THERE = {"exact": False, "only_best_end": True}  # beam search, as in transformers
 CAPTIONS = ["the cats sat on the mat", "trains and boats", "a trip to paris or rome"]
 
 
@@ -188,12 +189,12 @@ def test_generation_settings_become_the_sampler(checkpoint, tmp_path):
 
     change(checkpoint[0], tmp_path, "generation_config.json", {"num_beams": 3, "min_length": 5})
     # The start token counts there.
-    assert sampler() == BeamSampler(num_beams=3, exact=False, processors=[MinimumLength(4)])
+    assert sampler() == BeamSampler(num_beams=3, processors=[MinimumLength(4)], **AS_THERE)
     (tmp_path / "generation_config.json").unlink()
     assert sampler() == GreedySampler()
     settings = {"text_config": {"num_beams": 2, "length_penalty": 0.5, "max_length": 20}}
     change(tmp_path, tmp_path, "config.json", settings)
-    assert sampler() == BeamSampler(num_beams=2, length_penalty=0.5, exact=False)
+    assert sampler() == BeamSampler(num_beams=2, length_penalty=0.5, **AS_THERE)
 
 
 def test_older_files_hold_copies_of_tied_weights(checkpoint, model, tmp_path):

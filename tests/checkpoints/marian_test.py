@@ -83,7 +83,8 @@ def test_translations_are_those_of_transformers(checkpoint, model, sampler, opti
         # By default, where transformers cuts a text off, it replaces the last token with the end.
         written = theirs.generate(**inputs, max_new_tokens=20, forced_eos_token_id=None, **options)
         expected = model.tokenizer.detokenize(written.numpy()).numpy()[0].decode()
-        more = {"num_beams": 4, "length_penalty": 2.0, "patience": 1.0} if sampler == "beam" else {}
+        more = {"num_beams": 4, "length_penalty": 2.0, "patience": 1.0, "only_best_end": True}
+        more = more if sampler == "beam" else {}
         assert model.translate(text, sampler=sampler, max_length=20, **more) == expected
 
 

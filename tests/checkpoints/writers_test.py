@@ -54,7 +54,7 @@ def test_saved_and_exported(tmp_path):
         (  # as in the models of OPUS-MT
             {"num_beams": 4, "bad_words_ids": [[5]], "renormalize_logits": True},
             "BeamSampler(num_beams=4, length_penalty=1.0, num_return_sequences=1, exact=False, "
-            "processors=(BadWords(words=((5,),)), Renormalized())",
+            "only_best_end=True, processors=(BadWords(words=((5,),)), Renormalized())",
         ),
         ({"do_sample": True, "temperature": 0.7}, "TopKSampler(temperature=0.7, k=50)"),
         (

@@ -21,7 +21,7 @@ SAMPLERS = [
     decoding.BeamSampler(num_beams=3, num_return_sequences=2, length_penalty=0.6),
     decoding.TopPSampler(p=0.7),
     decoding.BeamSampler(num_beams=3, length_penalty=1.0, exact=False),
-    decoding.BeamSampler(num_beams=3, num_return_sequences=2, patience=1.0),
+    decoding.BeamSampler(num_beams=3, num_return_sequences=2, patience=1.0, only_best_end=True),
 ]
 
 
@@ -85,7 +85,9 @@ def exhaustive_search(model, source, max_length, length_penalty, count):
     return sorted(found, reverse=True)[:count]
 
 
-def beam_search(model, source, max_length, num_beams, length_penalty, count, patience=None):
+def beam_search(
+    model, source, max_length, num_beams, length_penalty, count, patience=None, only_best_end=False
+):
     """Beam search with lists, without early stopping unless there is a patience."""
     live, finished = [((), 0.0)], []
     for length in range(1, max_length + 1):
@@ -100,7 +102,7 @@ def beam_search(model, source, max_length, num_beams, length_penalty, count, pat
             key=lambda candidate: -candidate[1],
         )[: 2 * num_beams]
         live = [c for c in candidates if c[0][-1] != END][:num_beams]
-        ending = candidates[:num_beams] if patience else candidates
+        ending = candidates[:num_beams] if only_best_end else candidates
         done = [(text[:-1], p) for text, p in ending if text[-1] == END]
         done += live if length == max_length else []
         finished += [(p / length**length_penalty, p, text) for text, p in done]
@@ -180,11 +182,11 @@ def test_beam_search_equals_one_without_early_stop(length_penalty, num_beams, co
 
 
 @pytest.mark.parametrize("length_penalty", [0.0, 1.5])
-@pytest.mark.parametrize(("num_beams", "patience", "count"), [(3, 1.0, 2), (2, 1.5, 1)])
-def test_patience_is_the_number_of_hypotheses_to_wait_for(
-    num_beams, patience, count, length_penalty
-):
-    options = {"num_beams": num_beams, "length_penalty": length_penalty, "patience": patience}
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize(("patience", "only_best_end"), [(1.0, True), (1.5, False), (None, True)])
+def test_patience_and_who_may_end(patience, only_best_end, count, length_penalty):
+    options = {"num_beams": 3, "length_penalty": length_penalty}
+    options |= {"patience": patience, "only_best_end": only_best_end}
     sampler = decoding.BeamSampler(num_return_sequences=count, **options)
     limits = [1, 2, 3, 4, 4, 4, 4, 4]
     for seed in range(3):

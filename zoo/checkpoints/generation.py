@@ -138,7 +138,7 @@ def _kind(settings):
         return ("top_k", {**warmth, "k": k}) if k else ("random", warmth)
     if beams == 1:
         return "greedy", {}
-    options = {"num_beams": beams, "exact": stops is not False}
+    options = {"num_beams": beams, "exact": stops is not False, "only_best_end": True}
     if stops is True:
         options["patience"] = 1.0
     return "beam", options | ({} if penalty is None else {"length_penalty": penalty})

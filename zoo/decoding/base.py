@@ -39,6 +39,7 @@ class Sampler:
         num_return_sequences: Number of finished hypotheses to keep and return per row.
         ends_after: Number of hypotheses after whose end a row is finished; `None` for no such
             number.
+        only_best_end: Whether a hypothesis ends only by one of the `num_beams` best candidates.
         is_random: Whether `pick` needs uniform numbers, hence the loop seeds.
         numbers: Names of options that only enter the arithmetic. They may be tensors, so that one
             compiled function serves all of their values.
@@ -50,6 +51,7 @@ class Sampler:
     num_beams = 1
     num_return_sequences = 1
     ends_after = None
+    only_best_end = False
     is_random = False
     numbers = ()
 
@@ -64,9 +66,13 @@ class Sampler:
         self._keep(end_ids=tuple(map(int, ends)), processors=tuple(processors))
 
     def __repr__(self):
-        names = [field.name for field in dataclasses.fields(self)]
-        options = {name: getattr(self, name) for name in [*names[2:], *names[:2]]}
-        shown = [f"{name}={value!r}" for name, value in options.items() if value not in ((), None)]
+        off = (), None, False
+        fields = dataclasses.fields(self)
+        shown = [
+            f"{field.name}={value!r}"
+            for field in [*fields[2:], *fields[:2]]
+            if (value := getattr(self, field.name)) not in off or field.default not in off
+        ]
         return f"{type(self).__name__}({', '.join(shown)})"
 
     def pick(self, log_probs, uniforms):

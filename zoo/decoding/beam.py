@@ -1,6 +1,7 @@
 """Beam search."""
 
 import dataclasses
+import math
 from numbers import Integral, Real
 
 import keras
@@ -24,7 +25,8 @@ class BeamSampler(Sampler):
 
     A step considers the `2 · num_beams` most probable continuations of a row (more with additional
     `end_ids`): those that end go to the finished set, and the `num_beams` best others stay alive.
-    So a good short hypothesis is never crowded out by longer ones. Hypotheses that reach their
+    So a good short hypothesis is never crowded out by longer ones. With `only_best_end`, those that
+    end only do so if they are among the `num_beams` most probable ones. Hypotheses that reach their
     maximum length compete as they are.
 
     Papers: Wu et al. 2016, Google's Neural Machine Translation System, section 7
@@ -43,10 +45,10 @@ class BeamSampler(Sampler):
             live hypothesis would enter the result by ending with its next token: this is much
             earlier, and rarely changes the result. Hugging Face calls the two
             `early_stopping="never"` and `early_stopping=False`.
-        patience: If given, a row also stops as soon as `patience · num_beams` hypotheses (rounded)
-            have ended, first come, first served; then those that are not among the `num_beams` most
-            probable continuations never end. Hugging Face calls `exact=True, patience=1.0`
-            `early_stopping=True`.
+        patience: If given, a row also stops as soon as `patience · num_beams` hypotheses have
+            ended. Hugging Face calls `exact=True, patience=1.0` `early_stopping=True`.
+        only_best_end: Whether a continuation that ends its hypothesis counts only if it is among
+            the `num_beams` most probable ones, as in Hugging Face, fairseq and CTranslate2.
 
     Raises:
         ValueError: If a number is out of range.
@@ -62,6 +64,7 @@ class BeamSampler(Sampler):
     num_return_sequences: int = 1
     exact: bool = True
     patience: float | None = None
+    only_best_end: bool = False
 
     numbers = ("length_penalty",)
 
@@ -87,7 +90,7 @@ class BeamSampler(Sampler):
 
     @property
     def ends_after(self):
-        return None if self.patience is None else max(1, round(self.patience * self.num_beams))
+        return None if self.patience is None else math.ceil(self.patience * self.num_beams)
 
     def candidates(self, next_tokens, totals, uniforms):
         # One continuation of a beam ends with each end token, so that `num_beams` of these go on.

@@ -93,7 +93,7 @@ def advance(search, sampler, next_tokens, uniforms, step, max_lengths, end_ids):
     parents = tf.gather(candidates.parents, order, batch_dims=1)
 
     ending, num_ended = candidates, search.ended
-    if sampler.ends_after is not None:  # first come, first served
+    if sampler.only_best_end:
         ending = Candidates(*(part[:, : sampler.num_beams] for part in candidates))
         is_end = is_end[:, : sampler.num_beams]
     ended = tf.where(is_end, ending.log_probs, DEAD)

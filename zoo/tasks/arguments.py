@@ -39,6 +39,7 @@ class _Options(TypedDict, total=False):
     length_penalty: float
     exact: bool
     patience: float | None
+    only_best_end: bool
     temperature: float
     k: int | None
     p: float

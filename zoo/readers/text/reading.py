@@ -85,8 +85,7 @@ def read_tokenizer(folder, side="source", size=None, lowercase=False, left_out=(
         single, _ = templates_of(definition.get("post_processor"))
         around = {names.get(number) for item in single for number in item.token_ids}
         of_roles = {**defaults, **{key: named[key] for key in named if named[key]}}
-        of_roles = {key: token for key, token in of_roles.items() if content_of(token) not in gone}
-        found = _roles(of_roles, around)
+        found = _roles(of_roles, around, gone)
         found = {**found, **_ends(folder, names)}
         roles = {role: _token_of(token, role, names, definition) for role, token in roles.items()}
         side, longest = _truncation_side(definition, config), _longest_pair(config)
@@ -260,16 +259,18 @@ def _usual(kind, names):
     return {name: token for name, token in USUAL.get(kind, {}).items() if token in known}
 
 
-def _roles(tokens, around):
+def _roles(tokens, around, gone):
     """Returns the tokens of the roles.
 
     Args:
         tokens: Dictionary of special tokens by the names that files give them.
         around: The tokens that the template puts around a text.
+        gone: Tokens that were left out.
     """
     roles = {}
     for role, names in _TOKENS.items():
         found = [content_of(tokens[name]) for name in names if tokens.get(name)]
+        found = [token for token in found if token not in gone]
         if found:
             roles[role] = next((token for token in found if token in around), found[0])
     return roles
